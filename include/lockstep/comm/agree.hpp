@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: Apache-2.0
+// Steps that succeed on all ranks or fail on all ranks with one message.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+/// The error all ranks agreed on. Only the speaker (rank 0) shows it.
+class AgreedError : public Error {
+  public:
+    AgreedError(const Error& error, std::string ranks, bool speaks)
+        : Error(error), ranks_(std::move(ranks)), speaks_(speaks) {}
+    const std::string& ranks() const { return ranks_; }  ///< "same on ranks 1-3", "ranks 2,5 only"
+    bool speaks() const { return speaks_; }
+
+  private:
+    std::string ranks_;
+    bool speaks_;
+};
+
+/// Collective. What each rank failed with, if it did; throws AgreedError on all ranks if any did:
+/// the error of the lowest failing rank, with the ranks that failed with the same text, and with
+/// a last line in `why` counting other errors.
+void agree_on_failure(const Communicator& ranks, const std::optional<Error>& mine);
+
+/// Collective. Runs `step` on every rank; returns its value, or throws AgreedError on all ranks.
+template <class Step>
+auto agree(const Communicator& ranks, Step&& step) {
+    std::optional<Error> failure;
+    using Value = decltype(step());
+    auto run = [&](auto&& store) {
+        try {
+            store();
+        } catch (const Error& error) {
+            failure = error;
+        } catch (const std::exception& error) {
+            failure = Error("E700", error.what());
+        }
+        agree_on_failure(ranks, failure);
+    };
+    if constexpr (std::is_void_v<Value>) {
+        run([&] { step(); });
+    } else {
+        std::optional<Value> value;
+        run([&] { value.emplace(step()); });
+        return std::move(*value);
+    }
+}
+
+/// Collective. Runs `step` on rank 0 only and gives its bytes to all, or fails on all.
+std::string from_root(const Communicator& ranks, const std::function<std::string()>& step);
+
+/// Collective. Like barrier(), but Error E630 names the ranks that did not come in `deadline_s`.
+void barrier_within(const Communicator& ranks, double deadline_s, const std::string& purpose);
+
+}  // namespace lockstep

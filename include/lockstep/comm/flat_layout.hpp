@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one flat vector of a model: where each tensor, bucket and rank's stripe lies. Pure functions.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Floats per 64-byte line: every offset and stripe boundary is a multiple, so that no vector loop
+/// has a tail that depends on who owns it.
+inline constexpr std::size_t line_floats = 16;
+
+/// A half-open range of floats in the flat vector.
+struct FloatRange {
+    std::size_t begin = 0, end = 0;
+    std::size_t size() const { return end - begin; }
+    bool operator==(const FloatRange&) const = default;
+};
+
+/// Largest sizes of buckets in bytes; a tensor larger than that has a bucket of its own.
+struct BucketLimits {
+    std::size_t first_bytes = 1u << 20;
+    std::size_t bytes = 25u << 20;
+};
+
+/// Tensors in reverse order of registration (the order in which backward finishes them), each at
+/// the next 64-byte line, cut into buckets; then one more bucket, the state bucket, for values
+/// that travel with the gradients but are averaged, not optimised (running statistics, metrics).
+class FlatLayout {
+  public:
+    /// `counts[i]`: elements of parameter i in order of registration; `state_count`: floats of
+    /// state.
+    FlatLayout(std::span<const std::size_t> counts,
+               std::size_t state_count,
+               BucketLimits limits = {});
+
+    std::size_t size() const { return size_; }  ///< floats, padding included
+    std::size_t tensor_count() const { return tensors_.size(); }
+
+    /// Exactly the elements of parameter `index`, without padding.
+    FloatRange tensor(std::size_t index) const { return tensors_[index]; }
+    std::size_t bucket_of(std::size_t index) const { return bucket_of_[index]; }
+
+    std::size_t bucket_count() const { return buckets_.size(); }  ///< state bucket included, last
+    FloatRange bucket(std::size_t index) const { return buckets_[index]; }
+    std::size_t tensors_in(std::size_t bucket) const { return tensors_in_[bucket]; }
+
+    std::size_t state_bucket() const { return buckets_.size() - 1; }
+    FloatRange state() const { return state_; }  ///< without padding
+
+    /// The lines of `bucket` that `rank` of `ranks` owns; near-equal, in rank order, may be empty.
+    FloatRange stripe(std::size_t bucket, int rank, int ranks) const;
+
+  private:
+    std::size_t size_ = 0;
+    std::vector<FloatRange> tensors_, buckets_;
+    std::vector<std::size_t> bucket_of_, tensors_in_;
+    FloatRange state_;
+};
+
+}  // namespace lockstep

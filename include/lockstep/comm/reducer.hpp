@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns "this gradient is ready" into summed buckets while backward still runs.
+#pragma once
+
+#include "lockstep/comm/exchange.hpp"
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// How leaf gradients are combined. `plain` sums a rank's leaves one after another and then the
+/// ranks in order: what ordinary data-parallel training does; the negative control of `verify`.
+enum class Summation { tree, plain };
+
+/// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. See Exchange.
+class Reducer {
+  public:
+    Reducer(const FlatLayout& layout,
+            const TreePlan& plan,
+            int rank,
+            Exchange& exchange,
+            Summation summation = Summation::tree);
+
+    void begin_step();
+
+    /// Zeroes and returns the slot for the gradients of the next own leaf (layout.size() floats).
+    /// The state bucket of that slot is the caller's to fill before end_leaf().
+    float* begin_leaf();
+
+    /// The gradient of `tensor` is complete in the current leaf's slot. A bucket whose tensors are
+    /// all there is merged with its siblings; in the last leaf it starts its exchange. Any order;
+    /// called from autograd hooks on the thread that runs the step.
+    void add(std::size_t tensor);
+
+    /// Ends the leaf: tensors that were not added count as zero (see missing()).
+    void end_leaf();
+
+    /// Waits until every own stripe is summed.
+    void finish();
+
+    /// After finish(): the sum over all leaves of this rank's stripe of `bucket`.
+    const float* reduced(std::size_t bucket) const { return reduced_[bucket]; }
+
+    /// Tensors that were not added in the last end_leaf().
+    std::span<const std::size_t> missing() const { return missing_; }
+
+    int slots() const;
+
+  private:
+    void complete_bucket(std::size_t bucket);
+    void launch_ready();
+    void progress(Wait wait);
+
+    const FlatLayout& layout_;
+    const TreePlan& plan_;
+    Exchange& exchange_;
+    Summation summation_;
+    LeafRange leaves_;
+    int next_leaf_ = 0;
+    std::vector<Partial> stack_;
+    std::vector<std::size_t> waiting_for_;  ///< tensors still to come, by bucket
+    std::vector<bool> added_;
+    std::vector<bool> complete_;
+    std::size_t next_launch_ = 0, next_reduce_ = 0;
+    std::vector<const float*> reduced_;
+    std::vector<std::size_t> missing_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+// Seconds, and where they went.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Monotonic seconds; only differences mean anything.
+double now_s();
+
+/// Seconds since 1970 (UTC).
+double unix_time_s();
+
+/// "2026-01-31T12:34:56.789Z" of `unix_s`.
+std::string utc_text(double unix_s);
+
+/// "4m12s", "1h03m", "12.3s", "45ms": at most two units.
+std::string duration_text(double seconds);
+
+/// What a rank does with its time. Every moment belongs to exactly one phase.
+enum class Phase : std::size_t {
+    data,        ///< waiting for a batch
+    forward,     ///< model and loss
+    backward,    ///< autograd, merging of leaves inside hooks included
+    comm,        ///< summing gradients this rank owns
+    wait,        ///< waiting for other ranks
+    update,      ///< optimizer
+    checkpoint,  ///< snapshot and writing
+    evaluate,    ///< evaluation passes
+    other,       ///< everything else (logging, set-up)
+    count,
+};
+std::string_view phase_name(Phase phase);
+
+using PhaseSeconds = std::array<double, static_cast<std::size_t>(Phase::count)>;
+
+/// Splits wall time into phases: enter() ends the current phase and begins another, so that the
+/// phases add up to the wall time by construction. One thread only.
+class PhaseClock {
+  public:
+    PhaseClock() : since_(now_s()) {}
+
+    /// Begins `phase`; returns the phase it ends, to be given back by the caller when it is done.
+    Phase enter(Phase phase);
+
+    /// Seconds in each phase since construction or the last call; starts anew.
+    PhaseSeconds take();
+
+  private:
+    PhaseSeconds seconds_{};
+    Phase current_ = Phase::other;
+    double since_;
+};
+
+/// Enters a phase for the length of a scope and returns to the one before.
+class PhaseScope {
+  public:
+    PhaseScope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}
+    ~PhaseScope() { clock_.enter(before_); }
+    PhaseScope(const PhaseScope&) = delete;
+    PhaseScope& operator=(const PhaseScope&) = delete;
+
+  private:
+    PhaseClock& clock_;
+    Phase before_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Settings from TOML files, flattened to dotted keys that remember file, line and column.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <variant>
+
+namespace lockstep {
+
+using ConfigValue = std::variant<bool, std::int64_t, double, std::string>;
+
+/// A value and the place it came from, for errors and for `config show --origin`.
+struct ConfigEntry {
+    ConfigValue value;
+    std::string origin;  ///< "train.toml:7:1"
+};
+
+/// Keys like "optimizer.lr", in order of name.
+using Config = std::map<std::string, ConfigEntry>;
+
+/// Reads a TOML file. Errors: E110 (syntax, with line and caret), E112 (a value that is no scalar),
+/// E115 (not text), E116 (not a readable file).
+Config read_config(const std::filesystem::path& path);
+
+/// As text that parses back to the same value.
+std::string config_text(const ConfigValue& value);
+
+/// "text", "a whole number", ... for error messages.
+std::string config_type_name(const ConfigValue& value);
+
+}  // namespace lockstep

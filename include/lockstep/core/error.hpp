@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// Errors that tell a user what happened, why, and what to do next.
+#pragma once
+
+#include <exception>
+#include <source_location>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Exit codes of every Lockstep process (sysexits.h where it has a word for it).
+enum class ExitCode : int {
+    complete = 0,
+    usage = 64,
+    bad_data = 65,
+    missing_input = 66,
+    service_away = 69,
+    bug = 70,
+    cannot_create = 73,
+    io = 74,
+    saved_please_requeue = 75,
+    peer_lost = 76,
+    permission = 77,
+    config = 78,
+    do_not_requeue = 93,
+    interrupted = 130,
+};
+
+/// One row of the catalogue behind `lockstep explain CODE`.
+struct ErrorEntry {
+    std::string_view code;   ///< "E204"; never reused for another meaning
+    ExitCode exit_code;      ///< what the process exits with
+    std::string_view title;  ///< one line
+    std::string_view text;   ///< the long explanation
+};
+
+/// The whole catalogue, ordered by code.
+std::span<const ErrorEntry> error_catalog();
+
+/// The entry of `code`, or nullptr.
+const ErrorEntry* find_error(std::string_view code);
+
+/// What went wrong, with the actual value and where it came from; why; and what to do.
+/// The exit code comes from the catalogue; an unknown code is a bug and exits 70.
+class Error : public std::exception {
+  public:
+    Error(std::string_view code, std::string what, std::string why = {}, std::string fix = {});
+
+    const char* what() const noexcept override { return what_.c_str(); }
+    const std::string& code() const { return code_; }
+    const std::string& why() const { return why_; }
+    const std::string& fix() const { return fix_; }
+    ExitCode exit_code() const { return exit_code_; }
+
+    /// The form users see: "lockstep: error E204: ...", "  why: ...", "  fix: ...".
+    /// `ranks` ("same on ranks 1-3") is appended to the first line when not empty.
+    std::string text(std::string_view ranks = {}) const;
+
+  private:
+    std::string code_, what_, why_, fix_;
+    ExitCode exit_code_;
+};
+
+/// Throws what `make_error()` returns unless `ok`. For everything that the world can do.
+template <class MakeError>
+void check(bool ok, MakeError&& make_error) {
+    if (!ok) throw make_error();
+}
+
+/// For what only a bug can do: throws Error E700 naming `claim` and the place.
+void expect(bool ok,
+            std::string_view claim,
+            std::source_location where = std::source_location::current());
+
+/// Error for a failed system call on `path`; picks code by errno (EACCES -> 77, ENOENT -> 66 ...).
+Error system_error(std::string_view doing, const std::string& path, int errno_value);
+
+/// The candidate nearest to `word` by edit distance, or "" if none is near enough to suggest.
+std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
+
+/// "did you mean '--batch-size'?" or "" when nothing is near.
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates);
+
+/// "0-2,5" for {0,1,2,5}.
+std::string fold_ranks(std::span<const int> ranks);
+
+}  // namespace lockstep

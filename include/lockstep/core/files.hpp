@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that are either wholly there or not at all.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+namespace fs = std::filesystem;
+
+/// Owns a file descriptor. Null state: -1. Move-only; the destructor closes and never throws.
+class UniqueFd {
+  public:
+    UniqueFd() = default;
+    explicit UniqueFd(int fd) : fd_(fd) {}
+    UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
+    UniqueFd& operator=(UniqueFd&& other) noexcept;
+    ~UniqueFd() { reset(); }
+
+    int value() const { return fd_; }
+    explicit operator bool() const { return fd_ >= 0; }
+    int release();
+    void reset();
+
+  private:
+    int fd_ = -1;
+};
+
+/// Opens for reading, close-on-exec. Errors: E202 (permission), E201 (missing), E402 (other).
+UniqueFd open_for_reading(const fs::path& path);
+
+/// Whole content, at most `limit_bytes`. Errors: as open_for_reading; E406 if it is larger.
+std::string read_file(const fs::path& path, std::size_t limit_bytes = 64u << 20);
+
+/// Fills `out` from `offset`, across short reads. Returns bytes read (less only at end of file).
+std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, const fs::path& path);
+
+/// Writes all bytes at the current position. Errors: E405 (disk full), E402.
+void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
+
+/// Replaces `path` by `content`: temporary file beside it, fsync, rename, fsync of the folder.
+/// Mode 0600. After a crash at any point the old or the new content is there, whole.
+void write_file_atomically(const fs::path& path, std::string_view content);
+
+/// fsync of a file or directory. Errors: E402.
+void sync_path(const fs::path& path);
+
+/// Makes `path` and what is missing above it, each 0700. Errors: E401 naming what refuses.
+void make_directories(const fs::path& path);
+
+/// Bytes a user could still write on the file system of `path`.
+std::uint64_t free_bytes(const fs::path& path);
+
+/// `name` below `directory`, or Error E220 if it is absolute, leaves the directory, or is no file.
+fs::path path_beneath(const fs::path& directory, const std::string& name);
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// XXH3 hashes (https://github.com/Cyan4973/xxHash, BSD-2): for damage, not for enemies.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// XXH3-64 with seed 0.
+std::uint64_t hash64(std::span<const std::byte> bytes);
+
+/// XXH3-128 with seed 0, high word first as in its canonical form.
+struct Hash128 {
+    std::uint64_t high = 0, low = 0;
+    bool operator==(const Hash128&) const = default;
+    std::string hex() const;  ///< 32 lower-case digits
+};
+Hash128 hash128(std::span<const std::byte> bytes);
+Hash128 hash128(std::string_view text);
+
+/// The same over a stream. Move-only.
+class Hasher128 {
+  public:
+    Hasher128();
+    ~Hasher128();
+    Hasher128(Hasher128&&) noexcept;
+    Hasher128& operator=(Hasher128&&) noexcept;
+
+    void add(std::span<const std::byte> bytes);
+    Hash128 value() const;
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+/// 16 lower-case digits.
+std::string hex64(std::uint64_t value);
+
+/// A view of trivially copyable values as bytes.
+template <class T>
+std::span<const std::byte> bytes_of(std::span<const T> values) {
+    return std::as_bytes(values);
+}
+inline std::span<const std::byte> bytes_of(std::string_view text) {
+    return std::as_bytes(std::span(text.data(), text.size()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// One log per rank, whole lines only; rank 0 alone talks to the terminal.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json_fwd.hpp>
+
+namespace lockstep {
+
+enum class Level { debug, info, warn, error };
+
+/// Where this process's lines go. Before open_log() everything goes to the terminal as rank 0.
+struct LogTarget {
+    int rank = 0;
+    int world_size = 1;
+    std::string host;                 ///< named in `here` lines that reach the terminal
+    std::filesystem::path directory;  ///< rank-NNNNN.log and .jsonl are appended here; "" = none
+    Level terminal_level = Level::info;
+};
+
+/// Sends further lines to `target`. Creates the directory (0700). Errors: E401.
+void open_log(const LogTarget& target);
+
+/// Writes one line to this rank's files. Terminal escapes and newlines in `text` are neutralised.
+/// `Everyone`: rank 0 also shows it. `here`: warnings and errors are shown with rank and host.
+enum class Audience { once, here };
+void write_log(Level level, Audience audience, std::string_view text);
+
+/// Rank 0 says it for all: its file and its terminal; other ranks write it nowhere.
+template <class... Args>
+void once(Level level, fmt::format_string<Args...> format, Args&&... args) {
+    write_log(level, Audience::once, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// This rank says it for itself: its own file; from `warn` on also the terminal, with rank and
+/// host.
+template <class... Args>
+void here(Level level, fmt::format_string<Args...> format, Args&&... args) {
+    write_log(level, Audience::here, fmt::format(format, std::forward<Args>(args)...));
+}
+
+/// A machine-readable record in this rank's .jsonl only; "t" (seconds, Unix time) is added.
+void log_event(std::string_view name, nlohmann::json fields);
+
+/// Rank 0: text exactly as given on stdout (tables, results), and in its log. Others: nothing.
+void print_once(std::string_view text);
+
+/// Rank 0 on a terminal: replaces the live line by `text` ("" removes it). Elsewhere: nothing.
+void show_live(std::string_view text);
+
+/// Whether rank 0's stdout is a terminal on which show_live() is seen.
+bool has_live_terminal();
+
+/// `text` with control characters (but tab) replaced by '?', so that no escape reaches a terminal.
+std::string printable(std::string_view text);
+
+}  // namespace lockstep

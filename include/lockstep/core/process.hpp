@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// Child processes by argument list; never through a shell.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// How a child ended and what it wrote.
+struct ProcessResult {
+    int exit_code = 0;   ///< 128 + signal when killed
+    std::string output;  ///< stdout and stderr, in order
+};
+
+/// Runs argv[0] (found on PATH) and waits; `environment` is added to this process's own. The child
+/// dies with this process. Errors: E610 if it cannot be started; E611 if it exceeds `timeout_s`.
+ProcessResult run_process(const std::vector<std::string>& argv,
+                          const std::map<std::string, std::string>& environment = {},
+                          double timeout_s = 3600);
+
+/// Replaces this process by argv[0] (found on PATH). Returns only by Error E610.
+[[noreturn]] void become_process(const std::vector<std::string>& argv,
+                                 const std::map<std::string, std::string>& environment = {});
+
+/// Full path of `program` on PATH, or "".
+std::string find_program(const std::string& program);
+
+/// Path of the running executable.
+std::string this_executable();
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Random numbers as pure functions of (seed, purpose, counters): the same on every machine.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <utility>
+
+namespace lockstep {
+
+/// What a random stream is for; part of its key, so that two purposes never share numbers.
+enum class Purpose : std::uint64_t {
+    initial_weights = 1,
+    block_order = 2,
+    window_order = 3,
+    leaf_generator = 4,
+    augmentation = 5,
+    pack_order = 6,
+    test = 99,
+};
+
+/// Philox4x32-10. Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3",
+/// SC'11, https://doi.org/10.1145/2063384.2063405
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                        std::array<std::uint32_t, 2> key);
+
+/// The finaliser of SplitMix64 (Steele, Lea, Flood, OOPSLA'14): a bijection on 64 bits.
+std::uint64_t mix64(std::uint64_t value);
+
+/// One 64-bit key from many: order matters. key_of({seed, purpose, epoch, sample}).
+std::uint64_t key_of(std::initializer_list<std::uint64_t> words);
+
+/// A stream of random numbers; the n-th value depends on (key, n) only. Cheap to make and copy.
+class CounterRandom {
+  public:
+    CounterRandom(Purpose purpose, std::initializer_list<std::uint64_t> words);
+
+    std::uint64_t next();
+
+    /// Uniform in [0, n), n >= 1, without bias (Lemire, https://doi.org/10.1145/3230636).
+    std::uint64_t below(std::uint64_t n);
+
+    /// Uniform in [0, 1), 53 bits.
+    double uniform();
+
+  private:
+    std::uint64_t key_;
+    std::uint64_t counter_ = 0;
+    std::array<std::uint64_t, 2> block_{};
+};
+
+/// Fisher-Yates; the permutation depends on the stream and the length only.
+template <class T>
+void shuffle(std::span<T> values, CounterRandom random) {
+    for (std::size_t i = values.size(); i > 1; --i)
+        std::swap(values[i - 1], values[random.below(i)]);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+# lockstep_add_module(name SOURCES ... HEADERS ... LINK ... LINK_PRIVATE ...): one library lockstep::name.
+
+add_library(lockstep_warnings INTERFACE)
+target_compile_options(lockstep_warnings INTERFACE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wno-sign-conversion
+    $<$<BOOL:${LOCKSTEP_WERROR}>:-Werror>)
+
+# Sums must be what the source says on every instruction set: no contraction into fused operations.
+add_library(lockstep_numerics INTERFACE)
+target_compile_options(lockstep_numerics INTERFACE -ffp-contract=off)
+
+add_library(lockstep_sanitize INTERFACE)
+if(LOCKSTEP_SANITIZE)
+    list(JOIN LOCKSTEP_SANITIZE "," lockstep_sanitizers)
+    target_compile_options(lockstep_sanitize INTERFACE
+        -fsanitize=${lockstep_sanitizers} -fno-omit-frame-pointer -fno-sanitize-recover=all)
+    target_link_options(lockstep_sanitize INTERFACE -fsanitize=${lockstep_sanitizers})
+endif()
+
+function(lockstep_add_module name)
+    cmake_parse_arguments(arg "" "" "SOURCES;HEADERS;LINK;LINK_PRIVATE" ${ARGN})
+    set(target lockstep_${name})
+    add_library(${target} STATIC ${arg_SOURCES})
+    add_library(lockstep::${name} ALIAS ${target})
+    list(TRANSFORM arg_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/lockstep/${name}/)
+    target_sources(${target} PUBLIC FILE_SET HEADERS
+        BASE_DIRS ${PROJECT_SOURCE_DIR}/include FILES ${arg_HEADERS})
+    target_include_directories(${target} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    target_compile_features(${target} PUBLIC cxx_std_20)
+    target_link_libraries(${target}
+        PUBLIC ${arg_LINK}
+        PRIVATE ${arg_LINK_PRIVATE} $<BUILD_INTERFACE:lockstep_warnings>
+                $<BUILD_INTERFACE:lockstep_numerics> $<BUILD_INTERFACE:lockstep_sanitize>)
+    set_target_properties(${target} PROPERTIES
+        EXPORT_NAME ${name} CXX_EXTENSIONS OFF POSITION_INDEPENDENT_CODE ON
+        VERIFY_INTERFACE_HEADER_SETS ON)
+    install(TARGETS ${target} EXPORT LockstepTargets FILE_SET HEADERS)
+endfunction()

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+std::string compose(const std::string& code, const std::string& what) {
+    return fmt::format("{}: {}", code, what);
+}
+
+std::string indented(std::string_view label, const std::string& text) {
+    return text.empty() ? "" : fmt::format("\n  {}: {}", label, text);
+}
+
+// Optimal string alignment: insert, delete, replace, swap of neighbours.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+    std::vector<std::size_t> before_last(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
+    std::iota(last.begin(), last.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            row[j] = std::min({last[j] + 1, row[j - 1] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
+            const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+            if (swapped) row[j] = std::min(row[j], before_last[j - 2] + 1);
+        }
+        before_last.swap(last);
+        last.swap(row);
+    }
+    return last[b.size()];
+}
+
+}  // namespace
+
+Error::Error(std::string_view code, std::string what, std::string why, std::string fix)
+    : code_(code), what_(std::move(what)), why_(std::move(why)), fix_(std::move(fix)) {
+    const ErrorEntry* entry = find_error(code);
+    exit_code_ = entry ? entry->exit_code : ExitCode::bug;
+}
+
+std::string Error::text(std::string_view ranks) const {
+    std::string head = "lockstep: error " + compose(code_, what_);
+    if (!ranks.empty()) head += fmt::format(" ({})", ranks);
+    return head + indented("why", why_) + indented("fix", fix_);
+}
+
+void expect(bool ok, std::string_view claim, std::source_location where) {
+    if (ok) return;
+    throw Error("E700",
+                fmt::format("'{}' does not hold in {} ({}:{})",
+                            claim,
+                            where.function_name(),
+                            where.file_name(),
+                            where.line()),
+                "an internal claim failed",
+                "please report this message together with the rank's log");
+}
+
+Error system_error(std::string_view doing, const std::string& path, int errno_value) {
+    const std::string reason = std::strerror(errno_value);
+    const std::string what = fmt::format("cannot {} '{}': {}", doing, path, reason);
+    switch (errno_value) {
+        case ENOENT:
+        case ENOTDIR:
+            return Error("E201", what, "", "check the path; on a cluster, that this node has it");
+        case EACCES:
+        case EPERM:
+            return Error("E202", what, "", "ask its owner, or use your own copy");
+        case ENOSPC:
+        case EDQUOT:
+            return Error("E405", what, "", "free some space or use another folder, then run again");
+        default:
+            return Error("E402", what, "", "check the file system, then run again");
+    }
+}
+
+std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
+    const std::string* best = nullptr;
+    std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+    for (const std::string& candidate : candidates) {
+        const std::size_t distance = edit_distance(word, candidate);
+        if (distance < best_distance) {
+            best = &candidate;
+            best_distance = distance;
+        }
+    }
+    return best ? *best : "";
+}
+
+std::string did_you_mean(std::string_view word, std::span<const std::string> candidates) {
+    const std::string nearest = nearest_name(word, candidates);
+    return nearest.empty() ? "" : fmt::format("did you mean '{}'?", nearest);
+}
+
+std::string fold_ranks(std::span<const int> ranks) {
+    std::string text;
+    for (std::size_t i = 0; i < ranks.size();) {
+        std::size_t j = i;
+        while (j + 1 < ranks.size() && ranks[j + 1] == ranks[j] + 1) ++j;
+        if (!text.empty()) text += ',';
+        text += i == j ? fmt::format("{}", ranks[i]) : fmt::format("{}-{}", ranks[i], ranks[j]);
+        i = j + 1;
+    }
+    return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/files.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+std::uint64_t size_of(int fd, const fs::path& path) {
+    struct stat facts {};
+    if (::fstat(fd, &facts) != 0) throw system_error("read", path, errno);
+    if (S_ISDIR(facts.st_mode)) throw system_error("read", path, EISDIR);
+    return static_cast<std::uint64_t>(facts.st_size);
+}
+
+UniqueFd create_beside(const fs::path& path) {
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd) {
+        const Error reason = system_error("write", path, errno);
+        throw Error("E401", reason.what(), reason.why(), "use a folder that you may write to");
+    }
+    return fd;
+}
+
+Error leaves_directory(const fs::path& directory, const std::string& name, const char* why) {
+    return Error("E220",
+                 fmt::format("path '{}' in '{}' is not allowed", name, directory.string()),
+                 why,
+                 "restore the manifest from its source; do not edit it");
+}
+
+bool is_inside(const fs::path& directory, const fs::path& path) {
+    const auto [rest, ignored] = std::ranges::mismatch(directory, path);
+    return rest == directory.end();
+}
+
+}  // namespace
+
+UniqueFd& UniqueFd::operator=(UniqueFd&& other) noexcept {
+    if (this != &other) {
+        reset();
+        fd_ = other.release();
+    }
+    return *this;
+}
+
+int UniqueFd::release() {
+    return std::exchange(fd_, -1);
+}
+
+void UniqueFd::reset() {
+    if (fd_ >= 0) ::close(release());
+}
+
+UniqueFd open_for_reading(const fs::path& path) {
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    if (!fd) throw system_error("open", path, errno);
+    return fd;
+}
+
+std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, const fs::path& path) {
+    std::size_t done = 0;
+    while (done < out.size()) {
+        const ssize_t got =
+            ::pread(fd, out.data() + done, out.size() - done, static_cast<off_t>(offset + done));
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) throw system_error("read", path, errno);
+        if (got == 0) break;
+        done += static_cast<std::size_t>(got);
+    }
+    return done;
+}
+
+std::string read_file(const fs::path& path, std::size_t limit_bytes) {
+    const UniqueFd fd = open_for_reading(path);
+    const std::uint64_t bytes = size_of(fd.value(), path);
+    check(bytes <= limit_bytes, [&] {
+        return Error("E406",
+                     fmt::format("'{}' has {} bytes", path.string(), bytes),
+                     fmt::format("at most {} make sense here", limit_bytes),
+                     "check that this is the file you mean");
+    });
+    std::string content(bytes, '\0');
+    content.resize(read_at(fd.value(), std::as_writable_bytes(std::span(content)), 0, path));
+    return content;
+}
+
+void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path) {
+    while (!bytes.empty()) {
+        const ssize_t put = ::write(fd, bytes.data(), bytes.size());
+        if (put < 0 && errno == EINTR) continue;
+        if (put < 0) throw system_error("write", path, errno);
+        bytes = bytes.subspan(static_cast<std::size_t>(put));
+    }
+}
+
+void write_file_atomically(const fs::path& path, std::string_view content) {
+    const fs::path temporary = fmt::format("{}.tmp-{}", path.string(), ::getpid());
+    try {
+        const UniqueFd fd = create_beside(temporary);
+        write_all(fd.value(), std::as_bytes(std::span(content)), temporary);
+        if (::fsync(fd.value()) != 0) throw system_error("flush", temporary, errno);
+        if (::rename(temporary.c_str(), path.c_str()) != 0)
+            throw system_error("replace", path, errno);
+    } catch (...) {
+        ::unlink(temporary.c_str());
+        throw;
+    }
+    sync_path(path.has_parent_path() ? path.parent_path() : fs::path("."));
+}
+
+void sync_path(const fs::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    if (::fsync(fd.value()) != 0) throw system_error("flush", path, errno);
+}
+
+void make_directories(const fs::path& path) {
+    if (path.empty() || ::mkdir(path.c_str(), 0700) == 0) return;
+    if (errno == ENOENT && path.has_parent_path() && path != path.parent_path()) {
+        make_directories(path.parent_path());
+        if (::mkdir(path.c_str(), 0700) == 0) return;
+    }
+    const int reason = errno;
+    if (std::error_code ignored; reason == EEXIST && fs::is_directory(path, ignored)) return;
+    throw Error("E401",
+                fmt::format("cannot create folder '{}': {}",
+                            path.string(),
+                            std::generic_category().message(reason)),
+                "",
+                "use a folder that you may write to");
+}
+
+std::uint64_t free_bytes(const fs::path& path) {
+    struct statvfs facts {};
+    if (::statvfs(path.c_str(), &facts) != 0) throw system_error("inspect", path, errno);
+    return static_cast<std::uint64_t>(facts.f_bavail) * facts.f_frsize;
+}
+
+fs::path path_beneath(const fs::path& directory, const std::string& name) {
+    const fs::path relative(name);
+    if (name.empty() || relative.is_absolute())
+        throw leaves_directory(directory, name, "it must be a name inside the folder");
+    for (const fs::path& part : relative)
+        if (part == "..") throw leaves_directory(directory, name, "it leaves the folder");
+    const fs::path full = directory / relative;
+    std::error_code missing;
+    if (!is_inside(fs::weakly_canonical(directory, missing), fs::weakly_canonical(full, missing)))
+        throw leaves_directory(directory, name, "a link leads out of the folder");
+    if (fs::exists(full, missing) && !fs::is_regular_file(full, missing))
+        throw leaves_directory(directory, name, "it is not a regular file");
+    return full;
+}
+
+}  // namespace lockstep

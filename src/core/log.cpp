@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/log.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+
+#include <cerrno>
+#include <mutex>
+
+#include <fcntl.h>
+#include <nlohmann/json.hpp>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view level_names[] = {"debug", "info", "warn", "error"};
+std::string_view level_name(Level level) {
+    return level_names[static_cast<int>(level)];
+}
+
+// One write() per line, so that lines of several threads and processes never mix. Failures to log
+// are not errors of the run.
+void put(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t wrote = ::write(fd, text.data(), text.size());
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return;
+        text.remove_prefix(static_cast<std::size_t>(wrote));
+    }
+}
+
+UniqueFd open_append(const fs::path& path) {
+    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!fd) {
+        const Error reason = system_error("write", path, errno);
+        throw Error("E401", reason.what(), reason.why(), "use a run folder that you may write to");
+    }
+    return fd;
+}
+
+// The one sink of the process.
+class Sink {
+  public:
+    static Sink& instance() {
+        static Sink sink;
+        return sink;
+    }
+
+    void open(const LogTarget& target) {
+        const std::lock_guard lock(mutex_);
+        target_ = target;
+        text_.reset();
+        json_.reset();
+        if (target.directory.empty()) return;
+        make_directories(target.directory);
+        const std::string stem = fmt::format("rank-{:05}", target.rank);
+        text_ = open_append(target.directory / (stem + ".log"));
+        json_ = open_append(target.directory / (stem + ".jsonl"));
+    }
+
+    void line(Level level, Audience audience, const std::string& text) {
+        const std::lock_guard lock(mutex_);
+        if (audience == Audience::once && target_.rank != 0) return;
+        const double time = unix_time_s();
+        if (text_)
+            put(text_.value(),
+                fmt::format("{} {:5} {}\n", utc_text(time), level_name(level), text));
+        if (json_)
+            put(json_.value(),
+                record(time, {{"event", "log"}, {"level", level_name(level)}, {"text", text}}));
+        if (reaches_terminal(level, audience)) show(level, audience, text);
+    }
+
+    void event(std::string_view name, nlohmann::json fields) {
+        const std::lock_guard lock(mutex_);
+        fields["event"] = name;
+        if (json_) put(json_.value(), record(unix_time_s(), std::move(fields)));
+    }
+
+    void print(std::string_view text) {
+        const std::lock_guard lock(mutex_);
+        if (target_.rank != 0) return;
+        clear_live();
+        put(STDOUT_FILENO, text);
+        if (text_) put(text_.value(), text);
+    }
+
+    void live(std::string_view text) {
+        const std::lock_guard lock(mutex_);
+        if (!live_terminal()) return;
+        clear_live();
+        put(STDOUT_FILENO, text);
+        live_shown_ = !text.empty();
+    }
+
+    bool live_terminal() const { return target_.rank == 0 && ::isatty(STDOUT_FILENO) == 1; }
+
+  private:
+    static std::string record(double time, nlohmann::json fields) {
+        fields["t"] = time;
+        return fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+    }
+
+    bool reaches_terminal(Level level, Audience audience) const {
+        if (level < target_.terminal_level) return false;
+        return audience == Audience::once || level >= Level::warn;
+    }
+
+    void show(Level level, Audience audience, const std::string& text) {
+        clear_live();
+        std::string from;
+        if (audience == Audience::here && target_.world_size > 1)
+            from = fmt::format("[rank {} on {}] ", target_.rank, target_.host);
+        const std::string mark = level >= Level::warn ? fmt::format("{}: ", level_name(level)) : "";
+        put(level >= Level::warn ? STDERR_FILENO : STDOUT_FILENO, from + mark + text + "\n");
+    }
+
+    void clear_live() {
+        if (live_shown_) put(STDOUT_FILENO, "\r\033[K");
+        live_shown_ = false;
+    }
+
+    std::mutex mutex_;
+    LogTarget target_;
+    UniqueFd text_, json_;
+    bool live_shown_ = false;
+};
+
+}  // namespace
+
+void open_log(const LogTarget& target) {
+    Sink::instance().open(target);
+}
+
+void write_log(Level level, Audience audience, std::string_view text) {
+    Sink::instance().line(level, audience, printable(text));
+}
+
+void log_event(std::string_view name, nlohmann::json fields) {
+    Sink::instance().event(name, std::move(fields));
+}
+
+void print_once(std::string_view text) {
+    Sink::instance().print(text);
+}
+
+void show_live(std::string_view text) {
+    Sink::instance().live(text);
+}
+
+bool has_live_terminal() {
+    return Sink::instance().live_terminal();
+}
+
+std::string printable(std::string_view text) {
+    std::string clean(text);
+    for (char& c : clean) {
+        const auto byte = static_cast<unsigned char>(c);
+        if (c == '\n')
+            c = ' ';
+        else if ((byte < 0x20 && c != '\t') || byte == 0x7f)
+            c = '?';
+    }
+    return clean;
+}
+
+}  // namespace lockstep

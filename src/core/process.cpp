@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/process.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+    std::vector<char*> list;
+    for (const std::string& word : words) list.push_back(const_cast<char*>(word.c_str()));
+    list.push_back(nullptr);
+    return list;
+}
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& extra) {
+    std::vector<std::string> list;
+    for (char** entry = environ; *entry; ++entry)
+        if (!extra.contains(std::string(*entry, std::strcspn(*entry, "=")))) list.push_back(*entry);
+    for (const auto& [name, value] : extra) list.push_back(name + "=" + value);
+    return list;
+}
+
+std::string program_or_error(const std::string& program) {
+    const std::string path = find_program(program);
+    check(!path.empty(), [&] {
+        return Error("E610",
+                     fmt::format("cannot start '{}'", program),
+                     "it is not on PATH",
+                     program == "mpirun" ? "install Open MPI, or load its module" : "install it");
+    });
+    return path;
+}
+
+struct Child {
+    pid_t pid;
+    UniqueFd output;
+};
+
+Child start(const std::vector<std::string>& argv,
+            const std::map<std::string, std::string>& environment) {
+    const std::string path = program_or_error(argv.at(0));
+    const auto variables = environment_with(environment);
+    const auto argument_list = pointers(argv);
+    const auto variable_list = pointers(variables);
+    std::array<int, 2> ends{};
+    check(::pipe2(ends.data(), O_CLOEXEC) == 0,
+          [] { return system_error("open", "a pipe", errno); });
+    UniqueFd read_end(ends[0]), write_end(ends[1]);
+    const int parent = ::getpid();
+    const pid_t pid = ::fork();
+    check(pid >= 0, [] { return system_error("start", "a process", errno); });
+    if (pid == 0) {
+        ::setpgid(0, 0);
+        die_with_parent(parent);
+        ::dup2(write_end.value(), STDOUT_FILENO);
+        ::dup2(write_end.value(), STDERR_FILENO);
+        ::execve(path.c_str(), argument_list.data(), variable_list.data());
+        ::_exit(127);
+    }
+    return {pid, std::move(read_end)};
+}
+
+// Reads until the child closes its output or the deadline passes. Returns whether it closed.
+bool drain(int fd, double deadline_s, std::string& output) {
+    std::array<char, 1 << 16> buffer;
+    while (true) {
+        const double left = deadline_s - now_s();
+        pollfd waiting{fd, POLLIN, 0};
+        const int ready = left > 0 ? ::poll(&waiting, 1, static_cast<int>(left * 1e3) + 1) : 0;
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) return false;
+        const ssize_t got = ::read(fd, buffer.data(), buffer.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return true;
+        output.append(buffer.data(), static_cast<std::size_t>(got));
+    }
+}
+
+int wait_for(pid_t pid) {
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+}  // namespace
+
+ProcessResult run_process(const std::vector<std::string>& argv,
+                          const std::map<std::string, std::string>& environment,
+                          double timeout_s) {
+    const Child child = start(argv, environment);
+    ProcessResult result;
+    const bool closed = drain(child.output.value(), now_s() + timeout_s, result.output);
+    if (!closed) ::kill(-child.pid, SIGKILL);
+    result.exit_code = wait_for(child.pid);
+    check(closed, [&] {
+        return Error("E611",
+                     fmt::format("'{}' took longer than {}", argv[0], duration_text(timeout_s)),
+                     "it was ended",
+                     "look at its output, or allow more time");
+    });
+    return result;
+}
+
+void become_process(const std::vector<std::string>& argv,
+                    const std::map<std::string, std::string>& environment) {
+    const std::string path = program_or_error(argv.at(0));
+    const auto variables = environment_with(environment);
+    ::execve(path.c_str(), pointers(argv).data(), pointers(variables).data());
+    throw Error("E610", fmt::format("cannot start '{}'", argv[0]), std::strerror(errno));
+}
+
+std::string find_program(const std::string& program) {
+    if (program.find('/') != program.npos)
+        return ::access(program.c_str(), X_OK) == 0 ? program : "";
+    const char* variable = std::getenv("PATH");
+    std::string_view rest = variable ? variable : "/usr/local/bin:/usr/bin:/bin";
+    while (!rest.empty()) {
+        const std::string_view folder = rest.substr(0, rest.find(':'));
+        rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
+        const std::string candidate = fmt::format("{}/{}", folder.empty() ? "." : folder, program);
+        if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+    }
+    return "";
+}
+
+std::string this_executable() {
+    return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/random.hpp"
+
+namespace lockstep {
+namespace {
+
+// Multipliers and Weyl constants of Philox4x32 (Salmon et al., table 2).
+constexpr std::uint64_t multiplier_0 = 0xD2511F53, multiplier_1 = 0xCD9E8D57;
+constexpr std::uint32_t weyl_0 = 0x9E3779B9, weyl_1 = 0xBB67AE85;
+
+std::uint32_t high(std::uint64_t value) {
+    return static_cast<std::uint32_t>(value >> 32);
+}
+std::uint32_t low(std::uint64_t value) {
+    return static_cast<std::uint32_t>(value);
+}
+
+}  // namespace
+
+std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
+                                        std::array<std::uint32_t, 2> key) {
+    for (int round = 0; round < 10; ++round) {
+        const std::uint64_t product_0 = multiplier_0 * counter[0];
+        const std::uint64_t product_1 = multiplier_1 * counter[2];
+        counter = {high(product_1) ^ counter[1] ^ key[0],
+                   low(product_1),
+                   high(product_0) ^ counter[3] ^ key[1],
+                   low(product_0)};
+        key = {key[0] + weyl_0, key[1] + weyl_1};
+    }
+    return counter;
+}
+
+std::uint64_t mix64(std::uint64_t value) {
+    value += 0x9E3779B97F4A7C15;
+    value = (value ^ (value >> 30)) * 0xBF58476D1CE4E5B9;
+    value = (value ^ (value >> 27)) * 0x94D049BB133111EB;
+    return value ^ (value >> 31);
+}
+
+std::uint64_t key_of(std::initializer_list<std::uint64_t> words) {
+    std::uint64_t key = 0x243F6A8885A308D3;  // the first digits of pi: nothing up the sleeve
+    for (const std::uint64_t word : words) key = mix64(key ^ mix64(word));
+    return key;
+}
+
+CounterRandom::CounterRandom(Purpose purpose, std::initializer_list<std::uint64_t> words)
+    : key_(mix64(key_of(words) ^ mix64(static_cast<std::uint64_t>(purpose)))) {}
+
+std::uint64_t CounterRandom::next() {
+    if (counter_ % 2 == 0) {
+        const std::uint64_t block = counter_ / 2;
+        const auto words = philox4x32({low(block), high(block), 0, 0}, {low(key_), high(key_)});
+        block_ = {words[0] | std::uint64_t{words[1]} << 32,
+                  words[2] | std::uint64_t{words[3]} << 32};
+    }
+    return block_[counter_++ % 2];
+}
+
+std::uint64_t CounterRandom::below(std::uint64_t n) {
+    __extension__ using Wide = unsigned __int128;
+    Wide product = Wide{next()} * n;
+    if (static_cast<std::uint64_t>(product) < n) {
+        const std::uint64_t threshold = (0 - n) % n;
+        while (static_cast<std::uint64_t>(product) < threshold) product = Wide{next()} * n;
+    }
+    return static_cast<std::uint64_t>(product >> 64);
+}
+
+double CounterRandom::uniform() {
+    return static_cast<double>(next() >> 11) * 0x1p-53;
+}
+
+}  // namespace lockstep

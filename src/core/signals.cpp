@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/signals.hpp"
+
+#include <array>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+
+#include <sys/prctl.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+// Handlers can reach nothing but a global; it is this one flag.
+std::atomic<int> request{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+constexpr std::array handled = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+std::array<struct sigaction, handled.size()> before;
+
+void raise_request(StopRequest wanted) {
+    int seen = request.load();
+    while (seen < static_cast<int>(wanted) &&
+           !request.compare_exchange_weak(seen, static_cast<int>(wanted))) {
+    }
+}
+
+void on_signal(int signal) {
+    if (signal != SIGINT) return raise_request(StopRequest::save_and_requeue);
+    if (request.load() == static_cast<int>(StopRequest::interrupt)) _exit(130);
+    raise_request(StopRequest::interrupt);
+}
+
+}  // namespace
+
+SignalGuard::SignalGuard() {
+    request = 0;
+    struct sigaction action {};
+    action.sa_handler = on_signal;
+    action.sa_flags = SA_RESTART;
+    for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &action, &before[i]);
+}
+
+SignalGuard::~SignalGuard() {
+    for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &before[i], nullptr);
+}
+
+StopRequest stop_requested() {
+    return static_cast<StopRequest>(request.load());
+}
+
+void die_with_parent(int expected_parent) {
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (getppid() != expected_parent) _exit(137);
+}
+
+}  // namespace lockstep
