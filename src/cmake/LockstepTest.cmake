@@ -1,0 +1,63 @@
+# lockstep_add_test(module/name SOURCES ... LINK ... [RANKS 1 2 4] [TIMEOUT s] [LABELS ...]): one test program.
+find_package(GTest REQUIRED)
+find_package(rapidcheck REQUIRED)
+find_library(LOCKSTEP_GMOCK gmock REQUIRED)
+mark_as_advanced(LOCKSTEP_GMOCK)
+
+# What every test program is made with: GoogleTest, gmock's matchers, rapidcheck, tests/support.
+add_library(lockstep_test_base INTERFACE)
+target_include_directories(lockstep_test_base INTERFACE ${PROJECT_SOURCE_DIR}/tests)
+target_link_libraries(lockstep_test_base INTERFACE
+    ${LOCKSTEP_GMOCK} GTest::gtest rapidcheck rapidcheck_gtest
+    lockstep_warnings lockstep_numerics lockstep_sanitize)
+target_compile_features(lockstep_test_base INTERFACE cxx_std_20)
+
+set(lockstep_test_environment
+    OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+    "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
+
+# lockstep_mpirun(RESULT ranks): the command line that starts so many ranks on this machine, on
+# fewer cores if need be, talking over shared memory alone.
+function(lockstep_mpirun result ranks)
+    set(${result} ${MPIEXEC_EXECUTABLE} -np ${ranks} --oversubscribe --bind-to none
+        --mca btl self,vader PARENT_SCOPE)
+endfunction()
+
+# The program's own deadline comes before ctest's, so that there is time to name who is stuck.
+function(lockstep_register_test entry ranks timeout labels)
+    set(processors ${ranks})
+    if(processors GREATER 2)
+        set(processors 2)
+    endif()
+    if(LOCKSTEP_SANITIZE)
+        math(EXPR timeout "${timeout} * 4")
+    endif()
+    math(EXPR deadline "${timeout} * 4 / 5")
+    set_tests_properties(${entry} PROPERTIES
+        ENVIRONMENT "${lockstep_test_environment};LOCKSTEP_TEST_DEADLINE_S=${deadline}"
+        TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${labels}")
+endfunction()
+
+function(lockstep_add_test name)
+    cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
+    string(REPLACE "/" "_" target test_${name})
+    get_filename_component(module ${name} DIRECTORY)
+    if(NOT arg_TIMEOUT)
+        set(arg_TIMEOUT 60)
+    endif()
+    add_executable(${target} ${arg_SOURCES})
+    target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_test_base)
+    if(NOT arg_RANKS)
+        target_link_libraries(${target} PRIVATE GTest::gtest_main)
+        add_test(NAME ${name} COMMAND ${target})
+        lockstep_register_test(${name} 1 ${arg_TIMEOUT} "${module};${arg_LABELS}")
+        return()
+    endif()
+    target_link_libraries(${target} PRIVATE lockstep::test_mpi)
+    foreach(ranks IN LISTS arg_RANKS)
+        lockstep_mpirun(command ${ranks})
+        add_test(NAME ${name}.np${ranks} COMMAND ${command} $<TARGET_FILE:${target}>)
+        lockstep_register_test(${name}.np${ranks} ${ranks} ${arg_TIMEOUT} "${module};mpi;${arg_LABELS}")
+    endforeach()
+endfunction()

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/communicator.hpp"
+
+#include "lockstep/core/environment.hpp"
+#include "lockstep/core/error.hpp"
+
+#include "mpi_check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t largest_message = std::size_t{1} << 30;
+
+bool has_mpi() {
+    int initialized = 0, finalized = 0;
+    MPI_Initialized(&initialized);
+    MPI_Finalized(&finalized);
+    return initialized != 0 && finalized == 0;
+}
+
+/// Where each rank's bytes begin in the joined message; one entry more than ranks.
+std::vector<int> offsets_of(const std::vector<int>& sizes) {
+    std::vector<int> offsets = {0};
+    for (const int size : sizes) {
+        expect(size <= std::numeric_limits<int>::max() - offsets.back(), "gathered bytes < 2 GiB");
+        offsets.push_back(offsets.back() + size);
+    }
+    return offsets;
+}
+
+}  // namespace
+
+bool launched_by_mpi() {
+    const Environment environment;
+    constexpr std::array names = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
+    return std::ranges::any_of(
+        names, [&](const char* name) { return environment.text(name).has_value(); });
+}
+
+MpiSession::MpiSession() {
+    int level = MPI_THREAD_SINGLE;
+    check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &level), "MPI_Init_thread");
+    if (level >= MPI_THREAD_SERIALIZED) return;
+    MPI_Finalize();
+    throw Error("E604",
+                fmt::format("{} gives thread level {}", library_version(), level),
+                "checkpoints and gradients are exchanged by different threads",
+                "use an MPI built with thread support (MPI_THREAD_SERIALIZED or more)");
+}
+
+MpiSession::~MpiSession() {
+    MPI_Finalize();
+}
+
+std::string MpiSession::library_version() {
+    std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+    int length = 0;
+    MPI_Get_library_version(text.data(), &length);
+    return text.data();
+}
+
+struct Communicator::Handle {
+    explicit Handle(MPI_Comm owned) : comm(owned) {}
+    ~Handle() {
+        if (has_mpi()) MPI_Comm_free(&comm);
+    }
+    Handle(const Handle&) = delete;
+    Handle& operator=(const Handle&) = delete;
+
+    MPI_Comm comm;
+};
+
+Communicator::Communicator(MPI_Comm owned) : handle_(std::make_shared<Handle>(owned)) {
+    check_mpi(MPI_Comm_set_errhandler(owned, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    check_mpi(MPI_Comm_rank(owned, &rank_), "MPI_Comm_rank");
+    check_mpi(MPI_Comm_size(owned, &size_), "MPI_Comm_size");
+}
+
+Communicator Communicator::world() {
+    if (!has_mpi()) return {};
+    MPI_Comm copy = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
+    return Communicator(copy);
+}
+
+MPI_Comm Communicator::handle() const {
+    return handle_ ? handle_->comm : MPI_COMM_NULL;
+}
+
+Communicator Communicator::duplicate() const {
+    if (!handle_) return {};
+    MPI_Comm copy = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_dup(handle(), &copy), "MPI_Comm_dup");
+    return Communicator(copy);
+}
+
+Communicator Communicator::split_by_node() const {
+    if (!handle_) return {};
+    MPI_Comm node = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split_type(handle(), MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &node),
+              "MPI_Comm_split_type");
+    return Communicator(node);
+}
+
+void Communicator::barrier() const {
+    if (handle_) check_mpi(MPI_Barrier(handle()), "MPI_Barrier");
+}
+
+std::string Communicator::broadcast(std::string bytes, int root) const {
+    if (!handle_) return bytes;
+    std::uint64_t size = bytes.size();
+    check_mpi(MPI_Bcast(&size, 1, MPI_UINT64_T, root, handle()), "MPI_Bcast");
+    bytes.resize(size);
+    for (std::size_t sent = 0; sent < size; sent += largest_message) {
+        const auto part = static_cast<int>(std::min(size - sent, largest_message));
+        check_mpi(MPI_Bcast(bytes.data() + sent, part, MPI_BYTE, root, handle()), "MPI_Bcast");
+    }
+    return bytes;
+}
+
+std::vector<std::string> Communicator::all_gather(const std::string& bytes) const {
+    if (!handle_) return {bytes};
+    expect(bytes.size() <= largest_message, "gathered bytes <= 1 GiB");
+    const auto mine = static_cast<int>(bytes.size());
+    std::vector<int> sizes(static_cast<std::size_t>(size_));
+    check_mpi(MPI_Allgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, handle()),
+              "MPI_Allgather");
+    const std::vector<int> offsets = offsets_of(sizes);
+    std::string joined(static_cast<std::size_t>(offsets.back()), '\0');
+    check_mpi(MPI_Allgatherv(bytes.data(),
+                             mine,
+                             MPI_BYTE,
+                             joined.data(),
+                             sizes.data(),
+                             offsets.data(),
+                             MPI_BYTE,
+                             handle()),
+              "MPI_Allgatherv");
+    std::vector<std::string> all;
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        all.push_back(joined.substr(static_cast<std::size_t>(offsets[i]),
+                                    static_cast<std::size_t>(sizes[i])));
+    return all;
+}
+
+namespace {
+
+template <class T>
+void all_reduce(MPI_Comm comm, std::span<T> values, MPI_Datatype type, MPI_Op operation) {
+    if (comm == MPI_COMM_NULL) return;
+    expect(values.size() <= largest_message, "values to reduce <= 2^30");
+    check_mpi(
+        MPI_Allreduce(
+            MPI_IN_PLACE, values.data(), static_cast<int>(values.size()), type, operation, comm),
+        "MPI_Allreduce");
+}
+
+}  // namespace
+
+void Communicator::all_reduce_sum(std::span<std::int64_t> values) const {
+    all_reduce(handle(), values, MPI_INT64_T, MPI_SUM);
+}
+
+void Communicator::all_reduce_max(std::span<std::int64_t> values) const {
+    all_reduce(handle(), values, MPI_INT64_T, MPI_MAX);
+}
+
+void Communicator::all_reduce_sum(std::span<double> values) const {
+    all_reduce(handle(), values, MPI_DOUBLE, MPI_SUM);
+}
+
+void Communicator::abort(int exit_code) const {
+    std::fflush(nullptr);
+    if (has_mpi()) MPI_Abort(MPI_COMM_WORLD, exit_code);
+    ::_exit(exit_code);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/deadline.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <pthread.h>
+#include <signal.h>
+
+namespace lockstep::test {
+namespace {
+
+Progress* caught_progress = nullptr;
+
+/// Runs on the main thread, wherever that is: the innermost frame named MPI_* is what it waits in.
+void note_place(int) {
+    std::array<void*, 64> frames;
+    const int depth = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+    for (int i = 0; i < depth; ++i) {
+        Dl_info symbol;
+        if (::dladdr(frames[static_cast<std::size_t>(i)], &symbol) == 0) continue;
+        if (symbol.dli_sname == nullptr) continue;
+        const char* name = symbol.dli_sname + (symbol.dli_sname[0] == 'P' ? 1 : 0);
+        if (std::strncmp(name, "MPI_", 4) != 0) continue;
+        std::snprintf(caught_progress->call.data(), caught_progress->call.size(), "%s", name);
+        break;
+    }
+    caught_progress->caught = 1;
+}
+
+}  // namespace
+
+Deadline::Deadline(double seconds, const Communicator& ranks, ProgressBoard& board)
+    : ranks_(ranks), board_(board), main_thread_(::pthread_self()) {
+    caught_progress = &board.mine();
+    std::array<void*, 1> warm_up;
+    ::backtrace(warm_up.data(), 1);  // loads libgcc now, not inside the handler
+    struct sigaction action = {};
+    action.sa_handler = note_place;
+    ::sigaction(SIGUSR2, &action, nullptr);
+    watchdog_ = std::thread([this, seconds] { watch(seconds); });
+}
+
+Deadline::~Deadline() {
+    {
+        std::lock_guard lock(mutex_);
+        done_ = true;
+    }
+    changed_.notify_all();
+    watchdog_.join();
+}
+
+void Deadline::watch(double seconds) {
+    std::unique_lock lock(mutex_);
+    const auto limit = std::chrono::duration<double>(seconds);
+    if (!changed_.wait_for(lock, limit, [this] { return done_; })) give_up();
+}
+
+void Deadline::give_up() {
+    using namespace std::chrono_literals;
+    ::pthread_kill(main_thread_, SIGUSR2);
+    const bool speaks = ranks_.is_root();
+    // Ranks start at slightly different times; others speak up only if rank 0 has lost its voice.
+    std::this_thread::sleep_for(speaks ? 1s : 5s);
+    const std::string text = "[ DEADLINE ] this test program took too long\n" + board_.verdict();
+    std::fputs(text.c_str(), stderr);
+    ranks_.abort(deadline_exit_code);
+}
+
+}  // namespace lockstep::test
