@@ -1,0 +1,22 @@
+# Installs the libraries, their headers and a package: find_package(Lockstep) in another project.
+include(CMakePackageConfigHelpers)
+set(lockstep_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
+set(lockstep_package_files
+    ${PROJECT_SOURCE_DIR}/src/cmake/LockstepDependencies.cmake)
+if(LOCKSTEP_WITH_TORCH)
+    list(APPEND lockstep_package_files ${PROJECT_SOURCE_DIR}/src/cmake/LockstepTorch.cmake)
+endif()
+
+configure_package_config_file(
+    ${PROJECT_SOURCE_DIR}/src/cmake/LockstepConfig.cmake.in
+    ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
+    INSTALL_DESTINATION ${lockstep_package_dir})
+write_basic_package_version_file(
+    ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+
+install(EXPORT LockstepTargets NAMESPACE lockstep:: DESTINATION ${lockstep_package_dir})
+install(FILES
+    ${lockstep_package_files}
+    ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
+    ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
+    DESTINATION ${lockstep_package_dir})
