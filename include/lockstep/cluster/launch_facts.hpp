@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the launcher says about this process, and whether MPI agrees.
+#pragma once
+
+#include "lockstep/core/environment.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+enum class Launcher { none, mpirun, srun, torchrun };
+std::string_view launcher_name(Launcher launcher);
+
+/// The environment's claim. Numbers are the launcher's own; absent where it does not say.
+struct LaunchFacts {
+    Launcher launcher = Launcher::none;
+    std::optional<std::int64_t> rank, size, local_rank, local_size;
+    std::optional<std::int64_t> pmix_rank;
+    std::optional<std::int64_t> slurm_step_tasks;  ///< tasks of the surrounding srun step
+    std::string slurm_job_id;                      ///< "" outside SLURM
+    std::int64_t slurm_restart_count = 0;
+    bool is_heterogeneous = false;             ///< SLURM counts tasks for each component
+    std::map<std::string, std::string> found;  ///< the variables all this was read from
+};
+
+/// Reads the launcher's variables. Where one launcher started another (mpirun inside a SLURM step),
+/// the inner one counts. Errors: E113.
+LaunchFacts read_launch_facts(const Environment& environment);
+
+/// Compares the claim with what MPI reports after its start. Errors: E604 with all values when
+/// the launcher started several processes and each sees one rank, when rank or size differ, or
+/// when the variables contradict each other (left over from another launch).
+void check_launch(const LaunchFacts& facts, int mpi_rank, int mpi_size);
+
+}  // namespace lockstep

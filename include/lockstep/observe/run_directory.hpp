@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run's directory: who it belongs to, which start of it this is, and how far it got.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Where things are. A plain value: ranks other than 0 make it from the path and the incarnation.
+struct RunPaths {
+    fs::path root;
+
+    fs::path record() const { return root / "run.json"; }
+    fs::path state() const { return root / "state.json"; }
+    fs::path lock() const { return root / "run.lock"; }
+    fs::path incarnation() const { return root / "incarnation"; }
+    fs::path metrics() const { return root / "metrics.jsonl"; }
+    fs::path checkpoints() const { return root / "ckpt"; }
+    fs::path logs(std::int64_t incarnation) const;
+};
+
+/// What a run was created with; written once, never changed.
+struct RunRecord {
+    std::string run_id;              ///< 32 hexadecimal digits; filled in by create()
+    std::string created_at;          ///< UTC; filled in by create()
+    std::string created_by;          ///< "user@host"; filled in by create()
+    Json config = Json::object();    ///< {key: {value, origin}}: every setting, for people
+    Json deciding = Json::object();  ///< {key: value}: settings that decide the result
+    Json contract = Json::object();  ///< virtual ranks, threads, instruction set, seed, order
+    Json versions = Json::object();  ///< of Lockstep and what it stands on
+};
+
+/// run.json of the run in `root`. Errors: E201, E222.
+RunRecord read_run_record(const fs::path& root);
+
+enum class RunPhase { running, checkpointed, complete, failed };
+std::string_view run_phase_name(RunPhase phase);
+
+/// How far a run got; decides success, where mpirun's exit code cannot.
+struct RunState {
+    RunPhase phase = RunPhase::running;
+    std::int64_t step = 0;
+    std::int64_t epoch = 0;
+    std::string reason;   ///< in words, for people
+    int exit = 0;         ///< exit code that goes with the phase
+    std::string updated;  ///< UTC; filled in when written
+};
+
+/// state.json of the run in `root`, or nothing where there is none yet. Errors: E222.
+std::optional<RunState> read_run_state(const fs::path& root);
+
+/// Rank 0's hold on a run. From construction to destruction no other process can open the same
+/// directory. Move-only.
+class RunDirectory {
+  public:
+    /// Creates the directory (0700) or opens one that is a run, and takes its lock, waiting up to
+    /// `wait_s` because ranks of a killed job need a moment to die.
+    /// Errors: E401; E404 naming the holder; E407 if the folder holds something else.
+    static RunDirectory open(const fs::path& root, double wait_s = 0);
+
+    RunDirectory(RunDirectory&&) noexcept = default;
+    RunDirectory& operator=(RunDirectory&&) = delete;
+    ~RunDirectory();
+
+    const RunPaths& paths() const { return paths_; }
+
+    /// Whether create() is still to be called; otherwise record() is there.
+    bool is_new() const { return !record_; }
+
+    /// Writes run.json with a new run id. Only while is_new().
+    const RunRecord& create(RunRecord record);
+
+    const RunRecord& record() const;
+
+    /// Compares `deciding` with the record's. Errors: E306 naming each key that differs with both
+    /// values and the origin of the new one where `origins` ({key: text}) has it.
+    void check_settings(const Json& deciding, const Json& origins = Json::object()) const;
+
+    /// Starts the next incarnation: counts up the number, makes its folder of logs.
+    std::int64_t begin_incarnation();
+
+    /// The number begin_incarnation() gave; 0 before.
+    std::int64_t incarnation() const { return incarnation_; }
+
+    /// This incarnation's folder of logs.
+    fs::path logs() const { return paths_.logs(incarnation_); }
+
+    /// Whether the number on disk is still this incarnation's.
+    bool still_ours() const;
+
+    /// Errors: E408 unless still_ours(). To be called before anything is committed.
+    void check_still_ours() const;
+
+    /// Replaces state.json. Errors: E408.
+    void write_state(RunState state) const;
+
+    /// Things to tell the user once, such as W402 (anyone may write here).
+    std::vector<std::string> warnings() const;
+
+  private:
+    RunDirectory(RunPaths paths, UniqueFd lock)
+        : paths_(std::move(paths)), lock_(std::move(lock)) {}
+
+    RunPaths paths_;
+    UniqueFd lock_;
+    std::optional<RunRecord> record_;
+    std::int64_t incarnation_ = 0;
+};
+
+}  // namespace lockstep

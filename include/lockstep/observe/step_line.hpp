@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one step (or a stretch of them) did, as one line.
+#pragma once
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/json.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// Numbers of the steps since the last report; `step` is the last of them.
+struct StepReport {
+    std::int64_t epoch = 0;
+    std::int64_t step = 0;
+    std::int64_t steps_total = 0;  ///< of the whole run; 0 = not known
+    double loss = 0;
+    double lr = 0;
+    double samples_per_s = 0;
+    PhaseSeconds phases{};
+    std::uint64_t memory_bytes = 0;  ///< resident now; 0 = not known
+    double eta_s = -1;               ///< seconds to the end; negative = not known
+};
+
+/// "step 1200 | loss 0.4183 | lr 4.0e-2 | 14.2k samples/s | data 1 % comm 4 % wait 2 % | mem 1.2
+/// GiB".
+std::string step_line(const StepReport& report);
+
+/// {"step", "epoch", "loss", "lr", "samples_per_s", "memory_bytes", "phases": {name: seconds}}.
+Json step_record(const StepReport& report);
+
+/// "[#####---------------]  25 % eta 4m12s | `text`", cut to `columns` characters. `fraction` is
+/// clamped to [0, 1]; a negative `eta_s` is left out.
+std::string live_line(double fraction, double eta_s, const std::string& text, std::size_t columns);
+
+/// "14.2k", "873", "1.31M": three digits.
+std::string rate_text(double per_second);
+
+/// Width of the terminal on stdout; 80 where there is none.
+std::size_t terminal_columns();
+
+}  // namespace lockstep

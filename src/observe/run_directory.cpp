@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/run_directory.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "run_lock.hpp"
+#include "run_record.hpp"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+namespace lockstep {
+namespace {
+
+/// A folder with other people's files is not ours to fill. A run is known by its lock, which is
+/// the first thing in it.
+void refuse_foreign_folder(const RunPaths& paths) {
+    std::error_code failed;
+    if (fs::exists(paths.lock(), failed) || fs::exists(paths.record(), failed)) return;
+    check(fs::is_empty(paths.root, failed) || failed, [&] {
+        return Error("E407",
+                     fmt::format("'{}' has files in it, but is no run", paths.root.string()),
+                     "a run directory is made by 'lockstep train' in an empty or new folder",
+                     "give the name of a new folder");
+    });
+}
+
+/// 0 where no incarnation has begun.
+std::int64_t incarnation_on_disk(const fs::path& path) {
+    if (std::error_code failed; !fs::exists(path, failed)) return 0;
+    auto text = read_file(path, 64);
+    text.erase(text.find_last_not_of(" \n") + 1);
+    const auto number = parse_integer(text);
+    check(number && *number >= 0, [&] {
+        return Error("E222",
+                     fmt::format("'{}' is '{}', no number", path.string(), printable(text)),
+                     "it counts the starts of the run",
+                     fmt::format("write a number into it that is larger than those in '{}'",
+                                 (path.parent_path() / "logs").string()));
+    });
+    return *number;
+}
+
+std::string difference(const std::string& key,
+                       const std::string& ours,
+                       const std::string& theirs,
+                       const Json& origins) {
+    const auto from = origins.contains(key) && origins[key].is_string()
+                          ? fmt::format(" (from {})", origins[key].get<std::string>())
+                          : std::string();
+    return fmt::format("{} is {} in the run, now {}{}", key, ours, theirs, from);
+}
+
+/// One sentence for each key whose value is not the same in both.
+std::vector<std::string> differences(const Json& ours, const Json& theirs, const Json& origins) {
+    std::vector<std::string> found;
+    for (const auto& [key, value] : ours.items()) {
+        if (!theirs.contains(key)) {
+            found.push_back(difference(key, value.dump(), "not set", origins));
+        } else if (theirs[key] != value) {
+            found.push_back(difference(key, value.dump(), theirs[key].dump(), origins));
+        }
+    }
+    for (const auto& [key, value] : theirs.items()) {
+        if (!ours.contains(key)) {
+            found.push_back(difference(key, "not set", value.dump(), origins));
+        }
+    }
+    return found;
+}
+
+}  // namespace
+
+fs::path RunPaths::logs(std::int64_t incarnation) const {
+    return root / "logs" / fmt::format("i{}", incarnation);
+}
+
+RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {
+    RunPaths paths{root};
+    make_directories(root);
+    refuse_foreign_folder(paths);
+    auto lock = take_run_lock(paths.lock(), wait_s);
+    RunDirectory directory(std::move(paths), std::move(lock));
+    if (fs::exists(directory.paths_.record())) directory.record_ = read_run_record(root);
+    return directory;
+}
+
+RunDirectory::~RunDirectory() {
+    clear_lease(lock_);
+}
+
+const RunRecord& RunDirectory::create(RunRecord record) {
+    expect(is_new(), "a run is created once");
+    record.run_id = random_run_id();
+    record.created_at = utc_text(unix_time_s());
+    record.created_by = user_at_host();
+    write_file_atomically(paths_.record(), record_text(record));
+    return record_.emplace(std::move(record));
+}
+
+const RunRecord& RunDirectory::record() const {
+    expect(!is_new(), "a run has a record once it is created");
+    return *record_;
+}
+
+void RunDirectory::check_settings(const Json& deciding, const Json& origins) const {
+    constexpr std::size_t most_shown = 6;
+    const auto found = differences(record().deciding, deciding, origins);
+    if (found.empty()) return;
+    std::string text;
+    for (std::size_t i = 0; i < found.size() && i < most_shown; ++i) {
+        text += (i == 0 ? "" : "; ") + found[i];
+    }
+    if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
+    throw Error("E306",
+                fmt::format("run '{}' was made with other settings", paths_.root.string()),
+                text,
+                "leave these options out to go on with the run, or use another run directory");
+}
+
+std::int64_t RunDirectory::begin_incarnation() {
+    const auto next = incarnation_on_disk(paths_.incarnation()) + 1;
+    write_file_atomically(paths_.incarnation(), fmt::format("{}\n", next));
+    incarnation_ = next;
+    make_directories(logs());
+    make_directories(paths_.checkpoints());
+    return next;
+}
+
+bool RunDirectory::still_ours() const {
+    return incarnation_ > 0 && incarnation_on_disk(paths_.incarnation()) == incarnation_;
+}
+
+void RunDirectory::check_still_ours() const {
+    check(still_ours(), [&] {
+        return Error("E408",
+                     fmt::format("run '{}' was taken over", paths_.root.string()),
+                     fmt::format("this is start {} of the run, start {} has begun",
+                                 incarnation_,
+                                 incarnation_on_disk(paths_.incarnation())),
+                     "nothing to do: the newer start goes on with the run");
+    });
+}
+
+void RunDirectory::write_state(RunState state) const {
+    check_still_ours();
+    write_file_atomically(paths_.state(), state_text(state, incarnation_));
+}
+
+std::vector<std::string> RunDirectory::warnings() const {
+    struct stat facts {};
+    if (::stat(paths_.root.c_str(), &facts) != 0 || (facts.st_mode & S_IWOTH) == 0) return {};
+    return {
+        fmt::format("W402: '{}' can be changed by anyone (mode {:04o}): others could swap its "
+                    "checkpoints; fix: chmod 700 '{}'",
+                    paths_.root.string(),
+                    facts.st_mode & 07777,
+                    paths_.root.string())};
+}
+
+}  // namespace lockstep
