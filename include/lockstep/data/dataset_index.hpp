@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where every block of a data set lies: opened once per job, sent to all ranks as bytes.
+#pragma once
+
+#include "lockstep/data/manifest.hpp"
+#include "lockstep/data/order.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// A field's rows as they lie in a file.
+struct StoredBlock {
+    std::uint64_t first_row = 0;      ///< global sample number
+    std::uint64_t offset = 0;         ///< in the file
+    std::uint64_t stored_bytes = 0;   ///< in the file
+    std::uint64_t decoded_bytes = 0;  ///< rows, and the padding of a data set's last chunk
+    std::uint64_t hash = 0;           ///< XXH3-64 of the stored bytes, if `is_hashed`
+    std::uint32_t rows = 0;
+    std::uint32_t shard = 0;
+    Codec codec = Codec::none;
+    bool is_hashed = false;
+    bool operator==(const StoredBlock&) const = default;
+};
+
+/// A data set that has been looked at and can be read. Rank 0 opens it; the other ranks
+/// deserialize() what rank 0 serialize()d and touch neither the manifest nor HDF5. Immutable.
+class DatasetIndex {
+  public:
+    /// Reads the manifest and each shard's index. libhdf5 opens a shard only if it is not the file
+    /// that the manifest describes: then it is either diagnosed, or (rewritten, as h5repack does)
+    /// its blocks are found again, with a warning that they carry no hashes.
+    /// Errors: E201, E216, E220, E222, E223 for folder and manifest; per shard E201, E202,
+    /// E203 (not HDF5), E204 (cut short), E205, E207, E208, E212.
+    static DatasetIndex open(const std::filesystem::path& folder);
+
+    std::vector<std::byte> serialize() const;
+    static DatasetIndex deserialize(std::span<const std::byte> bytes);
+
+    const std::filesystem::path& path() const { return path_; }
+    const Manifest& manifest() const { return manifest_; }
+    const std::string& name() const { return manifest_.name; }
+    const std::string& split() const { return manifest_.split; }
+    const std::string& uuid() const { return manifest_.uuid; }
+    const std::string& digest() const { return manifest_.digest; }
+    std::uint64_t samples() const { return manifest_.samples; }
+    const std::vector<Field>& fields() const { return manifest_.fields; }
+    const std::vector<Shard>& shards() const { return manifest_.shards; }
+
+    /// Position of the field called `name`. Errors: E207 naming the fields there are.
+    std::size_t field_position(std::string_view name) const;
+    const Field& field(std::string_view name) const { return fields()[field_position(name)]; }
+
+    /// The blocks that the order permutes: of manifest().block_rows, whatever codec and shards.
+    std::vector<RowBlock> blocks() const;
+
+    /// By field, ascending, without gaps.
+    const std::vector<StoredBlock>& stored_blocks(std::size_t field) const {
+        return stored_[field];
+    }
+
+    /// What a user should know, e.g. that a shard was rewritten; also logged by open().
+    const std::vector<std::string>& warnings() const { return warnings_; }
+
+    bool operator==(const DatasetIndex&) const = default;
+
+  private:
+    std::filesystem::path path_;
+    std::string manifest_text_;
+    Manifest manifest_;
+    std::vector<std::vector<StoredBlock>> stored_;
+    std::vector<std::string> warnings_;
+};
+
+}  // namespace lockstep

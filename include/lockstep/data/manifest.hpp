@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a data set says about itself: manifest.json, sealed by its own digest.
+#pragma once
+
+#include "lockstep/core/hash.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Type of a field's elements, little-endian on disk.
+enum class ElementType { u8, i32, i64, f32, f64 };
+std::string_view element_name(ElementType type);
+std::size_t element_bytes(ElementType type);
+
+/// How blocks are stored. The numbers are HDF5's registered filter identifiers.
+enum class Codec : std::uint16_t { none = 0, deflate = 1, lz4 = 32004, zstd = 32015 };
+std::string_view codec_name(Codec codec);
+
+/// The codec called `name`. Errors: E103 listing the names.
+Codec parse_codec(std::string_view name);
+
+/// One column of a data set: /data/<name> in every shard, one row per sample.
+struct Field {
+    std::string name;
+    ElementType type = ElementType::u8;
+    std::vector<std::int64_t> shape;          ///< of one sample, e.g. {1, 28, 28}; {} for a scalar
+    std::string layout;                       ///< "CHW" for images, "" if there is nothing to say
+    std::vector<double> mean, std;            ///< per channel, of value / 255; empty for labels
+    std::vector<std::string> class_names;     ///< labels only; may be empty
+    std::vector<std::uint64_t> class_counts;  ///< labels only: samples of each class
+
+    std::size_t bytes_per_sample() const;
+    /// Number of classes; 0 for a field that is no label.
+    std::int64_t classes() const { return static_cast<std::int64_t>(class_counts.size()); }
+    bool operator==(const Field&) const = default;
+};
+
+/// Where a shard keeps the block index of one field, and what it hashes to.
+struct IndexPlace {
+    std::uint64_t offset = 0;  ///< of /index/<field> in the file
+    std::uint64_t blocks = 0;  ///< rows of 32 bytes
+    std::uint64_t hash = 0;    ///< XXH3-64 of these rows
+    bool operator==(const IndexPlace&) const = default;
+};
+
+/// One file of a data set.
+struct Shard {
+    std::string name;  ///< in the manifest's folder
+    std::uint64_t bytes = 0;
+    std::uint64_t samples = 0;
+    std::uint64_t first_sample = 0;
+    std::string xxh3_128;           ///< of the whole file
+    std::vector<IndexPlace> index;  ///< by field
+    bool operator==(const Shard&) const = default;
+};
+
+/// The content of manifest.json. A value; parse_manifest() gives only ones that make sense:
+/// shards cover [0, samples) in order and begin at multiples of block_rows.
+struct Manifest {
+    std::string name, split, uuid, writer, row_order;
+    Codec codec = Codec::none;
+    std::uint64_t samples = 0;
+    std::uint32_t block_rows = 0;  ///< rows of a block; only the data set's last may have fewer
+    std::vector<Field> fields;
+    std::vector<Shard> shards;
+    std::string digest;  ///< XXH3-128 of the text before it; identifies the content
+
+    std::uint64_t bytes_per_sample() const;  ///< over all fields
+    bool operator==(const Manifest&) const = default;
+};
+
+inline constexpr std::string_view manifest_name = "manifest.json";
+inline constexpr int manifest_format_version = 1;
+
+/// The sealed text of `manifest` (its digest is computed, not taken).
+std::string manifest_text(const Manifest& manifest);
+
+/// `text` followed by its seal: `text` is a JSON object without its closing brace.
+std::string sealed(std::string text);
+
+/// Errors: E222 (makes no sense), E223 (the digest does not match).
+Manifest parse_manifest(std::string_view text, const std::string& origin);
+
+/// Errors: E201 (no such folder), E216 (no manifest in it), and those of parse_manifest.
+std::string read_manifest_text(const std::filesystem::path& folder);
+
+}  // namespace lockstep

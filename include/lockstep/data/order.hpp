@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+// In which order an epoch's samples come: pure functions of (blocks, seed, epoch, lanes, window).
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class OrderKind {
+    lanes,       ///< shuffled by blocks, lanes and windows; needs memory for one window per lane
+    uniform,     ///< one permutation of everything; needs memory for the whole data set
+    sequential,  ///< as stored
+};
+std::string_view order_name(OrderKind kind);
+
+/// The kind called `name`. Errors: E103 listing the names.
+OrderKind parse_order(std::string_view name);
+
+/// Rows that are stored side by side; `first` is a global sample number.
+struct RowBlock {
+    std::uint64_t first = 0;
+    std::uint32_t rows = 0;
+    bool operator==(const RowBlock&) const = default;
+};
+
+/// [0, samples) in blocks of `block_rows`; the last may have fewer.
+std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows);
+
+/// Everything, with the blocks, that an epoch's sequence depends on.
+struct OrderSpec {
+    OrderKind kind = OrderKind::lanes;
+    std::uint64_t seed = 0;
+    int lanes = 64;         ///< G; at most one per block is used
+    int window_blocks = 4;  ///< K
+};
+
+/// Part of one lane, in lane positions, half-open.
+struct LaneRange {
+    int lane = 0;
+    std::uint64_t begin = 0, end = 0;
+    std::uint64_t size() const { return end - begin; }
+    bool operator==(const LaneRange&) const = default;
+};
+
+/// Consecutive samples.
+struct RowRun {
+    std::uint64_t first = 0, rows = 0;
+    bool operator==(const RowRun&) const = default;
+};
+
+/// The sequence of one epoch.
+///
+/// The blocks are permuted and their rows, end to end, cut into G lanes of near-equal length. A
+/// lane is read window by window: K whole blocks (fewer in its first window, which staggers the
+/// lanes), whose rows are permuted. Position p of the epoch is position p / G of lane p % G.
+/// Nothing here knows of batches, leaves, ranks or threads: they only cut the sequence. Cost: one
+/// permutation of the blocks when made; one window's rows for each question.
+class EpochOrder {
+  public:
+    EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch);
+
+    std::uint64_t samples() const { return starts_.back(); }
+    int lanes() const { return lanes_; }
+    std::uint64_t lane_samples(int lane) const;
+
+    /// The window that holds position `position` of `lane`; its range lies within the lane.
+    LaneRange window_at(int lane, std::uint64_t position) const;
+
+    /// No window has more rows.
+    std::uint64_t max_window_rows() const;
+
+    /// What to read for a window: its rows, in the order they are stored and then permuted.
+    std::vector<RowRun> rows_of(const LaneRange& window) const;
+
+    /// Position window.begin + i of the lane is row permutation[i] of rows_of(window), end to end.
+    std::vector<std::uint32_t> permutation_of(const LaneRange& window) const;
+
+    /// The sample at `position` of the epoch, from first principles (slow; for tests and tools).
+    std::uint64_t sample_at(std::uint64_t position) const;
+
+  private:
+    std::uint64_t lane_start(int lane) const;
+    std::size_t block_at(std::uint64_t row) const;
+
+    OrderSpec spec_;
+    std::uint64_t epoch_;
+    int lanes_ = 1;
+    std::uint64_t window_blocks_ = 1;
+    std::vector<RowBlock> blocks_;       // permuted
+    std::vector<std::uint64_t> starts_;  // of each block in the permuted rows; then their sum
+};
+
+/// First of `samples` that leaf `leaf` of `leaves` computes: ceil(samples * leaf / leaves), so that
+/// leaf 0 has a sample whenever there is one.
+std::uint64_t leaf_begin(std::uint64_t samples, int leaf, int leaves);
+
+/// The samples of leaves [first_leaf, last_leaf) in the step that covers epoch positions
+/// [begin, end): sorted by (lane, lane position), then cut into `leaves` near-equal parts.
+std::vector<LaneRange> leaf_slice(
+    std::uint64_t begin, std::uint64_t end, int lanes, int first_leaf, int last_leaf, int leaves);
+
+}  // namespace lockstep

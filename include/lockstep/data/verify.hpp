@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// Reads every byte of a data set and says what is not as it was written.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// One thing that is wrong.
+struct Finding {
+    std::string code;                     ///< as in the error catalogue
+    std::string file;                     ///< in the data set's folder
+    std::string field;                    ///< "" if the damage is not within one field
+    std::int64_t block = -1;              ///< within the shard; -1 if not within one block
+    std::uint64_t offset = 0, bytes = 0;  ///< in the file; 0 bytes if not known
+    std::string text;                     ///< one sentence with all of this
+};
+
+struct VerifyProgress {
+    std::uint64_t done = 0, total = 0;  ///< bytes
+    std::string file;
+};
+using VerifyReport = std::function<void(const VerifyProgress&)>;
+
+/// Checks the manifest's digest, every shard's size and hash, every index, every block's hash and
+/// that it decodes, row counts and the range of labels. Empty: every byte is as it was written.
+/// libhdf5 sees only files whose hash is right. Errors: E201, E216 if there is no data set at all.
+std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
+                                    const VerifyReport& report = {});
+
+}  // namespace lockstep
