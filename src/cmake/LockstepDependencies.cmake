@@ -13,6 +13,7 @@ lockstep_needs(PkgConfig)
 lockstep_needs(fmt)
 lockstep_needs(nlohmann_json)
 lockstep_needs(tomlplusplus)
+set(MPI_CXX_SKIP_MPICXX ON) # the C interface only
 lockstep_needs(MPI COMPONENTS CXX)
 lockstep_needs(HDF5 COMPONENTS C)
 lockstep_needs(Boost COMPONENTS program_options)

@@ -1,0 +1,51 @@
+# SPDX-License-Identifier: Apache-2.0
+# shellcheck shell=bash
+# What the scripts share: where things are, how they speak. Sourced, never run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cache=${LOCKSTEP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/lockstep}
+torch_version=2.11.0
+torch_cached=$cache/libtorch-$torch_version
+
+say() { printf '%s: %s\n' "${0##*/}" "$*" >&2; }
+
+# fail CODE WHAT [FIX]: the form of the program's own errors.
+fail() {
+    say "error: $2"
+    [[ -z ${3-} ]] || printf '  fix: %s\n' "$3" >&2
+    exit "$1"
+}
+
+# stage WORDS COMMAND...: runs the command and says how long it took.
+stage() {
+    local words=$1 began=$SECONDS
+    shift
+    say "== $words"
+    "$@"
+    say "== $words: $((SECONDS - began)) s"
+}
+
+# The site's own LibTorch where LOCKSTEP_TORCH or CMAKE_PREFIX_PATH leads to one, or nothing.
+site_torch() {
+    local prefixes prefix folder
+    if [[ -n ${LOCKSTEP_TORCH-} ]]; then
+        echo "$LOCKSTEP_TORCH"
+        return
+    fi
+    IFS=: read -ra prefixes <<<"${CMAKE_PREFIX_PATH-}"
+    for prefix in "${prefixes[@]}"; do
+        for folder in "$prefix" "$prefix/libtorch"; do
+            if [[ -e $folder/lib/libtorch_cpu.so ]]; then
+                echo "$folder"
+                return
+            fi
+        done
+    done
+}
+
+# mpirun refuses to run as root unless told that this is meant.
+allow_mpirun_as_root() {
+    ((EUID == 0)) || return 0
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    say "running as root: OMPI_ALLOW_RUN_AS_ROOT and OMPI_ALLOW_RUN_AS_ROOT_CONFIRM are set for mpirun"
+}
