@@ -46,29 +46,58 @@ int merge_siblings(std::vector<Partial>& stack, Merge&& merge) {
     return static_cast<int>(stack.size());
 }
 
+/// How leaf gradients are combined. `plain` sums a rank's leaves one after another and then the
+/// ranks in order: what ordinary data-parallel training does; the negative control of `verify`.
+enum class Summation { tree, plain };
+
 /// Every rank's partials, and how many gradient slots a rank needs at most while it computes.
+/// With Summation::plain a rank has one partial, in slot 0, whose level means nothing.
 class TreePlan {
   public:
     /// Errors: E640 unless V is a power of two and 1 <= P <= V.
-    TreePlan(int virtual_ranks, int ranks);
+    TreePlan(int virtual_ranks, int ranks, Summation summation = Summation::tree);
 
     int virtual_ranks() const { return virtual_ranks_; }
     int ranks() const { return ranks_; }
+    Summation summation() const { return summation_; }
     std::span<const Partial> partials() const { return partials_; }  ///< all ranks, left to right
     std::span<const Partial> partials_of_rank(int rank) const;
     int slots() const { return slots_; }  ///< the largest number any rank needs at once
 
+    /// How many times the two topmost entries of a stack merge after partial k was pushed.
+    std::span<const int> merges_after() const { return merges_after_; }
+
+    /// The merges after a leaf or partial was pushed to `stack`: merge_siblings for the tree; for
+    /// plain summation everything merges at once. Returns how many.
+    template <class Merge>
+    int merge(std::vector<Partial>& stack, Merge&& merge) const {
+        const int before = static_cast<int>(stack.size());
+        if (summation_ == Summation::tree) return before - merge_siblings(stack, merge);
+        if (before == 1) return 0;
+        merge(stack[0].slot, stack[1].slot);
+        stack.pop_back();
+        return 1;
+    }
+
   private:
+    void add_rank(int rank);
+
     int virtual_ranks_, ranks_, slots_ = 0;
+    Summation summation_;
     std::vector<Partial> partials_;
     std::vector<std::size_t> first_of_rank_;
+    std::vector<int> merges_after_;
 };
 
 /// out[i] = T(inputs[..][i]) for i in [0, count): inputs[k] is the sum of partial k of `plan`.
-/// The additions and their order are those of the full tree over V leaves, in fp32.
+/// The additions and their order are those of the full tree over V leaves, in fp32. All pointers
+/// are 64-byte aligned, `count` is a multiple of line_floats; `out` may be one of the inputs.
 void tree_sum(const TreePlan& plan,
               std::span<const float* const> inputs,
               float* out,
               std::size_t count);
+
+/// into[i] += from[i]. Alignment as in tree_sum.
+void add_into(float* into, const float* from, std::size_t count);
 
 }  // namespace lockstep

@@ -10,18 +10,11 @@
 
 namespace lockstep {
 
-/// How leaf gradients are combined. `plain` sums a rank's leaves one after another and then the
-/// ranks in order: what ordinary data-parallel training does; the negative control of `verify`.
-enum class Summation { tree, plain };
-
 /// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. See Exchange.
 class Reducer {
   public:
-    Reducer(const FlatLayout& layout,
-            const TreePlan& plan,
-            int rank,
-            Exchange& exchange,
-            Summation summation = Summation::tree);
+    /// `layout`, `plan` and `exchange` outlive the reducer. The plan says in which order is summed.
+    Reducer(const FlatLayout& layout, const TreePlan& plan, int rank, Exchange& exchange);
 
     void begin_step();
 
@@ -46,23 +39,33 @@ class Reducer {
     /// Tensors that were not added in the last end_leaf().
     std::span<const std::size_t> missing() const { return missing_; }
 
-    int slots() const;
+    /// How many different pointers begin_leaf() returns.
+    int slots() const { return plan_.slots(); }
 
   private:
+    /// slot `into` += slot `from`
+    struct SlotMerge {
+        int into, from;
+    };
+
     void complete_bucket(std::size_t bucket);
     void launch_ready();
     void progress(Wait wait);
+    void note_missing();
+    bool is_last_leaf() const { return next_leaf_ == leaves_.size(); }
 
     const FlatLayout& layout_;
     const TreePlan& plan_;
     Exchange& exchange_;
-    Summation summation_;
+    int rank_;
     LeafRange leaves_;
-    int next_leaf_ = 0;
-    std::vector<Partial> stack_;
+    int next_leaf_ = 0;  ///< leaves begun in this step
+    float* slot_ = nullptr;
+    std::vector<Partial> stack_;            ///< as it is when the current leaf is merged
+    std::vector<SlotMerge> merges_;         ///< what the current leaf leads to, for each bucket
     std::vector<std::size_t> waiting_for_;  ///< tensors still to come, by bucket
-    std::vector<bool> added_;
-    std::vector<bool> complete_;
+    std::vector<bool> added_;               ///< by tensor, in the current leaf
+    std::vector<bool> complete_;            ///< by bucket, in the current leaf
     std::size_t next_launch_ = 0, next_reduce_ = 0;
     std::vector<const float*> reduced_;
     std::vector<std::size_t> missing_;

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared_window.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "aligned_floats.hpp"
+#include "mpi_check.hpp"
+
+#include <cstdint>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+/// A full /dev/shm would end the ranks by SIGBUS at their first write; better to ask before.
+void check_room(std::size_t bytes) {
+    const std::uint64_t room = free_bytes("/dev/shm");
+    check(room >= bytes, [&] {
+        return Error("E632",
+                     fmt::format("gradients and parameters need {} of shared memory, /dev/shm has "
+                                 "{} free",
+                                 bytes_text(bytes),
+                                 bytes_text(room)),
+                     "ranks of one node keep them where all of them see them",
+                     "make /dev/shm larger (in a container: --shm-size), or use --transport mpi");
+    });
+}
+
+std::byte* at_page_boundary(std::byte* address) {
+    const auto number = reinterpret_cast<std::uintptr_t>(address);
+    return address + (whole_pages(number) - number);
+}
+
+}  // namespace
+
+SharedWindow::SharedWindow(const Communicator& ranks, std::size_t bytes)
+    : ranks_(ranks.duplicate()) {
+    from_root(ranks_, [&] {
+        check_room(bytes);
+        return std::string();
+    });
+    // All of it belongs to the first rank: what each part is for, and whose, is decided here.
+    const std::size_t mine = ranks_.is_root() ? bytes + page_bytes : 0;
+    std::byte* base = nullptr;
+    check_mpi(MPI_Win_allocate_shared(
+                  static_cast<MPI_Aint>(mine), 1, MPI_INFO_NULL, ranks_.handle(), &base, &window_),
+              "MPI_Win_allocate_shared");
+    MPI_Aint size = 0;
+    int unit = 0;
+    check_mpi(MPI_Win_shared_query(window_, 0, &size, &unit, &base), "MPI_Win_shared_query");
+    data_ = at_page_boundary(base);
+    if (ranks_.is_root()) std::memset(data_, 0, 1);
+    ranks_.barrier();
+}
+
+SharedWindow::~SharedWindow() {
+    if (window_ != MPI_WIN_NULL) MPI_Win_free(&window_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory that all ranks of a node see.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include <cstddef>
+
+#include <mpi.h>
+
+namespace lockstep {
+
+/// Owns an MPI shared-memory window. The bytes are zero, begin at a page boundary and are at
+/// different addresses in each rank. Freed collectively.
+class SharedWindow {
+  public:
+    /// Collective over ranks of one node. Errors: E632 if there is no room.
+    SharedWindow(const Communicator& ranks, std::size_t bytes);
+    ~SharedWindow();
+    SharedWindow(const SharedWindow&) = delete;
+    SharedWindow& operator=(const SharedWindow&) = delete;
+
+    std::byte* data() const { return data_; }
+
+  private:
+    Communicator ranks_;  ///< outlives the window
+    MPI_Win window_ = MPI_WIN_NULL;
+    std::byte* data_ = nullptr;
+};
+
+}  // namespace lockstep
