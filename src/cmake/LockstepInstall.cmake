@@ -1,8 +1,17 @@
-# Installs the libraries, their headers and a package: find_package(Lockstep) in another project.
+# Installs the program, the libraries, their headers and a package for find_package(Lockstep).
 include(CMakePackageConfigHelpers)
+
+# The program is always at bin/ of the build folder. An installed one finds libraries beside itself
+# first, which makes the folder of scripts/bundle one that can be moved.
+if(TARGET lockstep)
+    set_target_properties(lockstep PROPERTIES
+        RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
+        INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../libtorch/lib")
+    install(TARGETS lockstep RUNTIME COMPONENT program)
+endif()
+
 set(lockstep_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
-set(lockstep_package_files
-    ${PROJECT_SOURCE_DIR}/src/cmake/LockstepDependencies.cmake)
+set(lockstep_package_files ${PROJECT_SOURCE_DIR}/src/cmake/LockstepDependencies.cmake)
 if(LOCKSTEP_WITH_TORCH)
     list(APPEND lockstep_package_files ${PROJECT_SOURCE_DIR}/src/cmake/LockstepTorch.cmake)
 endif()

@@ -4,9 +4,15 @@
 include_guard(GLOBAL)
 set(LOCKSTEP_TORCH_VERSION 2.11.0)
 
-# Folders that may hold a LibTorch, in order of preference; a site's own goes before the cache.
+# Folders that may hold a LibTorch, in order of preference: the one named, a site's own, the cache.
 function(lockstep_torch_candidates result)
-    set(candidates ${LOCKSTEP_TORCH} $ENV{LOCKSTEP_TORCH})
+    foreach(named "${LOCKSTEP_TORCH}" "$ENV{LOCKSTEP_TORCH}")
+        if(named)
+            set(${result} ${named} PARENT_SCOPE)
+            return()
+        endif()
+    endforeach()
+    set(candidates)
     string(REPLACE ":" ";" prefixes "$ENV{CMAKE_PREFIX_PATH}")
     foreach(prefix IN LISTS CMAKE_PREFIX_PATH prefixes)
         list(APPEND candidates ${prefix} ${prefix}/libtorch)
