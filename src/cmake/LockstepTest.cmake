@@ -21,7 +21,7 @@ set(lockstep_test_environment
 # fewer cores if need be, talking over shared memory alone.
 function(lockstep_mpirun result ranks)
     set(${result} ${MPIEXEC_EXECUTABLE} -np ${ranks} --oversubscribe --bind-to none
-        --mca btl self,vader PARENT_SCOPE)
+        --mca btl self,vader --mca mpi_yield_when_idle 1 PARENT_SCOPE)
 endfunction()
 
 # The program's own deadline comes before ctest's, so that there is time to name who is stuck.

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/communicator.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "support/mpi_test.hpp"
+
+#include <array>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using lockstep::Communicator;
+using lockstep::test::ranks;
+
+TEST(Communicator, WorldHasAllRanks) {
+    const Communicator world = Communicator::world();
+    EXPECT_EQ(world.size(), ranks().size());
+    EXPECT_EQ(world.rank(), ranks().rank());
+    EXPECT_TRUE(lockstep::launched_by_mpi());
+}
+
+TEST(Communicator, BroadcastsBytesOfAnySizeFromAnyRank) {
+    for (const std::size_t size : {0u, 1u, 1000u, 3000000u}) {
+        for (int root = 0; root < ranks().size(); ++root) {
+            const std::string expected(size, static_cast<char>('a' + root));
+            const std::string mine = ranks().rank() == root ? expected : "something else";
+            EXPECT_EQ(ranks().broadcast(mine, root), expected);
+        }
+    }
+}
+
+TEST(Communicator, BroadcastsZeroBytesInside) {
+    const std::string bytes("a\0b\0", 4);
+    EXPECT_EQ(ranks().broadcast(ranks().is_root() ? bytes : ""), bytes);
+}
+
+TEST(Communicator, GathersDifferentSizesByRank) {
+    const auto text_of = [](int rank) {
+        return std::string(static_cast<std::size_t>(rank) * 1000, static_cast<char>('a' + rank));
+    };
+    const std::vector<std::string> all = ranks().all_gather(text_of(ranks().rank()));
+    ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks().size()));
+    for (int rank = 0; rank < ranks().size(); ++rank)
+        EXPECT_EQ(all[static_cast<std::size_t>(rank)], text_of(rank));
+}
+
+TEST(Communicator, SumsAndMaximaAreElementWise) {
+    const std::int64_t rank = ranks().rank(), size = ranks().size();
+    std::array<std::int64_t, 3> sums = {rank, 1, -rank};
+    std::array<std::int64_t, 3> maxima = {rank, 1, -rank};
+    std::array<double, 2> reals = {rank == size - 1 ? 0.1 : 0.0, 0.5};
+    ranks().all_reduce_sum(sums);
+    ranks().all_reduce_max(maxima);
+    ranks().all_reduce_sum(reals);
+    const std::int64_t total = size * (size - 1) / 2;
+    EXPECT_EQ(sums, (std::array<std::int64_t, 3>{total, size, -total}));
+    EXPECT_EQ(maxima, (std::array<std::int64_t, 3>{size - 1, 1, 0}));
+    EXPECT_EQ(reals, (std::array<double, 2>{0.1, 0.5 * static_cast<double>(size)}));
+}
+
+TEST(Communicator, ReducesNothingAtAll) {
+    ranks().all_reduce_sum(std::span<std::int64_t>());
+    ranks().all_reduce_sum(std::span<double>());
+}
+
+TEST(Communicator, NodeHoldsAllRanksOfThisMachineInOrder) {
+    const Communicator node = ranks().split_by_node();
+    EXPECT_EQ(node.size(), ranks().size());
+    EXPECT_EQ(node.rank(), ranks().rank());
+}
+
+TEST(Communicator, DuplicatesHaveTheirOwnMessages) {
+    LOCKSTEP_NEEDS_RANKS(2);
+    const Communicator other = ranks().duplicate();
+    int result = MPI_UNEQUAL;
+    MPI_Comm_compare(other.handle(), ranks().handle(), &result);
+    EXPECT_EQ(result, MPI_CONGRUENT);
+}
+
+TEST(Communicator, CopiesShareOneHandleThatOutlivesTheFirst) {
+    Communicator copy;
+    {
+        const Communicator first = ranks().duplicate();
+        copy = first;
+        EXPECT_EQ(copy.handle(), first.handle());
+    }
+    copy.barrier();
+}
+
+TEST(Communicator, TurnsMpiErrorsIntoErrors) {
+    try {
+        (void)ranks().broadcast("x", ranks().size());
+        ADD_FAILURE() << "a root that is not there";
+    } catch (const lockstep::Error& error) {
+        EXPECT_EQ(error.code(), "E620");
+        EXPECT_NE(std::string(error.what()).find("MPI_ERR_ROOT"), std::string::npos)
+            << error.what();
+    }
+}
+
+TEST(MpiSession, KnowsItsLibrary) {
+    EXPECT_NE(lockstep::MpiSession::library_version().find("MPI"), std::string::npos);
+}
+
+}  // namespace

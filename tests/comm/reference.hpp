@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients that no order of summation forgives, and their sums written down naively.
+#pragma once
+
+#include "lockstep/comm/leaf_tree.hpp"
+#include "lockstep/core/random.hpp"
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::test {
+
+/// Element `index` of leaf `leaf` in step `step`: both signs, magnitudes from 1e-6 to 1e6.
+inline float hard_value(std::uint64_t step, int leaf, std::size_t index) {
+    const std::uint64_t bits = mix64(mix64(step * 1000 + static_cast<std::uint64_t>(leaf)) + index);
+    const double mantissa = 1.0 + static_cast<double>(bits >> 40) / static_cast<double>(1 << 24);
+    const double magnitude = std::pow(10.0, static_cast<double>(bits % 13) - 6.0);
+    return static_cast<float>((bits & 32) != 0 ? mantissa * magnitude : -mantissa * magnitude);
+}
+
+/// The balanced tree over leaves [first, first + count), `count` a power of two.
+template <class Value>
+float tree_of(int first, int count, Value&& value) {
+    if (count == 1) return value(first);
+    const float left = tree_of(first, count / 2, value);
+    const float right = tree_of(first + count / 2, count / 2, value);
+    return left + right;
+}
+
+/// Each rank's leaves one after another, then the ranks in order.
+template <class Value>
+float plain_sum_of(int ranks, int virtual_ranks, Value&& value) {
+    float total = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        const LeafRange leaves = leaves_of(rank, ranks, virtual_ranks);
+        float mine = value(leaves.begin);
+        for (int leaf = leaves.begin + 1; leaf < leaves.end; ++leaf) mine += value(leaf);
+        total = rank == 0 ? mine : total + mine;
+    }
+    return total;
+}
+
+}  // namespace lockstep::test
