@@ -44,7 +44,7 @@ std::string crowded(const Ranks& ranks, const std::vector<int>& cpus) {
             host);
     }
     return fmt::format(
-        "{} of {} compute with {} on {} ({}); fix: fewer ranks, fewer --threads, or "
+        "{} of {}: {} on {} ({}); fix: fewer ranks, fewer --threads, or "
         "more cores for each rank, as in mpirun --map-by slot:PE={}",
         names_of(ranks),
         host,
@@ -79,7 +79,7 @@ void warn_of_little_memory(const Ranks& on_node, std::vector<std::string>& warni
     const auto each = first->memory_bytes / on_node.size();
     if (each >= least_memory_bytes) return;
     warnings.push_back(fmt::format(
-        "{} of {} have {} each of the {} {}, which is little for a rank ({} and up); fix: {}",
+        "{} of {}: {} each of the {} {} is little (a rank takes {} and up); fix: {}",
         names_of(on_node),
         first->host,
         bytes_text(each),

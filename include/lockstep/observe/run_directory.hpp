@@ -30,9 +30,9 @@ struct RunPaths {
 
 /// What a run was created with; written once, never changed.
 struct RunRecord {
-    std::string run_id;              ///< 32 hexadecimal digits; filled in by create()
-    std::string created_at;          ///< UTC; filled in by create()
-    std::string created_by;          ///< "user@host"; filled in by create()
+    std::string run_id{};            ///< 32 hexadecimal digits; filled in by create()
+    std::string created_at{};        ///< UTC; filled in by create()
+    std::string created_by{};        ///< "user@host"; filled in by create()
     Json config = Json::object();    ///< {key: {value, origin}}: every setting, for people
     Json deciding = Json::object();  ///< {key: value}: settings that decide the result
     Json contract = Json::object();  ///< virtual ranks, threads, instruction set, seed, order
@@ -50,9 +50,9 @@ struct RunState {
     RunPhase phase = RunPhase::running;
     std::int64_t step = 0;
     std::int64_t epoch = 0;
-    std::string reason;   ///< in words, for people
-    int exit = 0;         ///< exit code that goes with the phase
-    std::string updated;  ///< UTC; filled in when written
+    std::string reason{};   ///< in words, for people
+    int exit = 0;           ///< exit code that goes with the phase
+    std::string updated{};  ///< UTC; filled in when written
 };
 
 /// state.json of the run in `root`, or nothing where there is none yet. Errors: E222.

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/launch_facts.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using test::caught_text;
+using testing::HasSubstr;
+using testing::Not;
+using Variables = std::map<std::string, std::string>;
+
+LaunchFacts facts_of(const Variables& variables) {
+    return read_launch_facts(Environment(variables));
+}
+
+const Variables mpirun{{"OMPI_COMM_WORLD_RANK", "2"},
+                       {"OMPI_COMM_WORLD_SIZE", "4"},
+                       {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},
+                       {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                       {"PMIX_RANK", "2"}};
+
+const Variables srun{{"SLURM_JOB_ID", "77"},
+                     {"SLURM_STEP_ID", "0"},
+                     {"SLURM_STEP_NUM_TASKS", "9"},
+                     {"SLURM_NTASKS", "9"},
+                     {"SLURM_PROCID", "5"},
+                     {"SLURM_LOCALID", "1"},
+                     {"SLURM_RESTART_COUNT", "3"},
+                     {"SLURM_NODEID", "1"},
+                     {"SLURM_STEP_TASKS_PER_NODE", "4(x2),1"}};
+
+const Variables torchrun{{"TORCHELASTIC_RUN_ID", "none"},
+                         {"RANK", "1"},
+                         {"WORLD_SIZE", "2"},
+                         {"LOCAL_RANK", "1"},
+                         {"LOCAL_WORLD_SIZE", "2"}};
+
+Variables with(Variables base, const Variables& more) {
+    for (const auto& [name, value] : more) base[name] = value;
+    return base;
+}
+
+TEST(LaunchFacts, AreEmptyWithoutALauncher) {
+    const auto facts = facts_of({{"PATH", "/bin"}});
+    EXPECT_EQ(facts.launcher, Launcher::none);
+    EXPECT_EQ(facts.size, std::nullopt);
+    EXPECT_TRUE(facts.found.empty());
+}
+
+TEST(LaunchFacts, ReadMpirunsNumbers) {
+    const auto facts = facts_of(mpirun);
+    EXPECT_EQ(facts.launcher, Launcher::mpirun);
+    EXPECT_EQ(facts.rank, 2);
+    EXPECT_EQ(facts.size, 4);
+    EXPECT_EQ(facts.local_rank, 0);
+    EXPECT_EQ(facts.local_size, 2);
+    EXPECT_EQ(facts.found.at("OMPI_COMM_WORLD_SIZE"), "4");
+}
+
+TEST(LaunchFacts, ReadSrunsNumbersAndTheJob) {
+    const auto facts = facts_of(srun);
+    EXPECT_EQ(facts.launcher, Launcher::srun);
+    EXPECT_EQ(facts.rank, 5);
+    EXPECT_EQ(facts.size, 9);
+    EXPECT_EQ(facts.local_rank, 1);
+    EXPECT_EQ(facts.local_size, 4);
+    EXPECT_EQ(facts.slurm_job_id, "77");
+    EXPECT_EQ(facts.slurm_restart_count, 3);
+}
+
+TEST(LaunchFacts, FindTheTasksOfTheLastNode) {
+    EXPECT_EQ(facts_of(with(srun, {{"SLURM_NODEID", "2"}})).local_size, 1);
+    EXPECT_EQ(facts_of(with(srun, {{"SLURM_NODEID", "3"}})).local_size, std::nullopt);
+    EXPECT_EQ(facts_of(with(srun, {{"SLURM_STEP_TASKS_PER_NODE", "4(x"}})).local_size,
+              std::nullopt);
+}
+
+TEST(LaunchFacts, TakeMpirunInsideAnSrunStep) {
+    const auto facts = facts_of(with(srun, mpirun));
+    EXPECT_EQ(facts.launcher, Launcher::mpirun);
+    EXPECT_EQ(facts.rank, 2);
+    EXPECT_EQ(facts.slurm_step_tasks, 9);
+}
+
+TEST(LaunchFacts, DoNotTakeABatchScriptForAStep) {
+    const auto facts =
+        facts_of({{"SLURM_JOB_ID", "77"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
+    EXPECT_EQ(facts.launcher, Launcher::none);
+    EXPECT_EQ(facts.slurm_job_id, "77");
+    EXPECT_NO_THROW(check_launch(facts, 0, 1));
+}
+
+TEST(LaunchFacts, RefuseTextInANumber) {
+    EXPECT_EQ(caught_code([] { facts_of({{"OMPI_COMM_WORLD_SIZE", "two"}}); }), "E113");
+}
+
+TEST(CheckLaunch, AcceptsAgreement) {
+    EXPECT_NO_THROW(check_launch(facts_of({}), 0, 1));
+    EXPECT_NO_THROW(check_launch(facts_of(mpirun), 2, 4));
+    EXPECT_NO_THROW(check_launch(facts_of(srun), 5, 9));
+    EXPECT_NO_THROW(check_launch(
+        facts_of({{"OMPI_COMM_WORLD_RANK", "0"}, {"OMPI_COMM_WORLD_SIZE", "1"}}), 0, 1));
+}
+
+TEST(CheckLaunch, NamesSingletonsUnderSrunWithoutPmix) {
+    EXPECT_EQ(caught_text([] { check_launch(facts_of(srun), 0, 1); }),
+              "lockstep: error E604: srun started 9 processes, but MPI sees rank 0 of 1 in each\n"
+              "  why: srun offered no PMIx; found SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=9 "
+              "SLURM_JOB_ID=77\n"
+              "  fix: srun --mpi=pmix -n 9 lockstep train ...  (srun --mpi=list shows what this "
+              "SLURM has), or mpirun");
+}
+
+TEST(CheckLaunch, AdvisesMpirunWherePmixIsThereButDoesNotFit) {
+    const auto facts = facts_of(with(srun, {{"PMIX_RANK", "5"}}));
+    const auto text = caught_text([&] { check_launch(facts, 0, 1); });
+    EXPECT_THAT(text, HasSubstr("do not speak the same version"));
+    EXPECT_THAT(text, HasSubstr("fix: mpirun -np 9"));
+}
+
+TEST(CheckLaunch, NamesAnotherMpisMpirun) {
+    const auto text = caught_text([] { check_launch(facts_of(mpirun), 0, 1); });
+    EXPECT_THAT(text, HasSubstr("E604: mpirun started 4 processes, but MPI sees rank 0 of 1"));
+    EXPECT_THAT(text, HasSubstr("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4"));
+    EXPECT_THAT(text, HasSubstr("ldd"));
+}
+
+TEST(CheckLaunch, SendsTorchrunsUsersToMpirun) {
+    const auto text = caught_text([] { check_launch(facts_of(torchrun), 0, 1); });
+    EXPECT_THAT(text, HasSubstr("torchrun started 2 processes"));
+    EXPECT_THAT(text, HasSubstr("fix: mpirun -np 2 lockstep train"));
+}
+
+TEST(CheckLaunch, TellsStaleVariablesFromSingletons) {
+    const auto text = caught_text([] { check_launch(facts_of(mpirun), 1, 2); });
+    EXPECT_THAT(text, HasSubstr("mpirun says rank 2 of 4, MPI says rank 1 of 2"));
+    EXPECT_THAT(text, HasSubstr("another launch"));
+    EXPECT_THAT(text, Not(HasSubstr("started 4 processes")));
+}
+
+TEST(CheckLaunch, FindsARankThatDiffers) {
+    EXPECT_EQ(caught_code([] { check_launch(facts_of(mpirun), 1, 4); }), "E604");
+}
+
+TEST(CheckLaunch, FindsVariablesThatContradictEachOther) {
+    const auto facts = facts_of(with(mpirun, {{"PMIX_RANK", "0"}}));
+    EXPECT_THAT(caught_text([&] { check_launch(facts, 2, 4); }),
+                HasSubstr("mpirun says rank 2, PMIx says rank 0"));
+}
+
+TEST(CheckLaunch, DoesNotCountTasksOfHeterogeneousJobs) {
+    const auto facts = facts_of(with(srun, {{"SLURM_HET_SIZE", "2"}}));
+    EXPECT_NO_THROW(check_launch(facts, 12, 20));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/node_facts.hpp"
+
+#include "support/temp_dir.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sched.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Optional;
+
+constexpr auto avx512_flags = "fpu fma avx2 avx512f avx512dq avx512bw avx512vl avx512_bf16";
+
+/// A node with two NUMA nodes of four CPUs; this process may use 2-5.
+class NodeFactsTest : public testing::Test {
+  protected:
+    NodeFactsTest() {
+        root_.file("proc/sys/kernel/hostname", "node-7\n");
+        root_.file("proc/sys/kernel/random/boot_id", "11111111-2222-3333-4444-555555555555\n");
+        root_.file("proc/self/status", "Name:\tx\nCpus_allowed:\t3c\nCpus_allowed_list:\t2-5\n");
+        root_.file("proc/meminfo", "MemTotal:       16384000 kB\nMemFree:  1 kB\n");
+        root_.file("proc/cpuinfo",
+                   std::string("processor\t: 0\nmodel\t\t: 1\nmodel name\t: Some CPU @ 2 GHz\n"
+                               "flags\t\t: ") +
+                       avx512_flags + "\n\nprocessor\t: 1\nmodel name\t: Other\n");
+        root_.file("sys/devices/system/node/node0/cpulist", "0-3\n");
+        root_.file("sys/devices/system/node/node1/cpulist", "4-7\n");
+        root_.file("sys/devices/system/node/node2/cpulist", "\n");
+        root_.file("sys/devices/system/node/possible", "0-2\n");
+    }
+
+    void add_device(const std::string& address, const char* vendor, const char* device_class) {
+        const auto folder = std::filesystem::path("sys/bus/pci/devices") / address;
+        root_.file(folder / "vendor", std::string(vendor) + "\n");
+        root_.file(folder / "class", std::string(device_class) + "\n");
+    }
+
+    NodeFacts facts() const { return read_node_facts(root_.path()); }
+
+    test::TempDir root_;
+};
+
+TEST_F(NodeFactsTest, TellsHostBootAndProcess) {
+    EXPECT_EQ(facts().host, "node-7");
+    EXPECT_EQ(facts().host_id(), "11111111-2222-3333-4444-555555555555/node-7");
+    EXPECT_EQ(facts().pid, ::getpid());
+}
+
+TEST_F(NodeFactsTest, FindsAllowedCpusAndTheirNumaNodes) {
+    EXPECT_THAT(facts().cpus, ElementsAre(2, 3, 4, 5));
+    EXPECT_THAT(facts().numa_nodes, ElementsAre(0, 1));
+}
+
+TEST_F(NodeFactsTest, ReadsTheFirstProcessorsModelAndLevel) {
+    EXPECT_EQ(facts().cpu_model, "Some CPU @ 2 GHz");
+    EXPECT_EQ(facts().instruction_set, InstructionSet::avx512);
+}
+
+TEST_F(NodeFactsTest, HasTotalMemoryWhereNoGroupLimitsIt) {
+    EXPECT_EQ(facts().total_memory_bytes, 16384000ull * 1024);
+    EXPECT_EQ(facts().memory_limit_bytes, std::nullopt);
+    EXPECT_EQ(facts().usable_memory_bytes(), 16384000ull * 1024);
+}
+
+TEST_F(NodeFactsTest, TakesTheSmallestVersion2LimitOnTheWayUp) {
+    root_.file("proc/self/cgroup", "0::/job/step/task\n");
+    root_.file("sys/fs/cgroup/job/memory.max", "2147483648\n");
+    root_.file("sys/fs/cgroup/job/step/memory.max", "4294967296\n");
+    root_.file("sys/fs/cgroup/job/step/task/memory.max", "max\n");
+    EXPECT_THAT(facts().memory_limit_bytes, Optional(2147483648ull));
+    EXPECT_EQ(facts().usable_memory_bytes(), 2147483648ull);
+}
+
+TEST_F(NodeFactsTest, ReadsVersion1Limits) {
+    root_.file("proc/self/cgroup", "9:cpu:/x\n4:hugetlb,memory:/job\n");
+    root_.file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "1073741824\n");
+    EXPECT_THAT(facts().memory_limit_bytes, Optional(1073741824ull));
+}
+
+TEST_F(NodeFactsTest, KnowsVersion1sWordForNoLimit) {
+    root_.file("proc/self/cgroup", "4:memory:/job\n");
+    root_.file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "9223372036854771712\n");
+    EXPECT_EQ(facts().memory_limit_bytes, std::nullopt);
+}
+
+TEST_F(NodeFactsTest, FallsBackToTheMountInsideAContainer) {
+    root_.file("proc/self/cgroup", "0::/../../of/the/host\n");
+    root_.file("sys/fs/cgroup/memory.max", "536870912\n");
+    EXPECT_THAT(facts().memory_limit_bytes, Optional(536870912ull));
+}
+
+TEST_F(NodeFactsTest, IgnoresALimitAboveTheTotal) {
+    root_.file("proc/self/cgroup", "0::/\n");
+    root_.file("sys/fs/cgroup/memory.max", "1099511627776\n");
+    EXPECT_EQ(facts().memory_limit_bytes, std::nullopt);
+}
+
+TEST_F(NodeFactsTest, FindsNvidiaGpusOnly) {
+    add_device("0000:c1:00.0", "0x10de", "0x030200");
+    add_device("0000:41:00.0", "0x10de", "0x030000");
+    add_device("0000:41:00.1", "0x10de", "0x040300");  // its sound device
+    add_device("0000:02:00.0", "0x1a03", "0x030000");  // a display-only decoy
+    EXPECT_THAT(facts().gpus, ElementsAre("0000:41:00.0", "0000:c1:00.0"));
+}
+
+TEST(NodeFacts, AreEmptyWhereNothingIsThere) {
+    const test::TempDir nothing;
+    const auto facts = read_node_facts(nothing.path());
+    EXPECT_EQ(facts.host, "");
+    EXPECT_THAT(facts.cpus, IsEmpty());
+    EXPECT_THAT(facts.gpus, IsEmpty());
+    EXPECT_EQ(facts.usable_memory_bytes(), 0u);
+    EXPECT_EQ(facts.instruction_set, InstructionSet::basic);
+}
+
+TEST(NodeFacts, OfThisNodeAgreeWithTheKernel) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    ASSERT_EQ(::sched_getaffinity(0, sizeof(set), &set), 0);
+    const auto facts = read_node_facts();
+    EXPECT_EQ(static_cast<int>(facts.cpus.size()), CPU_COUNT(&set));
+    EXPECT_FALSE(facts.host.empty());
+    EXPECT_FALSE(facts.boot_id.empty());
+    EXPECT_GT(facts.usable_memory_bytes(), 0u);
+}
+
+TEST(InstructionSet, IsTheBestThatAllFlagsAllow) {
+    EXPECT_EQ(best_instruction_set("sse4_1 sse4_2 avx"), InstructionSet::basic);
+    EXPECT_EQ(best_instruction_set("avx2"), InstructionSet::basic);
+    EXPECT_EQ(best_instruction_set("avx2 fma"), InstructionSet::avx2);
+    EXPECT_EQ(best_instruction_set("avx2 fma avx512f"), InstructionSet::avx2);
+    EXPECT_EQ(best_instruction_set(avx512_flags), InstructionSet::avx512);
+}
+
+TEST(InstructionSet, HasNamesInBothLibrariesWords) {
+    for (const auto level : {InstructionSet::basic, InstructionSet::avx2, InstructionSet::avx512}) {
+        EXPECT_EQ(parse_instruction_set(instruction_set_name(level)), level);
+    }
+    EXPECT_EQ(instruction_set_name(InstructionSet::basic), "default");
+    EXPECT_EQ(onednn_isa_name(InstructionSet::avx512), "AVX512_CORE");
+    EXPECT_EQ(parse_instruction_set("sse9"), std::nullopt);
+    EXPECT_LT(InstructionSet::avx2, InstructionSet::avx512);
+}
+
+}  // namespace
+}  // namespace lockstep

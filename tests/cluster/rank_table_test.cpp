@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/rank_table.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+RankRow row_of(int rank, std::vector<int> cpus, int threads = 1) {
+    RankRow row;
+    row.rank = rank;
+    row.host = "node-a";
+    row.host_id = "boot/node-a";
+    row.local_rank = rank;
+    row.pid = 1000 + rank;
+    row.cpus = std::move(cpus);
+    row.numa_nodes = {0};
+    row.threads = threads;
+    row.instruction_set = "avx2";
+    row.memory_bytes = 8ull << 30;
+    return row;
+}
+
+TEST(RankRow, IsMadeOfTheNodesFacts) {
+    NodeFacts node;
+    node.host = "node-a";
+    node.boot_id = "boot";
+    node.pid = 42;
+    node.cpus = {0, 1};
+    node.instruction_set = InstructionSet::avx512;
+    node.total_memory_bytes = 100;
+    node.memory_limit_bytes = 60;
+    const auto row = make_rank_row(node, 3, 1, 2);
+    EXPECT_EQ(row.rank, 3);
+    EXPECT_EQ(row.local_rank, 1);
+    EXPECT_EQ(row.host_id, "boot/node-a");
+    EXPECT_EQ(row.instruction_set, "avx512");
+    EXPECT_EQ(row.memory_bytes, 60u);
+    EXPECT_TRUE(row.memory_is_limited);
+    EXPECT_EQ(row.gpu, "-");
+}
+
+TEST(RankRow, ComesBackFromItsText) {
+    auto row = row_of(3, {0, 1, 2, 8}, 2);
+    row.gpu = "0000:41:00.0";
+    row.memory_is_limited = true;
+    const auto text = serialize(row);
+    EXPECT_EQ(text.find('\n'), std::string::npos);
+    EXPECT_EQ(deserialize_rank_row(text), row);
+    EXPECT_EQ(deserialize_rank_row(serialize(RankRow{})), RankRow{});
+}
+
+TEST(RankRow, RefusesDamagedText) {
+    const auto good = serialize(row_of(0, {0}));
+    const auto code_of = [](const std::string& text) {
+        return test::caught_code([&] { deserialize_rank_row(text); });
+    };
+    EXPECT_EQ(code_of("{"), "E222");
+    EXPECT_EQ(code_of("{}"), "E222");
+    auto text = good;
+    text.replace(text.find(R"("cpus":"0")"), 10, R"("cpus":"z")");
+    EXPECT_EQ(code_of(text), "E222");
+    text = good;
+    text.replace(text.find(R"("rank":0)"), 8, R"("rank":-1)");
+    EXPECT_EQ(code_of(text), "E222");
+}
+
+TEST(RankTable, AlignsItsColumns) {
+    auto far = row_of(10, {8, 9, 10, 11}, 4);
+    far.host = "node-with-a-long-name";
+    far.numa_nodes = {1};
+    far.local_rank = 0;
+    far.gpu = "0000:41:00.0";
+    far.instruction_set = "avx512";
+    far.memory_is_limited = true;
+    EXPECT_EQ(rank_table(std::vector{row_of(0, {0, 1}), far}),
+              "rank  host                   local   pid  cpus  numa  threads  gpu           isa    "
+              " memory\n"
+              "   0  node-a                     0  1000  0-1   0           1  -             avx2   "
+              " 8 GiB\n"
+              "  10  node-with-a-long-name      0  1010  8-11  1           4  0000:41:00.0  avx512 "
+              " 8 GiB (limit)\n");
+}
+
+TEST(RankTable, IsAHeaderWithoutRanks) {
+    EXPECT_EQ(rank_table({}), "rank  host  local  pid  cpus  numa  threads  gpu  isa  memory\n");
+}
+
+TEST(PlacementWarnings, AreNoneForCoresOfTheirOwn) {
+    EXPECT_THAT(placement_warnings(std::vector{row_of(0, {0}), row_of(1, {1})}), IsEmpty());
+    EXPECT_THAT(placement_warnings(std::vector{row_of(0, {0, 1}), row_of(1, {0, 1})}), IsEmpty());
+    EXPECT_THAT(placement_warnings({}), IsEmpty());
+}
+
+TEST(PlacementWarnings, NameRanksThatShareASingleCore) {
+    const auto found = placement_warnings(std::vector{row_of(0, {0}), row_of(1, {0})});
+    EXPECT_THAT(found,
+                ElementsAre("ranks 0-1 share core 0 of node-a and run at a fraction of their "
+                            "speed; fix: give each rank a core of its own, as in mpirun --bind-to "
+                            "core --map-by core"));
+}
+
+TEST(PlacementWarnings, DoNotConfuseCoresOfTwoNodes) {
+    auto other = row_of(1, {0});
+    other.host_id = "boot/node-b";
+    EXPECT_THAT(placement_warnings(std::vector{row_of(0, {0}), other}), IsEmpty());
+}
+
+TEST(PlacementWarnings, CountThreadsAgainstCores) {
+    EXPECT_THAT(placement_warnings(std::vector{row_of(0, {0, 1}, 4)}),
+                ElementsAre("rank 0 of node-a: 4 threads on 2 cores (0-1); fix: fewer "
+                            "ranks, fewer --threads, or more cores for each rank, as in mpirun "
+                            "--map-by slot:PE=4"));
+}
+
+TEST(PlacementWarnings, SeeSetsThatOverlap) {
+    const auto found = placement_warnings(std::vector{row_of(0, {0, 1}, 2), row_of(1, {1, 2}, 2)});
+    EXPECT_THAT(found, ElementsAre(HasSubstr("4 threads on 3 cores (0-2)")));
+}
+
+TEST(PlacementWarnings, TellOfLittleMemory) {
+    std::vector rows{row_of(0, {0}), row_of(1, {1})};
+    for (auto& row : rows) {
+        row.memory_bytes = 600u << 20;
+        row.memory_is_limited = true;
+    }
+    EXPECT_THAT(placement_warnings(rows),
+                ElementsAre("ranks 0-1 of node-a: 300 MiB each of the 600 MiB that its "
+                            "control group allows is little (a rank takes 512 MiB and up); "
+                            "fix: ask for more memory (sbatch --mem), or start fewer ranks"));
+}
+
+TEST(PlacementWarnings, TellOfMixedProcessors) {
+    auto other = row_of(1, {1});
+    other.instruction_set = "avx512";
+    EXPECT_THAT(placement_warnings(std::vector{row_of(0, {0}), other}),
+                ElementsAre(HasSubstr("processors differ (avx2 on rank 0, avx512 on rank 1)")));
+}
+
+}  // namespace
+}  // namespace lockstep

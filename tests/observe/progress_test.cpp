@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/progress.hpp"
+
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::SizeIs;
+using Lines = std::vector<std::string>;
+
+/// A sink that remembers, and a clock that the test turns.
+struct Screen {
+    Lines shown, said, recorded;
+    double now = 1000;
+
+    ProgressSink sink(bool is_live) {
+        return {.is_live = is_live,
+                .show = [this](std::string_view line) { shown.emplace_back(line); },
+                .say = [this](std::string_view line) { said.emplace_back(line); },
+                .record = [this](std::string_view line) { recorded.emplace_back(line); },
+                .now_s = [this] { return now; }};
+    }
+};
+
+TEST(Progress, SaysAPlainLineEveryThirtySeconds) {
+    Screen screen;
+    Progress progress("training", 1000, ProgressUnit::count, screen.sink(false));
+    for (std::uint64_t step = 1; step <= 1000; ++step) {
+        screen.now += 0.125;
+        progress.update(step, "step " + std::to_string(step));
+    }
+    EXPECT_THAT(screen.said, ElementsAre("step 240", "step 480", "step 720", "step 960"));
+    EXPECT_THAT(screen.shown, IsEmpty());
+}
+
+TEST(Progress, SaysNothingInAShortTime) {
+    Screen screen;
+    Progress progress("training", 10, ProgressUnit::count, screen.sink(false));
+    screen.now += 29;
+    EXPECT_FALSE(progress.is_due());
+    progress.update(10, "step 10");
+    EXPECT_THAT(screen.said, IsEmpty());
+}
+
+TEST(Progress, ShowsALiveLineAtMostTenTimesASecond) {
+    Screen screen;
+    Progress progress("training", 1000, ProgressUnit::count, screen.sink(true));
+    for (std::uint64_t step = 1; step <= 1000; ++step) {
+        screen.now += 0.015625;
+        progress.update(step, "step");
+    }
+    EXPECT_THAT(screen.shown, SizeIs(testing::AllOf(testing::Ge(100u), testing::Le(157u))));
+    EXPECT_THAT(screen.said, IsEmpty());
+}
+
+TEST(Progress, HasBarAndEtaInTheLiveLine) {
+    Screen screen;
+    Progress progress("training", 1000, ProgressUnit::count, screen.sink(true));
+    screen.now += 10;
+    progress.update(250, "step 250 | loss 0.5");
+    EXPECT_THAT(screen.shown,
+                ElementsAre("[#####---------------]  25 % eta 30.0s | step 250 | loss 0.5"));
+}
+
+TEST(Progress, WritesLiveLinesIntoTheFileToo) {
+    Screen screen;
+    Progress progress("training", 1000, ProgressUnit::count, screen.sink(true));
+    screen.now += 31;
+    progress.update(250, "step 250");
+    EXPECT_THAT(screen.recorded, ElementsAre("step 250"));
+}
+
+TEST(Progress, RemovesTheLiveLineAtTheEnd) {
+    Screen screen;
+    { Progress progress("training", 10, ProgressUnit::count, screen.sink(true)); }
+    EXPECT_THAT(screen.shown, ElementsAre(""));
+}
+
+TEST(Progress, WritesALineOfItsOwnInBytes) {
+    Screen screen;
+    Progress progress("packing", 4ull << 30, ProgressUnit::bytes, screen.sink(false));
+    screen.now += 32;
+    progress.update(1ull << 30);
+    screen.now += 32;
+    progress.update(2ull << 30);
+    progress.finish();
+    EXPECT_THAT(screen.said,
+                ElementsAre("packing 1 GiB of 4 GiB | 32 MiB/s",
+                            "packing 2 GiB of 4 GiB | 32 MiB/s",
+                            "packing 2 GiB in 1m04s"));
+}
+
+TEST(Progress, CountsWithoutAKnownEnd) {
+    Screen screen;
+    Progress progress("reading", 0, ProgressUnit::count, screen.sink(false));
+    screen.now += 40;
+    progress.update(40000);
+    EXPECT_THAT(screen.said, ElementsAre("reading 40,000 | 1,000/s"));
+    EXPECT_LT(progress.eta_s(), 0);
+}
+
+TEST(Progress, DoesNotCountWhatAnEarlierRunDid) {
+    Screen screen;
+    Progress progress("training", 1000, ProgressUnit::count, screen.sink(false));
+    progress.start_at(500);
+    screen.now += 10;
+    progress.update(600);
+    EXPECT_DOUBLE_EQ(progress.eta_s(), 40);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/run_directory.hpp"
+
+#include "lockstep/core/clock.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <array>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using test::content_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::MatchesRegex;
+
+unsigned mode_of(const fs::path& path) {
+    struct stat facts {};
+    EXPECT_EQ(::stat(path.c_str(), &facts), 0) << path;
+    return facts.st_mode & 07777;
+}
+
+RunRecord record_of(const Json& deciding) {
+    RunRecord record;
+    record.config = {{"lr", {{"value", 0.1}, {"origin", "train.toml:3:1"}}}};
+    record.deciding = deciding;
+    record.contract = {{"virtual_ranks", 4}};
+    record.versions = {{"lockstep", "0.1.0"}};
+    return record;
+}
+
+class RunDirectoryTest : public testing::Test {
+  protected:
+    RunDirectory open(double wait_s = 0) const { return RunDirectory::open(root_, wait_s); }
+
+    test::TempDir folder_;
+    fs::path root_ = folder_ / "runs/a";
+};
+
+TEST_F(RunDirectoryTest, IsCreatedForItsOwnerAlone) {
+    auto run = open();
+    run.create(record_of({}));
+    run.begin_incarnation();
+    run.write_state({});
+    for (const auto& path : {root_, run.logs(), run.paths().checkpoints()}) {
+        EXPECT_EQ(mode_of(path), 0700u) << path;
+    }
+    for (const auto* name : {"run.json", "state.json", "run.lock", "incarnation"}) {
+        EXPECT_EQ(mode_of(root_ / name), 0600u) << name;
+    }
+}
+
+TEST_F(RunDirectoryTest, KeepsItsRecord) {
+    std::string id;
+    {
+        auto run = open();
+        EXPECT_TRUE(run.is_new());
+        id = run.create(record_of({{"seed", 1}})).run_id;
+        EXPECT_FALSE(run.is_new());
+    }
+    const auto run = open();
+    ASSERT_FALSE(run.is_new());
+    EXPECT_THAT(id, MatchesRegex("[0-9a-f]{32}"));
+    EXPECT_EQ(run.record().run_id, id);
+    EXPECT_THAT(run.record().created_by, MatchesRegex(".+@.+"));
+    EXPECT_EQ(run.record().config["lr"]["origin"], "train.toml:3:1");
+    EXPECT_EQ(run.record().contract["virtual_ranks"], 4);
+    EXPECT_EQ(read_run_record(root_).versions["lockstep"], "0.1.0");
+}
+
+TEST_F(RunDirectoryTest, HasAnIdOfItsOwn) {
+    std::set<std::string> ids;
+    for (int i = 0; i < 10; ++i) {
+        auto run = RunDirectory::open(folder_ / std::to_string(i));
+        ids.insert(run.create({}).run_id);
+    }
+    EXPECT_EQ(ids.size(), 10u);
+}
+
+TEST_F(RunDirectoryTest, IsStillNewAfterACrashBeforeItsRecord) {
+    { const auto run = open(); }
+    EXPECT_TRUE(open().is_new());
+}
+
+TEST_F(RunDirectoryTest, RefusesAFolderOfOtherFiles) {
+    folder_.file("runs/a/thesis.txt", "x");
+    EXPECT_EQ(caught_code([&] { open(); }), "E407");
+    EXPECT_FALSE(fs::exists(root_ / "run.lock"));
+}
+
+TEST_F(RunDirectoryTest, RefusesADamagedRecord) {
+    { open().create({}); }
+    folder_.file("runs/a/run.json", "{\"format_version\": 1, \"run_id\": 7}");
+    EXPECT_EQ(caught_code([&] { open(); }), "E222");
+    folder_.file("runs/a/run.json", "{\"format_version\": 99}");
+    EXPECT_EQ(caught_code([&] { open(); }), "E305");
+}
+
+TEST_F(RunDirectoryTest, BelongsToOneProcessAtATime) {
+    const auto first = open();
+    const auto error = caught([&] { open(); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E404");
+    EXPECT_THAT(error->what(), HasSubstr(root_.string()));
+    EXPECT_THAT(error->why(), HasSubstr("process " + std::to_string(::getpid()) + " on "));
+    EXPECT_THAT(error->why(), HasSubstr(" since 20"));
+}
+
+TEST_F(RunDirectoryTest, IsFreeAgainWhenClosed) {
+    { const auto run = open(); }
+    EXPECT_EQ(content_of(root_ / "run.lock"), "");
+    EXPECT_NO_THROW(open());
+}
+
+TEST_F(RunDirectoryTest, NamesAHolderWhoseLeaseIsGarbage) {
+    const auto first = open();
+    folder_.file("runs/a/run.lock", "\033[31m{");
+    EXPECT_THAT(caught([&] { open(); })->why(), HasSubstr("has not said who it is"));
+}
+
+TEST_F(RunDirectoryTest, WaitsForAHolderThatIsKilled) {
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe(pipe.data()), 0);
+    const auto child = ::fork();
+    if (child == 0) {
+        const auto run = open();
+        char ready = 'r';
+        if (::write(pipe[1], &ready, 1) != 1) ::_exit(1);
+        for (;;) ::pause();
+    }
+    char ready = 0;
+    ASSERT_EQ(::read(pipe[0], &ready, 1), 1);
+    EXPECT_EQ(caught_code([&] { open(); }), "E404");
+    const auto before = now_s();
+    EXPECT_EQ(caught_code([&] { open(0.3); }), "E404");
+    EXPECT_GE(now_s() - before, 0.3);
+    const auto killer = ::fork();
+    if (killer == 0) {
+        ::usleep(100'000);
+        ::kill(child, SIGKILL);
+        ::_exit(0);
+    }
+    EXPECT_NO_THROW(open(20));
+    ::waitpid(child, nullptr, 0);
+    ::waitpid(killer, nullptr, 0);
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+}
+
+TEST_F(RunDirectoryTest, GoesOnWithEqualSettings) {
+    auto run = open();
+    run.create(record_of({{"seed", 1}, {"lr", 0.1}}));
+    EXPECT_NO_THROW(run.check_settings({{"lr", 0.1}, {"seed", 1}}));
+}
+
+TEST_F(RunDirectoryTest, NamesEverySettingThatDiffers) {
+    auto run = open();
+    run.create(record_of({{"lr", 0.1}, {"model", "cnn"}, {"seed", 1}, {"old", true}}));
+    const auto error = caught([&] {
+        run.check_settings({{"lr", 0.2}, {"model", "cnn"}, {"seed", 2}, {"new", "x"}},
+                           {{"lr", "--lr"}});
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E306");
+    EXPECT_EQ(error->why(),
+              "lr is 0.1 in the run, now 0.2 (from --lr); seed is 1 in the run, now 2; old is true "
+              "in the run, now not set; new is not set in the run, now \"x\"");
+}
+
+TEST_F(RunDirectoryTest, CountsItsIncarnations) {
+    for (std::int64_t expected = 1; expected <= 3; ++expected) {
+        auto run = open();
+        EXPECT_EQ(run.incarnation(), 0);
+        EXPECT_EQ(run.begin_incarnation(), expected);
+        EXPECT_EQ(run.logs(), root_ / ("logs/i" + std::to_string(expected)));
+        EXPECT_TRUE(fs::is_directory(run.logs()));
+    }
+    EXPECT_EQ(content_of(root_ / "incarnation"), "3\n");
+}
+
+TEST_F(RunDirectoryTest, RefusesAnIncarnationThatIsNoNumber) {
+    auto run = open();
+    folder_.file("runs/a/incarnation", "-3\n");
+    EXPECT_EQ(caught_code([&] { run.begin_incarnation(); }), "E222");
+}
+
+TEST_F(RunDirectoryTest, WritesNothingOnceItWasTakenOver) {
+    auto run = open();
+    run.begin_incarnation();
+    run.write_state({.step = 5});
+    EXPECT_TRUE(run.still_ours());
+    folder_.file("runs/a/incarnation", "2\n");
+    EXPECT_FALSE(run.still_ours());
+    EXPECT_EQ(caught_code([&] { run.check_still_ours(); }), "E408");
+    EXPECT_EQ(caught_code([&] { run.write_state({.step = 6}); }), "E408");
+    EXPECT_EQ(read_run_state(root_)->step, 5);
+}
+
+TEST_F(RunDirectoryTest, TellsHowFarItGot) {
+    auto run = open();
+    run.begin_incarnation();
+    EXPECT_EQ(read_run_state(root_), std::nullopt);
+    run.write_state({.phase = RunPhase::checkpointed,
+                     .step = 400,
+                     .epoch = 2,
+                     .reason = "signal USR1",
+                     .exit = 75});
+    const auto state = read_run_state(root_);
+    ASSERT_TRUE(state);
+    EXPECT_EQ(state->phase, RunPhase::checkpointed);
+    EXPECT_EQ(state->step, 400);
+    EXPECT_EQ(state->epoch, 2);
+    EXPECT_EQ(state->reason, "signal USR1");
+    EXPECT_EQ(state->exit, 75);
+    EXPECT_THAT(state->updated, MatchesRegex("20.*Z"));
+}
+
+TEST_F(RunDirectoryTest, RefusesAStateItDoesNotKnow) {
+    folder_.file("runs/a/state.json", "{\"phase\": \"dreaming\"}");
+    EXPECT_EQ(caught_code([&] { read_run_state(root_); }), "E222");
+}
+
+TEST_F(RunDirectoryTest, WarnsWhenAnyoneMayWrite) {
+    const auto run = open();
+    EXPECT_THAT(run.warnings(), IsEmpty());
+    ASSERT_EQ(::chmod(root_.c_str(), 0777), 0);
+    EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("W402")));
+    EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("mode 0777")));
+}
+
+}  // namespace
+}  // namespace lockstep
