@@ -32,6 +32,10 @@ struct StreamPosition {
     bool operator==(const StreamPosition&) const = default;
 };
 
+/// The position after a step of `batch` samples from `position`: the next epoch's if that ends
+/// this.
+StreamPosition next_position(StreamPosition position, std::int64_t batch, std::uint64_t samples);
+
 /// One leaf's part of a step.
 struct LeafRows {
     int leaf = 0;
@@ -59,12 +63,16 @@ struct StreamStats {
 
 /// Reads ahead of next() across epoch boundaries with `io_threads`, within `memory_bytes`; an empty
 /// pool is the back pressure. Errors of I/O threads surface in next(): E213 and kin naming shard,
-/// block and offset. The destructor stops and joins the threads.
+/// block and offset. The destructor stops and joins the threads; batches may outlive it. At most
+/// three batches may be held while another is asked for.
+///
+/// A rank reads each window of its lanes once an epoch if the number of lanes divides the batch and
+/// the virtual ranks divide the lanes; else ranks share windows and read up to twice as much.
 class BatchStream {
   public:
     BatchStream(std::shared_ptr<const DatasetIndex> index,
                 const StreamOptions& options,
-                StreamPosition start = {});
+                StreamPosition start = {});  ///< Errors: E102, E106 (options), E306 (start)
     ~BatchStream();
     BatchStream(BatchStream&&) noexcept;
 

@@ -40,6 +40,12 @@ class DatasetIndex {
     /// E203 (not HDF5), E204 (cut short), E205, E207, E208, E212.
     static DatasetIndex open(const std::filesystem::path& folder);
 
+    /// An index of blocks that are known already, by field; `manifest_text` is what
+    /// parse_manifest() takes. For tools that look at part of a data set.
+    static DatasetIndex of_blocks(const std::filesystem::path& folder,
+                                  const std::string& manifest_text,
+                                  std::vector<std::vector<StoredBlock>> blocks);
+
     std::vector<std::byte> serialize() const;
     static DatasetIndex deserialize(std::span<const std::byte> bytes);
 

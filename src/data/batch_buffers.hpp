@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// A fixed number of batch buffers that go from the assembler to the consumer and back.
+#pragma once
+
+#include "lockstep/data/dataset_index.hpp"
+
+#include "memory.hpp"
+
+#include <condition_variable>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Any thread. Lives as long as a lease does.
+class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
+  public:
+    BatchBuffers(const DatasetIndex& index, std::size_t count, std::uint64_t rows);
+
+    static std::uint64_t buffer_bytes(const DatasetIndex& index, std::uint64_t rows);
+    std::uint64_t memory_bytes() const { return memory_.bytes().size(); }
+
+    /// A buffer, by field; the destruction of `lease` gives it back.
+    struct Lent {
+        std::vector<std::span<std::byte>> fields;
+        std::shared_ptr<void> lease;
+    };
+
+    /// Waits for a free buffer; without lease after stop().
+    Lent take();
+    void stop();
+
+  private:
+    void give_back(std::size_t buffer);
+
+    Memory memory_;
+    std::vector<std::vector<std::span<std::byte>>> buffers_;
+    std::mutex mutex_;
+    std::condition_variable given_back_;
+    std::vector<std::size_t> free_;
+    bool is_stopped_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// Compresses and expands blocks, in the payload formats of HDF5's registered filters.
+#pragma once
+
+#include "lockstep/data/manifest.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Compresses blocks with one codec. Move-only; one thread.
+class Encoder {
+  public:
+    /// `level` 0 means the codec's usual one. Errors: E102 for a level that the codec has not.
+    Encoder(Codec codec, int level);
+    ~Encoder();
+    Encoder(Encoder&&) noexcept;
+
+    Codec codec() const { return codec_; }
+    int level() const { return level_; }
+
+    /// What to store for `raw`, valid until the next call; nothing if it would not get smaller.
+    std::optional<std::span<const std::byte>> encode(std::span<const std::byte> raw);
+
+  private:
+    struct State;
+    Codec codec_;
+    int level_;
+    std::unique_ptr<State> state_;
+    std::vector<std::byte> out_;
+};
+
+/// Expands blocks of any codec. Move-only; one thread.
+class Decoder {
+  public:
+    Decoder();
+    ~Decoder();
+    Decoder(Decoder&&) noexcept;
+
+    /// Fills `raw` exactly; false if `stored` is anything but a whole block of that size.
+    [[nodiscard]] bool decode(Codec codec,
+                              std::span<const std::byte> stored,
+                              std::span<std::byte> raw);
+
+  private:
+    struct State;
+    std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

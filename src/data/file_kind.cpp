@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "shard_probe.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using namespace std::string_view_literals;
+
+constexpr auto hdf5_signature = "\x89HDF\r\n\x1a\n"sv;
+
+struct KnownStart {
+    std::string_view bytes, meaning;
+};
+constexpr auto known_starts = std::to_array<KnownStart>({
+    {"PK\x03\x04"sv, "a zip archive"},
+    {"\x1f\x8b"sv, "gzip"},
+    {"\x28\xb5\x2f\xfd"sv, "zstd"},
+    {"\x93NUMPY"sv, "NumPy's .npy"},
+    {"\x89PNG"sv, "a PNG image"},
+    {"\xff\xd8\xff"sv, "a JPEG image"},
+    {"\x7f"
+     "ELF"sv,
+     "a program"},
+    {"<!DOCTYPE"sv, "a web page"},
+    {"<!doctype"sv, "a web page"},
+    {"<html"sv, "a web page"},
+    {"version https://git-lfs"sv, "a Git LFS pointer"},
+    {"CDF"sv, "NetCDF classic"},
+    {"\0\0\0\0\0\0\0\0"sv, "zeros: it was never written"},
+});
+
+std::string meaning_of(std::string_view start) {
+    if (start.empty()) return "it is empty";
+    for (const KnownStart& known : known_starts)
+        if (start.starts_with(known.bytes)) return fmt::format("it begins like {}", known.meaning);
+    std::string hex;
+    for (const char byte : start.substr(0, 8))
+        hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));
+    return fmt::format("it begins with the bytes {}", hex);
+}
+
+// The end of the file by its superblock (HDF5 File Format Specification 3.0, II.A), for 8-byte
+// offsets; nothing for other kinds of superblock.
+std::optional<std::uint64_t> end_by_superblock(std::string_view start) {
+    const auto version = static_cast<unsigned char>(start[8]);
+    const bool is_old = version <= 1;
+    const std::size_t sizes = is_old ? 13 : 9;
+    const std::size_t end = version == 0 ? 40 : version == 1 ? 44 : 28;
+    if (version > 3 || start[sizes] != 8) return {};
+    std::uint64_t value = 0;
+    std::memcpy(&value, start.data() + end, sizeof value);
+    return value;
+}
+
+Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expected) {
+    return Error(
+        "E204",
+        fmt::format(
+            "'{}' is cut short: {} of {} bytes", path.string(), grouped(bytes), grouped(expected)),
+        "its writer or a copy of it was interrupted",
+        "copy it again from its source, then run 'lockstep data verify'");
+}
+
+}  // namespace
+
+void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
+    const UniqueFd fd = open_for_reading(path);
+    std::array<char, 64> buffer{};
+    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
+    const std::string_view start(buffer.data(), got);
+    const std::uint64_t bytes = fs::file_size(path);
+    if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes);
+    check(start.starts_with(hdf5_signature), [&] {
+        return Error("E203",
+                     fmt::format("'{}' is not HDF5", path.string()),
+                     meaning_of(start),
+                     "copy it again from its source, or give the right folder");
+    });
+    if (got < buffer.size()) throw cut_short(path, bytes, expected_bytes);
+    const auto end = end_by_superblock(start);
+    if (end ? bytes < *end : bytes < expected_bytes)
+        throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes));
+}
+
+}  // namespace lockstep

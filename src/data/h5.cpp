@@ -1,0 +1,253 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "h5.hpp"
+
+#include "probe.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace lockstep::h5 {
+namespace {
+
+constexpr hsize_t large_object = 64 * 1024, page = 4096;
+
+herr_t collect(unsigned, const H5E_error2_t* record, void* out) {
+    auto& reasons = *static_cast<std::vector<std::string>*>(out);
+    if (record->desc && *record->desc) reasons.emplace_back(record->desc);
+    return 0;
+}
+
+Handle space_of(const std::vector<hsize_t>& size) {
+    const hid_t id = size.empty()
+                         ? H5Screate(H5S_SCALAR)
+                         : H5Screate_simple(static_cast<int>(size.size()), size.data(), nullptr);
+    return {checked(id, "E402", "prepare", "HDF5 space"), H5Sclose};
+}
+
+Handle text_type(std::size_t size) {
+    Handle type(checked(H5Tcopy(H5T_C_S1), "E402", "prepare", "HDF5 type"), H5Tclose);
+    checked(H5Tset_size(type.id(), std::max<std::size_t>(size, 1)), "E402", "prepare", "HDF5 type");
+    checked(H5Tset_cset(type.id(), H5T_CSET_UTF8), "E402", "prepare", "HDF5 type");
+    return type;
+}
+
+void write_values(const Handle& object,
+                  const char* name,
+                  hid_t disk_type,
+                  hid_t memory_type,
+                  const std::vector<hsize_t>& size,
+                  const void* values) {
+    const Handle space = space_of(size);
+    const Handle attribute(
+        checked(H5Acreate2(object.id(), name, disk_type, space.id(), H5P_DEFAULT, H5P_DEFAULT),
+                "E402",
+                "create attribute",
+                name),
+        H5Aclose);
+    checked(H5Awrite(attribute.id(), memory_type, values), "E402", "write attribute", name);
+}
+
+void set_filter(const Handle& properties, const DatasetShape& shape) {
+    if (shape.codec == Codec::none) return;
+    const auto filter = static_cast<H5Z_filter_t>(shape.codec);
+    // Deflate's parameter is its level, as is zstd's; that of LZ4 is the block size, 0 = 1 GiB.
+    const unsigned parameter = shape.codec == Codec::lz4 ? 0 : static_cast<unsigned>(shape.level);
+    checked(H5Pset_filter(properties.id(), filter, H5Z_FLAG_OPTIONAL, 1, &parameter),
+            "E402",
+            "prepare",
+            "HDF5 filter");
+}
+
+Handle creation_properties(const DatasetShape& shape) {
+    Handle properties(checked(H5Pcreate(H5P_DATASET_CREATE), "E402", "prepare", "HDF5"), H5Pclose);
+    const hid_t id = properties.id();
+    checked(H5Pset_obj_track_times(id, false), "E402", "prepare", "HDF5");
+    checked(H5Pset_fill_time(id, H5D_FILL_TIME_NEVER), "E402", "prepare", "HDF5");
+    if (shape.chunk.empty()) {
+        checked(H5Pset_alloc_time(id, H5D_ALLOC_TIME_EARLY), "E402", "prepare", "HDF5");
+        return properties;
+    }
+    const int rank = static_cast<int>(shape.chunk.size());
+    checked(H5Pset_chunk(id, rank, shape.chunk.data()), "E402", "prepare", "HDF5");
+    set_filter(properties, shape);
+    return properties;
+}
+
+Handle open_attribute(const Handle& object, const char* name) {
+    const QuietErrors quiet;
+    if (H5Aexists(object.id(), name) <= 0) return {};
+    return {H5Aopen(object.id(), name, H5P_DEFAULT), H5Aclose};
+}
+
+}  // namespace
+
+Handle& Handle::operator=(Handle&& other) noexcept {
+    if (this != &other) {
+        reset();
+        id_ = std::exchange(other.id_, -1);
+        close_ = other.close_;
+    }
+    return *this;
+}
+
+void Handle::reset() {
+    if (id_ >= 0 && close_) close_(id_);
+    id_ = -1;
+}
+
+QuietErrors::QuietErrors() {
+    H5Eget_auto2(H5E_DEFAULT, &function_, &data_);
+    H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
+}
+
+QuietErrors::~QuietErrors() {
+    H5Eset_auto2(H5E_DEFAULT, function_, data_);
+}
+
+std::string last_reasons() {
+    std::vector<std::string> reasons;
+    H5Ewalk2(H5E_DEFAULT, H5E_WALK_UPWARD, collect, &reasons);
+    reasons.resize(std::min<std::size_t>(reasons.size(), 3));
+    return fmt::format("{}", fmt::join(reasons, "; "));
+}
+
+Error failure(const char* code, const char* doing, const std::filesystem::path& path) {
+    const std::string reasons = last_reasons();
+    if (reasons.find(std::strerror(ENOSPC)) != std::string::npos)
+        return system_error(doing, path, ENOSPC);
+    return Error(code,
+                 fmt::format("cannot {} '{}'", doing, path.string()),
+                 fmt::format("HDF5 says: {}", reasons.empty() ? "nothing more" : reasons));
+}
+
+Handle create_file(const std::filesystem::path& path, Alignment alignment) {
+    const QuietErrors quiet;
+    const Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "E402", "prepare", path), H5Pclose);
+    checked(H5Pset_libver_bounds(access.id(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110),
+            "E402",
+            "prepare",
+            path);
+    if (alignment == Alignment::large_objects)
+        checked(H5Pset_alignment(access.id(), large_object, page), "E402", "prepare", path);
+    return {checked(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()),
+                    "E401",
+                    "create",
+                    path),
+            H5Fclose};
+}
+
+Handle open_for_probing(const std::filesystem::path& path) {
+    const QuietErrors quiet;
+    const Handle access = probing_access();
+    return {checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), "E205", "open", path),
+            H5Fclose};
+}
+
+Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path) {
+    const QuietErrors quiet;
+    return {checked(H5Gcreate2(parent.id(), name, H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT),
+                    "E402",
+                    "write",
+                    path),
+            H5Gclose};
+}
+
+hid_t type_of(ElementType type) {
+    switch (type) {
+        case ElementType::u8:
+            return H5T_STD_U8LE;
+        case ElementType::i32:
+            return H5T_STD_I32LE;
+        case ElementType::i64:
+            return H5T_STD_I64LE;
+        case ElementType::f32:
+            return H5T_IEEE_F32LE;
+        case ElementType::f64:
+            return H5T_IEEE_F64LE;
+    }
+    return H5I_INVALID_HID;
+}
+
+Handle create_dataset(const Handle& parent,
+                      const std::string& name,
+                      hid_t type,
+                      const DatasetShape& shape,
+                      const std::filesystem::path& path) {
+    const QuietErrors quiet;
+    const Handle space = space_of(shape.size);
+    const Handle properties = creation_properties(shape);
+    return {checked(H5Dcreate2(parent.id(),
+                               name.c_str(),
+                               type,
+                               space.id(),
+                               H5P_DEFAULT,
+                               properties.id(),
+                               H5P_DEFAULT),
+                    "E402",
+                    "write",
+                    path),
+            H5Dclose};
+}
+
+void write_attribute(const Handle& object, const char* name, const std::string& value) {
+    const Handle type = text_type(value.size());
+    write_values(object, name, type.id(), type.id(), {}, value.c_str());
+}
+
+void write_attribute(const Handle& object, const char* name, std::uint64_t value) {
+    write_values(object, name, H5T_STD_U64LE, H5T_NATIVE_UINT64, {}, &value);
+}
+
+void write_attribute(const Handle& object, const char* name, const std::vector<double>& values) {
+    write_values(object, name, H5T_IEEE_F64LE, H5T_NATIVE_DOUBLE, {values.size()}, values.data());
+}
+
+void write_attribute(const Handle& object,
+                     const char* name,
+                     const std::vector<std::uint64_t>& values) {
+    write_values(object, name, H5T_STD_U64LE, H5T_NATIVE_UINT64, {values.size()}, values.data());
+}
+
+void write_attribute(const Handle& object,
+                     const char* name,
+                     const std::vector<std::string>& values) {
+    const std::size_t longest = std::ranges::max(values, {}, &std::string::size).size();
+    const std::size_t width = std::max<std::size_t>(longest, 1);
+    std::string packed(width * values.size(), '\0');
+    for (std::size_t i = 0; i < values.size(); ++i)
+        packed.replace(i * width, values[i].size(), values[i]);
+    const Handle type = text_type(width);
+    write_values(object, name, type.id(), type.id(), {values.size()}, packed.data());
+}
+
+Found<std::string> read_text(const Handle& object, const char* name) {
+    const Handle attribute = open_attribute(object, name);
+    if (!attribute) return {};
+    const Handle type(H5Aget_type(attribute.id()), H5Tclose);
+    const Handle space(H5Aget_space(attribute.id()), H5Sclose);
+    const bool is_one_text = H5Tget_class(type.id()) == H5T_STRING &&
+                             H5Tis_variable_str(type.id()) == 0 &&
+                             H5Sget_simple_extent_npoints(space.id()) == 1;
+    const std::size_t size = is_one_text ? H5Tget_size(type.id()) : 0;
+    if (size == 0 || size > 4096) return {};
+    std::string value(size, '\0');
+    if (H5Aread(attribute.id(), type.id(), value.data()) < 0) return {};
+    value.resize(std::strlen(value.c_str()));
+    return {value, true};
+}
+
+Found<std::uint64_t> read_number(const Handle& object, const char* name) {
+    const Handle attribute = open_attribute(object, name);
+    if (!attribute) return {};
+    const Handle type(H5Aget_type(attribute.id()), H5Tclose);
+    const Handle space(H5Aget_space(attribute.id()), H5Sclose);
+    if (H5Tget_class(type.id()) != H5T_INTEGER || H5Sget_simple_extent_npoints(space.id()) != 1)
+        return {};
+    std::uint64_t value = 0;
+    if (H5Aread(attribute.id(), H5T_NATIVE_UINT64, &value) < 0) return {};
+    return {value, true};
+}
+
+}  // namespace lockstep::h5

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// The HDF5 library behind owning handles; every failure becomes an Error with the library's reason.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/manifest.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <hdf5.h>
+
+namespace lockstep::h5 {
+
+/// Owns an HDF5 identifier of any kind. Null state: -1. Move-only; the destructor never throws.
+class Handle {
+  public:
+    using Close = herr_t (*)(hid_t);
+    Handle() = default;
+    Handle(hid_t id, Close close) : id_(id), close_(close) {}
+    Handle(Handle&& other) noexcept : id_(std::exchange(other.id_, -1)), close_(other.close_) {}
+    Handle& operator=(Handle&& other) noexcept;
+    ~Handle() { reset(); }
+
+    hid_t id() const { return id_; }
+    explicit operator bool() const { return id_ >= 0; }
+    void reset();
+
+  private:
+    hid_t id_ = -1;
+    Close close_ = nullptr;
+};
+
+/// Keeps the library from printing its error stack while in scope.
+class QuietErrors {
+  public:
+    QuietErrors();
+    ~QuietErrors();
+    QuietErrors(const QuietErrors&) = delete;
+    QuietErrors& operator=(const QuietErrors&) = delete;
+
+  private:
+    H5E_auto2_t function_ = nullptr;
+    void* data_ = nullptr;
+};
+
+/// The library's reasons for its last failure on this thread, innermost first, in one line.
+std::string last_reasons();
+
+/// An Error of `code` (E405 if the disk is full) with last_reasons().
+Error failure(const char* code, const char* doing, const std::filesystem::path& path);
+
+/// `result`, or throws failure() if it is negative.
+template <class Result>
+Result checked(Result result,
+               const char* code,
+               const char* doing,
+               const std::filesystem::path& path) {
+    if (result < 0) throw failure(code, doing, path);
+    return result;
+}
+
+/// A new file: readable by HDF5 1.8 and later, without times, so that equal content gives equal
+/// bytes. `align`: places large objects at multiples of 4 KiB (for data that is not chunked).
+enum class Alignment { none, large_objects };
+Handle create_file(const std::filesystem::path& path, Alignment alignment);
+
+/// An existing file, read-only, without locks, through a driver that never reads raw data but
+/// remembers where it is (probe.hpp). Errors: E205.
+Handle open_for_probing(const std::filesystem::path& path);
+
+Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);
+
+/// The library's type for `type` on disk.
+hid_t type_of(ElementType type);
+
+/// A fixed-size data set, never filled. `chunk` empty: contiguous and allocated at once; else
+/// chunks of that shape, passed through the filter of `codec`, which this process need not have.
+struct DatasetShape {
+    std::vector<hsize_t> size, chunk;
+    Codec codec = Codec::none;
+    int level = 0;
+};
+Handle create_dataset(const Handle& parent,
+                      const std::string& name,
+                      hid_t type,
+                      const DatasetShape& shape,
+                      const std::filesystem::path& path);
+
+void write_attribute(const Handle& object, const char* name, const std::string& value);
+void write_attribute(const Handle& object, const char* name, std::uint64_t value);
+void write_attribute(const Handle& object, const char* name, const std::vector<double>& values);
+void write_attribute(const Handle& object,
+                     const char* name,
+                     const std::vector<std::uint64_t>& values);
+void write_attribute(const Handle& object,
+                     const char* name,
+                     const std::vector<std::string>& values);
+
+/// The attribute's value, or "" / 0 with found = false if it is missing or of another kind.
+template <class T>
+struct Found {
+    T value{};
+    bool found = false;
+};
+Found<std::string> read_text(const Handle& object, const char* name);
+Found<std::uint64_t> read_number(const Handle& object, const char* name);
+
+}  // namespace lockstep::h5

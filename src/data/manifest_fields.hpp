@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// The members of manifest.json, to and from JSON.
+#pragma once
+
+#include "lockstep/core/json.hpp"
+#include "lockstep/data/manifest.hpp"
+
+namespace lockstep {
+
+/// Everything but the digest.
+Json manifest_json(const Manifest& manifest);
+
+/// Errors: E222 for members that are missing, of a wrong type, or that contradict each other.
+Manifest manifest_from_json(const Json& json, const std::string& origin);
+
+/// `digest` if it looks like one, else how long it is: it comes from a file that may say anything.
+std::string printable_digest(const std::string& digest);
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include <cerrno>
+#include <cstring>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+namespace lockstep {
+
+Memory::Memory(std::uint64_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    void* const pages =
+        ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    check(pages != MAP_FAILED, [&] {
+        return Error("E106",
+                     fmt::format("no memory for buffers of {}", bytes_text(bytes)),
+                     std::strerror(errno),
+                     "give the reader less memory, or the job more");
+    });
+    data_ = static_cast<std::byte*>(pages);
+}
+
+Memory& Memory::operator=(Memory&& other) noexcept {
+    if (this != &other) {
+        reset();
+        data_ = std::exchange(other.data_, nullptr);
+        bytes_ = std::exchange(other.bytes_, 0);
+    }
+    return *this;
+}
+
+void Memory::reset() {
+    if (data_) ::munmap(data_, bytes_);
+    data_ = nullptr;
+    bytes_ = 0;
+}
+
+}  // namespace lockstep

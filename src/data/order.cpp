@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/order.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/random.hpp"
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <string>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 3> order_names{"lanes", "uniform", "sequential"};
+
+// Of `samples` dealt to `lanes` in turn, how many `lane` has among the first `samples`.
+std::uint64_t dealt_to(int lane, std::uint64_t samples, int lanes) {
+    const auto first = static_cast<std::uint64_t>(lane);
+    return samples <= first ? 0 : (samples - first - 1) / static_cast<std::uint64_t>(lanes) + 1;
+}
+
+void check_spec(const OrderSpec& spec) {
+    check(spec.lanes >= 1 && spec.window_blocks >= 1, [&] {
+        return Error(
+            "E102",
+            fmt::format("{} lanes with windows of {} blocks", spec.lanes, spec.window_blocks),
+            "an order needs at least one lane and one block per window");
+    });
+}
+
+}  // namespace
+
+std::string_view order_name(OrderKind kind) {
+    return order_names.at(static_cast<std::size_t>(kind));
+}
+
+OrderKind parse_order(std::string_view name) {
+    const auto found = std::ranges::find(order_names, name);
+    check(found != order_names.end(), [&] {
+        return Error("E103",
+                     fmt::format("'{}' is no order of samples", name),
+                     "the orders are lanes, uniform and sequential");
+    });
+    return static_cast<OrderKind>(found - order_names.begin());
+}
+
+std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows) {
+    std::vector<RowBlock> blocks;
+    blocks.reserve((samples + block_rows - 1) / block_rows);
+    for (std::uint64_t first = 0; first < samples; first += block_rows) {
+        const auto rows = std::min<std::uint64_t>(block_rows, samples - first);
+        blocks.push_back({first, static_cast<std::uint32_t>(rows)});
+    }
+    return blocks;
+}
+
+EpochOrder::EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch)
+    : spec_(spec), epoch_(epoch), blocks_(std::move(blocks)), starts_(blocks_.size() + 1) {
+    check_spec(spec);
+    expect(!blocks_.empty(), "an order has blocks");
+    if (spec.kind != OrderKind::sequential)
+        shuffle(std::span(blocks_), CounterRandom(Purpose::block_order, {spec.seed, epoch}));
+    std::transform_inclusive_scan(
+        blocks_.begin(),
+        blocks_.end(),
+        starts_.begin() + 1,
+        std::plus<>(),
+        [](const RowBlock& block) { return std::uint64_t{block.rows}; },
+        std::uint64_t{0});
+    switch (spec.kind) {
+        case OrderKind::lanes:
+            lanes_ = static_cast<int>(
+                std::min<std::uint64_t>(static_cast<std::uint64_t>(spec.lanes), blocks_.size()));
+            window_blocks_ = static_cast<std::uint64_t>(spec.window_blocks);
+            break;
+        case OrderKind::uniform:
+            window_blocks_ = blocks_.size();
+            break;
+        case OrderKind::sequential:
+            break;
+    }
+}
+
+std::uint64_t EpochOrder::lane_samples(int lane) const {
+    return dealt_to(lane, samples(), lanes_);
+}
+
+std::uint64_t EpochOrder::lane_start(int lane) const {
+    const auto index = static_cast<std::uint64_t>(lane), count = static_cast<std::uint64_t>(lanes_);
+    return index * (samples() / count) + std::min(index, samples() % count);
+}
+
+std::size_t EpochOrder::block_at(std::uint64_t row) const {
+    return static_cast<std::size_t>(std::ranges::upper_bound(starts_, row) - starts_.begin()) - 1;
+}
+
+LaneRange EpochOrder::window_at(int lane, std::uint64_t position) const {
+    const std::uint64_t start = lane_start(lane), length = lane_samples(lane);
+    const std::size_t first_block = block_at(start);
+    const std::size_t block = block_at(start + position) - first_block;
+    // The first window is shorter, by up to K - 1 blocks, so that lanes refill at different times.
+    const std::size_t first_window = window_blocks_ - window_blocks_ *
+                                                          static_cast<std::uint64_t>(lane) /
+                                                          static_cast<std::uint64_t>(lanes_);
+    std::size_t begin = 0, end = first_window;
+    if (block >= first_window) {
+        begin = first_window + (block - first_window) / window_blocks_ * window_blocks_;
+        end = begin + window_blocks_;
+    }
+    const std::uint64_t first_row = starts_[first_block + begin];
+    const std::uint64_t last_row = starts_[std::min(first_block + end, blocks_.size())];
+    return {lane, std::max(first_row, start) - start, std::min(last_row - start, length)};
+}
+
+std::uint64_t EpochOrder::max_window_rows() const {
+    const auto largest = std::ranges::max(blocks_, {}, &RowBlock::rows).rows;
+    return std::min(window_blocks_ * largest, lane_samples(0));
+}
+
+std::vector<RowRun> EpochOrder::rows_of(const LaneRange& window) const {
+    std::vector<RowRun> runs;
+    std::uint64_t row = lane_start(window.lane) + window.begin;
+    const std::uint64_t end = lane_start(window.lane) + window.end;
+    for (std::size_t i = block_at(row); row < end; ++i) {
+        const std::uint64_t inside = row - starts_[i];
+        const std::uint64_t rows = std::min(blocks_[i].rows - inside, end - row);
+        runs.push_back({blocks_[i].first + inside, rows});
+        row += rows;
+    }
+    return runs;
+}
+
+std::vector<std::uint32_t> EpochOrder::permutation_of(const LaneRange& window) const {
+    std::vector<std::uint32_t> permutation(window.size());
+    std::iota(permutation.begin(), permutation.end(), 0u);
+    if (spec_.kind != OrderKind::sequential)
+        shuffle(std::span(permutation),
+                CounterRandom(
+                    Purpose::window_order,
+                    {spec_.seed, epoch_, static_cast<std::uint64_t>(window.lane), window.begin}));
+    return permutation;
+}
+
+std::uint64_t EpochOrder::sample_at(std::uint64_t position) const {
+    const auto lanes = static_cast<std::uint64_t>(lanes_);
+    const std::uint64_t lane_position = position / lanes;
+    const LaneRange window = window_at(static_cast<int>(position % lanes), lane_position);
+    std::uint64_t row = permutation_of(window)[lane_position - window.begin];
+    for (const RowRun& run : rows_of(window)) {
+        if (row < run.rows) return run.first + row;
+        row -= run.rows;
+    }
+    expect(false, "a window's permutation stays within its rows");
+    return 0;
+}
+
+std::uint64_t leaf_begin(std::uint64_t samples, int leaf, int leaves) {
+    const auto part = static_cast<std::uint64_t>(leaf), whole = static_cast<std::uint64_t>(leaves);
+    return (samples * part + whole - 1) / whole;
+}
+
+std::vector<LaneRange> leaf_slice(
+    std::uint64_t begin, std::uint64_t end, int lanes, int first_leaf, int last_leaf, int leaves) {
+    const std::uint64_t first = leaf_begin(end - begin, first_leaf, leaves);
+    const std::uint64_t last = leaf_begin(end - begin, last_leaf, leaves);
+    std::vector<LaneRange> slice;
+    std::uint64_t seen = 0;
+    for (int lane = 0; lane < lanes && seen < last; ++lane) {
+        const std::uint64_t lane_begin = dealt_to(lane, begin, lanes);
+        const std::uint64_t count = dealt_to(lane, end, lanes) - lane_begin;
+        const std::uint64_t from = std::max(seen, first), to = std::min(seen + count, last);
+        if (from < to) slice.push_back({lane, lane_begin + from - seen, lane_begin + to - seen});
+        seen += count;
+    }
+    return slice;
+}
+
+}  // namespace lockstep

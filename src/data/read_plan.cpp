@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "read_plan.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+OrderCache::OrderCache(std::vector<RowBlock> blocks, const StreamOptions& options)
+    : blocks_(std::move(blocks)),
+      spec_{options.order, options.seed, options.lanes, options.window_blocks} {}
+
+std::shared_ptr<const EpochOrder> OrderCache::of_epoch(std::uint64_t epoch) {
+    if (!order_ || epoch_ != epoch) {
+        order_ = std::make_shared<const EpochOrder>(blocks_, spec_, epoch);
+        epoch_ = epoch;
+    }
+    return order_;
+}
+
+StreamPosition next_position(StreamPosition position, std::int64_t batch, std::uint64_t samples) {
+    const std::uint64_t end = position.consumed + static_cast<std::uint64_t>(batch);
+    return end >= samples ? StreamPosition{position.epoch + 1, 0}
+                          : StreamPosition{position.epoch, end};
+}
+
+StreamPosition normalized(StreamPosition position, std::uint64_t samples) {
+    check(position.consumed <= samples, [&] {
+        return Error("E306",
+                     fmt::format("cannot begin after {} samples of epoch {}",
+                                 grouped(position.consumed),
+                                 position.epoch),
+                     fmt::format("the data set has {}", grouped(samples)),
+                     "resume with the data set that the run was made with");
+    });
+    return position.consumed == samples ? StreamPosition{position.epoch + 1, 0} : position;
+}
+
+StepWalk::StepWalk(std::vector<RowBlock> blocks, const StreamOptions& options, StreamPosition start)
+    : options_(options), orders_(std::move(blocks), options), position_(start) {
+    position_ = normalized(start, orders_.of_epoch(start.epoch)->samples());
+}
+
+Step StepWalk::next() {
+    Step step;
+    step.order = orders_.of_epoch(position_.epoch);
+    step.position = position_;
+    step.next = next_position(position_, options_.batch, step.order->samples());
+    const std::uint64_t begin = position_.consumed;
+    const std::uint64_t end =
+        std::min(begin + static_cast<std::uint64_t>(options_.batch), step.order->samples());
+    step.samples = end - begin;
+    step.slice = leaf_slice(begin,
+                            end,
+                            step.order->lanes(),
+                            options_.first_leaf,
+                            options_.last_leaf,
+                            options_.virtual_ranks);
+    for (const LaneRange& part : step.slice) step.rows += part.size();
+    position_ = step.next;
+    return step;
+}
+
+WindowWalk::WindowWalk(std::vector<RowBlock> blocks,
+                       const StreamOptions& options,
+                       StreamPosition start)
+    : steps_(std::move(blocks), options, start), step_(steps_.next()) {
+    last_.resize(static_cast<std::size_t>(step_.order->lanes()));
+    begin_part(0);
+}
+
+void WindowWalk::begin_part(std::size_t part) {
+    part_ = part;
+    if (part < step_.slice.size()) reached_ = step_.slice[part].begin;
+}
+
+bool WindowWalk::advance() {
+    const std::uint64_t epoch = step_.position.epoch;
+    if (part_ < step_.slice.size() && reached_ >= step_.slice[part_].end) begin_part(part_ + 1);
+    while (part_ >= step_.slice.size()) {
+        step_ = steps_.next();
+        // An epoch begun and ended without a sample: so are all others.
+        if (step_.position.epoch > epoch + 1) return false;
+        begin_part(0);
+    }
+    return true;
+}
+
+std::optional<EpochWindow> WindowWalk::next() {
+    while (advance()) {
+        const LaneRange& part = step_.slice[part_];
+        EpochWindow& last = last_[static_cast<std::size_t>(part.lane)];
+        const bool is_new = !last.holds(step_.position.epoch, reached_);
+        if (is_new)
+            last = {step_.order, step_.position.epoch, step_.order->window_at(part.lane, reached_)};
+        reached_ = std::min(last.range.end, part.end);
+        if (is_new) return last;
+    }
+    return {};
+}
+
+std::size_t lanes_held(const std::vector<RowBlock>& blocks,
+                       const StreamOptions& options,
+                       StreamPosition start) {
+    StepWalk walk(blocks, options, start);
+    const Step first = walk.next();
+    const auto lanes = static_cast<std::uint64_t>(first.order->lanes());
+    const auto batch = static_cast<std::uint64_t>(options.batch);
+    const std::uint64_t samples = first.order->samples();
+    // The lanes of a step repeat after this many steps; only an epoch's last step is different.
+    const std::uint64_t period = lanes / std::gcd(lanes, batch);
+    std::set<int> touched;
+    const auto touch = [&](std::uint64_t begin) {
+        const std::uint64_t end = std::min(begin + batch, samples);
+        for (const LaneRange& part : leaf_slice(begin,
+                                                end,
+                                                first.order->lanes(),
+                                                options.first_leaf,
+                                                options.last_leaf,
+                                                options.virtual_ranks))
+            touched.insert(part.lane);
+    };
+    for (const std::uint64_t origin : {std::uint64_t{0}, first.position.consumed}) {
+        for (std::uint64_t i = 0; i < period && origin + i * batch < samples; ++i)
+            touch(origin + i * batch);
+        if (origin < samples) touch(origin + (samples - origin - 1) / batch * batch);
+    }
+    return std::max<std::size_t>(touched.size(), 1);
+}
+
+std::uint64_t most_rows(const StreamOptions& options, std::uint64_t samples) {
+    const auto step = std::min(static_cast<std::uint64_t>(options.batch), samples);
+    const auto leaves = static_cast<std::uint64_t>(options.last_leaf - options.first_leaf);
+    return step * leaves / static_cast<std::uint64_t>(options.virtual_ranks) + 1;
+}
+
+}  // namespace lockstep

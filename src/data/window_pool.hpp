@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// Windows on their way from the files to the assembler, in a fixed number of preallocated slabs.
+#pragma once
+
+#include "block_reader.hpp"
+#include "memory.hpp"
+#include "read_plan.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace lockstep {
+
+/// One window's rows, by field, as stored; and where the lane's positions find theirs.
+struct Slab {
+    std::vector<std::span<std::byte>> fields;
+    std::vector<std::uint64_t> samples;      ///< global number of each row
+    std::vector<std::uint32_t> permutation;  ///< row of each lane position of the window
+    EpochWindow window;
+    std::exception_ptr error;
+    bool is_ready = false;
+};
+
+/// Hands windows to I/O threads in the order in which they are needed, and to the assembler when
+/// they are loaded. With a slab for each lane that can be held, and one more, neither waits for
+/// ever. Any thread, but one assembler.
+class WindowPool {
+  public:
+    WindowPool(const DatasetIndex& index,
+               const StreamOptions& options,
+               StreamPosition start,
+               std::size_t slabs,
+               std::uint64_t rows);
+
+    static std::uint64_t slab_bytes(const DatasetIndex& index, std::uint64_t rows);
+    std::uint64_t memory_bytes() const;
+
+    /// For I/O threads: loads windows until stop().
+    void load_windows(ShardFiles& files);
+
+    /// For the assembler: the slab with `position` of `lane`, loaded; nullptr after stop(). Slabs
+    /// of windows that the lane has left are free from then on. Rethrows what loading threw.
+    const Slab* acquire(std::uint64_t epoch, int lane, std::uint64_t position);
+
+    /// For the assembler: frees the slabs of all windows that a step has come to the end of.
+    void release_ended(const Step& step);
+
+    void stop();
+    StreamStats stats() const;
+
+  private:
+    Slab* claim();
+    void publish(Slab& slab, const StreamStats& spent);
+    void load(BlockReader& reader, Slab& slab);
+    void free_front(std::deque<Slab*>& queue);
+    void divide_memory(std::uint64_t rows);
+
+    const DatasetIndex& index_;
+    WindowWalk walk_;
+    Memory memory_;
+    std::vector<Slab> slabs_;
+    std::vector<Slab*> free_;
+    std::vector<std::deque<Slab*>> lanes_;  // issued, in order
+    mutable std::mutex mutex_;
+    std::condition_variable slab_freed_, slab_issued_or_ready_;
+    std::atomic<bool> is_stopped_ = false;  // written under the mutex
+    StreamStats stats_;
+};
+
+}  // namespace lockstep
