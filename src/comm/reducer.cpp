@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 namespace lockstep {
 
@@ -37,7 +38,7 @@ float* Reducer::begin_leaf() {
     std::fill(added_.begin(), added_.end(), false);
     std::fill(complete_.begin(), complete_.end(), false);
     slot_ = exchange_.slot(height);
-    std::fill_n(slot_, layout_.size(), 0.0f);
+    std::memset(slot_, 0, layout_.size() * sizeof(float));
     return slot_;
 }
 

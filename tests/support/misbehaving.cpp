@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tests that fail, hang or disagree on purpose; mpi_main_test.cpp starts one at a time.
+#include "lockstep/comm/exchange.hpp"
+
 #include "support/mpi_test.hpp"
 
 #include <chrono>
@@ -25,6 +27,14 @@ TEST(Misbehaving, ThrowsOnRankOne) {
 TEST(Misbehaving, HangsOnRankTwo) {
     while (ranks().rank() == 2) std::this_thread::sleep_for(std::chrono::milliseconds(10));
     ranks().barrier();
+}
+
+TEST(Misbehaving, LeavesASharedWaitToTheOthers) {
+    using namespace lockstep;
+    const FlatLayout layout({}, 1);
+    const auto exchange = make_exchange(ranks(), layout, TreePlan(4, 4), Transport::shared_memory);
+    while (ranks().rank() == 1) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    exchange->publish();
 }
 
 TEST(Misbehaving, LeavesRankThreeOutOfABarrier) {

@@ -48,6 +48,13 @@ TEST(MpiMain, NamesARankThatHangsAndTheOnesThatWait) {
     EXPECT_THAT(result.output, HasSubstr("ranks 0-1,3 are in MPI_Barrier of Misbehaving.Hangs"));
 }
 
+TEST(MpiMain, TellsAHangFromAWaitInSharedMemory) {
+    const auto result = run_misbehaving("LeavesASharedWaitToTheOthers");
+    EXPECT_EQ(result.exit_code, 124);
+    EXPECT_THAT(result.output, HasSubstr("rank 1 is stuck in Misbehaving.LeavesAShared"));
+    EXPECT_THAT(result.output, HasSubstr("ranks 0,2-3 are in a shared wait of Misbehaving.Leav"));
+}
+
 TEST(MpiMain, ShowsRanksThatWaitInDifferentPlaces) {
     const auto result = run_misbehaving("LeavesRankThreeOutOfABarrier");
     EXPECT_EQ(result.exit_code, 124);

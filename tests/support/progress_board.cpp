@@ -39,8 +39,8 @@ Progress* map_board_file(const std::string& name, std::size_t bytes) {
     return static_cast<Progress*>(memory);
 }
 
-/// Ranks first that are not waiting for others, or that are in the earliest test.
-using Place = std::pair<std::string, std::string>;  // test, MPI function
+/// The test that ranks are in, and what they wait in.
+using Place = std::pair<std::string, std::string>;
 
 std::string line_for(const Place& place, const std::vector<int>& ranks) {
     const char* verb = ranks.size() == 1 ? "rank" : "ranks";
@@ -68,7 +68,6 @@ ProgressBoard::~ProgressBoard() {
 
 void ProgressBoard::enter(const std::string& test) {
     std::snprintf(mine().test.data(), mine().test.size(), "%s", test.c_str());
-    ++mine().tests_started;
 }
 
 std::string ProgressBoard::verdict() const {

@@ -5,17 +5,14 @@
 #include "lockstep/comm/communicator.hpp"
 
 #include <array>
-#include <atomic>
 #include <string>
 
 namespace lockstep::test {
 
 /// One rank's entry. Text is written whole by its owner; a torn read only garbles a diagnosis.
 struct Progress {
-    std::atomic<int> tests_started;
-    std::atomic<int> caught;     ///< 1 once `call` is known
     std::array<char, 160> test;  ///< "Suite.Name", or what surrounds the tests
-    std::array<char, 64> call;   ///< the MPI function the rank is in, or ""
+    std::array<char, 64> call;   ///< what it waits for others in ("MPI_Barrier"), or ""
 };
 
 /// A file of all ranks' entries, mapped by all and unlinked at once, so that nothing stays behind.
