@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <ctime>
@@ -36,7 +37,7 @@ std::string utc_text(double unix_s) {
 }
 
 std::string duration_text(double seconds) {
-    if (seconds < 1) return fmt::format("{:.0f}ms", seconds * 1e3);
+    if (seconds < 0.9995) return fmt::format("{:.0f}ms", seconds * 1e3);
     if (seconds < 59.95) return fmt::format("{:.1f}s", seconds);
     const auto whole = static_cast<long long>(std::llround(seconds));
     if (whole < 3600) return fmt::format("{}m{:02}s", whole / 60, whole % 60);
@@ -55,6 +56,13 @@ Phase PhaseClock::enter(Phase phase) {
     seconds_[static_cast<std::size_t>(current_)] += now - since_;
     since_ = now;
     return std::exchange(current_, phase);
+}
+
+void PhaseClock::reassign(Phase from, Phase to, double seconds) {
+    double& source = seconds_[static_cast<std::size_t>(from)];
+    const double moved = std::min(seconds, source);
+    source -= moved;
+    seconds_[static_cast<std::size_t>(to)] += moved;
 }
 
 PhaseSeconds PhaseClock::take() {

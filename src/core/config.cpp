@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/config.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -25,15 +28,41 @@ std::string line_of(const std::string& text, std::size_t number) {
     return line;
 }
 
+// What leads up to a column (counted in characters from 1), tabs kept, so that a caret stands
+// right.
+std::string indent_up_to(std::string_view line, std::size_t column) {
+    std::string indent;
+    for (const char c : line) {
+        const bool continues = (static_cast<unsigned char>(c) & 0xC0) == 0x80;
+        if (continues) continue;
+        if (indent.size() + 1 >= column) break;
+        indent += c == '\t' ? '\t' : ' ';
+    }
+    indent.resize(std::max(indent.size(), std::max<std::size_t>(column, 1) - 1), ' ');
+    return indent;
+}
+
+// Where the text stops being UTF-8; npos if nowhere. (TOML's own checks are the parser's.)
+std::size_t first_bad_byte(std::string_view text) {
+    for (std::size_t i = 0; i < text.size();) {
+        const auto lead = static_cast<unsigned char>(text[i]);
+        const auto ones = static_cast<std::size_t>(std::countl_one(lead));
+        if (ones == 1 || ones > 4 || i + ones > text.size()) return i;
+        for (std::size_t k = 1; k < ones; ++k)
+            if ((static_cast<unsigned char>(text[i + k]) & 0xC0) != 0x80) return i;
+        i += std::max<std::size_t>(ones, 1);
+    }
+    return text.npos;
+}
+
 Error syntax_error(const std::string& file,
                    const std::string& text,
                    const toml::parse_error& error) {
     const auto at = error.source().begin;
     const std::string line = line_of(text, at.line);
-    const std::size_t column = at.column > 0 ? at.column - 1 : 0;
     return Error("E110",
                  fmt::format("{}: {}", place(file, at), error.description()),
-                 fmt::format("this line:\n    {}\n    {}^", line, std::string(column, ' ')),
+                 fmt::format("this line:\n    {}\n    {}^", line, indent_up_to(line, at.column)),
                  "write it as KEY = VALUE, texts in quotes");
 }
 
@@ -54,6 +83,8 @@ std::string read_text(const fs::path& path) {
     std::string text = read_file(path, 1u << 20);
     if (const auto nul = text.find('\0'); nul != text.npos)
         throw not_text(path.string(), fmt::format("a zero byte at {}", nul));
+    if (const auto bad = first_bad_byte(text); bad != text.npos)
+        throw not_text(path.string(), fmt::format("byte {} belongs to no character", bad));
     return text;
 }
 
@@ -70,15 +101,17 @@ void flatten(const toml::table& table,
             out[key] = {*flag, origin};
         } else if (const auto whole = node.value_exact<std::int64_t>()) {
             out[key] = {*whole, origin};
-        } else if (const auto real = node.value_exact<double>()) {
+        } else if (const auto real = node.value_exact<double>(); real && std::isfinite(*real)) {
             out[key] = {*real, origin};
         } else if (const auto word = node.value_exact<std::string>()) {
             out[key] = {*word, origin};
         } else {
-            throw Error("E112",
-                        fmt::format("{}: '{}' is a list or a date", origin, key),
-                        "settings are numbers, texts and true/false",
-                        "give a single value");
+            throw Error(
+                "E112",
+                fmt::format(
+                    "{}: '{}' is {}", origin, key, real ? "not finite" : "a list or a date"),
+                "settings are finite numbers, texts and true/false",
+                "give a single value");
         }
     }
 }

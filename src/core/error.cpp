@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 
+#include "lockstep/core/log.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
@@ -11,12 +13,16 @@
 namespace lockstep {
 namespace {
 
-std::string compose(const std::string& code, const std::string& what) {
-    return fmt::format("{}: {}", code, what);
+// File names and values in messages come from anywhere; their escapes must not reach a terminal.
+std::string harmless(std::string_view text) {
+    std::string clean;
+    for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1))
+        clean += printable(text.substr(0, end)) + '\n';
+    return clean + printable(text);
 }
 
 std::string indented(std::string_view label, const std::string& text) {
-    return text.empty() ? "" : fmt::format("\n  {}: {}", label, text);
+    return text.empty() ? "" : fmt::format("\n  {}: {}", label, harmless(text));
 }
 
 // Optimal string alignment: insert, delete, replace, swap of neighbours.
@@ -45,7 +51,7 @@ Error::Error(std::string_view code, std::string what, std::string why, std::stri
 }
 
 std::string Error::text(std::string_view ranks) const {
-    std::string head = "lockstep: error " + compose(code_, what_);
+    std::string head = fmt::format("lockstep: error {}: {}", code_, harmless(what_));
     if (!ranks.empty()) head += fmt::format(" ({})", ranks);
     return head + indented("why", why_) + indented("fix", fix_);
 }
@@ -82,7 +88,9 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
     const std::string* best = nullptr;
-    std::size_t best_distance = std::max<std::size_t>(2, word.size() / 3) + 1;
+    // A short word is near to everything: more than its own length is no typing error.
+    std::size_t best_distance =
+        std::min(std::max<std::size_t>(3, word.size() / 3 + 1), word.size());
     for (const std::string& candidate : candidates) {
         const std::size_t distance = edit_distance(word, candidate);
         if (distance < best_distance) {

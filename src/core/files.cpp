@@ -149,7 +149,7 @@ std::uint64_t free_bytes(const fs::path& path) {
 
 fs::path path_beneath(const fs::path& directory, const std::string& name) {
     const fs::path relative(name);
-    if (name.empty() || relative.is_absolute())
+    if (name.empty() || relative.is_absolute() || name.find('\0') != name.npos)
         throw leaves_directory(directory, name, "it must be a name inside the folder");
     for (const fs::path& part : relative)
         if (part == "..") throw leaves_directory(directory, name, "it leaves the folder");

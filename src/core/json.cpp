@@ -4,6 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
+#include <algorithm>
+#include <cstdint>
 #include <set>
 #include <vector>
 
@@ -41,6 +43,11 @@ class Guard {
     std::vector<std::set<std::string>> keys_;
 };
 
+bool fits_int64(const Json& value) {
+    return value.is_number_integer() &&
+           (!value.is_number_unsigned() || value.get<std::uint64_t>() <= INT64_MAX);
+}
+
 }  // namespace
 
 Json parse_json(std::string_view text, const std::string& origin, int max_depth) {
@@ -65,8 +72,13 @@ T json_field(const Json& object, const std::string& key, const std::string& orig
     if constexpr (std::is_same_v<T, bool>) fits = value.is_boolean();
     if constexpr (std::is_same_v<T, std::uint64_t>)
         fits = value.is_number_unsigned() && value.get<std::uint64_t>() < (std::uint64_t{1} << 62);
-    if constexpr (std::is_same_v<T, std::int64_t>) fits = value.is_number_integer();
+    if constexpr (std::is_same_v<T, std::int64_t>) fits = fits_int64(value);
     if constexpr (std::is_same_v<T, double>) fits = value.is_number();
+    if constexpr (std::is_same_v<T, std::vector<std::int64_t>>)
+        fits = value.is_array() && std::ranges::all_of(value, fits_int64);
+    if constexpr (std::is_same_v<T, std::vector<double>>)
+        fits = value.is_array() &&
+               std::ranges::all_of(value, [](const Json& item) { return item.is_number(); });
     if (!fits)
         throw malformed(origin,
                         fmt::format("'{}' is {} ({})", key, value.dump(), value.type_name()));

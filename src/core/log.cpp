@@ -155,14 +155,20 @@ bool has_live_terminal() {
     return Sink::instance().live_terminal();
 }
 
+// Control characters are single bytes, and in UTF-8 also the pairs C2 80 to C2 9F, of which C2 9B
+// opens an escape sequence as ESC [ does.
 std::string printable(std::string_view text) {
-    std::string clean(text);
-    for (char& c : clean) {
-        const auto byte = static_cast<unsigned char>(c);
-        if (c == '\n')
-            c = ' ';
-        else if ((byte < 0x20 && c != '\t') || byte == 0x7f)
-            c = '?';
+    std::string clean;
+    clean.reserve(text.size());
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const auto byte = static_cast<unsigned char>(text[i]);
+        const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
+        const bool is_pair = byte == 0xC2 && next >= 0x80 && next < 0xA0;
+        if (is_pair) ++i;
+        if (is_pair || (byte < 0x20 && byte != '\t' && byte != '\n') || byte == 0x7F)
+            clean += '?';
+        else
+            clean += byte == '\n' ? ' ' : text[i];
     }
     return clean;
 }

@@ -56,7 +56,7 @@ std::string bytes_text(std::uint64_t bytes) {
     constexpr std::array units = {"B", "KiB", "MiB", "GiB", "TiB"};
     double value = static_cast<double>(bytes);
     std::size_t unit = 0;
-    while (value >= 1024 && unit + 1 < units.size()) {
+    while (value >= (unit == 0 ? 1024 : 1023.95) && unit + 1 < units.size()) {
         value /= 1024;
         ++unit;
     }

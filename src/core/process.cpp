@@ -6,12 +6,14 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/signals.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -69,6 +71,7 @@ Child start(const std::vector<std::string>& argv,
     if (pid == 0) {
         ::setpgid(0, 0);
         die_with_parent(parent);
+        ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
         ::dup2(write_end.value(), STDOUT_FILENO);
         ::dup2(write_end.value(), STDERR_FILENO);
         ::execve(path.c_str(), argument_list.data(), variable_list.data());
@@ -93,11 +96,24 @@ bool drain(int fd, double deadline_s, std::string& output) {
     }
 }
 
-int wait_for(pid_t pid) {
+// Exit code, or nothing if the child still runs at the deadline: it may have closed its output
+// long before it ends.
+std::optional<int> wait_for(pid_t pid, double deadline_s) {
+    for (useconds_t pause = 200;; pause = std::min<useconds_t>(2 * pause, 20'000)) {
+        int status = 0;
+        const pid_t ended = ::waitpid(pid, &status, WNOHANG);
+        if (ended == pid) return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+        if (now_s() > deadline_s) return std::nullopt;
+        ::usleep(pause);
+    }
+}
+
+int end_now(pid_t pid) {
+    ::kill(-pid, SIGKILL);
     int status = 0;
     while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
-    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+    return 128 + SIGKILL;
 }
 
 }  // namespace
@@ -107,10 +123,11 @@ ProcessResult run_process(const std::vector<std::string>& argv,
                           double timeout_s) {
     const Child child = start(argv, environment);
     ProcessResult result;
-    const bool closed = drain(child.output.value(), now_s() + timeout_s, result.output);
-    if (!closed) ::kill(-child.pid, SIGKILL);
-    result.exit_code = wait_for(child.pid);
-    check(closed, [&] {
+    const double deadline_s = now_s() + timeout_s;
+    const bool closed = drain(child.output.value(), deadline_s, result.output);
+    const auto exit_code = closed ? wait_for(child.pid, deadline_s) : std::nullopt;
+    result.exit_code = exit_code ? *exit_code : end_now(child.pid);
+    check(exit_code.has_value(), [&] {
         return Error("E611",
                      fmt::format("'{}' took longer than {}", argv[0], duration_text(timeout_s)),
                      "it was ended",
@@ -128,15 +145,18 @@ void become_process(const std::vector<std::string>& argv,
 }
 
 std::string find_program(const std::string& program) {
-    if (program.find('/') != program.npos)
-        return ::access(program.c_str(), X_OK) == 0 ? program : "";
+    const auto is_program = [](const std::string& path) {
+        std::error_code missing;
+        return fs::is_regular_file(path, missing) && ::access(path.c_str(), X_OK) == 0;
+    };
+    if (program.find('/') != program.npos) return is_program(program) ? program : "";
     const char* variable = std::getenv("PATH");
     std::string_view rest = variable ? variable : "/usr/local/bin:/usr/bin:/bin";
     while (!rest.empty()) {
         const std::string_view folder = rest.substr(0, rest.find(':'));
         rest.remove_prefix(std::min(folder.size() + 1, rest.size()));
         const std::string candidate = fmt::format("{}/{}", folder.empty() ? "." : folder, program);
-        if (::access(candidate.c_str(), X_OK) == 0) return candidate;
+        if (is_program(candidate)) return candidate;
     }
     return "";
 }

@@ -48,6 +48,9 @@ class PhaseClock {
     /// Begins `phase`; returns the phase it ends, to be given back by the caller when it is done.
     Phase enter(Phase phase);
 
+    /// Moves up to `seconds` from one phase to another: a part that only the callee could measure.
+    void reassign(Phase from, Phase to, double seconds);
+
     /// Seconds in each phase since construction or the last call; starts anew.
     PhaseSeconds take();
 

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+
+#include <numeric>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+/// Lets at least `seconds` pass.
+void spend(double seconds) {
+    for (const double end = now_s() + seconds; now_s() < end;) {
+    }
+}
+
+double sum_of(const PhaseSeconds& phases) {
+    return std::accumulate(phases.begin(), phases.end(), 0.0);
+}
+
+double seconds_in(const PhaseSeconds& phases, Phase phase) {
+    return phases[static_cast<std::size_t>(phase)];
+}
+
+TEST(UtcText, IsIso8601WithMilliseconds) {
+    EXPECT_EQ(utc_text(0), "1970-01-01T00:00:00.000Z");
+    EXPECT_EQ(utc_text(1769862896.75), "2026-01-31T12:34:56.750Z");
+    EXPECT_EQ(utc_text(1709164800), "2024-02-29T00:00:00.000Z");
+}
+
+TEST(DurationText, HasAtMostTwoUnits) {
+    EXPECT_EQ(duration_text(0.045), "45ms");
+    EXPECT_EQ(duration_text(12.34), "12.3s");
+    EXPECT_EQ(duration_text(59.97), "1m00s");
+    EXPECT_EQ(duration_text(252), "4m12s");
+    EXPECT_EQ(duration_text(3599.7), "1h00m");
+    EXPECT_EQ(duration_text(3780), "1h03m");
+    EXPECT_EQ(duration_text(90000), "1d01h");
+    EXPECT_EQ(duration_text(0.9997), "1.0s");
+}
+
+TEST(PhaseName, NamesEachPhaseOnce) {
+    EXPECT_EQ(phase_name(Phase::data), "data");
+    EXPECT_EQ(phase_name(Phase::evaluate), "evaluate");
+    EXPECT_EQ(phase_name(Phase::other), "other");
+}
+
+TEST(PhaseClock, PhasesAddUpToTheWallTime) {
+    const double start = now_s();
+    PhaseClock clock;
+    for (const auto phase : {Phase::data, Phase::forward, Phase::backward, Phase::data}) {
+        clock.enter(phase);
+        spend(0.003);
+    }
+    const auto phases = clock.take();
+    const double wall = now_s() - start;
+    EXPECT_NEAR(sum_of(phases), wall, 0.01 * wall);
+    EXPECT_GE(seconds_in(phases, Phase::data), 0.006);
+    EXPECT_GE(seconds_in(phases, Phase::backward), 0.003);
+}
+
+TEST(PhaseClock, StartsAnewAndGoesOnInItsPhase) {
+    PhaseClock clock;
+    clock.enter(Phase::forward);
+    clock.take();
+    spend(0.002);
+    const auto phases = clock.take();
+    EXPECT_GE(seconds_in(phases, Phase::forward), 0.002);
+    EXPECT_EQ(seconds_in(phases, Phase::other), 0);
+}
+
+TEST(PhaseClock, TellsThePhaseItEnds) {
+    PhaseClock clock;
+    EXPECT_EQ(clock.enter(Phase::data), Phase::other);
+    EXPECT_EQ(clock.enter(Phase::comm), Phase::data);
+}
+
+TEST(PhaseScope, ReturnsToThePhaseBefore) {
+    PhaseClock clock;
+    clock.enter(Phase::backward);
+    {
+        const PhaseScope outer(clock, Phase::comm);
+        { const PhaseScope inner(clock, Phase::wait); }
+        EXPECT_EQ(clock.enter(Phase::comm), Phase::comm);
+    }
+    EXPECT_EQ(clock.enter(Phase::other), Phase::backward);
+}
+
+TEST(PhaseClock, MovesNoMoreThanThereIs) {
+    PhaseClock clock;
+    clock.enter(Phase::backward);
+    spend(0.004);
+    clock.enter(Phase::other);
+    clock.reassign(Phase::backward, Phase::comm, 0.001);
+    clock.reassign(Phase::backward, Phase::wait, 1000);
+    const auto phases = clock.take();
+    EXPECT_DOUBLE_EQ(seconds_in(phases, Phase::comm), 0.001);
+    EXPECT_EQ(seconds_in(phases, Phase::backward), 0);
+    EXPECT_LT(seconds_in(phases, Phase::wait), 1);
+    EXPECT_GE(seconds_in(phases, Phase::wait), 0.0029);
+}
+
+}  // namespace
+}  // namespace lockstep

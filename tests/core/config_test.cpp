@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/config.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+class ConfigTest : public testing::Test {
+  protected:
+    Config config_of(std::string_view text) const {
+        return read_config(folder_.file("train.toml", text));
+    }
+
+    std::string code_of(std::string_view text) const {
+        return caught_code([&] { config_of(text); });
+    }
+
+    test::TempDir folder_;
+};
+
+TEST_F(ConfigTest, FlattensTablesToDottedKeys) {
+    const auto config = config_of(
+        "batch-size = 64\n[optimizer]\nlr = 0.1\nnesterov = true\nname = \"sgd\"\n"
+        "[optimizer.schedule]\nsteps = 5\n");
+    EXPECT_EQ(config.size(), 5u);
+    EXPECT_EQ(config.at("batch-size").value, ConfigValue(std::int64_t{64}));
+    EXPECT_EQ(config.at("optimizer.lr").value, ConfigValue(0.1));
+    EXPECT_EQ(config.at("optimizer.nesterov").value, ConfigValue(true));
+    EXPECT_EQ(config.at("optimizer.name").value, ConfigValue(std::string("sgd")));
+    EXPECT_EQ(config.at("optimizer.schedule.steps").value, ConfigValue(std::int64_t{5}));
+}
+
+TEST_F(ConfigTest, RemembersWhereAValueStands) {
+    const auto config = config_of("# a comment\n\n  lr = 0.1\n");
+    EXPECT_THAT(config.at("lr").origin, testing::MatchesRegex(".*train.toml:3:[0-9]+"));
+}
+
+TEST_F(ConfigTest, IsEmptyWithoutSettings) {
+    EXPECT_TRUE(config_of("# nothing\n").empty());
+}
+
+TEST_F(ConfigTest, PointsACaretAtASyntaxError) {
+    const auto error = caught([&] { config_of("epochs = 2\nlr = = 0.1\n"); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E110");
+    EXPECT_THAT(error->what(), HasSubstr("train.toml:2:6"));
+    EXPECT_THAT(error->why(), EndsWith("    lr = = 0.1\n         ^"));
+}
+
+TEST_F(ConfigTest, AlignsTheCaretBehindTabsAndLetters) {
+    const auto error = caught([&] { config_of("\tname = \"\xc3\xa4\xc3\xb6\" x\n"); });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->why(), EndsWith("    \tname = \"\xc3\xa4\xc3\xb6\" x\n    \t            ^"));
+}
+
+TEST_F(ConfigTest, RefusesAKeyTwice) {
+    EXPECT_EQ(code_of("lr = 0.1\nlr = 0.2\n"), "E110");
+}
+
+TEST_F(ConfigTest, RefusesListsAndDates) {
+    EXPECT_EQ(code_of("sizes = [1, 2]\n"), "E112");
+    EXPECT_EQ(code_of("day = 2026-01-31\n"), "E112");
+}
+
+TEST_F(ConfigTest, RefusesNumbersThatAreNone) {
+    EXPECT_EQ(code_of("lr = nan\n"), "E112");
+    EXPECT_EQ(code_of("lr = inf\n"), "E112");
+}
+
+TEST_F(ConfigTest, RefusesWhatIsNotText) {
+    EXPECT_EQ(code_of(std::string_view("a = 1\0", 6)), "E115");
+    EXPECT_EQ(code_of("a = \"\xff\xfe\"\n"), "E115");
+    EXPECT_EQ(code_of("\x89HDF\r\n\x1a\n"), "E115");
+}
+
+TEST_F(ConfigTest, RefusesWhatIsNoReadableFile) {
+    EXPECT_EQ(caught_code([&] { read_config(folder_ / "none.toml"); }), "E116");
+    EXPECT_EQ(caught_code([&] { read_config(folder_.path()); }), "E116");
+}
+
+TEST_F(ConfigTest, BearsDeepNesting) {
+    EXPECT_EQ(code_of("a = " + std::string(100'000, '[')), "E110");
+}
+
+TEST(ConfigText, ParsesBackToTheSameValue) {
+    const test::TempDir folder;
+    for (const ConfigValue& value :
+         {ConfigValue(true), ConfigValue(std::int64_t{-3}), ConfigValue(0.1), ConfigValue(1e-7)}) {
+        const auto path = folder.file("c.toml", "k = " + config_text(value) + "\n");
+        EXPECT_EQ(read_config(path).at("k").value, value) << config_text(value);
+    }
+    EXPECT_EQ(config_text(std::string("sgd")), "sgd");
+}
+
+TEST(ConfigTypeName, IsInWords) {
+    EXPECT_EQ(config_type_name(true), "true/false");
+    EXPECT_EQ(config_type_name(std::int64_t{1}), "a whole number");
+    EXPECT_EQ(config_type_name(0.5), "a real number");
+    EXPECT_EQ(config_type_name(std::string("x")), "text");
+}
+
+}  // namespace
+}  // namespace lockstep

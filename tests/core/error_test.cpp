@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
+#include "support/caught.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+const std::vector<std::string> options{"--batch-size", "--epochs", "--data", "--lr", "--model"};
+
+TEST(Error, LooksAsTheDesignHasIt) {
+    const Error error("E204",
+                      "'train-007.h5' is cut short: 265,612 of 531,224 bytes",
+                      "the writer or a copy was interrupted",
+                      "copy it again, then `lockstep data verify DIR`");
+    EXPECT_EQ(error.text(),
+              "lockstep: error E204: 'train-007.h5' is cut short: 265,612 of 531,224 bytes\n"
+              "  why: the writer or a copy was interrupted\n"
+              "  fix: copy it again, then `lockstep data verify DIR`");
+    EXPECT_EQ(error.exit_code(), ExitCode::bad_data);
+}
+
+TEST(Error, SaysWhichRanksFailedAlike) {
+    EXPECT_EQ(Error("E402", "cannot write").text("same on ranks 1-3"),
+              "lockstep: error E402: cannot write (same on ranks 1-3)");
+}
+
+TEST(Error, LeavesOutWhatItDoesNotKnow) {
+    EXPECT_EQ(Error("E402", "cannot write", "", "try again").text(),
+              "lockstep: error E402: cannot write\n  fix: try again");
+}
+
+TEST(Error, LetsNoTerminalEscapeThrough) {
+    const auto text = Error("E101", "unknown \033]0;x\007", "line one\n    line\ttwo", "\r").text();
+    EXPECT_EQ(text,
+              "lockstep: error E101: unknown ?]0;x?\n  why: line one\n    line\ttwo\n  fix: ?");
+}
+
+TEST(Error, OfAnUnknownCodeIsABug) {
+    EXPECT_EQ(Error("E999", "?").exit_code(), ExitCode::bug);
+}
+
+TEST(ErrorCatalog, IsSortedAndCompleteAndHasEachCodeOnce) {
+    const auto catalog = error_catalog();
+    EXPECT_TRUE(std::ranges::is_sorted(catalog, {}, &ErrorEntry::code));
+    std::set<std::string_view> codes;
+    for (const auto& entry : catalog) {
+        EXPECT_TRUE(codes.insert(entry.code).second) << entry.code;
+        EXPECT_EQ(entry.code.size(), 4u) << entry.code;
+        EXPECT_FALSE(entry.title.empty()) << entry.code;
+        EXPECT_TRUE(entry.text.ends_with('.')) << entry.code;
+        EXPECT_EQ(find_error(entry.code), &entry);
+    }
+    EXPECT_EQ(find_error("E000"), nullptr);
+}
+
+TEST(Check, ThrowsWhatItIsGivenAndOnlyThen) {
+    int made = 0;
+    const auto make = [&] {
+        ++made;
+        return Error("E102", "x");
+    };
+    check(true, make);
+    EXPECT_EQ(made, 0);
+    EXPECT_EQ(test::caught_code([&] { check(false, make); }), "E102");
+}
+
+TEST(Expect, NamesClaimAndPlace) {
+    EXPECT_NO_THROW(expect(true, "fine"));
+    const auto error = test::caught([] { expect(false, "one is two"); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E700");
+    EXPECT_THAT(error->what(), HasSubstr("'one is two' does not hold"));
+    EXPECT_THAT(error->what(), HasSubstr("error_test.cpp:"));
+}
+
+TEST(SystemError, ChoosesTheCodeByErrno) {
+    EXPECT_EQ(system_error("open", "x", ENOENT).exit_code(), ExitCode::missing_input);
+    EXPECT_EQ(system_error("open", "x", EACCES).exit_code(), ExitCode::permission);
+    EXPECT_EQ(system_error("write", "x", ENOSPC).exit_code(), ExitCode::cannot_create);
+    EXPECT_EQ(system_error("read", "x", EIO).exit_code(), ExitCode::io);
+    EXPECT_STREQ(system_error("open", "a/b", ENOENT).what(),
+                 "cannot open 'a/b': No such file or directory");
+}
+
+TEST(NearestName, FindsTypingErrors) {
+    EXPECT_EQ(nearest_name("--bach-size", options), "--batch-size");
+    EXPECT_EQ(nearest_name("--epcohs", options), "--epochs");
+    EXPECT_EQ(nearest_name("--datas", options), "--data");
+    EXPECT_EQ(nearest_name("--batchsize", options), "--batch-size");
+}
+
+TEST(NearestName, SuggestsNothingFarFetched) {
+    EXPECT_EQ(nearest_name("--quantum-tunnel", options), "");
+    EXPECT_EQ(nearest_name("q", std::vector<std::string>{"lr", "np"}), "");
+    EXPECT_EQ(nearest_name("", options), "");
+    EXPECT_EQ(nearest_name("--lr", {}), "");
+}
+
+TEST(NearestName, AsksAQuestion) {
+    EXPECT_EQ(did_you_mean("--bach-size", options), "did you mean '--batch-size'?");
+    EXPECT_EQ(did_you_mean("--quantum-tunnel", options), "");
+}
+
+TEST(FoldRanks, WritesRanges) {
+    EXPECT_EQ(fold_ranks(std::vector{0, 1, 2, 5}), "0-2,5");
+    EXPECT_EQ(fold_ranks(std::vector{7}), "7");
+    EXPECT_EQ(fold_ranks({}), "");
+    EXPECT_EQ(fold_ranks(std::vector{0, 2, 4, 5}), "0,2,4-5");
+}
+
+RC_GTEST_PROP(NearestName, FindsEveryNameWithOneLetterLost, ()) {
+    const auto name = *rc::gen::elementOf(options);
+    const auto at = *rc::gen::inRange<std::size_t>(2, name.size());
+    auto typed = name;
+    typed.erase(at, 1);
+    RC_PRE(name.size() > 4);
+    RC_ASSERT(nearest_name(typed, options) == name);
+}
+
+}  // namespace
+}  // namespace lockstep

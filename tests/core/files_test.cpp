@@ -1,0 +1,258 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/files.hpp"
+
+#include "lockstep/core/hash.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <array>
+#include <vector>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using test::content_of;
+using test::TempDir;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::vector<std::string> names_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder)) {
+        names.push_back(entry.path().filename());
+    }
+    std::ranges::sort(names);
+    return names;
+}
+
+unsigned mode_of(const fs::path& path) {
+    struct stat facts {};
+    EXPECT_EQ(::stat(path.c_str(), &facts), 0) << path;
+    return facts.st_mode & 07777;
+}
+
+bool is_open(int fd) {
+    return ::fcntl(fd, F_GETFD) >= 0;
+}
+
+TEST(UniqueFd, ClosesWhatItOwnsOnce) {
+    UniqueFd first(::open("/dev/null", O_RDONLY));
+    const int number = first.value();
+    UniqueFd second(std::move(first));
+    EXPECT_FALSE(first);
+    EXPECT_TRUE(is_open(number));
+    second = UniqueFd();
+    EXPECT_FALSE(is_open(number));
+}
+
+TEST(UniqueFd, LetsGoWithoutClosing) {
+    UniqueFd fd(::open("/dev/null", O_RDONLY));
+    const int number = fd.release();
+    EXPECT_FALSE(fd);
+    EXPECT_TRUE(is_open(number));
+    ::close(number);
+}
+
+TEST(ReadFile, ReturnsTheWholeContent) {
+    const TempDir folder;
+    const std::string content("a\0b\n", 4);
+    EXPECT_EQ(read_file(folder.file("f", content)), content);
+    EXPECT_EQ(read_file(folder.file("empty", "")), "");
+}
+
+TEST(ReadFile, RefusesWhatIsTooLargeMissingOrAFolder) {
+    const TempDir folder;
+    EXPECT_EQ(caught_code([&] { read_file(folder.file("f", "12345"), 4); }), "E406");
+    EXPECT_EQ(caught_code([&] { read_file(folder / "none"); }), "E201");
+    EXPECT_EQ(caught_code([&] { read_file(folder.path()); }), "E402");
+}
+
+TEST(ReadFile, IsNotAllowedWithoutPermission) {
+    constexpr uid_t nobody = 65534;
+    const TempDir folder;
+    const auto path = folder.file("f", "x");
+    ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+    const auto user = ::geteuid();
+    if (user == 0) {
+        EXPECT_EQ(::seteuid(nobody), 0);  // root may read everything
+    }
+    const auto code = caught_code([&] { read_file(path); });
+    EXPECT_EQ(::seteuid(user), 0);
+    EXPECT_EQ(code, "E202");
+}
+
+TEST(ReadAt, StopsAtTheEndOfTheFile) {
+    const TempDir folder;
+    const auto path = folder.file("f", "0123456789");
+    const auto fd = open_for_reading(path);
+    std::array<std::byte, 6> out{};
+    EXPECT_EQ(read_at(fd.value(), out, 0, path), 6u);
+    EXPECT_EQ(static_cast<char>(out[5]), '5');
+    EXPECT_EQ(read_at(fd.value(), out, 7, path), 3u);
+    EXPECT_EQ(static_cast<char>(out[2]), '9');
+    EXPECT_EQ(read_at(fd.value(), out, 10, path), 0u);
+    EXPECT_EQ(read_at(fd.value(), out, 1000, path), 0u);
+}
+
+TEST(WriteAll, SaysWhenTheDiskIsFull) {
+    const UniqueFd full(::open("/dev/full", O_WRONLY));
+    ASSERT_TRUE(full);
+    EXPECT_EQ(caught_code([&] { write_all(full.value(), bytes_of("x"), "/dev/full"); }), "E405");
+}
+
+TEST(WriteFileAtomically, ReplacesTheContent) {
+    const TempDir folder;
+    write_file_atomically(folder / "f", "one");
+    write_file_atomically(folder / "f", "two");
+    EXPECT_EQ(content_of(folder / "f"), "two");
+    EXPECT_EQ(mode_of(folder / "f"), 0600u);
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("f"));
+}
+
+TEST(WriteFileAtomically, LeavesNothingBehindWhenItFails) {
+    const TempDir folder;
+    fs::create_directory(folder / "taken");
+    folder.file("taken/inside", "x");
+    EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "taken", "x"); }), "E402");
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("taken"));
+    EXPECT_EQ(caught_code([&] { write_file_atomically(folder / "none/f", "x"); }), "E401");
+}
+
+TEST(WriteFileAtomically, WorksInTheCurrentFolder) {
+    const TempDir folder;
+    const auto before = fs::current_path();
+    fs::current_path(folder.path());
+    EXPECT_NO_THROW(write_file_atomically("f", "x"));
+    fs::current_path(before);
+    EXPECT_EQ(content_of(folder / "f"), "x");
+}
+
+/// Replaces the file again and again until it is killed.
+[[noreturn]] void write_for_ever(const fs::path& path, int ready) {
+    const std::array contents{std::string(100'000, 'a'), std::string(300'000, 'b')};
+    for (std::size_t i = 0;; ++i) {
+        write_file_atomically(path, contents[i % 2]);
+        if (i == 1 && ::write(ready, "r", 1) != 1) ::_exit(1);
+    }
+}
+
+TEST(WriteFileAtomically, IsWholeWheneverItsWriterIsKilled) {
+    const TempDir folder;
+    const auto path = folder / "f";
+    for (unsigned round = 0; round < 12; ++round) {
+        std::array<int, 2> pipe{};
+        ASSERT_EQ(::pipe(pipe.data()), 0);
+        const auto child = ::fork();
+        if (child == 0) write_for_ever(path, pipe[1]);
+        char ready = 0;
+        ASSERT_EQ(::read(pipe[0], &ready, 1), 1);
+        ::usleep(round * 1700);
+        ::kill(child, SIGKILL);
+        ::waitpid(child, nullptr, 0);
+        ::close(pipe[0]);
+        ::close(pipe[1]);
+        const auto content = read_file(path);
+        const bool is_a = content == std::string(100'000, 'a');
+        EXPECT_TRUE(is_a || content == std::string(300'000, 'b')) << content.size();
+    }
+}
+
+TEST(MakeDirectories, MakesWhatIsMissingForTheOwnerAlone) {
+    const TempDir folder;
+    make_directories(folder / "a/b/c");
+    EXPECT_EQ(mode_of(folder / "a"), 0700u);
+    EXPECT_EQ(mode_of(folder / "a/b/c"), 0700u);
+    EXPECT_NO_THROW(make_directories(folder / "a/b/c"));
+    EXPECT_NO_THROW(make_directories(folder / "a/d/"));
+    EXPECT_TRUE(fs::is_directory(folder / "a/d"));
+}
+
+TEST(MakeDirectories, SaysWhatIsInTheWay) {
+    const TempDir folder;
+    folder.file("f", "x");
+    EXPECT_EQ(caught_code([&] { make_directories(folder / "f"); }), "E401");
+    EXPECT_THAT(test::caught_text([&] { make_directories(folder / "f/below"); }),
+                HasSubstr("E401"));
+    EXPECT_EQ(caught_code([] { make_directories("/proc/none"); }), "E401");
+}
+
+TEST(FreeBytes, IsSomething) {
+    const TempDir folder;
+    EXPECT_GT(free_bytes(folder.path()), 0u);
+    EXPECT_NE(caught_code([&] { static_cast<void>(free_bytes(folder / "none")); }), "");
+}
+
+class PathBeneathTest : public testing::Test {
+  protected:
+    PathBeneathTest() {
+        folder_.file("set/a.h5", "x");
+        folder_.file("set/sub/b.h5", "x");
+        folder_.file("secret", "x");
+        folder_.file("set-evil/c.h5", "x");
+    }
+
+    std::string code_of(const std::string& name) const {
+        return caught_code([&] { static_cast<void>(path_beneath(folder_ / "set", name)); });
+    }
+
+    TempDir folder_;
+};
+
+TEST_F(PathBeneathTest, FindsFilesInsideTheFolder) {
+    EXPECT_EQ(path_beneath(folder_ / "set", "a.h5"), folder_ / "set/a.h5");
+    EXPECT_EQ(path_beneath(folder_ / "set", "sub/b.h5"), folder_ / "set/sub/b.h5");
+    EXPECT_EQ(code_of("not-yet-written.h5"), "");
+    EXPECT_EQ(content_of(path_beneath(folder_ / "set/", "a.h5")), "x");
+}
+
+TEST_F(PathBeneathTest, TakesARelativeFolder) {
+    const auto before = fs::current_path();
+    fs::current_path(folder_ / "set");
+    EXPECT_NO_THROW(static_cast<void>(path_beneath(".", "a.h5")));
+    EXPECT_NO_THROW(static_cast<void>(path_beneath("sub", "b.h5")));
+    EXPECT_NO_THROW(static_cast<void>(path_beneath("../set", "a.h5")));
+    fs::current_path(before);
+}
+
+TEST_F(PathBeneathTest, RefusesWaysOut) {
+    for (const auto* name : {"", "../secret", "sub/../../secret", "/etc/passwd", "..", "."}) {
+        EXPECT_EQ(code_of(name), "E220") << name;
+    }
+    EXPECT_EQ(code_of(folder_ / "set/a.h5"), "E220");
+}
+
+TEST_F(PathBeneathTest, RefusesLinksOut) {
+    fs::create_symlink(folder_ / "secret", folder_ / "set/link");
+    fs::create_directory_symlink(folder_.path(), folder_ / "set/up");
+    fs::create_directory_symlink(folder_ / "set-evil", folder_ / "set/evil");
+    fs::create_symlink("a.h5", folder_ / "set/inner");
+    EXPECT_EQ(code_of("link"), "E220");
+    EXPECT_EQ(code_of("up/secret"), "E220");
+    EXPECT_EQ(code_of("evil/c.h5"), "E220");
+    EXPECT_EQ(code_of("inner"), "");
+}
+
+TEST_F(PathBeneathTest, RefusesWhatIsNoFile) {
+    ASSERT_EQ(::mkfifo((folder_ / "set/pipe").c_str(), 0600), 0);
+    EXPECT_EQ(code_of("pipe"), "E220");
+    EXPECT_EQ(code_of("sub"), "E220");
+}
+
+TEST_F(PathBeneathTest, RefusesAZeroByteInTheName) {
+    EXPECT_EQ(code_of(std::string("a.h5\0.txt", 9)), "E220");
+}
+
+}  // namespace
+}  // namespace lockstep

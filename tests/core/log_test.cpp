@@ -1,0 +1,265 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/log.hpp"
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+
+#include "support/temp_dir.hpp"
+
+#include <array>
+#include <map>
+#include <sstream>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::content_of;
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::MatchesRegex;
+using testing::Not;
+using testing::SizeIs;
+
+/// What an action writes to this process's stdout and stderr.
+struct Said {
+    std::string out, err;
+};
+template <class Action>
+Said said_by(Action&& action) {
+    testing::internal::CaptureStdout();
+    testing::internal::CaptureStderr();
+    action();
+    return {testing::internal::GetCapturedStdout(), testing::internal::GetCapturedStderr()};
+}
+
+std::vector<std::string> lines_of(const fs::path& path) {
+    std::istringstream in(content_of(path));
+    std::vector<std::string> lines;
+    for (std::string line; std::getline(in, line);) lines.push_back(line);
+    return lines;
+}
+
+/// Makes stdout a terminal for its lifetime.
+class Terminal {
+  public:
+    Terminal() : controller_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)), stdout_(::dup(1)) {
+        ::grantpt(controller_.value());
+        ::unlockpt(controller_.value());
+        const UniqueFd end(::open(::ptsname(controller_.value()), O_RDWR | O_NOCTTY));
+        ::dup2(end.value(), 1);
+    }
+    ~Terminal() { ::dup2(stdout_.value(), 1); }
+    Terminal(const Terminal&) = delete;
+    Terminal& operator=(const Terminal&) = delete;
+
+    std::string seen() const {
+        std::array<char, 4096> block{};
+        const auto got = ::read(controller_.value(), block.data(), block.size());
+        return got > 0 ? std::string(block.data(), static_cast<std::size_t>(got)) : "";
+    }
+
+  private:
+    UniqueFd controller_, stdout_;
+};
+
+class LogTest : public testing::Test {
+  protected:
+    ~LogTest() override { open_log({}); }
+
+    void open_as(int rank) const {
+        open_log({.rank = rank, .world_size = 2, .host = "node-a", .directory = directory_});
+    }
+
+    fs::path text_file(int rank) const {
+        return directory_ / ("rank-0000" + std::to_string(rank) + ".log");
+    }
+    fs::path json_file(int rank) const {
+        return directory_ / ("rank-0000" + std::to_string(rank) + ".jsonl");
+    }
+
+    test::TempDir folder_;
+    fs::path directory_ = folder_ / "logs/i1";
+};
+
+TEST_F(LogTest, WritesAFileForEachRank) {
+    const auto said = said_by([&] {
+        for (const int rank : {0, 1}) {
+            open_as(rank);
+            here(Level::info, "I am {}", rank);
+            once(Level::info, "for all");
+        }
+    });
+    EXPECT_THAT(lines_of(text_file(0)),
+                ElementsAre(EndsWith("info  I am 0"), EndsWith("info  for all")));
+    EXPECT_THAT(lines_of(text_file(1)), ElementsAre(EndsWith("info  I am 1")));
+    EXPECT_EQ(said.out, "for all\n");
+    EXPECT_EQ(said.err, "");
+}
+
+TEST_F(LogTest, KeepsItsFilesForTheOwner) {
+    open_as(0);
+    struct stat facts {};
+    ASSERT_EQ(::stat(text_file(0).c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777, 0600u);
+    ASSERT_EQ(::stat(directory_.c_str(), &facts), 0);
+    EXPECT_EQ(facts.st_mode & 0777, 0700u);
+}
+
+TEST_F(LogTest, BeginsLinesWithTimeAndLevel) {
+    open_as(0);
+    said_by([] { here(Level::error, "bad"); });
+    EXPECT_THAT(lines_of(text_file(0))[0], MatchesRegex("20[0-9-]+T[0-9:.]+Z error bad"));
+}
+
+TEST_F(LogTest, ShowsWarningsOfARankWithItsNameAndHost) {
+    open_as(1);
+    const auto said = said_by([] {
+        here(Level::info, "quiet");
+        here(Level::warn, "slow disk");
+    });
+    EXPECT_EQ(said.err, "[rank 1 on node-a] warn: slow disk\n");
+    EXPECT_EQ(said.out, "");
+}
+
+TEST_F(LogTest, KeepsDebugLinesInTheFile) {
+    open_as(0);
+    const auto said = said_by([] { once(Level::debug, "detail"); });
+    EXPECT_EQ(said.out, "");
+    EXPECT_THAT(lines_of(text_file(0)), ElementsAre(EndsWith("detail")));
+}
+
+TEST_F(LogTest, WritesRecordsForMachines) {
+    open_as(1);
+    log_event("step", {{"step", 7}});
+    here(Level::info, "hello");
+    const auto lines = lines_of(json_file(1));
+    ASSERT_THAT(lines, SizeIs(2));
+    const auto event = parse_json(lines[0], "line");
+    EXPECT_EQ(event["event"], "step");
+    EXPECT_EQ(event["step"], 7);
+    EXPECT_GT(event["t"].get<double>(), 1.7e9);
+    EXPECT_EQ(parse_json(lines[1], "line")["text"], "hello");
+    EXPECT_THAT(lines_of(text_file(1)), SizeIs(1));
+}
+
+TEST_F(LogTest, BearsRecordsThatAreNotUtf8) {
+    open_as(1);
+    log_event("x", {{"name", "\xff\xfe"}});
+    here(Level::info, "{}", "\xff");
+    for (const auto& line : lines_of(json_file(1))) EXPECT_NO_THROW(parse_json(line, "line"));
+}
+
+TEST_F(LogTest, AppendsWhenARankStartsAgain) {
+    open_as(1);
+    here(Level::info, "one");
+    open_as(1);
+    here(Level::info, "two");
+    EXPECT_THAT(lines_of(text_file(1)), ElementsAre(EndsWith("one"), EndsWith("two")));
+}
+
+TEST_F(LogTest, PrintsTablesAsTheyAreOnRankZeroOnly) {
+    open_as(0);
+    const auto first = said_by([] { print_once("a  b\n1  2\n"); });
+    open_as(1);
+    const auto second = said_by([] { print_once("a  b\n"); });
+    EXPECT_EQ(first.out, "a  b\n1  2\n");
+    EXPECT_EQ(second.out, "");
+    EXPECT_THAT(content_of(text_file(0)), HasSubstr("a  b\n1  2\n"));
+}
+
+TEST_F(LogTest, LetsNoEscapeReachFileOrTerminal) {
+    open_as(0);
+    const auto said = said_by([] { once(Level::warn, "{}", "a\033[2Jb\rc\nd\x9b\x7f"); });
+    EXPECT_THAT(said.err, EndsWith("warn: a?[2Jb?c d\x9b?\n"));
+    EXPECT_THAT(content_of(text_file(0)), Not(ContainsRegex("[\033\r]")));
+    EXPECT_THAT(lines_of(text_file(0)), SizeIs(1));
+}
+
+TEST_F(LogTest, KeepsLinesWholeUnderEightThreads) {
+    constexpr int threads = 8, lines_each = 400;
+    open_as(1);
+    std::vector<std::thread> writers;
+    for (int t = 0; t < threads; ++t) {
+        writers.emplace_back([t] {
+            for (int i = 0; i < lines_each; ++i) {
+                here(Level::info, "{} {} {}", t, i, std::string(900, static_cast<char>('a' + t)));
+            }
+        });
+    }
+    for (auto& writer : writers) writer.join();
+    std::map<int, int> next;
+    for (const auto& line : lines_of(text_file(1))) {
+        std::istringstream in(line);
+        std::string time, level, letters;
+        int thread = -1, number = -1;
+        in >> time >> level >> thread >> number >> letters;
+        ASSERT_EQ(letters, std::string(900, static_cast<char>('a' + thread))) << line;
+        ASSERT_EQ(number, next[thread]++);
+    }
+    EXPECT_THAT(next, SizeIs(threads));
+    for (const auto& [thread, count] : next) EXPECT_EQ(count, lines_each);
+    EXPECT_THAT(lines_of(json_file(1)), SizeIs(threads * lines_each));
+}
+
+TEST_F(LogTest, ShowsNoLiveLineWithoutATerminal) {
+    open_as(0);
+    const auto said = said_by([] {
+        EXPECT_FALSE(has_live_terminal());
+        show_live("50 %");
+        once(Level::info, "line");
+    });
+    EXPECT_EQ(said.out, "line\n");
+}
+
+TEST_F(LogTest, ReplacesTheLiveLineOnATerminal) {
+    open_as(0);
+    std::string seen;
+    bool is_live = false;
+    {
+        const Terminal terminal;
+        is_live = has_live_terminal();
+        show_live("50 %");
+        once(Level::info, "line");
+        show_live("60 %");
+        show_live("");
+        seen = terminal.seen();
+    }
+    EXPECT_TRUE(is_live);
+    EXPECT_EQ(seen, "50 %\r\033[Kline\r\n60 %\r\033[K");
+    EXPECT_THAT(content_of(text_file(0)), Not(HasSubstr("%")));
+}
+
+TEST_F(LogTest, HasNoLiveLineOnOtherRanks) {
+    open_as(1);
+    const Terminal terminal;
+    EXPECT_FALSE(has_live_terminal());
+}
+
+TEST(Printable, ReplacesControlCharacters) {
+    EXPECT_EQ(printable("plain \xc3\xa4 text"), "plain \xc3\xa4 text");
+    EXPECT_EQ(printable("a\tb\nc"), "a\tb c");
+    EXPECT_EQ(printable("\033[31m\a\b\x7f"), "?[31m???");
+    EXPECT_EQ(printable(std::string_view("\0", 1)), "?");
+}
+
+TEST(Printable, ReplacesControlCharactersThatUtf8Hides) {
+    EXPECT_EQ(printable("a\xc2\x9b"
+                        "31m"),
+              "a?31m");
+    EXPECT_EQ(printable("\xc2\x80\xc2\xa0"), "?\xc2\xa0");
+    EXPECT_EQ(printable("\xc2"), "\xc2");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/process.hpp"
+
+#include "lockstep/core/clock.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <array>
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using testing::EndsWith;
+using testing::HasSubstr;
+
+TEST(RunProcess, ReturnsExitCodeAndOutput) {
+    const auto result = run_process({"sh", "-c", "echo out; echo err >&2; exit 3"});
+    EXPECT_EQ(result.exit_code, 3);
+    EXPECT_EQ(result.output, "out\nerr\n");
+}
+
+TEST(RunProcess, GivesArgumentsAsTheyAre) {
+    const auto result = run_process({"printf", "%s|", "a b", "$HOME", "*", "\"", ""});
+    EXPECT_EQ(result.output, "a b|$HOME|*|\"||");
+}
+
+TEST(RunProcess, AddsToTheEnvironment) {
+    ::setenv("LOCKSTEP_TEST_KEPT", "kept", 1);
+    ::setenv("LOCKSTEP_TEST_CHANGED", "old", 1);
+    const auto result = run_process({"sh", "-c", "echo $LOCKSTEP_TEST_KEPT $LOCKSTEP_TEST_CHANGED"},
+                                    {{"LOCKSTEP_TEST_CHANGED", "new"}});
+    EXPECT_EQ(result.output, "kept new\n");
+    ::unsetenv("LOCKSTEP_TEST_KEPT");
+    ::unsetenv("LOCKSTEP_TEST_CHANGED");
+}
+
+TEST(RunProcess, ReadsMoreThanAPipeHolds) {
+    const auto result = run_process({"head", "-c", "3000000", "/dev/zero"});
+    EXPECT_EQ(result.output.size(), 3'000'000u);
+}
+
+TEST(RunProcess, TellsASignalFromAnExit) {
+    EXPECT_EQ(run_process({"sh", "-c", "kill -9 $$"}).exit_code, 128 + SIGKILL);
+    EXPECT_EQ(run_process({"sh", "-c", "kill -TERM $$"}).exit_code, 128 + SIGTERM);
+}
+
+TEST(RunProcess, GivesNoInput) {
+    const auto result = run_process({"cat"}, {}, 20);
+    EXPECT_EQ(result.exit_code, 0);
+    EXPECT_EQ(result.output, "");
+}
+
+TEST(RunProcess, EndsAChildAndItsChildrenAfterTheTimeLimit) {
+    const auto before = now_s();
+    const auto error = test::caught([] {
+        run_process({"sh", "-c", "sleep 100 & sleep 100"}, {}, 0.2);
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E611");
+    EXPECT_THAT(error->what(), HasSubstr("'sh' took longer than 200ms"));
+    EXPECT_LT(now_s() - before, 20);
+}
+
+TEST(RunProcess, EndsAChildThatClosedItsOutputToo) {
+    const auto before = now_s();
+    EXPECT_EQ(caught_code([] {
+                  run_process({"sh", "-c", "exec >/dev/null 2>&1; sleep 100"}, {}, 0.2);
+              }),
+              "E611");
+    EXPECT_LT(now_s() - before, 20);
+}
+
+TEST(RunProcess, NamesAProgramThatIsNotThere) {
+    EXPECT_EQ(caught_code([] { run_process({"no-such-program-here"}); }), "E610");
+    EXPECT_EQ(caught_code([] { run_process({"/no/such/program"}); }), "E610");
+    EXPECT_THAT(test::caught_text([] { run_process({"no-such-program-here"}); }),
+                HasSubstr("cannot start 'no-such-program-here'"));
+}
+
+TEST(RunProcess, SaysWhenAFileIsNoProgram) {
+    const test::TempDir folder;
+    const auto path = folder.file("junk", "\x7f not a program");
+    std::filesystem::permissions(path, std::filesystem::perms::owner_all);
+    EXPECT_EQ(run_process({path.string()}).exit_code, 127);
+}
+
+TEST(RunProcess, ChildDiesWithItsParent) {
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe(pipe.data()), 0);
+    const auto parent = ::fork();
+    if (parent == 0) {
+        ::close(pipe[0]);
+        const auto descriptor = std::to_string(pipe[1]);
+        run_process({"sh", "-c", "echo r >&" + descriptor + "; exec sleep 1000"});
+        ::_exit(0);
+    }
+    ::close(pipe[1]);
+    std::array<char, 16> ready{};
+    ASSERT_EQ(::read(pipe[0], ready.data(), ready.size()), 2);
+    ::kill(parent, SIGKILL);
+    ::waitpid(parent, nullptr, 0);
+    EXPECT_EQ(::read(pipe[0], ready.data(), ready.size()), 0);  // returns when the last holder dies
+    ::close(pipe[0]);
+}
+
+TEST(BecomeProcess, ReplacesThisProcess) {
+    const auto child = ::fork();
+    if (child == 0) {
+        become_process({"sh", "-c", "exit $LOCKSTEP_TEST_CODE"}, {{"LOCKSTEP_TEST_CODE", "42"}});
+    }
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 42);
+}
+
+TEST(BecomeProcess, ReturnsByAnErrorOnly) {
+    EXPECT_EQ(caught_code([] { become_process({"no-such-program-here"}); }), "E610");
+}
+
+TEST(FindProgram, LooksOnThePath) {
+    EXPECT_THAT(find_program("sh"), EndsWith("/sh"));
+    EXPECT_EQ(find_program("/bin/sh"), "/bin/sh");
+    EXPECT_EQ(find_program("no-such-program-here"), "");
+    EXPECT_EQ(find_program(""), "");
+}
+
+TEST(FindProgram, TakesNoFolderForAProgram) {
+    const test::TempDir folder;
+    std::filesystem::create_directory(folder / "mpirun");
+    const std::string before = ::getenv("PATH");
+    ::setenv("PATH", folder.path().c_str(), 1);
+    EXPECT_EQ(find_program("mpirun"), "");
+    ::setenv("PATH", before.c_str(), 1);
+    EXPECT_EQ(find_program(folder / "mpirun"), "");
+}
+
+TEST(ThisExecutable, IsTheTest) {
+    EXPECT_THAT(this_executable(), HasSubstr("test_core_process"));
+}
+
+}  // namespace
+}  // namespace lockstep

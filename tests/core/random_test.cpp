@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/random.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using Words4 = std::array<std::uint32_t, 4>;
+
+// Random123 1.14, tests/kat_vectors, philox4x32 with 10 rounds.
+TEST(Philox, HasThePublishedValues) {
+    EXPECT_EQ(philox4x32({0, 0, 0, 0}, {0, 0}),
+              (Words4{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
+    constexpr auto ones = 0xffffffffu;
+    EXPECT_EQ(philox4x32({ones, ones, ones, ones}, {ones, ones}),
+              (Words4{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+    EXPECT_EQ(
+        philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
+        (Words4{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+// The values below are pinned: runs of every version must draw the same numbers. They were
+// computed by an independent program from the definitions in the header.
+TEST(Mix64, IsPinned) {
+    EXPECT_EQ(mix64(0), 0xe220a8397b1dcdafu);
+    EXPECT_EQ(mix64(1), 0x910a2dec89025cc1u);
+}
+
+TEST(KeyOf, IsPinnedAndKnowsTheOrder) {
+    EXPECT_EQ(key_of({}), 0x243f6a8885a308d3u);
+    EXPECT_EQ(key_of({1, 2}), 0xe3ef2c1a33e59705u);
+    EXPECT_EQ(key_of({2, 1}), 0xa8ef84ce1ebf02a0u);
+}
+
+TEST(CounterRandom, IsPinned) {
+    CounterRandom random(Purpose::test, {1, 2, 3});
+    for (const auto expected : {0x25f74ba163d23497u,
+                                0x80b3376d4bc4d57au,
+                                0xfcd33aa4f3db2664u,
+                                0xbabf9dc219477d3du,
+                                0x7d651db1ff2fc45eu}) {
+        EXPECT_EQ(random.next(), expected);
+    }
+}
+
+TEST(CounterRandom, HasPinnedBoundedNumbers) {
+    CounterRandom random(Purpose::test, {1});
+    std::vector<std::uint64_t> drawn(8);
+    for (auto& value : drawn) value = random.below(1000);
+    EXPECT_THAT(drawn, ElementsAre(625, 710, 780, 818, 67, 198, 82, 698));
+}
+
+TEST(CounterRandom, HasPinnedRealNumbers) {
+    CounterRandom random(Purpose::test, {1});
+    EXPECT_EQ(random.uniform(), 0.625546850534567);
+    EXPECT_EQ(random.uniform(), 0.7109186906119509);
+    EXPECT_EQ(random.uniform(), 0.7801380136042414);
+}
+
+TEST(Shuffle, IsPinned) {
+    std::vector<int> ten(10), sixteen(16);
+    std::iota(ten.begin(), ten.end(), 0);
+    std::iota(sixteen.begin(), sixteen.end(), 0);
+    shuffle(std::span(ten), CounterRandom(Purpose::test, {7}));
+    shuffle(std::span(sixteen), CounterRandom(Purpose::block_order, {1, 0}));
+    EXPECT_THAT(ten, ElementsAre(7, 2, 0, 8, 4, 6, 5, 1, 3, 9));
+    EXPECT_THAT(sixteen, ElementsAre(6, 8, 0, 7, 4, 12, 9, 10, 11, 2, 3, 14, 15, 5, 1, 13));
+}
+
+TEST(CounterRandom, KeepsPurposesAndKeysApart) {
+    std::set<std::uint64_t> firsts;
+    for (const auto purpose : {Purpose::initial_weights, Purpose::block_order, Purpose::test}) {
+        for (std::uint64_t seed = 0; seed < 100; ++seed) {
+            firsts.insert(CounterRandom(purpose, {seed}).next());
+            firsts.insert(CounterRandom(purpose, {seed, 0}).next());
+        }
+    }
+    EXPECT_EQ(firsts.size(), 600u);
+}
+
+TEST(CounterRandom, CopiesGoOnAlike) {
+    CounterRandom first(Purpose::test, {5});
+    first.next();
+    auto second = first;
+    for (int i = 0; i < 10; ++i) EXPECT_EQ(first.next(), second.next());
+}
+
+TEST(CounterRandom, IsUniformBelowANumberThatDividesNothing) {
+    constexpr std::size_t faces = 6, draws = 60000;
+    std::array<double, faces> counts{};
+    CounterRandom random(Purpose::test, {11});
+    for (std::size_t i = 0; i < draws; ++i) ++counts[random.below(faces)];
+    double chi_squared = 0;
+    for (const double count : counts) {
+        const double expected = double(draws) / faces;
+        chi_squared += (count - expected) * (count - expected) / expected;
+    }
+    EXPECT_LT(chi_squared, 20.5);  // 99.9 % of 5 degrees of freedom
+}
+
+TEST(CounterRandom, IsUniformWhereTheModuloWouldNotBe) {
+    // 3 * 2^62: taking the remainder would give the first third twice as often.
+    constexpr std::uint64_t bound = 3ull << 62;
+    CounterRandom random(Purpose::test, {12});
+    int low = 0;
+    for (int i = 0; i < 30000; ++i) low += random.below(bound) < 1ull << 62;
+    EXPECT_NEAR(low, 10000, 350);
+}
+
+TEST(CounterRandom, HasItsMeanInTheMiddle) {
+    CounterRandom random(Purpose::test, {13});
+    double sum = 0;
+    for (int i = 0; i < 100000; ++i) sum += random.uniform();
+    EXPECT_NEAR(sum / 100000, 0.5, 0.004);
+}
+
+RC_GTEST_PROP(CounterRandom, StaysBelowItsBound, (std::uint64_t seed)) {
+    const auto bits = *rc::gen::inRange(0, 64);
+    const auto bound = (*rc::gen::arbitrary<std::uint64_t>() >> bits) | 1;
+    CounterRandom random(Purpose::test, {seed});
+    for (int i = 0; i < 20; ++i) RC_ASSERT(random.below(bound) < bound);
+    RC_ASSERT(random.below(1) == 0u);
+    const double real = random.uniform();
+    RC_ASSERT(real >= 0 && real < 1);
+}
+
+RC_GTEST_PROP(Shuffle, IsAPermutation, (std::vector<int> values, std::uint64_t seed)) {
+    auto shuffled = values;
+    shuffle(std::span(shuffled), CounterRandom(Purpose::test, {seed}));
+    std::ranges::sort(shuffled);
+    std::ranges::sort(values);
+    RC_ASSERT(shuffled == values);
+}
+
+TEST(Shuffle, ReachesEveryPermutationEquallyOften) {
+    std::map<std::vector<int>, int> counts;
+    for (std::uint64_t seed = 0; seed < 24000; ++seed) {
+        std::vector<int> four{0, 1, 2, 3};
+        shuffle(std::span(four), CounterRandom(Purpose::test, {seed}));
+        ++counts[four];
+    }
+    ASSERT_EQ(counts.size(), 24u);
+    for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 150);
+}
+
+}  // namespace
+}  // namespace lockstep

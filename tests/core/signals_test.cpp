@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/signals.hpp"
+
+#include <array>
+
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+/// Exit code of a child that does `action`, or 128 + the signal that ended it.
+template <class Action>
+int exit_of_child(Action&& action) {
+    const auto child = ::fork();
+    if (child == 0) {
+        action();
+        ::_exit(0);
+    }
+    int status = 0;
+    EXPECT_EQ(::waitpid(child, &status, 0), child);
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+TEST(SignalGuard, TurnsSignalsIntoARequest) {
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) {
+        const SignalGuard guard;
+        EXPECT_EQ(stop_requested(), StopRequest::none);
+        ::raise(signal);
+        EXPECT_EQ(stop_requested(), StopRequest::save_and_requeue) << signal;
+        ::raise(signal);
+        EXPECT_EQ(stop_requested(), StopRequest::save_and_requeue) << signal;
+    }
+}
+
+TEST(SignalGuard, KeepsTheStrongestRequest) {
+    const SignalGuard guard;
+    ::raise(SIGUSR1);
+    ::raise(SIGINT);
+    EXPECT_EQ(stop_requested(), StopRequest::interrupt);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(stop_requested(), StopRequest::interrupt);
+}
+
+TEST(SignalGuard, EndsTheProcessAtTheSecondInterrupt) {
+    EXPECT_EQ(exit_of_child([] {
+                  const SignalGuard guard;
+                  ::raise(SIGINT);
+                  if (stop_requested() != StopRequest::interrupt) ::_exit(1);
+                  ::raise(SIGINT);
+              }),
+              130);
+}
+
+TEST(SignalGuard, PutsTheOldHandlersBack) {
+    EXPECT_EQ(exit_of_child([] {
+                  ::signal(SIGUSR2, SIG_IGN);
+                  { const SignalGuard guard; }
+                  ::raise(SIGUSR2);
+                  ::raise(SIGTERM);
+              }),
+              128 + SIGTERM);
+}
+
+TEST(SignalGuard, LetsSystemCallsGoOn) {
+    const SignalGuard guard;
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe(pipe.data()), 0);
+    const auto parent = ::getpid();
+    const auto child = ::fork();
+    if (child == 0) {
+        ::kill(parent, SIGUSR1);
+        ::usleep(20'000);
+        ::_exit(::write(pipe[1], "x", 1) == 1 ? 0 : 1);
+    }
+    char byte = 0;
+    EXPECT_EQ(::read(pipe[0], &byte, 1), 1);
+    EXPECT_EQ(stop_requested(), StopRequest::save_and_requeue);
+    ::waitpid(child, nullptr, 0);
+    ::close(pipe[0]);
+    ::close(pipe[1]);
+}
+
+/// Starts a parent whose child asks to die with it, kills the parent, and returns whether the
+/// child's end of the pipe closes.
+TEST(DieWithParent, EndsAChildWhoseParentIsKilled) {
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe(pipe.data()), 0);
+    const auto parent = ::fork();
+    if (parent == 0) {
+        const auto self = ::getpid();
+        if (::fork() == 0) {
+            die_with_parent(self);
+            if (::write(pipe[1], "r", 1) != 1) ::_exit(1);
+        }
+        for (;;) ::pause();
+    }
+    ::close(pipe[1]);
+    char byte = 0;
+    ASSERT_EQ(::read(pipe[0], &byte, 1), 1);
+    ::kill(parent, SIGKILL);
+    ::waitpid(parent, nullptr, 0);
+    EXPECT_EQ(::read(pipe[0], &byte, 1), 0);
+    ::close(pipe[0]);
+}
+
+TEST(DieWithParent, ExitsAtOnceIfTheParentIsGoneAlready) {
+    EXPECT_EQ(exit_of_child([] { die_with_parent(1 << 30); }), 137);
+}
+
+}  // namespace
+}  // namespace lockstep
