@@ -1,0 +1,312 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/batch_stream.hpp"
+
+#include "samples.hpp"
+#include "support/caught.hpp"
+
+#include <optional>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using testing::HasSubstr;
+
+// What one rank got in one step.
+struct Seen {
+    StreamPosition position, next;
+    std::int64_t samples_in_step = 0;
+    std::map<int, std::vector<std::uint64_t>> leaves;
+    bool operator==(const Seen&) const = default;
+};
+
+Seen seen(const Batch& batch) {
+    Seen step{batch.position, batch.next, batch.samples_in_step, {}};
+    for (const LeafRows& leaf : batch.leaves) {
+        const auto begin = batch.sample_ids.begin() + static_cast<std::ptrdiff_t>(leaf.first_row);
+        step.leaves[leaf.leaf] = {begin, begin + static_cast<std::ptrdiff_t>(leaf.rows)};
+    }
+    return step;
+}
+
+std::vector<Seen> steps_of(std::shared_ptr<const DatasetIndex> index,
+                           const StreamOptions& options,
+                           std::size_t count,
+                           StreamPosition start = {}) {
+    BatchStream stream(std::move(index), options, start);
+    std::vector<Seen> steps;
+    for (std::size_t i = 0; i < count; ++i) steps.push_back(seen(stream.next()));
+    return steps;
+}
+
+// The same steps computed from the order alone.
+std::vector<Seen> expected_steps(const DatasetIndex& index,
+                                 const StreamOptions& options,
+                                 std::size_t count,
+                                 StreamPosition position = {}) {
+    std::vector<Seen> steps;
+    while (steps.size() < count) {
+        const EpochOrder order(index.blocks(),
+                               {options.order, options.seed, options.lanes, options.window_blocks},
+                               position.epoch);
+        const auto lanes = static_cast<std::uint64_t>(order.lanes());
+        const StreamPosition next = next_position(position, options.batch, index.samples());
+        const std::uint64_t end = next.epoch == position.epoch ? next.consumed : index.samples();
+        Seen step{position, next, static_cast<std::int64_t>(end - position.consumed), {}};
+        for (int leaf = options.first_leaf; leaf < options.last_leaf; ++leaf) {
+            auto& ids = step.leaves[leaf];
+            for (const LaneRange& part : leaf_slice(
+                     position.consumed, end, order.lanes(), leaf, leaf + 1, options.virtual_ranks))
+                for (std::uint64_t p = part.begin; p < part.end; ++p)
+                    ids.push_back(
+                        order.sample_at(p * lanes + static_cast<std::uint64_t>(part.lane)));
+        }
+        steps.push_back(std::move(step));
+        position = next;
+    }
+    return steps;
+}
+
+class Stream : public testing::Test {
+  protected:
+    std::shared_ptr<const DatasetIndex> pack(Codec codec = Codec::none) {
+        options_ = test::options_for(folder_, samples_, "toy", codec);
+        options_.shards = 3;
+        pack_dataset(options_);
+        return test::open_index(options_.output);
+    }
+    static StreamOptions small() {
+        StreamOptions options;
+        options.seed = 11;
+        options.lanes = 4;
+        options.window_blocks = 2;
+        options.batch = 24;
+        return options;
+    }
+
+    test::TempDir folder_;
+    test::Samples samples_ = test::make_samples(500);
+    PackOptions options_;
+};
+
+TEST_F(Stream, DeliversEachSampleOnceAnEpochWithItsContent) {
+    for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd}) {
+        const auto index = pack(codec);
+        for (const OrderKind kind : {OrderKind::lanes, OrderKind::uniform, OrderKind::sequential}) {
+            StreamOptions options = small();
+            options.order = kind;
+            EXPECT_EQ(test::read_all(index, options), test::expected_content(samples_, options_));
+        }
+        fs::remove_all(options_.output);
+    }
+}
+
+TEST_F(Stream, GivesLeavesTheSameSamplesHoweverTheyAreSpread) {
+    const auto index = pack();
+    for (const int leaves : {1, 2, 4, 5}) {
+        StreamOptions options = small();
+        options.virtual_ranks = options.last_leaf = leaves;
+        const std::vector<Seen> whole = steps_of(index, options, 50);
+        EXPECT_EQ(whole, expected_steps(*index, options, 50));
+        for (int leaf = 0; leaf < leaves; ++leaf) {
+            options.first_leaf = leaf;
+            options.last_leaf = leaf + 1;
+            const std::vector<Seen> part = steps_of(index, options, 50);
+            for (std::size_t i = 0; i < part.size(); ++i)
+                EXPECT_EQ(part[i].leaves.at(leaf), whole[i].leaves.at(leaf));
+        }
+    }
+}
+
+TEST_F(Stream, ResumesAtAnyStepWithTheSameTail) {
+    const auto index = pack(Codec::lz4);
+    const StreamOptions options = small();
+    const std::vector<Seen> whole = steps_of(index, options, 45);  // two epochs of 21 steps
+    for (std::size_t start = 0; start < 43; start += 3) {
+        const std::vector<Seen> tail = steps_of(index, options, 2, whole[start].position);
+        EXPECT_EQ(tail[0], whole[start]);
+        EXPECT_EQ(tail[1], whole[start + 1]);
+    }
+}
+
+RC_GTEST_FIXTURE_PROP(Stream, FollowsTheOrderForAnyOptions, ()) {
+    samples_ = test::make_samples(*rc::gen::inRange<std::uint64_t>(1, 300));
+    options_ = test::options_for(
+        folder_, samples_, "toy", *rc::gen::element(Codec::none, Codec::deflate, Codec::lz4));
+    options_.block_rows = *rc::gen::inRange<std::uint32_t>(1, 40);
+    pack_dataset(options_);
+    const auto index = test::open_index(options_.output);
+    StreamOptions options;
+    options.order = *rc::gen::element(OrderKind::lanes, OrderKind::uniform, OrderKind::sequential);
+    options.seed = *rc::gen::arbitrary<std::uint64_t>();
+    options.lanes = *rc::gen::inRange(1, 12);
+    options.window_blocks = *rc::gen::inRange(1, 5);
+    options.batch = *rc::gen::inRange(1, 100);
+    options.virtual_ranks = *rc::gen::inRange(1, 6);
+    // Leaf 0 always has a sample, so that the stream never has only empty steps.
+    options.last_leaf = *rc::gen::inRange(1, options.virtual_ranks + 1);
+    options.io_threads = *rc::gen::inRange(1, 4);
+    const StreamPosition start{*rc::gen::inRange<std::uint64_t>(0, 3),
+                               *rc::gen::inRange<std::uint64_t>(0, samples_.count())};
+    RC_ASSERT(steps_of(index, options, 30, start) == expected_steps(*index, options, 30, start));
+}
+
+TEST_F(Stream, WorksWithTheLeastMemoryItAccepts) {
+    const auto index = pack(Codec::deflate);
+    StreamOptions options = small();
+    options.memory_bytes = 1;
+    const auto error = caught([&] { BatchStream(index, options); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E106");
+    EXPECT_THAT(error->why(), HasSubstr("4 lanes"));
+    while (caught_code([&] { BatchStream(index, options); }) == "E106")
+        options.memory_bytes += options.memory_bytes / 16 + 1;
+    EXPECT_LE(BatchStream(index, options).memory_bytes(), options.memory_bytes);
+    EXPECT_EQ(steps_of(index, options, 50), expected_steps(*index, options, 50));
+}
+
+TEST_F(Stream, AlignsBuffersAndKeepsThemUntilTheBatchIsGone) {
+    std::optional<Batch> kept;
+    {
+        BatchStream stream(pack(), small());
+        kept = stream.next();
+        for (int i = 0; i < 30; ++i) stream.next();
+    }
+    for (const auto& field : kept->fields)
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(field.data()) % 64, 0u);
+    const auto content = test::expected_content(samples_, options_);
+    for (std::size_t row = 0; row < kept->sample_ids.size(); ++row)
+        EXPECT_EQ(test::delivered(*kept, row), content.at(kept->sample_ids[row]));
+}
+
+TEST_F(Stream, LendsThreeBatchesAtOnceAndSaysSoIfMoreAreAskedFor) {
+    BatchStream stream(pack(), small());
+    std::vector<Batch> held;
+    for (int i = 0; i < 4; ++i) held.push_back(stream.next());
+    EXPECT_EQ(caught_code([&] { stream.next(); }), "E700");
+    held.pop_back();
+    EXPECT_EQ(caught_code([&] { stream.next(); }), "");
+}
+
+TEST_F(Stream, StopsAtOnceWhateverItIsDoing) {
+    const auto index = pack();
+    for (int i = 0; i < 50; ++i) BatchStream(index, small());
+    for (int i = 0; i < 20; ++i) {
+        BatchStream stream(index, small());
+        stream.next();
+    }
+    BatchStream first(index, small());
+    const BatchStream moved(std::move(first));
+}
+
+TEST_F(Stream, NamesTheDamagedBlockInTheStepThatNeedsIt) {
+    for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd}) {
+        const auto index = pack(codec);
+        const StoredBlock& block = index->stored_blocks(0)[20];
+        test::overwrite(options_.output / index->shards()[block.shard].name,
+                        block.offset + block.stored_bytes / 2,
+                        "!damage!");
+        StreamOptions options = small();
+        options.order = OrderKind::sequential;
+        options.batch = 10;
+        BatchStream stream(index, options);
+        for (int step = 0; step < 32; ++step) stream.next();  // samples 0 to 319: blocks 0 to 19
+        for (int again = 0; again < 2; ++again) {
+            const auto error = caught([&] { stream.next(); });
+            ASSERT_TRUE(error) << codec_name(codec);
+            EXPECT_EQ(error->code(), "E213");
+            EXPECT_THAT(error->what(), HasSubstr(index->shards()[block.shard].name));
+            EXPECT_THAT(error->what(), HasSubstr("field 'images'"));
+            EXPECT_THAT(error->what(), HasSubstr("offset " + grouped(block.offset)));
+            EXPECT_THAT(error->what(), HasSubstr("samples 320 to 335"));
+        }
+        EXPECT_EQ(stream.stats().retries, 1u);
+        fs::remove_all(options_.output);
+    }
+}
+
+TEST_F(Stream, NoticesAShardCutShortAfterItWasOpened) {
+    const auto index = pack();
+    fs::resize_file(options_.output / index->shards()[1].name, 3000);
+    const auto error = caught([&] { test::read_all(index); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E204");
+}
+
+TEST_F(Stream, NoticesLabelsOutOfRange) {
+    const auto index = pack();
+    std::vector<std::vector<StoredBlock>> blocks{index->stored_blocks(0), index->stored_blocks(1)};
+    for (StoredBlock& block : blocks[1]) block.is_hashed = false;
+    const auto unhashed = std::make_shared<const DatasetIndex>(DatasetIndex::of_blocks(
+        options_.output, test::content_of(options_.output / manifest_name), blocks));
+    const StoredBlock& block = blocks[1][9];
+    test::overwrite(options_.output / index->shards()[block.shard].name, block.offset + 8, "\x63");
+    const auto error = caught([&] { test::read_all(unhashed); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E210");
+    EXPECT_THAT(error->what(), HasSubstr("label 99 of sample 145"));
+}
+
+TEST_F(Stream, ReadsWithinItsLanesWhenTheNumbersDivide) {
+    samples_ = test::make_samples(4096);
+    const auto index = pack();
+    StreamOptions options = small();
+    options.lanes = 16;
+    options.batch = 64;
+    options.virtual_ranks = 4;
+    std::uint64_t bytes = 0;
+    for (int rank = 0; rank < 4; ++rank) {
+        options.first_leaf = rank;
+        options.last_leaf = rank + 1;
+        BatchStream stream(index, options);
+        for (int step = 0; step < 63; ++step) stream.next();
+        bytes += stream.stats().bytes_read;
+    }
+    // Some windows of the next epoch may be read already.
+    EXPECT_LT(static_cast<double>(bytes), 4096 * 24 * 1.6);
+}
+
+TEST_F(Stream, GivesAnEmptyLeafNoRowsInAShortStep) {
+    samples_ = test::make_samples(49);
+    StreamOptions options = small();
+    options.virtual_ranks = options.last_leaf = 4;
+    const std::vector<Seen> steps = steps_of(pack(), options, 3);
+    EXPECT_EQ(steps[2].samples_in_step, 1);
+    EXPECT_EQ(steps[2].leaves.at(0).size(), 1u);
+    EXPECT_EQ(steps[2].leaves.at(3).size(), 0u);
+    options.first_leaf = 3;
+    EXPECT_EQ(steps_of(test::open_index(options_.output), options, 3)[2].leaves.at(3).size(), 0u);
+}
+
+TEST_F(Stream, DeliversEmptyStepsToARankThatNeverHasASample) {
+    samples_ = test::make_samples(2);
+    options_ = test::options_for(folder_, samples_, "toy");
+    pack_dataset(options_);
+    StreamOptions options = small();
+    options.virtual_ranks = options.last_leaf = 4;
+    options.first_leaf = 3;
+    const auto index = test::open_index(options_.output);
+    EXPECT_EQ(steps_of(index, options, 5), expected_steps(*index, options, 5));
+}
+
+TEST_F(Stream, RefusesAStartBeyondTheData) {
+    const auto index = pack();
+    EXPECT_EQ(caught_code([&] { BatchStream(index, small(), {0, 501}); }), "E306");
+    const std::vector<Seen> steps = steps_of(index, small(), 1, {0, 500});
+    EXPECT_EQ(steps[0].position, (StreamPosition{1, 0}));
+}
+
+TEST(NextPosition, CrossesEpochs) {
+    EXPECT_EQ(next_position({0, 0}, 10, 25), (StreamPosition{0, 10}));
+    EXPECT_EQ(next_position({0, 20}, 10, 25), (StreamPosition{1, 0}));
+    EXPECT_EQ(next_position({3, 10}, 15, 25), (StreamPosition{4, 0}));
+    EXPECT_EQ(next_position({0, 0}, 100, 25), (StreamPosition{1, 0}));
+}
+
+}  // namespace
+}  // namespace lockstep

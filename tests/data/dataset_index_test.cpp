@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/dataset_index.hpp"
+
+#include "samples.hpp"
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class Index : public testing::TestWithParam<Codec> {
+  protected:
+    void SetUp() override {
+        options_ = test::options_for(folder_, samples_, "toy", GetParam());
+        options_.shards = 3;
+        manifest_ = pack_dataset(options_).manifest;
+    }
+    fs::path shard(std::size_t number) const {
+        return options_.output / manifest_.shards[number].name;
+    }
+    Error error() const {
+        return caught([&] { DatasetIndex::open(options_.output); }).value_or(Error("none", ""));
+    }
+
+    test::TempDir folder_;
+    test::Samples samples_ = test::make_samples(100);
+    PackOptions options_;
+    Manifest manifest_;
+};
+
+TEST_P(Index, KnowsFieldsSamplesAndBlocks) {
+    const DatasetIndex index = DatasetIndex::open(options_.output);
+    EXPECT_EQ(index.samples(), 100u);
+    EXPECT_EQ(index.manifest(), manifest_);
+    EXPECT_EQ(index.field("images").bytes_per_sample(), 16u);
+    EXPECT_THAT(index.field("images").shape, ElementsAre(1, 4, 4));
+    EXPECT_EQ(index.field("labels").classes(), 10);
+    EXPECT_EQ(index.blocks(), row_blocks(100, 16));
+    EXPECT_THAT(index.warnings(), IsEmpty());
+    EXPECT_EQ(index.digest().size(), 32u);
+    std::uint64_t next = 0;
+    for (const StoredBlock& block : index.stored_blocks(0)) {
+        EXPECT_EQ(block.first_row, next);
+        EXPECT_TRUE(block.is_hashed);
+        next += block.rows;
+    }
+    EXPECT_EQ(next, 100u);
+}
+
+TEST_P(Index, BlocksDoNotDependOnCodecOrShards) {
+    PackOptions other = options_;
+    other.output = folder_ / "other";
+    other.codec = Codec::zstd;
+    other.shards = 1;
+    pack_dataset(other);
+    EXPECT_EQ(DatasetIndex::open(other.output).blocks(),
+              DatasetIndex::open(options_.output).blocks());
+}
+
+TEST_P(Index, TravelsAsBytes) {
+    const DatasetIndex index = DatasetIndex::open(options_.output);
+    const std::vector<std::byte> bytes = index.serialize();
+    EXPECT_EQ(DatasetIndex::deserialize(bytes), index);
+}
+
+TEST_P(Index, NoticesBytesThatWereChangedOnTheWay) {
+    std::vector<std::byte> bytes = DatasetIndex::open(options_.output).serialize();
+    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(5)); }), "E700");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(50)); }), "E700");
+    bytes[100] ^= std::byte{1};
+    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(bytes); }), "E700");
+}
+
+TEST_P(Index, SuggestsTheNearestField) {
+    const DatasetIndex index = DatasetIndex::open(options_.output);
+    const auto error = caught([&] { static_cast<void>(index.field("image")); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E207");
+    EXPECT_THAT(error->fix(), HasSubstr("images"));
+}
+
+TEST_P(Index, SaysHowMuchOfAShardIsThere) {
+    const std::uint64_t half = manifest_.shards[1].bytes / 2;
+    fs::resize_file(shard(1), half);
+    EXPECT_EQ(error().code(), "E204");
+    EXPECT_THAT(error().what(),
+                HasSubstr(grouped(half) + " of " + grouped(manifest_.shards[1].bytes) + " bytes"));
+    fs::resize_file(shard(1), 30);
+    EXPECT_EQ(error().code(), "E204");
+    fs::resize_file(shard(1), 0);
+    EXPECT_EQ(error().code(), "E204");
+}
+
+TEST_P(Index, SaysWhatAFileIsThatIsNotHdf5) {
+    folder_.file(fs::path("toy") / manifest_.shards[0].name, "PK\x03\x04 and so on");
+    EXPECT_EQ(error().code(), "E203");
+    EXPECT_THAT(error().why(), HasSubstr("zip"));
+    folder_.file(fs::path("toy") / manifest_.shards[0].name, "abc");
+    EXPECT_THAT(error().why(), HasSubstr("61 62 63"));
+}
+
+TEST_P(Index, NoticesMissingAndExchangedShards) {
+    fs::rename(shard(0), folder_ / "kept");
+    EXPECT_EQ(error().code(), "E201");
+    fs::copy_file(shard(1), shard(0));
+    EXPECT_EQ(error().code(), "E208");
+}
+
+TEST_P(Index, NoticesShardsOfAnotherDataSet) {
+    PackOptions other = test::options_for(folder_, test::make_samples(100, 2), "other", GetParam());
+    other.shards = 3;
+    other.name = "toy";
+    pack_dataset(other);
+    fs::copy_file(
+        other.output / manifest_.shards[0].name, shard(0), fs::copy_options::overwrite_existing);
+    EXPECT_EQ(error().code(), "E208");
+    EXPECT_THAT(error().why(), HasSubstr("another data set"));
+}
+
+TEST_P(Index, RefusesPathsThatLeaveTheFolder) {
+    const auto code_with_path = [&](const std::string& path) {
+        test::rewrite_manifest(options_.output,
+                               [&](Json& json) { json["shards"][0]["path"] = path; });
+        return error().code();
+    };
+    folder_.file("outside.h5", "x");
+    EXPECT_EQ(code_with_path("../outside.h5"), "E220");
+    EXPECT_EQ(code_with_path((folder_ / "outside.h5").string()), "E220");
+    EXPECT_EQ(code_with_path(""), "E220");
+    fs::create_symlink("../outside.h5", options_.output / "link.h5");
+    EXPECT_EQ(code_with_path("link.h5"), "E220");
+    fs::create_directory(options_.output / "folder");
+    EXPECT_EQ(code_with_path("folder"), "E220");
+}
+
+TEST_P(Index, NoticesAChangedManifest) {
+    std::string text = test::content_of(options_.output / manifest_name);
+    text.replace(text.find("\"split\": \"train\""), 16, "\"split\": \"trail\"");
+    folder_.file("toy/manifest.json", text);
+    EXPECT_EQ(error().code(), "E223");
+}
+
+TEST_P(Index, NoticesFieldsThatAreNotInTheShards) {
+    // An index that does not match sends the reader to HDF5, which knows no such field.
+    test::rewrite_manifest(options_.output, [](Json& json) {
+        json["fields"][0]["name"] = "pixels";
+        for (Json& shard : json["shards"]) {
+            shard["index"][0]["field"] = "pixels";
+            shard["index"][0]["xxh3_64"] = "0000000000000000";
+        }
+    });
+    EXPECT_EQ(error().code(), "E207");
+}
+
+TEST_P(Index, NoticesShapesThatDiffer) {
+    test::rewrite_manifest(options_.output, [](Json& json) {
+        json["fields"][0]["shape"] = {1, 2, 8};
+        json["shards"][2]["index"][0]["xxh3_64"] = "0000000000000000";
+    });
+    EXPECT_EQ(error().code(), "E208");
+    EXPECT_THAT(error().why(), HasSubstr("[36, 1, 4, 4], not [36, 1, 2, 8]"));
+}
+
+TEST_P(Index, FindsBlocksAgainWhenTheIndexIsStale) {
+    test::overwrite(shard(1), manifest_.shards[1].index[0].offset + 8, "damage");
+    const auto index = test::open_index(options_.output);
+    ASSERT_EQ(index->warnings().size(), 1u);
+    EXPECT_THAT(index->warnings()[0], HasSubstr(manifest_.shards[1].name));
+    EXPECT_THAT(index->warnings()[0], HasSubstr("no hashes"));
+    EXPECT_EQ(test::read_all(index), test::expected_content(samples_, options_));
+    EXPECT_EQ(DatasetIndex::deserialize(index->serialize()), *index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs,
+                         Index,
+                         testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
+                         [](const auto& codec) { return std::string(codec_name(codec.param)); });
+
+}  // namespace
+}  // namespace lockstep

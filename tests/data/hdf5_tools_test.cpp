@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Shards are HDF5 like any other: the usual tools open them, and what tools rewrite is still read.
+#include "lockstep/core/process.hpp"
+
+#include "samples.hpp"
+#include "support/caught.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+// Debian's own: h5py is not in other Pythons.
+constexpr const char* python = "/usr/bin/python3";
+
+class Hdf5Tools : public testing::TestWithParam<Codec> {
+  protected:
+    void SetUp() override {
+        options_ = test::options_for(folder_, samples_, "toy", GetParam());
+        options_.shards = 2;
+        options_.class_names = {"0", "1", "2", "3", "4", "5", "6", "7", "eight", "9"};
+        manifest_ = pack_dataset(options_).manifest;
+    }
+    std::vector<fs::path> shards() const {
+        std::vector<fs::path> paths;
+        for (const Shard& shard : manifest_.shards) paths.push_back(options_.output / shard.name);
+        return paths;
+    }
+
+    test::TempDir folder_;
+    test::Samples samples_ = test::make_samples(200, 1, {3, 5, 4, {}, {}});
+    PackOptions options_;
+    Manifest manifest_;
+};
+
+TEST_P(Hdf5Tools, H5dumpOpensEveryShard) {
+    if (find_program("h5dump").empty()) GTEST_SKIP() << "h5dump is not installed";
+    for (const fs::path& shard : shards()) {
+        const ProcessResult result = run_process({"h5dump", "-H", shard.string()});
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        for (const char* expected : {"DATASET \"images\"",
+                                     "DATASET \"labels\"",
+                                     "H5T_STD_U8LE",
+                                     "GROUP \"index\"",
+                                     "ATTRIBUTE \"dataset_uuid\""})
+            EXPECT_THAT(result.output, HasSubstr(expected));
+    }
+}
+
+TEST_P(Hdf5Tools, H5pyOpensEveryShardAndReadsWhatNeedsNoPlugin) {
+    if (!fs::exists(python) || run_process({python, "-c", "import h5py"}).exit_code != 0)
+        GTEST_SKIP() << "python3-h5py is not installed";
+    const std::string program = R"(
+import h5py, sys
+codec = sys.argv[1]
+for path in sys.argv[2:]:
+    with h5py.File(path, 'r') as f:
+        images, labels, index = f['data/images'], f['data/labels'], f['index/images']
+        assert images.shape[1:] == (3, 5, 4) and images.dtype == 'u1', images
+        assert labels.shape == images.shape[:1] and labels.dtype == 'i8', labels
+        assert f.attrs['n_samples'] == len(labels) and f.attrs['shard_count'] == 2
+        assert len(images.attrs['mean']) == 3 and images.attrs['layout'] == b'CHW' or \
+            images.attrs['layout'] == 'CHW'
+        assert list(labels.attrs['class_names'])[8] in (b'eight', 'eight')
+
+        row = index[0]
+        if codec == 'none':
+            assert images.id.get_offset() == row[0], (images.id.get_offset(), row)
+        else:
+            mask, chunk = images.id.read_direct_chunk((0, 0, 0, 0))
+            with open(path, 'rb') as raw:
+                raw.seek(int(row[0]))
+                assert raw.read(int(row[1])) == chunk and mask == 0
+        if codec in ('none', 'deflate'):
+            print('sum', int(images[()].sum()), int(labels[()].sum()))
+)";
+    std::vector<std::string> command{python, "-c", program, std::string(codec_name(GetParam()))};
+    for (const fs::path& shard : shards()) command.push_back(shard.string());
+    const ProcessResult result = run_process(command);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    if (GetParam() == Codec::lz4 || GetParam() == Codec::zstd) return;
+    std::uint64_t pixels = 0;
+    for (const auto& [row, sample] : test::expected_content(samples_, options_))
+        if (row < manifest_.shards[0].samples)
+            for (const char pixel : sample.image) pixels += static_cast<unsigned char>(pixel);
+    EXPECT_THAT(result.output, HasSubstr(fmt::format("sum {}", pixels)));
+}
+
+// Runs h5repack on the first shard and reads everything again.
+void expect_readable_after(const std::vector<std::string>& repack_options,
+                           const test::Samples& samples,
+                           const PackOptions& options,
+                           const fs::path& shard) {
+    const fs::path original = fs::path(shard).replace_extension(".original");
+    fs::rename(shard, original);
+    std::vector<std::string> command{"h5repack"};
+    command.insert(command.end(), repack_options.begin(), repack_options.end());
+    command.push_back(original.string());
+    command.push_back(shard.string());
+    const ProcessResult result = run_process(command);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    const auto index = test::open_index(options.output);
+    EXPECT_THAT(index->warnings(), SizeIs(1)) << fmt::format("{}", fmt::join(repack_options, " "));
+    EXPECT_EQ(test::read_all(index), test::expected_content(samples, options));
+    fs::rename(original, shard);
+    EXPECT_THAT(test::open_index(options.output)->warnings(), IsEmpty());
+}
+
+TEST_P(Hdf5Tools, ShardsRewrittenByH5repackAreReadWithAWarning) {
+    if (find_program("h5repack").empty()) GTEST_SKIP() << "h5repack is not installed";
+    if (GetParam() == Codec::lz4 || GetParam() == Codec::zstd)
+        GTEST_SKIP() << "h5repack has no plugin for " << codec_name(GetParam());
+    const fs::path shard = shards()[0];
+    using Options = std::vector<std::string>;
+    for (const Options& options :
+         {Options{"-L"},
+          Options{"-t", "256", "-a", "512"},
+          Options{"-l", "CONTI", "-f", "NONE", "-t", "256", "-a", "512"},
+          Options{"-l", "/data/images:CHUNK=7x3x5x4", "-f", "/data/images:GZIP=1"}})
+        expect_readable_after(options, samples_, options_, shard);
+}
+
+TEST_P(Hdf5Tools, ShardsRewrittenInAWayThatCannotBeStreamedAreNamed) {
+    if (find_program("h5repack").empty()) GTEST_SKIP() << "h5repack is not installed";
+    if (GetParam() != Codec::none) GTEST_SKIP() << "once is enough";
+    const fs::path shard = shards()[0];
+    const fs::path original = fs::path(shard).replace_extension(".original");
+    for (const char* options : {"/data/images:CHUNK=7x3x5x2", "/data/images:SHUF"}) {
+        const bool is_layout = std::string(options).find("CHUNK") != std::string::npos;
+        fs::rename(shard, original);
+        std::vector<std::string> command{"h5repack", "-l", "/data/images:CHUNK=7x3x5x4"};
+        if (is_layout) command[2] = options;
+        if (!is_layout) command.insert(command.end(), {"-f", options});
+        command.insert(command.end(), {original.string(), shard.string()});
+        const ProcessResult result = run_process(command);
+        ASSERT_EQ(result.exit_code, 0) << result.output;
+        const std::string code = test::caught_code([&] { test::open_index(options_.output); });
+        EXPECT_EQ(code, "E212") << options;
+        fs::rename(original, shard);
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs,
+                         Hdf5Tools,
+                         testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
+                         [](const auto& codec) { return std::string(codec_name(codec.param)); });
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/row_source.hpp"
+
+#include "samples.hpp"
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class IdxSource : public testing::Test {
+  protected:
+    // The error of opening these contents as images and labels.
+    Error error_of(const std::string& images, const std::string& labels) {
+        const auto a = folder_.file("images", images), b = folder_.file("labels", labels);
+        return caught([&] { open_idx(a, b); }).value_or(Error("none", ""));
+    }
+
+    test::TempDir folder_;
+    test::Samples samples_ = test::make_samples(20);
+    std::string images_ = test::images_text(samples_), labels_ = test::labels_text(samples_);
+};
+
+TEST_F(IdxSource, GivesEachRow) {
+    const auto source = open_idx(folder_.file("images", images_), folder_.file("labels", labels_));
+    ASSERT_EQ(source->samples(), 20u);
+    EXPECT_THAT(source->fields()[0].shape, ElementsAre(1, 4, 4));
+    EXPECT_EQ(source->fields()[1].type, ElementType::i64);
+    for (std::uint64_t i = 0; i < 20; ++i) {
+        const auto image = source->row(0, i), label = source->row(1, i);
+        EXPECT_EQ(std::string(reinterpret_cast<const char*>(image.data()), image.size()),
+                  samples_.images[i]);
+        ASSERT_EQ(label.size(), 8u);
+        EXPECT_EQ(std::to_integer<int>(label[0]), samples_.labels[i]);
+    }
+}
+
+TEST_F(IdxSource, ReadsFourDimensionsAsChannels) {
+    const auto samples = test::make_samples(5, 1, {3, 2, 4, {}, {}});
+    const auto source = open_idx(folder_.file("images", test::images_text(samples)),
+                                 folder_.file("labels", test::labels_text(samples)));
+    EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 2, 4));
+}
+
+TEST_F(IdxSource, ReadsGzipAsThePlainFile) {
+    test::write_gzip(folder_ / "images.gz", images_);
+    test::write_gzip(folder_ / "labels.gz", labels_);
+    const auto zipped = open_idx(folder_ / "images.gz", folder_ / "labels.gz");
+    const auto plain = open_idx(folder_.file("images", images_), folder_.file("labels", labels_));
+    EXPECT_EQ(zipped->fingerprint(), plain->fingerprint());
+}
+
+TEST_F(IdxSource, NamesWhatIsWrong) {
+    EXPECT_EQ(error_of(images_, labels_).code(), "none");
+    EXPECT_THAT(error_of("<html>", labels_).why(), HasSubstr("begins with 3c68746d"));
+    EXPECT_THAT(error_of("", labels_).why(), HasSubstr("ends within its header"));
+    EXPECT_THAT(error_of(images_.substr(0, images_.size() - 1), labels_).why(),
+                HasSubstr("need 320 bytes; it has 319"));
+    EXPECT_THAT(error_of(images_ + "x", labels_).why(), HasSubstr("more than 320"));
+    EXPECT_THAT(error_of(labels_, images_).why(), HasSubstr("are these the labels?"));
+    EXPECT_THAT(error_of(images_, images_).why(), HasSubstr("are these the images?"));
+    EXPECT_EQ(error_of(images_, test::labels_text(test::make_samples(19))).code(), "E209");
+}
+
+TEST_F(IdxSource, RefusesSizesThatLieWithoutAllocatingThem) {
+    const std::string huge = test::idx_text({0xffffffff, 0xffff, 0xff}, "abc");
+    EXPECT_EQ(error_of(huge, labels_).code(), "E214");
+    const std::string large = test::idx_text({60'000, 2'000, 2'000}, "abc");
+    EXPECT_THAT(error_of(large, labels_).why(), HasSubstr("it has 3"));
+    EXPECT_EQ(error_of(test::idx_text({20, 0, 4}, ""), labels_).code(), "E214");
+}
+
+TEST_F(IdxSource, RefusesDamagedGzip) {
+    test::write_gzip(folder_ / "images.gz", images_);
+    test::write_gzip(folder_ / "labels.gz", labels_);
+    const auto open = [&] { open_idx(folder_ / "images.gz", folder_ / "labels.gz"); };
+    fs::resize_file(folder_ / "images.gz", fs::file_size(folder_ / "images.gz") - 20);
+    EXPECT_EQ(test::caught_code(open), "E214");
+    test::write_gzip(folder_ / "images.gz", images_);
+    test::overwrite(folder_ / "images.gz", 40, "\x55\xaa\x55\xaa");
+    EXPECT_EQ(test::caught_code(open), "E214");
+}
+
+TEST_F(IdxSource, NamesMissingFiles) {
+    const auto images = folder_.file("images", images_);
+    EXPECT_EQ(test::caught_code([&] { open_idx(images, folder_ / "none"); }), "E201");
+    EXPECT_EQ(test::caught_code([&] { open_idx(folder_.path(), images); }), "E402");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/order.hpp"
+
+#include "support/caught.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+
+std::vector<std::uint64_t> sequence(const EpochOrder& order) {
+    std::vector<std::uint64_t> samples(order.samples());
+    for (std::uint64_t p = 0; p < samples.size(); ++p) samples[p] = order.sample_at(p);
+    return samples;
+}
+
+bool is_permutation_of_all(std::vector<std::uint64_t> samples) {
+    std::ranges::sort(samples);
+    for (std::uint64_t i = 0; i < samples.size(); ++i)
+        if (samples[i] != i) return false;
+    return true;
+}
+
+struct Case {
+    std::uint64_t samples;
+    std::uint32_t block_rows;
+    OrderSpec spec;
+};
+
+Case any_case() {
+    const auto kind =
+        *rc::gen::element(OrderKind::lanes, OrderKind::uniform, OrderKind::sequential);
+    return {*rc::gen::inRange<std::uint64_t>(1, 600),
+            *rc::gen::inRange<std::uint32_t>(1, 40),
+            {kind,
+             *rc::gen::arbitrary<std::uint64_t>(),
+             *rc::gen::inRange(1, 20),
+             *rc::gen::inRange(1, 6)}};
+}
+
+EpochOrder order_of(const Case& of, std::uint64_t epoch) {
+    return {row_blocks(of.samples, of.block_rows), of.spec, epoch};
+}
+
+std::vector<std::uint64_t> rows_of(const EpochOrder& order, const LaneRange& window) {
+    std::vector<std::uint64_t> rows;
+    for (const RowRun& run : order.rows_of(window))
+        for (std::uint64_t i = 0; i < run.rows; ++i) rows.push_back(run.first + i);
+    return rows;
+}
+
+// The samples of a range of steps, through the windows, as the reader goes about it.
+std::vector<std::uint64_t> samples_of(const EpochOrder& order,
+                                      const std::vector<LaneRange>& slice) {
+    std::vector<std::uint64_t> samples;
+    for (const LaneRange& part : slice)
+        for (std::uint64_t position = part.begin; position < part.end; ++position) {
+            const LaneRange window = order.window_at(part.lane, position);
+            const std::vector<std::uint64_t> rows = rows_of(order, window);
+            samples.push_back(rows[order.permutation_of(window)[position - window.begin]]);
+        }
+    return samples;
+}
+
+RC_GTEST_PROP(Order, HasEachSampleOnceAnEpoch, ()) {
+    const Case of = any_case();
+    const EpochOrder order = order_of(of, *rc::gen::inRange<std::uint64_t>(0, 5));
+    RC_ASSERT(order.samples() == of.samples);
+    RC_ASSERT(is_permutation_of_all(sequence(order)));
+}
+
+RC_GTEST_PROP(Order, DoesNotDependOnBatchLeavesOrRanks, ()) {
+    const Case of = any_case();
+    const EpochOrder order = order_of(of, 3);
+    const std::vector<std::uint64_t> reference = sequence(order);
+    const auto batch = *rc::gen::inRange<std::uint64_t>(1, 100);
+    const auto leaves = *rc::gen::inRange(1, 9);
+    const auto cut = *rc::gen::inRange(0, leaves + 1);  // two ranks share the leaves
+    for (std::uint64_t begin = 0; begin < of.samples; begin += batch) {
+        const std::uint64_t end = std::min(begin + batch, of.samples);
+        auto step = samples_of(order, leaf_slice(begin, end, order.lanes(), 0, cut, leaves));
+        const auto rest =
+            samples_of(order, leaf_slice(begin, end, order.lanes(), cut, leaves, leaves));
+        step.insert(step.end(), rest.begin(), rest.end());
+        RC_ASSERT(step.size() == end - begin);
+        RC_ASSERT(std::is_permutation(
+            step.begin(), step.end(), reference.begin() + static_cast<std::ptrdiff_t>(begin)));
+        // However the leaves are spread, their rows are these, in this order.
+        RC_ASSERT(step ==
+                  samples_of(order, leaf_slice(begin, end, order.lanes(), 0, leaves, leaves)));
+    }
+}
+
+RC_GTEST_PROP(Order, LeavesAreNearEqualAndTheFirstIsNeverEmpty, ()) {
+    const auto samples = *rc::gen::inRange<std::uint64_t>(1, 1000);
+    const auto leaves = *rc::gen::inRange(1, 130);
+    RC_ASSERT(leaf_begin(samples, 0, leaves) == 0u);
+    RC_ASSERT(leaf_begin(samples, leaves, leaves) == samples);
+    RC_ASSERT(leaf_begin(samples, 1, leaves) >= 1u);
+    for (int leaf = 0; leaf < leaves; ++leaf) {
+        const auto rows = leaf_begin(samples, leaf + 1, leaves) - leaf_begin(samples, leaf, leaves);
+        const auto share = samples / static_cast<std::uint64_t>(leaves);
+        RC_ASSERT(rows == share || rows == share + 1);
+    }
+}
+
+RC_GTEST_PROP(Order, WindowsCoverEachLaneWithoutOverlap, ()) {
+    const EpochOrder order = order_of(any_case(), 0);
+    for (int lane = 0; lane < order.lanes(); ++lane) {
+        std::uint64_t position = 0;
+        while (position < order.lane_samples(lane)) {
+            const LaneRange window = order.window_at(lane, position);
+            RC_ASSERT(window.begin == position);
+            RC_ASSERT(window.end > position);
+            RC_ASSERT(window.size() <= order.max_window_rows());
+            RC_ASSERT(order.window_at(lane, window.end - 1) == window);
+            position = window.end;
+        }
+        RC_ASSERT(position == order.lane_samples(lane));
+    }
+}
+
+RC_GTEST_PROP(Order, WindowsOfALaneBeginAtBlocks, ()) {
+    const auto block_rows = *rc::gen::inRange<std::uint32_t>(1, 20);
+    const EpochOrder order({row_blocks(std::uint64_t{block_rows} * 100, block_rows)},
+                           {OrderKind::lanes, 1, *rc::gen::inRange(1, 8), 3},
+                           0);
+    for (int lane = 0; lane < order.lanes(); ++lane)
+        for (std::uint64_t p = 0; p < order.lane_samples(lane);) {
+            const LaneRange window = order.window_at(lane, p);
+            if (window.begin > 0) RC_ASSERT(order.rows_of(window).front().first % block_rows == 0u);
+            p = window.end;
+        }
+}
+
+// As sequence(), but each window is looked at once.
+std::vector<std::uint64_t> sequence_by_windows(const EpochOrder& order) {
+    const auto lanes = static_cast<std::uint64_t>(order.lanes());
+    std::vector<std::uint64_t> sequence(order.samples());
+    for (int lane = 0; lane < order.lanes(); ++lane)
+        for (std::uint64_t p = 0; p < order.lane_samples(lane);) {
+            const LaneRange window = order.window_at(lane, p);
+            const std::vector<std::uint64_t> rows = rows_of(order, window);
+            const auto permutation = order.permutation_of(window);
+            for (; p < window.end; ++p)
+                sequence[p * lanes + static_cast<std::uint64_t>(lane)] =
+                    rows[permutation[p - window.begin]];
+        }
+    return sequence;
+}
+
+TEST(Order, HoldsForLargeNumbersOfSamples) {
+    for (const std::uint64_t samples : {50'000u, 65'537u, 262'145u, 1'281'167u})
+        for (const int lanes : {1, 5, 64}) {
+            const EpochOrder order(row_blocks(samples, 256), {OrderKind::lanes, 7, lanes, 4}, 1);
+            EXPECT_TRUE(is_permutation_of_all(sequence_by_windows(order)))
+                << samples << " samples, " << lanes << " lanes";
+        }
+}
+
+TEST(Order, ChangesWithSeedAndEpoch) {
+    const auto blocks = row_blocks(500, 8);
+    const auto first = sequence({blocks, {OrderKind::lanes, 1, 4, 2}, 0});
+    EXPECT_NE(first, sequence({blocks, {OrderKind::lanes, 1, 4, 2}, 1}));
+    EXPECT_NE(first, sequence({blocks, {OrderKind::lanes, 2, 4, 2}, 0}));
+    EXPECT_NE(first, sequence({blocks, {OrderKind::lanes, 1, 5, 2}, 0}));
+    EXPECT_NE(first, sequence({blocks, {OrderKind::lanes, 1, 4, 3}, 0}));
+    EXPECT_EQ(first, sequence({blocks, {OrderKind::lanes, 1, 4, 2}, 0}));
+}
+
+// Pinned: a run resumed with a later version must see the same samples.
+TEST(Order, IsPinned) {
+    const auto first = [](OrderKind kind) {
+        const EpochOrder order(row_blocks(1000, 16), {kind, 42, 8, 2}, 5);
+        std::vector<std::uint64_t> samples;
+        for (std::uint64_t p = 0; p < 6; ++p) samples.push_back(order.sample_at(p));
+        return samples;
+    };
+    EXPECT_THAT(first(OrderKind::sequential), ElementsAre(0, 1, 2, 3, 4, 5));
+    EXPECT_THAT(first(OrderKind::lanes), ElementsAre(767, 95, 822, 62, 188, 415));
+    EXPECT_THAT(first(OrderKind::uniform), ElementsAre(153, 587, 371, 766, 565, 107));
+}
+
+// Labels that come sorted are the worst case: batches must still look like the whole.
+TEST(Order, MixesSortedLabelsNearlyAsWellAsAFullShuffle) {
+    constexpr std::uint64_t samples = 60'000, batch = 256, classes = 10;
+    const EpochOrder order(row_blocks(samples, 64), {OrderKind::lanes, 3, 64, 4}, 0);
+    const std::vector<std::uint64_t> all = sequence_by_windows(order);
+    double chi_squared = 0;
+    for (std::uint64_t begin = 0; begin + batch <= samples; begin += batch) {
+        std::vector<double> counts(classes, 0);
+        for (std::uint64_t p = begin; p < begin + batch; ++p) ++counts[all[p] * classes / samples];
+        for (const double count : counts) chi_squared += (count - 25.6) * (count - 25.6) / 25.6;
+    }
+    EXPECT_LT(chi_squared / (classes - 1) / (samples / batch), 2.0);
+}
+
+TEST(Order, UsesAtMostOneLanePerBlock) {
+    EXPECT_EQ(EpochOrder(row_blocks(100, 50), {OrderKind::lanes, 0, 64, 4}, 0).lanes(), 2);
+}
+
+TEST(OrderNames, AreReadAndWritten) {
+    for (const OrderKind kind : {OrderKind::lanes, OrderKind::uniform, OrderKind::sequential})
+        EXPECT_EQ(parse_order(order_name(kind)), kind);
+    EXPECT_EQ(test::caught_code([] { parse_order("random"); }), "E103");
+}
+
+}  // namespace
+}  // namespace lockstep

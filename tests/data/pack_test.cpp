@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/pack.hpp"
+
+#include "samples.hpp"
+#include "support/caught.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class Pack : public testing::Test {
+  protected:
+    std::vector<std::string> leftovers() const {
+        std::vector<std::string> names;
+        for (const auto& entry : fs::directory_iterator(folder_.path()))
+            if (entry.is_directory()) names.push_back(entry.path().filename());
+        return names;
+    }
+
+    test::TempDir folder_;
+    test::Samples samples_ = test::make_samples(100);
+};
+
+TEST_F(Pack, RoundTripsWithEveryCodecAndShardCount) {
+    for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
+        for (const int shards : {1, 3, 7}) {
+            PackOptions options = test::options_for(
+                folder_, samples_, fmt::format("{}-{}", codec_name(codec), shards), codec);
+            options.shards = shards;
+            const PackResult result = pack_dataset(options);
+            EXPECT_EQ(result.manifest.shards.size(), static_cast<std::size_t>(shards));
+            EXPECT_EQ(test::read_all(test::open_index(options.output)),
+                      test::expected_content(samples_, options))
+                << codec_name(codec);
+        }
+}
+
+RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
+    const test::TempDir folder;
+    const auto size = [](std::uint32_t most) { return *rc::gen::inRange<std::uint32_t>(1, most); };
+    const test::Samples samples = test::make_samples(*rc::gen::inRange<std::uint64_t>(1, 200),
+                                                     *rc::gen::arbitrary<std::uint64_t>(),
+                                                     {size(4), size(9), size(9), {}, {}});
+    PackOptions options =
+        test::options_for(folder,
+                          samples,
+                          "any",
+                          *rc::gen::element(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd));
+    options.block_rows = size(50);
+    const auto blocks = static_cast<int>((samples.count() - 1) / options.block_rows + 1);
+    options.shards = *rc::gen::inRange(0, blocks + 1);
+    options.shuffle_seed.reset();
+    if (*rc::gen::arbitrary<bool>()) options.shuffle_seed = *rc::gen::arbitrary<std::uint64_t>();
+    pack_dataset(options);
+    StreamOptions stream;
+    stream.batch = *rc::gen::inRange(1, 100);
+    RC_ASSERT(test::read_all(test::open_index(options.output), stream) ==
+              test::expected_content(samples, options));
+}
+
+TEST_F(Pack, NamesShardsAndCountsThem) {
+    PackOptions options = test::options_for(folder_, samples_, "toy");
+    options.shards = 2;
+    options.name = "other";
+    const Manifest manifest = pack_dataset(options).manifest;
+    EXPECT_EQ(manifest.shards[0].name, "other-00000-of-00002.h5");
+    EXPECT_EQ(manifest.shards[1].name, "other-00001-of-00002.h5");
+    EXPECT_EQ(manifest.shards[0].samples + manifest.shards[1].samples, 100u);
+    EXPECT_EQ(manifest.shards[0].samples % 16, 0u);
+}
+
+TEST_F(Pack, ComputesStatistics) {
+    PackOptions options = test::options_for(folder_, samples_, "toy");
+    options.class_names = {"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"};
+    const Manifest manifest = pack_dataset(options).manifest;
+    double sum = 0, squares = 0, count = 0;
+    for (const std::string& image : samples_.images)
+        for (const char pixel : image) {
+            const double value = static_cast<unsigned char>(pixel) / 255.0;
+            sum += value;
+            squares += value * value;
+            ++count;
+        }
+    EXPECT_NEAR(manifest.fields[0].mean.at(0), sum / count, 1e-12);
+    EXPECT_NEAR(manifest.fields[0].std.at(0),
+                std::sqrt(squares / count - sum / count * sum / count),
+                1e-12);
+    std::vector<std::uint64_t> counts(10);
+    for (const std::uint8_t label : samples_.labels) ++counts[label];
+    EXPECT_EQ(manifest.fields[1].class_counts, counts);
+    EXPECT_EQ(manifest.fields[1].class_names, options.class_names);
+}
+
+TEST_F(Pack, GivesTheSameBytesAgain) {
+    for (const Codec codec : {Codec::none, Codec::lz4}) {
+        PackOptions options = test::options_for(folder_, samples_, "first", codec);
+        options.name = "toy";
+        const Manifest first = pack_dataset(options).manifest;
+        options.output = folder_ / "second";
+        EXPECT_EQ(pack_dataset(options).manifest, first);
+        fs::remove_all(folder_ / "first");
+        fs::remove_all(folder_ / "second");
+    }
+}
+
+TEST_F(Pack, ShufflesRowsUnlessAskedNotTo) {
+    PackOptions options = test::options_for(folder_, samples_, "kept");
+    options.shuffle_seed.reset();
+    EXPECT_EQ(pack_dataset(options).manifest.row_order, "source");
+    const auto kept = test::read_all(test::open_index(options.output));
+    EXPECT_EQ(kept.at(17).image, samples_.images[17]);
+    options.output = folder_ / "shuffled";
+    options.shuffle_seed = 5;
+    EXPECT_EQ(pack_dataset(options).manifest.row_order, "shuffled:5");
+    EXPECT_NE(test::read_all(test::open_index(options.output)), kept);
+}
+
+TEST_F(Pack, RefusesLabelsOutOfRange) {
+    PackOptions options = test::options_for(folder_, samples_, "toy");
+    options.classes = 5;
+    const auto error = caught([&] { pack_dataset(options); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E210");
+    EXPECT_THAT(error->what(), HasSubstr("label 5 of input sample 5"));
+    EXPECT_THAT(leftovers(), ElementsAre());
+}
+
+TEST_F(Pack, RefusesToOverwrite) {
+    PackOptions options = test::options_for(folder_, samples_, "toy");
+    pack_dataset(options);
+    EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
+    fs::create_directory(folder_ / "empty");
+    options.output = folder_ / "empty";
+    EXPECT_EQ(caught_code([&] { pack_dataset(options); }), "E407");
+}
+
+TEST_F(Pack, RefusesOptionsThatMakeNoSense) {
+    const auto code_with = [&](auto change) {
+        PackOptions options = test::options_for(folder_, samples_, "toy");
+        change(options);
+        return caught_code([&] { pack_dataset(options); });
+    };
+    EXPECT_EQ(code_with([](PackOptions& o) { o.shards = 8; }), "E106");
+    EXPECT_EQ(code_with([](PackOptions& o) { o.shards = -1; }), "E102");
+    EXPECT_EQ(code_with([](PackOptions& o) { o.name = "a/b"; }), "E102");
+    EXPECT_EQ(code_with([](PackOptions& o) { o.name = ".."; }), "E102");
+    EXPECT_EQ(code_with([](PackOptions& o) { o.level = 1; }), "E102");
+    EXPECT_EQ(code_with([](PackOptions& o) { o.codec = Codec::lz4, o.level = 40; }), "E102");
+    EXPECT_EQ(code_with([](PackOptions& o) { o.classes = 11, o.class_names = {"a"}; }), "E106");
+    EXPECT_EQ(code_with([](PackOptions& o) { o.output = o.images / "toy"; }), "E401");
+    EXPECT_THAT(leftovers(), ElementsAre());
+}
+
+TEST_F(Pack, LeavesNothingBehindWhenCancelled) {
+    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    for (const std::string_view stage : {"scan", "write", "verify"}) {
+        EXPECT_THROW(pack_dataset(options,
+                                  [&](const PackProgress& progress) {
+                                      if (progress.stage == stage) throw std::runtime_error("no");
+                                  }),
+                     std::runtime_error);
+        EXPECT_THAT(leftovers(), ElementsAre()) << stage;
+    }
+}
+
+TEST_F(Pack, CleansUpAfterAKilledPredecessor) {
+    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const pid_t child = ::fork();
+    if (child == 0) {
+        pack_dataset(options, [](const PackProgress& progress) {
+            if (progress.stage == "write" && progress.done > 40) ::kill(::getpid(), SIGKILL);
+        });
+        ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    ASSERT_TRUE(WIFSIGNALED(status));
+    EXPECT_THAT(leftovers(), ElementsAre(".toy.partial"));
+    pack_dataset(options);
+    EXPECT_THAT(leftovers(), ElementsAre("toy"));
+    EXPECT_EQ(test::read_all(test::open_index(options.output)),
+              test::expected_content(samples_, options));
+}
+
+TEST_F(Pack, LetsOnlyOneWriteAtATime) {
+    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    std::string code;
+    pack_dataset(options, [&](const PackProgress& progress) {
+        if (progress.stage == "write" && code.empty())
+            code = caught_code([&] { pack_dataset(options); });
+    });
+    EXPECT_EQ(code, "E404");
+}
+
+TEST_F(Pack, ReportsProgressToTheEnd) {
+    std::map<std::string, std::pair<std::uint64_t, std::uint64_t>> last;
+    pack_dataset(test::options_for(folder_, samples_, "toy"), [&](const PackProgress& progress) {
+        last[std::string(progress.stage)] = {progress.done, progress.total};
+    });
+    ASSERT_EQ(last.size(), 3u);
+    for (const auto& [stage, progress] : last) EXPECT_EQ(progress.first, progress.second) << stage;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/verify.hpp"
+
+#include "samples.hpp"
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+class Verify : public testing::TestWithParam<Codec> {
+  protected:
+    void SetUp() override { pack_again(); }
+    void pack_again() {
+        fs::remove_all(folder_ / "toy");
+        options_ = test::options_for(folder_, test::make_samples(300), "toy", GetParam());
+        options_.shards = 2;
+        manifest_ = pack_dataset(options_).manifest;
+    }
+    std::vector<Finding> findings() const { return verify_dataset(options_.output); }
+    fs::path shard(std::size_t number) const {
+        return options_.output / manifest_.shards[number].name;
+    }
+
+    test::TempDir folder_;
+    PackOptions options_;
+    Manifest manifest_;
+};
+
+TEST_P(Verify, FindsNothingInWhatWasPacked) {
+    EXPECT_THAT(findings(), IsEmpty());
+}
+
+TEST_P(Verify, FindsAFlippedBitAnywhere) {
+    std::vector<fs::path> files{options_.output / manifest_name, shard(0), shard(1)};
+    CounterRandom random(Purpose::test, {42});
+    for (int i = 0; i < 200; ++i) {
+        const fs::path& file = files[random.below(files.size())];
+        const std::uint64_t offset = random.below(fs::file_size(file));
+        const char before = test::content_of(file)[offset];
+        const char flipped = static_cast<char>(before ^ (1 << random.below(8)));
+        test::overwrite(file, offset, std::string(1, flipped));
+        const auto found = findings();
+        EXPECT_THAT(found, testing::Not(IsEmpty())) << file << " at " << offset;
+        EXPECT_EQ(found.empty() ? "" : found[0].file, file.filename());
+        test::overwrite(file, offset, std::string(1, before));
+    }
+    EXPECT_THAT(findings(), IsEmpty());
+}
+
+TEST_P(Verify, NamesFieldBlockAndOffset) {
+    const auto index = test::open_index(options_.output);
+    const StoredBlock& block = index->stored_blocks(1)[13];
+    ASSERT_EQ(block.shard, 1u);
+    test::overwrite(shard(1), block.offset, "\xff\xff");
+    const auto found = findings();
+    ASSERT_THAT(found, SizeIs(1));
+    EXPECT_EQ(found[0].code, "E213");
+    EXPECT_EQ(found[0].field, "labels");
+    EXPECT_EQ(found[0].offset, block.offset);
+    EXPECT_EQ(found[0].bytes, block.stored_bytes);
+    const auto in_shard = static_cast<std::int64_t>(13 - manifest_.shards[1].first_sample / 16);
+    EXPECT_EQ(found[0].block, in_shard);
+    EXPECT_THAT(found[0].text, HasSubstr("'labels'"));
+}
+
+TEST_P(Verify, TellsDamageToTheIndexAndToHdf5FromDamageToSamples) {
+    test::overwrite(shard(0), manifest_.shards[0].index[0].offset + 3, "x");
+    auto found = findings();
+    ASSERT_THAT(found, SizeIs(1));
+    EXPECT_THAT(found[0].text, HasSubstr("index of field 'images'"));
+    pack_again();
+    test::overwrite(shard(0), 20, "\x55");
+    found = findings();
+    ASSERT_THAT(found, SizeIs(1));
+    EXPECT_THAT(found[0].text, HasSubstr("outside of its blocks"));
+}
+
+TEST_P(Verify, FindsWrongSizesAndMissingShards) {
+    fs::resize_file(shard(0), manifest_.shards[0].bytes - 1);
+    auto found = findings();
+    ASSERT_FALSE(found.empty());
+    EXPECT_EQ(found[0].code, "E204");
+    fs::resize_file(shard(0), 0);
+    EXPECT_EQ(findings().at(0).code, "E204");
+    fs::remove(shard(0));
+    EXPECT_EQ(findings().at(0).code, "E201");
+    pack_again();
+    std::ofstream(shard(1), std::ios::app) << "more";
+    EXPECT_EQ(findings().at(0).code, "E213");
+}
+
+TEST_P(Verify, FindsPathsThatLeaveTheFolder) {
+    test::rewrite_manifest(options_.output, [](Json& json) { json["shards"][0]["path"] = "../x"; });
+    EXPECT_EQ(findings().at(0).code, "E220");
+}
+
+TEST_P(Verify, ThrowsWhereThereIsNoDataSet) {
+    EXPECT_EQ(caught_code([&] { verify_dataset(folder_ / "none"); }), "E201");
+    EXPECT_EQ(caught_code([&] { verify_dataset(folder_.path()); }), "E216");
+}
+
+TEST_P(Verify, ReportsProgressToTheEnd) {
+    VerifyProgress last;
+    verify_dataset(options_.output, [&](const VerifyProgress& progress) {
+        EXPECT_GE(progress.done, last.done);
+        last = progress;
+    });
+    EXPECT_EQ(last.done, last.total);
+    EXPECT_GT(last.total, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Codecs,
+                         Verify,
+                         testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
+                         [](const auto& codec) { return std::string(codec_name(codec.param)); });
+
+}  // namespace
+}  // namespace lockstep
