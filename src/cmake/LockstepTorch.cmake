@@ -83,8 +83,10 @@ lockstep_check_torch_abi(${LOCKSTEP_TORCH_ROOT})
 lockstep_check_torch_loads(${LOCKSTEP_TORCH_ROOT})
 
 add_library(lockstep::torch INTERFACE IMPORTED GLOBAL)
-target_include_directories(lockstep::torch SYSTEM INTERFACE
-    ${LOCKSTEP_TORCH_ROOT}/include ${LOCKSTEP_TORCH_ROOT}/include/torch/csrc/api/include)
+# Behind the system's folders: LibTorch carries a copy of fmt's headers whose functions it does not export.
+target_compile_options(lockstep::torch INTERFACE
+    "SHELL:-idirafter ${LOCKSTEP_TORCH_ROOT}/include"
+    "SHELL:-idirafter ${LOCKSTEP_TORCH_ROOT}/include/torch/csrc/api/include")
 target_link_directories(lockstep::torch INTERFACE ${LOCKSTEP_TORCH_ROOT}/lib)
 target_link_libraries(lockstep::torch INTERFACE c10 torch_cpu)
 target_link_options(lockstep::torch INTERFACE

@@ -248,6 +248,15 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "the processor lacks the run's instruction set",
      "The run's bits are tied to an instruction set that this processor does not have."},
+    {"E703",
+     bug,
+     "different numbers of ranks gave different bits",
+     "'lockstep verify' compares the parameters after a few steps. They must be equal."},
+    {"E704",
+     bug,
+     "the negative control has no power",
+     "'lockstep verify --plain' must find a difference between numbers of ranks, to show that the\n"
+     "comparison would notice one."},
 });
 
 }  // namespace

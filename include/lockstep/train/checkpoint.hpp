@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// Checkpoints: safetensors shards and a JSON manifest, written by any number of ranks and read by
+// any other number, whole or not at all.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/json.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A tensor of the checkpoint as a whole.
+struct TensorMeta {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::uint64_t count() const;  ///< elements
+};
+
+/// A run of fp32 elements of tensor `tensor` (index into a list of TensorMeta) in memory.
+struct TensorPiece {
+    std::size_t tensor = 0;
+    std::uint64_t start = 0, count = 0;  ///< elements
+    float* data = nullptr;               ///< borrowed
+};
+
+/// Where checkpoints go and who may write them.
+struct CheckpointPlace {
+    std::filesystem::path root;              ///< run/ckpt
+    std::int64_t incarnation = 1;            ///< names temporary folders
+    std::function<void()> check_still_ours;  ///< called on rank 0 before the commit; throws E408
+    int keep = 3;                            ///< newest whole checkpoints that stay
+};
+
+/// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`
+/// exactly once. `state` needs "step"; it comes back from load_checkpoint(). Commit order:
+/// temporary shards, hashes, fsync, all ranks well, fencing, manifest, fsync, rename, fsync,
+/// `latest`, retention. Errors (on all ranks): E701 non-finite values, E403, E405, E402, E408.
+void save_checkpoint(const Communicator& ranks,
+                     const CheckpointPlace& place,
+                     const Json& state,
+                     std::span<const TensorMeta> tensors,
+                     std::span<const TensorPiece> pieces);
+
+/// Collective. Finds the newest whole checkpoint below `root`, fills `pieces` from it and returns
+/// its state; nothing if there is none. Damaged ones are passed over with a warning.
+/// Errors: E303 all damaged, E304 other tensors than `tensors`, E305 format.
+std::optional<Json> load_checkpoint(const Communicator& ranks,
+                                    const std::filesystem::path& root,
+                                    std::span<const TensorMeta> tensors,
+                                    std::span<const TensorPiece> pieces);
+
+/// One committed checkpoint, for listings.
+struct CheckpointInfo {
+    std::filesystem::path path;
+    std::int64_t step = 0;
+};
+
+/// Committed checkpoints below `root`, oldest first.
+std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
+
+/// The manifest of a checkpoint, its own digest checked. Errors: E310, E305, E222, E201.
+Json read_checkpoint_manifest(const std::filesystem::path& checkpoint);
+
+/// Reads and hashes every piece with index % parts == part. Errors: E310 naming file, tensor and
+/// range; E309; E220.
+void verify_checkpoint(const std::filesystem::path& checkpoint, int part = 0, int parts = 1);
+
+/// Removes what a killed save left below `root`. Only while no one else writes there.
+void remove_unfinished_checkpoints(const std::filesystem::path& root);
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models by name. A model is an ordinary torch::nn::Module with one forward().
+#pragma once
+
+#include "lockstep/train/settings.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+namespace lockstep {
+
+/// What the data dictates about a model.
+struct ModelShape {
+    std::int64_t channels = 1, height = 28, width = 28;
+    std::int64_t classes = 10;
+};
+
+/// A classifier of images. Buffers may be floats (running statistics, averaged over leaves) or
+/// integers (counters, which all leaves advance alike).
+class Classifier : public torch::nn::Module {
+  public:
+    /// f32 [n, C, H, W] -> logits f32 [n, classes].
+    virtual torch::Tensor forward(const torch::Tensor& images) = 0;
+};
+
+using ModelFactory =
+    std::function<std::shared_ptr<Classifier>(const ModelShape&, const ModelSettings&)>;
+
+/// Adds a model under `name`; call before training starts. An existing name is replaced.
+void register_model(const std::string& name, ModelFactory factory);
+
+/// All names, sorted. Built in: "cnn", "cnn-bn" (batch norm and dropout), "mlp".
+std::vector<std::string> model_names();
+
+/// Builds a model with weights that depend on `seed` only. Errors: E103 unknown name, E217 a shape
+/// that the model cannot take.
+std::shared_ptr<Classifier> make_model(const ModelSettings& settings,
+                                       const ModelShape& shape,
+                                       std::uint64_t seed);
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a training run can be told, as plain values.
+#pragma once
+
+#include "lockstep/core/config.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+namespace lockstep {
+
+/// "500steps", "1epoch", "10m": how often something happens. never: not at all.
+struct Period {
+    enum class Unit { never, steps, epochs, seconds };
+    Unit unit = Unit::never;
+    std::int64_t count = 0;
+    bool operator==(const Period&) const = default;
+};
+
+struct OptimizerSettings {
+    std::string name = "adam";  ///< "adam", "adamw" or "sgd"
+    double learning_rate = 1e-3;
+    double momentum = 0.9;  ///< sgd
+    double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
+    double weight_decay = 0;
+};
+
+struct ScheduleSettings {
+    std::string name = "constant";  ///< "constant" or "cosine"
+    std::int64_t warmup_steps = 0;
+};
+
+struct ModelSettings {
+    std::string name = "cnn";
+    bool bias = true;
+};
+
+/// Settings of `lockstep train`. Where a comment says "decides", another value gives other bits.
+struct TrainSettings {
+    std::filesystem::path data;       ///< training data set; its digest decides
+    std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
+    std::filesystem::path run;        ///< run directory
+
+    ModelSettings model;           ///< decides
+    OptimizerSettings optimizer;   ///< decides
+    ScheduleSettings schedule;     ///< decides
+    std::int64_t batch = 128;      ///< global batch; decides
+    std::uint64_t seed = 1;        ///< decides
+    int virtual_ranks = 0;         ///< V; 0: ranks at creation, rounded up to 2^k; decides
+    int threads = 1;               ///< intra-op threads of each rank; decides
+    std::string instruction_set;   ///< "": the least among the ranks; decides
+    int lanes = 64;                ///< G; decides
+    int window_blocks = 4;         ///< K; decides
+    bool plain_summation = false;  ///< negative control; decides
+
+    std::int64_t epochs = 1;
+    std::int64_t max_steps = 0;  ///< 0: epochs decides
+    Period checkpoint_every{Period::Unit::epochs, 1};
+    int keep_checkpoints = 3;
+    Period evaluate_every{Period::Unit::epochs, 1};
+    std::int64_t log_every =
+        0;  ///< steps between step lines; 0: one line every 30 s and each epoch
+    int io_threads = 1;
+    std::uint64_t data_memory = 256u << 20;  ///< bytes
+    std::string transport = "auto";          ///< "auto", "shared-memory" or "mpi"
+
+    std::map<std::string, ConfigEntry> origins;  ///< what was given for each option, and where
+};
+
+/// The settings that decide a run's bits, as they are kept in run.json.
+nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
+                                         const std::string& data_digest);
+
+/// How a call of train_model ended.
+enum class TrainEnd { complete, saved_for_requeue, interrupted };
+
+}  // namespace lockstep

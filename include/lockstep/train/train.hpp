@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Trains a model on all ranks of a communicator: the same bits however many they are.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/train/settings.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+/// What a training call leaves behind; the same on all ranks.
+struct TrainResult {
+    TrainEnd end = TrainEnd::complete;
+    std::int64_t step = 0;
+    double test_accuracy = -1;   ///< of the last evaluation; -1 without test data
+    std::string parameter_hash;  ///< XXH3-128 over all parameters and buffers, in order of name
+};
+
+/// Collective. Creates the run directory, or resumes the run in it from its newest whole
+/// checkpoint, and trains until `settings` are met, a signal asks to stop, or an Error.
+TrainResult train_model(const TrainSettings& settings, const Communicator& ranks);
+
+/// "2.11.0": the LibTorch this program was built with.
+std::string torch_version_text();
+
+}  // namespace lockstep

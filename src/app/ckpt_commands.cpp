@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include "command.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<CheckpointInfo> checkpoints_of(const fs::path& run) {
+    check(fs::exists(run), [&] {
+        return Error(
+            "E201", fmt::format("'{}' does not exist", run.string()), "", "give a run directory");
+    });
+    auto found = list_checkpoints(run / "ckpt");
+    check(!found.empty(), [&] {
+        return Error("E301",
+                     fmt::format("no checkpoint in '{}'", run.string()),
+                     "the run has not written one yet, or this is no run directory",
+                     "give the directory that was given to 'train --run'");
+    });
+    return found;
+}
+
+std::uint64_t bytes_of_folder(const fs::path& folder) {
+    std::uint64_t bytes = 0;
+    for (const auto& entry : fs::directory_iterator(folder))
+        if (entry.is_regular_file()) bytes += entry.file_size();
+    return bytes;
+}
+
+int list(const fs::path& run) {
+    print_once("step        epoch  ranks  size        parameters\n");
+    for (const CheckpointInfo& info : checkpoints_of(run)) try {
+            const Json state =
+                json_field<Json>(read_checkpoint_manifest(info.path), "state", info.path.string());
+            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {}\n",
+                                   info.step,
+                                   state.value("epoch", 0),
+                                   state.value("ranks", 0),
+                                   bytes_text(bytes_of_folder(info.path)),
+                                   state.value("parameter_hash", "")));
+        } catch (const Error& error) {
+            print_once(fmt::format("{:<10}  {}\n", info.step, error.what()));
+        }
+    return 0;
+}
+
+int verify(const fs::path& run) {
+    const auto found = checkpoints_of(run);
+    int damaged = 0;
+    for (const CheckpointInfo& info : found) try {
+            verify_checkpoint(info.path);
+            print_once(fmt::format("step {:<10} whole\n", info.step));
+        } catch (const Error& error) {
+            ++damaged;
+            print_once(fmt::format(
+                "step {:<10} {} {}: {}\n", info.step, error.code(), error.what(), error.why()));
+        }
+    check(damaged == 0, [&] {
+        return Error(
+            "E310",
+            fmt::format("{} of {} checkpoints are damaged", damaged, found.size()),
+            "they are listed above",
+            "nothing needs to be done if a newer one is whole: a resumed run passes over them");
+    });
+    return 0;
+}
+
+}  // namespace
+
+Command ckpt_ls_command() {
+    return {.name = "ckpt ls",
+            .summary = "list the checkpoints of a run",
+            .usage = "lockstep ckpt ls RUN",
+            .text = "Step, epoch, ranks that wrote it, size, hash of all parameters.\n",
+            .positionals = 1,
+            .run = [](const Invocation& call) { return list(call.positionals[0]); }};
+}
+
+Command ckpt_verify_command() {
+    return {.name = "ckpt verify",
+            .summary = "check every byte of a run's checkpoints",
+            .usage = "lockstep ckpt verify RUN",
+            .text = "Reads all checkpoints and compares all hashes.\n",
+            .positionals = 1,
+            .run = [](const Invocation& call) { return verify(call.positionals[0]); }};
+}
+
+}  // namespace lockstep

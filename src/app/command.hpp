@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// A subcommand: its words, its table of options, what it does.
+#pragma once
+
+#include "options.hpp"
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What a command is called with.
+struct Invocation {
+    std::vector<std::string> words;        ///< the program's arguments, as given
+    std::vector<std::string> positionals;  ///< what is left after options
+    std::vector<ResolvedOption> options;
+};
+
+/// Made anew for each call: option targets live inside `table`'s closures.
+struct Command {
+    std::string name;     ///< "train", "data pack"
+    std::string summary;  ///< one line
+    std::string usage;    ///< "lockstep train --data DIR --run DIR [options]"
+    std::string text;     ///< a paragraph and examples
+    OptionTable table;
+    std::size_t positionals = 0;  ///< how many it takes
+    std::function<int(const Invocation&)> run;
+};
+
+Command train_command();
+Command verify_command();
+Command data_pack_command();
+Command data_inspect_command();
+Command data_verify_command();
+Command ckpt_ls_command();
+Command ckpt_verify_command();
+Command config_show_command();
+Command config_check_command();
+Command explain_command();
+Command version_command();
+
+/// All of them.
+std::vector<Command> all_commands();
+
+}  // namespace lockstep

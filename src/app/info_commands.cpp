@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/version.hpp"
+#include "lockstep/train/train.hpp"
+
+#include "command.hpp"
+#include "train_options.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+struct ShowOptions {
+    TrainOptions train;
+    bool origin = false;
+};
+
+int show(const ShowOptions& options, const Invocation& call) {
+    for (const ResolvedOption& option : call.options) {
+        if (option.name == "origin") continue;
+        const std::string line = fmt::format("{} = {}", option.name, option.text);
+        print_once(options.origin ? fmt::format("{:<40} # {}\n", line, option.origin)
+                                  : line + "\n");
+    }
+    return 0;
+}
+
+// Assigns every key, so that a bad value is found as `train` would find it.
+int check_file(const std::string& path) {
+    TrainOptions options;
+    const OptionTable table = train_option_table(options);
+    ParsedLine line;
+    line.options["config"] = path;
+    resolve_options(table, line, Environment(std::map<std::string, std::string>{}));
+    print_once(fmt::format("'{}' is fine\n", path));
+    return 0;
+}
+
+int explain(const std::string& code) {
+    const ErrorEntry* entry = find_error(code);
+    std::vector<std::string> codes;
+    for (const ErrorEntry& known : error_catalog()) codes.emplace_back(known.code);
+    check(entry != nullptr, [&] {
+        return Error("E101",
+                     fmt::format("no error has code '{}'", printable(code)),
+                     "codes are E and three digits, as error messages show them",
+                     did_you_mean(code, codes));
+    });
+    print_once(fmt::format("{}: {} (exit code {})\n\n{}\n",
+                           entry->code,
+                           entry->title,
+                           static_cast<int>(entry->exit_code),
+                           entry->text));
+    return 0;
+}
+
+}  // namespace
+
+Command config_show_command() {
+    auto options = std::make_shared<ShowOptions>();
+    OptionTable table = {
+        {"Output", {flag_option("origin", options->origin, "say where each value comes from")}}};
+    for (OptionSection& section : train_option_table(options->train))
+        table.push_back(std::move(section));
+    return {
+        .name = "config show",
+        .summary = "show the settings that 'train' would use",
+        .usage = "lockstep config show [--origin] [options of train]",
+        .text =
+            "Values come from: command line > LOCKSTEP_* variables > --config file > default.\n",
+        .table = std::move(table),
+        .run = [options](const Invocation& call) { return show(*options, call); }};
+}
+
+Command config_check_command() {
+    return {.name = "config check",
+            .summary = "check a configuration file",
+            .usage = "lockstep config check FILE",
+            .text = "Reports the first mistake with file, line and column.\n",
+            .positionals = 1,
+            .run = [](const Invocation& call) { return check_file(call.positionals[0]); }};
+}
+
+Command explain_command() {
+    return {.name = "explain",
+            .summary = "explain an error code",
+            .usage = "lockstep explain CODE",
+            .text = "The long text behind a message such as 'error E204: ...'.\n",
+            .positionals = 1,
+            .run = [](const Invocation& call) { return explain(call.positionals[0]); }};
+}
+
+Command version_command() {
+    return {.name = "version",
+            .summary = "show versions",
+            .usage = "lockstep version",
+            .text = "Of Lockstep and of what it stands on.\n",
+            .run = [](const Invocation&) {
+                print_once(fmt::format("lockstep {}\nlibtorch {}\n{}\n",
+                                       version_text(),
+                                       torch_version_text(),
+                                       MpiSession::library_version()));
+                return 0;
+            }};
+}
+
+std::vector<Command> all_commands() {
+    return {train_command(),
+            verify_command(),
+            data_pack_command(),
+            data_inspect_command(),
+            data_verify_command(),
+            ckpt_ls_command(),
+            ckpt_verify_command(),
+            config_show_command(),
+            config_check_command(),
+            explain_command(),
+            version_command()};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch.hpp"
+
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/process.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+void check_root(const Environment& environment) {
+    const bool allowed = environment.text("OMPI_ALLOW_RUN_AS_ROOT").value_or("") == "1" &&
+                         environment.text("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM").value_or("") == "1";
+    check(::geteuid() != 0 || allowed, [] {
+        return Error("E603",
+                     "Open MPI refuses to run as root",
+                     "a mistake of root's can damage the whole system",
+                     "use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
+                     "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
+    });
+}
+
+void check_cores(const LaunchRequest& request) {
+    const std::size_t cores = read_node_facts().cpus.size();
+    check(request.oversubscribe || cores == 0 || static_cast<std::size_t>(request.np) <= cores,
+          [&] {
+              return Error("E601",
+                           fmt::format("--np {} asks for more ranks than cores", request.np),
+                           fmt::format("this process may use {} core(s)", cores),
+                           fmt::format("use --np {}, or --oversubscribe for a test", cores));
+          });
+}
+
+}  // namespace
+
+std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment) {
+    check_root(environment);
+    check_cores(request);
+    // One node: shared memory only, no sockets. Quiet: our own messages say what went wrong.
+    std::vector<std::string> argv = {"mpirun",
+                                     "-np",
+                                     fmt::format("{}", request.np),
+                                     "--bind-to",
+                                     "none",
+                                     "--quiet",
+                                     "--mca",
+                                     "btl",
+                                     "self,vader",
+                                     "--mca",
+                                     "pml",
+                                     "ob1"};
+    if (request.oversubscribe) argv.emplace_back("--oversubscribe");
+    argv.push_back(this_executable());
+    argv.insert(argv.end(), request.words.begin(), request.words.end());
+    return argv;
+}
+
+std::string shell_text(const std::vector<std::string>& argv) {
+    std::string line;
+    for (const std::string& word : argv) {
+        const bool plain =
+            !word.empty() && word.find_first_not_of(
+                                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                                 "0123456789-_./=:,+@%") == word.npos;
+        std::string quoted = "'";
+        for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+        line += (line.empty() ? "" : " ") + (plain ? word : quoted + "'");
+    }
+    return line;
+}
+
+}  // namespace lockstep

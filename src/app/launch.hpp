@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting ranks on this machine by becoming mpirun.
+#pragma once
+
+#include "lockstep/core/environment.hpp"
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What to launch: this program with `words` on `np` ranks.
+struct LaunchRequest {
+    int np = 1;
+    bool oversubscribe = false;
+    std::vector<std::string> words;
+};
+
+/// The mpirun line. Errors: E601 more ranks than cores, E603 root without Open MPI's leave.
+std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment);
+
+/// "mpirun -np 2 ..." with quotes where a shell needs them.
+std::string shell_text(const std::vector<std::string>& argv);
+
+}  // namespace lockstep

@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "options.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+
+#include <algorithm>
+#include <cctype>
+
+#include <boost/program_options.hpp>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+namespace po = boost::program_options;
+
+constexpr const char* command_line = "command line";
+
+std::vector<std::string> names_of(const OptionTable& table, const std::string& prefix) {
+    std::vector<std::string> names;
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options) names.push_back(prefix + option.name);
+    return names;
+}
+
+po::options_description describe(const OptionTable& table) {
+    po::options_description description;
+    description.add_options()("help,h", po::bool_switch(), "");
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options) {
+            const bool is_flag = option.kind == OptionKind::flag;
+            const po::value_semantic* value =
+                is_flag ? static_cast<po::value_semantic*>(po::bool_switch())
+                        : po::value<std::vector<std::string>>();
+            description.add_options()(option.name.c_str(), value, "");
+        }
+    return description;
+}
+
+po::parsed_options split(const std::vector<std::string>& words, const OptionTable& table) {
+    namespace style = po::command_line_style;
+    const int allowed = style::allow_long | style::long_allow_adjacent | style::long_allow_next |
+                        style::allow_short | style::allow_dash_for_short | style::short_allow_next;
+    try {
+        return po::command_line_parser(words)
+            .options(describe(table))
+            .style(allowed)
+            .allow_unregistered()
+            .run();
+    } catch (const po::error& error) {
+        throw Error("E105", error.what(), "", "give it a value, or see --help");
+    }
+}
+
+void add_option(ParsedLine& line, const po::option& found) {
+    const std::string text = found.value.empty() ? "true" : found.value.front();
+    const auto [place, is_new] = line.options.emplace(found.string_key, text);
+    check(is_new || place->second == text, [&] {
+        return Error(
+            "E104",
+            fmt::format(
+                "--{} is given twice ('{}' and '{}')", found.string_key, place->second, text),
+            "it takes one value",
+            "drop one of them");
+    });
+}
+
+Error unknown_option(const std::string& word, const OptionTable& table) {
+    const std::string name = word.substr(0, word.find('='));
+    auto names = names_of(table, "--");
+    names.push_back("--help");
+    return Error("E101",
+                 fmt::format("unknown option '{}'", name),
+                 "",
+                 did_you_mean(name, names).empty() ? "see --help" : did_you_mean(name, names));
+}
+
+std::string environment_name(const std::string& option) {
+    std::string name = "LOCKSTEP_";
+    for (const char c : option)
+        name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    return name;
+}
+
+void check_config_type(const Option& option, const ConfigEntry& entry) {
+    const std::size_t type = entry.value.index();  // bool, whole, real, text
+    const bool fits = (option.kind == OptionKind::flag && type == 0) ||
+                      (option.kind == OptionKind::whole && type == 1) ||
+                      (option.kind == OptionKind::real && (type == 1 || type == 2)) ||
+                      (option.kind == OptionKind::text && type != 0);
+    constexpr const char* needs[] = {"true or false", "a whole number", "a number", "a text"};
+    check(fits, [&] {
+        return Error("E112",
+                     fmt::format("{}: {} is {} ({})",
+                                 entry.origin,
+                                 option.name,
+                                 config_text(entry.value),
+                                 config_type_name(entry.value)),
+                     fmt::format("it needs {}", needs[static_cast<int>(option.kind)]),
+                     type == 3 ? "remove the quotes" : "");
+    });
+}
+
+Config read_known_config(const ParsedLine& line, const OptionTable& table) {
+    const auto given = line.options.find("config");
+    if (given == line.options.end()) return {};
+    Config config = read_config(given->second);
+    const auto names = names_of(table, "");
+    for (const auto& [key, entry] : config)
+        check(std::ranges::find(names, key) != names.end() && key != "config", [&] {
+            return Error("E111",
+                         fmt::format("{}: unknown key '{}'", entry.origin, key),
+                         "",
+                         did_you_mean(key, names).empty() ? "keys are long option names; see --help"
+                                                          : did_you_mean(key, names));
+        });
+    return config;
+}
+
+// All sources that give `option` a value, the strongest first.
+std::vector<GivenValue> sources(const Option& option,
+                                const ParsedLine& line,
+                                const Environment& environment,
+                                const Config& config) {
+    std::vector<GivenValue> found;
+    if (const auto at = line.options.find(option.name); at != line.options.end())
+        found.push_back({at->second, command_line});
+    const std::string variable = environment_name(option.name);
+    if (const auto text = environment.text(variable)) found.push_back({*text, variable});
+    if (const auto at = config.find(option.name); at != config.end()) {
+        check_config_type(option, at->second);
+        found.push_back({config_text(at->second.value), at->second.origin});
+    }
+    return found;
+}
+
+std::string paragraph(const std::string& text, std::size_t indent, std::size_t width) {
+    std::string out;
+    std::size_t column = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        const std::string word = text.substr(at, end - at);
+        if (column > 0 && column + 1 + word.size() > width) {
+            out += "\n" + std::string(indent, ' ');
+            column = 0;
+        }
+        if (column > 0) {
+            out += ' ';
+            ++column;
+        }
+        out += word;
+        column += word.size();
+        at = end + 1;
+    }
+    return out;
+}
+
+}  // namespace
+
+ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& table) {
+    ParsedLine line;
+    for (const po::option& found : split(words, table).options) {
+        const std::string word = found.original_tokens.empty() ? "" : found.original_tokens.front();
+        if (found.position_key >= 0) {
+            line.positionals.push_back(found.value.front());
+        } else if (found.unregistered) {
+            throw unknown_option(word, table);
+        } else if (found.string_key == "help" || word == "-h") {
+            line.wants_help = true;
+        } else {
+            add_option(line, found);
+        }
+    }
+    return line;
+}
+
+std::vector<ResolvedOption> resolve_options(const OptionTable& table,
+                                            const ParsedLine& line,
+                                            const Environment& environment) {
+    const Config config = read_known_config(line, table);
+    std::vector<ResolvedOption> resolved;
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options) {
+            auto found = sources(option, line, environment, config);
+            if (found.empty()) {
+                resolved.push_back({option.name, option.default_value, "default", {}});
+                continue;
+            }
+            option.assign(found.front());
+            const GivenValue used = found.front();
+            found.erase(found.begin());
+            resolved.push_back({option.name, used.text, used.origin, found});
+        }
+    return resolved;
+}
+
+std::string options_help(const OptionTable& table) {
+    constexpr std::size_t indent = 32, width = 66;
+    std::string text;
+    for (const OptionSection& section : table) {
+        text += fmt::format("\n{}:\n", section.title);
+        for (const Option& option : section.options) {
+            std::string head = "  --" + option.name;
+            if (!option.value.empty()) head += " " + option.value;
+            std::string help = option.help;
+            if (!option.default_value.empty() && option.kind != OptionKind::flag)
+                help += fmt::format(" [{}]", option.default_value);
+            const std::string gap = head.size() + 1 < indent
+                                        ? std::string(indent - head.size(), ' ')
+                                        : "\n" + std::string(indent, ' ');
+            text += head + gap + paragraph(help, indent, width) + "\n";
+        }
+    }
+    return text;
+}
+
+}  // namespace lockstep

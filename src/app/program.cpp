@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/version.hpp"
+
+#include "command.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+std::string program_help(const std::vector<Command>& commands) {
+    std::string text =
+        "Lockstep trains a LibTorch model on any number of MPI ranks and gives the same model,\n"
+        "bit for bit, however many there are.\n\nusage: lockstep COMMAND [options]\n\n";
+    for (const Command& command : commands)
+        text += fmt::format("  {:<14} {}\n", command.name, command.summary);
+    return text + "\n'lockstep COMMAND --help' teaches each of them. First: scripts/quickstart.\n";
+}
+
+std::string command_help(const Command& command) {
+    return fmt::format("{}\n\nusage: {}\n\n{}{}",
+                       command.summary,
+                       command.usage,
+                       command.text,
+                       options_help(command.table));
+}
+
+// The command whose name is the longest beginning of `words`.
+const Command* find_command(const std::vector<Command>& commands,
+                            const std::vector<std::string>& words,
+                            std::size_t& used) {
+    for (used = 2; used >= 1; --used) {
+        if (words.size() < used) continue;
+        const std::string name = used == 2 ? words[0] + " " + words[1] : words[0];
+        const auto found = std::ranges::find(commands, name, &Command::name);
+        if (found != commands.end()) return &*found;
+    }
+    return nullptr;
+}
+
+Error unknown_command(const std::vector<Command>& commands, const std::vector<std::string>& words) {
+    std::vector<std::string> names;
+    bool is_group = false;
+    for (const Command& command : commands) {
+        names.push_back(command.name);
+        is_group = is_group || command.name.starts_with(words[0] + " ");
+    }
+    const std::string word = is_group && words.size() > 1 ? words[0] + " " + words[1] : words[0];
+    const std::string nearest = did_you_mean(word, names);
+    return Error("E101",
+                 fmt::format("unknown command '{}'", printable(word)),
+                 is_group ? "this group of commands needs a second word" : "",
+                 nearest.empty() ? "see 'lockstep --help'" : nearest);
+}
+
+void check_positionals(const Command& command, const std::vector<std::string>& given) {
+    check(given.size() >= command.positionals,
+          [&] { return Error("E105", "an argument is missing", "", "usage: " + command.usage); });
+    check(given.size() <= command.positionals, [&] {
+        return Error("E101",
+                     fmt::format("unexpected argument '{}'", printable(given[command.positionals])),
+                     "",
+                     "usage: " + command.usage);
+    });
+}
+
+// Several ranks: everything that can fail before ranks talk fails on all of them with one message.
+struct Prepared {
+    std::optional<Command> command;
+    Invocation call;
+    std::string help;
+};
+
+Prepared prepare(const std::vector<std::string>& words) {
+    const auto commands = all_commands();
+    Prepared prepared;
+    const bool wants_help =
+        words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help";
+    if (wants_help) {
+        prepared.help = program_help(commands);
+        return prepared;
+    }
+    std::size_t used = 0;
+    const Command* command = find_command(commands, words, used);
+    if (command == nullptr && words[0] == "--version") return prepare({"version"});
+    if (command == nullptr) throw unknown_command(commands, words);
+    const std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(used),
+                                        words.end());
+    const ParsedLine line = parse_line(rest, command->table);
+    if (line.wants_help) {
+        prepared.help = command_help(*command);
+        return prepared;
+    }
+    check_positionals(*command, line.positionals);
+    prepared.call = {words, line.positionals, resolve_options(command->table, line, Environment())};
+    prepared.command = *command;
+    return prepared;
+}
+
+// A rank's own failure: lower ranks speak first, and the first to speak ends all.
+[[noreturn]] void fail_alone(const Communicator& ranks, const Error& error) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::min(20 * ranks.rank(), 1000)));
+    const std::string text = error.text(fmt::format("rank {}", ranks.rank())) + "\n";
+    log_event("error", {{"code", error.code()}, {"what", error.what()}});
+    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
+    ranks.abort(static_cast<int>(error.exit_code()));
+}
+
+void say_error(const std::string& text) {
+    show_live("");
+    const std::string line = text + "\n";
+    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, line.data(), line.size());
+}
+
+int run_guarded(const std::vector<std::string>& words, const Communicator& ranks) {
+    try {
+        return run_command(words);
+    } catch (const AgreedError& error) {
+        if (error.speaks()) say_error(error.text(error.ranks()));
+        return static_cast<int>(error.exit_code());
+    } catch (const Error& error) {
+        if (ranks.size() > 1) fail_alone(ranks, error);
+        say_error(error.text());
+        return static_cast<int>(error.exit_code());
+    } catch (const std::exception& error) {
+        const Error bug("E700", error.what(), "an unexpected exception", "please report this");
+        if (ranks.size() > 1) fail_alone(ranks, bug);
+        say_error(bug.text());
+        return static_cast<int>(bug.exit_code());
+    }
+}
+
+}  // namespace
+
+int run_command(const std::vector<std::string>& words) {
+    const auto ranks = Communicator::world();
+    const Prepared prepared = agree(ranks, [&] { return prepare(words); });
+    if (!prepared.command) {
+        if (ranks.is_root()) print_once(prepared.help);
+        return 0;
+    }
+    return prepared.command->run(prepared.call);
+}
+
+int run_program(const std::vector<std::string>& words) {
+    std::optional<MpiSession> session;
+    if (launched_by_mpi()) session.emplace();
+    return run_guarded(words, Communicator::world());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/train/train.hpp"
+
+#include "command.hpp"
+#include "launch.hpp"
+#include "train_options.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* text =
+    R"(Trains a model with data parallelism over all ranks. The same settings give the same
+parameters, bit for bit, on any number of ranks up to the run's virtual ranks.
+
+The run directory keeps everything: settings, checkpoints, one log per rank, metrics.
+The same command again resumes the run where its newest whole checkpoint left it.
+USR1, USR2 and TERM save and stop with exit code 75, Ctrl-C with 130.
+
+Examples:
+  lockstep train --np 2 --data D/train --test-data D/test --run runs/a
+  mpirun -np 4 lockstep train --data D/train --run runs/b --epochs 10 --lr 3e-4
+  srun --mpi=pmix lockstep train --config train.toml --run runs/c
+)";
+
+void check_required(const TrainSettings& settings) {
+    const auto need = [](bool given, const char* option, const char* fix) {
+        check(given,
+              [&] { return Error("E105", fmt::format("--{} is missing", option), "", fix); });
+    };
+    need(!settings.data.empty(),
+         "data",
+         "make a data set with 'lockstep data pack', then --data DIR");
+    need(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
+    check(settings.schedule.warmup_steps == 0 || settings.schedule.warmup_steps < 1 << 30,
+          [] { return Error("E102", "--warmup-steps is out of range"); });
+}
+
+[[noreturn]] void launch(const TrainOptions& options, const Invocation& call) {
+    const auto argv = mpirun_line({options.np, options.oversubscribe, call.words}, Environment());
+    become_process(argv);
+}
+
+int exit_of(const TrainResult& result) {
+    switch (result.end) {
+        case TrainEnd::saved_for_requeue:
+            return static_cast<int>(ExitCode::saved_please_requeue);
+        case TrainEnd::interrupted:
+            return static_cast<int>(ExitCode::interrupted);
+        default:
+            return static_cast<int>(ExitCode::complete);
+    }
+}
+
+void show_result(const TrainSettings& settings, const TrainResult& result) {
+    if (result.end != TrainEnd::complete) return;
+    if (result.test_accuracy >= 0)
+        print_once(fmt::format("test accuracy {:.2f} %\n", 100 * result.test_accuracy));
+    print_once(fmt::format("parameters    {}\n", result.parameter_hash));
+    print_once(fmt::format("logs          {}\n", (settings.run / "logs").string()));
+}
+
+int run(TrainOptions& options, const Invocation& call) {
+    const auto ranks = Communicator::world();
+    agree(ranks, [&] {
+        check_launch(read_launch_facts(Environment()), ranks.rank(), ranks.size());
+        check_required(options.settings);
+    });
+    if (options.dry_run) {
+        const auto line = mpirun_line({std::max(options.np, 1), options.oversubscribe, call.words},
+                                      Environment());
+        print_once(shell_text(line) + "\n");
+        return 0;
+    }
+    if (options.np > 1 && !launched_by_mpi()) launch(options, call);
+    if (ranks.size() > 1) die_with_parent(::getppid());
+    keep_origins(options.settings, call.options);
+    const TrainResult result = train_model(options.settings, ranks);
+    show_result(options.settings, result);
+    return exit_of(result);
+}
+
+}  // namespace
+
+Command train_command() {
+    auto options = std::make_shared<TrainOptions>();
+    return {.name = "train",
+            .summary = "train a model on all ranks",
+            .usage = "lockstep train --data DIR --run DIR [--np N] [options]",
+            .text = text,
+            .table = train_option_table(*options),
+            .run = [options](const Invocation& call) { return run(*options, call); }};
+}
+
+}  // namespace lockstep

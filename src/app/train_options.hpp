@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `lockstep train`, shared with the commands that run or show it.
+#pragma once
+
+#include "command.hpp"
+#include "options.hpp"
+
+#include <filesystem>
+#include <memory>
+
+namespace lockstep {
+
+/// Everything the command line of `train` sets.
+struct TrainOptions {
+    TrainSettings settings;
+    int np = 0;  ///< 0: not given
+    bool oversubscribe = false;
+    bool dry_run = false;
+    std::filesystem::path config;
+};
+
+/// The table that fills `options`, which must outlive it.
+OptionTable train_option_table(TrainOptions& options);
+
+/// Puts where each setting came from into `settings.origins`; says what overrides what.
+void keep_origins(TrainSettings& settings, const std::vector<ResolvedOption>& resolved);
+
+}  // namespace lockstep

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/checkpoint.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "checkpoint_manifest.hpp"
+#include "safetensors.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view step_prefix = "step-", unfinished_prefix = ".tmp-",
+                           trash_prefix = ".trash-";
+
+std::string step_name(std::int64_t step) {
+    return fmt::format("{}{:06}", step_prefix, step);
+}
+
+void check_finite(std::span<const TensorMeta> tensors, std::span<const TensorPiece> pieces) {
+    for (const TensorPiece& piece : pieces)
+        for (std::uint64_t i = 0; i < piece.count; ++i)
+            check(std::isfinite(piece.data[i]), [&] {
+                return Error("E701",
+                             fmt::format("'{}' has a value that is not finite at element {}",
+                                         tensors[piece.tensor].name,
+                                         piece.start + i),
+                             "it is not saved, so that the last good checkpoint stays the newest",
+                             "lower --lr, or look at the data with 'lockstep data verify'");
+            });
+}
+
+void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
+    std::uint64_t bytes = 1u << 20;
+    for (const TensorMeta& tensor : tensors) bytes += tensor.count() * sizeof(float);
+    const std::uint64_t free = free_bytes(root);
+    check(free >= bytes, [&] {
+        return Error("E403",
+                     fmt::format("a checkpoint needs {} in '{}'", bytes_text(bytes), root.string()),
+                     fmt::format("{} are free", bytes_text(free)),
+                     "free some space or use --keep-checkpoints 1");
+    });
+}
+
+std::vector<StoredPiece> write_shard(const fs::path& folder,
+                                     const std::string& file,
+                                     std::span<const TensorMeta> tensors,
+                                     std::span<const TensorPiece> pieces) {
+    std::vector<SafetensorsEntry> entries;
+    for (const TensorPiece& piece : pieces) {
+        const TensorMeta& tensor = tensors[piece.tensor];
+        const bool whole = piece.count == tensor.count();
+        entries.push_back(
+            {.name = whole ? tensor.name
+                           : fmt::format(
+                                 "{}[{}:{}]", tensor.name, piece.start, piece.start + piece.count),
+             .shape = whole ? tensor.shape : std::vector{static_cast<std::int64_t>(piece.count)},
+             .values = {piece.data, piece.count}});
+    }
+    write_safetensors(folder / file, entries);
+    std::vector<StoredPiece> stored;
+    for (std::size_t i = 0; i < pieces.size(); ++i)
+        stored.push_back({pieces[i].tensor,
+                          pieces[i].start,
+                          pieces[i].count,
+                          file,
+                          entries[i].offset,
+                          entries[i].hash.hex()});
+    return stored;
+}
+
+std::vector<StoredPiece> gather_pieces(const Communicator& ranks,
+                                       std::span<const StoredPiece> mine) {
+    Json list = Json::array();
+    for (const StoredPiece& piece : mine) list.push_back(to_json(piece));
+    std::vector<StoredPiece> all;
+    for (const std::string& text : ranks.all_gather(list.dump()))
+        for (const Json& piece : parse_json(text, "piece list"))
+            all.push_back(piece_from_json(piece, "piece list"));
+    return all;
+}
+
+void remove_folder(const fs::path& root, const fs::path& victim) {
+    const fs::path trash = root / (std::string(trash_prefix) + victim.filename().string());
+    std::error_code ignored;
+    fs::rename(victim, trash, ignored);
+    fs::remove_all(trash, ignored);
+}
+
+void retain(const fs::path& root, int keep) {
+    const auto present = list_checkpoints(root);
+    const auto newest = static_cast<std::size_t>(std::max(keep, 1));
+    for (std::size_t i = 0; i + newest < present.size(); ++i) remove_folder(root, present[i].path);
+}
+
+void commit(const CheckpointPlace& place,
+            const fs::path& unfinished,
+            const std::string& name,
+            const std::string& manifest) {
+    if (place.check_still_ours) place.check_still_ours();
+    write_file_atomically(unfinished / "manifest.json", manifest);
+    const fs::path final_path = place.root / name;
+    if (fs::exists(final_path)) remove_folder(place.root, final_path);
+    fs::rename(unfinished, final_path);
+    sync_path(place.root);
+    write_file_atomically(place.root.parent_path() / "latest",
+                          fmt::format("{} {}\n", name, hash128(manifest).hex()));
+    retain(place.root, place.keep);
+}
+
+void check_same_tensors(std::span<const TensorMeta> stored,
+                        std::span<const TensorMeta> wanted,
+                        const fs::path& path) {
+    const auto describe = [](const TensorMeta& tensor) {
+        return fmt::format("'{}' [{}]", tensor.name, fmt::join(tensor.shape, ","));
+    };
+    for (std::size_t i = 0; i < std::max(stored.size(), wanted.size()); ++i) {
+        const std::string has = i < stored.size() ? describe(stored[i]) : "no more tensors";
+        const std::string wants = i < wanted.size() ? describe(wanted[i]) : "no more tensors";
+        check(has == wants, [&] {
+            return Error("E304",
+                         fmt::format("checkpoint '{}' does not fit the model", path.string()),
+                         fmt::format("it has {} where the model has {}", has, wants),
+                         "use the model that the run was created with");
+        });
+    }
+}
+
+void read_part(const fs::path& file, const StoredPiece& stored, const TensorPiece& wanted) {
+    const std::uint64_t begin = std::max(stored.start, wanted.start);
+    const std::uint64_t end = std::min(stored.start + stored.count, wanted.start + wanted.count);
+    if (begin >= end) return;
+    const UniqueFd fd = open_for_reading(file);
+    const std::span<float> target(wanted.data + (begin - wanted.start), end - begin);
+    read_at(fd.value(),
+            std::as_writable_bytes(target),
+            stored.offset + (begin - stored.start) * sizeof(float),
+            file);
+}
+
+Json load_from(const fs::path& path,
+               std::span<const TensorMeta> tensors,
+               std::span<const TensorPiece> pieces) {
+    const Json manifest = read_checkpoint_manifest(path);
+    const CheckpointTable table = table_of(manifest, path.string());
+    check_same_tensors(table.tensors, tensors, path);
+    for (const TensorPiece& wanted : pieces)
+        for (const StoredPiece& stored : table.pieces)
+            if (stored.tensor == wanted.tensor)
+                read_part(path_beneath(path, stored.file), stored, wanted);
+    return json_field<Json>(manifest, "state", path.string());
+}
+
+// Collective. Whether all ranks find their share of the checkpoint whole; says why not.
+bool is_whole(const Communicator& ranks, const fs::path& path) {
+    try {
+        agree(ranks, [&] { verify_checkpoint(path, ranks.rank(), ranks.size()); });
+        return true;
+    } catch (const AgreedError& error) {
+        if (error.code() == "E305") throw;
+        once(Level::warn,
+             "checkpoint {} is passed over: {}",
+             path.filename().string(),
+             error.what());
+        return false;
+    }
+}
+
+}  // namespace
+
+void save_checkpoint(const Communicator& ranks,
+                     const CheckpointPlace& place,
+                     const Json& state,
+                     std::span<const TensorMeta> tensors,
+                     std::span<const TensorPiece> pieces) {
+    const std::string name = step_name(json_field<std::int64_t>(state, "step", "state"));
+    const fs::path unfinished =
+        place.root / fmt::format("{}{}-i{}", unfinished_prefix, name, place.incarnation);
+    from_root(ranks, [&] {
+        make_directories(place.root);
+        check_space(place.root, tensors);
+        fs::remove_all(unfinished);
+        make_directories(unfinished);
+        return std::string();
+    });
+    const auto mine = agree(ranks, [&] {
+        check_finite(tensors, pieces);
+        const std::string file =
+            fmt::format("shard-{:05}-of-{:05}.safetensors", ranks.rank(), ranks.size());
+        return write_shard(unfinished, file, tensors, pieces);
+    });
+    const auto all = gather_pieces(ranks, mine);
+    from_root(ranks, [&] {
+        commit(place, unfinished, name, checkpoint_manifest_text(state, tensors, all));
+        return std::string();
+    });
+}
+
+std::optional<Json> load_checkpoint(const Communicator& ranks,
+                                    const fs::path& root,
+                                    std::span<const TensorMeta> tensors,
+                                    std::span<const TensorPiece> pieces) {
+    const std::string listing = from_root(ranks, [&] {
+        Json names = Json::array();
+        for (const CheckpointInfo& info : list_checkpoints(root))
+            names.push_back(info.path.filename().string());
+        return names.dump();
+    });
+    const Json names = parse_json(listing, "checkpoint list");
+    for (auto name = names.rbegin(); name != names.rend(); ++name) {
+        const fs::path path = root / name->get<std::string>();
+        if (is_whole(ranks, path))
+            return agree(ranks, [&] { return load_from(path, tensors, pieces); });
+    }
+    check(names.empty(), [&] {
+        return Error(
+            "E303",
+            fmt::format("none of {} checkpoints in '{}' is whole", names.size(), root.string()),
+            "each was passed over above",
+            "restore one from a copy, or start a new run");
+    });
+    return std::nullopt;
+}
+
+std::vector<CheckpointInfo> list_checkpoints(const fs::path& root) {
+    std::vector<CheckpointInfo> found;
+    std::error_code missing;
+    for (const auto& entry : fs::directory_iterator(root, missing)) {
+        const std::string name = entry.path().filename().string();
+        std::int64_t step = 0;
+        const char* end = name.data() + name.size();
+        if (!name.starts_with(step_prefix)) continue;
+        const auto [stop, error] = std::from_chars(name.data() + step_prefix.size(), end, step);
+        if (error == std::errc{} && stop == end) found.push_back({entry.path(), step});
+    }
+    std::ranges::sort(found, {}, &CheckpointInfo::step);
+    return found;
+}
+
+Json read_checkpoint_manifest(const fs::path& checkpoint) {
+    const fs::path path = checkpoint / "manifest.json";
+    return parse_checkpoint_manifest(read_file(path), path.string());
+}
+
+void verify_checkpoint(const fs::path& checkpoint, int part, int parts) {
+    const CheckpointTable table =
+        table_of(read_checkpoint_manifest(checkpoint), checkpoint.string());
+    std::vector<std::byte> bytes;
+    for (std::size_t i = static_cast<std::size_t>(part); i < table.pieces.size();
+         i += static_cast<std::size_t>(parts)) {
+        const StoredPiece& piece = table.pieces[i];
+        const fs::path file = path_beneath(checkpoint, piece.file);
+        const UniqueFd fd = open_for_reading(file);
+        bytes.resize(piece.count * sizeof(float));
+        bytes.resize(read_at(fd.value(), bytes, piece.offset, file));
+        check(hash128(bytes).hex() == piece.hash, [&] {
+            return Error("E310",
+                         fmt::format("'{}' is damaged", file.string()),
+                         fmt::format("elements {} to {} of '{}' differ from what was written",
+                                     piece.start,
+                                     piece.start + piece.count,
+                                     table.tensors[piece.tensor].name),
+                         "use another checkpoint; a resumed run passes over this one");
+        });
+    }
+}
+
+void remove_unfinished_checkpoints(const fs::path& root) {
+    std::error_code missing;
+    std::vector<fs::path> leftovers;
+    for (const auto& entry : fs::directory_iterator(root, missing)) {
+        const std::string name = entry.path().filename().string();
+        if (name.starts_with(unfinished_prefix) || name.starts_with(trash_prefix))
+            leftovers.push_back(entry.path());
+    }
+    for (const fs::path& leftover : leftovers) fs::remove_all(leftover, missing);
+}
+
+}  // namespace lockstep

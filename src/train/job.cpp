@@ -1,0 +1,252 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job.hpp"
+
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/rank_table.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/version.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/model.hpp"
+
+#include "job_checkpoint.hpp"
+#include "numerics.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <torch/version.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
+
+std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks, const fs::path& path) {
+    const std::string bytes = from_root(ranks, [&] {
+        const auto packed = DatasetIndex::open(path).serialize();
+        return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
+    });
+    return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
+}
+
+// What a run that exists was created with, as settings; the given ones where it is new.
+Json recorded_contract(const fs::path& run) {
+    std::error_code missing;
+    if (!fs::exists(run / "run.json", missing)) return Json::object();
+    return read_run_record(run).deciding;
+}
+
+void check_batch(const TrainSettings& settings, std::uint64_t samples) {
+    const int leaves = settings.virtual_ranks;
+    check(settings.batch % leaves == 0, [&] {
+        return Error(
+            "E106",
+            fmt::format("--batch {} does not divide into {} virtual ranks", settings.batch, leaves),
+            "every leaf of a step has the same number of samples",
+            fmt::format("use --batch {} or another multiple of {}",
+                        (settings.batch / leaves + 1) * leaves,
+                        leaves));
+    });
+    check(samples >= static_cast<std::uint64_t>(leaves), [&] {
+        return Error("E215",
+                     fmt::format("{} samples for {} virtual ranks", samples, leaves),
+                     "each needs at least one in a step",
+                     fmt::format("use --virtual-ranks {} or fewer ranks",
+                                 std::bit_floor(std::max<std::uint64_t>(samples, 1))));
+    });
+}
+
+Json versions() {
+    return {{"lockstep", version_text()},
+            {"libtorch", TORCH_VERSION},
+            {"mpi", MpiSession::library_version()}};
+}
+
+Json given_config(const TrainSettings& settings) {
+    Json config = Json::object();
+    for (const auto& [key, entry] : settings.origins)
+        config[key] = {{"value", config_text(entry.value)}, {"origin", entry.origin}};
+    return config;
+}
+
+Json origins_of(const TrainSettings& settings) {
+    Json origins = Json::object();
+    for (const auto& [key, entry] : settings.origins) origins[key] = entry.origin;
+    return origins;
+}
+
+Transport transport_of(const std::string& name) {
+    if (name == "shared-memory") return Transport::shared_memory;
+    return name == "mpi" ? Transport::mpi : Transport::automatic;
+}
+
+}  // namespace
+
+Job::Job(const TrainSettings& given, const Communicator& communicator)
+    : ranks(communicator), settings(given) {
+    open_data();
+    settle_contract();
+    open_run();
+    introduce();
+    build();
+    restore();
+}
+
+void Job::open_data() {
+    data = open_dataset(ranks, settings.data);
+    if (!settings.test_data.empty()) test_data = open_dataset(ranks, settings.test_data);
+}
+
+// V, instruction set and the checks that need them, before anything is written.
+void Job::settle_contract() {
+    const Json recorded = parse_json(
+        from_root(ranks, [&] { return recorded_contract(settings.run).dump(); }), "run.json");
+    if (settings.virtual_ranks == 0)
+        settings.virtual_ranks =
+            recorded.contains("virtual-ranks")
+                ? static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"))
+                : static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
+    if (settings.instruction_set.empty() && recorded.contains("isa"))
+        settings.instruction_set = json_field<std::string>(recorded, "isa", "run.json");
+    agree(ranks, [&] {
+        plan = std::make_unique<TreePlan>(settings.virtual_ranks, ranks.size());
+        check_batch(settings, data->samples());
+    });
+    const NodeFacts node = read_node_facts();
+    const InstructionSet level =
+        agree_instruction_set(ranks, node.instruction_set, settings.instruction_set);
+    settings.instruction_set = instruction_set_name(level);
+    set_instruction_set(level);
+    set_compute_threads(settings.threads, level);
+    const auto samples = static_cast<std::int64_t>(data->samples());
+    steps_per_epoch = (samples + settings.batch - 1) / settings.batch;
+    total_steps = settings.max_steps > 0 ? settings.max_steps : settings.epochs * steps_per_epoch;
+}
+
+void Job::open_run() {
+    const std::string facts = from_root(ranks, [&] {
+        run.directory.emplace(RunDirectory::open(settings.run, lock_wait_s));
+        RunDirectory& directory = *run.directory;
+        const Json deciding = deciding_settings(settings, data->digest());
+        const bool is_new = directory.is_new();
+        if (is_new)
+            directory.create(
+                {.config = given_config(settings), .deciding = deciding, .versions = versions()});
+        directory.check_settings(deciding, origins_of(settings));
+        const auto state = read_run_state(settings.run);
+        const bool complete = state && state->phase == RunPhase::complete;
+        remove_unfinished_checkpoints(directory.paths().checkpoints());
+        const Json result = {{"incarnation", directory.begin_incarnation()},
+                             {"is_new", is_new},
+                             {"complete", complete}};
+        return result.dump();
+    });
+    const Json parsed = parse_json(facts, "run facts");
+    run.paths = {settings.run};
+    run.incarnation = json_field<std::int64_t>(parsed, "incarnation", "run facts");
+    run.is_new = json_field<bool>(parsed, "is_new", "run facts");
+    run.was_complete = json_field<bool>(parsed, "complete", "run facts");
+}
+
+// The rank table, and what the run is about.
+void Job::introduce() const {
+    const NodeFacts node = read_node_facts();
+    agree(ranks, [&] {
+        open_log({.rank = ranks.rank(),
+                  .world_size = ranks.size(),
+                  .host = node.host,
+                  .directory = run.paths.logs(run.incarnation)});
+    });
+    const Communicator local = ranks.split_by_node();
+    const RankRow mine = make_rank_row(node, ranks.rank(), local.rank(), settings.threads);
+    std::vector<RankRow> rows;
+    for (const std::string& text : ranks.all_gather(serialize(mine)))
+        rows.push_back(deserialize_rank_row(text));
+    print_once(rank_table(rows));
+    for (const std::string& warning : placement_warnings(rows)) once(Level::warn, "{}", warning);
+    if (run.directory)
+        for (const std::string& warning : run.directory->warnings())
+            once(Level::warn, "{}", warning);
+    once(
+        Level::info,
+        "run {} | incarnation {} | {} of {} samples | V = {}, {} thread(s) a rank, {} | {} rank(s)",
+        settings.run.string(),
+        run.incarnation,
+        data->name(),
+        grouped(data->samples()),
+        settings.virtual_ranks,
+        settings.threads,
+        settings.instruction_set,
+        ranks.size());
+}
+
+void Job::build() {
+    agree(ranks, [&] {
+        input = std::make_unique<InputReader>(*data);
+        model =
+            std::make_unique<FlatModel>(make_model(settings.model, input->shape(), settings.seed));
+        optimizer = make_optimizer(settings.optimizer);
+    });
+    exchange =
+        make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport));
+    reducer = std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange);
+    owned = std::make_unique<OwnedState>(
+        model->layout(), ranks.rank(), ranks.size(), optimizer->state_names());
+    for (std::size_t bucket = 0; bucket < model->layout().bucket_count(); ++bucket)
+        model->copy_to(exchange->values(),
+                       model->layout().stripe(bucket, ranks.rank(), ranks.size()));
+    const TrainStep::Parts parts{*model, *exchange, *reducer, *optimizer, *owned, *input, clock};
+    step = std::make_unique<TrainStep>(
+        parts, ranks.rank(), ranks.size(), settings.virtual_ranks, settings.seed);
+    const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
+    if (test_data) {
+        evaluator = std::make_unique<Evaluator>(
+            test_data, ranks, leaves, settings.virtual_ranks, settings.io_threads);
+        agree(ranks, [&] {
+            check(test_data->field("labels").classes() <= input->shape().classes, [&] {
+                return Error("E217",
+                             "the test data has more classes than the training data",
+                             "",
+                             "pack both from one source");
+            });
+        });
+    }
+    once(Level::info,
+         "model {} with {} parameters | {} buckets by {} | {} steps an epoch, {} in all",
+         settings.model.name,
+         grouped(static_cast<std::uint64_t>(model->parameter_count())),
+         model->layout().bucket_count(),
+         exchange->name(),
+         steps_per_epoch,
+         total_steps);
+}
+
+// From the newest whole checkpoint, or from the initial weights.
+void Job::restore() {
+    const bool resumed = load_job(*this);
+    exchange->publish();
+    model->adopt(exchange->values());
+    model->restore_buffers(exchange->values());
+    if (resumed)
+        once(Level::info, "resumed from step {} (epoch {})", progress.step, progress.epoch);
+    const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
+    const StreamOptions options{.order = OrderKind::lanes,
+                                .seed = settings.seed,
+                                .lanes = settings.lanes,
+                                .window_blocks = settings.window_blocks,
+                                .batch = settings.batch,
+                                .virtual_ranks = settings.virtual_ranks,
+                                .first_leaf = leaves.begin,
+                                .last_leaf = leaves.end,
+                                .io_threads = settings.io_threads,
+                                .memory_bytes = settings.data_memory};
+    agree(ranks, [&] { stream = std::make_unique<BatchStream>(data, options, progress.position); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// Everything a training run holds, in the order in which it is set up and torn down.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/exchange.hpp"
+#include "lockstep/comm/reducer.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/train/optimizer.hpp"
+#include "lockstep/train/settings.hpp"
+
+#include "evaluate.hpp"
+#include "flat_model.hpp"
+#include "input.hpp"
+#include "owned_state.hpp"
+#include "train_step.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace lockstep {
+
+/// How far the run is: what a checkpoint keeps besides tensors.
+struct JobProgress {
+    std::int64_t step = 0;
+    std::int64_t epoch = 0;  ///< finished epochs
+    StreamPosition position;
+    double last_accuracy = -1;
+};
+
+/// The run directory as this rank sees it: rank 0 holds it, the others know its paths.
+struct RunAccess {
+    std::optional<RunDirectory> directory;  ///< rank 0 only
+    RunPaths paths;
+    std::int64_t incarnation = 1;
+    bool is_new = true;
+    bool was_complete = false;
+};
+
+/// Collective to make. Errors leave no half-made run behind.
+struct Job {
+    Job(const TrainSettings& given, const Communicator& ranks);
+
+    Communicator ranks;
+    TrainSettings settings;  ///< with V and instruction set filled in
+    std::shared_ptr<const DatasetIndex> data, test_data;
+    RunAccess run;
+    PhaseClock clock;
+
+    std::int64_t steps_per_epoch = 0, total_steps = 0;
+    std::unique_ptr<TreePlan> plan;
+    std::unique_ptr<InputReader> input;
+    std::unique_ptr<FlatModel> model;
+    std::unique_ptr<Exchange> exchange;
+    std::unique_ptr<Reducer> reducer;
+    std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<OwnedState> owned;
+    std::unique_ptr<TrainStep> step;
+    std::unique_ptr<Evaluator> evaluator;
+    JobProgress progress;
+    std::unique_ptr<BatchStream> stream;
+
+  private:
+    void open_data();
+    void settle_contract();
+    void open_run();
+    void introduce() const;
+    void build();
+    void restore();
+};
+
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "job_checkpoint.hpp"
+
+#include "lockstep/core/hash.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include <algorithm>
+#include <map>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+struct JobTensors {
+    std::vector<TensorMeta> metas;
+    std::vector<TensorPiece> pieces;
+};
+
+// The part of tensor `place` that lies in `stripe`; `stripe_data` holds the stripe's values.
+void add_piece(JobTensors& tensors,
+               std::size_t tensor,
+               const FlatTensor& place,
+               FloatRange stripe,
+               float* stripe_data) {
+    const std::size_t begin = std::max(stripe.begin, place.range.begin);
+    const std::size_t end = std::min(stripe.end, place.range.end);
+    if (begin >= end) return;
+    tensors.pieces.push_back(
+        {tensor, begin - place.range.begin, end - begin, stripe_data + (begin - stripe.begin)});
+}
+
+// All tensors by name, and the pieces of them that this rank owns: the same for saving and loading.
+JobTensors tensors_of(Job& job) {
+    JobTensors tensors;
+    float* values = job.exchange->values();
+    const auto& layout = job.model->layout();
+    const int rank = job.ranks.rank(), ranks = job.ranks.size();
+    for (const FlatTensor& place : job.model->parameters()) {
+        tensors.metas.push_back({place.name, place.shape});
+        for (std::size_t b = 0; b < job.owned->bucket_count(); ++b)
+            add_piece(tensors,
+                      tensors.metas.size() - 1,
+                      place,
+                      job.owned->stripe(b),
+                      values + job.owned->stripe(b).begin);
+    }
+    const FloatRange state = layout.stripe(layout.state_bucket(), rank, ranks);
+    for (const FlatTensor& place : job.model->buffers()) {
+        tensors.metas.push_back({place.name, place.shape});
+        add_piece(tensors, tensors.metas.size() - 1, place, state, values + state.begin);
+    }
+    for (std::size_t k = 0; k < job.owned->names().size(); ++k)
+        for (const FlatTensor& place : job.model->parameters()) {
+            tensors.metas.push_back(
+                {"optimizer." + job.owned->names()[k] + "." + place.name, place.shape});
+            for (std::size_t b = 0; b < job.owned->bucket_count(); ++b)
+                add_piece(tensors,
+                          tensors.metas.size() - 1,
+                          place,
+                          job.owned->stripe(b),
+                          job.owned->of(b)[k]);
+        }
+    return tensors;
+}
+
+Json state_of(const Job& job) {
+    Json state = {{"step", job.progress.step},
+                  {"epoch", job.progress.epoch},
+                  {"order",
+                   {{"kind", "lanes"},
+                    {"data_digest", job.data->digest()},
+                    {"seed", job.settings.seed},
+                    {"lanes", job.settings.lanes},
+                    {"window_blocks", job.settings.window_blocks},
+                    {"epoch", job.progress.position.epoch},
+                    {"consumed", job.progress.position.consumed}}},
+                  {"last_accuracy", job.progress.last_accuracy},
+                  {"ranks", job.ranks.size()},
+                  {"virtual_ranks", job.settings.virtual_ranks},
+                  {"parameter_hash", parameter_hash(*job.model, job.exchange->values())}};
+    state["counters"] = Json::object();
+    for (const auto& [name, value] : job.model->counters()) state["counters"][name] = value;
+    return state;
+}
+
+}  // namespace
+
+void save_job(Job& job) {
+    const PhaseScope scope(job.clock, Phase::checkpoint);
+    const JobTensors tensors = tensors_of(job);
+    CheckpointPlace place{.root = job.run.paths.checkpoints(),
+                          .incarnation = job.run.incarnation,
+                          .check_still_ours = {},
+                          .keep = job.settings.keep_checkpoints};
+    if (job.run.directory)
+        place.check_still_ours = [&job] { job.run.directory->check_still_ours(); };
+    save_checkpoint(job.ranks, place, state_of(job), tensors.metas, tensors.pieces);
+}
+
+bool load_job(Job& job) {
+    const JobTensors tensors = tensors_of(job);
+    const auto state =
+        load_checkpoint(job.ranks, job.run.paths.checkpoints(), tensors.metas, tensors.pieces);
+    if (!state) return false;
+    const std::string origin = "checkpoint state";
+    job.progress.step = json_field<std::int64_t>(*state, "step", origin);
+    job.progress.epoch = json_field<std::int64_t>(*state, "epoch", origin);
+    job.progress.last_accuracy = json_field<double>(*state, "last_accuracy", origin);
+    const Json order = json_field<Json>(*state, "order", origin);
+    job.progress.position = {json_field<std::uint64_t>(order, "epoch", origin),
+                             json_field<std::uint64_t>(order, "consumed", origin)};
+    std::map<std::string, std::int64_t> counters;
+    const Json stored = json_field<Json>(*state, "counters", origin);
+    for (const auto& [name, value] : stored.items())
+        counters[name] = json_field<std::int64_t>(stored, name, origin);
+    job.model->set_counters(counters);
+    return true;
+}
+
+std::string parameter_hash(const FlatModel& model, const float* values) {
+    Hasher128 hasher;
+    const auto add = [&](const FlatTensor& place) {
+        hasher.add(bytes_of(place.name));
+        hasher.add(std::as_bytes(std::span(values + place.range.begin, place.range.size())));
+    };
+    for (const FlatTensor& place : model.parameters()) add(place);
+    for (const FlatTensor& place : model.buffers()) add(place);
+    for (const auto& [name, value] : model.counters()) {
+        hasher.add(bytes_of(name));
+        hasher.add(std::as_bytes(std::span(&value, 1)));
+    }
+    return hasher.value().hex();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/model.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/random.hpp"
+
+#include <map>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn.h>
+#include <torch/utils.h>
+
+namespace lockstep {
+namespace {
+
+namespace nn = torch::nn;
+using torch::Tensor;
+
+nn::Conv2d conv3x3(std::int64_t in, std::int64_t out, bool bias) {
+    return nn::Conv2d(nn::Conv2dOptions(in, out, 3).padding(1).bias(bias));
+}
+
+nn::Linear linear(std::int64_t in, std::int64_t out, bool bias) {
+    return nn::Linear(nn::LinearOptions(in, out).bias(bias));
+}
+
+std::int64_t features_after_two_pools(const ModelShape& shape) {
+    check(shape.height >= 4 && shape.width >= 4, [&] {
+        return Error("E217",
+                     fmt::format("images are {}x{}", shape.height, shape.width),
+                     "this model halves them twice and needs at least 4x4",
+                     "use --model mlp, or larger images");
+    });
+    return 64 * (shape.height / 4) * (shape.width / 4);
+}
+
+// The small CNN of "Accelerate Model Training with PyTorch 2.X": two convolutions, two linears.
+class Cnn : public Classifier {
+  public:
+    Cnn(const ModelShape& shape, const ModelSettings& settings)
+        : conv1_(register_module("conv1", conv3x3(shape.channels, 32, settings.bias))),
+          conv2_(register_module("conv2", conv3x3(32, 64, settings.bias))),
+          fc1_(register_module("fc1", linear(features_after_two_pools(shape), 512, settings.bias))),
+          fc2_(register_module("fc2", linear(512, shape.classes, settings.bias))) {}
+
+    Tensor forward(const Tensor& images) override {
+        Tensor x = torch::max_pool2d(torch::relu(conv1_(images)), 2);
+        x = torch::max_pool2d(torch::relu(conv2_(x)), 2);
+        return fc2_(torch::relu(fc1_(x.flatten(1))));
+    }
+
+  private:
+    nn::Conv2d conv1_, conv2_;
+    nn::Linear fc1_, fc2_;
+};
+
+// The same with batch normalisation after each convolution and dropout before the classifier.
+class CnnBatchNorm : public Classifier {
+  public:
+    CnnBatchNorm(const ModelShape& shape, const ModelSettings& settings)
+        : conv1_(register_module("conv1", conv3x3(shape.channels, 32, settings.bias))),
+          norm1_(register_module("norm1", nn::BatchNorm2d(32))),
+          conv2_(register_module("conv2", conv3x3(32, 64, settings.bias))),
+          norm2_(register_module("norm2", nn::BatchNorm2d(64))),
+          fc1_(register_module("fc1", linear(features_after_two_pools(shape), 512, settings.bias))),
+          dropout_(register_module("dropout", nn::Dropout(0.25))),
+          fc2_(register_module("fc2", linear(512, shape.classes, settings.bias))) {}
+
+    Tensor forward(const Tensor& images) override {
+        Tensor x = torch::max_pool2d(torch::relu(norm1_(conv1_(images))), 2);
+        x = torch::max_pool2d(torch::relu(norm2_(conv2_(x))), 2);
+        return fc2_(dropout_(torch::relu(fc1_(x.flatten(1)))));
+    }
+
+  private:
+    nn::Conv2d conv1_;
+    nn::BatchNorm2d norm1_;
+    nn::Conv2d conv2_;
+    nn::BatchNorm2d norm2_;
+    nn::Linear fc1_;
+    nn::Dropout dropout_;
+    nn::Linear fc2_;
+};
+
+class Mlp : public Classifier {
+  public:
+    Mlp(const ModelShape& shape, const ModelSettings& settings)
+        : fc1_(register_module(
+              "fc1", linear(shape.channels * shape.height * shape.width, 256, settings.bias))),
+          fc2_(register_module("fc2", linear(256, shape.classes, settings.bias))) {}
+
+    Tensor forward(const Tensor& images) override {
+        return fc2_(torch::relu(fc1_(images.flatten(1))));
+    }
+
+  private:
+    nn::Linear fc1_, fc2_;
+};
+
+template <class Model>
+ModelFactory factory_of() {
+    return [](const ModelShape& shape, const ModelSettings& settings) {
+        return std::make_shared<Model>(shape, settings);
+    };
+}
+
+std::map<std::string, ModelFactory>& registry() {
+    static std::map<std::string, ModelFactory> models = {{"cnn", factory_of<Cnn>()},
+                                                         {"cnn-bn", factory_of<CnnBatchNorm>()},
+                                                         {"mlp", factory_of<Mlp>()}};
+    return models;
+}
+
+}  // namespace
+
+void register_model(const std::string& name, ModelFactory factory) {
+    registry()[name] = std::move(factory);
+}
+
+std::vector<std::string> model_names() {
+    std::vector<std::string> names;
+    for (const auto& [name, factory] : registry()) names.push_back(name);
+    return names;
+}
+
+std::shared_ptr<Classifier> make_model(const ModelSettings& settings,
+                                       const ModelShape& shape,
+                                       std::uint64_t seed) {
+    const auto found = registry().find(settings.name);
+    const auto names = model_names();
+    check(found != registry().end(), [&] {
+        return Error("E103",
+                     fmt::format("no model '{}'", settings.name),
+                     fmt::format("there are {}", fmt::join(names, ", ")),
+                     did_you_mean(settings.name, names));
+    });
+    torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);
+    return found->second(shape, settings);
+}
+
+}  // namespace lockstep

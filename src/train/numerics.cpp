@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "numerics.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// MKL's conditional numerical reproducibility; "COMPATIBLE" is the one that every x86 has.
+const char* mkl_branch(InstructionSet level) {
+    switch (level) {
+        case InstructionSet::avx512:
+            return "AVX512";
+        case InstructionSet::avx2:
+            return "AVX2";
+        default:
+            return "COMPATIBLE";
+    }
+}
+
+}  // namespace
+
+InstructionSet agree_instruction_set(const Communicator& ranks,
+                                     InstructionSet mine,
+                                     const std::string& wanted) {
+    std::int64_t least = -static_cast<std::int64_t>(mine);
+    ranks.all_reduce_max(std::span(&least, 1));
+    if (wanted.empty()) return static_cast<InstructionSet>(-least);
+    return agree(ranks, [&] {
+        const auto level = parse_instruction_set(wanted);
+        check(level.has_value(), [&] {
+            return Error("E103",
+                         fmt::format("--isa is '{}'", wanted),
+                         "it must be default, avx2 or avx512",
+                         "leave it out to use the least among the ranks");
+        });
+        check(*level <= mine, [&] {
+            return Error(
+                "E702",
+                fmt::format("this processor lacks {}", wanted),
+                fmt::format(
+                    "it has {}; the run's bits are tied to {}", instruction_set_name(mine), wanted),
+                "use nodes that have it (sbatch --constraint), or create the run anew "
+                "with --isa " +
+                    std::string(instruction_set_name(mine)));
+        });
+        return *level;
+    });
+}
+
+void set_instruction_set(InstructionSet level) {
+    ::setenv("ATEN_CPU_CAPABILITY", std::string(instruction_set_name(level)).c_str(), 1);
+    ::setenv("ONEDNN_MAX_CPU_ISA", std::string(onednn_isa_name(level)).c_str(), 1);
+    ::setenv("MKL_CBWR", mkl_branch(level), 1);
+}
+
+void set_compute_threads(int threads, InstructionSet level) {
+    at::set_num_threads(threads);
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    std::string chosen = at::get_cpu_capability();
+    std::ranges::transform(chosen, chosen.begin(), [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    check(chosen == instruction_set_name(level), [&] {
+        return Error(
+            "E700",
+            fmt::format(
+                "ATen computes with '{}', the run with '{}'", chosen, instruction_set_name(level)),
+            "it was initialised before the ranks agreed",
+            "please report this");
+    });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// The numeric contract of a run: threads and instruction set, the same on every rank.
+#pragma once
+
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/comm/communicator.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+/// Collective. The instruction set to compute with: `wanted` ("" = the least among the ranks).
+/// Errors: E103 unknown name; E702 naming the ranks whose processor lacks it.
+InstructionSet agree_instruction_set(const Communicator& ranks,
+                                     InstructionSet mine,
+                                     const std::string& wanted);
+
+/// Tells oneDNN, MKL and ATen before their first use. Only once in a process: they read it once.
+void set_instruction_set(InstructionSet level);
+
+/// Threads that one operator may use, and deterministic algorithms only. Errors: E700 if ATen
+/// chose another instruction set than set_instruction_set() said.
+void set_compute_threads(int threads, InstructionSet level);
+
+}  // namespace lockstep

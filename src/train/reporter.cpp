@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "reporter.hpp"
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/observe/memory.hpp"
+
+#include <array>
+
+namespace lockstep {
+namespace {
+
+constexpr double report_every_s = 30;
+
+}  // namespace
+
+Reporter::Reporter(Job& job)
+    : job_(job),
+      progress_("training", static_cast<std::uint64_t>(job.total_steps)),
+      since_s_(now_s()) {
+    progress_.start_at(static_cast<std::uint64_t>(job.progress.step));
+    if (!job.ranks.is_root()) return;
+    metrics_.emplace(job.run.paths.metrics(), job.progress.step);
+    events_.emplace(job.run.paths.root, job.progress.step);
+}
+
+bool Reporter::is_due() const {
+    const JobProgress& at = job_.progress;
+    const std::int64_t every = job_.settings.log_every;
+    if (every > 0) return at.step % every == 0;
+    return now_s() - since_s_ >= report_every_s || at.step % job_.steps_per_epoch == 0;
+}
+
+void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
+    loss_ += outcome.loss;
+    rate_ = rate;
+    samples_ += samples;
+    ++steps_;
+    const auto done = static_cast<std::uint64_t>(job_.progress.step);
+    if (is_due()) report(rate);
+    if (has_live_terminal() && progress_.is_due())
+        progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
+}
+
+void Reporter::report(double rate) {
+    const double now = now_s();
+    const JobProgress& at = job_.progress;
+    const StepReport report{.epoch = at.epoch,
+                            .step = at.step,
+                            .steps_total = job_.total_steps,
+                            .loss = loss_ / static_cast<double>(steps_),
+                            .lr = rate,
+                            .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
+                            .phases = job_.clock.take(),
+                            .memory_bytes = memory_use().resident_bytes,
+                            .eta_s = (now - since_s_) / static_cast<double>(steps_) *
+                                     static_cast<double>(job_.total_steps - at.step)};
+    Json record = step_record(report);
+    record["wall_s"] = now - since_s_;
+    log_event("steps", nlohmann::json(record));
+    if (job_.ranks.is_root()) {
+        once(Level::info, "{}", step_line(report));
+        metrics_->append(record);
+        const std::array scalars = {Scalar{"train/loss", report.loss},
+                                    Scalar{"train/lr", report.lr},
+                                    Scalar{"train/samples_per_s", report.samples_per_s}};
+        events_->add(at.step, scalars);
+    } else {
+        here(Level::info, "{}", step_line(report));
+    }
+    since_s_ = now;
+    loss_ = 0;
+    samples_ = steps_ = 0;
+}
+
+void Reporter::after_evaluation(const Evaluation& evaluation) {
+    const JobProgress& at = job_.progress;
+    once(Level::info,
+         "epoch {} | test accuracy {:.2f} % ({} of {}) | test loss {:.4f}",
+         at.epoch,
+         100 * evaluation.accuracy(),
+         grouped(static_cast<std::uint64_t>(evaluation.correct)),
+         grouped(static_cast<std::uint64_t>(evaluation.samples)),
+         evaluation.loss);
+    if (!job_.ranks.is_root()) return;
+    metrics_->append({{"step", at.step},
+                      {"epoch", at.epoch},
+                      {"test_accuracy", evaluation.accuracy()},
+                      {"test_loss", evaluation.loss}});
+    const std::array scalars = {Scalar{"test/accuracy", evaluation.accuracy()},
+                                Scalar{"test/loss", evaluation.loss}};
+    events_->add(at.step, scalars);
+}
+
+void Reporter::finish() {
+    if (steps_ > 0) report(rate_);
+    progress_.finish();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says about itself: step lines, metrics, events, progress.
+#pragma once
+
+#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/progress.hpp"
+#include "lockstep/observe/step_line.hpp"
+#include "lockstep/observe/tensorboard.hpp"
+
+#include "job.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace lockstep {
+
+/// Every rank writes its own step lines; rank 0 also the terminal, metrics.jsonl and events.
+class Reporter {
+  public:
+    explicit Reporter(Job& job);
+
+    /// After each step. `rate` is the learning rate used.
+    void after_step(const StepOutcome& outcome, std::int64_t samples, double rate);
+
+    /// After an evaluation at the end of an epoch or at the end.
+    void after_evaluation(const Evaluation& evaluation);
+
+    /// Reports what has not been reported yet; removes the live line.
+    void finish();
+
+  private:
+    void report(double rate);
+    bool is_due() const;
+
+    Job& job_;
+    Progress progress_;
+    std::optional<MetricsFile> metrics_;
+    std::optional<EventFile> events_;
+    double since_s_, loss_ = 0, rate_ = 0;
+    std::int64_t samples_ = 0, steps_ = 0;
+};
+
+}  // namespace lockstep

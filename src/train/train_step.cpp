@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_step.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/random.hpp"
+
+#include "gradient_hooks.hpp"
+
+#include <algorithm>
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/utils.h>
+
+namespace lockstep {
+namespace {
+
+namespace functional = torch::nn::functional;
+
+// Dropout and kin of one leaf depend on (seed, step, leaf), never on the rank that computes it.
+void seed_leaf(std::uint64_t seed, std::int64_t step, int leaf) {
+    CounterRandom random(
+        Purpose::leaf_generator,
+        {seed, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(leaf)});
+    torch::manual_seed(random.next() >> 1);
+}
+
+at::Tensor summed_loss(const at::Tensor& logits, const at::Tensor& labels) {
+    return functional::cross_entropy(
+        logits, labels, functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+}
+
+}  // namespace
+
+TrainStep::TrainStep(Parts parts, int rank, int ranks, int virtual_ranks, std::uint64_t seed)
+    : parts_(parts), rank_(rank), ranks_(ranks), virtual_ranks_(virtual_ranks), seed_(seed) {
+    install_hooks();
+}
+
+void TrainStep::install_hooks() {
+    const auto& tensors = parts_.model.model().parameters();
+    for (std::size_t i = 0; i < tensors.size(); ++i)
+        on_gradient(tensors[i], [this, i](const at::Tensor&) {
+            expect(parts_.model.gradient_in_place(i), "gradients stay in their flat vector");
+            parts_.reducer.add(i);
+        });
+}
+
+StepOutcome TrainStep::run(const Batch& batch,
+                           std::int64_t step,
+                           double rate,
+                           const StepWishes& wishes) {
+    parts_.reducer.begin_step();
+    for (const LeafRows& leaf : batch.leaves) {
+        float* slot = parts_.reducer.begin_leaf();
+        if (&leaf == &batch.leaves.front()) add_wishes(wishes, slot);
+        if (leaf.rows > 0) compute_leaf(batch, leaf, step, slot);
+        parts_.reducer.end_leaf();
+    }
+    {
+        const PhaseScope scope(parts_.clock, Phase::comm);
+        parts_.reducer.finish();
+    }
+    update(step, rate, batch.samples_in_step);
+    {
+        const PhaseScope scope(parts_.clock, Phase::comm);
+        parts_.exchange.publish();
+    }
+    parts_.clock.reassign(Phase::comm, Phase::wait, parts_.exchange.take_wait_s());
+    return outcome();
+}
+
+void TrainStep::compute_leaf(const Batch& batch,
+                             const LeafRows& leaf,
+                             std::int64_t step,
+                             float* slot) {
+    FlatModel& model = parts_.model;
+    model.use_gradients(slot);
+    model.restore_buffers(parts_.exchange.values());
+    seed_leaf(seed_, step, leaf.leaf);
+    at::Tensor loss;
+    {
+        const PhaseScope scope(parts_.clock, Phase::forward);
+        const LeafInput input = parts_.input.read(batch, leaf);
+        const at::Tensor logits = model.model().forward(input.images);
+        loss = summed_loss(logits, input.labels) / static_cast<double>(batch.samples_in_step);
+        model.scalar(slot, StepScalar::loss_sum) = loss.item<float>();
+        model.scalar(slot, StepScalar::correct) = static_cast<float>(
+            logits.detach().argmax(1).eq(input.labels).sum().item<std::int64_t>());
+    }
+    model.store_buffers(slot);
+    const PhaseScope scope(parts_.clock, Phase::backward);
+    loss.backward();
+}
+
+void TrainStep::add_wishes(const StepWishes& wishes, float* slot) {
+    FlatModel& model = parts_.model;
+    model.scalar(slot, StepScalar::requeue_wanted) = wishes.requeue ? 1.0F : 0.0F;
+    model.scalar(slot, StepScalar::interrupt_wanted) = wishes.interrupt ? 1.0F : 0.0F;
+    model.scalar(slot, StepScalar::save_wanted) = wishes.save ? 1.0F : 0.0F;
+}
+
+void TrainStep::update(std::int64_t step, double rate, std::int64_t samples) {
+    const PhaseScope scope(parts_.clock, Phase::update);
+    for (std::size_t bucket = 0; bucket < parts_.owned.bucket_count(); ++bucket) {
+        const FloatRange stripe = parts_.owned.stripe(bucket);
+        parts_.optimizer.update(parts_.exchange.values() + stripe.begin,
+                                parts_.reducer.reduced(bucket),
+                                parts_.owned.of(bucket),
+                                stripe.size(),
+                                step + 1,
+                                rate);
+    }
+    update_state(samples);
+}
+
+// Buffers and counters become the mean over the leaves that had samples; scalars stay sums.
+void TrainStep::update_state(std::int64_t samples) {
+    const FlatLayout& layout = parts_.model.layout();
+    const FloatRange stripe = layout.stripe(layout.state_bucket(), rank_, ranks_);
+    const float* sums = parts_.reducer.reduced(layout.state_bucket());
+    const auto active = static_cast<float>(std::min<std::int64_t>(samples, virtual_ranks_));
+    const std::size_t averaged_end =
+        layout.state().end - static_cast<std::size_t>(StepScalar::count);
+    float* values = parts_.exchange.values();
+    for (std::size_t i = stripe.begin; i < stripe.end; ++i) {
+        const float sum = sums[i - stripe.begin];
+        values[i] = i < averaged_end ? sum / active : sum;
+    }
+}
+
+StepOutcome TrainStep::outcome() {
+    FlatModel& model = parts_.model;
+    float* values = parts_.exchange.values();
+    model.finish_buffers(values);
+    const auto wished = [&](StepScalar which) { return model.scalar(values, which) > 0; };
+    return {.loss = model.scalar(values, StepScalar::loss_sum),
+            .correct = static_cast<std::int64_t>(model.scalar(values, StepScalar::correct)),
+            .agreed = {.requeue = wished(StepScalar::requeue_wanted),
+                       .interrupt = wished(StepScalar::interrupt_wanted),
+                       .save = wished(StepScalar::save_wanted)}};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of data-parallel training.
+#pragma once
+
+#include "lockstep/comm/reducer.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/train/optimizer.hpp"
+
+#include "flat_model.hpp"
+#include "input.hpp"
+#include "owned_state.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// What this rank wants all ranks to do at the end of the step.
+struct StepWishes {
+    bool requeue = false, interrupt = false, save = false;
+};
+
+/// The same on all ranks.
+struct StepOutcome {
+    double loss = 0;  ///< mean over the step's samples
+    std::int64_t correct = 0;
+    StepWishes agreed;  ///< true where any rank wished it
+};
+
+/// Borrows everything; see run().
+class TrainStep {
+  public:
+    struct Parts {
+        FlatModel& model;
+        Exchange& exchange;
+        Reducer& reducer;
+        const Optimizer& optimizer;
+        OwnedState& owned;
+        const InputReader& input;
+        PhaseClock& clock;
+    };
+    TrainStep(Parts parts, int rank, int ranks, int virtual_ranks, std::uint64_t seed);
+
+    /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
+    /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
+    StepOutcome run(const Batch& batch, std::int64_t step, double rate, const StepWishes& wishes);
+
+  private:
+    void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step, float* slot);
+    void add_wishes(const StepWishes& wishes, float* slot);
+    void update(std::int64_t step, double rate, std::int64_t samples);
+    void update_state(std::int64_t samples);
+    StepOutcome outcome();
+    void install_hooks();
+
+    Parts parts_;
+    int rank_, ranks_, virtual_ranks_;
+    std::uint64_t seed_;
+};
+
+}  // namespace lockstep

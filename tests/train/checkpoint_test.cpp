@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/checkpoint.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+#include <limits>
+#include <numeric>
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "support/temp_dir.hpp"
+
+namespace lockstep {
+namespace {
+
+const std::vector<TensorMeta> tensors = {{"fc.weight", {20, 50}}, {"fc.bias", {7}}, {"scale", {}}};
+
+// Every rank's near-equal share of each tensor, filled with values that tell elements apart.
+struct Share {
+    std::vector<std::vector<float>> memory;
+    std::vector<TensorPiece> pieces;
+
+    Share(int rank, int ranks, float base) {
+        for (std::size_t t = 0; t < tensors.size(); ++t) {
+            const std::uint64_t n = tensors[t].count();
+            const auto r = static_cast<std::uint64_t>(rank), p = static_cast<std::uint64_t>(ranks);
+            const std::uint64_t begin = n * r / p, end = n * (r + 1) / p;
+            auto& values = memory.emplace_back(end - begin);
+            std::iota(values.begin(), values.end(), base + static_cast<float>(1000 * t + begin));
+            if (begin < end) pieces.push_back({t, begin, end - begin, nullptr});
+        }
+        std::size_t next = 0;
+        for (TensorPiece& piece : pieces) {
+            while (memory[next].empty()) ++next;
+            piece.data = memory[next++].data();
+        }
+    }
+};
+
+// One folder for all ranks, removed by rank 0 after everyone is done.
+class Checkpoints : public testing::Test {
+  protected:
+    Checkpoints() {
+        if (ranks.is_root()) folder.emplace();
+        root = fs::path(ranks.broadcast(folder ? folder->path().string() : "")) / "run" / "ckpt";
+    }
+    ~Checkpoints() override { ranks.barrier(); }
+
+    void save(std::int64_t step, int keep = 3) {
+        Share share(ranks.rank(), ranks.size(), static_cast<float>(step));
+        save_checkpoint(ranks, {root, 1, {}, keep}, {{"step", step}}, tensors, share.pieces);
+    }
+
+    std::int64_t load_step(Share& into) {
+        const auto state = load_checkpoint(ranks, root, tensors, into.pieces);
+        return state ? state->at("step").get<std::int64_t>() : -1;
+    }
+
+    void on_root(const std::function<void()>& action) {
+        if (ranks.is_root()) action();
+        ranks.barrier();
+    }
+
+    void damage(std::int64_t step) {
+        on_root([&] {
+            const fs::path file = root / fmt::format("step-{:06}", step) /
+                                  fmt::format("shard-00000-of-{:05}.safetensors", ranks.size());
+            std::fstream bytes(file, std::ios::binary | std::ios::in | std::ios::out);
+            bytes.seekp(-2, std::ios::end);
+            bytes.put('\x55');
+        });
+    }
+
+    Communicator ranks = Communicator::world();
+    std::optional<test::TempDir> folder;
+    fs::path root;
+};
+
+TEST_F(Checkpoints, ComeBackAsTheyWereSaved) {
+    save(100);
+    Share expected(ranks.rank(), ranks.size(), 100), found(ranks.rank(), ranks.size(), -1);
+    EXPECT_EQ(load_step(found), 100);
+    EXPECT_EQ(found.memory, expected.memory);
+}
+
+TEST_F(Checkpoints, AreReadByAnyOtherNumberOfRanks) {
+    save(7);
+    for (int readers = 1; readers <= 8; ++readers)
+        for (int reader = 0; reader < readers; ++reader) {
+            Share expected(reader, readers, 7), found(reader, readers, -1);
+            EXPECT_EQ(load_step(found), 7);
+            EXPECT_EQ(found.memory, expected.memory) << reader << " of " << readers;
+        }
+}
+
+TEST_F(Checkpoints, NewestWholeOneWins) {
+    save(1);
+    save(2);
+    save(3);
+    damage(3);
+    Share expected(ranks.rank(), ranks.size(), 2), found(ranks.rank(), ranks.size(), -1);
+    EXPECT_EQ(load_step(found), 2);
+    EXPECT_EQ(found.memory, expected.memory);
+}
+
+TEST_F(Checkpoints, AllDamagedIsAnErrorOnAllRanks) {
+    save(1);
+    damage(1);
+    Share found(ranks.rank(), ranks.size(), -1);
+    try {
+        load_step(found);
+        ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), "E303");
+    }
+}
+
+TEST_F(Checkpoints, OnlyTheNewestAreKept) {
+    for (std::int64_t step = 1; step <= 5; ++step) save(step, 2);
+    const auto kept = list_checkpoints(root);
+    ASSERT_EQ(kept.size(), 2U);
+    EXPECT_EQ(kept[0].step, 4);
+    EXPECT_EQ(kept[1].step, 5);
+}
+
+TEST_F(Checkpoints, UnfinishedOnesAreNeverLoadedAndAreRemoved) {
+    save(1);
+    on_root([&] {
+        fs::create_directories(root / ".tmp-step-000002-i1");
+        std::ofstream(root / ".tmp-step-000002-i1" / "manifest.json") << "{}";
+    });
+    Share found(ranks.rank(), ranks.size(), -1);
+    EXPECT_EQ(load_step(found), 1);
+    on_root([&] { remove_unfinished_checkpoints(root); });
+    EXPECT_FALSE(fs::exists(root / ".tmp-step-000002-i1"));
+    ranks.barrier();
+}
+
+TEST_F(Checkpoints, NothingToLoadIsNoError) {
+    Share found(ranks.rank(), ranks.size(), -1);
+    EXPECT_EQ(load_step(found), -1);
+}
+
+TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
+    save(1);
+    Share share(ranks.rank(), ranks.size(), 2);
+    if (ranks.rank() == ranks.size() - 1)
+        share.pieces.front().data[0] = std::numeric_limits<float>::quiet_NaN();
+    try {
+        save_checkpoint(ranks, {root, 1, {}, 3}, {{"step", 2}}, tensors, share.pieces);
+        ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), "E701");
+    }
+    EXPECT_EQ(list_checkpoints(root).size(), 1U);
+    ranks.barrier();
+}
+
+TEST_F(Checkpoints, AFencedWriterCommitsNothing) {
+    Share share(ranks.rank(), ranks.size(), 2);
+    const CheckpointPlace place{root, 1, [] { throw Error("E408", "taken over"); }, 3};
+    EXPECT_THROW(save_checkpoint(ranks, place, {{"step", 2}}, tensors, share.pieces), AgreedError);
+    EXPECT_TRUE(list_checkpoints(root).empty());
+    ranks.barrier();
+}
+
+TEST_F(Checkpoints, AnotherModelIsNamed) {
+    save(1);
+    const std::vector<TensorMeta> other = {{"fc.weight", {20, 51}}, {"fc.bias", {7}}, {"scale", {}}};
+    try {
+        load_checkpoint(ranks, root, other, {});
+        ADD_FAILURE() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), "E304");
+        EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,50]"));
+        EXPECT_THAT(error.why(), testing::HasSubstr("'fc.weight' [20,51]"));
+    }
+}
+
+TEST_F(Checkpoints, EveryFlippedBitIsFound) {
+    save(1);
+    const fs::path folder_of_step = root / "step-000001";
+    on_root([&] {
+        for (const auto& entry : fs::directory_iterator(folder_of_step)) {
+            const std::string whole = read_file(entry.path());
+            for (std::size_t at = 0; at < whole.size(); at += 1 + whole.size() / 60) {
+                std::string flipped = whole;
+                flipped[at] = static_cast<char>(flipped[at] ^ 4);
+                std::ofstream(entry.path(), std::ios::binary) << flipped;
+                EXPECT_THROW(verify_checkpoint(folder_of_step), Error)
+                    << entry.path().filename() << " byte " << at;
+            }
+            std::ofstream(entry.path(), std::ios::binary) << whole;
+        }
+        EXPECT_NO_THROW(verify_checkpoint(folder_of_step));
+    });
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/model.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+#include "lockstep/core/error.hpp"
+
+namespace lockstep {
+namespace {
+
+std::int64_t parameter_count(const Classifier& model) {
+    std::int64_t count = 0;
+    for (const auto& parameter : model.parameters()) count += parameter.numel();
+    return count;
+}
+
+TEST(Cnn, HasTheBooksNumbersOfParameters) {
+    EXPECT_EQ(parameter_count(*make_model({"cnn", true}, {1, 28, 28, 10}, 1)), 1'630'090);
+    EXPECT_EQ(parameter_count(*make_model({"cnn", true}, {3, 32, 32, 10}, 1)), 2'122'186);
+    EXPECT_EQ(parameter_count(*make_model({"cnn", false}, {1, 28, 28, 10}, 1)), 1'629'472);
+}
+
+TEST(Models, GiveOneLogitForEachClass) {
+    for (const std::string& name : model_names()) {
+        const auto model = make_model({name, true}, {3, 32, 24, 7}, 1);
+        const auto logits = model->forward(torch::zeros({5, 3, 32, 24}));
+        EXPECT_EQ(logits.sizes().vec(), (std::vector<std::int64_t>{5, 7})) << name;
+    }
+}
+
+TEST(Models, DependOnTheSeedOnly) {
+    const auto a = make_model({"cnn", true}, {}, 5), b = make_model({"cnn", true}, {}, 5);
+    const auto c = make_model({"cnn", true}, {}, 6);
+    EXPECT_TRUE(a->parameters()[0].equal(b->parameters()[0]));
+    EXPECT_FALSE(a->parameters()[0].equal(c->parameters()[0]));
+}
+
+TEST(Models, UnknownNameSuggestsTheNearest) {
+    try {
+        make_model({"cmn", true}, {}, 1);
+        FAIL() << "no error";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), "E103");
+        EXPECT_EQ(error.fix(), "did you mean 'cnn'?");
+    }
+}
+
+TEST(Models, ImagesTooSmallForTheCnnAreRefused) {
+    EXPECT_THROW(make_model({"cnn", true}, {1, 3, 28, 10}, 1), Error);
+}
+
+TEST(RegisterModel, AddsAUsersModel) {
+    register_model("users-own", [](const ModelShape& shape, const ModelSettings& settings) {
+        return make_model({"mlp", settings.bias}, shape, 3);
+    });
+    EXPECT_EQ(parameter_count(*make_model({"users-own", true}, {1, 2, 2, 10}, 1)),
+              parameter_count(*make_model({"mlp", true}, {1, 2, 2, 10}, 1)));
+}
+
+}  // namespace
+}  // namespace lockstep
