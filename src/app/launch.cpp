@@ -39,7 +39,8 @@ void check_cores(const LaunchRequest& request) {
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment) {
     check_root(environment);
     check_cores(request);
-    // One node: shared memory only, no sockets. Quiet: our own messages say what went wrong.
+    // One node: shared memory only, no sockets. Quiet: our own messages say what went wrong. After
+    // TERM and Ctrl-C ranks have a minute to save.
     std::vector<std::string> argv = {"mpirun",
                                      "-np",
                                      fmt::format("{}", request.np),
@@ -51,7 +52,10 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
                                      "self,vader",
                                      "--mca",
                                      "pml",
-                                     "ob1"};
+                                     "ob1",
+                                     "--mca",
+                                     "odls_base_sigkill_timeout",
+                                     "60"};
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
     argv.push_back(this_executable());
     argv.insert(argv.end(), request.words.begin(), request.words.end());

@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+/// Set for ranks whose mpirun was started on a terminal.
+inline constexpr const char* live_variable = "LOCKSTEP_ON_TERMINAL";
+
 /// What to launch: this program with `words` on `np` ranks.
 struct LaunchRequest {
     int np = 1;

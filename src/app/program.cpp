@@ -8,14 +8,15 @@
 #include "lockstep/core/version.hpp"
 
 #include "command.hpp"
+#include "launch.hpp"
 
 #include <algorithm>
 #include <chrono>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <thread>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <unistd.h>
 
 namespace lockstep {
@@ -125,6 +126,15 @@ void say_error(const std::string& text) {
     [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, line.data(), line.size());
 }
 
+// Until a run's own log is open. mpirun gives ranks a terminal of its own making: only who started
+// it knows whether a person is looking.
+LogTarget first_log_target() {
+    const auto ranks = Communicator::world();
+    LogTarget target{.rank = ranks.rank(), .world_size = ranks.size()};
+    target.shows_live = !launched_by_mpi() || Environment().text(live_variable).has_value();
+    return target;
+}
+
 int run_guarded(const std::vector<std::string>& words, const Communicator& ranks) {
     try {
         return run_command(words);
@@ -158,6 +168,7 @@ int run_command(const std::vector<std::string>& words) {
 int run_program(const std::vector<std::string>& words) {
     std::optional<MpiSession> session;
     if (launched_by_mpi()) session.emplace();
+    open_log(first_log_target());
     return run_guarded(words, Communicator::world());
 }
 

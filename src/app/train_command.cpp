@@ -47,7 +47,9 @@ void check_required(const TrainSettings& settings) {
 
 [[noreturn]] void launch(const TrainOptions& options, const Invocation& call) {
     const auto argv = mpirun_line({options.np, options.oversubscribe, call.words}, Environment());
-    become_process(argv);
+    std::map<std::string, std::string> environment;
+    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
+    become_process(argv, environment);
 }
 
 int exit_of(const TrainResult& result) {
@@ -83,6 +85,7 @@ int run(TrainOptions& options, const Invocation& call) {
     }
     if (options.np > 1 && !launched_by_mpi()) launch(options, call);
     if (ranks.size() > 1) die_with_parent(::getppid());
+    options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);
     const TrainResult result = train_model(options.settings, ranks);
     show_result(options.settings, result);

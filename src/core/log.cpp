@@ -96,7 +96,9 @@ class Sink {
         live_shown_ = !text.empty();
     }
 
-    bool live_terminal() const { return target_.rank == 0 && ::isatty(STDOUT_FILENO) == 1; }
+    bool live_terminal() const {
+        return target_.rank == 0 && target_.shows_live && ::isatty(STDOUT_FILENO) == 1;
+    }
 
   private:
     static std::string record(double time, nlohmann::json fields) {

@@ -13,6 +13,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -52,6 +53,12 @@ void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
     });
 }
 
+// A whole tensor has its own name, a part of one the range of its elements too.
+std::string entry_name(const TensorMeta& tensor, std::uint64_t start, std::uint64_t count) {
+    if (count == tensor.count()) return tensor.name;
+    return fmt::format("{}[{}:{}]", tensor.name, start, start + count);
+}
+
 std::vector<StoredPiece> write_shard(const fs::path& folder,
                                      const std::string& file,
                                      std::span<const TensorMeta> tensors,
@@ -61,9 +68,7 @@ std::vector<StoredPiece> write_shard(const fs::path& folder,
         const TensorMeta& tensor = tensors[piece.tensor];
         const bool whole = piece.count == tensor.count();
         entries.push_back(
-            {.name = whole ? tensor.name
-                           : fmt::format(
-                                 "{}[{}:{}]", tensor.name, piece.start, piece.start + piece.count),
+            {.name = entry_name(tensor, piece.start, piece.count),
              .shape = whole ? tensor.shape : std::vector{static_cast<std::int64_t>(piece.count)},
              .values = {piece.data, piece.count}});
     }
@@ -161,6 +166,30 @@ Json load_from(const fs::path& path,
     return json_field<Json>(manifest, "state", path.string());
 }
 
+// The containers' own headers say the same as the manifest.
+void check_headers(const fs::path& checkpoint, const CheckpointTable& table) {
+    std::map<std::string, std::vector<std::string>> expected;
+    for (const StoredPiece& piece : table.pieces)
+        expected[piece.file].push_back(
+            fmt::format("{} at {}",
+                        entry_name(table.tensors[piece.tensor], piece.start, piece.count),
+                        piece.offset));
+    for (auto& [file, names] : expected) {
+        std::vector<std::string> found;
+        for (const SafetensorsEntry& entry :
+             read_safetensors_header(path_beneath(checkpoint, file)))
+            found.push_back(fmt::format("{} at {}", entry.name, entry.offset));
+        std::ranges::sort(names);
+        std::ranges::sort(found);
+        check(found == names, [&] {
+            return Error("E310",
+                         fmt::format("'{}' is damaged", (checkpoint / file).string()),
+                         "its header differs from the checkpoint's manifest",
+                         "use another checkpoint; a resumed run passes over this one");
+        });
+    }
+}
+
 // Collective. Whether all ranks find their share of the checkpoint whole; says why not.
 bool is_whole(const Communicator& ranks, const fs::path& path) {
     try {
@@ -255,6 +284,7 @@ Json read_checkpoint_manifest(const fs::path& checkpoint) {
 void verify_checkpoint(const fs::path& checkpoint, int part, int parts) {
     const CheckpointTable table =
         table_of(read_checkpoint_manifest(checkpoint), checkpoint.string());
+    if (part == 0) check_headers(checkpoint, table);
     std::vector<std::byte> bytes;
     for (std::size_t i = static_cast<std::size_t>(part); i < table.pieces.size();
          i += static_cast<std::size_t>(parts)) {

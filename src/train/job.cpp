@@ -115,7 +115,10 @@ void Job::settle_contract() {
     if (settings.instruction_set.empty() && recorded.contains("isa"))
         settings.instruction_set = json_field<std::string>(recorded, "isa", "run.json");
     agree(ranks, [&] {
-        plan = std::make_unique<TreePlan>(settings.virtual_ranks, ranks.size());
+        plan = std::make_unique<TreePlan>(
+            settings.virtual_ranks,
+            ranks.size(),
+            settings.plain_summation ? Summation::plain : Summation::tree);
         check_batch(settings, data->samples());
     });
     const NodeFacts node = read_node_facts();
@@ -161,7 +164,8 @@ void Job::introduce() const {
         open_log({.rank = ranks.rank(),
                   .world_size = ranks.size(),
                   .host = node.host,
-                  .directory = run.paths.logs(run.incarnation)});
+                  .directory = run.paths.logs(run.incarnation),
+                  .shows_live = settings.shows_live});
     });
     const Communicator local = ranks.split_by_node();
     const RankRow mine = make_rank_row(node, ranks.rank(), local.rank(), settings.threads);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop.hpp"
 
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
@@ -31,13 +32,15 @@ StepWishes wishes_of(const Job& job, double last_save_s) {
             .save = clock_says_save};
 }
 
+// The loss is the same on all ranks: they fail together, with one message.
 void check_loss(const StepOutcome& outcome, const Job& job) {
-    check(std::isfinite(outcome.loss), [&] {
-        return Error("E701",
-                     fmt::format("the loss is {} at step {}", outcome.loss, job.progress.step),
-                     "the weights have diverged, or a sample is not finite",
-                     "lower --lr, use --warmup-steps, or look at the data");
-    });
+    if (std::isfinite(outcome.loss)) return;
+    agree_on_failure(
+        job.ranks,
+        Error("E701",
+              fmt::format("the loss is {} at step {}", outcome.loss, job.progress.step),
+              "the weights have diverged, or a sample is not finite",
+              "lower --lr, use --warmup-steps, or look at the data; the last checkpoint is good"));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {
@@ -99,8 +102,6 @@ TrainEnd run_loop(Job& job) {
             job.step->run(batch, job.progress.step, rate, wishes_of(job, last_save_s));
         advance(job.progress, batch);
         check_loss(outcome, job);
-        if (job.progress.step == 1 || job.progress.step % job.steps_per_epoch == 0)
-            log_event("step", {{"step", job.progress.step}, {"loss", outcome.loss}});
         reporter.after_step(outcome, batch.samples_in_step, rate);
 
         const bool at_end = job.progress.step == job.total_steps;

@@ -6,6 +6,7 @@
 #include "lockstep/observe/memory.hpp"
 
 #include <array>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -17,7 +18,8 @@ constexpr double report_every_s = 30;
 Reporter::Reporter(Job& job)
     : job_(job),
       progress_("training", static_cast<std::uint64_t>(job.total_steps)),
-      since_s_(now_s()) {
+      since_s_(now_s()),
+      epoch_since_s_(since_s_) {
     progress_.start_at(static_cast<std::uint64_t>(job.progress.step));
     if (!job.ranks.is_root()) return;
     metrics_.emplace(job.run.paths.metrics(), job.progress.step);
@@ -32,12 +34,19 @@ bool Reporter::is_due() const {
 }
 
 void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
+    if (std::exchange(is_first_, false)) {
+        log_event("first_step", {{"step", job_.progress.step}});
+        epoch_since_s_ = now_s();  // rates leave the first step out: it warms caches up
+    } else {
+        epoch_samples_ += samples;
+    }
     loss_ += outcome.loss;
     rate_ = rate;
     samples_ += samples;
     ++steps_;
     const auto done = static_cast<std::uint64_t>(job_.progress.step);
     if (is_due()) report(rate);
+    if (job_.progress.step % job_.steps_per_epoch == 0) report_epoch();
     if (has_live_terminal() && progress_.is_due())
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
 }
@@ -73,8 +82,20 @@ void Reporter::report(double rate) {
     samples_ = steps_ = 0;
 }
 
+void Reporter::report_epoch() {
+    const double seconds = now_s() - epoch_since_s_;
+    log_event("epoch",
+              {{"epoch", job_.progress.epoch},
+               {"samples", epoch_samples_},
+               {"seconds", seconds},
+               {"samples_per_s", static_cast<double>(epoch_samples_) / seconds}});
+    epoch_since_s_ = now_s();
+    epoch_samples_ = 0;
+}
+
 void Reporter::after_evaluation(const Evaluation& evaluation) {
     const JobProgress& at = job_.progress;
+    epoch_since_s_ = now_s();
     once(Level::info,
          "epoch {} | test accuracy {:.2f} % ({} of {}) | test loss {:.4f}",
          at.epoch,
@@ -94,7 +115,7 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
 
 void Reporter::finish() {
     if (steps_ > 0) report(rate_);
-    progress_.finish();
+    if (has_live_terminal()) progress_.finish();
 }
 
 }  // namespace lockstep

@@ -115,7 +115,8 @@ std::vector<SafetensorsEntry> read_safetensors_header(const fs::path& path) {
     read_at(file.value(), std::as_writable_bytes(std::span(text)), sizeof(length), path);
     std::vector<SafetensorsEntry> entries;
     const std::uint64_t data_begin = sizeof(length) + length;
-    for (const auto& [name, fields] : parse_json(text, path.string(), 8).items())
+    const Json header = parse_json(text, path.string(), 8);
+    for (const auto& [name, fields] : header.items())
         if (name != "__metadata__") entries.push_back(parse_entry(name, fields, data_begin, path));
     check_no_holes(entries, data_begin, file_bytes, path);
     return entries;

@@ -20,6 +20,7 @@ struct LogTarget {
     std::string host;                 ///< named in `here` lines that reach the terminal
     std::filesystem::path directory;  ///< rank-NNNNN.log and .jsonl are appended here; "" = none
     Level terminal_level = Level::info;
+    bool shows_live = true;  ///< false where stdout only looks like a terminal, as below mpirun
 };
 
 /// Sends further lines to `target`. Creates the directory (0700). Errors: E401.

@@ -68,6 +68,8 @@ struct TrainSettings {
     std::uint64_t data_memory = 256u << 20;  ///< bytes
     std::string transport = "auto";          ///< "auto", "shared-memory" or "mpi"
 
+    bool shows_live = true;  ///< whether stdout is a terminal that a person looks at
+
     std::map<std::string, ConfigEntry> origins;  ///< what was given for each option, and where
 };
 
