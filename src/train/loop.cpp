@@ -51,6 +51,7 @@ void advance(JobProgress& progress, const Batch& batch) {
 
 void evaluate(Job& job, Reporter& reporter) {
     if (!job.evaluator) return;
+    reporter.flush();
     const PhaseScope scope(job.clock, Phase::evaluate);
     const Evaluation evaluation = job.evaluator->run(*job.model);
     job.progress.last_accuracy = evaluation.accuracy();

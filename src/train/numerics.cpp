@@ -66,6 +66,7 @@ void set_instruction_set(InstructionSet level) {
 void set_compute_threads(int threads, InstructionSet level) {
     at::set_num_threads(threads);
     at::globalContext().setDeterministicAlgorithms(true, false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs, changes no bit
     std::string chosen = at::get_cpu_capability();
     std::ranges::transform(chosen, chosen.begin(), [](char c) {
         return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;

@@ -95,7 +95,10 @@ void Reporter::report_epoch() {
 
 void Reporter::after_evaluation(const Evaluation& evaluation) {
     const JobProgress& at = job_.progress;
-    epoch_since_s_ = now_s();
+    const double now = now_s();
+    log_event("evaluation", {{"step", at.step}, {"seconds", now - since_s_}});
+    job_.clock.take();
+    since_s_ = epoch_since_s_ = now;
     once(Level::info,
          "epoch {} | test accuracy {:.2f} % ({} of {}) | test loss {:.4f}",
          at.epoch,
@@ -113,8 +116,12 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
     events_->add(at.step, scalars);
 }
 
-void Reporter::finish() {
+void Reporter::flush() {
     if (steps_ > 0) report(rate_);
+}
+
+void Reporter::finish() {
+    flush();
     if (has_live_terminal()) progress_.finish();
 }
 

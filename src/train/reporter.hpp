@@ -22,10 +22,13 @@ class Reporter {
     /// After each step. `rate` is the learning rate used.
     void after_step(const StepOutcome& outcome, std::int64_t samples, double rate);
 
-    /// After an evaluation at the end of an epoch or at the end.
+    /// Reports the steps that have not been reported yet: before anything that takes long.
+    void flush();
+
+    /// After an evaluation, which has taken the time since flush().
     void after_evaluation(const Evaluation& evaluation);
 
-    /// Reports what has not been reported yet; removes the live line.
+    /// flush(), and removes the live line.
     void finish();
 
   private:
