@@ -187,13 +187,13 @@ TEST_F(LogTest, LetsNoEscapeReachFileOrTerminal) {
 }
 
 TEST_F(LogTest, KeepsLinesWholeUnderEightThreads) {
-    constexpr int threads = 8, lines_each = 400;
+    constexpr int threads = 8, lines_each = 150;
     open_as(1);
     std::vector<std::thread> writers;
     for (int t = 0; t < threads; ++t) {
         writers.emplace_back([t] {
             for (int i = 0; i < lines_each; ++i) {
-                here(Level::info, "{} {} {}", t, i, std::string(900, static_cast<char>('a' + t)));
+                here(Level::info, "{} {} {}", t, i, std::string(300, static_cast<char>('a' + t)));
             }
         });
     }
@@ -204,7 +204,7 @@ TEST_F(LogTest, KeepsLinesWholeUnderEightThreads) {
         std::string time, level, letters;
         int thread = -1, number = -1;
         in >> time >> level >> thread >> number >> letters;
-        ASSERT_EQ(letters, std::string(900, static_cast<char>('a' + thread))) << line;
+        ASSERT_EQ(letters, std::string(300, static_cast<char>('a' + thread))) << line;
         ASSERT_EQ(number, next[thread]++);
     }
     EXPECT_THAT(next, SizeIs(threads));
