@@ -129,6 +129,10 @@ Handle create_file(const std::filesystem::path& path, Alignment alignment) {
             "E402",
             "prepare",
             path);
+#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0))
+    // Parallel file systems are often mounted without locks; pack has a lock of its own.
+    checked(H5Pset_file_locking(access.id(), false, true), "E402", "prepare", path);
+#endif
     if (alignment == Alignment::large_objects)
         checked(H5Pset_alignment(access.id(), large_object, page), "E402", "prepare", path);
     return {checked(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()),

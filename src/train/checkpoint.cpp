@@ -53,10 +53,11 @@ void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
     });
 }
 
-// A whole tensor has its own name, a part of one the range of its elements too.
-std::string entry_name(const TensorMeta& tensor, std::uint64_t start, std::uint64_t count) {
-    if (count == tensor.count()) return tensor.name;
-    return fmt::format("{}[{}:{}]", tensor.name, start, start + count);
+// A whole tensor is stored under its own name and shape, a part of one as a range of elements.
+SafetensorsEntry entry_of(const TensorMeta& tensor, std::uint64_t start, std::uint64_t count) {
+    if (count == tensor.count()) return {.name = tensor.name, .shape = tensor.shape};
+    return {.name = fmt::format("{}[{}:{}]", tensor.name, start, start + count),
+            .shape = {static_cast<std::int64_t>(count)}};
 }
 
 std::vector<StoredPiece> write_shard(const fs::path& folder,
@@ -65,12 +66,8 @@ std::vector<StoredPiece> write_shard(const fs::path& folder,
                                      std::span<const TensorPiece> pieces) {
     std::vector<SafetensorsEntry> entries;
     for (const TensorPiece& piece : pieces) {
-        const TensorMeta& tensor = tensors[piece.tensor];
-        const bool whole = piece.count == tensor.count();
-        entries.push_back(
-            {.name = entry_name(tensor, piece.start, piece.count),
-             .shape = whole ? tensor.shape : std::vector{static_cast<std::int64_t>(piece.count)},
-             .values = {piece.data, piece.count}});
+        entries.push_back(entry_of(tensors[piece.tensor], piece.start, piece.count));
+        entries.back().values = {piece.data, piece.count};
     }
     write_safetensors(folder / file, entries);
     std::vector<StoredPiece> stored;
@@ -82,6 +79,13 @@ std::vector<StoredPiece> write_shard(const fs::path& folder,
                           entries[i].offset,
                           entries[i].hash.hex()});
     return stored;
+}
+
+Error damaged(const fs::path& file, const std::string& why) {
+    return Error("E310",
+                 fmt::format("'{}' is damaged", file.string()),
+                 why,
+                 "use another checkpoint; a resumed run passes over this one");
 }
 
 std::vector<StoredPiece> gather_pieces(const Communicator& ranks,
@@ -166,26 +170,22 @@ Json load_from(const fs::path& path,
     return json_field<Json>(manifest, "state", path.string());
 }
 
-// The containers' own headers say the same as the manifest.
+// The header of every container is, byte for byte, the one that the manifest implies.
 void check_headers(const fs::path& checkpoint, const CheckpointTable& table) {
-    std::map<std::string, std::vector<std::string>> expected;
+    std::map<std::string, std::map<std::uint64_t, SafetensorsEntry>> files;  // by file and offset
     for (const StoredPiece& piece : table.pieces)
-        expected[piece.file].push_back(
-            fmt::format("{} at {}",
-                        entry_name(table.tensors[piece.tensor], piece.start, piece.count),
-                        piece.offset));
-    for (auto& [file, names] : expected) {
-        std::vector<std::string> found;
-        for (const SafetensorsEntry& entry :
-             read_safetensors_header(path_beneath(checkpoint, file)))
-            found.push_back(fmt::format("{} at {}", entry.name, entry.offset));
-        std::ranges::sort(names);
-        std::ranges::sort(found);
-        check(found == names, [&] {
-            return Error("E310",
-                         fmt::format("'{}' is damaged", (checkpoint / file).string()),
-                         "its header differs from the checkpoint's manifest",
-                         "use another checkpoint; a resumed run passes over this one");
+        files[piece.file][piece.offset] =
+            entry_of(table.tensors[piece.tensor], piece.start, piece.count);
+    for (const auto& [file, by_offset] : files) {
+        std::vector<SafetensorsEntry> entries;
+        for (const auto& [offset, entry] : by_offset) entries.push_back(entry);
+        const std::string expected = safetensors_header(entries);
+        const fs::path path = path_beneath(checkpoint, file);
+        std::string found(expected.size(), '\0');
+        const UniqueFd fd = open_for_reading(path);
+        read_at(fd.value(), std::as_writable_bytes(std::span(found)), 0, path);
+        check(found == expected, [&] {
+            return damaged(path, "its header differs from what the checkpoint's manifest implies");
         });
     }
 }
@@ -294,13 +294,11 @@ void verify_checkpoint(const fs::path& checkpoint, int part, int parts) {
         bytes.resize(piece.count * sizeof(float));
         bytes.resize(read_at(fd.value(), bytes, piece.offset, file));
         check(hash128(bytes).hex() == piece.hash, [&] {
-            return Error("E310",
-                         fmt::format("'{}' is damaged", file.string()),
-                         fmt::format("elements {} to {} of '{}' differ from what was written",
-                                     piece.start,
-                                     piece.start + piece.count,
-                                     table.tensors[piece.tensor].name),
-                         "use another checkpoint; a resumed run passes over this one");
+            return damaged(file,
+                           fmt::format("elements {} to {} of '{}' differ from what was written",
+                                       piece.start,
+                                       piece.start + piece.count,
+                                       table.tensors[piece.tensor].name));
         });
     }
 }

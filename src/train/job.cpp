@@ -19,7 +19,6 @@
 #include <bit>
 
 #include <fmt/format.h>
-#include <mpi.h>
 #include <torch/version.h>
 
 namespace lockstep {

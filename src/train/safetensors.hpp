@@ -12,20 +12,19 @@
 
 namespace lockstep {
 
-/// A named run of fp32 values to be written, or one found in a file.
+/// A named run of fp32 values.
 struct SafetensorsEntry {
     std::string name;
     std::vector<std::int64_t> shape;
-    std::span<const float> values;  ///< borrowed; only when writing
-    std::uint64_t offset = 0;       ///< of the first byte in the file; filled in
-    Hash128 hash;                   ///< of the bytes; filled in when writing
+    std::span<const float> values;  ///< borrowed; needed for writing only
+    std::uint64_t offset = 0;       ///< of the first byte in the file; filled in by writing
+    Hash128 hash;                   ///< of the bytes; filled in by writing
 };
+
+/// The first bytes of a file with `entries` in this order: length and header, a multiple of 64.
+std::string safetensors_header(std::span<const SafetensorsEntry> entries);
 
 /// Writes `entries` in order to a new file and flushes it to disk. Errors: E401, E402, E405.
 void write_safetensors(const std::filesystem::path& path, std::span<SafetensorsEntry> entries);
-
-/// Reads and checks the header: bounded, no holes, no overlap, sizes that agree with the shapes.
-/// Errors: E309.
-std::vector<SafetensorsEntry> read_safetensors_header(const std::filesystem::path& path);
 
 }  // namespace lockstep

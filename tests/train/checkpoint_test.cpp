@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/checkpoint.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+
+#include "support/temp_dir.hpp"
 
 #include <cmath>
 #include <fstream>
 #include <limits>
 #include <numeric>
 
-#include "lockstep/comm/agree.hpp"
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
-#include "support/temp_dir.hpp"
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -170,7 +172,8 @@ TEST_F(Checkpoints, AFencedWriterCommitsNothing) {
 
 TEST_F(Checkpoints, AnotherModelIsNamed) {
     save(1);
-    const std::vector<TensorMeta> other = {{"fc.weight", {20, 51}}, {"fc.bias", {7}}, {"scale", {}}};
+    const std::vector<TensorMeta> other = {
+        {"fc.weight", {20, 51}}, {"fc.bias", {7}}, {"scale", {}}};
     try {
         load_checkpoint(ranks, root, other, {});
         ADD_FAILURE() << "no error";

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flat_model.hpp"
 
-#include <gtest/gtest.h>
-#include <torch/nn.h>
+#include "lockstep/train/model.hpp"
 
 #include <cstdlib>
 #include <memory>
 
-#include "lockstep/train/model.hpp"
+#include <gtest/gtest.h>
+#include <torch/nn.h>
 
 namespace lockstep {
 namespace {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/model.hpp"
 
+#include "lockstep/core/error.hpp"
+
 #include <gtest/gtest.h>
 #include <torch/nn.h>
-
-#include "lockstep/core/error.hpp"
 
 namespace lockstep {
 namespace {

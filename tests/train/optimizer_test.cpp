@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/optimizer.hpp"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/random.hpp"
 
 #include <cmath>
 #include <cstring>
 
-#include "lockstep/core/error.hpp"
-#include "lockstep/core/random.hpp"
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
 
 namespace lockstep {
 namespace {
@@ -28,7 +28,9 @@ struct Trained {
 };
 
 // Five steps; the vector is cut into pieces at `cuts`, each updated by itself.
-Trained train(const OptimizerSettings& settings, std::size_t count, const std::vector<std::size_t>& cuts) {
+Trained train(const OptimizerSettings& settings,
+              std::size_t count,
+              const std::vector<std::size_t>& cuts) {
     const auto optimizer = make_optimizer(settings);
     Trained result{noise(count, 1), {}};
     result.state.assign(optimizer->state_names().size(), std::vector<float>(count, 0));
@@ -80,7 +82,8 @@ TEST(Adam, FollowsThePaper) {
         optimizer->update(&parameter, &gradient, state, 1, step, 0.1);
         dm = 0.9 * dm + 0.1 * g;
         dv = 0.999 * dv + 0.001 * g * g;
-        p -= 0.1 * (dm / (1 - std::pow(0.9, step))) / (std::sqrt(dv / (1 - std::pow(0.999, step))) + 1e-8);
+        p -= 0.1 * (dm / (1 - std::pow(0.9, step))) /
+             (std::sqrt(dv / (1 - std::pow(0.999, step))) + 1e-8);
         EXPECT_NEAR(parameter, p, 1e-4) << "step " << step;
     }
 }
