@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "h5.hpp"
 
-#include "probe.hpp"
+#include "driver.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -115,31 +115,24 @@ std::string last_reasons() {
 
 Error failure(const char* code, const char* doing, const std::filesystem::path& path) {
     const std::string reasons = last_reasons();
-    if (reasons.find(std::strerror(ENOSPC)) != std::string::npos)
-        return system_error(doing, path, ENOSPC);
     return Error(code,
                  fmt::format("cannot {} '{}'", doing, path.string()),
                  fmt::format("HDF5 says: {}", reasons.empty() ? "nothing more" : reasons));
 }
 
-Handle create_file(const std::filesystem::path& path, Alignment alignment) {
+Handle create_file(const std::filesystem::path& path, Alignment alignment, int& error) {
     const QuietErrors quiet;
-    const Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "E402", "prepare", path), H5Pclose);
+    const Handle access = writing_access(error);
     checked(H5Pset_libver_bounds(access.id(), H5F_LIBVER_EARLIEST, H5F_LIBVER_V110),
             "E402",
             "prepare",
             path);
-#if H5_VERSION_GE(1, 12, 1) || (H5_VERSION_GE(1, 10, 7) && !H5_VERSION_GE(1, 11, 0))
-    // Parallel file systems are often mounted without locks; pack has a lock of its own.
-    checked(H5Pset_file_locking(access.id(), false, true), "E402", "prepare", path);
-#endif
     if (alignment == Alignment::large_objects)
         checked(H5Pset_alignment(access.id(), large_object, page), "E402", "prepare", path);
-    return {checked(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()),
-                    "E401",
-                    "create",
-                    path),
-            H5Fclose};
+    Handle file(H5Fcreate(path.c_str(), H5F_ACC_EXCL, H5P_DEFAULT, access.id()), H5Fclose);
+    check(error == 0, [&] { return system_error("create", path, error); });
+    checked(file.id(), "E401", "create", path);
+    return file;
 }
 
 Handle open_for_probing(const std::filesystem::path& path) {

@@ -50,7 +50,7 @@ class QuietErrors {
 /// The library's reasons for its last failure on this thread, innermost first, in one line.
 std::string last_reasons();
 
-/// An Error of `code` (E405 if the disk is full) with last_reasons().
+/// An Error of `code` with last_reasons().
 Error failure(const char* code, const char* doing, const std::filesystem::path& path);
 
 /// `result`, or throws failure() if it is negative.
@@ -64,12 +64,14 @@ Result checked(Result result,
 }
 
 /// A new file: readable by HDF5 1.8 and later, without times, so that equal content gives equal
-/// bytes. `align`: places large objects at multiples of 4 KiB (for data that is not chunked).
+/// bytes. `alignment` places large objects at multiples of 4 KiB (for data that is not chunked).
+/// The library is never told of failed writes (driver.hpp): look at `error`, an errno, after each
+/// step and after the handle is gone; it must outlive the handle.
 enum class Alignment { none, large_objects };
-Handle create_file(const std::filesystem::path& path, Alignment alignment);
+Handle create_file(const std::filesystem::path& path, Alignment alignment, int& error);
 
 /// An existing file, read-only, without locks, through a driver that never reads raw data but
-/// remembers where it is (probe.hpp). Errors: E205.
+/// remembers where it is (driver.hpp). Errors: E205.
 Handle open_for_probing(const std::filesystem::path& path);
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);

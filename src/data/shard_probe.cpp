@@ -5,8 +5,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "driver.hpp"
 #include "h5.hpp"
-#include "probe.hpp"
 
 #include <algorithm>
 #include <array>

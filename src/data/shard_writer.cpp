@@ -173,13 +173,14 @@ void reserve_indexes(const h5::Handle& file, const ShardPlan& plan, std::uint64_
 using Indexes = std::vector<std::vector<IndexRow>>;
 
 // Everything but the content of the index, which needs the finished file.
-Indexes write_content(const ShardPlan& plan,
+Indexes write_objects(const ShardPlan& plan,
                       const RowReader& rows,
                       Encoder& encoder,
-                      const BlockReport& report) {
+                      const BlockReport& report,
+                      int& error) {
     const auto alignment =
         encoder.codec() == Codec::none ? h5::Alignment::large_objects : h5::Alignment::none;
-    const h5::Handle file = h5::create_file(plan.path, alignment);
+    const h5::Handle file = h5::create_file(plan.path, alignment, error);
     const std::vector<RowBlock> blocks = row_blocks(plan.samples, plan.manifest.block_rows);
     describe_shard(file, plan);
     reserve_indexes(file, plan, blocks.size());
@@ -189,11 +190,22 @@ Indexes write_content(const ShardPlan& plan,
         fields.emplace_back(data, plan, f, encoder);
     for (const RowBlock& block : blocks) {
         for (FieldWriter& field : fields) field.write_block(block.first, block.rows, rows);
+        check(error == 0, [&] { return system_error("write", plan.path, error); });
         report(plan.first_sample + block.first + block.rows);
     }
-    h5::checked(H5Fflush(file.id(), H5F_SCOPE_LOCAL), "E402", "write", plan.path);
     Indexes indexes;
     for (const FieldWriter& field : fields) indexes.push_back(field.index());
+    return indexes;
+}
+
+// The same, and closed: only then is everything on its way to the disk.
+Indexes write_content(const ShardPlan& plan,
+                      const RowReader& rows,
+                      Encoder& encoder,
+                      const BlockReport& report) {
+    int error = 0;
+    Indexes indexes = write_objects(plan, rows, encoder, report, error);
+    check(error == 0, [&] { return system_error("write", plan.path, error); });
     return indexes;
 }
 

@@ -5,11 +5,14 @@
 #include "support/caught.hpp"
 
 #include <cmath>
+#include <csignal>
+#include <cstdlib>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -174,6 +177,25 @@ TEST_F(Pack, LeavesNothingBehindWhenCancelled) {
                      std::runtime_error);
         EXPECT_THAT(leftovers(), ElementsAre()) << stage;
     }
+}
+
+// Exits with 7 if packing fails as it should where no file may have more than `bytes`.
+[[noreturn]] void pack_and_exit(const PackOptions& options, rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    const rlimit limit{bytes, bytes};
+    ::setrlimit(RLIMIT_FSIZE, &limit);
+    std::exit(caught_code([&] { pack_dataset(options); }) == "E402" ? 7 : 8);
+}
+
+// A limit on the size of files stands in for a full disk. HDF5 would crash at exit.
+TEST_F(Pack, EndsInOrderWhenNothingMoreCanBeWritten) {
+    for (const Codec codec : {Codec::none, Codec::lz4})
+        for (const rlim_t bytes : {100, 3000, 7000, 9000}) {
+            const PackOptions options = test::options_for(
+                folder_, test::make_samples(2000), fmt::format("{}", bytes), codec);
+            EXPECT_EXIT(pack_and_exit(options, bytes), testing::ExitedWithCode(7), "");
+            EXPECT_THAT(leftovers(), ElementsAre());
+        }
 }
 
 TEST_F(Pack, CleansUpAfterAKilledPredecessor) {

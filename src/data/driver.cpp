@@ -1,0 +1,227 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "driver.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#if H5_VERSION_GE(1, 13, 0)
+#include <H5FDdevelop.h>
+#endif
+
+namespace lockstep::h5 {
+namespace {
+
+// Where the library would have read raw data, while somebody asks for it: the library gives its
+// callbacks no other way to reach us.
+struct RawRead {
+    std::uint64_t offset = 0, bytes = 0;
+};
+thread_local std::optional<RawRead>* noting = nullptr;
+
+// What writing_access() tells the driver through the library.
+struct WritingInfo {
+    int* error = nullptr;
+};
+
+// `base` must come first: the library knows only that part.
+struct DriverFile {
+    H5FD_t base{};
+    UniqueFd fd;
+    haddr_t allocated = 0, size = 0;
+    int* error = nullptr;  // null for probing
+};
+
+DriverFile& own(H5FD_t* file) {
+    return *reinterpret_cast<DriverFile*>(file);
+}
+const DriverFile& own(const H5FD_t* file) {
+    return *reinterpret_cast<const DriverFile*>(file);
+}
+
+H5FD_t* made_of(UniqueFd fd, int* error) {
+    struct stat facts {};
+    if (!fd || ::fstat(fd.value(), &facts) != 0) return nullptr;
+    auto file = std::make_unique<DriverFile>();
+    file->fd = std::move(fd);
+    file->size = static_cast<haddr_t>(facts.st_size);
+    file->error = error;
+    return &file.release()->base;
+}
+
+H5FD_t* open_for_probe(const char* name, unsigned, hid_t, haddr_t) {
+    return made_of(UniqueFd(::open(name, O_RDONLY | O_CLOEXEC)), nullptr);
+}
+
+H5FD_t* open_for_writing(const char* name, unsigned, hid_t access, haddr_t) {
+    const auto* info = static_cast<const WritingInfo*>(H5Pget_driver_info(access));
+    if (!info) return nullptr;
+    UniqueFd fd(::open(name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (!fd) *info->error = errno;
+    return made_of(std::move(fd), info->error);
+}
+
+herr_t close_file(H5FD_t* file) {
+    delete &own(file);
+    return 0;
+}
+
+herr_t query_probe(const H5FD_t*, unsigned long* flags) {
+    if (flags) *flags = 0;  // no sieving, no accumulation: every read reaches us as it is
+    return 0;
+}
+
+herr_t query_writing(const H5FD_t*, unsigned long* flags) {
+    if (flags)
+        *flags = H5FD_FEAT_AGGREGATE_METADATA | H5FD_FEAT_ACCUMULATE_METADATA |
+                 H5FD_FEAT_AGGREGATE_SMALLDATA;
+    return 0;
+}
+
+haddr_t allocated(const H5FD_t* file, H5FD_mem_t) {
+    return own(file).allocated;
+}
+herr_t set_allocated(H5FD_t* file, H5FD_mem_t, haddr_t address) {
+    own(file).allocated = address;
+    return 0;
+}
+haddr_t size(const H5FD_t* file, H5FD_mem_t) {
+    return own(file).size;
+}
+
+herr_t read(H5FD_t* file, H5FD_mem_t kind, hid_t, haddr_t offset, std::size_t bytes, void* out) {
+    if (kind == H5FD_MEM_DRAW && noting) {
+        *noting = RawRead{offset, bytes};
+        return 0;
+    }
+    try {
+        const std::span buffer(static_cast<std::byte*>(out), bytes);
+        const std::size_t got = read_at(own(file).fd.value(), buffer, offset, "HDF5 metadata");
+        std::memset(buffer.data() + got, 0, bytes - got);
+        return 0;
+    } catch (...) {
+        return -1;
+    }
+}
+
+herr_t refuse_to_write(H5FD_t*, H5FD_mem_t, hid_t, haddr_t, std::size_t, const void*) {
+    return -1;
+}
+
+herr_t write(H5FD_t* base, H5FD_mem_t, hid_t, haddr_t offset, std::size_t bytes, const void* data) {
+    DriverFile& file = own(base);
+    const auto* from = static_cast<const std::byte*>(data);
+    for (std::size_t done = 0; done < bytes && *file.error == 0;) {
+        const ssize_t put =
+            ::pwrite(file.fd.value(), from + done, bytes - done, static_cast<off_t>(offset + done));
+        if (put > 0) done += static_cast<std::size_t>(put);
+        if (put < 0 && errno != EINTR) *file.error = errno;
+    }
+    file.size = std::max(file.size, offset + bytes);
+    return 0;
+}
+
+herr_t set_size(H5FD_t* base, hid_t, hbool_t) {
+    DriverFile& file = own(base);
+    if (file.size == file.allocated) return 0;
+    const auto size = static_cast<off_t>(file.allocated);
+    if (*file.error == 0 && ::ftruncate(file.fd.value(), size) != 0) *file.error = errno;
+    file.size = file.allocated;
+    return 0;
+}
+
+H5FD_class_t common_class() {
+    H5FD_class_t driver{};
+#if H5_VERSION_GE(1, 13, 0)
+    driver.version = H5FD_CLASS_VERSION;
+#endif
+    driver.maxaddr = haddr_t{1} << 62;
+    driver.fc_degree = H5F_CLOSE_WEAK;
+    driver.close = close_file;
+    driver.get_eoa = allocated;
+    driver.set_eoa = set_allocated;
+    driver.get_eof = size;
+    driver.read = read;
+    const H5FD_mem_t kinds[] = H5FD_FLMAP_DICHOTOMY;
+    std::memcpy(driver.fl_map, kinds, sizeof kinds);
+    return driver;
+}
+
+H5FD_class_t probing_class() {
+    H5FD_class_t driver = common_class();
+#if H5_VERSION_GE(1, 13, 0)
+    driver.value = static_cast<H5FD_class_value_t>(600);
+#endif
+    driver.name = "lockstep_probe";
+    driver.open = open_for_probe;
+    driver.query = query_probe;
+    driver.write = refuse_to_write;
+    return driver;
+}
+
+H5FD_class_t writing_class() {
+    H5FD_class_t driver = common_class();
+#if H5_VERSION_GE(1, 13, 0)
+    driver.value = static_cast<H5FD_class_value_t>(601);
+#endif
+    driver.name = "lockstep_write";
+    driver.fapl_size = sizeof(WritingInfo);
+    driver.open = open_for_writing;
+    driver.query = query_writing;
+    driver.write = write;
+    driver.truncate = set_size;
+    return driver;
+}
+
+Handle access_through(const H5FD_class_t& driver, const void* info) {
+    const QuietErrors quiet;
+    const Handle registered(checked(H5FDregister(&driver), "E205", "register driver", "HDF5"),
+                            H5FDunregister);
+    Handle access(checked(H5Pcreate(H5P_FILE_ACCESS), "E205", "prepare", "HDF5"), H5Pclose);
+    checked(H5Pset_driver(access.id(), registered.id(), info), "E205", "prepare", "HDF5");
+    return access;  // which keeps the driver registered
+}
+
+}  // namespace
+
+Handle probing_access() {
+    static const H5FD_class_t driver = probing_class();
+    return access_through(driver, nullptr);
+}
+
+Handle writing_access(int& error) {
+    static const H5FD_class_t driver = writing_class();
+    const WritingInfo info{&error};
+    return access_through(driver, &info);
+}
+
+bool find_chunk(
+    const Handle& dataset, int rank, std::uint64_t row, std::uint64_t limit, ChunkPlace& place) {
+    std::vector<hsize_t> start(static_cast<std::size_t>(rank), 0);
+    start[0] = row;
+    hsize_t stored = 0;
+    if (H5Dget_chunk_storage_size(dataset.id(), start.data(), &stored) < 0) return false;
+    if (stored == 0 || stored > limit) return false;
+    // The driver does not write to the buffer; it is there because the library wants one.
+    std::vector<std::byte> unused(stored);
+    std::uint32_t skipped_filters = 0;
+    std::optional<RawRead> seen;
+    noting = &seen;
+    const herr_t result =
+        H5Dread_chunk(dataset.id(), H5P_DEFAULT, start.data(), &skipped_filters, unused.data());
+    noting = nullptr;
+    if (result < 0 || !seen) return false;
+    place = {seen->offset, seen->bytes, skipped_filters == 0};
+    return true;
+}
+
+}  // namespace lockstep::h5
