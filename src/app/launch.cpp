@@ -39,23 +39,17 @@ void check_cores(const LaunchRequest& request) {
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment) {
     check_root(environment);
     check_cores(request);
-    // One node: shared memory only, no sockets. Quiet: our own messages say what went wrong. After
-    // TERM and Ctrl-C ranks have a minute to save.
-    std::vector<std::string> argv = {"mpirun",
-                                     "-np",
-                                     fmt::format("{}", request.np),
-                                     "--bind-to",
-                                     "none",
-                                     "--quiet",
-                                     "--mca",
-                                     "btl",
-                                     "self,vader",
-                                     "--mca",
-                                     "pml",
-                                     "ob1",
-                                     "--mca",
-                                     "odls_base_sigkill_timeout",
-                                     "60"};
+    // One node: shared memory only, no sockets. Quiet: our own messages say what went wrong.
+    std::vector<std::string> argv = {"mpirun", "-np", fmt::format("{}", request.np)};
+    const auto add = [&](std::initializer_list<std::string> words) {
+        argv.insert(argv.end(), words);
+    };
+    add({"--bind-to", "none", "--quiet"});
+    add({"--mca", "btl", "self,vader", "--mca", "pml", "ob1"});
+    if (!request.folder.empty())
+        for (const char* place :
+             {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
+            add({"--mca", place, request.folder.string()});
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
     argv.push_back(this_executable());
     argv.insert(argv.end(), request.words.begin(), request.words.end());

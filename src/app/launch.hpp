@@ -4,6 +4,7 @@
 
 #include "lockstep/core/environment.hpp"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct LaunchRequest {
     int np = 1;
     bool oversubscribe = false;
     std::vector<std::string> words;
+    std::filesystem::path folder;  ///< for Open MPI's own files; "": its usual places
 };
 
 /// The mpirun line. Errors: E601 more ranks than cores, E603 root without Open MPI's leave.

@@ -4,12 +4,12 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
 #include "launch.hpp"
+#include "supervise.hpp"
 #include "train_options.hpp"
 
 #include <fmt/format.h>
@@ -45,11 +45,13 @@ void check_required(const TrainSettings& settings) {
           [] { return Error("E102", "--warmup-steps is out of range"); });
 }
 
-[[noreturn]] void launch(const TrainOptions& options, const Invocation& call) {
-    const auto argv = mpirun_line({options.np, options.oversubscribe, call.words}, Environment());
+int launch(const TrainOptions& options, const Invocation& call) {
+    const LaunchFolder folder;
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
-    become_process(argv, environment);
+    return supervise(
+        mpirun_line({options.np, options.oversubscribe, call.words, folder.path()}, Environment()),
+        environment);
 }
 
 int exit_of(const TrainResult& result) {
@@ -78,12 +80,12 @@ int run(TrainOptions& options, const Invocation& call) {
         check_required(options.settings);
     });
     if (options.dry_run) {
-        const auto line = mpirun_line({std::max(options.np, 1), options.oversubscribe, call.words},
-                                      Environment());
+        const auto line = mpirun_line(
+            {std::max(options.np, 1), options.oversubscribe, call.words, {}}, Environment());
         print_once(shell_text(line) + "\n");
         return 0;
     }
-    if (options.np > 1 && !launched_by_mpi()) launch(options, call);
+    if (options.np > 1 && !launched_by_mpi()) return launch(options, call);
     if (ranks.size() > 1) die_with_parent(::getppid());
     options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);

@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "launch.hpp"
+#include "supervise.hpp"
 #include "train_options.hpp"
 
 #include <algorithm>
@@ -122,7 +123,8 @@ std::string train_once(const VerifyOptions& options,
                                     std::string("--checkpoint-every"),
                                     std::string("never")})
         words.push_back(word);
-    const auto result = run_process(mpirun_line({np, true, words}, Environment()));
+    const LaunchFolder folder;
+    const auto result = run_process(mpirun_line({np, true, words, folder.path()}, Environment()));
     if (result.exit_code != 0) {
         print_once(result.output);
         throw Error(

@@ -217,6 +217,12 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a program cannot be started",
      "mpirun or another program is not on PATH."},
     {"E611", peer_lost, "a child process took too long", "It was ended after its time limit."},
+    {"E612",
+     peer_lost,
+     "the ranks were killed",
+     "mpirun or one of its ranks was ended by a signal that nobody here sent. Nothing is lost but "
+     "the\n"
+     "steps since the newest checkpoint."},
     {"E620", peer_lost, "MPI reported an error", "The message carries MPI's own text."},
     {"E630",
      peer_lost,
