@@ -41,13 +41,11 @@ int check_file(const std::string& path) {
 
 int explain(const std::string& code) {
     const ErrorEntry* entry = find_error(code);
-    std::vector<std::string> codes;
-    for (const ErrorEntry& known : error_catalog()) codes.emplace_back(known.code);
     check(entry != nullptr, [&] {
         return Error("E101",
                      fmt::format("no error has code '{}'", printable(code)),
-                     "codes are E and three digits, as error messages show them",
-                     did_you_mean(code, codes));
+                     "",
+                     "give a code as error messages show it, for example E204");
     });
     print_once(fmt::format("{}: {} (exit code {})\n\n{}\n",
                            entry->code,

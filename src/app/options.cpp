@@ -48,8 +48,16 @@ po::parsed_options split(const std::vector<std::string>& words, const OptionTabl
             .style(allowed)
             .allow_unregistered()
             .run();
+    } catch (const po::invalid_command_line_syntax& error) {
+        const bool has_extra = error.kind() == po::invalid_syntax::extra_parameter;
+        throw Error(
+            has_extra ? "E103" : "E105",
+            fmt::format(
+                "{} {}", error.get_option_name(), has_extra ? "takes no value" : "needs a value"),
+            "",
+            "--help shows what each option takes");
     } catch (const po::error& error) {
-        throw Error("E105", error.what(), "", "give it a value, or see --help");
+        throw Error("E103", error.what(), "", "see --help");
     }
 }
 
@@ -95,7 +103,8 @@ void check_config_type(const Option& option, const ConfigEntry& entry) {
                      fmt::format("{}: {} is {} ({})",
                                  entry.origin,
                                  option.name,
-                                 config_text(entry.value),
+                                 type == 3 ? fmt::format("\"{}\"", config_text(entry.value))
+                                           : config_text(entry.value),
                                  config_type_name(entry.value)),
                      fmt::format("it needs {}", needs[static_cast<int>(option.kind)]),
                      type == 3 ? "remove the quotes" : "");
@@ -133,6 +142,20 @@ std::vector<GivenValue> sources(const Option& option,
         found.push_back({config_text(at->second.value), at->second.origin});
     }
     return found;
+}
+
+// A variable that cannot be used is a fault of the surroundings, not of the command line.
+void assign(const Option& option, const GivenValue& given) {
+    if (!given.origin.starts_with("LOCKSTEP_")) return option.assign(given);
+    try {
+        option.assign(given);
+    } catch (const Error& error) {
+        throw Error(
+            "E113",
+            fmt::format("{} is '{}'", given.origin, given.text),
+            error.why(),
+            fmt::format("unset {}, or set it to what --{} takes", given.origin, option.name));
+    }
 }
 
 std::string paragraph(const std::string& text, std::size_t indent, std::size_t width) {
@@ -187,7 +210,7 @@ std::vector<ResolvedOption> resolve_options(const OptionTable& table,
                 resolved.push_back({option.name, option.default_value, "default", {}});
                 continue;
             }
-            option.assign(found.front());
+            assign(option, found.front());
             const GivenValue used = found.front();
             found.erase(found.begin());
             resolved.push_back({option.name, used.text, used.origin, found});
