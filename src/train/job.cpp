@@ -91,9 +91,10 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     : ranks(communicator), settings(given) {
     open_data();
     settle_contract();
+    build_model();
     open_run();
     introduce();
-    build();
+    build_exchange();
     restore();
 }
 
@@ -129,6 +130,35 @@ void Job::settle_contract() {
     const auto samples = static_cast<std::int64_t>(data->samples());
     steps_per_epoch = (samples + settings.batch - 1) / settings.batch;
     total_steps = settings.max_steps > 0 ? settings.max_steps : settings.epochs * steps_per_epoch;
+}
+
+// Everything that can be wrong with the model and its data, before a run is made for it.
+void Job::build_model() {
+    agree(ranks, [&] {
+        input = std::make_unique<InputReader>(*data);
+        check_test_data();
+        model =
+            std::make_unique<FlatModel>(make_model(settings.model, input->shape(), settings.seed));
+        optimizer = make_optimizer(settings.optimizer);
+    });
+}
+
+void Job::check_test_data() const {
+    if (!test_data) return;
+    const ModelShape test = InputReader(*test_data).shape(), train = input->shape();
+    const bool fits = test.channels == train.channels && test.height == train.height &&
+                      test.width == train.width && test.classes <= train.classes;
+    const auto describe = [](const ModelShape& shape) {
+        return fmt::format(
+            "{}x{}x{} with {} classes", shape.channels, shape.height, shape.width, shape.classes);
+    };
+    check(fits, [&] {
+        return Error(
+            "E217",
+            fmt::format("test data '{}' do not fit the training data", settings.test_data.string()),
+            fmt::format("they are {}, the training data {}", describe(test), describe(train)),
+            "pack both from one source");
+    });
 }
 
 void Job::open_run() {
@@ -189,13 +219,7 @@ void Job::introduce() const {
         ranks.size());
 }
 
-void Job::build() {
-    agree(ranks, [&] {
-        input = std::make_unique<InputReader>(*data);
-        model =
-            std::make_unique<FlatModel>(make_model(settings.model, input->shape(), settings.seed));
-        optimizer = make_optimizer(settings.optimizer);
-    });
+void Job::build_exchange() {
     exchange =
         make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport));
     reducer = std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange);
@@ -208,18 +232,9 @@ void Job::build() {
     step = std::make_unique<TrainStep>(
         parts, ranks.rank(), ranks.size(), settings.virtual_ranks, settings.seed);
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
-    if (test_data) {
+    if (test_data)
         evaluator = std::make_unique<Evaluator>(
             test_data, ranks, leaves, settings.virtual_ranks, settings.io_threads);
-        agree(ranks, [&] {
-            check(test_data->field("labels").classes() <= input->shape().classes, [&] {
-                return Error("E217",
-                             "the test data has more classes than the training data",
-                             "",
-                             "pack both from one source");
-            });
-        });
-    }
     once(Level::info,
          "model {} with {} parameters | {} buckets by {} | {} steps an epoch, {} in all",
          settings.model.name,

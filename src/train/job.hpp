@@ -67,7 +67,9 @@ struct Job {
     void settle_contract();
     void open_run();
     void introduce() const;
-    void build();
+    void build_model();
+    void check_test_data() const;
+    void build_exchange();
     void restore();
 };
 

@@ -20,6 +20,7 @@ Reporter::Reporter(Job& job)
       progress_("training", static_cast<std::uint64_t>(job.total_steps)),
       since_s_(now_s()),
       epoch_since_s_(since_s_) {
+    job.clock.take();  // setting up is no step's time
     progress_.start_at(static_cast<std::uint64_t>(job.progress.step));
     if (!job.ranks.is_root()) return;
     metrics_.emplace(job.run.paths.metrics(), job.progress.step);
