@@ -35,8 +35,9 @@ std::uint64_t bytes_of_folder(const fs::path& folder) {
 }
 
 int list(const fs::path& run) {
+    const auto found = checkpoints_of(run);
     print_once("step        epoch  ranks  size        parameters\n");
-    for (const CheckpointInfo& info : checkpoints_of(run)) try {
+    for (const CheckpointInfo& info : found) try {
             const Json state =
                 json_field<Json>(read_checkpoint_manifest(info.path), "state", info.path.string());
             print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {}\n",

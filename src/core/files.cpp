@@ -138,7 +138,8 @@ void make_directories(const fs::path& path) {
                             path.string(),
                             std::generic_category().message(reason)),
                 "",
-                "use a folder that you may write to");
+                reason == EEXIST || reason == ENOTDIR ? "a file has that name: give another one"
+                                                      : "use a folder that you may write to");
 }
 
 std::uint64_t free_bytes(const fs::path& path) {

@@ -21,6 +21,14 @@ Error malformed(const std::string& origin, const std::string& why) {
                  "restore it from its source; do not edit it");
 }
 
+// What the library says, without its own error number in brackets.
+std::string reason_of(const Json::exception& error) {
+    const std::string_view text = error.what();
+    const auto tag_end = text.find("] ");
+    return std::string(text.starts_with('[') && tag_end != text.npos ? text.substr(tag_end + 2)
+                                                                     : text);
+}
+
 // Refuses depth and repeated keys while the parser runs, before anything large is built.
 class Guard {
   public:
@@ -54,7 +62,7 @@ Json parse_json(std::string_view text, const std::string& origin, int max_depth)
     try {
         return Json::parse(text, Guard(origin, max_depth));
     } catch (const Json::exception& error) {
-        throw malformed(origin, error.what());
+        throw malformed(origin, reason_of(error));
     }
 }
 
@@ -85,7 +93,7 @@ T json_field(const Json& object, const std::string& key, const std::string& orig
     try {
         return value.get<T>();
     } catch (const Json::exception& error) {
-        throw malformed(origin, fmt::format("'{}': {}", key, error.what()));
+        throw malformed(origin, fmt::format("'{}': {}", key, reason_of(error)));
     }
 }
 
