@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bad_inputs.hpp"
+
+#include <algorithm>
+#include <ostream>
+#include <regex>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+
+void PrintTo(const BadInput& input, std::ostream* out) {
+    *out << input.name;
+}
+
+namespace {
+
+constexpr int ranks = 4;
+constexpr std::ptrdiff_t most_lines = 12;
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+    for (std::size_t at = 0; (at = text.find(from, at)) != std::string::npos; at += to.size())
+        text.replace(at, from.size(), to);
+    return text;
+}
+
+Words words_of(const BadInput& input, const TempDir& folder) {
+    Words words;
+    for (const std::string& word : input.words) words.push_back(with_paths(word, folder));
+    return words;
+}
+
+Variables variables_of(const BadInput& input, const TempDir& folder) {
+    Variables variables;
+    for (const auto& [name, value] : input.variables) variables[name] = with_paths(value, folder);
+    return variables;
+}
+
+std::string message_of(const BadInput& input, bool ranks_find_it) {
+    const bool names_ranks = ranks_find_it && (input.finder == Finder::command_line ||
+                                               input.finder == Finder::every_rank);
+    return replaced(input.message, "<same>", names_ranks ? " (same on ranks 1-3)" : "");
+}
+
+// What the program says but for what changes from run to run, and for what training showed before.
+std::string lasting_part(const BadInput& input, std::string text, const TempDir& folder) {
+    text = without_paths(std::move(text), folder);
+    if (input.finder == Finder::some_rank)
+        text.erase(0, std::min(text.find("lockstep: error"), text.size()));
+    text = std::regex_replace(text, std::regex("\\(rank [0-3]\\)"), "<rank>");
+    return std::regex_replace(text, std::regex(" in [0-9.]+ ?m?s\n"), " in <time>\n");
+}
+
+void expect_failure(const BadInput& input,
+                    const ProcessResult& result,
+                    const std::string& message,
+                    const TempDir& folder) {
+    const std::string said = lasting_part(input, result.output, folder);
+    EXPECT_EQ(said, message);
+    EXPECT_EQ(result.exit_code, input.exit_code);
+    EXPECT_LE(std::ranges::count(said, '\n'), most_lines);
+}
+
+class BadInputs : public testing::TestWithParam<BadInput> {
+  protected:
+    void SetUp() override { GetParam().prepare(folder_); }
+    TempDir folder_;
+};
+
+// As one command: `train` starts the ranks itself.
+TEST_P(BadInputs, AreExplainedOnce) {
+    const BadInput& input = GetParam();
+    Words words = words_of(input, folder_);
+    if (input.is_training()) {
+        const Words launch = {"--np", std::to_string(ranks), "--oversubscribe"};
+        words.insert(words.begin() + 1, launch.begin(), launch.end());
+    }
+    const ProcessResult result = run_lockstep(words, variables_of(input, folder_));
+    const bool ranks_find_it = input.is_training() && input.finder != Finder::command_line;
+    expect_failure(input, result, message_of(input, ranks_find_it), folder_);
+}
+
+// As ranks that somebody's own mpirun started.
+TEST_P(BadInputs, AreExplainedOnceByRanks) {
+    const BadInput& input = GetParam();
+    if (!input.is_training()) GTEST_SKIP() << "not a command for several ranks";
+    const ProcessResult result =
+        run_under_mpirun(ranks, words_of(input, folder_), variables_of(input, folder_));
+    expect_failure(input, result, message_of(input, true), folder_);
+}
+
+std::string name_of(const testing::TestParamInfo<BadInput>& info) {
+    return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Options, BadInputs, testing::ValuesIn(bad_options()), name_of);
+INSTANTIATE_TEST_SUITE_P(Files, BadInputs, testing::ValuesIn(bad_files()), name_of);
+
+}  // namespace
+
+std::string without_paths(std::string text, const TempDir& folder) {
+    text = replaced(std::move(text), SmallData::get().train().string(), "<data>");
+    return replaced(std::move(text), folder.path().string(), "<tmp>");
+}
+
+std::string with_paths(std::string text, const TempDir& folder) {
+    text = replaced(std::move(text), "<data>", SmallData::get().train().string());
+    return replaced(std::move(text), "<tmp>", folder.path().string());
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bad_inputs.hpp"
+
+namespace lockstep::test {
+namespace {
+
+Words train(const Words& more) {
+    return Words{"train", "--data", "<data>", "--run", "<tmp>/run"} + more;
+}
+
+std::vector<BadInput> bad_words() {
+    return {
+        {"UnknownOption",
+         train({"--bach", "64"}),
+         64,
+         "lockstep: error E101: unknown option '--bach'<same>\n"
+         "  fix: did you mean '--batch'?\n"},
+        {"UnknownCommand",
+         {"trian"},
+         64,
+         "lockstep: error E101: unknown command 'trian'\n"
+         "  fix: did you mean 'train'?\n"},
+        {"UnknownSecondWord",
+         {"data", "pakc"},
+         64,
+         "lockstep: error E101: unknown command 'data pakc'\n"
+         "  why: this group of commands needs a second word\n"
+         "  fix: did you mean 'data pack'?\n"},
+        {"NoNumber",
+         train({"--epochs", "ten"}),
+         64,
+         "lockstep: error E103: --epochs is 'ten' (from command line)<same>\n"
+         "  why: it is not a whole number\n"
+         "  fix: for example --epochs 2\n"},
+        {"NumberOutOfRange",
+         train({"--epochs", "-3"}),
+         64,
+         "lockstep: error E102: --epochs is '-3' (from command line)<same>\n"
+         "  why: it must be 1 to 1,000,000\n"
+         "  fix: give a number in that range\n"},
+        {"PeriodWithoutUnit",
+         train({"--checkpoint-every", "500"}),
+         64,
+         "lockstep: error E103: --checkpoint-every is '500' (from command line)<same>\n"
+         "  why: it must be a count with a unit: steps, epochs, s, m or h\n"
+         "  fix: for example --checkpoint-every 500steps\n"},
+        {"WordThatIsNoChoice",
+         train({"--optimizer", "adm"}),
+         64,
+         "lockstep: error E103: --optimizer is 'adm' (from command line)<same>\n"
+         "  why: it must be one of adam, adamw, sgd\n"
+         "  fix: did you mean 'adam'?\n"},
+        {"OptionTwice",
+         train({"--lr", "0.1", "--lr", "0.01"}),
+         64,
+         "lockstep: error E104: --lr is given twice ('0.1' and '0.01')<same>\n"
+         "  why: it takes one value\n"
+         "  fix: drop one of them\n"},
+        {"OptionWithoutValue",
+         {"train", "--data", "<data>", "--run"},
+         64,
+         "lockstep: error E105: --run needs a value<same>\n"
+         "  fix: --help shows what each option takes\n"},
+        {"RequiredOptionMissing",
+         {"train", "--data", "<data>"},
+         64,
+         "lockstep: error E105: --run is missing<same>\n"
+         "  fix: name a run directory: --run runs/NAME\n"},
+        {"UnexpectedArgument",
+         train({"more"}),
+         64,
+         "lockstep: error E101: unexpected argument 'more'<same>\n"
+         "  fix: usage: lockstep train --data DIR --run DIR [--np N] [options]\n"},
+        {"UnknownErrorCode",
+         {"explain", "E999"},
+         64,
+         "lockstep: error E101: no error has code 'E999'\n"
+         "  fix: give a code as error messages show it, for example E204\n"},
+    };
+}
+
+std::vector<BadInput> bad_combinations() {
+    return {
+        {"UnknownModel",
+         train({"--model", "cnm"}),
+         64,
+         "lockstep: error E103: no model 'cnm'<same>\n"
+         "  why: there are cnn, cnn-bn, mlp\n"
+         "  fix: did you mean 'cnn'?\n",
+         Finder::every_rank},
+        {"MoreRanksThanVirtualRanks",
+         train({"--virtual-ranks", "2"}),
+         64,
+         "lockstep: error E640: 2 virtual ranks cannot run on 4 ranks<same>\n"
+         "  why: virtual ranks are a power of two and at least as many as ranks\n"
+         "  fix: use 1 to 2 ranks, or create the run with more virtual ranks\n",
+         Finder::every_rank},
+        {"MoreVirtualRanksThanSamples",
+         train({"--virtual-ranks", "1024", "--batch", "1024"}),
+         64,
+         "lockstep: error E215: 600 samples for 1024 virtual ranks<same>\n"
+         "  why: each needs at least one in a step\n"
+         "  fix: use --virtual-ranks 512 or fewer ranks\n",
+         Finder::every_rank},
+        {"BatchThatDoesNotDivide",
+         train({"--batch", "10"}),
+         64,
+         "lockstep: error E106: --batch 10 does not divide into 4 virtual ranks<same>\n"
+         "  why: every leaf of a step has the same number of samples\n"
+         "  fix: use --batch 12 or another multiple of 4\n",
+         Finder::every_rank},
+    };
+}
+
+BadInput bad_config(const std::string& name, const std::string& text, const std::string& message) {
+    return {name,
+            train({"--config", "<tmp>/train.toml"}),
+            78,
+            message,
+            Finder::command_line,
+            [text](const TempDir& folder) { folder.file("train.toml", text); }};
+}
+
+std::vector<BadInput> bad_configs() {
+    BadInput out_of_range =
+        bad_config("ConfigNumberOutOfRange",
+                   "batch = -1\n",
+                   "lockstep: error E102: --batch is '-1' (from <tmp>/train.toml:1:9)<same>\n"
+                   "  why: it must be 1 to 16,777,216\n"
+                   "  fix: give a number in that range\n");
+    out_of_range.exit_code = 64;
+    return {
+        bad_config("ConfigSyntax",
+                   "epochs = 2\nlr = = 0.1\n",
+                   "lockstep: error E110: <tmp>/train.toml:2:6: Error while parsing value: could "
+                   "not determine value type<same>\n"
+                   "  why: this line:\n"
+                   "    lr = = 0.1\n"
+                   "         ^\n"
+                   "  fix: write it as KEY = VALUE, texts in quotes\n"),
+        bad_config("ConfigUnknownKey",
+                   "epochs = 2\nmomentm = 0.9\n",
+                   "lockstep: error E111: <tmp>/train.toml:2:11: unknown key 'momentm'<same>\n"
+                   "  fix: did you mean 'momentum'?\n"),
+        bad_config("ConfigWrongType",
+                   "batch = \"64\"\n",
+                   "lockstep: error E112: <tmp>/train.toml:1:9: batch is \"64\" (text)<same>\n"
+                   "  why: it needs a whole number\n"
+                   "  fix: remove the quotes\n"),
+        out_of_range,
+        bad_config("ConfigNotText",
+                   "batch = 64 # \xff\n",
+                   "lockstep: error E115: '<tmp>/train.toml' is not UTF-8 text<same>\n"
+                   "  why: byte 13 belongs to no character\n"
+                   "  fix: save it as UTF-8, or give another file\n"),
+        {"ConfigMissing",
+         train({"--config", "<tmp>/train.toml"}),
+         66,
+         "lockstep: error E116: cannot read config '<tmp>/train.toml'<same>\n"
+         "  why: it does not exist\n"
+         "  fix: give the path of a TOML file\n"},
+        {"VariableThatIsNoNumber",
+         train({}),
+         78,
+         "lockstep: error E113: LOCKSTEP_BATCH is 'many'<same>\n"
+         "  why: it is not a whole number\n"
+         "  fix: unset LOCKSTEP_BATCH, or set it to what --batch takes\n",
+         Finder::command_line,
+         [](const TempDir&) {},
+         {{"LOCKSTEP_BATCH", "many"}}},
+    };
+}
+
+}  // namespace
+
+std::vector<BadInput> bad_options() {
+    std::vector<BadInput> all = bad_words();
+    for (const auto& part : {bad_combinations(), bad_configs()})
+        all.insert(all.end(), part.begin(), part.end());
+    return all;
+}
+
+}  // namespace lockstep::test

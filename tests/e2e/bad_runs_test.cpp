@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that exist already, and surroundings in which no rank can start.
+#include "lockstep/core/error.hpp"
+
+#include "program.hpp"
+#include "small_data.hpp"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+namespace lockstep::test {
+namespace {
+
+class BadRuns : public testing::Test {
+  protected:
+    Words train(const Words& more) const {
+        return Words{"train", "--data", data_, "--run", run_, "--model", "mlp"} + more;
+    }
+    TempDir folder_;
+    const std::string data_ = SmallData::get().train();
+    const std::string run_ = folder_ / "run";
+};
+
+TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
+    ASSERT_EQ(run_lockstep(train({"--max-steps", "1"})).exit_code, 0);
+    const auto result = run_lockstep(train({"--max-steps", "1", "--lr", "0.5", "--seed", "3"}));
+    EXPECT_EQ(result.exit_code, 78);
+    EXPECT_EQ(result.output,
+              "lockstep: error E306: run '" + run_ +
+                  "' was made with other settings\n"
+                  "  why: lr is 0.001 in the run, now 0.5 (from command line); seed is 1 in the "
+                  "run, now 3 (from command line)\n"
+                  "  fix: leave these options out to go on with the run, or use another run "
+                  "directory\n");
+}
+
+TEST_F(BadRuns, BelongToOneJobAtATime) {
+    ASSERT_EQ(run_lockstep(train({"--max-steps", "1"})).exit_code, 0);
+    const UniqueFd lock(::open((run_ + "/run.lock").c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(::flock(lock.value(), LOCK_EX | LOCK_NB), 0);
+    const std::string lease =
+        R"({"by":"ada@n01","host":"n01","pid":812,"since":"2026-01-01T00:00:00.000Z"})";
+    write_all(lock.value(), std::as_bytes(std::span(lease)), "run.lock");
+    const auto result = run_lockstep(train({"--np", "2"}));
+    EXPECT_EQ(result.exit_code, 69);
+    EXPECT_EQ(result.output,
+              "lockstep: error E404: run '" + run_ +
+                  "' is in use (waited 20s)\n"
+                  "  why: its lock is held by process 812 on n01 (ada@n01) since "
+                  "2026-01-01T00:00:00.000Z\n"
+                  "  fix: wait for that job or end it (scancel, kill); or use another run "
+                  "directory\n");
+}
+
+TEST_F(BadRuns, AreNotStartedOnMoreRanksThanCores) {
+    const auto result = run_lockstep(train({"--np", "4096"}));
+    EXPECT_EQ(result.exit_code, 64);
+    EXPECT_THAT(
+        result.output,
+        testing::MatchesRegex("lockstep: error E601: --np 4096 asks for more ranks than cores\n"
+                              "  why: this process may use [0-9]+ core\\(s\\)\n"
+                              "  fix: use --np [0-9]+, or --oversubscribe for a test\n"));
+    EXPECT_FALSE(fs::exists(run_));
+}
+
+TEST_F(BadRuns, AreNotStartedByRootUnlessOpenMpiMay) {
+    if (::geteuid() != 0) GTEST_SKIP() << "for root only";
+    const auto result = run_process(Words{"env",
+                                          "-u",
+                                          "OMPI_ALLOW_RUN_AS_ROOT",
+                                          "-u",
+                                          "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM",
+                                          program()} +
+                                    train({"--np", "2"}));
+    EXPECT_EQ(result.exit_code, 77);
+    EXPECT_EQ(result.output,
+              "lockstep: error E603: Open MPI refuses to run as root\n"
+              "  why: a mistake of root's can damage the whole system\n"
+              "  fix: use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
+              "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
+}
+
+TEST_F(BadRuns, NeedMpirunOnThePath) {
+    const auto result = run_lockstep(train({"--np", "2"}), {{"PATH", folder_.path()}});
+    EXPECT_EQ(result.exit_code, 66);
+    EXPECT_EQ(result.output,
+              "lockstep: error E610: cannot start 'mpirun'\n"
+              "  why: it is not on PATH\n"
+              "  fix: install Open MPI, or load its module\n");
+}
+
+/// The same as somebody else, who may do little.
+class BadRunsOfOthers : public BadRuns {
+  protected:
+    void SetUp() override {
+        if (as_nobody({"version"}).exit_code != 0) GTEST_SKIP() << "nobody cannot start it";
+        fs::permissions(SmallData::get().train().parent_path(), fs::perms(0755));
+        fs::permissions(folder_.path(), fs::perms(0755));
+    }
+    static ProcessResult as_nobody(const Words& words) {
+        try {
+            return run_process(
+                Words{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program()} +
+                words);
+        } catch (const Error&) {
+            return {.exit_code = 127, .output = {}};
+        }
+    }
+};
+
+TEST_F(BadRunsOfOthers, NeedAFolderThatMayBeWritten) {
+    const auto result = as_nobody(train({}));
+    EXPECT_EQ(result.exit_code, 73);
+    EXPECT_EQ(result.output,
+              "lockstep: error E401: cannot create folder '" + run_ +
+                  "': Permission denied\n"
+                  "  fix: use a folder that you may write to\n");
+}
+
+TEST_F(BadRunsOfOthers, NeedDataThatMayBeRead) {
+    copy_train_set(folder_ / "data");
+    fs::permissions(folder_ / "data/manifest.json", fs::perms(0600));
+    const auto result = as_nobody({"train", "--data", folder_ / "data", "--run", run_});
+    EXPECT_EQ(result.exit_code, 77);
+    EXPECT_EQ(result.output,
+              "lockstep: error E202: cannot open '" + (folder_ / "data/manifest.json").string() +
+                  "': Permission denied\n"
+                  "  fix: ask its owner, or use your own copy\n");
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "program.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep::test {
+
+std::string program() {
+    const char* given = std::getenv("LOCKSTEP_PROGRAM");
+    return given ? given : LOCKSTEP_BUILT_PROGRAM;
+}
+
+ProcessResult run_lockstep(const Words& words, const Variables& environment, double timeout_s) {
+    return run_process(Words{program()} + words, environment, timeout_s);
+}
+
+Words mpirun_words(int ranks) {
+    return {"mpirun",
+            "--quiet",
+            "-np",
+            std::to_string(ranks),
+            "--oversubscribe",
+            "--bind-to",
+            "none",
+            "--mca",
+            "btl",
+            "self,vader",
+            "--mca",
+            "pml",
+            "ob1"};
+}
+
+ProcessResult run_under_mpirun(int ranks, const Words& words, const Variables& environment) {
+    return run_process(mpirun_words(ranks) + Words{program()} + words, environment, 240);
+}
+
+Words operator+(Words words, const Words& more) {
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
+namespace {
+
+int exit_code_of(int status) {
+    return WIFSIGNALED(status) ? 128 + WTERMSIG(status) : WEXITSTATUS(status);
+}
+
+// In a process group of its own, as a job of a shell is.
+pid_t spawn(const Words& argv, const fs::path& output) {
+    std::vector<char*> pointers;
+    for (const std::string& word : argv) pointers.push_back(const_cast<char*>(word.c_str()));
+    pointers.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, 0, "/dev/null", O_RDONLY, 0);
+    posix_spawn_file_actions_addopen(&files, 1, output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
+    posix_spawn_file_actions_adddup2(&files, 1, 2);
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+    pid_t pid = -1;
+    const int failed =
+        ::posix_spawnp(&pid, argv[0].c_str(), &files, &attributes, pointers.data(), environ);
+    posix_spawn_file_actions_destroy(&files);
+    posix_spawnattr_destroy(&attributes);
+    check(failed == 0, [&] { return system_error("start", argv[0], failed); });
+    return pid;
+}
+
+}  // namespace
+
+Background::Background(const Words& argv, const fs::path& output) : pid_(spawn(argv, output)) {}
+
+Background::~Background() {
+    if (has_ended()) return;
+    ::kill(-pid_, SIGKILL);
+    wait();
+}
+
+void Background::send(int signal) const {
+    if (!exit_code_) ::kill(pid_, signal);
+}
+
+bool Background::has_ended() {
+    int status = 0;
+    if (!exit_code_ && ::waitpid(pid_, &status, WNOHANG) == pid_) exit_code_ = exit_code_of(status);
+    return exit_code_.has_value();
+}
+
+std::optional<int> Background::wait(double timeout_s) {
+    eventually([&] { return has_ended(); }, timeout_s);
+    return exit_code_;
+}
+
+std::vector<pid_t> children_of(pid_t pid) {
+    std::istringstream numbers(content_of(fs::path("/proc") / std::to_string(pid) / "task" /
+                                          std::to_string(pid) / "children"));
+    std::vector<pid_t> found;
+    for (pid_t child = 0; numbers >> child;) found.push_back(child);
+    return found;
+}
+
+std::vector<pid_t> processes_with(const std::string& word) {
+    std::vector<pid_t> found;
+    std::error_code gone;
+    for (const auto& entry : fs::directory_iterator("/proc", gone)) {
+        const auto pid = parse_integer(entry.path().filename().string());
+        if (!pid || *pid == ::getpid()) continue;
+        if (content_of(entry.path() / "cmdline").find(word) != std::string::npos)
+            found.push_back(static_cast<pid_t>(*pid));
+    }
+    return found;
+}
+
+}  // namespace lockstep::test

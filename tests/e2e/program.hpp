@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Running the program as a user does: by its path, from outside, looking only at what it leaves.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/process.hpp"
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace lockstep::test {
+
+using Words = std::vector<std::string>;
+using Variables = std::map<std::string, std::string>;
+
+/// The program under test: LOCKSTEP_PROGRAM, or the one of this build.
+std::string program();
+
+/// `lockstep WORDS`; ends within `timeout_s` or throws E611.
+ProcessResult run_lockstep(const Words& words,
+                           const Variables& environment = {},
+                           double timeout_s = 240);
+
+/// "mpirun --quiet -np N ..." up to the program, on fewer cores if need be.
+Words mpirun_words(int ranks);
+
+/// `mpirun -np RANKS lockstep WORDS`, as users with their own mpirun line do.
+ProcessResult run_under_mpirun(int ranks, const Words& words, const Variables& environment = {});
+
+Words operator+(Words words, const Words& more);
+
+/// A started program that the test may send signals to. Its destructor kills what still runs.
+class Background {
+  public:
+    /// Output goes to `output`, which is replaced.
+    Background(const Words& argv, const fs::path& output);
+    ~Background();
+    Background(const Background&) = delete;
+    Background& operator=(const Background&) = delete;
+
+    pid_t pid() const { return pid_; }
+    void send(int signal) const;
+    bool has_ended();
+
+    /// Exit code, 128 + signal when killed; nothing if it still runs after `timeout_s`.
+    std::optional<int> wait(double timeout_s = 240);
+
+  private:
+    pid_t pid_ = -1;
+    std::optional<int> exit_code_;
+};
+
+/// The child processes of `pid`, in order of start.
+std::vector<pid_t> children_of(pid_t pid);
+
+/// Processes, but this one, whose command line has `word` in it.
+std::vector<pid_t> processes_with(const std::string& word);
+
+/// Polls until `condition` holds. Returns false after `timeout_s`.
+template <class Condition>
+bool eventually(Condition&& condition, double timeout_s = 120);
+
+}  // namespace lockstep::test
+
+#include "lockstep/core/clock.hpp"
+
+#include <chrono>
+#include <thread>
+
+template <class Condition>
+bool lockstep::test::eventually(Condition&& condition, double timeout_s) {
+    const double deadline = now_s() + timeout_s;
+    while (!condition()) {
+        if (now_s() > deadline) return false;
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    }
+    return true;
+}
