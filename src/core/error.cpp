@@ -56,14 +56,10 @@ std::string Error::text(std::string_view ranks) const {
     return head + indented("why", why_) + indented("fix", fix_);
 }
 
-void expect(bool ok, std::string_view claim, std::source_location where) {
+void expect(bool ok, std::string_view claim, const char* file, int line, const char* function) {
     if (ok) return;
     throw Error("E700",
-                fmt::format("'{}' does not hold in {} ({}:{})",
-                            claim,
-                            where.function_name(),
-                            where.file_name(),
-                            where.line()),
+                fmt::format("'{}' does not hold in {} ({}:{})", claim, function, file, line),
                 "an internal claim failed",
                 "please report this message together with the rank's log");
 }

@@ -3,7 +3,6 @@
 #pragma once
 
 #include <exception>
-#include <source_location>
 #include <span>
 #include <string>
 #include <string_view>
@@ -70,10 +69,13 @@ void check(bool ok, MakeError&& make_error) {
     if (!ok) throw make_error();
 }
 
-/// For what only a bug can do: throws Error E700 naming `claim` and the place.
+/// For what only a bug can do: throws Error E700 naming `claim` and the caller's place. (Not
+/// std::source_location: clang 14 has none with this library.)
 void expect(bool ok,
             std::string_view claim,
-            std::source_location where = std::source_location::current());
+            const char* file = __builtin_FILE(),
+            int line = __builtin_LINE(),
+            const char* function = __builtin_FUNCTION());
 
 /// Error for a failed system call on `path`; picks code by errno (EACCES -> 77, ENOENT -> 66 ...).
 Error system_error(std::string_view doing, const std::string& path, int errno_value);
