@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <cstring>
+#include <exception>
 
 #include <fmt/format.h>
 
@@ -58,7 +59,8 @@ SharedWindow::SharedWindow(const Communicator& ranks, std::size_t bytes)
 }
 
 SharedWindow::~SharedWindow() {
-    if (window_ != MPI_WIN_NULL) MPI_Win_free(&window_);
+    // A rank that fails alone is on its way to abort the job: the others do not come to free it.
+    if (window_ != MPI_WIN_NULL && std::uncaught_exceptions() == 0) MPI_Win_free(&window_);
 }
 
 }  // namespace lockstep
