@@ -80,10 +80,11 @@ TEST_P(BadInputs, AreExplainedOnce) {
     expect_failure(input, result, message_of(input, ranks_find_it), folder_);
 }
 
+class BadInputsOfRanks : public BadInputs {};
+
 // As ranks that somebody's own mpirun started.
-TEST_P(BadInputs, AreExplainedOnceByRanks) {
+TEST_P(BadInputsOfRanks, AreExplainedOnce) {
     const BadInput& input = GetParam();
-    if (!input.is_training()) GTEST_SKIP() << "not a command for several ranks";
     const ProcessResult result =
         run_under_mpirun(ranks, words_of(input, folder_), variables_of(input, folder_));
     expect_failure(input, result, message_of(input, true), folder_);
@@ -93,8 +94,20 @@ std::string name_of(const testing::TestParamInfo<BadInput>& info) {
     return info.param.name;
 }
 
-INSTANTIATE_TEST_SUITE_P(Options, BadInputs, testing::ValuesIn(bad_options()), name_of);
-INSTANTIATE_TEST_SUITE_P(Files, BadInputs, testing::ValuesIn(bad_files()), name_of);
+std::vector<BadInput> training_ones(std::vector<BadInput> inputs) {
+    std::erase_if(inputs, [](const BadInput& input) { return !input.is_training(); });
+    return inputs;
+}
+
+const auto options = testing::ValuesIn(bad_options());
+const auto files = testing::ValuesIn(bad_files());
+const auto options_of_ranks = testing::ValuesIn(training_ones(bad_options()));
+const auto files_of_ranks = testing::ValuesIn(training_ones(bad_files()));
+
+INSTANTIATE_TEST_SUITE_P(Options, BadInputs, options, name_of);
+INSTANTIATE_TEST_SUITE_P(Files, BadInputs, files, name_of);
+INSTANTIATE_TEST_SUITE_P(Options, BadInputsOfRanks, options_of_ranks, name_of);
+INSTANTIATE_TEST_SUITE_P(Files, BadInputsOfRanks, files_of_ranks, name_of);
 
 }  // namespace
 

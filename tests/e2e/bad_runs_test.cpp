@@ -34,18 +34,19 @@ TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
                   "' was made with other settings\n"
                   "  why: lr is 0.001 in the run, now 0.5 (from command line); seed is 1 in the "
                   "run, now 3 (from command line)\n"
-                  "  fix: leave these options out to go on with the run, or use another run "
+                  "  fix: give these options the run's values to go on with it, or use another run "
                   "directory\n");
 }
 
 TEST_F(BadRuns, BelongToOneJobAtATime) {
-    ASSERT_EQ(run_lockstep(train({"--max-steps", "1"})).exit_code, 0);
+    const Words words = train({"--max-steps", "1", "--virtual-ranks", "2"});
+    ASSERT_EQ(run_lockstep(words).exit_code, 0);
     const UniqueFd lock(::open((run_ + "/run.lock").c_str(), O_RDWR | O_CLOEXEC));
     ASSERT_EQ(::flock(lock.value(), LOCK_EX | LOCK_NB), 0);
     const std::string lease =
         R"({"by":"ada@n01","host":"n01","pid":812,"since":"2026-01-01T00:00:00.000Z"})";
     write_all(lock.value(), std::as_bytes(std::span(lease)), "run.lock");
-    const auto result = run_lockstep(train({"--np", "2"}));
+    const auto result = run_lockstep(words + Words{"--np", "2", "--oversubscribe"});
     EXPECT_EQ(result.exit_code, 69);
     EXPECT_EQ(result.output,
               "lockstep: error E404: run '" + run_ +

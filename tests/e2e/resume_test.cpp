@@ -1,0 +1,214 @@
+// SPDX-License-Identifier: Apache-2.0
+// Runs that are killed or told to stop, and the same command again: the result is the undisturbed
+// one.
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/random.hpp"
+
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+constexpr std::int64_t steps_per_epoch = 25;  // 600 samples, 24 in a step
+constexpr std::int64_t total_steps = 4 * steps_per_epoch;
+
+Words train(const fs::path& run) {
+    return {"train",
+            "--data",
+            SmallData::get().train(),
+            "--run",
+            run,
+            "--model",
+            "mlp",
+            "--batch",
+            "24",
+            "--virtual-ranks",
+            "4",
+            "--epochs",
+            "4",
+            "--checkpoint-every",
+            "7steps",
+            "--log-every",
+            "1"};
+}
+
+Words on_ranks(int ranks) {
+    return {"--np", std::to_string(ranks), "--oversubscribe"};
+}
+
+// What an undisturbed run on two ranks ends with; computed once.
+const std::string& undisturbed_hash() {
+    static const std::string hash = [] {
+        const TempDir folder;
+        return printed_hash(run_lockstep(train(folder / "run") + on_ranks(2)).output);
+    }();
+    return hash;
+}
+
+enum class Victim { rank, launcher, command };
+
+class Resume : public testing::Test {
+  protected:
+    void SetUp() override { ASSERT_EQ(undisturbed_hash().size(), 32u); }
+
+    /// Starts the run on `ranks` ranks.
+    std::unique_ptr<Background> start(int ranks) const {
+        return std::make_unique<Background>(Words{program()} + train(run_) + on_ranks(ranks),
+                                            folder_ / "output");
+    }
+
+    /// Waits until the run has done `step` steps, or has ended.
+    void wait_for_step(Background& job, std::int64_t step) const {
+        eventually([&] { return job.has_ended() || newest_step(run_) >= step; });
+    }
+
+    /// Kills one process of `job`, then waits until all have gone.
+    void kill_one(Background& job, Victim victim) {
+        const auto launcher = children_of(job.pid());
+        const auto ranks = launcher.empty() ? launcher : children_of(launcher.front());
+        if (victim == Victim::rank && !ranks.empty())
+            ::kill(ranks[random_.below(ranks.size())], SIGKILL);
+        if (victim == Victim::launcher && !launcher.empty()) ::kill(launcher.front(), SIGKILL);
+        if (victim == Victim::command) job.send(SIGKILL);
+        EXPECT_TRUE(job.wait().has_value());
+        EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30))
+            << "ranks outlive their launcher";
+    }
+
+    /// Runs on `ranks` ranks to the end and compares with the undisturbed run.
+    void expect_undisturbed_end(int ranks) const {
+        const ProcessResult result = run_lockstep(train(run_) + on_ranks(ranks));
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_EQ(printed_hash(result.output), undisturbed_hash());
+        EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", total_steps));
+        EXPECT_EQ(training_steps(run_), all_steps(total_steps));
+    }
+
+    std::int64_t random_step(std::int64_t first, std::int64_t last) {
+        return first + static_cast<std::int64_t>(
+                           random_.below(static_cast<std::uint64_t>(last - first + 1)));
+    }
+
+    std::string output() const { return content_of(folder_ / "output"); }
+
+    TempDir folder_;
+    const fs::path run_ = folder_ / "run";
+    const std::uint64_t seed_ = static_cast<std::uint64_t>(unix_time_s() * 1e3);
+    CounterRandom random_{Purpose::test, {seed_}};
+};
+
+class ResumeAfterKill : public Resume, public testing::WithParamInterface<Victim> {};
+
+TEST_P(ResumeAfterKill, GivesTheUndisturbedResult) {
+    const std::int64_t step = random_step(0, total_steps - 5);
+    SCOPED_TRACE(fmt::format("seed {}: killed at step {}", seed_, step));
+    auto job = start(2);
+    wait_for_step(*job, step);
+    kill_one(*job, GetParam());
+    expect_undisturbed_end(2);
+}
+
+std::string victim_name(const testing::TestParamInfo<Victim>& info) {
+    constexpr const char* names[] = {"OfARank", "OfMpirun", "OfTheCommand"};
+    return names[static_cast<int>(info.param)];
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         ResumeAfterKill,
+                         testing::Values(Victim::rank, Victim::launcher, Victim::command),
+                         victim_name);
+
+TEST_F(Resume, SaysThatRanksWereKilled) {
+    auto job = start(2);
+    wait_for_step(*job, 10);
+    kill_one(*job, Victim::rank);
+    EXPECT_EQ(job->wait(), 76);
+    EXPECT_NE(output().find("lockstep: error E612: the ranks were ended by signal 9\n"),
+              std::string::npos)
+        << output();
+}
+
+TEST_F(Resume, SurvivesThreeKillsWithinOneEpoch) {
+    std::vector<std::int64_t> kills;
+    for (int i = 0; i < 3; ++i)
+        kills.push_back(random_step(steps_per_epoch + 1, 2 * steps_per_epoch - 2));
+    std::ranges::sort(kills);
+    SCOPED_TRACE(fmt::format("seed {}: kills {} {} {}", seed_, kills[0], kills[1], kills[2]));
+    for (const std::int64_t step : kills) {
+        auto job = start(2);
+        wait_for_step(*job, step);
+        kill_one(*job, Victim::rank);
+    }
+    expect_undisturbed_end(2);
+}
+
+TEST_F(Resume, GoesOnWithAnyNumberOfRanks) {
+    auto two = start(2);
+    wait_for_step(*two, random_step(8, 30));
+    kill_one(*two, Victim::launcher);
+    auto three = start(3);
+    wait_for_step(*three, random_step(40, 70));
+    three->send(SIGUSR1);
+    EXPECT_EQ(three->wait(), 75);
+    expect_undisturbed_end(1);
+}
+
+TEST_F(Resume, OfACompleteRunChangesNothing) {
+    expect_undisturbed_end(2);
+    const double before = now_s();
+    expect_undisturbed_end(2);
+    EXPECT_LT(now_s() - before, 60);
+}
+
+struct Stop {
+    const char* name;
+    int signal;
+    int exit_code;
+    int exit_in_state;  ///< of the ranks, who see USR2 whatever the command was sent
+};
+
+class ResumeAfterStop : public Resume, public testing::WithParamInterface<Stop> {
+  protected:
+    void expect_stopped(Background& job) {
+        const Stop stop = GetParam();
+        wait_for_step(job, 10);
+        job.send(stop.signal);
+        EXPECT_EQ(job.wait(), stop.exit_code) << output();
+        const std::int64_t step = newest_step(run_);
+        EXPECT_GE(step, 10);
+        EXPECT_LT(step, total_steps);
+        EXPECT_NE(output().find(fmt::format("stopped after step {}; ", step)), std::string::npos);
+        EXPECT_EQ(state_of(run_),
+                  fmt::format("checkpointed, step {}, exit {}", step, stop.exit_in_state));
+        EXPECT_TRUE(fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
+    }
+};
+
+TEST_P(ResumeAfterStop, GivesTheUndisturbedResult) {
+    auto job = start(2);
+    expect_stopped(*job);
+    expect_undisturbed_end(2);
+}
+
+std::string stop_name(const testing::TestParamInfo<Stop>& info) {
+    return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         ResumeAfterStop,
+                         testing::Values(Stop{"BySigusr1", SIGUSR1, 75, 75},
+                                         Stop{"BySigusr2", SIGUSR2, 75, 75},
+                                         Stop{"BySigterm", SIGTERM, 75, 75},
+                                         Stop{"BySigint", SIGINT, 130, 75}),
+                         stop_name);
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_files.hpp"
+
+#include "support/temp_dir.hpp"
+
+#include <numeric>
+#include <regex>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace lockstep::test {
+
+std::vector<Json> json_lines(const fs::path& path) {
+    std::istringstream lines(content_of(path));
+    std::vector<Json> found;
+    for (std::string line; std::getline(lines, line) && !lines.eof();)
+        found.push_back(parse_json(line, path.string()));
+    return found;
+}
+
+std::vector<std::int64_t> training_steps(const fs::path& run) {
+    std::vector<std::int64_t> steps;
+    for (const Json& record : json_lines(run / "metrics.jsonl"))
+        if (record.contains("loss")) steps.push_back(record.at("step").get<std::int64_t>());
+    return steps;
+}
+
+std::int64_t newest_step(const fs::path& run) {
+    const auto steps = training_steps(run);
+    return steps.empty() ? 0 : steps.back();
+}
+
+std::string state_of(const fs::path& run) {
+    const Json state = read_json(run / "state.json");
+    return fmt::format("{}, step {}, exit {}",
+                       state.at("phase").get<std::string>(),
+                       state.at("step").get<std::int64_t>(),
+                       state.at("exit").get<int>());
+}
+
+std::string printed_hash(const std::string& output) {
+    std::smatch found;
+    const std::regex line("(?:^|\n)parameters +([0-9a-f]{32})\n");
+    return std::regex_search(output, found, line) ? found[1].str() : "";
+}
+
+std::vector<std::int64_t> all_steps(std::int64_t last) {
+    std::vector<std::int64_t> steps(static_cast<std::size_t>(last));
+    std::iota(steps.begin(), steps.end(), 1);
+    return steps;
+}
+
+}  // namespace lockstep::test
