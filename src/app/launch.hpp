@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting ranks on this machine by becoming mpirun.
+// Starting ranks on this machine with an mpirun of our own.
 #pragma once
 
 #include "lockstep/core/environment.hpp"

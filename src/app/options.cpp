@@ -111,10 +111,14 @@ void check_config_type(const Option& option, const ConfigEntry& entry) {
     });
 }
 
-Config read_known_config(const ParsedLine& line, const OptionTable& table) {
+Config read_known_config(const ParsedLine& line,
+                         const Environment& environment,
+                         const OptionTable& table) {
     const auto given = line.options.find("config");
-    if (given == line.options.end()) return {};
-    Config config = read_config(given->second);
+    const auto path = given != line.options.end() ? std::optional(given->second)
+                                                  : environment.text(environment_name("config"));
+    if (!path) return {};
+    Config config = read_config(*path);
     const auto names = names_of(table, "");
     for (const auto& [key, entry] : config)
         check(std::ranges::find(names, key) != names.end() && key != "config", [&] {
@@ -201,7 +205,7 @@ ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& 
 std::vector<ResolvedOption> resolve_options(const OptionTable& table,
                                             const ParsedLine& line,
                                             const Environment& environment) {
-    const Config config = read_known_config(line, table);
+    const Config config = read_known_config(line, environment, table);
     std::vector<ResolvedOption> resolved;
     for (const OptionSection& section : table)
         for (const Option& option : section.options) {

@@ -141,15 +141,11 @@ int run_guarded(const std::vector<std::string>& words, const Communicator& ranks
     } catch (const AgreedError& error) {
         if (error.speaks()) say_error(error.text(error.ranks()));
         return static_cast<int>(error.exit_code());
-    } catch (const Error& error) {
+    } catch (const std::exception& exception) {
+        const Error error = as_error(exception);
         if (ranks.size() > 1) fail_alone(ranks, error);
         say_error(error.text());
         return static_cast<int>(error.exit_code());
-    } catch (const std::exception& error) {
-        const Error bug("E700", error.what(), "an unexpected exception", "please report this");
-        if (ranks.size() > 1) fail_alone(ranks, bug);
-        say_error(bug.text());
-        return static_cast<int>(bug.exit_code());
     }
 }
 

@@ -3,15 +3,17 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,11 +26,18 @@ fs::path base_folder() {
     return ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
 }
 
+// The lock of a folder's owner goes with its process, whatever kills it.
+UniqueFd lock_of(const fs::path& folder, int flags) {
+    UniqueFd file(::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+    if (file && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0) file.reset();
+    return file;
+}
+
 bool is_abandoned(const fs::path& folder) {
-    const std::string name = folder.filename().string();
-    if (!name.starts_with(folder_prefix)) return false;
-    const auto pid = parse_integer(name.substr(folder_prefix.size()));
-    return pid && ::kill(static_cast<pid_t>(*pid), 0) != 0 && errno == ESRCH;
+    struct stat facts {};
+    return folder.filename().string().starts_with(folder_prefix) &&
+           ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+           facts.st_uid == ::geteuid() && static_cast<bool>(lock_of(folder, 0));
 }
 
 void remove_abandoned() {
@@ -86,8 +95,10 @@ int exit_code_of(int status, bool interrupted) {
 
 LaunchFolder::LaunchFolder() {
     remove_abandoned();
-    path_ = base_folder() / fmt::format("{}{}", folder_prefix, ::getpid());
-    make_directories(path_);
+    std::string name = base_folder() / (std::string(folder_prefix) + "XXXXXX");
+    check(::mkdtemp(name.data()) != nullptr, [&] { return system_error("create", name, errno); });
+    path_ = name;
+    lock_ = lock_of(path_, O_CREAT);
 }
 
 LaunchFolder::~LaunchFolder() {

@@ -2,6 +2,8 @@
 // Watching over an mpirun of our own: signals reach all ranks, nothing is left behind.
 #pragma once
 
+#include "lockstep/core/files.hpp"
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -23,6 +25,7 @@ class LaunchFolder {
 
   private:
     std::filesystem::path path_;
+    UniqueFd lock_;
 };
 
 /// Runs `argv` (an mpirun) with this process's output and waits. USR1, USR2 and TERM are passed on

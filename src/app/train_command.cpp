@@ -80,8 +80,10 @@ int run(TrainOptions& options, const Invocation& call) {
         check_required(options.settings);
     });
     if (options.dry_run) {
-        const auto line = mpirun_line(
-            {std::max(options.np, 1), options.oversubscribe, call.words, {}}, Environment());
+        std::vector<std::string> words = call.words;
+        std::erase(words, "--dry-run");
+        const auto line =
+            mpirun_line({std::max(options.np, 1), options.oversubscribe, words, {}}, Environment());
         print_once(shell_text(line) + "\n");
         return 0;
     }

@@ -13,7 +13,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cerrno>
+#include <cstdlib>
 #include <filesystem>
+#include <set>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -43,9 +46,11 @@ struct VerifyOptions {
 // A folder for the compared runs, gone at the end.
 class ScratchFolder {
   public:
-    ScratchFolder()
-        : path_(fs::temp_directory_path() / fmt::format("lockstep-verify-{}", ::getpid())) {
-        make_directories(path_);
+    ScratchFolder() {
+        std::string name = fs::temp_directory_path() / "lockstep-verify-XXXXXX";
+        check(::mkdtemp(name.data()) != nullptr,
+              [&] { return system_error("create", name, errno); });
+        path_ = name;
     }
     ~ScratchFolder() {
         std::error_code ignored;
@@ -73,6 +78,12 @@ std::vector<int> parse_ranks(const std::string& list) {
         ranks.push_back(static_cast<int>(*number));
         at = end + 1;
     }
+    check(std::set(ranks.begin(), ranks.end()).size() > 1, [&] {
+        return Error("E106",
+                     fmt::format("--ranks is '{}'", list),
+                     "one number of ranks has nothing to be compared with",
+                     "for example --ranks 1,2,4");
+    });
     return ranks;
 }
 
@@ -90,12 +101,15 @@ std::vector<std::string> train_words(const Invocation& call) {
                                           "dry-run",
                                           "config",
                                           "evaluate-every"};
+    const std::set<std::string> flags = {"no-bias", "plain"};
     std::vector<std::string> words = {"train"};
     for (const ResolvedOption& option : call.options) {
         const bool is_own = std::ranges::find(own, option.name) != own.end();
-        if (option.origin == "default" || is_own || option.text == "false") continue;
+        const bool is_flag = flags.contains(option.name);
+        const bool is_unset = is_flag && (option.text == "false" || option.text == "0");
+        if (option.origin == "default" || is_own || is_unset) continue;
         words.push_back("--" + option.name);
-        if (option.text != "true") words.push_back(option.text);
+        if (!is_flag) words.push_back(option.text);
     }
     return words;
 }
@@ -125,14 +139,14 @@ std::string train_once(const VerifyOptions& options,
         words.push_back(word);
     const LaunchFolder folder;
     const auto result = run_process(mpirun_line({np, true, words, folder.path()}, Environment()));
-    if (result.exit_code != 0) {
+    check(result.exit_code == 0, [&] {
         print_once(result.output);
-        throw Error(
-            "E611",
+        return Error(
+            "E705",
             fmt::format("training on {} rank(s) ended with exit code {}", np, result.exit_code),
             "its own message is above",
             "mend that first");
-    }
+    });
     return hash_of_run(run);
 }
 

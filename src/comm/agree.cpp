@@ -92,10 +92,8 @@ std::string from_root(const Communicator& ranks, const std::function<std::string
     if (ranks.is_root()) {
         try {
             message = "=" + step();
-        } catch (const Error& error) {
-            message = "!" + packed(error);
         } catch (const std::exception& error) {
-            message = "!" + packed(Error("E700", error.what()));
+            message = "!" + packed(as_error(error));
         }
     }
     message = ranks.broadcast(std::move(message));

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <exception>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -72,7 +73,9 @@ std::string MpiSession::library_version() {
 struct Communicator::Handle {
     explicit Handle(MPI_Comm owned) : comm(owned) {}
     ~Handle() {
-        if (has_mpi()) MPI_Comm_free(&comm);
+        // A rank that fails alone is on its way to abort the job: the others do not come to free
+        // it.
+        if (has_mpi() && std::uncaught_exceptions() == 0) MPI_Comm_free(&comm);
     }
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <filesystem>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -80,6 +81,16 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
         default:
             return Error("E402", what, "", "check the file system, then run again");
     }
+}
+
+Error as_error(const std::exception& error) {
+    if (const auto* known = dynamic_cast<const Error*>(&error)) return *known;
+    if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+        return system_error("work with", file->path1().string(), file->code().value());
+    return Error("E700",
+                 error.what(),
+                 "an unexpected exception",
+                 "please report this message together with the rank's log");
 }
 
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {

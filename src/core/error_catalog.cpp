@@ -263,6 +263,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "the negative control has no power",
      "'lockstep verify --plain' must find a difference between numbers of ranks, to show that the\n"
      "comparison would notice one."},
+    {"E705",
+     bug,
+     "a training that was to be compared failed",
+     "'lockstep verify' runs 'lockstep train' on each number of ranks. One of them ended with an\n"
+     "error of its own, which is shown."},
 });
 
 }  // namespace

@@ -114,10 +114,11 @@ void RunDirectory::check_settings(const Json& deciding, const Json& origins) con
         text += (i == 0 ? "" : "; ") + found[i];
     }
     if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
-    throw Error("E306",
-                fmt::format("run '{}' was made with other settings", paths_.root.string()),
-                text,
-                "leave these options out to go on with the run, or use another run directory");
+    throw Error(
+        "E306",
+        fmt::format("run '{}' was made with other settings", paths_.root.string()),
+        text,
+        "give these options the run's values to go on with it, or use another run directory");
 }
 
 std::int64_t RunDirectory::begin_incarnation() {

@@ -106,16 +106,22 @@ void remove_folder(const fs::path& root, const fs::path& victim) {
     fs::remove_all(trash, ignored);
 }
 
-void retain(const fs::path& root, int keep) {
-    const auto present = list_checkpoints(root);
+// Checkpoints beyond the one just written were passed over as damaged: they must not count as new.
+void retain(const fs::path& root, std::int64_t newest_step, int keep) {
+    auto present = list_checkpoints(root);
+    while (!present.empty() && present.back().step > newest_step) {
+        remove_folder(root, present.back().path);
+        present.pop_back();
+    }
     const auto newest = static_cast<std::size_t>(std::max(keep, 1));
     for (std::size_t i = 0; i + newest < present.size(); ++i) remove_folder(root, present[i].path);
 }
 
 void commit(const CheckpointPlace& place,
             const fs::path& unfinished,
-            const std::string& name,
+            std::int64_t step,
             const std::string& manifest) {
+    const std::string name = step_name(step);
     if (place.check_still_ours) place.check_still_ours();
     write_file_atomically(unfinished / "manifest.json", manifest);
     const fs::path final_path = place.root / name;
@@ -124,7 +130,7 @@ void commit(const CheckpointPlace& place,
     sync_path(place.root);
     write_file_atomically(place.root.parent_path() / "latest",
                           fmt::format("{} {}\n", name, hash128(manifest).hex()));
-    retain(place.root, place.keep);
+    retain(place.root, step, place.keep);
 }
 
 void check_same_tensors(std::span<const TensorMeta> stored,
@@ -212,9 +218,9 @@ void save_checkpoint(const Communicator& ranks,
                      const Json& state,
                      std::span<const TensorMeta> tensors,
                      std::span<const TensorPiece> pieces) {
-    const std::string name = step_name(json_field<std::int64_t>(state, "step", "state"));
+    const auto step = json_field<std::int64_t>(state, "step", "state");
     const fs::path unfinished =
-        place.root / fmt::format("{}{}-i{}", unfinished_prefix, name, place.incarnation);
+        place.root / fmt::format("{}{}-i{}", unfinished_prefix, step_name(step), place.incarnation);
     from_root(ranks, [&] {
         make_directories(place.root);
         check_space(place.root, tensors);
@@ -230,7 +236,7 @@ void save_checkpoint(const Communicator& ranks,
     });
     const auto all = gather_pieces(ranks, mine);
     from_root(ranks, [&] {
-        commit(place, unfinished, name, checkpoint_manifest_text(state, tensors, all));
+        commit(place, unfinished, step, checkpoint_manifest_text(state, tensors, all));
         return std::string();
     });
 }

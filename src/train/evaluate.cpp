@@ -14,13 +14,17 @@ namespace {
 
 constexpr std::int64_t rows_per_leaf = 250;  // part of the contract: kernels may depend on it
 
-StreamOptions stream_options(LeafRange leaves, int virtual_ranks, int io_threads) {
+StreamOptions stream_options(LeafRange leaves,
+                             int virtual_ranks,
+                             int io_threads,
+                             std::uint64_t memory_bytes) {
     return {.order = OrderKind::sequential,
             .batch = rows_per_leaf * virtual_ranks,
             .virtual_ranks = virtual_ranks,
             .first_leaf = leaves.begin,
             .last_leaf = leaves.end,
-            .io_threads = io_threads};
+            .io_threads = io_threads,
+            .memory_bytes = memory_bytes};
 }
 
 // Puts the model into eval mode and back.
@@ -55,11 +59,12 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
                      const Communicator& ranks,
                      LeafRange leaves,
                      int virtual_ranks,
-                     int io_threads)
+                     int io_threads,
+                     std::uint64_t memory_bytes)
     : index_(std::move(index)),
       ranks_(ranks),
       input_(*index_),
-      stream_(index_, stream_options(leaves, virtual_ranks, io_threads)),
+      stream_(index_, stream_options(leaves, virtual_ranks, io_threads, memory_bytes)),
       virtual_ranks_(virtual_ranks) {}
 
 Evaluation Evaluator::run(FlatModel& model) {

@@ -28,9 +28,8 @@ class Evaluator {
               const Communicator& ranks,
               LeafRange leaves,
               int virtual_ranks,
-              int io_threads);
-
-    const ModelShape& shape() const { return input_.shape(); }
+              int io_threads,
+              std::uint64_t memory_bytes);
 
     /// Collective. The model's mode is put back to training afterwards.
     Evaluation run(FlatModel& model);

@@ -61,6 +61,14 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
     });
 }
 
+Json numeric_contract(const TrainSettings& settings) {
+    return {{"virtual_ranks", settings.virtual_ranks},
+            {"threads", settings.threads},
+            {"instruction_set", settings.instruction_set},
+            {"seed", settings.seed},
+            {"order", "lanes"}};
+}
+
 Json versions() {
     return {{"lockstep", version_text()},
             {"libtorch", TORCH_VERSION},
@@ -85,14 +93,51 @@ Transport transport_of(const std::string& name) {
     return name == "mpi" ? Transport::mpi : Transport::automatic;
 }
 
+// Everything that ranks must do alike. Environment variables and files can differ between nodes.
+Json shared_settings(const TrainSettings& settings) {
+    Json shared = deciding_settings(settings, "");
+    shared["epochs"] = settings.epochs;
+    shared["max-steps"] = settings.max_steps;
+    for (const auto& [name, period] : {std::pair("checkpoint-every", settings.checkpoint_every),
+                                       std::pair("evaluate-every", settings.evaluate_every)})
+        shared[name] = {static_cast<int>(period.unit), period.count};
+    shared["transport"] = settings.transport;
+    shared["log-every"] = settings.log_every;
+    shared["run"] = settings.run.string();
+    shared["test-data"] = settings.test_data.string();
+    return shared;
+}
+
+void check_same_settings(const Communicator& ranks, const TrainSettings& settings) {
+    const Json mine = shared_settings(settings);
+    const Json roots = parse_json(ranks.broadcast(mine.dump()), "settings of rank 0");
+    agree(ranks, [&] {
+        for (const auto& [name, value] : mine.items())
+            check(value == roots.value(name, Json()), [&] {
+                return Error(
+                    "E605",
+                    fmt::format("ranks have different settings: {} is {} here and {} on rank 0",
+                                name,
+                                value.dump(),
+                                roots.value(name, Json()).dump()),
+                    "environment variables and files can differ between nodes",
+                    "give settings on the command line, or export them with mpirun -x");
+            });
+    });
+}
+
 }  // namespace
 
 Job::Job(const TrainSettings& given, const Communicator& communicator)
     : ranks(communicator), settings(given) {
+    check_same_settings(ranks, settings);
     open_data();
     settle_contract();
     build_model();
     open_run();
+}
+
+void Job::prepare() {
     introduce();
     build_exchange();
     restore();
@@ -162,28 +207,21 @@ void Job::check_test_data() const {
 }
 
 void Job::open_run() {
-    const std::string facts = from_root(ranks, [&] {
+    const std::string incarnation = from_root(ranks, [&] {
         run.directory.emplace(RunDirectory::open(settings.run, lock_wait_s));
         RunDirectory& directory = *run.directory;
         const Json deciding = deciding_settings(settings, data->digest());
-        const bool is_new = directory.is_new();
-        if (is_new)
-            directory.create(
-                {.config = given_config(settings), .deciding = deciding, .versions = versions()});
+        if (directory.is_new())
+            directory.create({.config = given_config(settings),
+                              .deciding = deciding,
+                              .contract = numeric_contract(settings),
+                              .versions = versions()});
         directory.check_settings(deciding, origins_of(settings));
-        const auto state = read_run_state(settings.run);
-        const bool complete = state && state->phase == RunPhase::complete;
         remove_unfinished_checkpoints(directory.paths().checkpoints());
-        const Json result = {{"incarnation", directory.begin_incarnation()},
-                             {"is_new", is_new},
-                             {"complete", complete}};
-        return result.dump();
+        return Json(directory.begin_incarnation()).dump();
     });
-    const Json parsed = parse_json(facts, "run facts");
+    run.incarnation = parse_json(incarnation, "incarnation").get<std::int64_t>();
     run.paths = {settings.run};
-    run.incarnation = json_field<std::int64_t>(parsed, "incarnation", "run facts");
-    run.is_new = json_field<bool>(parsed, "is_new", "run facts");
-    run.was_complete = json_field<bool>(parsed, "complete", "run facts");
 }
 
 // The rank table, and what the run is about.
@@ -232,9 +270,15 @@ void Job::build_exchange() {
     step = std::make_unique<TrainStep>(
         parts, ranks.rank(), ranks.size(), settings.virtual_ranks, settings.seed);
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
-    if (test_data)
-        evaluator = std::make_unique<Evaluator>(
-            test_data, ranks, leaves, settings.virtual_ranks, settings.io_threads);
+    agree(ranks, [&] {
+        if (test_data)
+            evaluator = std::make_unique<Evaluator>(test_data,
+                                                    ranks,
+                                                    leaves,
+                                                    settings.virtual_ranks,
+                                                    settings.io_threads,
+                                                    settings.data_memory);
+    });
     once(Level::info,
          "model {} with {} parameters | {} buckets by {} | {} steps an epoch, {} in all",
          settings.model.name,

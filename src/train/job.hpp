@@ -35,13 +35,16 @@ struct RunAccess {
     std::optional<RunDirectory> directory;  ///< rank 0 only
     RunPaths paths;
     std::int64_t incarnation = 1;
-    bool is_new = true;
-    bool was_complete = false;
 };
 
-/// Collective to make. Errors leave no half-made run behind.
+/// Collective to make: checks everything that can be checked, then takes the run directory. Errors
+/// leave no half-made run behind.
 struct Job {
     Job(const TrainSettings& given, const Communicator& ranks);
+
+    /// Collective. Opens the log, shows the rank table, and fills the members from the exchange on
+    /// from the newest checkpoint or from initial weights.
+    void prepare();
 
     Communicator ranks;
     TrainSettings settings;  ///< with V and instruction set filled in

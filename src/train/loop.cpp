@@ -88,7 +88,6 @@ TrainEnd stop(Job& job, const StepWishes& agreed) {
 }  // namespace
 
 TrainEnd run_loop(Job& job) {
-    const SignalGuard signals;
     Reporter reporter(job);
     write_state(job, RunPhase::running, "training", ExitCode::complete);
     double last_save_s = now_s();

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/settings.hpp"
 
+#include <torch/version.h>
+
 namespace lockstep {
 
 nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
                                          const std::string& data_digest) {
     nlohmann::ordered_json deciding = {{"data-digest", data_digest},
                                        {"model", settings.model.name},
-                                       {"bias", settings.model.bias},
+                                       {"no-bias", !settings.model.bias},
                                        {"optimizer", settings.optimizer.name},
                                        {"lr", settings.optimizer.learning_rate},
                                        {"momentum", settings.optimizer.momentum},
@@ -24,7 +26,8 @@ nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
                                        {"isa", settings.instruction_set},
                                        {"lanes", settings.lanes},
                                        {"window-blocks", settings.window_blocks},
-                                       {"plain", settings.plain_summation}};
+                                       {"plain", settings.plain_summation},
+                                       {"libtorch", TORCH_VERSION}};
     if (settings.schedule.name == "cosine") {
         deciding["epochs"] = settings.epochs;
         deciding["max-steps"] = settings.max_steps;

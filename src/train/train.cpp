@@ -3,57 +3,55 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/signals.hpp"
 
 #include "job.hpp"
 #include "job_checkpoint.hpp"
 #include "loop.hpp"
 
-#include <exception>
-
+#include <nlohmann/json.hpp>
 #include <torch/version.h>
 
 namespace lockstep {
 
 namespace {
 
-// Leaves "failed" in state.json if the call ends by an exception.
-class FailureNote {
-  public:
-    explicit FailureNote(const Job& job) : job_(job), before_(std::uncaught_exceptions()) {}
-    ~FailureNote() {
-        if (std::uncaught_exceptions() == before_ || !job_.run.directory) return;
-        try {
-            job_.run.directory->write_state({.phase = RunPhase::failed,
-                                             .step = job_.progress.step,
-                                             .epoch = job_.progress.epoch,
-                                             .reason = "an error, see the logs",
-                                             .exit = static_cast<int>(ExitCode::bug)});
-        } catch (const Error&) {
-            // The run was taken over or its disk is gone: the first error is the one to show.
-        }
+void note_failure(const Job& job, const Error& error) {
+    log_event("error", {{"code", error.code()}, {"what", error.what()}});
+    if (!job.run.directory) return;
+    try {
+        job.run.directory->write_state({.phase = RunPhase::failed,
+                                        .step = job.progress.step,
+                                        .epoch = job.progress.epoch,
+                                        .reason = error.code() + ": " + error.what(),
+                                        .exit = static_cast<int>(error.exit_code())});
+    } catch (const Error&) {
+        // The run was taken over or its disk is gone: the first error is the one to show.
     }
-    FailureNote(const FailureNote&) = delete;
-    FailureNote& operator=(const FailureNote&) = delete;
-
-  private:
-    const Job& job_;
-    int before_;
-};
+}
 
 }  // namespace
 
 TrainResult train_model(const TrainSettings& settings, const Communicator& ranks) {
+    const SignalGuard signals;  // a request during set-up is met after the first step
     Job job(settings, ranks);
-    const FailureNote note(job);
-    if (job.progress.step >= job.total_steps)
-        once(
-            Level::info, "the run is complete: {} of {} steps", job.progress.step, job.total_steps);
-    TrainResult result;
-    result.end = run_loop(job);
-    result.step = job.progress.step;
-    result.test_accuracy = job.progress.last_accuracy;
-    result.parameter_hash = parameter_hash(*job.model, job.exchange->values());
-    return result;
+    try {
+        job.prepare();
+        if (job.progress.step >= job.total_steps)
+            once(Level::info,
+                 "the run is complete: {} of {} steps",
+                 job.progress.step,
+                 job.total_steps);
+        TrainResult result;
+        result.end = run_loop(job);
+        result.step = job.progress.step;
+        result.test_accuracy = job.progress.last_accuracy;
+        result.parameter_hash = parameter_hash(*job.model, job.exchange->values());
+        return result;
+    } catch (const Error& error) {
+        note_failure(job, error);
+        throw;
+    }
 }
 
 std::string torch_version_text() {

@@ -2,6 +2,7 @@
 #include "train_step.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/random.hpp"
 
 #include "gradient_hooks.hpp"
@@ -57,6 +58,7 @@ StepOutcome TrainStep::run(const Batch& batch,
         if (&leaf == &batch.leaves.front()) add_wishes(wishes, slot);
         if (leaf.rows > 0) compute_leaf(batch, leaf, step, slot);
         parts_.reducer.end_leaf();
+        if (leaf.rows > 0) report_missing();
     }
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
@@ -92,6 +94,17 @@ void TrainStep::compute_leaf(const Batch& batch,
     model.store_buffers(slot);
     const PhaseScope scope(parts_.clock, Phase::backward);
     loss.backward();
+}
+
+// A parameter that the loss does not reach: it counts as zero, and the user hears of it once.
+void TrainStep::report_missing() {
+    if (reported_missing_) return;
+    for (const std::size_t tensor : parts_.reducer.missing()) {
+        once(Level::warn,
+             "parameter '{}' got no gradient; it counts as zero",
+             parts_.model.parameters()[tensor].name);
+        reported_missing_ = true;
+    }
 }
 
 void TrainStep::add_wishes(const StepWishes& wishes, float* slot) {

@@ -47,6 +47,7 @@ class TrainStep {
 
   private:
     void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step, float* slot);
+    void report_missing();
     void add_wishes(const StepWishes& wishes, float* slot);
     void update(std::int64_t step, double rate, std::int64_t samples);
     void update_state(std::int64_t samples);
@@ -56,6 +57,7 @@ class TrainStep {
     Parts parts_;
     int rank_, ranks_, virtual_ranks_;
     std::uint64_t seed_;
+    bool reported_missing_ = false;
 };
 
 }  // namespace lockstep

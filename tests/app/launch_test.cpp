@@ -7,6 +7,7 @@
 #include "support/caught.hpp"
 
 #include <filesystem>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,13 +72,14 @@ TEST(LaunchFolder, IsThereAndGoesAndTakesAbandonedOnesAlong) {
         const LaunchFolder folder;
         path = folder.path();
         EXPECT_TRUE(std::filesystem::is_directory(path));
-        abandoned = path.parent_path() / "lockstep-launch-999999999";
+        abandoned = path.parent_path() / "lockstep-launch-abandoned";
         std::filesystem::create_directory(abandoned);
+        std::ofstream(abandoned / "lock") << "";
+        const LaunchFolder second;
+        EXPECT_TRUE(std::filesystem::exists(path)) << "a living launcher's folder stays";
+        EXPECT_FALSE(std::filesystem::exists(abandoned));
     }
     EXPECT_FALSE(std::filesystem::exists(path));
-    EXPECT_TRUE(std::filesystem::exists(abandoned));
-    const LaunchFolder next;
-    EXPECT_FALSE(std::filesystem::exists(abandoned));
 }
 
 }  // namespace

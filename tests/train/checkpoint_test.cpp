@@ -129,6 +129,16 @@ TEST_F(Checkpoints, OnlyTheNewestAreKept) {
     EXPECT_EQ(kept[1].step, 5);
 }
 
+TEST_F(Checkpoints, ADamagedNewerOneNeverPushesOutAWholeOne) {
+    save(1, 1);
+    save(3, 2);
+    damage(3);
+    save(2, 1);
+    const auto kept = list_checkpoints(root);
+    ASSERT_EQ(kept.size(), 1U);
+    EXPECT_EQ(kept[0].step, 2);
+}
+
 TEST_F(Checkpoints, UnfinishedOnesAreNeverLoadedAndAreRemoved) {
     save(1);
     on_root([&] {

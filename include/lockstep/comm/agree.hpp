@@ -38,10 +38,8 @@ auto agree(const Communicator& ranks, Step&& step) {
     auto run = [&](auto&& store) {
         try {
             store();
-        } catch (const Error& error) {
-            failure = error;
         } catch (const std::exception& error) {
-            failure = Error("E700", error.what());
+            failure = as_error(error);
         }
         agree_on_failure(ranks, failure);
     };

@@ -80,6 +80,9 @@ void expect(bool ok,
 /// Error for a failed system call on `path`; picks code by errno (EACCES -> 77, ENOENT -> 66 ...).
 Error system_error(std::string_view doing, const std::string& path, int errno_value);
 
+/// `error` as an Error: itself if it is one, a file system's by its errno, else E700.
+Error as_error(const std::exception& error);
+
 /// The candidate nearest to `word` by edit distance, or "" if none is near enough to suggest.
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates);
 

@@ -14,7 +14,7 @@ struct TrainResult {
     TrainEnd end = TrainEnd::complete;
     std::int64_t step = 0;
     double test_accuracy = -1;   ///< of the last evaluation; -1 without test data
-    std::string parameter_hash;  ///< XXH3-128 over all parameters and buffers, in order of name
+    std::string parameter_hash;  ///< XXH3-128 over all parameters and buffers, in the model's order
 };
 
 /// Collective. Creates the run directory, or resumes the run in it from its newest whole
