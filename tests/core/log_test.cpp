@@ -15,6 +15,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -63,10 +64,17 @@ class Terminal {
     Terminal(const Terminal&) = delete;
     Terminal& operator=(const Terminal&) = delete;
 
-    std::string seen() const {
+    /// What was shown: at least `bytes`, or less if no more comes. A terminal delivers in pieces.
+    std::string seen(std::size_t bytes) const {
+        std::string text;
         std::array<char, 4096> block{};
-        const auto got = ::read(controller_.value(), block.data(), block.size());
-        return got > 0 ? std::string(block.data(), static_cast<std::size_t>(got)) : "";
+        pollfd waiting{controller_.value(), POLLIN, 0};
+        while (text.size() < bytes && ::poll(&waiting, 1, 5000) == 1) {
+            const auto got = ::read(controller_.value(), block.data(), block.size());
+            if (got <= 0) break;
+            text.append(block.data(), static_cast<std::size_t>(got));
+        }
+        return text;
     }
 
   private:
@@ -224,6 +232,7 @@ TEST_F(LogTest, ShowsNoLiveLineWithoutATerminal) {
 
 TEST_F(LogTest, ReplacesTheLiveLineOnATerminal) {
     open_as(0);
+    const std::string expected = "50 %\r\033[Kline\r\n60 %\r\033[K";
     std::string seen;
     bool is_live = false;
     {
@@ -233,10 +242,10 @@ TEST_F(LogTest, ReplacesTheLiveLineOnATerminal) {
         once(Level::info, "line");
         show_live("60 %");
         show_live("");
-        seen = terminal.seen();
+        seen = terminal.seen(expected.size());
     }
     EXPECT_TRUE(is_live);
-    EXPECT_EQ(seen, "50 %\r\033[Kline\r\n60 %\r\033[K");
+    EXPECT_EQ(seen, expected);
     EXPECT_THAT(content_of(text_file(0)), Not(HasSubstr("%")));
 }
 
