@@ -25,6 +25,10 @@ nn::Linear linear(std::int64_t in, std::int64_t out, bool bias) {
     return nn::Linear(nn::LinearOptions(in, out).bias(bias));
 }
 
+// max_pool2d(relu(x), 2), to the bit: the greatest of four is positive, or none is. A quarter of
+// the values go through relu this way round.
+Tensor pooled_relu(const Tensor& x) { return torch::relu(torch::max_pool2d(x, 2)); }
+
 std::int64_t features_after_two_pools(const ModelShape& shape) {
     check(shape.height >= 4 && shape.width >= 4, [&] {
         return Error("E217",
@@ -45,8 +49,7 @@ class Cnn : public Classifier {
           fc2_(register_module("fc2", linear(512, shape.classes, settings.bias))) {}
 
     Tensor forward(const Tensor& images) override {
-        Tensor x = torch::max_pool2d(torch::relu(conv1_(images)), 2);
-        x = torch::max_pool2d(torch::relu(conv2_(x)), 2);
+        const Tensor x = pooled_relu(conv2_(pooled_relu(conv1_(images))));
         return fc2_(torch::relu(fc1_(x.flatten(1))));
     }
 
@@ -68,8 +71,7 @@ class CnnBatchNorm : public Classifier {
           fc2_(register_module("fc2", linear(512, shape.classes, settings.bias))) {}
 
     Tensor forward(const Tensor& images) override {
-        Tensor x = torch::max_pool2d(torch::relu(norm1_(conv1_(images))), 2);
-        x = torch::max_pool2d(torch::relu(norm2_(conv2_(x))), 2);
+        const Tensor x = pooled_relu(norm2_(conv2_(pooled_relu(norm1_(conv1_(images))))));
         return fc2_(dropout_(torch::relu(fc1_(x.flatten(1)))));
     }
 
