@@ -46,7 +46,12 @@ LeafInput InputReader::read(const Batch& batch, const LeafRows& leaf) const {
                                           leaf.first_row * sizeof(std::int64_t));
     const at::Tensor raw = torch::from_blob(
         bytes, {rows, shape_.channels, shape_.height, shape_.width}, torch::kUInt8);
-    return {.images = raw.to(torch::kFloat32).sub_(mean_).div_(scale_),
+    // Channels innermost: the layout in which convolutions and pooling use whole vectors.
+    const auto layout =
+        torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
+    at::Tensor images = torch::empty(raw.sizes(), layout);
+    images.copy_(raw);
+    return {.images = images.sub_(mean_).div_(scale_),
             .labels = torch::from_blob(labels, {rows}, torch::kInt64)};
 }
 
