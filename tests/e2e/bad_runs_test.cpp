@@ -50,7 +50,7 @@ TEST_F(BadRuns, BelongToOneJobAtATime) {
     EXPECT_EQ(result.exit_code, 69);
     EXPECT_EQ(result.output,
               "lockstep: error E404: run '" + run_ +
-                  "' is in use (waited 20s)\n"
+                  "' is in use (waited 20.0s)\n"
                   "  why: its lock is held by process 812 on n01 (ada@n01) since "
                   "2026-01-01T00:00:00.000Z\n"
                   "  fix: wait for that job or end it (scancel, kill); or use another run "
@@ -94,8 +94,9 @@ TEST_F(BadRuns, NeedMpirunOnThePath) {
               "  fix: install Open MPI, or load its module\n");
 }
 
-/// The same as somebody else, who may do little.
-class BadRunsOfOthers : public BadRuns {
+/// What somebody else, who may do little, is told. By commands that do not need LibTorch, which is
+/// often in a home that others cannot see.
+class BadInputsOfOthers : public testing::Test {
   protected:
     void SetUp() override {
         if (as_nobody({"version"}).exit_code != 0) GTEST_SKIP() << "nobody cannot start it";
@@ -111,24 +112,33 @@ class BadRunsOfOthers : public BadRuns {
             return {.exit_code = 127, .output = {}};
         }
     }
+    TempDir folder_;
 };
 
-TEST_F(BadRunsOfOthers, NeedAFolderThatMayBeWritten) {
-    const auto result = as_nobody(train({}));
+TEST_F(BadInputsOfOthers, NeedAFolderThatMayBeWritten) {
+    const auto result = as_nobody({"data",
+                                   "pack",
+                                   "--images",
+                                   SmallData::get().images(),
+                                   "--labels",
+                                   SmallData::get().labels(),
+                                   "--out",
+                                   folder_ / "new/out"});
     EXPECT_EQ(result.exit_code, 73);
     EXPECT_EQ(result.output,
-              "lockstep: error E401: cannot create folder '" + run_ +
+              "lockstep: error E401: cannot create folder '" + (folder_ / "new").string() +
                   "': Permission denied\n"
                   "  fix: use a folder that you may write to\n");
 }
 
-TEST_F(BadRunsOfOthers, NeedDataThatMayBeRead) {
+TEST_F(BadInputsOfOthers, NeedDataThatMayBeRead) {
     copy_train_set(folder_ / "data");
-    fs::permissions(folder_ / "data/manifest.json", fs::perms(0600));
-    const auto result = as_nobody({"train", "--data", folder_ / "data", "--run", run_});
+    const std::string manifest = folder_ / "data/manifest.json";
+    fs::permissions(manifest, fs::perms(0600));
+    const auto result = as_nobody({"data", "inspect", folder_ / "data"});
     EXPECT_EQ(result.exit_code, 77);
     EXPECT_EQ(result.output,
-              "lockstep: error E202: cannot open '" + (folder_ / "data/manifest.json").string() +
+              "lockstep: error E202: cannot open '" + manifest +
                   "': Permission denied\n"
                   "  fix: ask its owner, or use your own copy\n");
 }

@@ -168,6 +168,22 @@ TEST_F(Resume, OfACompleteRunChangesNothing) {
     EXPECT_LT(now_s() - before, 60);
 }
 
+// mpirun gives USR1 and USR2 to all ranks and returns their exit code. With TERM it returns its own
+// and leaves ranks two seconds: the state tells, and the run goes on in any case.
+TEST_F(Resume, AfterSignalsToAnMpirunOfOnesOwn) {
+    const Words words = mpirun_words(2) + Words{program()} + train(run_);
+    Background first(words, folder_ / "output");
+    wait_for_step(first, 10);
+    first.send(SIGUSR2);
+    EXPECT_EQ(first.wait(), 75) << output();
+    EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 75", newest_step(run_)));
+    Background second(words, folder_ / "output");
+    wait_for_step(second, 40);
+    second.send(SIGTERM);
+    EXPECT_NE(second.wait(), 0);
+    expect_undisturbed_end(2);
+}
+
 struct Stop {
     const char* name;
     int signal;

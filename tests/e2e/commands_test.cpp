@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// The commands that show and explain: data inspect and verify, config, explain, version, --help.
+#include "lockstep/core/error.hpp"
+
+#include "program.hpp"
+#include "small_data.hpp"
+
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+std::string output_of(const Words& words, const Variables& environment = {}) {
+    const ProcessResult result = run_lockstep(words, environment);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+}
+
+TEST(Commands, DescribeADataSet) {
+    const std::string text = output_of({"data", "inspect", SmallData::get().train()});
+    EXPECT_THAT(text, HasSubstr("600"));
+    EXPECT_THAT(text, HasSubstr("images"));
+    EXPECT_THAT(text, HasSubstr("labels"));
+}
+
+TEST(Commands, FindAWholeDataSetWhole) {
+    const std::string folder = SmallData::get().train();
+    EXPECT_THAT(output_of({"data", "verify", folder}),
+                testing::EndsWith(fmt::format("'{}' is whole\n", folder)));
+}
+
+TEST(Commands, ShowWhereSettingsComeFrom) {
+    const TempDir folder;
+    const std::string config =
+        folder.file("train.toml", "batch = 1\nepochs = 2\nlr = 0.5\n").string();
+    const std::string text =
+        output_of({"config", "show", "--origin", "--config", config, "--batch", "3"},
+                  {{"LOCKSTEP_BATCH", "2"}, {"LOCKSTEP_EPOCHS", "7"}});
+    const auto line = [](const std::string& setting, const std::string& origin) {
+        return fmt::format("{:<40} # {}\n", setting, origin);
+    };
+    EXPECT_THAT(text, HasSubstr(line("batch = 3", "command line")));
+    EXPECT_THAT(text, HasSubstr(line("epochs = 7", "LOCKSTEP_EPOCHS")));
+    EXPECT_THAT(text, HasSubstr(line("lr = 0.5", config + ":3:6")));
+    EXPECT_THAT(text, HasSubstr(line("momentum = 0.9", "default")));
+}
+
+TEST(Commands, CheckAConfigurationFile) {
+    const TempDir folder;
+    const fs::path good = folder.file("good.toml", "batch = 64\n");
+    EXPECT_EQ(output_of({"config", "check", good}), fmt::format("'{}' is fine\n", good.string()));
+    const fs::path bad = folder.file("bad.toml", "batsch = 64\n");
+    const ProcessResult result = run_lockstep({"config", "check", bad});
+    EXPECT_EQ(result.exit_code, 78);
+    EXPECT_THAT(result.output, HasSubstr("did you mean 'batch'?"));
+}
+
+TEST(Commands, ExplainAnError) {
+    const ErrorEntry& entry = *find_error("E204");
+    EXPECT_EQ(output_of({"explain", "E204"}),
+              fmt::format("E204: {} (exit code 65)\n\n{}\n", entry.title, entry.text));
+}
+
+TEST(Commands, SayTheirVersions) {
+    EXPECT_THAT(output_of({"version"}),
+                MatchesRegex("lockstep [0-9.]+[^\n]*\nlibtorch [0-9.]+\nOpen MPI [^\n]*\n.*"));
+    EXPECT_EQ(output_of({"--version"}), output_of({"version"}));
+}
+
+// The commands that the program's own help lists.
+std::vector<std::string> listed_commands() {
+    std::istringstream lines(output_of({"--help"}));
+    std::vector<std::string> commands;
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("  ") && !line.starts_with("   "))
+            commands.push_back(line.substr(2, line.find("  ", 2) - 2));
+    return commands;
+}
+
+Words words_of(const std::string& command) {
+    std::istringstream text(command);
+    Words words;
+    for (std::string word; text >> word;) words.push_back(word);
+    return words;
+}
+
+TEST(Commands, AreAllListed) {
+    EXPECT_EQ(output_of({}), output_of({"--help"}));
+    EXPECT_THAT(listed_commands(),
+                testing::IsSupersetOf({"train",
+                                       "verify",
+                                       "data pack",
+                                       "data inspect",
+                                       "data verify",
+                                       "ckpt ls",
+                                       "ckpt verify",
+                                       "config show",
+                                       "config check",
+                                       "explain",
+                                       "version"}));
+}
+
+TEST(Commands, TeachThemselves) {
+    constexpr std::size_t widest = 110;
+    for (const std::string& command : listed_commands()) {
+        const std::string text = output_of(words_of(command) + Words{"--help"});
+        EXPECT_THAT(text, HasSubstr("\nusage: lockstep " + command)) << command;
+        std::istringstream lines(text);
+        for (std::string line; std::getline(lines, line);)
+            EXPECT_LE(line.size(), widest) << command << ": " << line;
+        EXPECT_EQ(output_of(words_of(command) + Words{"-h"}), text);
+    }
+}
+
+TEST(Commands, ShowExamplesWhereThereIsMuchToKnow) {
+    for (const Words& command : {Words{"train"}, Words{"verify"}, Words{"data", "pack"}}) {
+        const std::string text = output_of(command + Words{"--help"});
+        EXPECT_THAT(text, testing::ContainsRegex("Examples?:\n  lockstep " + command[0]));
+        EXPECT_THAT(text, HasSubstr("\n  --")) << "no options";
+    }
+    EXPECT_THAT(output_of({"train", "--help"}), HasSubstr("global batch"));
+    EXPECT_THAT(output_of({"train", "--help"}), HasSubstr("[128]")) << "defaults are shown";
+}
+
+TEST(Commands, PrintTheLineThatStartsRanks) {
+    const std::string text = output_of({"train",
+                                        "--np",
+                                        "3",
+                                        "--oversubscribe",
+                                        "--dry-run",
+                                        "--data",
+                                        "my data",
+                                        "--run",
+                                        "runs/a"});
+    EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 "));
+    EXPECT_THAT(text, HasSubstr(" --data 'my data' --run runs/a"));
+    EXPECT_FALSE(fs::exists("runs/a"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

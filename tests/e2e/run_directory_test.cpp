@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a finished run leaves: every file, its mode, and what is promised about its content.
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::MatchesRegex;
+
+// One run on two ranks that all tests of this file look at.
+class RunDirectory : public testing::Test {
+  protected:
+    struct Run {
+        TempDir folder;
+        fs::path path = folder / "run";
+        ProcessResult result;
+    };
+
+    static void SetUpTestSuite() {
+        run_ = new Run;
+        const fs::path config =
+            run_->folder.file("train.toml", "epochs = 2\nbatch = 60\nmodel = \"cnn\"\n");
+        run_->result = run_lockstep({"train",
+                                     "--np",
+                                     "2",
+                                     "--oversubscribe",
+                                     "--config",
+                                     config,
+                                     "--data",
+                                     SmallData::get().train(),
+                                     "--test-data",
+                                     SmallData::get().test(),
+                                     "--run",
+                                     run_->path,
+                                     "--model",
+                                     "mlp",
+                                     "--log-every",
+                                     "5",
+                                     "--checkpoint-every",
+                                     "8steps"},
+                                    {{"LOCKSTEP_LR", "0.002"}});
+        ASSERT_EQ(run_->result.exit_code, 0) << run_->result.output;
+    }
+    static void TearDownTestSuite() {
+        delete run_;
+        run_ = nullptr;
+    }
+
+    static const fs::path& path() { return run_->path; }
+    static const std::string& output() { return run_->result.output; }
+    static fs::path log(int rank, const std::string& extension) {
+        return path() / "logs/i1" / fmt::format("rank-{:05}.{}", rank, extension);
+    }
+
+  private:
+    static Run* run_;
+};
+RunDirectory::Run* RunDirectory::run_ = nullptr;
+
+std::set<std::string> names_below(const fs::path& root) {
+    std::set<std::string> names;
+    for (const auto& entry : fs::recursive_directory_iterator(root))
+        names.insert(fs::relative(entry.path(), root).string());
+    return names;
+}
+
+TEST_F(RunDirectory, HoldsWhatIsPromisedAndNothingElse) {
+    std::set<std::string> expected = {"run.json",
+                                      "incarnation",
+                                      "run.lock",
+                                      "state.json",
+                                      "latest",
+                                      "metrics.jsonl",
+                                      "ckpt",
+                                      "logs",
+                                      "logs/i1",
+                                      "logs/i1/rank-00000.log",
+                                      "logs/i1/rank-00000.jsonl",
+                                      "logs/i1/rank-00001.log",
+                                      "logs/i1/rank-00001.jsonl"};
+    for (const char* step : {"ckpt/step-000008", "ckpt/step-000016", "ckpt/step-000020"})
+        for (const char* file : {"",
+                                 "/manifest.json",
+                                 "/shard-00000-of-00002.safetensors",
+                                 "/shard-00001-of-00002.safetensors"})
+            expected.insert(std::string(step) + file);
+    std::set<std::string> found = names_below(path());
+    const auto events = std::erase_if(
+        found, [](const std::string& name) { return name.starts_with("events.out.tfevents."); });
+    EXPECT_EQ(events, 1u);
+    EXPECT_EQ(found, expected);
+}
+
+TEST_F(RunDirectory, IsForItsOwnerAlone) {
+    EXPECT_EQ(fs::status(path()).permissions(), fs::perms(0700));
+    for (const auto& entry : fs::recursive_directory_iterator(path()))
+        EXPECT_EQ(entry.status().permissions(), fs::perms(entry.is_directory() ? 0700 : 0600))
+            << entry.path();
+}
+
+TEST_F(RunDirectory, SaysThatTheRunIsComplete) {
+    EXPECT_EQ(state_of(path()), "complete, step 20, exit 0");
+    EXPECT_EQ(content_of(path() / "incarnation"), "1\n");
+    EXPECT_EQ(content_of(path() / "run.lock"), "");
+}
+
+TEST_F(RunDirectory, RecordsWhereEverySettingComesFrom) {
+    const Json record = read_json(path() / "run.json");
+    EXPECT_THAT(record.at("run_id").get<std::string>(), MatchesRegex("[0-9a-f]{32}"));
+    const Json& config = record.at("config");
+    EXPECT_EQ(config.at("model").at("origin"), "command line");
+    EXPECT_EQ(config.at("lr").at("value"), "0.002");
+    EXPECT_EQ(config.at("lr").at("origin"), "LOCKSTEP_LR");
+    EXPECT_THAT(config.at("batch").at("origin").get<std::string>(), HasSubstr("train.toml:2:9"));
+    EXPECT_EQ(config.at("seed").at("origin"), "default");
+    const Json& deciding = record.at("deciding");
+    EXPECT_EQ(deciding.at("model"), "mlp");
+    EXPECT_EQ(deciding.at("lr"), 0.002);
+    EXPECT_EQ(deciding.at("virtual-ranks"), 2);
+    EXPECT_EQ(deciding.at("threads"), 1);
+    for (const char* part : {"lockstep", "libtorch", "mpi"})
+        EXPECT_TRUE(record.at("versions").contains(part)) << part;
+}
+
+// The records "steps" of a rank's log.
+std::vector<Json> step_records(const fs::path& log) {
+    std::vector<Json> found;
+    for (const Json& record : json_lines(log))
+        if (record.at("event") == "steps") found.push_back(record);
+    return found;
+}
+
+TEST_F(RunDirectory, HasPhasesThatSumToTheWallTime) {
+    for (const int rank : {0, 1}) {
+        const auto records = step_records(log(rank, "jsonl"));
+        EXPECT_EQ(records.size(), 4u);
+        for (const Json& record : records) {
+            double sum = 0;
+            for (const auto& [phase, seconds] : record.at("phases").items())
+                sum += seconds.get<double>();
+            const double wall = record.at("wall_s").get<double>();
+            EXPECT_NEAR(sum, wall, 0.01 * wall) << "rank " << rank << ": " << record;
+        }
+    }
+}
+
+TEST_F(RunDirectory, HasMetricsOfEveryReportAndEvaluation) {
+    EXPECT_EQ(training_steps(path()), (std::vector<std::int64_t>{5, 10, 15, 20}));
+    std::vector<std::int64_t> evaluated;
+    for (const Json& record : json_lines(path() / "metrics.jsonl"))
+        if (record.contains("test_accuracy"))
+            evaluated.push_back(record.at("step").get<std::int64_t>());
+    EXPECT_EQ(evaluated, (std::vector<std::int64_t>{10, 20}));
+}
+
+// But line feeds, which end lines.
+bool has_control_character(const std::string& text) {
+    return std::ranges::any_of(text, [](char c) {
+        const auto byte = static_cast<unsigned char>(c);
+        return (byte < 0x20 && c != '\n') || byte == 0x7f;
+    });
+}
+
+TEST_F(RunDirectory, HasNoControlCharacterInAnyTextOrOutput) {
+    EXPECT_FALSE(has_control_character(output())) << output();
+    const std::set<std::string> texts = {".log", ".jsonl", ".json"};
+    for (const auto& entry : fs::recursive_directory_iterator(path())) {
+        if (!texts.contains(entry.path().extension().string())) continue;
+        EXPECT_FALSE(has_control_character(content_of(entry.path()))) << entry.path();
+    }
+}
+
+TEST_F(RunDirectory, IsToldOnTheTerminalInTheFormThatTheBookShows) {
+    EXPECT_THAT(output(), HasSubstr("rank  host  local"));
+    EXPECT_THAT(output(), HasSubstr(fmt::format("run {} | incarnation 1 | ", path().string())));
+    EXPECT_THAT(output(),
+                testing::ContainsRegex(
+                    "\nstep 10 \\| loss [0-9.]+ \\| lr 2.0e-3 \\| [0-9.]+[kM]? samples/s "
+                    "\\| data [0-9]+ % comm [0-9]+ % wait [0-9]+ % \\| mem "));
+    EXPECT_THAT(output(),
+                testing::ContainsRegex("\nepoch 2 \\| test accuracy [0-9.]+ % \\([0-9]+ of "
+                                       "200\\) \\| test loss "));
+    EXPECT_EQ(printed_hash(output()).size(), 32u);
+    EXPECT_THAT(content_of(log(0, "log")), HasSubstr("info  step 20 | loss "));
+    EXPECT_THAT(content_of(log(1, "log")), HasSubstr("info  step 20 | loss "));
+}
+
+TEST_F(RunDirectory, ListsItsCheckpoints) {
+    const auto list = run_lockstep({"ckpt", "ls", path()});
+    EXPECT_EQ(list.exit_code, 0);
+    EXPECT_THAT(list.output,
+                MatchesRegex("step +epoch +ranks +size +parameters\n"
+                             "8 +0 +2 +[0-9.]+ MiB +[0-9a-f]{32}\n"
+                             "16 +1 +2 +[0-9.]+ MiB +[0-9a-f]{32}\n"
+                             "20 +2 +2 +[0-9.]+ MiB +[0-9a-f]{32}\n"));
+    EXPECT_THAT(list.output, HasSubstr(printed_hash(output()) + "\n"));
+    const auto verified = run_lockstep({"ckpt", "verify", path()});
+    EXPECT_EQ(verified.exit_code, 0);
+    EXPECT_EQ(verified.output,
+              "step 8          whole\nstep 16         whole\nstep 20         whole\n");
+}
+
+// A copy of the run whose newest checkpoint has one bit flipped.
+fs::path damaged_copy(const fs::path& run, const TempDir& folder) {
+    const fs::path copy = folder / "copy";
+    fs::copy(run, copy, fs::copy_options::recursive);
+    const fs::path shard = copy / "ckpt/step-000020/shard-00001-of-00002.safetensors";
+    const std::string bytes = content_of(shard);
+    const std::size_t at = bytes.size() / 2;
+    overwrite(shard, at, std::string(1, static_cast<char>(bytes[at] ^ 1)));
+    return copy;
+}
+
+TEST_F(RunDirectory, HasCheckpointsWhoseDamageIsFound) {
+    const TempDir folder;
+    const fs::path copy = damaged_copy(path(), folder);
+    const auto verified = run_lockstep({"ckpt", "verify", copy});
+    EXPECT_EQ(verified.exit_code, 65);
+    EXPECT_THAT(verified.output,
+                HasSubstr("step 16         whole\nstep 20         E310 '" + copy.string()));
+    EXPECT_THAT(verified.output,
+                HasSubstr("lockstep: error E310: 1 of 3 checkpoints are damaged\n"));
+}
+
+TEST_F(RunDirectory, ResumesFromTheNewestWholeCheckpoint) {
+    const TempDir folder;
+    const fs::path copy = damaged_copy(path(), folder);
+    const auto again = run_lockstep({"train",
+                                     "--data",
+                                     SmallData::get().train(),
+                                     "--run",
+                                     copy,
+                                     "--model",
+                                     "mlp",
+                                     "--batch",
+                                     "60",
+                                     "--epochs",
+                                     "2",
+                                     "--lr",
+                                     "0.002"});
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+    EXPECT_THAT(again.output, HasSubstr("resumed from step 16 (epoch 1)\n"));
+    EXPECT_EQ(printed_hash(again.output), printed_hash(output()));
+    EXPECT_EQ(run_lockstep({"ckpt", "verify", copy}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace lockstep::test

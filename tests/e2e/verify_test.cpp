@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+// The promise itself: `lockstep verify` finds equal parameters on different numbers of ranks.
+#include "program.hpp"
+#include "small_data.hpp"
+
+#include <set>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+ProcessResult verify(const Words& options) {
+    const Words words = {"verify", "--data", SmallData::get().train(), "--steps", "6"};
+    return run_lockstep(words + Words{"--batch", "48"} + options);
+}
+
+struct Row {
+    int ranks = 0;
+    std::string hash;
+};
+
+// The rows of the printed table.
+std::vector<Row> rows_of(const std::string& output) {
+    std::istringstream lines(output);
+    std::string line;
+    std::getline(lines, line);
+    EXPECT_EQ(line, "ranks  parameters");
+    std::vector<Row> rows;
+    for (Row row; lines >> row.ranks >> row.hash;) rows.push_back(row);
+    return rows;
+}
+
+std::size_t different_hashes(const std::vector<Row>& rows) {
+    std::set<std::string> hashes;
+    for (const Row& row : rows) hashes.insert(row.hash);
+    return hashes.size();
+}
+
+void expect_equal_on(const std::vector<int>& ranks, const ProcessResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const auto rows = rows_of(result.output);
+    std::vector<int> seen;
+    for (const Row& row : rows) seen.push_back(row.ranks);
+    EXPECT_EQ(seen, ranks);
+    EXPECT_EQ(different_hashes(rows), 1u) << result.output;
+    EXPECT_THAT(result.output,
+                testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+}
+
+TEST(Verify, FindsTheConvolutionalModelEqual) {
+    expect_equal_on({1, 2, 4}, verify({"--ranks", "1,2,4"}));
+}
+
+TEST(Verify, FindsBatchNormAndDropoutEqual) {
+    expect_equal_on({1, 2, 4}, verify({"--ranks", "1,2,4", "--model", "cnn-bn"}));
+}
+
+TEST(Verify, TakesNumbersOfRanksThatAreNoPowerOfTwo) {
+    expect_equal_on({1, 2, 3},
+                    verify({"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"}));
+}
+
+TEST(Verify, FindsMessagesEqualToSharedMemory) {
+    const auto shared = verify({"--ranks", "1,2,4", "--model", "mlp"});
+    const auto messages = verify({"--ranks", "1,2,4", "--model", "mlp", "--transport", "mpi"});
+    expect_equal_on({1, 2, 4}, shared);
+    expect_equal_on({1, 2, 4}, messages);
+    EXPECT_EQ(shared.output, messages.output);
+}
+
+TEST(Verify, ShowsThatPlainSummationDiffers) {
+    const auto result = verify({"--ranks", "1,2,4", "--plain"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_GT(different_hashes(rows_of(result.output)), 1u) << result.output;
+    EXPECT_THAT(result.output,
+                testing::EndsWith("different, as ordinary summation is expected to be\n"));
+}
+
+TEST(Verify, SaysWhyTrainingFailed) {
+    const auto result = verify({"--ranks", "1,2", "--model", "cnm"});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.output, testing::HasSubstr("lockstep: error E103: no model 'cnm'"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
