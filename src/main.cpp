@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// `lockstep`: every command; starts at once, for it leaves LibTorch to lockstep-train.
 #include "app/program.hpp"
 
 #include <string>
 #include <vector>
 
 int main(int argc, char** argv) {
-    return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc));
+    return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc), nullptr);
 }

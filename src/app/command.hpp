@@ -3,6 +3,7 @@
 #pragma once
 
 #include "options.hpp"
+#include "program.hpp"
 
 #include <functional>
 #include <string>
@@ -15,6 +16,7 @@ struct Invocation {
     std::vector<std::string> words;        ///< the program's arguments, as given
     std::vector<std::string> positionals;  ///< what is left after options
     std::vector<ResolvedOption> options;
+    Trainer trainer = nullptr;
 };
 
 /// Made anew for each call: option targets live inside `table`'s closures.

@@ -51,9 +51,19 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
              {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
             add({"--mca", place, request.folder.string()});
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
-    argv.push_back(this_executable());
+    argv.push_back(trainer_program());
     argv.insert(argv.end(), request.words.begin(), request.words.end());
     return argv;
+}
+
+std::string trainer_program() {
+    return std::filesystem::path(this_executable()).replace_filename("lockstep-train").string();
+}
+
+void become_trainer(const std::vector<std::string>& words) {
+    std::vector<std::string> argv = {trainer_program()};
+    argv.insert(argv.end(), words.begin(), words.end());
+    become_process(argv);
 }
 
 std::string shell_text(const std::vector<std::string>& argv) {

@@ -13,7 +13,7 @@ namespace lockstep {
 /// Set for ranks whose mpirun was started on a terminal.
 inline constexpr const char* live_variable = "LOCKSTEP_ON_TERMINAL";
 
-/// What to launch: this program with `words` on `np` ranks.
+/// What to launch: lockstep-train with `words` on `np` ranks.
 struct LaunchRequest {
     int np = 1;
     bool oversubscribe = false;
@@ -23,6 +23,12 @@ struct LaunchRequest {
 
 /// The mpirun line. Errors: E601 more ranks than cores, E603 root without Open MPI's leave.
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment);
+
+/// Path of lockstep-train, beside this program.
+std::string trainer_program();
+
+/// Goes on as lockstep-train with the same words. Returns only by Error E610.
+[[noreturn]] void become_trainer(const std::vector<std::string>& words);
 
 /// "mpirun -np 2 ..." with quotes where a shell needs them.
 std::string shell_text(const std::vector<std::string>& argv);

@@ -135,9 +135,9 @@ LogTarget first_log_target() {
     return target;
 }
 
-int run_guarded(const std::vector<std::string>& words, const Communicator& ranks) {
+int run_guarded(const std::vector<std::string>& words, const Communicator& ranks, Trainer trainer) {
     try {
-        return run_command(words);
+        return run_command(words, trainer);
     } catch (const AgreedError& error) {
         if (error.speaks()) say_error(error.text(error.ranks()));
         return static_cast<int>(error.exit_code());
@@ -151,9 +151,10 @@ int run_guarded(const std::vector<std::string>& words, const Communicator& ranks
 
 }  // namespace
 
-int run_command(const std::vector<std::string>& words) {
+int run_command(const std::vector<std::string>& words, Trainer trainer) {
     const auto ranks = Communicator::world();
-    const Prepared prepared = agree(ranks, [&] { return prepare(words); });
+    Prepared prepared = agree(ranks, [&] { return prepare(words); });
+    prepared.call.trainer = trainer;
     if (!prepared.command) {
         if (ranks.is_root()) print_once(prepared.help);
         return 0;
@@ -161,11 +162,13 @@ int run_command(const std::vector<std::string>& words) {
     return prepared.command->run(prepared.call);
 }
 
-int run_program(const std::vector<std::string>& words) {
+int run_program(const std::vector<std::string>& words, Trainer trainer) {
+    const bool is_rank_of_train = launched_by_mpi() && !words.empty() && words[0] == "train";
+    if (trainer == nullptr && is_rank_of_train) become_trainer(words);
     std::optional<MpiSession> session;
     if (launched_by_mpi()) session.emplace();
     open_log(first_log_target());
-    return run_guarded(words, Communicator::world());
+    return run_guarded(words, Communicator::world(), trainer);
 }
 
 }  // namespace lockstep

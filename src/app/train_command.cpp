@@ -88,10 +88,11 @@ int run(TrainOptions& options, const Invocation& call) {
         return 0;
     }
     if (options.np > 1 && !launched_by_mpi()) return launch(options, call);
+    if (call.trainer == nullptr) become_trainer(call.words);
     if (ranks.size() > 1) die_with_parent(::getppid());
     options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);
-    const TrainResult result = train_model(options.settings, ranks);
+    const TrainResult result = call.trainer(options.settings, ranks);
     show_result(options.settings, result);
     return exit_of(result);
 }

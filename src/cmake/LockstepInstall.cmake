@@ -1,13 +1,13 @@
 # Installs the program, the libraries, their headers and a package for find_package(Lockstep).
 include(CMakePackageConfigHelpers)
 
-# The program is always at bin/ of the build folder. An installed one finds libraries beside itself
+# The programs are always at bin/ of the build folder. An installed one finds libraries beside itself
 # first, which makes the folder of scripts/bundle one that can be moved.
 if(TARGET lockstep)
-    set_target_properties(lockstep PROPERTIES
+    set_target_properties(lockstep lockstep-train PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
         INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../libtorch/lib")
-    install(TARGETS lockstep RUNTIME COMPONENT program)
+    install(TARGETS lockstep lockstep-train RUNTIME COMPONENT program)
 endif()
 
 set(lockstep_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)

@@ -27,7 +27,9 @@ nn::Linear linear(std::int64_t in, std::int64_t out, bool bias) {
 
 // max_pool2d(relu(x), 2), to the bit: the greatest of four is positive, or none is. A quarter of
 // the values go through relu this way round.
-Tensor pooled_relu(const Tensor& x) { return torch::relu(torch::max_pool2d(x, 2)); }
+Tensor pooled_relu(const Tensor& x) {
+    return torch::relu(torch::max_pool2d(x, 2));
+}
 
 std::int64_t features_after_two_pools(const ModelShape& shape) {
     check(shape.height >= 4 && shape.width >= 4, [&] {

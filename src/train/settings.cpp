@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/settings.hpp"
 
+#include "lockstep/train/train.hpp"
+
 #include <torch/version.h>
 
 namespace lockstep {
@@ -33,6 +35,10 @@ nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
         deciding["max-steps"] = settings.max_steps;
     }
     return deciding;
+}
+
+std::string torch_version_text() {
+    return TORCH_VERSION;
 }
 
 }  // namespace lockstep

@@ -10,7 +10,6 @@
 #include "loop.hpp"
 
 #include <nlohmann/json.hpp>
-#include <torch/version.h>
 
 namespace lockstep {
 
@@ -52,10 +51,6 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
         note_failure(job, error);
         throw;
     }
-}
-
-std::string torch_version_text() {
-    return TORCH_VERSION;
 }
 
 }  // namespace lockstep

@@ -3,11 +3,7 @@
 
 #include "lockstep/core/process.hpp"
 
-#include "supervise.hpp"
 #include "support/caught.hpp"
-
-#include <filesystem>
-#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,70 +12,65 @@
 namespace lockstep {
 namespace {
 
-const Environment as_root({{"OMPI_ALLOW_RUN_AS_ROOT", "1"},
-                           {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
+using testing::Contains;
+using testing::ElementsAre;
+using testing::Not;
 
-TEST(MpirunLine, StartsThisProgramWithTheGivenWords) {
-    const auto line = mpirun_line({1, false, {"train", "--np", "1"}, {}}, as_root);
-    EXPECT_EQ(line[0], "mpirun");
-    EXPECT_EQ(line[2], "1");
-    EXPECT_EQ(*(line.end() - 4), this_executable());
-    EXPECT_EQ(*(line.end() - 3), "train");
+// In which Open MPI lets root run.
+Environment allowing() {
+    return Environment({{"OMPI_ALLOW_RUN_AS_ROOT", "1"}, {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}});
 }
 
-TEST(MpirunLine, RefusesMoreRanksThanCoresUnlessToldTo) {
-    EXPECT_EQ(test::caught_code([] { mpirun_line({100'000, false, {}, {}}, as_root); }), "E601");
-    EXPECT_THAT(mpirun_line({100'000, true, {}, {}}, as_root),
-                testing::Contains("--oversubscribe"));
+LaunchRequest request_for(int np, bool oversubscribe) {
+    LaunchRequest request;
+    request.np = np;
+    request.oversubscribe = oversubscribe;
+    request.words = {"train", "--run", "a b"};
+    return request;
 }
 
-TEST(MpirunLine, RootNeedsOpenMpisLeave) {
-    if (::geteuid() != 0) GTEST_SKIP() << "only root is asked";
-    const Environment nothing(std::map<std::string, std::string>{});
-    EXPECT_EQ(test::caught_code([&] { mpirun_line({1, false, {}, {}}, nothing); }), "E603");
+TEST(MpirunLine, StartsTheTrainerBesideThisProgramWithTheSameWords) {
+    const auto line = mpirun_line(request_for(1, false), allowing());
+    EXPECT_THAT(std::vector(line.begin(), line.begin() + 3), ElementsAre("mpirun", "-np", "1"));
+    EXPECT_THAT(std::vector(line.end() - 4, line.end()),
+                ElementsAre(trainer_program(), "train", "--run", "a b"));
+    EXPECT_THAT(line, Not(Contains("--oversubscribe")));
 }
 
-TEST(ShellText, QuotesWhatAShellWouldRead) {
-    EXPECT_EQ(shell_text({"a", "b c", "it's", "$(x)", ""}), R"(a 'b c' 'it'\''s' '$(x)' '')");
+TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
+    LaunchRequest request = request_for(1, false);
+    EXPECT_THAT(mpirun_line(request, allowing()), Not(Contains("orte_tmpdir_base")));
+    request.folder = "/dev/shm/x";
+    EXPECT_THAT(shell_text(mpirun_line(request, allowing())),
+                testing::AllOf(testing::HasSubstr(" --mca orte_tmpdir_base /dev/shm/x "),
+                               testing::HasSubstr(" --mca btl_vader_backing_directory /dev/shm/x "),
+                               testing::HasSubstr(" --mca osc_sm_backing_directory /dev/shm/x ")));
 }
 
-TEST(Supervise, ReturnsTheExitCode) {
-    EXPECT_EQ(supervise({"true"}, {}), 0);
-    EXPECT_EQ(supervise({"bash", "-c", "exit $CODE"}, {{"CODE", "75"}}), 75);
+TEST(MpirunLine, AllowsMoreRanksThanCoresOnlyIfAsked) {
+    EXPECT_THAT(mpirun_line(request_for(100'000, true), allowing()), Contains("--oversubscribe"));
+    EXPECT_EQ(test::caught_code([] { mpirun_line(request_for(100'000, false), allowing()); }),
+              "E601");
 }
 
-TEST(Supervise, AKilledChildIsAnErrorThatSaysSo) {
-    EXPECT_EQ(test::caught_code([] { supervise({"bash", "-c", "kill -9 $$"}, {}); }), "E612");
-    EXPECT_EQ(test::caught_code([] { supervise({"bash", "-c", "exit 137"}, {}); }), "E612");
-    EXPECT_EQ(test::caught_code([] { supervise({"no-such-program"}, {}); }), "E610");
+TEST(MpirunLine, RefusesRootWithoutLeave) {
+    const Environment none{std::map<std::string, std::string>{}};
+    const auto code = test::caught_code([&] { mpirun_line(request_for(1, false), none); });
+    EXPECT_EQ(code, ::geteuid() == 0 ? "E603" : "");
 }
 
-TEST(Supervise, PassesSignalsOnAsUsr2) {
-    const char* script = "trap 'exit 75' USR2; kill -TERM $PPID; while :; do sleep 0.05; done";
-    EXPECT_EQ(supervise({"bash", "-c", script}, {}), 75);
-    const char* interrupted = "trap 'exit 75' USR2; kill -INT $PPID; while :; do sleep 0.05; done";
-    EXPECT_EQ(supervise({"bash", "-c", interrupted}, {}), 130);
+TEST(ShellText, QuotesWhatAShellWouldChange) {
+    EXPECT_EQ(shell_text({"mpirun", "-np", "2", "--lr=3e-4", "a/b_c.d:e,f+g@h%"}),
+              "mpirun -np 2 --lr=3e-4 a/b_c.d:e,f+g@h%");
+    EXPECT_EQ(shell_text({"a b", "", "$HOME", "it's", "x;y", "*"}),
+              R"('a b' '' '$HOME' 'it'\''s' 'x;y' '*')");
+    EXPECT_EQ(shell_text({}), "");
 }
 
-TEST(Supervise, ASecondInterruptEndsAStubbornChild) {
-    const char* stubborn = "trap '' USR2; kill -INT $PPID; sleep 0.2; kill -INT $PPID; sleep 60";
-    EXPECT_EQ(supervise({"bash", "-c", stubborn}, {}), 130);
-}
-
-TEST(LaunchFolder, IsThereAndGoesAndTakesAbandonedOnesAlong) {
-    std::filesystem::path path, abandoned;
-    {
-        const LaunchFolder folder;
-        path = folder.path();
-        EXPECT_TRUE(std::filesystem::is_directory(path));
-        abandoned = path.parent_path() / "lockstep-launch-abandoned";
-        std::filesystem::create_directory(abandoned);
-        std::ofstream(abandoned / "lock") << "";
-        const LaunchFolder second;
-        EXPECT_TRUE(std::filesystem::exists(path)) << "a living launcher's folder stays";
-        EXPECT_FALSE(std::filesystem::exists(abandoned));
-    }
-    EXPECT_FALSE(std::filesystem::exists(path));
+TEST(ShellText, IsReadBackByAShell) {
+    const std::vector<std::string> words = {"printf", "%s\\n", "a b", "it's", "$x `y` \"z\"", "~"};
+    const auto result = run_process({"sh", "-c", shell_text(words)});
+    EXPECT_EQ(result.output, "a b\nit's\n$x `y` \"z\"\n~\n");
 }
 
 }  // namespace

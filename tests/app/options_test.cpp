@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "options.hpp"
 
-#include "lockstep/core/error.hpp"
-
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 #include "train_options.hpp"
 
 #include <algorithm>
+#include <array>
+#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,112 +16,195 @@
 namespace lockstep {
 namespace {
 
+using test::caught_code;
+using test::caught_text;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
-struct Parsed {
-    TrainOptions options;
-    OptionTable table = train_option_table(options);
+// A small command: one option of each kind, and --config.
+struct Example {
+    int batch = 128;
+    double rate = 0.5;
+    bool plain = false;
+    std::string name = "cnn";
+    std::filesystem::path config;
 
-    std::vector<ResolvedOption> resolve(const std::vector<std::string>& words,
-                                        const std::map<std::string, std::string>& variables = {}) {
-        return resolve_options(table, parse_line(words, table), Environment(variables));
+    OptionTable table() {
+        return {{"Numbers",
+                 {whole_option("batch", batch, 1, 1000, "samples of a step"),
+                  real_option("learning-rate", rate, 0, 1, "of the optimizer")}},
+                {"Others",
+                 {flag_option("plain", plain, "sum as ranks come"),
+                  text_option("name", "NAME", name, "of the model"),
+                  path_option("config", "FILE", config, "file with options")}}};
     }
 };
 
-const ResolvedOption& find(const std::vector<ResolvedOption>& resolved, const std::string& name) {
-    return *std::ranges::find(resolved, name, &ResolvedOption::name);
+ParsedLine parsed(const std::vector<std::string>& words) {
+    return parse_line(words, Example().table());
 }
 
-TEST(ParseLine, TakesValuesInBothForms) {
-    Parsed parsed;
-    parsed.resolve({"--batch", "64", "--lr=0.5", "--no-bias"});
-    EXPECT_EQ(parsed.options.settings.batch, 64);
-    EXPECT_EQ(parsed.options.settings.optimizer.learning_rate, 0.5);
-    EXPECT_FALSE(parsed.options.settings.model.bias);
+std::vector<ResolvedOption> resolved(Example& example,
+                                     const std::vector<std::string>& words,
+                                     std::map<std::string, std::string> variables = {}) {
+    const OptionTable table = example.table();
+    return resolve_options(table, parse_line(words, table), Environment(std::move(variables)));
 }
 
-TEST(ParseLine, NeverGuessesAbbreviations) {
-    Parsed parsed;
-    EXPECT_EQ(test::caught_code([&] { parsed.resolve({"--bat", "64"}); }), "E101");
+const ResolvedOption& option_of(const std::vector<ResolvedOption>& all, const std::string& name) {
+    return *std::ranges::find(all, name, &ResolvedOption::name);
 }
 
-TEST(ParseLine, KeepsPositionalsAndSeesHelp) {
-    Parsed parsed;
-    const ParsedLine line = parse_line({"a", "--seed", "3", "b", "--help"}, parsed.table);
-    EXPECT_EQ(line.positionals, (std::vector<std::string>{"a", "b"}));
-    EXPECT_TRUE(line.wants_help);
+TEST(ParseLine, SplitsOptionsFromTheRest) {
+    const ParsedLine line = parsed({"first", "--batch", "64", "--name=mlp", "second", "--plain"});
+    EXPECT_THAT(line.positionals, ElementsAre("first", "second"));
+    EXPECT_EQ(line.options.at("batch"), "64");
+    EXPECT_EQ(line.options.at("name"), "mlp");
+    EXPECT_EQ(line.options.at("plain"), "true");
+    EXPECT_FALSE(line.wants_help);
+}
+
+TEST(ParseLine, HearsAskingForHelp) {
+    EXPECT_TRUE(parsed({"--help"}).wants_help);
+    EXPECT_TRUE(parsed({"--batch", "1", "-h"}).wants_help);
+}
+
+TEST(ParseLine, TakesNegativeNumbersAsValues) {
+    EXPECT_EQ(parsed({"--learning-rate", "-0.5"}).options.at("learning-rate"), "-0.5");
 }
 
 TEST(ParseLine, SuggestsTheNearestOption) {
-    Parsed parsed;
-    const std::string text = test::caught_text([&] { parsed.resolve({"--bach", "64"}); });
-    EXPECT_THAT(text, HasSubstr("E101: unknown option '--bach'"));
-    EXPECT_THAT(text, HasSubstr("did you mean '--batch'?"));
+    EXPECT_EQ(caught_text([] {
+                  parsed({"--bacth", "64"});
+              }),
+              "lockstep: error E101: unknown option '--bacth'\n  fix: did you mean '--batch'?");
+    EXPECT_EQ(caught_text([] { parsed({"--bacth=64"}); }),
+              "lockstep: error E101: unknown option '--bacth'\n  fix: did you mean '--batch'?");
+    EXPECT_EQ(caught_text([] { parsed({"--zzzzzzzzz"}); }),
+              "lockstep: error E101: unknown option '--zzzzzzzzz'\n  fix: see --help");
 }
 
-TEST(ParseLine, RefusesTwoValuesButNotTheSameTwice) {
-    Parsed parsed;
-    EXPECT_EQ(test::caught_code([&] { parsed.resolve({"--lr", "1", "--lr", "2"}); }), "E104");
-    EXPECT_NO_THROW(parsed.resolve({"--lr", "1", "--lr", "1"}));
+TEST(ParseLine, TakesNoAbbreviation) {
+    EXPECT_EQ(caught_code([] { parsed({"--bat", "64"}); }), "E101");
 }
 
-TEST(ParseLine, NamesAnOptionWithoutItsValue) {
-    Parsed parsed;
-    EXPECT_EQ(test::caught_code([&] { parsed.resolve({"--lr"}); }), "E105");
+TEST(ParseLine, RefusesAnOptionWithTwoValues) {
+    EXPECT_EQ(caught_text([] {
+                  parsed({"--batch", "1", "--batch", "2"});
+              }),
+              "lockstep: error E104: --batch is given twice ('1' and '2')\n"
+              "  why: it takes one value\n  fix: drop one of them");
+    EXPECT_EQ(parsed({"--batch", "1", "--batch", "1"}).options.at("batch"), "1");
 }
 
-TEST(ResolveOptions, StrongestSourceWinsAndOriginsAreKept) {
+TEST(ParseLine, MissesAValue) {
+    EXPECT_THAT(caught_text([] {
+                    parsed({"--plain", "--batch"});
+                }),
+                HasSubstr("error E105: --batch needs a value\n"));
+}
+
+TEST(ParseLine, RefusesAValueForAFlag) {
+    EXPECT_EQ(caught_code([] { parsed({"--plain=yes"}); }), "E103");
+}
+
+TEST(ResolveOptions, GoesByCommandLineThenVariableThenFileThenDefault) {
     const test::TempDir folder;
-    const auto file = folder.file("t.toml", "batch = 32\nseed = 5\nlr = 1\n");
-    Parsed parsed;
-    const auto resolved = parsed.resolve({"--batch", "64", "--config", file.string()},
-                                         {{"LOCKSTEP_BATCH", "128"}, {"LOCKSTEP_SEED", "6"}});
-    EXPECT_EQ(parsed.options.settings.batch, 64);
-    EXPECT_EQ(parsed.options.settings.seed, 6U);
-    EXPECT_EQ(parsed.options.settings.optimizer.learning_rate, 1.0);
-    EXPECT_EQ(find(resolved, "batch").origin, "command line");
-    EXPECT_EQ(find(resolved, "batch").overridden.size(), 2U);
-    EXPECT_EQ(find(resolved, "seed").origin, "LOCKSTEP_SEED");
-    EXPECT_THAT(find(resolved, "lr").origin, HasSubstr("t.toml:3:"));
-    EXPECT_EQ(find(resolved, "epochs").origin, "default");
+    const std::string config = folder.file("a.toml", "batch = 1\nname = \"file\"\n").string();
+    Example example;
+    const auto all = resolved(example,
+                              {"--batch", "3", "--config", config},
+                              {{"LOCKSTEP_BATCH", "2"}, {"LOCKSTEP_LEARNING_RATE", "0.25"}});
+    EXPECT_EQ(example.batch, 3);
+    EXPECT_EQ(example.rate, 0.25);
+    EXPECT_EQ(example.name, "file");
+    EXPECT_FALSE(example.plain);
+    EXPECT_EQ(option_of(all, "batch").origin, "command line");
+    EXPECT_EQ(option_of(all, "learning-rate").origin, "LOCKSTEP_LEARNING_RATE");
+    EXPECT_EQ(option_of(all, "name").origin, config + ":2:8");
+    EXPECT_EQ(option_of(all, "plain").origin, "default");
 }
 
-TEST(ResolveOptions, ConfigMistakesNameTheirPlace) {
+TEST(ResolveOptions, RemembersWhatWasOverridden) {
     const test::TempDir folder;
-    Parsed parsed;
-    const auto text_of = [&](const std::string& content) {
-        const auto file = folder.file("t.toml", content);
-        return test::caught_text([&] { parsed.resolve({"--config", file.string()}); });
+    const std::string config = folder.file("a.toml", "batch = 1\n").string();
+    Example example;
+    const auto all =
+        resolved(example, {"--batch", "3", "--config", config}, {{"LOCKSTEP_BATCH", "2"}});
+    const auto& weaker = option_of(all, "batch").overridden;
+    ASSERT_EQ(weaker.size(), 2u);
+    EXPECT_EQ(weaker[0].text, "2");
+    EXPECT_EQ(weaker[1].text, "1");
+}
+
+TEST(ResolveOptions, BlamesTheVariable) {
+    Example example;
+    EXPECT_EQ(caught_text([&] {
+                  resolved(example, {}, {{"LOCKSTEP_BATCH", ""}});
+              }),
+              "lockstep: error E113: LOCKSTEP_BATCH is ''\n"
+              "  why: it is not a whole number\n"
+              "  fix: unset LOCKSTEP_BATCH, or set it to what --batch takes");
+}
+
+TEST(ResolveOptions, RefusesAFileWithAnUnknownKeyOrAWrongType) {
+    const test::TempDir folder;
+    const auto code = [&](const std::string& text) {
+        Example example;
+        const std::string config = folder.file("a.toml", text).string();
+        return caught_code([&] { resolved(example, {"--config", config}); });
     };
-    EXPECT_THAT(text_of("momentun = 0.5\n"), HasSubstr("did you mean 'momentum'?"));
-    EXPECT_THAT(text_of("seed = 1\nbatch = \"64\"\n"), HasSubstr("t.toml:2:"));
-    EXPECT_THAT(text_of("batch = \"64\"\n"), HasSubstr("remove the quotes"));
-    EXPECT_THAT(text_of("no-bias = 3\n"), HasSubstr("E112"));
+    EXPECT_EQ(code("bacth = 1\n"), "E111");
+    EXPECT_EQ(code("config = \"b.toml\"\n"), "E111");
+    EXPECT_EQ(code("batch = \"1\"\n"), "E112");
+    EXPECT_EQ(code("batch = 1.5\n"), "E112");
+    EXPECT_EQ(code("plain = 1\n"), "E112");
+    EXPECT_EQ(code("name = true\n"), "E112");
+    EXPECT_EQ(code("learning-rate = 1\n"), "");
+    EXPECT_EQ(code("batch = = 1\n"), "E110");
 }
 
-struct BadValue {
-    const char *option, *value, *code;
-};
+TEST(OptionsHelp, ShowsSectionsValuesAndDefaults) {
+    Example example;
+    EXPECT_EQ(options_help(example.table()),
+              "\nNumbers:\n"
+              "  --batch N                     samples of a step [128]\n"
+              "  --learning-rate X             of the optimizer [0.5]\n"
+              "\nOthers:\n"
+              "  --plain                       sum as ranks come\n"
+              "  --name NAME                   of the model [cnn]\n"
+              "  --config FILE                 file with options\n");
+}
 
-TEST(ResolveOptions, RefusesBadValuesWithTheirKindOfError) {
-    const BadValue bad[] = {{"batch", "ten", "E103"},
-                            {"batch", "0", "E102"},
-                            {"batch", "1.5", "E103"},
-                            {"batch", "99999999999999999999", "E103"},
-                            {"lr", "-1", "E102"},
-                            {"lr", "nan", "E103"},
-                            {"optimizer", "adma", "E103"},
-                            {"checkpoint-every", "10", "E103"},
-                            {"checkpoint-every", "0steps", "E103"},
-                            {"data-memory", "12 parsecs", "E103"},
-                            {"data", "", "E105"}};
-    for (const BadValue& given : bad) {
-        Parsed parsed;
-        EXPECT_EQ(test::caught_code([&] {
-                      parsed.resolve({std::string("--") + given.option + "=" + given.value});
+TEST(OptionsHelp, ShowsEveryOptionOfTrainInAHundredColumns) {
+    TrainOptions options;
+    const OptionTable table = train_option_table(options);
+    const std::string help = options_help(table);
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options)
+            EXPECT_THAT(help, HasSubstr("--" + option.name));
+    std::istringstream lines(help);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
+}
+
+TEST(TrainOptions, RefuseBadValuesWithTheirKindOfError) {
+    const std::vector<std::array<std::string, 2>> bad = {{"--batch=ten", "E103"},
+                                                         {"--batch=0", "E102"},
+                                                         {"--lr=-1", "E102"},
+                                                         {"--optimizer=adma", "E103"},
+                                                         {"--checkpoint-every=10", "E103"},
+                                                         {"--data-memory=12 parsecs", "E103"},
+                                                         {"--data=", "E105"}};
+    for (const auto& [word, code] : bad) {
+        TrainOptions options;
+        const OptionTable table = train_option_table(options);
+        EXPECT_EQ(caught_code([&] {
+                      resolve_options(table,
+                                      parse_line({word}, table),
+                                      Environment(std::map<std::string, std::string>{}));
                   }),
-                  given.code)
-            << given.option << " = '" << given.value << "'";
+                  code)
+            << word;
     }
 }
 
@@ -130,22 +213,6 @@ RC_GTEST_PROP(ParsePeriod, ReadsWhatItWrites, ()) {
         *rc::gen::element(Period::Unit::steps, Period::Unit::epochs, Period::Unit::seconds);
     const Period period{unit, *rc::gen::inRange<std::int64_t>(1, 1'000'000)};
     RC_ASSERT(parse_period("p", {period_text(period), "test"}) == period);
-}
-
-TEST(OptionsHelp, ShowsEveryOptionWithItsDefaultInHundredColumns) {
-    Parsed parsed;
-    const std::string help = options_help(parsed.table);
-    for (const OptionSection& section : parsed.table)
-        for (const Option& option : section.options)
-            EXPECT_THAT(help, HasSubstr("--" + option.name));
-    EXPECT_THAT(help, HasSubstr("[128]"));
-    std::size_t longest = 0;
-    for (std::size_t at = 0; at < help.size();) {
-        const std::size_t end = std::min(help.find('\n', at), help.size());
-        longest = std::max(longest, end - at);
-        at = end + 1;
-    }
-    EXPECT_LE(longest, 100U);
 }
 
 }  // namespace

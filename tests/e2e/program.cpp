@@ -28,20 +28,15 @@ ProcessResult run_lockstep(const Words& words, const Variables& environment, dou
     return run_process(Words{program()} + words, environment, timeout_s);
 }
 
+// Open MPI's own files go where they are removed even if ranks are aborted or killed.
 Words mpirun_words(int ranks) {
-    return {"mpirun",
-            "--quiet",
-            "-np",
-            std::to_string(ranks),
-            "--oversubscribe",
-            "--bind-to",
-            "none",
-            "--mca",
-            "btl",
-            "self,vader",
-            "--mca",
-            "pml",
-            "ob1"};
+    static const TempDir folder;
+    Words words = {"mpirun", "--quiet", "-np", std::to_string(ranks), "--oversubscribe"};
+    words = words + Words{"--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "pml", "ob1"};
+    for (const char* place :
+         {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
+        words = words + Words{"--mca", place, folder.path()};
+    return words;
 }
 
 ProcessResult run_under_mpirun(int ranks, const Words& words, const Variables& environment) {

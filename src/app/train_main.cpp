@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep-train`: the same program with LibTorch, for the ranks that train.
+#include "lockstep/train/train.hpp"
+
+#include "program.hpp"
+
+#include <string>
+#include <vector>
+
+int main(int argc, char** argv) {
+    return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc),
+                                 lockstep::train_model);
+}
