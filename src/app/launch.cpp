@@ -60,7 +60,18 @@ std::string trainer_program() {
     return std::filesystem::path(this_executable()).replace_filename("lockstep-train").string();
 }
 
+void check_trainer() {
+    const std::string trainer = trainer_program();
+    check(!find_program(trainer).empty(), [&] {
+        return Error("E610",
+                     fmt::format("cannot start '{}'", trainer),
+                     "it belongs beside lockstep, but is not there",
+                     "build or install both programs into one folder");
+    });
+}
+
 void become_trainer(const std::vector<std::string>& words) {
+    check_trainer();
     std::vector<std::string> argv = {trainer_program()};
     argv.insert(argv.end(), words.begin(), words.end());
     become_process(argv);

@@ -27,6 +27,9 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
 /// Path of lockstep-train, beside this program.
 std::string trainer_program();
 
+/// Errors: E610 if lockstep-train is missing, which mpirun would tell only by a strange exit code.
+void check_trainer();
+
 /// Goes on as lockstep-train with the same words. Returns only by Error E610.
 [[noreturn]] void become_trainer(const std::vector<std::string>& words);
 

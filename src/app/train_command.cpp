@@ -46,6 +46,7 @@ void check_required(const TrainSettings& settings) {
 }
 
 int launch(const TrainOptions& options, const Invocation& call) {
+    check_trainer();
     const LaunchFolder folder;
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";

@@ -177,6 +177,7 @@ int run(VerifyOptions& options, const Invocation& call) {
                                         static_cast<unsigned>(*std::ranges::max_element(ranks))));
     check(!settings.data.empty(),
           [] { return Error("E105", "--data is missing", "", "give a data set with --data DIR"); });
+    check_trainer();
     const ScratchFolder scratch;
     const auto words = train_words(call);
     std::vector<std::string> hashes;

@@ -94,6 +94,21 @@ TEST_F(BadRuns, NeedMpirunOnThePath) {
               "  fix: install Open MPI, or load its module\n");
 }
 
+TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
+    const fs::path alone = folder_ / "lockstep";
+    fs::copy_file(program(), alone);
+    const std::string message = "lockstep: error E610: cannot start '" + alone.string() +
+                                "-train'\n"
+                                "  why: it belongs beside lockstep, but is not there\n"
+                                "  fix: build or install both programs into one folder\n";
+    for (const char* ranks : {"1", "2"}) {
+        const Words launch = {alone, "train", "--np", ranks, "--oversubscribe"};
+        const auto result = run_process(launch + Words{"--data", data_, "--run", run_});
+        EXPECT_EQ(result.exit_code, 66);
+        EXPECT_EQ(result.output, message);
+    }
+}
+
 /// What somebody else, who may do little, is told. By commands that do not need LibTorch, which is
 /// often in a home that others cannot see.
 class BadInputsOfOthers : public testing::Test {
