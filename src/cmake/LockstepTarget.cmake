@@ -38,3 +38,12 @@ function(lockstep_add_module name)
         VERIFY_INTERFACE_HEADER_SETS ON)
     install(TARGETS ${target} EXPORT LockstepTargets FILE_SET HEADERS)
 endfunction()
+
+# lockstep_extend_module(name SOURCES ... HEADERS ...): more of module `name`, from a folder below it.
+function(lockstep_extend_module name)
+    cmake_parse_arguments(arg "" "" "SOURCES;HEADERS" ${ARGN})
+    list(TRANSFORM arg_HEADERS PREPEND ${PROJECT_SOURCE_DIR}/include/lockstep/${name}/)
+    list(TRANSFORM arg_SOURCES PREPEND ${CMAKE_CURRENT_SOURCE_DIR}/)
+    target_sources(lockstep_${name} PRIVATE ${arg_SOURCES})
+    target_sources(lockstep_${name} PUBLIC FILE_SET HEADERS FILES ${arg_HEADERS})
+endfunction()

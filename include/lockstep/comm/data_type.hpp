@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the elements of a collective are, and how many of them each rank looks after.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string_view>
+
+namespace lockstep {
+
+/// bfloat16 is added in float32 and rounded to nearest even once, at the end of a sum.
+enum class DataType { float32, bfloat16, float64, int64 };
+
+std::span<const DataType> all_data_types();
+
+/// Bytes of one element.
+std::size_t size_of(DataType type);
+
+/// nccl-tests' words: "float", "bfloat16", "double", "int64".
+std::string_view name_of(DataType type);
+std::optional<DataType> data_type_named(std::string_view name);
+
+/// A half-open range of elements.
+struct ElementRange {
+    std::size_t begin = 0, end = 0;
+    std::size_t size() const { return end - begin; }
+    bool operator==(const ElementRange&) const = default;
+};
+
+/// Part `index` of `parts` of `count` elements: whole 64-byte lines (the last part takes what is
+/// left over), near-equal, in order, may be empty.
+ElementRange stripe_of(std::size_t count, DataType type, int index, int parts);
+
+}  // namespace lockstep

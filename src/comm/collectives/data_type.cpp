@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/data_type.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+namespace {
+
+struct Row {
+    DataType type;
+    std::size_t bytes;
+    std::string_view name;
+};
+constexpr std::array rows = {Row{DataType::float32, 4, "float"},
+                             Row{DataType::bfloat16, 2, "bfloat16"},
+                             Row{DataType::float64, 8, "double"},
+                             Row{DataType::int64, 8, "int64"}};
+constexpr std::array types = {
+    DataType::float32, DataType::bfloat16, DataType::float64, DataType::int64};
+
+const Row& row_of(DataType type) {
+    return rows[static_cast<std::size_t>(type)];
+}
+
+}  // namespace
+
+std::span<const DataType> all_data_types() {
+    return types;
+}
+
+std::size_t size_of(DataType type) {
+    return row_of(type).bytes;
+}
+
+std::string_view name_of(DataType type) {
+    return row_of(type).name;
+}
+
+std::optional<DataType> data_type_named(std::string_view name) {
+    const auto found = std::ranges::find(rows, name, &Row::name);
+    return found == rows.end() ? std::nullopt : std::optional(found->type);
+}
+
+ElementRange stripe_of(std::size_t count, DataType type, int index, int parts) {
+    expect(parts > 0 && index >= 0 && index < parts, "a part of some parts");
+    const std::size_t line = 64 / size_of(type), lines = count / line;
+    const auto boundary = [&](int part) {
+        return part == parts ? count
+                             : lines * static_cast<std::size_t>(part) /
+                                   static_cast<std::size_t>(parts) * line;
+    };
+    return {boundary(index), boundary(index + 1)};
+}
+
+}  // namespace lockstep
