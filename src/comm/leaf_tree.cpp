@@ -4,11 +4,12 @@
 #include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/core/error.hpp"
 
+#include "collectives/sum_kernels.hpp"
+
 #include <algorithm>
 #include <array>
 #include <bit>
 #include <cstdint>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -72,71 +73,22 @@ std::span<const Partial> TreePlan::partials_of_rank(int rank) const {
                                         first_of_rank_[r + 1] - first_of_rank_[r]);
 }
 
-namespace {
-
-/// One cache line of floats: what every loop below works on, so that no sum depends on where a
-/// stripe begins or on the width of the processor's registers.
-typedef float Line __attribute__((vector_size(sizeof(float) * line_floats), may_alias));
-
-const Line& line_at(const float* floats, std::size_t i) {
-    return *reinterpret_cast<const Line*>(floats + i);
-}
-Line& line_at(float* floats, std::size_t i) {
-    return *reinterpret_cast<Line*>(floats + i);
-}
-
-using Inputs = std::span<const float* const>;
-
-void sum_two(Inputs in, float* out, std::size_t count) {
-    const float *a = in[0], *b = in[1];
-    for (std::size_t i = 0; i < count; i += line_floats)
-        line_at(out, i) = line_at(a, i) + line_at(b, i);
-}
-
-void sum_four(Inputs in, float* out, std::size_t count) {
-    const float *a = in[0], *b = in[1], *c = in[2], *d = in[3];
-    for (std::size_t i = 0; i < count; i += line_floats)
-        line_at(out, i) = (line_at(a, i) + line_at(b, i)) + (line_at(c, i) + line_at(d, i));
-}
-
-/// Any order that `merges_after` describes; the height never exceeds the levels of an int's tree.
-void sum_by_stack(std::span<const int> merges_after, Inputs in, float* out, std::size_t count) {
-    Line stack[33] = {};
-    for (std::size_t i = 0; i < count; i += line_floats) {
-        std::size_t height = 0;
-        for (std::size_t k = 0; k < in.size(); ++k) {
-            stack[height++] = line_at(in[k], i);
-            for (int merges = merges_after[k]; merges > 0; --merges, --height)
-                stack[height - 2] += stack[height - 1];
-        }
-        line_at(out, i) = stack[0];
-    }
-}
-
-}  // namespace
-
 void tree_sum(const TreePlan& plan,
               std::span<const float* const> inputs,
               float* out,
               std::size_t count) {
-    constexpr std::array balanced_four = {0, 1, 0, 2};
-    const std::span<const int> merges = plan.merges_after();
-    expect(inputs.size() == merges.size(), "one input for each partial");
     expect(count % line_floats == 0, "whole lines");
-    if (inputs.size() == 1) {
-        if (out != inputs[0]) std::memcpy(out, inputs[0], count * sizeof(float));
-    } else if (inputs.size() == 2) {
-        sum_two(inputs, out, count);
-    } else if (std::ranges::equal(merges, balanced_four)) {
-        sum_four(inputs, out, count);
-    } else {
-        sum_by_stack(merges, inputs, out, count);
-    }
+    const std::vector<const void*> from(inputs.begin(), inputs.end());
+    const std::array<void*, 1> to = {out};
+    sum_into(DataType::float32, plan.merges_after(), from, to, count);
 }
 
 void add_into(float* into, const float* from, std::size_t count) {
+    constexpr std::array left_to_right = {0, 1};
     expect(count % line_floats == 0, "whole lines");
-    for (std::size_t i = 0; i < count; i += line_floats) line_at(into, i) += line_at(from, i);
+    const std::array<const void*, 2> both = {into, from};
+    const std::array<void*, 1> to = {into};
+    sum_into(DataType::float32, left_to_right, both, to, count);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: Apache-2.0
+// Included by sum_loops_*.cpp, each compiled for one instruction set, inside a namespace of its
+// own. Everything but sum() has internal linkage.
+
+#include "collectives/sum_loops.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::LOCKSTEP_SUM_LOOPS {
+namespace {
+
+#if defined(__AVX512F__)
+constexpr std::size_t vector_bytes = 64;
+#elif defined(__AVX2__)
+constexpr std::size_t vector_bytes = 32;
+#else
+constexpr std::size_t vector_bytes = 16;
+#endif
+
+/// Four vectors are in flight, so that the loads of one do not wait for the sums of another.
+constexpr int vectors_in_tile = 4;
+
+/// float, double, and int64 as the unsigned type, whose overflow is defined.
+template <class T>
+struct Number {
+    typedef T Vector __attribute__((vector_size(vector_bytes)));
+    static constexpr std::size_t stored_bytes = vector_bytes, element_bytes = sizeof(T);
+
+    static Vector load(const std::byte* from) {
+        Vector vector;
+        __builtin_memcpy(&vector, from, sizeof vector);
+        return vector;
+    }
+    static void store(Vector vector, std::byte* to) {
+        __builtin_memcpy(to, &vector, sizeof vector);
+    }
+};
+
+/// Stored in 16 bits, added as float.
+struct BrainFloat {
+    typedef float Vector __attribute__((vector_size(vector_bytes)));
+    typedef std::uint32_t Bits __attribute__((vector_size(vector_bytes)));
+    typedef std::uint16_t Stored __attribute__((vector_size(vector_bytes / 2)));
+    static constexpr std::size_t stored_bytes = vector_bytes / 2, element_bytes = 2;
+
+    static Vector load(const std::byte* from) {
+        Stored stored;
+        __builtin_memcpy(&stored, from, sizeof stored);
+        return reinterpret_cast<Vector>(__builtin_convertvector(stored, Bits) << 16);
+    }
+    /// To nearest, ties to even. Adding half a unit would carry some NaNs to infinity or beyond:
+    /// those become the one quiet NaN.
+    static void store(Vector vector, std::byte* to) {
+        const Bits bits = reinterpret_cast<Bits>(vector);
+        const Bits nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+        const Bits is_nan = reinterpret_cast<Bits>((bits & 0x7fffffff) > 0x7f800000);
+        const Bits rounded = (nearest & ~is_nan) | (is_nan & 0x7fc0);
+        const Stored stored = __builtin_convertvector(rounded, Stored);
+        __builtin_memcpy(to, &stored, sizeof stored);
+    }
+};
+
+template <class Element>
+struct Tile {
+    using Vector = typename Element::Vector;
+    static constexpr std::size_t bytes = vectors_in_tile * Element::stored_bytes;
+
+    Vector vectors[vectors_in_tile];
+
+    static Tile load(const std::byte* from) {
+        Tile tile;
+        for (int i = 0; i < vectors_in_tile; ++i)
+            tile.vectors[i] = Element::load(from + i * Element::stored_bytes);
+        return tile;
+    }
+    void store(std::byte* to) const {
+        for (int i = 0; i < vectors_in_tile; ++i)
+            Element::store(vectors[i], to + i * Element::stored_bytes);
+    }
+    Tile operator+(const Tile& right) const {
+        Tile sum;
+        for (int i = 0; i < vectors_in_tile; ++i) sum.vectors[i] = vectors[i] + right.vectors[i];
+        return sum;
+    }
+};
+
+/// Where tiles come from and go to: all of a buffer but its end in whole tiles.
+struct WholeTiles {
+    const SumTask& task;
+
+    template <class Element>
+    Tile<Element> load(std::size_t input, std::size_t at) const {
+        return Tile<Element>::load(static_cast<const std::byte*>(task.inputs[input]) + at);
+    }
+    template <class Element>
+    void store(const Tile<Element>& tile, std::size_t at) const {
+        for (std::size_t i = 0; i < task.output_count; ++i)
+            tile.store(static_cast<std::byte*>(task.outputs[i]) + at);
+    }
+};
+
+/// The last `bytes`, which do not fill a tile.
+struct PartOfTile {
+    const SumTask& task;
+    std::size_t bytes;
+
+    template <class Element>
+    Tile<Element> load(std::size_t input, std::size_t at) const {
+        std::byte padded[Tile<Element>::bytes] = {};
+        __builtin_memcpy(padded, static_cast<const std::byte*>(task.inputs[input]) + at, bytes);
+        return Tile<Element>::load(padded);
+    }
+    template <class Element>
+    void store(const Tile<Element>& tile, std::size_t at) const {
+        std::byte padded[Tile<Element>::bytes];
+        tile.store(padded);
+        for (std::size_t i = 0; i < task.output_count; ++i)
+            __builtin_memcpy(static_cast<std::byte*>(task.outputs[i]) + at, padded, bytes);
+    }
+};
+
+struct SumOfTwo {
+    template <class Element, class Tiles>
+    static Tile<Element> sum(const Tiles& tiles, std::size_t at) {
+        return tiles.template load<Element>(0, at) + tiles.template load<Element>(1, at);
+    }
+};
+
+struct SumOfFour {
+    template <class Element, class Tiles>
+    static Tile<Element> sum(const Tiles& tiles, std::size_t at) {
+        const auto input = [&](std::size_t k) { return tiles.template load<Element>(k, at); };
+        const auto left = input(0) + input(1);
+        return left + (input(2) + input(3));
+    }
+};
+
+/// Any order. The top of the stack stays in registers; only what waits for a later sibling leaves.
+struct SumByStack {
+    template <class Element, class Tiles>
+    static Tile<Element> sum(const Tiles& tiles, std::size_t at) {
+        Tile<Element> below[deepest_stack];
+        int height = 0;
+        Tile<Element> top = tiles.template load<Element>(0, at);
+        for (std::size_t k = 1; k < tiles.task.input_count; ++k) {
+            int merges = tiles.task.merges_after[k];
+            if (merges == 0) {
+                below[height++] = top;
+                top = tiles.template load<Element>(k, at);
+                continue;
+            }
+            top = top + tiles.template load<Element>(k, at);
+            while (--merges > 0) top = below[--height] + top;
+        }
+        return top;
+    }
+};
+
+template <class Element, class Order>
+void sum_tiles(const SumTask& task) {
+    const std::size_t bytes = task.count * Element::element_bytes;
+    const WholeTiles whole{task};
+    std::size_t at = 0;
+    for (; at + Tile<Element>::bytes <= bytes; at += Tile<Element>::bytes)
+        whole.store(Order::template sum<Element>(whole, at), at);
+    if (at == bytes) return;
+    const PartOfTile part{task, bytes - at};
+    part.store(Order::template sum<Element>(part, at), at);
+}
+
+/// Nothing to add. In pieces, so that what one output gets is still in cache for the next.
+void copy(const SumTask& task, std::size_t element_bytes) {
+    constexpr std::size_t piece = 16 << 10;
+    const std::size_t bytes = task.count * element_bytes;
+    for (std::size_t at = 0; at < bytes; at += piece) {
+        const std::size_t size = bytes - at < piece ? bytes - at : piece;
+        for (std::size_t i = 0; i < task.output_count; ++i)
+            if (task.outputs[i] != task.inputs[0])
+                __builtin_memcpy(static_cast<std::byte*>(task.outputs[i]) + at,
+                                 static_cast<const std::byte*>(task.inputs[0]) + at,
+                                 size);
+    }
+}
+
+bool is_balanced_four(const SumTask& task) {
+    const int* merges = task.merges_after;
+    return task.input_count == 4 && merges[1] == 1 && merges[2] == 0 && merges[3] == 2;
+}
+
+template <class Element>
+void sum_elements(const SumTask& task) {
+    if (task.input_count == 1) {
+        copy(task, Element::element_bytes);
+    } else if (task.input_count == 2) {
+        sum_tiles<Element, SumOfTwo>(task);
+    } else if (is_balanced_four(task)) {
+        sum_tiles<Element, SumOfFour>(task);
+    } else {
+        sum_tiles<Element, SumByStack>(task);
+    }
+}
+
+}  // namespace
+
+void sum(const SumTask& task) {
+    switch (task.type) {
+        case DataType::float32:
+            return sum_elements<Number<float>>(task);
+        case DataType::bfloat16:
+            return sum_elements<BrainFloat>(task);
+        case DataType::float64:
+            return sum_elements<Number<double>>(task);
+        case DataType::int64:
+            return sum_elements<Number<std::uint64_t>>(task);
+    }
+}
+
+}  // namespace lockstep::LOCKSTEP_SUM_LOOPS
