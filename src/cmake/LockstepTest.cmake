@@ -1,4 +1,6 @@
-# lockstep_add_test(module/name SOURCES ... LINK ... [RANKS 1 2 4] [TIMEOUT s] [LABELS ...]): one test program.
+# lockstep_add_test(module/name SOURCES ... LINK ... [RANKS 1 2 4] [HOSTS a:1,b:1 a:2,b:1] [TIMEOUT s]
+# [LABELS ...]): one test program. RANKS: once with so many ranks on this machine, as name.np2; HOSTS:
+# once on such a cluster (tests/support/two_hosts), as name.hosts-2-1.
 find_package(GTest REQUIRED)
 find_package(rapidcheck REQUIRED)
 find_library(LOCKSTEP_GMOCK gmock REQUIRED)
@@ -24,6 +26,12 @@ function(lockstep_mpirun result ranks)
         --mca btl self,vader --mca mpi_yield_when_idle 1 PARENT_SCOPE)
 endfunction()
 
+# lockstep_mpirun_on(RESULT a:2,b:1): the same over hosts of network namespaces.
+function(lockstep_mpirun_on result hosts)
+    set(${result} ${PROJECT_SOURCE_DIR}/tests/support/two_hosts ${hosts} --
+        ${MPIEXEC_EXECUTABLE} --bind-to none --mca mpi_yield_when_idle 1 PARENT_SCOPE)
+endfunction()
+
 # The program's own deadline comes before ctest's, so that there is time to name who is stuck.
 function(lockstep_register_test entry ranks timeout labels)
     set(processors ${ranks})
@@ -40,7 +48,7 @@ function(lockstep_register_test entry ranks timeout labels)
 endfunction()
 
 function(lockstep_add_test name)
-    cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;RANKS;LABELS" ${ARGN})
+    cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;RANKS;HOSTS;LABELS" ${ARGN})
     string(REPLACE "/" "_" target test_${name})
     get_filename_component(module ${name} DIRECTORY)
     if(NOT arg_TIMEOUT)
@@ -49,7 +57,7 @@ function(lockstep_add_test name)
     add_executable(${target} ${arg_SOURCES})
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
     target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_test_base)
-    if(NOT arg_RANKS)
+    if(NOT arg_RANKS AND NOT arg_HOSTS)
         target_link_libraries(${target} PRIVATE GTest::gtest_main)
         add_test(NAME ${name} COMMAND ${target})
         lockstep_register_test(${name} 1 ${arg_TIMEOUT} "${module};${arg_LABELS}")
@@ -60,5 +68,12 @@ function(lockstep_add_test name)
         lockstep_mpirun(command ${ranks})
         add_test(NAME ${name}.np${ranks} COMMAND ${command} $<TARGET_FILE:${target}>)
         lockstep_register_test(${name}.np${ranks} ${ranks} ${arg_TIMEOUT} "${module};mpi;${arg_LABELS}")
+    endforeach()
+    foreach(hosts IN LISTS arg_HOSTS)
+        lockstep_mpirun_on(command ${hosts})
+        string(REGEX REPLACE ",?[a-z][a-z0-9]*:" "-" slots ${hosts})
+        add_test(NAME ${name}.hosts${slots} COMMAND ${command} $<TARGET_FILE:${target}>)
+        lockstep_register_test(${name}.hosts${slots} 2 ${arg_TIMEOUT} "${module};mpi;hosts;${arg_LABELS}")
+        set_tests_properties(${name}.hosts${slots} PROPERTIES SKIP_RETURN_CODE 77)
     endforeach()
 endfunction()
