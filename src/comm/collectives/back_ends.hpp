@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// The algorithms behind make_all_reduce(): one row in make.cpp and one function here for each.
+#pragma once
+
+#include "lockstep/comm/collectives.hpp"
+
+#include <memory>
+
+namespace lockstep {
+
+/// Collective. MPI's own MPI_Allreduce: what every other algorithm is measured against. Its order
+/// of summation, and for bfloat16 its rounding, are the library's choice.
+std::unique_ptr<AllReduce> make_open_mpi_all_reduce(const Communicator& ranks);
+
+}  // namespace lockstep

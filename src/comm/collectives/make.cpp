@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/collectives.hpp"
+#include "lockstep/core/error.hpp"
+
+#include "collectives/back_ends.hpp"
+
+#include <algorithm>
+#include <array>
+
+namespace lockstep {
+namespace {
+
+struct Row {
+    Algorithm algorithm;
+    std::string_view name;
+    std::unique_ptr<AllReduce> (*make)(const Communicator& ranks);
+};
+constexpr std::array rows = {Row{Algorithm::open_mpi, "open-mpi", make_open_mpi_all_reduce}};
+
+constexpr std::array algorithms = [] {
+    std::array<Algorithm, rows.size()> all{};
+    std::ranges::transform(rows, all.begin(), &Row::algorithm);
+    return all;
+}();
+
+const Row& row_of(Algorithm algorithm) {
+    const auto found = std::ranges::find(rows, algorithm, &Row::algorithm);
+    expect(found != rows.end(), "one of all_algorithms()");
+    return *found;
+}
+
+}  // namespace
+
+std::span<const Algorithm> all_algorithms() {
+    return algorithms;
+}
+
+std::string_view name_of(Algorithm algorithm) {
+    return row_of(algorithm).name;
+}
+
+std::unique_ptr<AllReduce> make_all_reduce(const Communicator& ranks, Algorithm algorithm) {
+    return row_of(algorithm).make(ranks);
+}
+
+}  // namespace lockstep
