@@ -1,7 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/flat_layout.hpp"
 
+#include "lockstep/core/random.hpp"
+
+#include "support/caught.hpp"
+
 #include <algorithm>
+#include <cstdint>
 #include <numeric>
 #include <vector>
 
@@ -15,13 +20,27 @@ using lockstep::FlatLayout;
 using lockstep::FloatRange;
 using lockstep::line_floats;
 
-FlatLayout any_layout() {
+/// A layout and the order its tensors must lie in.
+struct OrderedLayout {
+    std::vector<std::size_t> order;
+    FlatLayout layout;
+};
+
+OrderedLayout any_layout() {
     const auto counts =
         *rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, 5000));
+    std::vector<std::size_t> order(counts.size());
+    std::iota(order.rbegin(), order.rend(), std::size_t{0});
+    const bool is_default = *rc::gen::arbitrary<bool>();
+    if (!is_default)
+        lockstep::shuffle(std::span(order),
+                          lockstep::CounterRandom(lockstep::Purpose::test,
+                                                  {*rc::gen::arbitrary<std::uint64_t>()}));
+    const std::vector<std::size_t> given = is_default ? std::vector<std::size_t>() : order;
     const auto state = *rc::gen::inRange<std::size_t>(0, 300);
     const auto first = *rc::gen::inRange<std::size_t>(0, 20000);
     const auto rest = *rc::gen::inRange<std::size_t>(0, 40000);
-    return FlatLayout(counts, state, BucketLimits{first, rest});
+    return {order, FlatLayout(counts, state, BucketLimits{first, rest}, given)};
 }
 
 std::size_t bytes_of(const FloatRange& range) {
@@ -29,7 +48,7 @@ std::size_t bytes_of(const FloatRange& range) {
 }
 
 RC_GTEST_PROP(FlatLayout, BucketsFollowEachOtherAndBeginOnLines, ()) {
-    const FlatLayout layout = any_layout();
+    const FlatLayout layout = any_layout().layout;
     std::size_t end = 0;
     for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
         RC_ASSERT(layout.bucket(b).begin == end);
@@ -39,11 +58,11 @@ RC_GTEST_PROP(FlatLayout, BucketsFollowEachOtherAndBeginOnLines, ()) {
     RC_ASSERT(end == layout.size());
 }
 
-RC_GTEST_PROP(FlatLayout, TensorsLieInTheirBucketsInReverseOrderWithoutOverlap, ()) {
-    const FlatLayout layout = any_layout();
+RC_GTEST_PROP(FlatLayout, TensorsLieInTheirBucketsInOrderWithoutOverlap, ()) {
+    const auto [order, layout] = any_layout();
     std::vector<std::size_t> found(layout.bucket_count());
     std::size_t end = 0;
-    for (std::size_t i = layout.tensor_count(); i-- > 0;) {
+    for (const std::size_t i : order) {
         const FloatRange tensor = layout.tensor(i);
         const FloatRange bucket = layout.bucket(layout.bucket_of(i));
         RC_ASSERT(tensor.begin >= end);
@@ -58,7 +77,7 @@ RC_GTEST_PROP(FlatLayout, TensorsLieInTheirBucketsInReverseOrderWithoutOverlap, 
 }
 
 RC_GTEST_PROP(FlatLayout, StripesPartitionEveryBucketOnLines, ()) {
-    const FlatLayout layout = any_layout();
+    const FlatLayout layout = any_layout().layout;
     const int ranks = *rc::gen::inRange(1, 20);
     for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
         std::size_t end = layout.bucket(b).begin, least = layout.size(), most = 0;
@@ -97,6 +116,13 @@ TEST(FlatLayout, PutsTheLastTensorFirst) {
     EXPECT_EQ(layout.size(), 176u);
     EXPECT_EQ(layout.bucket_count(), 2u);
     EXPECT_EQ(layout.bucket(layout.state_bucket()), (FloatRange{160, 176}));
+}
+
+TEST(FlatLayout, RefusesAnOrderThatIsNoPermutation) {
+    const std::vector<std::size_t> counts = {100, 20, 3};
+    for (const std::vector<std::size_t>& order :
+         {std::vector<std::size_t>{0, 1}, {0, 1, 1}, {0, 1, 3}, {2, 1, 0, 0}})
+        EXPECT_EQ(lockstep::test::caught_code([&] { FlatLayout(counts, 0, {}, order); }), "E700");
 }
 
 TEST(FlatLayout, GivesALargeTensorABucketOfItsOwn) {

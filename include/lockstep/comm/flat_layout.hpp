@@ -26,16 +26,18 @@ struct BucketLimits {
     std::size_t bytes = 25u << 20;
 };
 
-/// Tensors in reverse order of registration (the order in which backward finishes them), each at
-/// the next 64-byte line, cut into buckets; then one more bucket, the state bucket, for values
-/// that travel with the gradients but are averaged, not optimised (running statistics, metrics).
+/// Tensors in the order in which backward finishes them, each at the next 64-byte line, cut into
+/// buckets; then one more bucket, the state bucket, for values that travel with the gradients but
+/// are averaged, not optimised (running statistics, metrics).
 class FlatLayout {
   public:
     /// `counts[i]`: elements of parameter i in order of registration; `state_count`: floats of
-    /// state.
+    /// state. `order`: a permutation of the parameters' indices, as backward was seen to finish
+    /// them; empty: the reverse of registration. tensor() and bucket_of() count by registration.
     FlatLayout(std::span<const std::size_t> counts,
                std::size_t state_count,
-               BucketLimits limits = {});
+               BucketLimits limits = {},
+               std::span<const std::size_t> order = {});
 
     std::size_t size() const { return size_; }  ///< floats, padding included
     std::size_t tensor_count() const { return tensors_.size(); }
@@ -55,6 +57,8 @@ class FlatLayout {
     FloatRange stripe(std::size_t bucket, int rank, int ranks) const;
 
   private:
+    void append(std::size_t index, std::size_t count, BucketLimits limits);
+
     std::size_t size_ = 0;
     std::vector<FloatRange> tensors_, buckets_;
     std::vector<std::size_t> bucket_of_, tensors_in_;
