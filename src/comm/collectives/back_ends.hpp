@@ -12,4 +12,11 @@ namespace lockstep {
 /// of summation, and for bfloat16 its rounding, are the library's choice.
 std::unique_ptr<AllReduce> make_open_mpi_all_reduce(const Communicator& ranks);
 
+/// Collective, all of them. As textbooks teach them, over messages. In their cost formulas: n
+/// bytes, P ranks, a = seconds a message, b = seconds a byte sent, g = seconds a byte summed.
+std::unique_ptr<AllReduce> make_ring_all_reduce(const Communicator& ranks);
+std::unique_ptr<AllReduce> make_recursive_doubling_all_reduce(const Communicator& ranks);
+std::unique_ptr<AllReduce> make_tree_all_reduce(const Communicator& ranks);
+std::unique_ptr<AllReduce> make_parameter_server_all_reduce(const Communicator& ranks);
+
 }  // namespace lockstep

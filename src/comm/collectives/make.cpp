@@ -15,7 +15,12 @@ struct Row {
     std::string_view name;
     std::unique_ptr<AllReduce> (*make)(const Communicator& ranks);
 };
-constexpr std::array rows = {Row{Algorithm::open_mpi, "open-mpi", make_open_mpi_all_reduce}};
+constexpr std::array rows = {
+    Row{Algorithm::ring, "ring", make_ring_all_reduce},
+    Row{Algorithm::recursive_doubling, "recursive-doubling", make_recursive_doubling_all_reduce},
+    Row{Algorithm::tree, "tree", make_tree_all_reduce},
+    Row{Algorithm::parameter_server, "parameter-server", make_parameter_server_all_reduce},
+    Row{Algorithm::open_mpi, "open-mpi", make_open_mpi_all_reduce}};
 
 constexpr std::array algorithms = [] {
     std::array<Algorithm, rows.size()> all{};
