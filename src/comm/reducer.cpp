@@ -1,55 +1,77 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/reducer.hpp"
 
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
+
+#include "overlap/bucket_progress.hpp"
 
 #include <algorithm>
 #include <cstring>
+#include <string>
+#include <utility>
 
 namespace lockstep {
 
-Reducer::Reducer(const FlatLayout& layout, const TreePlan& plan, int rank, Exchange& exchange)
+Reducer::Reducer(const FlatLayout& layout,
+                 const TreePlan& plan,
+                 int rank,
+                 Exchange& exchange,
+                 const Progress& progress)
     : layout_(layout),
       plan_(plan),
       exchange_(exchange),
       rank_(rank),
       leaves_(leaves_of(rank, plan.ranks(), plan.virtual_ranks())),
       waiting_for_(layout.bucket_count()),
-      added_(layout.tensor_count()),
+      added_in_(layout.tensor_count()),
       complete_(layout.bucket_count()),
-      reduced_(layout.bucket_count()) {}
+      progress_(make_progress(exchange, layout.bucket_count(), progress)) {}
+
+Reducer::~Reducer() = default;
 
 void Reducer::begin_step() {
-    expect(next_launch_ == next_reduce_, "the last step is finished");
+    progress_->restart();
     next_leaf_ = 0;
-    next_launch_ = next_reduce_ = 0;
+    next_launch_ = 0;
     stack_.clear();
-    std::ranges::fill(reduced_, nullptr);
 }
 
-float* Reducer::begin_leaf() {
+float* Reducer::begin_leaf(int micro_batches) {
     expect(!is_last_leaf(), "a leaf is left in this step");
+    expect(micro_batches >= 1, "a leaf has a micro-batch");
     const int height = static_cast<int>(stack_.size());
     stack_.push_back({leaves_.begin + next_leaf_, 0, rank_, height});
     ++next_leaf_;
+    micro_batches_ = micro_batches;
+    micro_batch_ = 1;
     merges_.clear();
     plan_.merge(stack_, [&](int into, int from) { merges_.push_back({into, from}); });
     for (std::size_t b = 0; b < waiting_for_.size(); ++b) waiting_for_[b] = layout_.tensors_in(b);
-    std::fill(added_.begin(), added_.end(), false);
+    std::ranges::fill(added_in_, 0);
     std::fill(complete_.begin(), complete_.end(), false);
+    order_.clear();
     slot_ = exchange_.slot(height);
     std::memset(slot_, 0, layout_.size() * sizeof(float));
     return slot_;
 }
 
+void Reducer::next_micro_batch() {
+    expect(micro_batch_ < micro_batches_, "a micro-batch is left in this leaf");
+    ++micro_batch_;
+}
+
 void Reducer::add(std::size_t tensor) {
-    expect(!added_[tensor], "a tensor is added once in a leaf");
-    added_[tensor] = true;
+    expect(added_in_[tensor] != micro_batch_, "a tensor is added once in a micro-batch");
+    added_in_[tensor] = micro_batch_;
+    if (micro_batch_ < micro_batches_) return;
+    order_.push_back(tensor);
     const std::size_t bucket = layout_.bucket_of(tensor);
     if (--waiting_for_[bucket] == 0) complete_bucket(bucket);
 }
 
 void Reducer::end_leaf() {
+    expect(micro_batch_ == micro_batches_, "every micro-batch of the leaf has run");
     note_missing();
     for (std::size_t b = 0; b < complete_.size(); ++b)
         if (!complete_[b]) complete_bucket(b);
@@ -57,13 +79,30 @@ void Reducer::end_leaf() {
 
 void Reducer::finish() {
     expect(next_launch_ == layout_.bucket_count(), "all leaves are ended");
-    progress(Wait::yes);
+    const double begin_s = now_s();
+    progress_->finish();
+    exposed_s_ += now_s() - begin_s;
+}
+
+const float* Reducer::reduced(std::size_t bucket) const {
+    return progress_->sum(bucket);
+}
+
+std::vector<std::size_t> Reducer::observed_order() const {
+    std::vector<std::size_t> order = order_;
+    for (std::size_t tensor = added_in_.size(); tensor-- > 0;)
+        if (added_in_[tensor] != micro_batches_) order.push_back(tensor);
+    return order;
+}
+
+OverlapTimes Reducer::take_overlap() {
+    return {.busy_s = progress_->take_busy_s(), .exposed_s = std::exchange(exposed_s_, 0.0)};
 }
 
 void Reducer::note_missing() {
     missing_.clear();
-    for (std::size_t tensor = 0; tensor < added_.size(); ++tensor) {
-        if (added_[tensor]) continue;
+    for (std::size_t tensor = 0; tensor < added_in_.size(); ++tensor) {
+        if (added_in_[tensor] != 0) continue;
         missing_.push_back(tensor);
         const FloatRange range = layout_.tensor(tensor);
         std::fill(slot_ + range.begin, slot_ + range.end, 0.0f);
@@ -81,17 +120,17 @@ void Reducer::complete_bucket(std::size_t bucket) {
 }
 
 void Reducer::launch_ready() {
-    while (next_launch_ < complete_.size() && complete_[next_launch_])
-        exchange_.arrive(next_launch_++);
-    progress(Wait::no);
+    while (next_launch_ < complete_.size() && complete_[next_launch_]) ++next_launch_;
+    progress_->launch_before(next_launch_);
 }
 
-void Reducer::progress(Wait wait) {
-    while (next_reduce_ < next_launch_) {
-        const float* sum = exchange_.reduce(next_reduce_, wait);
-        if (sum == nullptr) return;
-        reduced_[next_reduce_++] = sum;
-    }
+std::vector<std::size_t> order_of_root(const Communicator& ranks,
+                                       std::span<const std::size_t> order) {
+    const auto* bytes = reinterpret_cast<const char*>(order.data());
+    const std::string sent = ranks.broadcast(std::string(bytes, order.size_bytes()));
+    std::vector<std::size_t> received(sent.size() / sizeof(std::size_t));
+    std::memcpy(received.data(), sent.data(), sent.size());
+    return received;
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cstring>
 #include <numeric>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -28,16 +29,33 @@ struct Variant {
     Transport transport = Transport::automatic;
     BucketLimits limits = {1024, 4096};
     Summation summation = Summation::tree;
+    Progress progress = {};
+    std::vector<std::size_t> order = {};
 };
+
+/// Every transport with every way of moving buckets.
+std::vector<Variant> variants(Summation summation = Summation::tree) {
+    std::vector<Variant> all;
+    for (const Transport transport : {Transport::shared_memory, Transport::mpi})
+        for (const ProgressMode mode : {ProgressMode::in_line, ProgressMode::thread})
+            all.push_back({transport, {1024, 4096}, summation, {mode, {}}, {}});
+    return all;
+}
+
+std::string text(const Variant& variant) {
+    return std::string(variant.transport == Transport::mpi ? "mpi" : "shared memory") +
+           (variant.progress.mode == ProgressMode::thread ? ", thread" : ", in line") +
+           ", buckets of " + std::to_string(variant.limits.first_bytes);
+}
 
 /// A stand-in for training: fills slots as backward would, with gradients nobody could guess.
 class Training {
   public:
     explicit Training(const Variant& variant)
-        : layout(counts, state_count, variant.limits),
+        : layout(counts, state_count, variant.limits, variant.order),
           plan(virtual_ranks, ranks().size(), variant.summation),
           exchange(make_exchange(ranks(), layout, plan, variant.transport)),
-          reducer(layout, plan, ranks().rank(), *exchange) {}
+          reducer(layout, plan, ranks().rank(), *exchange, variant.progress) {}
 
     /// `skipped` is left out by the ranks and leaves for which `skips(leaf)` holds.
     template <class Skips>
@@ -60,6 +78,27 @@ class Training {
         run_step(step, 0, [](int) { return false; });
     }
 
+    /// Each leaf in three passes; tensor 3 is left out of the first, 4 of the last, 5 of all.
+    void run_accumulating_step(std::uint64_t step) {
+        const LeafRange leaves = leaves_of(ranks().rank(), ranks().size(), virtual_ranks);
+        reducer.begin_step();
+        for (int leaf = leaves.begin; leaf < leaves.end; ++leaf) {
+            float* slot = reducer.begin_leaf(3);
+            fill(slot, layout.state(), step, leaf);
+            for (int pass = 1; pass <= 3; ++pass) {
+                if (pass > 1) reducer.next_micro_batch();
+                for (std::size_t tensor = 0; tensor < counts.size(); ++tensor) {
+                    if ((tensor == 3 && pass == 1) || (tensor == 4 && pass == 3) || tensor == 5)
+                        continue;
+                    accumulate(slot, layout.tensor(tensor), pass);
+                    reducer.add(tensor);
+                }
+            }
+            reducer.end_leaf();
+        }
+        reducer.finish();
+    }
+
     /// Every owner's sums in one vector, seen by this rank.
     std::vector<float> published() {
         for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
@@ -80,6 +119,9 @@ class Training {
   private:
     static void fill(float* slot, FloatRange range, std::uint64_t step, int leaf) {
         for (std::size_t i = range.begin; i < range.end; ++i) slot[i] = hard_value(step, leaf, i);
+    }
+    static void accumulate(float* slot, FloatRange range, int pass) {
+        for (std::size_t i = range.begin; i < range.end; ++i) slot[i] += static_cast<float>(pass);
     }
     static std::vector<std::size_t> any_order(std::uint64_t step, int leaf) {
         std::vector<std::size_t> order(counts.size());
@@ -113,62 +155,114 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
     return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
-TEST(Reducer, HasTheBitsOfTheWholeTreeForAnyTransportAndBucketSize) {
+TEST(Reducer, HasTheBitsOfTheWholeTreeForAnyTransportProgressAndBucketSize) {
     std::uint64_t step = 0;
-    for (const Transport transport : {Transport::shared_memory, Transport::mpi}) {
+    for (Variant variant : variants()) {
         for (const std::size_t limit : {64u, 1024u, 5000u, 1u << 20}) {
-            Training training({transport, {limit, 2 * limit}, Summation::tree});
+            variant.limits = {limit, 2 * limit};
+            Training training(variant);
             training.run_step(++step);
             EXPECT_TRUE(same_bits(training.published(), expected_tree(training.layout, step)))
-                << training.exchange->name() << ", buckets of " << limit;
+                << text(variant);
         }
     }
 }
 
-TEST(Reducer, KeepsItsBitsOverAHundredSteps) {
-    for (const Transport transport : {Transport::shared_memory, Transport::mpi}) {
-        Training training({transport});
-        for (std::uint64_t step = 0; step < 100; ++step) {
+TEST(Reducer, KeepsItsBitsStepAfterStep) {
+    for (const Variant& variant : variants()) {
+        Training training(variant);
+        for (std::uint64_t step = 0; step < 30; ++step) {
             training.run_step(step);
             const std::vector<float> values = training.published();
-            const bool is_checked = step % 10 == 0 || step == 99;
+            const bool is_checked = step % 10 == 9;
             EXPECT_TRUE(!is_checked || same_bits(values, expected_tree(training.layout, step)))
-                << step;
+                << text(variant) << ", step " << step;
         }
     }
 }
 
 TEST(Reducer, SumsPlainlyWhenAskedToAndThatDiffers) {
-    for (const Transport transport : {Transport::shared_memory, Transport::mpi}) {
-        Training training({transport, {1024, 4096}, Summation::plain});
+    for (const Variant& variant : variants(Summation::plain)) {
+        Training training(variant);
         training.run_step(3);
         const std::vector<float> values = training.published();
         const auto expected = expected_values(training.layout, [&](std::size_t i) {
             return test::plain_sum_of(
                 ranks().size(), virtual_ranks, [&](int leaf) { return hard_value(3, leaf, i); });
         });
-        EXPECT_TRUE(same_bits(values, expected));
-        EXPECT_FALSE(same_bits(values, expected_tree(training.layout, 3)));
+        EXPECT_TRUE(same_bits(values, expected)) << text(variant);
+        EXPECT_FALSE(same_bits(values, expected_tree(training.layout, 3))) << text(variant);
     }
 }
 
 TEST(Reducer, TakesMissingTensorsForZerosAndNamesThem) {
     constexpr std::size_t skipped = 3;
     const auto is_odd = [](int leaf) { return leaf % 2 == 1; };
-    Training training({});
-    training.run_step(5, skipped, is_odd);
     const int last_leaf = leaves_of(ranks().rank(), ranks().size(), virtual_ranks).end - 1;
-    const auto missing = training.reducer.missing();
-    EXPECT_EQ(std::vector(missing.begin(), missing.end()),
-              is_odd(last_leaf) ? std::vector{skipped} : std::vector<std::size_t>());
-    const FloatRange range = training.layout.tensor(skipped);
-    const auto expected = expected_values(training.layout, [&](std::size_t i) {
-        const bool in_skipped = i >= range.begin && i < range.end;
-        return test::tree_of(0, virtual_ranks, [&](int leaf) {
-            return in_skipped && is_odd(leaf) ? 0.0f : hard_value(5, leaf, i);
+    for (const Variant& variant : variants()) {
+        Training training(variant);
+        training.run_step(5, skipped, is_odd);
+        const auto missing = training.reducer.missing();
+        EXPECT_EQ(std::vector(missing.begin(), missing.end()),
+                  is_odd(last_leaf) ? std::vector{skipped} : std::vector<std::size_t>());
+        const FloatRange range = training.layout.tensor(skipped);
+        const auto expected = expected_values(training.layout, [&](std::size_t i) {
+            const bool in_skipped = i >= range.begin && i < range.end;
+            return test::tree_of(0, virtual_ranks, [&](int leaf) {
+                return in_skipped && is_odd(leaf) ? 0.0f : hard_value(5, leaf, i);
+            });
         });
-    });
-    EXPECT_TRUE(same_bits(training.published(), expected));
+        EXPECT_TRUE(same_bits(training.published(), expected)) << text(variant);
+    }
+}
+
+TEST(Reducer, AccumulatesMicroBatchesAndMissesOnlyWhatNoneAdded) {
+    for (const Variant& variant : variants()) {
+        Training training(variant);
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            training.run_accumulating_step(step);
+            const auto missing = training.reducer.missing();
+            EXPECT_EQ(std::vector(missing.begin(), missing.end()), std::vector<std::size_t>{5});
+            const std::vector<float> values = training.published();
+            const auto value_of = [&](std::size_t tensor) {
+                return values[training.layout.tensor(tensor).begin];
+            };
+            EXPECT_EQ(value_of(0), 6.0f * virtual_ranks) << text(variant);
+            EXPECT_EQ(value_of(3), 5.0f * virtual_ranks) << text(variant);
+            EXPECT_EQ(value_of(4), 3.0f * virtual_ranks) << text(variant);
+        }
+    }
+}
+
+TEST(Reducer, ObservesAnOrderThatMakesTheSameSums) {
+    Training first({});
+    first.run_step(7, 2, [](int) { return true; });
+    first.published();
+    const std::vector<std::size_t> order = order_of_root(ranks(), first.reducer.observed_order());
+    std::vector<std::size_t> sorted = order;
+    std::ranges::sort(sorted);
+    for (std::size_t i = 0; i < counts.size(); ++i) EXPECT_EQ(sorted[i], i);
+    EXPECT_EQ(order.back(), 2u);
+    for (Variant variant : variants()) {
+        variant.order = order;
+        Training training(variant);
+        training.run_step(7);
+        EXPECT_TRUE(same_bits(training.published(), expected_tree(training.layout, 7)))
+            << text(variant);
+    }
+}
+
+TEST(Reducer, SaysHowMuchOfItsTimeTheStepNoticed) {
+    for (const Variant& variant : variants()) {
+        Training training(variant);
+        training.run_step(1);
+        const OverlapTimes times = training.reducer.take_overlap();
+        training.published();
+        EXPECT_GT(times.busy_s, 0.0);
+        EXPECT_GT(times.exposed_s, 0.0);
+        EXPECT_EQ(training.reducer.take_overlap().busy_s, 0.0);
+        EXPECT_EQ(training.reducer.take_overlap().exposed_s, 0.0);
+    }
 }
 
 TEST(Reducer, ReducesWithoutASingleTensor) {
@@ -186,13 +280,31 @@ TEST(Reducer, ReducesWithoutASingleTensor) {
     exchange->publish();
 }
 
+TEST(Reducer, MayBeDroppedInTheMiddleOfAStep) {
+    for (const Variant& variant : variants()) {
+        if (variant.transport == Transport::mpi) continue;  // its messages must find each other
+        Training training(variant);
+        training.reducer.begin_step();
+        training.reducer.begin_leaf();
+        if (ranks().rank() != 0) continue;
+        for (std::size_t tensor = 0; tensor < counts.size(); ++tensor) training.reducer.add(tensor);
+    }
+}
+
 TEST(Reducer, RefusesMisuse) {
-    Training training({});
-    EXPECT_THROW(training.reducer.finish(), Error);
-    training.reducer.begin_step();
-    training.reducer.begin_leaf();
-    training.reducer.add(1);
-    EXPECT_THROW(training.reducer.add(1), Error);
+    for (const Variant& variant : variants()) {
+        Training training(variant);
+        EXPECT_THROW(training.reducer.finish(), Error);
+        training.reducer.begin_step();
+        training.reducer.begin_leaf(2);
+        training.reducer.add(1);
+        EXPECT_THROW(training.reducer.add(1), Error);
+        EXPECT_THROW(training.reducer.end_leaf(), Error);
+        training.reducer.next_micro_batch();
+        training.reducer.add(1);
+        EXPECT_THROW(training.reducer.add(1), Error);
+        EXPECT_THROW(training.reducer.next_micro_batch(), Error);
+    }
 }
 
 }  // namespace

@@ -3,41 +3,64 @@
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"
+#include "lockstep/comm/progress.hpp"
 
 #include <cstddef>
+#include <memory>
 #include <span>
 #include <vector>
 
 namespace lockstep {
 
+class BucketProgress;
+
 /// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. See Exchange.
+/// Everything is called by the thread that runs the step. With ProgressMode::thread the exchange
+/// belongs to the communication thread from the first leaf's begin to the end of finish().
 class Reducer {
   public:
     /// `layout`, `plan` and `exchange` outlive the reducer. The plan says in which order is summed.
-    Reducer(const FlatLayout& layout, const TreePlan& plan, int rank, Exchange& exchange);
+    /// Errors: E642 if the communication thread cannot stay on its CPU.
+    Reducer(const FlatLayout& layout,
+            const TreePlan& plan,
+            int rank,
+            Exchange& exchange,
+            const Progress& progress = {});
+    ~Reducer();
 
     void begin_step();
 
-    /// Zeroes and returns the slot for the gradients of the next own leaf (layout.size() floats).
+    /// Zeroes and returns the slot for the gradients of the next own leaf (layout.size() floats),
+    /// which are accumulated over `micro_batches` passes of backward.
     /// The state bucket of that slot is the caller's to fill before end_leaf().
-    float* begin_leaf();
+    float* begin_leaf(int micro_batches = 1);
 
-    /// The gradient of `tensor` is complete in the current leaf's slot. A bucket whose tensors are
-    /// all there is merged with its siblings; in the last leaf it starts its exchange. Any order;
-    /// called from autograd hooks on the thread that runs the step.
+    /// Between two passes of backward over one leaf.
+    void next_micro_batch();
+
+    /// This pass has added the gradient of `tensor` to the current leaf's slot; in the last pass it
+    /// is then complete. A bucket whose tensors are all complete is merged with its siblings; in
+    /// the last leaf it starts its exchange. Any order; called from autograd hooks.
     void add(std::size_t tensor);
 
-    /// Ends the leaf: tensors that were not added count as zero (see missing()).
+    /// Ends the leaf: tensors that no pass has added count as zero (see missing()).
     void end_leaf();
 
-    /// Waits until every own stripe is summed.
+    /// Waits until every own stripe is summed. Throws what the communication thread met.
     void finish();
 
     /// After finish(): the sum over all leaves of this rank's stripe of `bucket`.
-    const float* reduced(std::size_t bucket) const { return reduced_[bucket]; }
+    const float* reduced(std::size_t bucket) const;
 
     /// Tensors that were not added in the last end_leaf().
     std::span<const std::size_t> missing() const { return missing_; }
+
+    /// The tensors as the last pass of the last leaf completed them, then those it did not add: an
+    /// order for FlatLayout.
+    std::vector<std::size_t> observed_order() const;
+
+    /// After finish(), since the last call.
+    OverlapTimes take_overlap();
 
     /// How many different pointers begin_leaf() returns.
     int slots() const { return plan_.slots(); }
@@ -50,7 +73,6 @@ class Reducer {
 
     void complete_bucket(std::size_t bucket);
     void launch_ready();
-    void progress(Wait wait);
     void note_missing();
     bool is_last_leaf() const { return next_leaf_ == leaves_.size(); }
 
@@ -60,15 +82,22 @@ class Reducer {
     int rank_;
     LeafRange leaves_;
     int next_leaf_ = 0;  ///< leaves begun in this step
+    int micro_batches_ = 0, micro_batch_ = 0;
     float* slot_ = nullptr;
     std::vector<Partial> stack_;            ///< as it is when the current leaf is merged
     std::vector<SlotMerge> merges_;         ///< what the current leaf leads to, for each bucket
     std::vector<std::size_t> waiting_for_;  ///< tensors still to come, by bucket
-    std::vector<bool> added_;               ///< by tensor, in the current leaf
-    std::vector<bool> complete_;            ///< by bucket, in the current leaf
-    std::size_t next_launch_ = 0, next_reduce_ = 0;
-    std::vector<const float*> reduced_;
+    std::vector<int> added_in_;       ///< by tensor: the last pass that added it, from 1; 0 if none
+    std::vector<bool> complete_;      ///< by bucket, in the current leaf
+    std::vector<std::size_t> order_;  ///< tensors as the current leaf completed them
+    std::size_t next_launch_ = 0;
     std::vector<std::size_t> missing_;
+    double exposed_s_ = 0;
+    std::unique_ptr<BucketProgress> progress_;
 };
+
+/// Collective. `order` of rank 0, on every rank.
+std::vector<std::size_t> order_of_root(const Communicator& ranks,
+                                       std::span<const std::size_t> order);
 
 }  // namespace lockstep

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
+#include "overlap/bucket_pipeline.hpp"
+#include "overlap/bucket_progress.hpp"
+#include "spin.hpp"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+
+#include <fmt/format.h>
+#include <pthread.h>
+#include <sched.h>
+
+namespace lockstep {
+namespace {
+
+void pin(std::jthread& thread, int cpu) {
+    expect(cpu >= 0 && cpu < CPU_SETSIZE, "a CPU that the system can name");
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET(cpu, &set);
+    const int failure = ::pthread_setaffinity_np(thread.native_handle(), sizeof(set), &set);
+    check(failure == 0, [&] {
+        return Error("E642",
+                     fmt::format("the communication thread cannot stay on CPU {}", cpu),
+                     std::strerror(failure),
+                     "let this process use that CPU, or run without a communication thread");
+    });
+}
+
+/// While buckets are on their way it polls, so that new ones join at once and a step that fails
+/// need not wait for other ranks; it blocks only when the step's thread does. Between steps it
+/// sleeps. The step's thread makes no MPI call from the first launch to the end of finish(): MPI
+/// sees one thread at a time.
+class CommThread : public BucketProgress {
+  public:
+    CommThread(Exchange& exchange, std::size_t buckets, std::optional<int> cpu)
+        : pipeline_(exchange, buckets),
+          thread_([this](const std::stop_token& stopped) { run(stopped); }) {
+        ::pthread_setname_np(thread_.native_handle(), "lockstep-comm");
+        if (cpu) pin(thread_, *cpu);
+    }
+
+    void restart() override {
+        const std::lock_guard lock(mutex_);
+        expect(!failure_ && summed_ == launched_, "the last step is finished");
+        pipeline_.restart();
+        launched_ = summed_ = 0;
+    }
+
+    void launch_before(std::size_t end) override {
+        {
+            const std::lock_guard lock(mutex_);
+            if (launched_ == end) return;
+            launched_ = end;
+        }
+        launched_more_.notify_one();
+    }
+
+    void finish() override {
+        std::unique_lock lock(mutex_);
+        step_waits_ = true;
+        summed_more_.wait(lock, [&] { return failure_ || summed_ == launched_; });
+        step_waits_ = false;
+        if (failure_) std::rethrow_exception(failure_);
+    }
+
+    const float* sum(std::size_t bucket) const override { return pipeline_.sum(bucket); }
+    double take_busy_s() override { return pipeline_.take_busy_s(); }
+
+  private:
+    void run(const std::stop_token& stopped) {
+        const auto has_work = [&] { return !failure_ && summed_ < launched_; };
+        std::unique_lock lock(mutex_);
+        while (launched_more_.wait(lock, stopped, has_work) && !stopped.stop_requested()) {
+            lock.unlock();
+            const Outcome outcome = move_buckets(stopped);
+            lock.lock();
+            summed_ = outcome.summed;
+            failure_ = outcome.failure;
+            summed_more_.notify_one();
+        }
+    }
+
+    struct Outcome {
+        std::size_t summed = 0;
+        std::exception_ptr failure;
+    };
+
+    Outcome move_buckets(const std::stop_token& stopped) {
+        Outcome outcome;
+        try {
+            spin_until([&] {
+                outcome.summed = launched_;
+                pipeline_.arrive_before(outcome.summed);
+                return pipeline_.reduce(step_waits_ ? Wait::yes : Wait::no) ||
+                       stopped.stop_requested();
+            });
+        } catch (...) {
+            outcome.failure = std::current_exception();
+        }
+        return outcome;
+    }
+
+    std::mutex mutex_;
+    std::condition_variable_any launched_more_, summed_more_;
+    std::atomic<std::size_t> launched_ = 0;  ///< written under the mutex
+    std::atomic<bool> step_waits_ = false;   ///< likewise
+    std::size_t summed_ = 0;
+    std::exception_ptr failure_;
+    BucketPipeline pipeline_;  ///< of the thread while summed_ < launched_, else of the step
+    std::jthread thread_;      ///< last: ended before what it uses
+};
+
+}  // namespace
+
+std::unique_ptr<BucketProgress> make_comm_thread(Exchange& exchange,
+                                                 std::size_t buckets,
+                                                 std::optional<int> cpu) {
+    return std::make_unique<CommThread>(exchange, buckets, cpu);
+}
+
+}  // namespace lockstep
