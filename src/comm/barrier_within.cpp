@@ -2,14 +2,13 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/clock.hpp"
 
+#include "missing_ranks.hpp"
 #include "mpi_check.hpp"
 
 #include <chrono>
 #include <thread>
 #include <utility>
 #include <vector>
-
-#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -80,14 +79,7 @@ void barrier_within(const Communicator& ranks, double deadline_s, const std::str
         }
         const std::vector<int> missing = arrivals.missing();
         if (missing.empty()) return;
-        throw Error("E630",
-                    fmt::format("{} {} did not come to '{}' within {}",
-                                missing.size() == 1 ? "rank" : "ranks",
-                                fold_ranks(missing),
-                                purpose,
-                                duration_text(deadline_s)),
-                    "it ended, hangs, or is much slower than the others",
-                    "its own log says what it was doing; start the same command again to resume");
+        throw missing_ranks_error(missing, purpose, deadline_s);
     }
 }
 

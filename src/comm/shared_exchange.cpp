@@ -1,38 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "aligned_floats.hpp"
 #include "exchanges.hpp"
+#include "rank_flags.hpp"
 #include "shared_window.hpp"
-#include "spin.hpp"
 #include "wait_clock.hpp"
 
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
-#include <new>
 #include <vector>
 
 namespace lockstep {
 namespace {
 
-/// Counts arrivals for ever, so that it needs no reset: after n rounds it is n times the ranks.
-struct alignas(64) ArrivalCount {
-    std::atomic<std::uint64_t> value;
-};
-static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
-
-/// Where everything lies in the window: counters, values, then each rank's slots.
+/// Where everything lies in the window: flags, values, then each rank's slots.
 struct WindowPlan {
-    std::size_t counter_bytes, vector_bytes, slots;
+    std::size_t flag_bytes, vector_bytes, slots;
 
     WindowPlan(const FlatLayout& layout, const TreePlan& plan)
-        : counter_bytes(whole_pages((layout.bucket_count() + 1) * sizeof(ArrivalCount))),
+        : flag_bytes(whole_pages(RankFlags::bytes_for(plan.ranks()))),
           vector_bytes(whole_pages(layout.size() * sizeof(float))),
           slots(static_cast<std::size_t>(plan.slots())) {}
 
     std::size_t slot_at(int rank, int slot) const {
         const std::size_t before =
             static_cast<std::size_t>(rank) * slots + static_cast<std::size_t>(slot);
-        return counter_bytes + vector_bytes * (1 + before);
+        return flag_bytes + vector_bytes * (1 + before);
     }
     std::size_t bytes(int ranks) const { return slot_at(ranks, 0); }
 };
@@ -43,11 +36,10 @@ class SharedExchange : public Exchange {
         : layout_(layout),
           plan_(plan),
           rank_(ranks.rank()),
-          ranks_(static_cast<std::uint64_t>(ranks.size())),
           places_(layout, plan),
           window_(ranks, places_.bytes(ranks.size())),
+          flags_(window_.data(), ranks.rank(), ranks.size()),
           arrivals_(layout.bucket_count()) {
-        if (ranks.is_root()) make_counters();
         zero_own_slots();
         for (const Partial& partial : plan.partials())
             partials_.push_back(floats_at(places_.slot_at(partial.rank, partial.slot)));
@@ -56,27 +48,23 @@ class SharedExchange : public Exchange {
     }
 
     float* slot(int index) override { return floats_at(places_.slot_at(rank_, index)); }
-    float* values() override { return floats_at(places_.counter_bytes); }
+    float* values() override { return floats_at(places_.flag_bytes); }
 
-    void arrive(std::size_t bucket) override {
-        ++arrivals_[bucket];
-        counter(bucket).fetch_add(1, std::memory_order_release);
-    }
+    void arrive(std::size_t bucket) override { arrivals_[bucket] = flags_.raise(); }
 
     const float* reduce(std::size_t bucket, Wait wait) override {
-        const std::uint64_t all = arrivals_[bucket] * ranks_;
-        if (!has_reached(bucket, all)) {
+        if (!flags_.all_reached(arrivals_[bucket])) {
             if (wait == Wait::no) return nullptr;
-            wait_for(bucket, all);
+            wait_for(arrivals_[bucket]);
         }
         return sum_own_stripe(bucket);
     }
 
-    void publish() override {
-        const std::size_t bell = layout_.bucket_count();
-        ++publications_;
-        counter(bell).fetch_add(1, std::memory_order_acq_rel);
-        wait_for(bell, publications_ * ranks_);
+    void publish() override { wait_for(flags_.raise()); }
+
+    std::vector<int> awaited_ranks() const override {
+        const std::uint64_t count = awaited_.load(std::memory_order_acquire);
+        return flags_.missing(count);
     }
 
     std::string_view name() const override { return "shared memory"; }
@@ -86,19 +74,10 @@ class SharedExchange : public Exchange {
     float* floats_at(std::size_t byte) const {
         return reinterpret_cast<float*>(window_.data() + byte);
     }
-    std::atomic<std::uint64_t>& counter(std::size_t index) const {
-        return reinterpret_cast<ArrivalCount*>(window_.data())[index].value;
-    }
-    bool has_reached(std::size_t index, std::uint64_t count) const {
-        return counter(index).load(std::memory_order_acquire) >= count;
-    }
-    void wait_for(std::size_t index, std::uint64_t count) {
-        waiting_.count([&] { spin_until([&] { return has_reached(index, count); }); });
-    }
-
-    void make_counters() const {
-        auto* memory = reinterpret_cast<ArrivalCount*>(window_.data());
-        for (std::size_t i = 0; i <= layout_.bucket_count(); ++i) new (memory + i) ArrivalCount{0};
+    void wait_for(std::uint64_t count) {
+        awaited_.store(count, std::memory_order_release);
+        waiting_.count([&] { flags_.wait(count); });
+        awaited_.store(0, std::memory_order_release);
     }
 
     /// The first touch decides on which memory node a page lies: each rank touches its own.
@@ -111,7 +90,7 @@ class SharedExchange : public Exchange {
     }
 
     FloatRange own_stripe(std::size_t bucket) const {
-        return layout_.stripe(bucket, rank_, static_cast<int>(ranks_));
+        return layout_.stripe(bucket, rank_, plan_.ranks());
     }
 
     /// In place: nobody else reads this rank's own stripe of its own slots.
@@ -126,11 +105,11 @@ class SharedExchange : public Exchange {
     const FlatLayout layout_;
     const TreePlan plan_;
     const int rank_;
-    const std::uint64_t ranks_;
     const WindowPlan places_;
     const SharedWindow window_;
-    std::vector<std::uint64_t> arrivals_;  ///< of this rank, by bucket
-    std::uint64_t publications_ = 0;
+    RankFlags flags_;                      ///< raised by each arrival and each publication
+    std::vector<std::uint64_t> arrivals_;  ///< what the flag was raised to, by bucket
+    std::atomic<std::uint64_t> awaited_ = 0;
     std::vector<const float*> partials_, inputs_;
     WaitClock waiting_;
 };

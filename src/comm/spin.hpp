@@ -2,9 +2,15 @@
 // Waiting for another process on the same node: spin briefly, then let others run.
 #pragma once
 
+#include "lockstep/core/clock.hpp"
+
+#include <limits>
+
 #include <sched.h>
 
 namespace lockstep {
+
+inline constexpr double no_deadline = std::numeric_limits<double>::infinity();
 
 inline void pause_core() {
 #if defined(__x86_64__)
@@ -14,16 +20,20 @@ inline void pause_core() {
 #endif
 }
 
-/// Returns when `done()` is true. About 200 pauses cost less than a system call; after that the
-/// awaited rank may need this very core.
+/// Returns true when `done()` is, false when it was not for `limit_s` seconds. About 200 pauses
+/// cost less than a system call; after that the awaited rank may need this very core.
 template <class Done>
-void spin_until(Done&& done) {
-    for (int spins = 0; !done(); ++spins) {
-        if (spins < 200)
-            pause_core();
-        else
-            ::sched_yield();
+bool spin_until(Done&& done, double limit_s = no_deadline) {
+    for (int spins = 0; spins < 200; ++spins) {
+        if (done()) return true;
+        pause_core();
     }
+    const double end = now_s() + limit_s;
+    while (!done()) {
+        ::sched_yield();
+        if (now_s() > end) return done();
+    }
+    return true;
 }
 
 }  // namespace lockstep

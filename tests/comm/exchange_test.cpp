@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -129,6 +130,25 @@ TEST(Exchange, PicksTheTransportByWhereTheRanksAre) {
     EXPECT_EQ(x.exchange->name(), ranks().size() == 1 ? "one rank" : "shared memory");
     const Exchanging mpi(Transport::mpi);
     EXPECT_EQ(mpi.exchange->name(), ranks().size() == 1 ? "one rank" : "mpi");
+}
+
+TEST(Exchange, TellsForWhomItWaits) {
+    LOCKSTEP_NEEDS_RANKS(2);
+    Exchanging x(Transport::shared_memory);
+    const std::vector<int> late = {1};
+    EXPECT_EQ(x.exchange->awaited_ranks(), std::vector<int>());
+    if (ranks().rank() == 1) {
+        ranks().barrier();
+        x.exchange->publish();
+        return;
+    }
+    std::thread watcher([&] {
+        while (x.exchange->awaited_ranks() != late) std::this_thread::yield();
+        ranks().barrier();
+    });
+    x.exchange->publish();
+    watcher.join();
+    EXPECT_EQ(x.exchange->awaited_ranks(), std::vector<int>());
 }
 
 TEST(Exchange, SeveralLiveSideBySide) {

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -40,6 +41,10 @@ class Exchange {
 
     /// "shared memory", "mpi", "one rank"
     virtual std::string_view name() const = 0;
+
+    /// The ranks that this one waits for at this moment, as far as the transport can tell: not at
+    /// all over MPI. Any thread.
+    virtual std::vector<int> awaited_ranks() const { return {}; }
 
     /// Seconds this rank waited for others since the last call.
     virtual double take_wait_s() = 0;

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank_flags.hpp"
+
+#include <new>
+
+namespace lockstep {
+
+RankFlags::RankFlags(std::byte* memory, int rank, int ranks)
+    : lines_(reinterpret_cast<Line*>(memory)), rank_(rank), ranks_(ranks) {
+    new (&line(rank).count) std::atomic<std::uint64_t>(0);
+}
+
+std::uint64_t RankFlags::raise() {
+    line(rank_).count.store(++raised_, std::memory_order_release);
+    return raised_;
+}
+
+bool RankFlags::all_reached(std::uint64_t count) const {
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (!has_reached(rank, count)) return false;
+    return true;
+}
+
+std::vector<int> RankFlags::missing(std::uint64_t count) const {
+    std::vector<int> ranks;
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (!has_reached(rank, count)) ranks.push_back(rank);
+    return ranks;
+}
+
+bool RankFlags::wait(std::uint64_t count, double limit_s) const {
+    // Each begins with its neighbour, so that not all of them read the same line at once.
+    int next = (rank_ + 1) % ranks_;
+    const auto all_came = [&] {
+        while (next != rank_ && has_reached(next, count)) next = next + 1 == ranks_ ? 0 : next + 1;
+        return next == rank_;
+    };
+    return spin_until(all_came, limit_s);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far each rank of a node has come, in memory that all of them see.
+#pragma once
+
+#include "spin.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+/// A count for each rank that only grows, on a cache line of its own: nobody but its owner writes
+/// it, and who waits can say for whom. Beside the count there is room for a note.
+class RankFlags {
+  public:
+    static std::size_t bytes_for(int ranks) {
+        return static_cast<std::size_t>(ranks) * sizeof(Line);
+    }
+
+    /// `memory`: bytes_for(ranks) zeros of a shared window. All ranks construct theirs before any
+    /// waits.
+    RankFlags(std::byte* memory, int rank, int ranks);
+
+    /// One step further: what this rank wrote before, its note too, is there for those who see it.
+    /// Returns the new count.
+    std::uint64_t raise();
+
+    std::uint64_t raised() const { return raised_; }  ///< by this rank
+    bool all_reached(std::uint64_t count) const;
+    std::vector<int> missing(std::uint64_t count) const;  ///< who has not reached it; any thread
+
+    /// Waits until every rank has reached `count`; false if that took longer than `limit_s`.
+    bool wait(std::uint64_t count, double limit_s = no_deadline) const;
+
+    /// Room for a trivial type of at most 56 bytes beside the flag of `rank`.
+    template <class Note>
+    Note& note(int rank) const {
+        static_assert(sizeof(Note) <= sizeof(Line::note));
+        return *reinterpret_cast<Note*>(line(rank).note);
+    }
+
+  private:
+    struct alignas(64) Line {
+        std::atomic<std::uint64_t> count;
+        std::byte note[56];
+    };
+    static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
+
+    Line& line(int rank) const { return lines_[rank]; }
+    bool has_reached(int rank, std::uint64_t count) const {
+        return line(rank).count.load(std::memory_order_acquire) >= count;
+    }
+
+    Line* lines_;
+    int rank_, ranks_;
+    std::uint64_t raised_ = 0;
+};
+
+}  // namespace lockstep

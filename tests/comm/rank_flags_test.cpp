@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "rank_flags.hpp"
+
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace {
+
+using lockstep::RankFlags;
+
+/// Threads stand in for the ranks.
+struct Flags {
+    struct alignas(64) Line {
+        std::byte bytes[64] = {};
+    };
+    std::vector<Line> lines;
+    std::vector<RankFlags> of_rank;
+
+    explicit Flags(int ranks) : lines(RankFlags::bytes_for(ranks) / sizeof(Line)) {
+        for (int rank = 0; rank < ranks; ++rank)
+            of_rank.emplace_back(lines.front().bytes, rank, ranks);
+    }
+};
+
+TEST(RankFlags, NameWhoHasNotComeThatFar) {
+    Flags flags(4);
+    for (const int rank : {0, 1, 2, 3}) flags.of_rank[static_cast<std::size_t>(rank)].raise();
+    EXPECT_TRUE(flags.of_rank[0].all_reached(1));
+    flags.of_rank[2].raise();
+    EXPECT_EQ(flags.of_rank[0].missing(2), std::vector<int>({0, 1, 3}));
+    EXPECT_FALSE(flags.of_rank[2].all_reached(2));
+}
+
+TEST(RankFlags, StopWaitingAtTheLimit) {
+    Flags flags(3);
+    const auto mine = flags.of_rank[1].raise();
+    flags.of_rank[0].raise();
+    EXPECT_FALSE(flags.of_rank[1].wait(mine, 0.01));
+    flags.of_rank[2].raise();
+    EXPECT_TRUE(flags.of_rank[1].wait(mine, 0.01));
+}
+
+TEST(RankFlags, CarryANoteThatIsThereWhenTheFlagIs) {
+    constexpr int ranks = 4;
+    Flags flags(ranks);
+    std::vector<std::thread> threads;
+    std::vector<int> wrong(ranks);
+    for (int rank = 0; rank < ranks; ++rank) {
+        threads.emplace_back([&, rank] {
+            RankFlags& mine = flags.of_rank[static_cast<std::size_t>(rank)];
+            for (int round = 1; round <= 1000; ++round) {
+                mine.note<int>(rank) = round * 10 + rank;
+                mine.wait(mine.raise());
+                for (int peer = 0; peer < ranks; ++peer)
+                    wrong[static_cast<std::size_t>(rank)] +=
+                        mine.note<int>(peer) != round * 10 + peer;
+                mine.wait(mine.raise());
+            }
+        });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(wrong, std::vector<int>(ranks));
+}
+
+}  // namespace
