@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// The norm of all gradients with the same bits however they are cut, ordered or spread over ranks.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+/// A sum of squares of float32 without any rounding: one integer of 640 bits in units of 2^-298,
+/// the square of the smallest float. A superaccumulator in the sense of Radford Neal, "Fast exact
+/// summation using small and large superaccumulators", https://arxiv.org/abs/1505.05571. Good for
+/// 2^64 values.
+class ExactSum {
+  public:
+    void add_squares(std::span<const float> values);
+
+    /// The sum as integers: adding those of several sums element-wise adds the sums. Fewer than
+    /// 2^30 may be added so before value() is asked for.
+    std::span<std::int64_t> words() { return words_; }
+
+    /// The sum, rounded once, to nearest even. NaN or infinity if any value was one.
+    double value() const;
+
+  private:
+    static constexpr std::size_t limbs = 20, infinities = limbs, nans = limbs + 1;
+    using Words = std::array<std::int64_t, limbs + 2>;
+
+    void add_block(const float* values);
+    void add_one_by_one(const float* values);
+    void add(double multiple);
+    static void carry(Words& words);
+
+    Words words_{};  ///< limbs of 32 bits, least first, with room for carries; then two counts
+};
+
+/// Collective. The 2-norm of all values of all ranks: the exact sum of their squares, rounded, and
+/// its rounded root. Padding zeros change nothing.
+double global_norm(const Communicator& ranks, std::span<const std::span<const float>> stripes);
+
+}  // namespace lockstep
