@@ -236,6 +236,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      cannot_create,
      "no room for shared memory",
      "Open MPI backs shared windows by files in its session directory or /dev/shm."},
+    {"E633",
+     bug,
+     "ranks are in different collective calls",
+     "All ranks make the same collective calls, of the same size and type, in the same order. One\n"
+     "that does not would wait for ever, or sum what does not belong together."},
     {"E640",
      usage,
      "more ranks than virtual ranks",

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -10,7 +11,7 @@
 namespace lockstep {
 
 /// bfloat16 is added in float32 and rounded to nearest even once, at the end of a sum.
-enum class DataType { float32, bfloat16, float64, int64 };
+enum class DataType : std::uint8_t { float32, bfloat16, float64, int64 };
 
 std::span<const DataType> all_data_types();
 

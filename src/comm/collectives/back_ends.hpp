@@ -8,6 +8,12 @@
 
 namespace lockstep {
 
+/// Collective. Ranks of one node, through a window that all of them see. Errors: E631, E632.
+std::unique_ptr<Collectives> make_shared_memory_collectives(const Communicator& ranks);
+
+/// Nothing to do; named `algorithm`, whose place it takes.
+std::unique_ptr<Collectives> make_single_rank_collectives(Algorithm algorithm);
+
 /// Collective. MPI's own MPI_Allreduce: what every other algorithm is measured against. Its order
 /// of summation, and for bfloat16 its rounding, are the library's choice.
 std::unique_ptr<AllReduce> make_open_mpi_all_reduce(const Communicator& ranks);

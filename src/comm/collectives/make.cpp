@@ -10,12 +10,17 @@
 namespace lockstep {
 namespace {
 
+std::unique_ptr<AllReduce> make_shared_memory(const Communicator& ranks) {
+    return make_shared_memory_collectives(ranks);
+}
+
 struct Row {
     Algorithm algorithm;
     std::string_view name;
     std::unique_ptr<AllReduce> (*make)(const Communicator& ranks);
 };
 constexpr std::array rows = {
+    Row{Algorithm::shared_memory, "shared-memory", make_shared_memory},
     Row{Algorithm::ring, "ring", make_ring_all_reduce},
     Row{Algorithm::recursive_doubling, "recursive-doubling", make_recursive_doubling_all_reduce},
     Row{Algorithm::tree, "tree", make_tree_all_reduce},

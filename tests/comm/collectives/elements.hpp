@@ -4,11 +4,12 @@
 #pragma once
 
 #include "lockstep/comm/data_type.hpp"
-
-#include "comm/reference.hpp"
+#include "lockstep/core/random.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
@@ -82,12 +83,20 @@ inline std::uint16_t to_brain_float(float value) {
     return below % 2 == 0 ? below : above;
 }
 
+/// Any sign and digits, magnitudes from 2^-20 to 2^19.
+inline float hard_float(std::uint64_t seed, int rank, std::size_t index) {
+    const std::uint64_t bits = mix64(mix64(seed * 1000 + static_cast<std::uint64_t>(rank)) + index);
+    const auto sign_and_digits = static_cast<std::uint32_t>(bits) & 0x807fffffU;
+    const auto exponent = static_cast<std::uint32_t>(107 + (bits >> 32) % 40);
+    return std::bit_cast<float>(sign_and_digits | exponent << 23);
+}
+
 /// What rank `rank` contributes in round `seed`.
 inline Elements hard_elements(
     DataType type, std::size_t count, std::size_t offset, std::uint64_t seed, int rank) {
     Elements elements(type, count, offset);
     for (std::size_t i = 0; i < count; ++i) {
-        const float value = hard_value(seed, rank, i);
+        const float value = hard_float(seed, rank, i);
         switch (type) {
             case DataType::float32:
                 elements.set(i, value);
@@ -109,16 +118,14 @@ inline Elements hard_elements(
 /// Element `i` of every input, as `Value` reads it, in the order of `merges_after`.
 template <class Sum, class Value>
 Sum sum_at(std::span<const int> merges_after, std::size_t inputs, Value&& value) {
-    std::vector<Sum> stack;
+    std::array<Sum, 64> stack{};
+    std::size_t height = 0;
     for (std::size_t k = 0; k < inputs; ++k) {
-        stack.push_back(value(k));
-        for (int merges = merges_after[k]; merges > 0; --merges) {
-            const Sum right = stack.back();
-            stack.pop_back();
-            stack.back() = stack.back() + right;
-        }
+        stack[height++] = value(k);
+        for (int merges = merges_after[k]; merges > 0; --merges, --height)
+            stack[height - 2] = stack[height - 2] + stack[height - 1];
     }
-    return stack.front();
+    return stack[0];
 }
 
 /// The sum of `inputs`, one element after another.

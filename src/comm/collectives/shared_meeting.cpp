@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "shared_meeting.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "missing_ranks.hpp"
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+std::string text_of(const SharedCall& call) {
+    const auto sized = [&](const char* name) {
+        return fmt::format(
+            "{} of {} {}", name, grouped(call.bytes / size_of(call.type)), name_of(call.type));
+    };
+    switch (call.operation) {
+        case SharedOperation::all_reduce:
+            return sized("all-reduce");
+        case SharedOperation::reduce_scatter:
+            return sized("reduce-scatter");
+        case SharedOperation::all_gather:
+            return sized("all-gather");
+        case SharedOperation::broadcast:
+            return fmt::format(
+                "broadcast of {} bytes from rank {}", grouped(call.bytes), call.root);
+        case SharedOperation::barrier:
+            return "barrier";
+        case SharedOperation::lend:
+            return fmt::format("lend {} bytes", grouped(call.bytes));
+    }
+    return "";
+}
+
+}  // namespace
+
+SharedMeeting::SharedMeeting(std::byte* memory, int rank, int ranks)
+    : flags_(memory, rank, ranks), rank_(rank), ranks_(ranks) {}
+
+void SharedMeeting::begin(const SharedCall& mine) {
+    ++calls_;
+    note(rank_).calls[calls_ % 2] = mine;
+    meet();
+    for (int rank = 0; rank < ranks_; ++rank)
+        if (!call_of(rank).is_same_as(mine)) report_disagreement();
+}
+
+void SharedMeeting::meet() {
+    const std::uint64_t count = flags_.raise();
+    if (flags_.wait(count, deadline_s_)) return;
+    const std::string purpose = fmt::format("{} (call {})", text_of(call_of(rank_)), calls_);
+    throw missing_ranks_error(flags_.missing(count), purpose, deadline_s_);
+}
+
+/// Every rank says the same: the call that most ranks are in is taken for the right one.
+void SharedMeeting::report_disagreement() const {
+    const auto ranks_in = [&](const SharedCall& call, bool same) {
+        std::vector<int> found;
+        for (int rank = 0; rank < ranks_; ++rank)
+            if (call_of(rank).is_same_as(call) == same) found.push_back(rank);
+        return found;
+    };
+    int usual = 0;
+    for (int rank = 1; rank < ranks_; ++rank)
+        if (ranks_in(call_of(rank), true).size() > ranks_in(call_of(usual), true).size())
+            usual = rank;
+    const std::vector<int> others = ranks_in(call_of(usual), false);
+    throw Error("E633",
+                fmt::format("rank {} came to '{}' while rank {} came to '{}' (call {})",
+                            fold_ranks(others),
+                            text_of(call_of(others.front())),
+                            fold_ranks(ranks_in(call_of(usual), true)),
+                            text_of(call_of(usual)),
+                            calls_),
+                "all ranks make the same collective calls in the same order",
+                "look in both ranks' logs for what made them differ: data, options, versions");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
+#include "aligned_floats.hpp"
+#include "collectives/back_ends.hpp"
+#include "collectives/lent_windows.hpp"
+#include "collectives/shared_meeting.hpp"
+#include "collectives/small_messages.hpp"
+#include "collectives/staged_messages.hpp"
+#include "collectives/window_messages.hpp"
+#include "one_node.hpp"
+
+namespace lockstep {
+namespace {
+
+/// Where everything but what is lent lies.
+struct Places {
+    std::size_t small_messages, staged_messages, end;
+
+    explicit Places(int ranks)
+        : small_messages(whole_pages(SharedMeeting::bytes_for(ranks))),
+          staged_messages(small_messages + whole_pages(SmallMessages::bytes_for(ranks))),
+          end(staged_messages + StagedMessages::bytes_for(ranks)) {}
+};
+
+class SharedMemory : public Collectives {
+  public:
+    explicit SharedMemory(const Communicator& ranks)
+        : ranks_(ranks.duplicate()),
+          places_(ranks.size()),
+          window_(ranks, places_.end),
+          meeting_(window_.data(), ranks.rank(), ranks.size()),
+          lent_(ranks_),
+          small_(window_.data() + places_.small_messages, meeting_),
+          staged_(window_.data() + places_.staged_messages, meeting_),
+          in_window_(lent_, meeting_) {
+        ranks.barrier();
+    }
+
+    std::string_view name() const override { return name_of(Algorithm::shared_memory); }
+    void set_deadline(double seconds) override { meeting_.set_deadline(seconds); }
+
+    std::byte* lend(std::size_t bytes) override {
+        meeting_.begin({.operation = SharedOperation::lend, .bytes = bytes});
+        return lent_.lend(bytes);
+    }
+
+    void all_reduce(void* data, std::size_t count, DataType type) override {
+        run(SharedOperation::all_reduce, data, count, type);
+    }
+    void reduce_scatter(void* data, std::size_t count, DataType type) override {
+        run(SharedOperation::reduce_scatter, data, count, type);
+    }
+    void all_gather(void* data, std::size_t count, DataType type) override {
+        run(SharedOperation::all_gather, data, count, type);
+    }
+    void broadcast(void* data, std::size_t bytes, int root) override {
+        expect(root >= 0 && root < meeting_.ranks(), "the root is one of the ranks");
+        run({.operation = SharedOperation::broadcast, .root = root, .bytes = bytes},
+            {static_cast<std::byte*>(data), bytes});
+    }
+    void barrier() override { meeting_.begin({.operation = SharedOperation::barrier}); }
+
+  private:
+    void run(SharedOperation operation, void* data, std::size_t count, DataType type) {
+        const std::size_t bytes = count * size_of(type);
+        run({.operation = operation, .type = type, .bytes = bytes},
+            {static_cast<std::byte*>(data), bytes, type});
+    }
+
+    void run(SharedCall call, const Message& message) {
+        if (message.bytes <= SmallMessages::most_bytes) return small_.run(call, message);
+        lent_.locate(message, call);
+        meeting_.begin(call);
+        if (all_are_lent())
+            in_window_.run(call);
+        else
+            staged_.run(call, message);
+    }
+
+    bool all_are_lent() const {
+        for (int rank = 0; rank < meeting_.ranks(); ++rank)
+            if (meeting_.call_of(rank).window == SharedCall::private_memory) return false;
+        return true;
+    }
+
+    const Communicator ranks_;
+    const Places places_;
+    const SharedWindow window_;
+    SharedMeeting meeting_;
+    LentWindows lent_;
+    SmallMessages small_;
+    StagedMessages staged_;
+    WindowMessages in_window_;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_shared_memory_collectives(const Communicator& ranks) {
+    if (ranks.size() == 1) return make_single_rank_collectives(Algorithm::shared_memory);
+    check_one_node(are_on_one_node(ranks), ranks);
+    return std::make_unique<SharedMemory>(ranks);
+}
+
+}  // namespace lockstep
