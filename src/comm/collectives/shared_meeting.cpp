@@ -45,7 +45,7 @@ SharedMeeting::SharedMeeting(std::byte* memory, int rank, int ranks)
 
 void SharedMeeting::begin(const SharedCall& mine) {
     ++calls_;
-    note(rank_).calls[calls_ % 2] = mine;
+    note(rank_).calls[turn()] = mine;
     meet();
     for (int rank = 0; rank < ranks_; ++rank)
         if (!call_of(rank).is_same_as(mine)) report_disagreement();

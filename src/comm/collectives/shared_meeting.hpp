@@ -56,10 +56,11 @@ class SharedMeeting {
     void meet();
 
     /// What `rank` said in begin(); valid within the call.
-    const SharedCall& call_of(int rank) const { return note(rank).calls[calls_ % 2]; }
+    const SharedCall& call_of(int rank) const { return note(rank).calls[turn()]; }
 
-    /// 0 and 1, alternating: under its number a call may share something even before begin(),
-    /// because nobody can still look at that of the call before the last.
+    /// 0 and 1, alternating by call. Under next_turn() the next call may share something even
+    /// before begin(): nobody can still look at that of the call before this one.
+    std::size_t turn() const { return calls_ % 2; }
     std::size_t next_turn() const { return (calls_ + 1) % 2; }
 
     /// How long a meeting may take.

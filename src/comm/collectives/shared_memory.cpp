@@ -69,20 +69,43 @@ class SharedMemory : public Collectives {
     }
 
     void run(SharedCall call, const Message& message) {
-        if (message.bytes <= SmallMessages::most_bytes) return small_.run(call, message);
-        lent_.locate(message, call);
+        const bool is_tiny = message.bytes <= tiny_bytes;
+        if (!is_tiny) lent_.locate(message, call);
+        const bool shares = call.window == SharedCall::private_memory;
+        if (shares) share(meeting_.next_turn(), call, message);
         meeting_.begin(call);
-        if (all_are_lent())
-            in_window_.run(call);
+        const int lent = is_tiny ? 0 : ranks_that_lent();
+        if (lent == meeting_.ranks()) return in_window_.run(call);
+        if (lent > 0) {
+            if (!shares) share(meeting_.turn(), call, message);
+            meeting_.meet();
+        }
+        if (is_small(message))
+            small_.finish(meeting_.turn(), call, message);
         else
-            staged_.run(call, message);
+            staged_.finish(call, message);
     }
 
-    bool all_are_lent() const {
-        for (int rank = 0; rank < meeting_.ranks(); ++rank)
-            if (meeting_.call_of(rank).window == SharedCall::private_memory) return false;
-        return true;
+    static bool is_small(const Message& message) {
+        return message.bytes <= SmallMessages::most_bytes;
     }
+
+    void share(std::size_t turn, const SharedCall& call, const Message& message) {
+        if (is_small(message))
+            small_.share(turn, call, message);
+        else
+            staged_.share(call, message);
+    }
+
+    int ranks_that_lent() const {
+        int lent = 0;
+        for (int rank = 0; rank < meeting_.ranks(); ++rank)
+            lent += meeting_.call_of(rank).window != SharedCall::private_memory;
+        return lent;
+    }
+
+    /// Up to here copying costs less than the second meeting that sums in the window need.
+    static constexpr std::size_t tiny_bytes = 256;
 
     const Communicator ranks_;
     const Places places_;

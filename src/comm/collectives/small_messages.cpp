@@ -26,13 +26,14 @@ ByteRange SmallMessages::shared_by(int rank, const SharedCall& call) const {
     }
 }
 
-void SmallMessages::run(const SharedCall& call, const Message& message) {
-    const std::size_t turn = meeting_.next_turn();
+void SmallMessages::share(std::size_t turn, const SharedCall& call, const Message& message) {
+    const ByteRange mine = shared_by(meeting_.rank(), call);
+    std::memcpy(slot(turn, meeting_.rank()) + mine.begin, message.data + mine.begin, mine.size());
+}
+
+void SmallMessages::finish(std::size_t turn, const SharedCall& call, const Message& message) {
     const int self = meeting_.rank();
-    const ByteRange mine = shared_by(self, call);
-    std::memcpy(slot(turn, self) + mine.begin, message.data + mine.begin, mine.size());
-    meeting_.begin(call);
-    if (call.operation == SharedOperation::all_reduce) return sum(turn, mine, message);
+    if (call.operation == SharedOperation::all_reduce) return sum(turn, {0, call.bytes}, message);
     if (call.operation == SharedOperation::reduce_scatter)
         return sum(turn, byte_stripe(call.bytes, self, meeting_.ranks()), message);
     for (int rank = 0; rank < meeting_.ranks(); ++rank) {

@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Collectives with one meeting: each rank leaves a copy of its data where all see it.
+/// Collectives of messages of at most most_bytes, with one meeting.
 class SmallMessages {
   public:
     static constexpr std::size_t most_bytes = 8192;
@@ -21,8 +21,11 @@ class SmallMessages {
     /// `memory`: bytes_for(ranks) of a shared window. The meeting outlives this.
     SmallMessages(std::byte* memory, SharedMeeting& meeting);
 
-    /// Collective. Messages of at most most_bytes.
-    void run(const SharedCall& call, const Message& message);
+    /// Leaves this rank's data where all see it, for the call with this turn.
+    void share(std::size_t turn, const SharedCall& call, const Message& message);
+
+    /// After all ranks have shared and met.
+    void finish(std::size_t turn, const SharedCall& call, const Message& message);
 
   private:
     std::byte* slot(std::size_t turn, int rank) const {

@@ -10,48 +10,42 @@
 
 namespace lockstep {
 
-/// A message goes in pieces through three stages that overlap: what others need is copied to where
-/// they see it, each rank sums its stripe, and the sums of others are copied back. One meeting for
-/// each piece.
+/// Each rank has boxes, one for each owner of a stripe. A message goes through them in pieces: a
+/// rank puts what an owner needs into its box, the owner sums and leaves the sum there, and the
+/// rank takes it out while it puts the next piece in. One meeting a piece.
 class StagedMessages {
   public:
-    static std::size_t bytes_for(int ranks) {
-        return rank_bytes(ranks) * static_cast<std::size_t>(ranks);
-    }
+    static std::size_t bytes_for(int ranks);
 
     /// `memory`: bytes_for(ranks) of a shared window. The meeting outlives this.
     StagedMessages(std::byte* memory, SharedMeeting& meeting);
 
-    /// Collective. After begin(), wherever the buffers are.
-    void run(const SharedCall& call, const Message& message);
+    /// The first piece; nobody needs to have come for it.
+    void share(const SharedCall& call, const Message& message);
+
+    /// Collective. Everything else, after all ranks have shared and met.
+    void finish(const SharedCall& call, const Message& message);
 
   private:
-    using Stage = void (StagedMessages::*)(const SharedCall&, const Message&, std::size_t piece);
-
     static std::size_t piece_bytes(int ranks);
-    static std::size_t rank_bytes(int ranks);
-    static std::vector<Stage> stages_of(SharedOperation operation);
 
-    void share(const SharedCall& call, const Message& message, std::size_t piece);
-    void sum(const SharedCall& call, const Message& message, std::size_t piece);
-    void offer(const SharedCall& call, const Message& message, std::size_t piece);
-    void fetch(const SharedCall& call, const Message& message, std::size_t piece);
-    void send(const SharedCall& call, const Message& message, std::size_t piece);
-    void receive(const SharedCall& call, const Message& message, std::size_t piece);
+    void step(std::size_t number, const SharedCall& call, const Message& message);
+    void pass_on(std::size_t number, bool takes_out, const Message& message);
+    void sum(std::size_t piece, const Message& message);
+    void offer(std::size_t piece, const Message& message);
+    void take(std::size_t piece, const Message& message);
+    void send(std::size_t piece, const Message& message);
+    void receive(std::size_t piece, int root, const Message& message);
 
-    ByteRange range_of(int stripe, const Message& message, std::size_t piece) const;
-    std::byte* box(int rank, std::size_t piece, int index) const;
-    /// What `rank` has of the stripe of `owner`.
-    std::byte* part(int rank, std::size_t piece, int owner) const {
-        return box(rank, piece, owner);
-    }
-    std::byte* result(int rank, std::size_t piece) const { return box(rank, piece, ranks_); }
+    std::size_t pieces_of(const Message& message) const;
+    ByteRange range_of(int owner, std::size_t piece, const Message& message) const;
+    std::byte* box(int rank, std::size_t piece, int owner) const;
 
     std::byte* const memory_;
     SharedMeeting& meeting_;
     const int rank_, ranks_;
     const std::size_t piece_bytes_;
-    std::size_t pieces_before_ = 0;  ///< in calls before this one, so that boxes always alternate
+    std::size_t pieces_before_ = 0;  ///< in earlier calls, so that boxes alternate across calls too
     const std::vector<int> order_;
     std::vector<const void*> inputs_;
     std::vector<void*> outputs_;

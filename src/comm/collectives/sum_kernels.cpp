@@ -38,10 +38,10 @@ bool is_order(std::span<const int> merges_after) {
 
 std::span<const SumLoop> sum_loops() {
     static constexpr std::array loops = {
-        SumLoop{"baseline", baseline::sum},
+        SumLoop{"baseline", baseline::sum, baseline::swap_through},
 #if defined(__x86_64__)
-        SumLoop{"avx2", avx2::sum},
-        SumLoop{"avx512", avx512::sum},
+        SumLoop{"avx2", avx2::sum, avx2::swap_through},
+        SumLoop{"avx512", avx512::sum, avx512::swap_through},
 #endif
     };
     static const std::size_t supported = supported_loops();
@@ -71,6 +71,11 @@ void sum_into(DataType type,
                  outputs.data(),
                  outputs.size(),
                  count});
+}
+
+void swap_through(std::byte* box, const std::byte* in, std::byte* out, std::size_t bytes) {
+    static const SumLoop fastest = sum_loops().back();
+    fastest.swap_through({in, box, out, bytes});
 }
 
 }  // namespace lockstep

@@ -24,4 +24,9 @@ void sum_into(DataType type,
               std::span<void* const> outputs,
               std::size_t count);
 
+/// `out` gets what is in `box`, and `box` what is in `in`; `in` may be `out`. A cache line that is
+/// read and written at once moves from one core to another as a whole: many times faster than to
+/// write to a line that another core may still read.
+void swap_through(std::byte* box, const std::byte* in, std::byte* out, std::size_t bytes);
+
 }  // namespace lockstep

@@ -22,22 +22,34 @@ struct SumTask {
     std::size_t count;
 };
 
+/// The arguments of swap_through().
+struct SwapTask {
+    const std::byte* in;
+    std::byte* box;
+    std::byte* out;
+    std::size_t bytes;
+};
+
 /// More merges than any order of an int's number of inputs leaves pending at once.
 inline constexpr int deepest_stack = 64;
 
 namespace baseline {
 void sum(const SumTask& task);
-}
+void swap_through(const SwapTask& task);
+}  // namespace baseline
 namespace avx2 {
 void sum(const SumTask& task);
-}
+void swap_through(const SwapTask& task);
+}  // namespace avx2
 namespace avx512 {
 void sum(const SumTask& task);
-}
+void swap_through(const SwapTask& task);
+}  // namespace avx512
 
 struct SumLoop {
     std::string_view instruction_set;
     void (*sum)(const SumTask& task);
+    void (*swap_through)(const SwapTask& task);
 };
 
 /// Those that this processor can run, the fastest last.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Included by sum_loops_*.cpp, each compiled for one instruction set, inside a namespace of its
-// own. Everything but sum() has internal linkage.
+// own. All but what sum_loops.hpp declares has internal linkage.
 
 #include "collectives/sum_loops.hpp"
 
@@ -214,6 +214,21 @@ void sum(const SumTask& task) {
         case DataType::int64:
             return sum_elements<Number<std::uint64_t>>(task);
     }
+}
+
+void swap_through(const SwapTask& task) {
+    using Bytes = Tile<Number<std::uint8_t>>;
+    std::size_t at = 0;
+    for (; at + Bytes::bytes <= task.bytes; at += Bytes::bytes) {
+        const Bytes in = Bytes::load(task.in + at);
+        Bytes::load(task.box + at).store(task.out + at);
+        in.store(task.box + at);
+    }
+    std::byte rest[Bytes::bytes];
+    const std::size_t left = task.bytes - at;
+    __builtin_memcpy(rest, task.in + at, left);
+    __builtin_memcpy(task.out + at, task.box + at, left);
+    __builtin_memcpy(task.box + at, rest, left);
 }
 
 }  // namespace lockstep::LOCKSTEP_SUM_LOOPS

@@ -88,6 +88,23 @@ RC_GTEST_PROP(SumInto, WritesEveryOutputAndNothingBeyond, ()) {
     for (const Elements& input : sums.inputs) RC_ASSERT(input.is_unharmed_around());
 }
 
+RC_GTEST_PROP(SwapThrough, TakesOutWhatWasInTheBoxAndPutsInTheNew, ()) {
+    const auto count = *rc::gen::inRange<std::size_t>(0, 700);
+    const auto offset = *rc::gen::inRange<std::size_t>(0, 40);
+    const Elements before = hard_elements(DataType::bfloat16, count, 0, 1, 0);
+    const Elements in = hard_elements(DataType::bfloat16, count, offset, 1, 1);
+    for (const SumLoop& loop : sum_loops()) {
+        Elements box = before, out(DataType::bfloat16, count, offset), both = in;
+        loop.swap_through({in.data(), box.data(), out.data(), in.bytes()});
+        RC_ASSERT(out == before);
+        RC_ASSERT(box == in);
+        loop.swap_through({both.data(), out.data(), both.data(), both.bytes()});
+        RC_ASSERT(both == before);
+        RC_ASSERT(out == in);
+        RC_ASSERT(out.is_unharmed_around() && box.is_unharmed_around());
+    }
+}
+
 RC_GTEST_PROP(BalancedOrder, IsTheTreeOverLeavesWhereRanksAreAPowerOfTwo, ()) {
     const int ranks = 1 << *rc::gen::inRange(0, 8);
     const TreePlan plan(ranks, ranks);
