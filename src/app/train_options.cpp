@@ -36,6 +36,11 @@ OptionSection what(TrainOptions& options) {
          real_option("epsilon", s.optimizer.epsilon, 1e-30, 1, "of adam"),
          real_option("weight-decay", s.optimizer.weight_decay, 0, 1e6, "L2 penalty"),
          choice_option("schedule", s.schedule.name, {"constant", "cosine"}, "of the learning rate"),
+         real_option("clip-norm",
+                     s.clip_norm,
+                     0,
+                     1e30,
+                     "scale the gradient down to this norm where it is larger; 0: never"),
          whole_option("warmup-steps", s.schedule.warmup_steps, 0, many, "steps of linear warm-up"),
          whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples of a step, all ranks"),
          whole_option("seed", s.seed, 0, many, "of weights, order and dropout")}};
@@ -57,6 +62,12 @@ OptionSection bits(TrainOptions& options) {
                          "default, avx2 or avx512; unset: the least among the ranks"),
              whole_option("lanes", s.lanes, 1, 65536, "of the shuffled order"),
              whole_option("window-blocks", s.window_blocks, 1, 65536, "blocks shuffled together"),
+             whole_option("micro-batches",
+                          s.micro_batches,
+                          1,
+                          65536,
+                          "compute each virtual rank's samples in N parts and accumulate: less "
+                          "memory"),
              flag_option("plain",
                          s.plain_summation,
                          "sum gradients as ranks come: ordinary training, NOT invariant")}};
@@ -90,6 +101,10 @@ OptionSection on_what(TrainOptions& options) {
          flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
          choice_option(
              "transport", s.transport, {"auto", "shared-memory", "mpi"}, "how gradients travel"),
+         choice_option("comm-thread",
+                       s.comm_thread,
+                       {"auto", "on", "off"},
+                       "sum gradients on a thread of its own; auto: if the rank has a core for it"),
          whole_option("io-threads", s.io_threads, 1, 256, "threads that read data, for each rank"),
          bytes_option("data-memory", s.data_memory, "bound on read-ahead, for each rank")}};
 }

@@ -17,7 +17,7 @@ Reducer::Reducer(const FlatLayout& layout,
                  const TreePlan& plan,
                  int rank,
                  Exchange& exchange,
-                 const Progress& progress)
+                 const ProgressSettings& progress)
     : layout_(layout),
       plan_(plan),
       exchange_(exchange),

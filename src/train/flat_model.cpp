@@ -33,7 +33,9 @@ void copy_part(const at::Tensor& tensor, const FlatTensor& place, float* values,
 
 }  // namespace
 
-FlatModel::FlatModel(std::shared_ptr<Classifier> model, BucketLimits limits)
+FlatModel::FlatModel(std::shared_ptr<Classifier> model,
+                     std::vector<std::size_t> order,
+                     BucketLimits limits)
     : model_(std::move(model)) {
     std::vector<std::size_t> counts;
     for (const auto& item : model_->named_parameters()) {
@@ -56,7 +58,7 @@ FlatModel::FlatModel(std::shared_ptr<Classifier> model, BucketLimits limits)
         }
     }
     const std::size_t all = state + counters_.size() + static_cast<std::size_t>(StepScalar::count);
-    layout_ = std::make_unique<FlatLayout>(counts, all, limits);
+    layout_ = std::make_unique<FlatLayout>(counts, all, limits, order);
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         parameter_places_[i].range = layout_->tensor(i);
     const std::size_t base = layout_->state().begin;

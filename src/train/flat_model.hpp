@@ -36,7 +36,10 @@ struct FlatTensor {
 /// integer buffers, step scalars.
 class FlatModel {
   public:
-    explicit FlatModel(std::shared_ptr<Classifier> model, BucketLimits limits = {});
+    /// `order`: registration indices as backward finishes them; empty: reverse registration.
+    explicit FlatModel(std::shared_ptr<Classifier> model,
+                       std::vector<std::size_t> order = {},
+                       BucketLimits limits = {});
 
     Classifier& model() { return *model_; }
     const FlatLayout& layout() const { return *layout_; }

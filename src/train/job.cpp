@@ -12,6 +12,7 @@
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/model.hpp"
 
+#include "gradient_order.hpp"
 #include "job_checkpoint.hpp"
 #include "numerics.hpp"
 
@@ -23,6 +24,12 @@
 
 namespace lockstep {
 namespace {
+
+ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus, int ranks) {
+    if (ranks == 1 || settings.comm_thread == "off") return {};
+    if (settings.comm_thread == "on") return {ProgressMode::thread, cpus.last};
+    return {progress_mode_for(cpus.cpus, settings.threads), cpus.last};
+}
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
@@ -179,13 +186,19 @@ void Job::settle_contract() {
 
 // Everything that can be wrong with the model and its data, before a run is made for it.
 void Job::build_model() {
+    std::shared_ptr<Classifier> classifier;
     agree(ranks, [&] {
         input = std::make_unique<InputReader>(*data);
         check_test_data();
-        model =
-            std::make_unique<FlatModel>(make_model(settings.model, input->shape(), settings.seed));
+        classifier = make_model(settings.model, input->shape(), settings.seed);
         optimizer = make_optimizer(settings.optimizer);
     });
+    // One rank's order for all; it decides how buckets are cut, never a bit.
+    const Json order = parse_json(
+        from_root(ranks,
+                  [&] { return Json(observe_gradient_order(*classifier, input->shape())).dump(); }),
+        "order of gradients");
+    model = std::make_unique<FlatModel>(classifier, order.get<std::vector<std::size_t>>());
 }
 
 void Job::check_test_data() const {
@@ -225,7 +238,7 @@ void Job::open_run() {
 }
 
 // The rank table, and what the run is about.
-void Job::introduce() const {
+void Job::introduce() {
     const NodeFacts node = read_node_facts();
     agree(ranks, [&] {
         open_log({.rank = ranks.rank(),
@@ -239,6 +252,7 @@ void Job::introduce() const {
     std::vector<RankRow> rows;
     for (const std::string& text : ranks.all_gather(serialize(mine)))
         rows.push_back(deserialize_rank_row(text));
+    cpus = cpu_share(rows, ranks.rank());
     print_once(rank_table(rows));
     for (const std::string& warning : placement_warnings(rows)) once(Level::warn, "{}", warning);
     if (run.directory)
@@ -260,15 +274,23 @@ void Job::introduce() const {
 void Job::build_exchange() {
     exchange =
         make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport));
-    reducer = std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange);
+    const ProgressSettings progress_mode = progress_of(settings, cpus, ranks.size());
+    reducer =
+        std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange, progress_mode);
     owned = std::make_unique<OwnedState>(
         model->layout(), ranks.rank(), ranks.size(), optimizer->state_names());
     for (std::size_t bucket = 0; bucket < model->layout().bucket_count(); ++bucket)
         model->copy_to(exchange->values(),
                        model->layout().stripe(bucket, ranks.rank(), ranks.size()));
-    const TrainStep::Parts parts{*model, *exchange, *reducer, *optimizer, *owned, *input, clock};
-    step = std::make_unique<TrainStep>(
-        parts, ranks.rank(), ranks.size(), settings.virtual_ranks, settings.seed);
+    const TrainStep::Parts parts{
+        *model, *exchange, *reducer, *optimizer, *owned, *input, ranks, clock};
+    step = std::make_unique<TrainStep>(parts,
+                                       ranks.rank(),
+                                       ranks.size(),
+                                       StepSettings{.virtual_ranks = settings.virtual_ranks,
+                                                    .seed = settings.seed,
+                                                    .micro_batches = settings.micro_batches,
+                                                    .clip_norm = settings.clip_norm});
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
     agree(ranks, [&] {
         if (test_data)
@@ -280,11 +302,12 @@ void Job::build_exchange() {
                                                     settings.data_memory);
     });
     once(Level::info,
-         "model {} with {} parameters | {} buckets by {} | {} steps an epoch, {} in all",
+         "model {} with {} parameters | {} buckets by {}{} | {} steps an epoch, {} in all",
          settings.model.name,
          grouped(static_cast<std::uint64_t>(model->parameter_count())),
          model->layout().bucket_count(),
          exchange->name(),
+         progress_mode.mode == ProgressMode::thread ? " on a thread of its own" : "",
          steps_per_epoch,
          total_steps);
 }

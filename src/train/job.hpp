@@ -2,6 +2,7 @@
 // Everything a training run holds, in the order in which it is set up and torn down.
 #pragma once
 
+#include "lockstep/cluster/rank_table.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/reducer.hpp"
@@ -51,6 +52,7 @@ struct Job {
     std::shared_ptr<const DatasetIndex> data, test_data;
     RunAccess run;
     PhaseClock clock;
+    CpuShare cpus;  ///< of this rank
 
     std::int64_t steps_per_epoch = 0, total_steps = 0;
     std::unique_ptr<TreePlan> plan;
@@ -69,7 +71,7 @@ struct Job {
     void open_data();
     void settle_contract();
     void open_run();
-    void introduce() const;
+    void introduce();
     void build_model();
     void check_test_data() const;
     void build_exchange();

@@ -24,12 +24,12 @@ class Sgd : public Optimizer {
                 const float* __restrict gradients,
                 std::span<float* const> state,
                 std::size_t count,
-                std::int64_t,
-                double rate) const override {
+                const UpdateStep& step) const override {
         float* __restrict velocity = state[0];
-        const auto step_size = static_cast<float>(rate);
+        const auto step_size = static_cast<float>(step.rate);
+        const float scale = step.gradient_scale;
         for (std::size_t i = 0; i < count; ++i) {
-            const float gradient = gradients[i] + decay_ * parameters[i];
+            const float gradient = gradients[i] * scale + decay_ * parameters[i];
             velocity[i] = momentum_ * velocity[i] + gradient;
             parameters[i] -= step_size * velocity[i];
         }
@@ -51,24 +51,26 @@ class Adam : public Optimizer {
                 const float* __restrict gradients,
                 std::span<float* const> state,
                 std::size_t count,
-                std::int64_t step,
-                double rate) const override {
-        const double correction_1 = 1 - std::pow(settings_.beta1, static_cast<double>(step));
-        const double correction_2 = 1 - std::pow(settings_.beta2, static_cast<double>(step));
+                const UpdateStep& step) const override {
+        const auto number = static_cast<double>(step.number);
+        const double correction_1 = 1 - std::pow(settings_.beta1, number);
+        const double correction_2 = 1 - std::pow(settings_.beta2, number);
+        const float gradient_scale = step.gradient_scale;
         const auto beta1 = static_cast<float>(settings_.beta1);
         const auto beta2 = static_cast<float>(settings_.beta2);
         const auto keep1 = static_cast<float>(1 - settings_.beta1);
         const auto keep2 = static_cast<float>(1 - settings_.beta2);
-        const auto step_size = static_cast<float>(rate / correction_1);
+        const auto step_size = static_cast<float>(step.rate / correction_1);
         const auto root2 = static_cast<float>(std::sqrt(correction_2));
         const auto epsilon = static_cast<float>(settings_.epsilon);
         const bool coupled = decay_ == Decay::coupled;
         const auto into_gradient = static_cast<float>(coupled ? settings_.weight_decay : 0);
-        const auto shrink = static_cast<float>(coupled ? 1 : 1 - rate * settings_.weight_decay);
+        const auto shrink =
+            static_cast<float>(coupled ? 1 : 1 - step.rate * settings_.weight_decay);
         float* __restrict m = state[0];
         float* __restrict v = state[1];
         for (std::size_t i = 0; i < count; ++i) {
-            const float gradient = gradients[i] + into_gradient * parameters[i];
+            const float gradient = gradients[i] * gradient_scale + into_gradient * parameters[i];
             m[i] = beta1 * m[i] + keep1 * gradient;
             v[i] = beta2 * v[i] + keep2 * (gradient * gradient);
             const float scale = std::sqrt(v[i]) / root2 + epsilon;

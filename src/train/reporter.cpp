@@ -43,6 +43,7 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     }
     loss_ += outcome.loss;
     rate_ = rate;
+    gradient_norm_ = outcome.gradient_norm;
     samples_ += samples;
     ++steps_;
     const auto done = static_cast<std::uint64_t>(job_.progress.step);
@@ -67,6 +68,7 @@ void Reporter::report(double rate) {
                                      static_cast<double>(job_.total_steps - at.step)};
     Json record = step_record(report);
     record["wall_s"] = now - since_s_;
+    if (job_.settings.clip_norm > 0) record["gradient_norm"] = gradient_norm_;
     log_event("steps", nlohmann::json(record));
     if (job_.ranks.is_root()) {
         once(Level::info, "{}", step_line(report));

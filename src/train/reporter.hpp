@@ -40,7 +40,7 @@ class Reporter {
     Progress progress_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;
-    double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0;
+    double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
     bool is_first_ = true;
 };

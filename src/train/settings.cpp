@@ -29,6 +29,8 @@ nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
                                        {"lanes", settings.lanes},
                                        {"window-blocks", settings.window_blocks},
                                        {"plain", settings.plain_summation},
+                                       {"micro-batches", settings.micro_batches},
+                                       {"clip-norm", settings.clip_norm},
                                        {"libtorch", TORCH_VERSION}};
     if (settings.schedule.name == "cosine") {
         deciding["epochs"] = settings.epochs;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_step.hpp"
 
+#include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/random.hpp"
@@ -32,10 +33,23 @@ at::Tensor summed_loss(const at::Tensor& logits, const at::Tensor& labels) {
         logits, labels, functional::CrossEntropyFuncOptions().reduction(torch::kSum));
 }
 
+// Micro-batch `part` of `parts` of a leaf: near-equal, in order.
+LeafRows part_of(const LeafRows& leaf, int part, int parts) {
+    const auto boundary = [&](int i) {
+        return leaf.rows * static_cast<std::size_t>(i) / static_cast<std::size_t>(parts);
+    };
+    return {leaf.leaf, leaf.first_row + boundary(part), boundary(part + 1) - boundary(part)};
+}
+
+// Pascanu et al., https://arxiv.org/abs/1211.5063, with PyTorch's guard against a norm of zero.
+float clip_scale(double norm, double limit) {
+    return limit > 0 ? static_cast<float>(std::min(1.0, limit / (norm + 1e-6))) : 1;
+}
+
 }  // namespace
 
-TrainStep::TrainStep(Parts parts, int rank, int ranks, int virtual_ranks, std::uint64_t seed)
-    : parts_(parts), rank_(rank), ranks_(ranks), virtual_ranks_(virtual_ranks), seed_(seed) {
+TrainStep::TrainStep(Parts parts, int rank, int ranks, const StepSettings& settings)
+    : parts_(parts), rank_(rank), ranks_(ranks), settings_(settings) {
     install_hooks();
 }
 
@@ -54,7 +68,7 @@ StepOutcome TrainStep::run(const Batch& batch,
                            const StepWishes& wishes) {
     parts_.reducer.begin_step();
     for (const LeafRows& leaf : batch.leaves) {
-        float* slot = parts_.reducer.begin_leaf();
+        float* slot = parts_.reducer.begin_leaf(std::max(micro_batches(leaf), 1));
         if (&leaf == &batch.leaves.front()) add_wishes(wishes, slot);
         if (leaf.rows > 0) compute_leaf(batch, leaf, step, slot);
         parts_.reducer.end_leaf();
@@ -64,13 +78,16 @@ StepOutcome TrainStep::run(const Batch& batch,
         const PhaseScope scope(parts_.clock, Phase::comm);
         parts_.reducer.finish();
     }
-    update(step, rate, batch.samples_in_step);
+    const double norm = settings_.clip_norm > 0 ? gradient_norm() : 0;
+    update({step + 1, rate, clip_scale(norm, settings_.clip_norm)}, batch.samples_in_step);
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
         parts_.exchange.publish();
     }
     parts_.clock.reassign(Phase::comm, Phase::wait, parts_.exchange.take_wait_s());
-    return outcome();
+    StepOutcome result = outcome();
+    result.gradient_norm = norm;
+    return result;
 }
 
 void TrainStep::compute_leaf(const Batch& batch,
@@ -80,20 +97,33 @@ void TrainStep::compute_leaf(const Batch& batch,
     FlatModel& model = parts_.model;
     model.use_gradients(slot);
     model.restore_buffers(parts_.exchange.values());
-    seed_leaf(seed_, step, leaf.leaf);
-    at::Tensor loss;
-    {
-        const PhaseScope scope(parts_.clock, Phase::forward);
-        const LeafInput input = parts_.input.read(batch, leaf);
-        const at::Tensor logits = model.model().forward(input.images);
-        loss = summed_loss(logits, input.labels) / static_cast<double>(batch.samples_in_step);
-        model.scalar(slot, StepScalar::loss_sum) = loss.item<float>();
-        model.scalar(slot, StepScalar::correct) = static_cast<float>(
-            logits.detach().argmax(1).eq(input.labels).sum().item<std::int64_t>());
+    seed_leaf(settings_.seed, step, leaf.leaf);
+    for (int part = 0; part < micro_batches(leaf); ++part) {
+        if (part > 0) parts_.reducer.next_micro_batch();
+        const at::Tensor loss = forward(batch, part_of(leaf, part, micro_batches(leaf)), slot);
+        // Buckets may start to travel while the last backward runs.
+        if (part + 1 == micro_batches(leaf)) model.store_buffers(slot);
+        const PhaseScope scope(parts_.clock, Phase::backward);
+        loss.backward();
     }
-    model.store_buffers(slot);
-    const PhaseScope scope(parts_.clock, Phase::backward);
-    loss.backward();
+}
+
+at::Tensor TrainStep::forward(const Batch& batch, const LeafRows& rows, float* slot) {
+    FlatModel& model = parts_.model;
+    const PhaseScope scope(parts_.clock, Phase::forward);
+    const LeafInput input = parts_.input.read(batch, rows);
+    const at::Tensor logits = model.model().forward(input.images);
+    const at::Tensor loss =
+        summed_loss(logits, input.labels) / static_cast<double>(batch.samples_in_step);
+    model.scalar(slot, StepScalar::loss_sum) += loss.item<float>();
+    model.scalar(slot, StepScalar::correct) +=
+        static_cast<float>(logits.detach().argmax(1).eq(input.labels).sum().item<std::int64_t>());
+    return loss;
+}
+
+// A short leaf may have fewer samples than the run has micro-batches.
+int TrainStep::micro_batches(const LeafRows& leaf) const {
+    return std::min(settings_.micro_batches, static_cast<int>(leaf.rows));
 }
 
 // A parameter that the loss does not reach: it counts as zero, and the user hears of it once.
@@ -114,7 +144,15 @@ void TrainStep::add_wishes(const StepWishes& wishes, float* slot) {
     model.scalar(slot, StepScalar::save_wanted) = wishes.save ? 1.0F : 0.0F;
 }
 
-void TrainStep::update(std::int64_t step, double rate, std::int64_t samples) {
+// Exact, so that its bits do not depend on how many ranks hold how much of the gradient.
+double TrainStep::gradient_norm() const {
+    std::vector<std::span<const float>> stripes;
+    for (std::size_t bucket = 0; bucket < parts_.owned.bucket_count(); ++bucket)
+        stripes.emplace_back(parts_.reducer.reduced(bucket), parts_.owned.stripe(bucket).size());
+    return global_norm(parts_.ranks, stripes);
+}
+
+void TrainStep::update(const UpdateStep& step, std::int64_t samples) {
     const PhaseScope scope(parts_.clock, Phase::update);
     for (std::size_t bucket = 0; bucket < parts_.owned.bucket_count(); ++bucket) {
         const FloatRange stripe = parts_.owned.stripe(bucket);
@@ -122,8 +160,7 @@ void TrainStep::update(std::int64_t step, double rate, std::int64_t samples) {
                                 parts_.reducer.reduced(bucket),
                                 parts_.owned.of(bucket),
                                 stripe.size(),
-                                step + 1,
-                                rate);
+                                step);
     }
     update_state(samples);
 }
@@ -133,7 +170,8 @@ void TrainStep::update_state(std::int64_t samples) {
     const FlatLayout& layout = parts_.model.layout();
     const FloatRange stripe = layout.stripe(layout.state_bucket(), rank_, ranks_);
     const float* sums = parts_.reducer.reduced(layout.state_bucket());
-    const auto active = static_cast<float>(std::min<std::int64_t>(samples, virtual_ranks_));
+    const auto active =
+        static_cast<float>(std::min<std::int64_t>(samples, settings_.virtual_ranks));
     const std::size_t averaged_end =
         layout.state().end - static_cast<std::size_t>(StepScalar::count);
     float* values = parts_.exchange.values();

@@ -22,9 +22,18 @@ struct StepWishes {
 
 /// The same on all ranks.
 struct StepOutcome {
-    double loss = 0;  ///< mean over the step's samples
+    double loss = 0;           ///< mean over the step's samples
+    double gradient_norm = 0;  ///< before clipping; 0 where clipping is off
     std::int64_t correct = 0;
     StepWishes agreed;  ///< true where any rank wished it
+};
+
+/// What a step computes, the same on all ranks.
+struct StepSettings {
+    int virtual_ranks = 1;
+    std::uint64_t seed = 0;
+    int micro_batches = 1;  ///< a leaf's gradient is accumulated over so many
+    double clip_norm = 0;   ///< the gradient's norm is scaled down to this; 0: never
 };
 
 /// Borrows everything; see run().
@@ -37,9 +46,10 @@ class TrainStep {
         const Optimizer& optimizer;
         OwnedState& owned;
         const InputReader& input;
+        const Communicator& ranks;
         PhaseClock& clock;
     };
-    TrainStep(Parts parts, int rank, int ranks, int virtual_ranks, std::uint64_t seed);
+    TrainStep(Parts parts, int rank, int ranks, const StepSettings& settings);
 
     /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
     /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
@@ -47,16 +57,19 @@ class TrainStep {
 
   private:
     void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step, float* slot);
+    at::Tensor forward(const Batch& batch, const LeafRows& rows, float* slot);
+    int micro_batches(const LeafRows& leaf) const;
     void report_missing();
     void add_wishes(const StepWishes& wishes, float* slot);
-    void update(std::int64_t step, double rate, std::int64_t samples);
+    void update(const UpdateStep& step, std::int64_t samples);
+    double gradient_norm() const;
     void update_state(std::int64_t samples);
     StepOutcome outcome();
     void install_hooks();
 
     Parts parts_;
-    int rank_, ranks_, virtual_ranks_;
-    std::uint64_t seed_;
+    int rank_, ranks_;
+    StepSettings settings_;
     bool reported_missing_ = false;
 };
 

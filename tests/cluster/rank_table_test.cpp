@@ -93,6 +93,25 @@ TEST(RankTable, IsAHeaderWithoutRanks) {
     EXPECT_EQ(rank_table({}), "rank  host  local  pid  cpus  numa  threads  gpu  isa  memory\n");
 }
 
+TEST(CpuShare, IsAllOfARanksOwnCores) {
+    const std::vector rows = {row_of(0, {0, 1}), row_of(1, {2, 3, 4})};
+    EXPECT_EQ(cpu_share(rows, 0), (CpuShare{2, 1}));
+    EXPECT_EQ(cpu_share(rows, 1), (CpuShare{3, 4}));
+}
+
+TEST(CpuShare, DividesCoresAmongRanksThatOverlap) {
+    const std::vector rows = {row_of(0, {0, 1, 2}), row_of(1, {2, 3, 4}), row_of(2, {8})};
+    EXPECT_EQ(cpu_share(rows, 0), (CpuShare{1, std::nullopt}));
+    EXPECT_EQ(cpu_share(rows, 1), (CpuShare{1, std::nullopt}));
+    EXPECT_EQ(cpu_share(rows, 2), (CpuShare{1, 8}));
+}
+
+TEST(CpuShare, DoesNotMixNodes) {
+    std::vector rows = {row_of(0, {0, 1}), row_of(1, {0, 1})};
+    rows[1].host_id = "boot/node-b";
+    EXPECT_EQ(cpu_share(rows, 0), (CpuShare{2, 1}));
+}
+
 TEST(PlacementWarnings, AreNoneForCoresOfTheirOwn) {
     EXPECT_THAT(placement_warnings(std::vector{row_of(0, {0}), row_of(1, {1})}), IsEmpty());
     EXPECT_THAT(placement_warnings(std::vector{row_of(0, {0, 1}), row_of(1, {0, 1})}), IsEmpty());

@@ -29,7 +29,7 @@ struct Variant {
     Transport transport = Transport::automatic;
     BucketLimits limits = {1024, 4096};
     Summation summation = Summation::tree;
-    Progress progress = {};
+    ProgressSettings progress = {};
     std::vector<std::size_t> order = {};
 };
 

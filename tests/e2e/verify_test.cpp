@@ -71,6 +71,20 @@ TEST(Verify, FindsMessagesEqualToSharedMemory) {
     EXPECT_EQ(shared.output, messages.output);
 }
 
+TEST(Verify, FindsAccumulatedAndClippedGradientsEqual) {
+    const Words options = {"--model", "mlp", "--micro-batches", "5"};
+    const auto clipped = verify(Words{"--ranks", "1,2,4"} + options + Words{"--clip-norm", "0.1"});
+    expect_equal_on({1, 2, 4}, clipped);
+    EXPECT_NE(clipped.output, verify(Words{"--ranks", "1,2,4"} + options).output);
+}
+
+TEST(Verify, FindsAThreadForCommunicationEqual) {
+    const auto in_line = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "off"});
+    const auto on_thread = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "on"});
+    expect_equal_on({1, 2, 4}, in_line);
+    EXPECT_EQ(in_line.output, on_thread.output);
+}
+
 TEST(Verify, ShowsThatPlainSummationDiffers) {
     const auto result = verify({"--ranks", "1,2,4", "--plain"});
     EXPECT_EQ(result.exit_code, 0) << result.output;

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -44,8 +45,7 @@ Trained train(const OptimizerSettings& settings,
                               gradients.data() + begin,
                               state,
                               end - begin,
-                              step,
-                              0.01);
+                              {step, 0.01});
             begin = end;
         }
     }
@@ -54,6 +54,25 @@ Trained train(const OptimizerSettings& settings,
 
 class EveryOptimizer : public testing::TestWithParam<const char*> {};
 INSTANTIATE_TEST_SUITE_P(Names, EveryOptimizer, testing::Values("sgd", "adam", "adamw"));
+
+TEST_P(EveryOptimizer, ScalesGradientsBeforeAnythingElse) {
+    OptimizerSettings settings;
+    settings.name = GetParam();
+    settings.weight_decay = 0.1;
+    const auto update = [&](float gradient, float scale) {
+        const auto optimizer = make_optimizer(settings);
+        float parameter = 2, m = 0.5, v = 0.25;
+        const std::array<float*, 2> state = {&m, &v};
+        optimizer->update(&parameter,
+                          &gradient,
+                          std::span(state).first(optimizer->state_names().size()),
+                          1,
+                          {3, 0.1, scale});
+        return std::array{parameter, m, v};
+    };
+    EXPECT_EQ(update(4, 0.25F), update(1, 1));
+    EXPECT_NE(update(4, 0.25F), update(4, 1));
+}
 
 TEST_P(EveryOptimizer, GivesEqualBitsHoweverTheVectorIsCut) {
     OptimizerSettings settings;
@@ -79,7 +98,7 @@ TEST(Adam, FollowsThePaper) {
         const float gradient = 0.5F * parameter;
         float* state[] = {&m, &v};
         const double g = 0.5 * p;
-        optimizer->update(&parameter, &gradient, state, 1, step, 0.1);
+        optimizer->update(&parameter, &gradient, state, 1, {step, 0.1});
         dm = 0.9 * dm + 0.1 * g;
         dv = 0.999 * dv + 0.001 * g * g;
         p -= 0.1 * (dm / (1 - std::pow(0.9, step))) /
@@ -96,8 +115,8 @@ TEST(Sgd, AccumulatesVelocity) {
     float parameter = 0, velocity = 0;
     const float gradient = 1;
     float* state[] = {&velocity};
-    optimizer->update(&parameter, &gradient, state, 1, 1, 1.0);
-    optimizer->update(&parameter, &gradient, state, 1, 2, 1.0);
+    optimizer->update(&parameter, &gradient, state, 1, {1, 1.0});
+    optimizer->update(&parameter, &gradient, state, 1, {2, 1.0});
     EXPECT_FLOAT_EQ(velocity, 1.5F);
     EXPECT_FLOAT_EQ(parameter, -2.5F);
 }

@@ -40,6 +40,14 @@ RankRow deserialize_rank_row(std::string_view text, const std::string& origin = 
 /// An aligned table with a header, one line a rank, every line ended.
 std::string rank_table(std::span<const RankRow> rows);
 
+/// How many CPUs a rank can count on, and which of them it may give to a helper thread.
+struct CpuShare {
+    int cpus = 0;             ///< its own, divided by the ranks of its node that may use them too
+    std::optional<int> last;  ///< the last of them, if nobody else may use it
+    bool operator==(const CpuShare&) const = default;
+};
+CpuShare cpu_share(std::span<const RankRow> rows, int rank);
+
 /// What is wrong with this placement, each with its remedy; empty when all is well: ranks that
 /// share a core, more threads than cores, different instruction sets, little memory for a rank.
 std::vector<std::string> placement_warnings(std::span<const RankRow> rows);

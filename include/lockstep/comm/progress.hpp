@@ -11,7 +11,7 @@ enum class ProgressMode {
     thread,   ///< a thread of its own, for ranks with a core to spare
 };
 
-struct Progress {
+struct ProgressSettings {
     ProgressMode mode = ProgressMode::in_line;
     std::optional<int> cpu;  ///< where the thread stays; without it: where the system puts it
 };

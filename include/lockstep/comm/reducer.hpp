@@ -25,7 +25,7 @@ class Reducer {
             const TreePlan& plan,
             int rank,
             Exchange& exchange,
-            const Progress& progress = {});
+            const ProgressSettings& progress = {});
     ~Reducer();
 
     void begin_step();

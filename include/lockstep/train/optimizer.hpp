@@ -12,6 +12,13 @@
 
 namespace lockstep {
 
+/// What one update is told besides vectors.
+struct UpdateStep {
+    std::int64_t number = 1;   ///< counted from 1
+    double rate = 0;           ///< learning rate
+    float gradient_scale = 1;  ///< every gradient is multiplied by this first
+};
+
 /// Updates parameters from gradients. `state[k]` is the k-th state vector of the same length.
 class Optimizer {
   public:
@@ -20,13 +27,12 @@ class Optimizer {
     /// Names of the state vectors, zero at the start: {"momentum"}, {"m", "v"}.
     virtual std::vector<std::string> state_names() const = 0;
 
-    /// One step (counted from 1) with learning rate `rate` over `count` floats.
+    /// One step over `count` floats.
     virtual void update(float* parameters,
                         const float* gradients,
                         std::span<float* const> state,
                         std::size_t count,
-                        std::int64_t step,
-                        double rate) const = 0;
+                        const UpdateStep& step) const = 0;
 };
 
 /// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it).

@@ -56,6 +56,8 @@ struct TrainSettings {
     int lanes = 64;                ///< G; decides
     int window_blocks = 4;         ///< K; decides
     bool plain_summation = false;  ///< negative control; decides
+    int micro_batches = 1;         ///< a leaf is computed in so many parts; decides
+    double clip_norm = 0;          ///< largest norm of the gradient; 0: any; decides
 
     std::int64_t epochs = 1;
     std::int64_t max_steps = 0;  ///< 0: epochs decides
@@ -67,6 +69,7 @@ struct TrainSettings {
     int io_threads = 1;
     std::uint64_t data_memory = 256u << 20;  ///< bytes
     std::string transport = "auto";          ///< "auto", "shared-memory" or "mpi"
+    std::string comm_thread = "auto";        ///< "auto", "on" or "off"
 
     bool shows_live = true;  ///< whether stdout is a terminal that a person looks at
 

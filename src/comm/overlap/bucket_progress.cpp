@@ -31,7 +31,7 @@ ProgressMode progress_mode_for(int cpus, int compute_threads) {
 
 std::unique_ptr<BucketProgress> make_progress(Exchange& exchange,
                                               std::size_t buckets,
-                                              const Progress& progress) {
+                                              const ProgressSettings& progress) {
     if (progress.mode == ProgressMode::thread)
         return make_comm_thread(exchange, buckets, progress.cpu);
     return std::make_unique<InLineProgress>(exchange, buckets);

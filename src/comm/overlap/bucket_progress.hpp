@@ -29,7 +29,7 @@ class BucketProgress {
 /// Errors: E642 if the thread cannot stay on its CPU.
 std::unique_ptr<BucketProgress> make_progress(Exchange& exchange,
                                               std::size_t buckets,
-                                              const Progress& progress);
+                                              const ProgressSettings& progress);
 std::unique_ptr<BucketProgress> make_comm_thread(Exchange& exchange,
                                                  std::size_t buckets,
                                                  std::optional<int> cpu);

@@ -61,7 +61,8 @@ struct OneRank {
     GatedExchange exchange{layout};
     Reducer reducer;
 
-    explicit OneRank(const Progress& progress) : reducer(layout, plan, 0, exchange, progress) {}
+    explicit OneRank(const ProgressSettings& progress)
+        : reducer(layout, plan, 0, exchange, progress) {}
 
     void begin() {
         reducer.begin_step();
@@ -75,7 +76,7 @@ struct OneRank {
     }
 };
 
-const Progress on_thread = {ProgressMode::thread, {}};
+const ProgressSettings on_thread = {ProgressMode::thread, {}};
 
 int first_allowed_cpu() {
     cpu_set_t set;
