@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-RankFlags::RankFlags(std::byte* memory, int rank, int ranks)
-    : lines_(reinterpret_cast<Line*>(memory)), rank_(rank), ranks_(ranks) {
+RankFlags::RankFlags(std::byte* memory, int rank, int ranks, Patience patience)
+    : lines_(reinterpret_cast<Line*>(memory)), rank_(rank), ranks_(ranks), patience_(patience) {
     new (&line(rank).count) std::atomic<std::uint64_t>(0);
 }
 
@@ -35,7 +35,7 @@ bool RankFlags::wait(std::uint64_t count, double limit_s) const {
         while (next != rank_ && has_reached(next, count)) next = next + 1 == ranks_ ? 0 : next + 1;
         return next == rank_;
     };
-    return spin_until(all_came, limit_s);
+    return spin_until(all_came, patience_, limit_s);
 }
 
 }  // namespace lockstep

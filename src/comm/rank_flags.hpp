@@ -21,7 +21,7 @@ class RankFlags {
 
     /// `memory`: bytes_for(ranks) zeros of a shared window. All ranks construct theirs before any
     /// waits.
-    RankFlags(std::byte* memory, int rank, int ranks);
+    RankFlags(std::byte* memory, int rank, int ranks, Patience patience = Patience::little);
 
     /// One step further: what this rank wrote before, its note too, is there for those who see it.
     /// Returns the new count.
@@ -55,6 +55,7 @@ class RankFlags {
 
     Line* lines_;
     int rank_, ranks_;
+    Patience patience_;
     std::uint64_t raised_ = 0;
 };
 

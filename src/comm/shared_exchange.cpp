@@ -38,7 +38,7 @@ class SharedExchange : public Exchange {
           rank_(ranks.rank()),
           places_(layout, plan),
           window_(ranks, places_.bytes(ranks.size())),
-          flags_(window_.data(), ranks.rank(), ranks.size()),
+          flags_(window_.data(), ranks.rank(), ranks.size(), patience_of(ranks)),
           arrivals_(layout.bucket_count()) {
         zero_own_slots();
         for (const Partial& partial : plan.partials())

@@ -4,6 +4,8 @@
 
 #include "lockstep/core/clock.hpp"
 
+#include "patience.hpp"
+
 #include <limits>
 
 #include <sched.h>
@@ -21,10 +23,10 @@ inline void pause_core() {
 }
 
 /// Returns true when `done()` is, false when it was not for `limit_s` seconds. About 200 pauses
-/// cost less than a system call; after that the awaited rank may need this very core.
+/// cost less than a system call.
 template <class Done>
-bool spin_until(Done&& done, double limit_s = no_deadline) {
-    for (int spins = 0; spins < 200; ++spins) {
+bool spin_until(Done&& done, Patience patience = Patience::little, double limit_s = no_deadline) {
+    for (int spins = patience == Patience::much ? 5000 : 200; spins > 0; --spins) {
         if (done()) return true;
         pause_core();
     }

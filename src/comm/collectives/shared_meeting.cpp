@@ -40,8 +40,8 @@ std::string text_of(const SharedCall& call) {
 
 }  // namespace
 
-SharedMeeting::SharedMeeting(std::byte* memory, int rank, int ranks)
-    : flags_(memory, rank, ranks), rank_(rank), ranks_(ranks) {}
+SharedMeeting::SharedMeeting(std::byte* memory, int rank, int ranks, Patience patience)
+    : flags_(memory, rank, ranks, patience), rank_(rank), ranks_(ranks) {}
 
 void SharedMeeting::begin(const SharedCall& mine) {
     ++calls_;

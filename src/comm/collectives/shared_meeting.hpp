@@ -43,7 +43,7 @@ class SharedMeeting {
     static std::size_t bytes_for(int ranks) { return RankFlags::bytes_for(ranks); }
 
     /// As RankFlags.
-    SharedMeeting(std::byte* memory, int rank, int ranks);
+    SharedMeeting(std::byte* memory, int rank, int ranks, Patience patience);
 
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }

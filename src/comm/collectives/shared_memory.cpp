@@ -27,9 +27,10 @@ class SharedMemory : public Collectives {
   public:
     explicit SharedMemory(const Communicator& ranks)
         : ranks_(ranks.duplicate()),
+          patience_(patience_of(ranks)),
           places_(ranks.size()),
           window_(ranks, places_.end),
-          meeting_(window_.data(), ranks.rank(), ranks.size()),
+          meeting_(window_.data(), ranks.rank(), ranks.size(), patience_),
           lent_(ranks_),
           small_(window_.data() + places_.small_messages, meeting_),
           staged_(window_.data() + places_.staged_messages, meeting_),
@@ -69,7 +70,7 @@ class SharedMemory : public Collectives {
     }
 
     void run(SharedCall call, const Message& message) {
-        const bool is_tiny = message.bytes <= tiny_bytes;
+        const bool is_tiny = message.bytes <= tiny_bytes();
         if (!is_tiny) lent_.locate(message, call);
         const bool shares = call.window == SharedCall::private_memory;
         if (shares) share(meeting_.next_turn(), call, message);
@@ -104,10 +105,14 @@ class SharedMemory : public Collectives {
         return lent;
     }
 
-    /// Up to here copying costs less than the second meeting that sums in the window need.
-    static constexpr std::size_t tiny_bytes = 256;
+    /// Up to here copying costs less than the second meeting that summing in the window needs: a
+    /// meeting of ranks that share cores takes switches between them.
+    std::size_t tiny_bytes() const {
+        return patience_ == Patience::much ? 256 : SmallMessages::most_bytes;
+    }
 
     const Communicator ranks_;
+    const Patience patience_;
     const Places places_;
     const SharedWindow window_;
     SharedMeeting meeting_;
