@@ -19,6 +19,7 @@ enum class Purpose : std::uint64_t {
     leaf_generator = 4,
     augmentation = 5,
     pack_order = 6,
+    compression = 7,
     test = 99,
 };
 

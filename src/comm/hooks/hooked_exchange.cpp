@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/bucket_hook.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+class HookedExchange : public Exchange {
+  public:
+    HookedExchange(std::unique_ptr<Exchange> inner,
+                   const FlatLayout& layout,
+                   const TreePlan& plan,
+                   int rank,
+                   BucketHook& hook)
+        : inner_(std::move(inner)),
+          layout_(layout),
+          rank_(rank),
+          ranks_(plan.ranks()),
+          hook_(hook) {
+        expect(plan.summation() == Summation::plain, "a rank's leaves are one partial, in slot 0");
+    }
+
+    float* slot(int index) override { return inner_->slot(index); }
+    float* values() override { return inner_->values(); }
+
+    void arrive(std::size_t bucket) override {
+        if (bucket == layout_.state_bucket()) inner_->arrive(bucket);
+    }
+
+    const float* reduce(std::size_t bucket, Wait wait) override {
+        if (bucket == layout_.state_bucket()) return inner_->reduce(bucket, wait);
+        const FloatRange range = layout_.bucket(bucket);
+        hook_.sum(bucket, {slot(0) + range.begin, range.size()});
+        return slot(0) + layout_.stripe(bucket, rank_, ranks_).begin;
+    }
+
+    void publish() override { inner_->publish(); }
+    std::string_view name() const override { return inner_->name(); }
+    std::vector<int> awaited_ranks() const override { return inner_->awaited_ranks(); }
+    double take_wait_s() override { return inner_->take_wait_s(); }
+
+  private:
+    const std::unique_ptr<Exchange> inner_;
+    const FlatLayout layout_;
+    const int rank_, ranks_;
+    BucketHook& hook_;
+};
+
+}  // namespace
+
+std::unique_ptr<Exchange> make_hooked_exchange(std::unique_ptr<Exchange> inner,
+                                               const FlatLayout& layout,
+                                               const TreePlan& plan,
+                                               int rank,
+                                               BucketHook& hook) {
+    return std::make_unique<HookedExchange>(std::move(inner), layout, plan, rank, hook);
+}
+
+}  // namespace lockstep
