@@ -115,6 +115,13 @@ Communicator Communicator::split_by_node() const {
     return Communicator(node);
 }
 
+Communicator Communicator::split(int color) const {
+    if (!handle_) return {};
+    MPI_Comm part = MPI_COMM_NULL;
+    check_mpi(MPI_Comm_split(handle(), color, rank_, &part), "MPI_Comm_split");
+    return Communicator(part);
+}
+
 void Communicator::barrier() const {
     if (handle_) check_mpi(MPI_Barrier(handle()), "MPI_Barrier");
 }

@@ -4,6 +4,9 @@
 
 #include "lockstep/comm/exchange.hpp"
 
+#include "hierarchical/nodes.hpp"
+
+#include <cstddef>
 #include <memory>
 
 namespace lockstep {
@@ -11,15 +14,14 @@ namespace lockstep {
 /// One rank: slots and values are private, reduce() only merges this rank's own partials.
 std::unique_ptr<Exchange> make_single_exchange(const FlatLayout& layout, const TreePlan& plan);
 
-/// Collective. Ranks of one node: slots and values live in one shared window, every rank sums its
-/// stripe straight from its peers' slots.
-std::unique_ptr<Exchange> make_shared_exchange(const Communicator& ranks,
-                                               const FlatLayout& layout,
-                                               const TreePlan& plan);
+/// Collective over all ranks of `nodes`. Slots and values of a node live in one window that its
+/// ranks share; between nodes stripes travel in messages. One node: shared memory alone; one rank
+/// on each: messages alone. Errors: E632 no room for the window.
+std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,
+                                             const FlatLayout& layout,
+                                             const TreePlan& plan);
 
-/// Collective. Ranks anywhere: partials of a stripe are sent to its owner, values are gathered.
-std::unique_ptr<Exchange> make_mpi_exchange(const Communicator& ranks,
-                                            const FlatLayout& layout,
-                                            const TreePlan& plan);
+/// The size of this rank's window.
+std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, const TreePlan& plan);
 
 }  // namespace lockstep

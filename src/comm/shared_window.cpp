@@ -17,8 +17,15 @@
 namespace lockstep {
 namespace {
 
+std::byte* at_page_boundary(std::byte* address) {
+    const auto number = reinterpret_cast<std::uintptr_t>(address);
+    return address + (whole_pages(number) - number);
+}
+
+}  // namespace
+
 /// A full /dev/shm would end the ranks by SIGBUS at their first write; better to ask before.
-void check_room(std::size_t bytes) {
+void check_shared_room(std::size_t bytes) {
     const std::uint64_t room = free_bytes("/dev/shm");
     check(room >= bytes, [&] {
         return Error("E632",
@@ -31,17 +38,10 @@ void check_room(std::size_t bytes) {
     });
 }
 
-std::byte* at_page_boundary(std::byte* address) {
-    const auto number = reinterpret_cast<std::uintptr_t>(address);
-    return address + (whole_pages(number) - number);
-}
-
-}  // namespace
-
 SharedWindow::SharedWindow(const Communicator& ranks, std::size_t bytes)
     : ranks_(ranks.duplicate()) {
     from_root(ranks_, [&] {
-        check_room(bytes);
+        if (ranks_.size() > 1) check_shared_room(bytes);
         return std::string();
     });
     // All of it belongs to the first rank: what each part is for, and whose, is decided here.

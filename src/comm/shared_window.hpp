@@ -10,11 +10,15 @@
 
 namespace lockstep {
 
+/// Whether /dev/shm of this node has room for a window. Errors: E632.
+void check_shared_room(std::size_t bytes);
+
 /// Owns an MPI shared-memory window. The bytes are zero, begin at a page boundary and are at
 /// different addresses in each rank. Freed collectively.
 class SharedWindow {
   public:
-    /// Collective over ranks of one node. Errors: E632 if there is no room.
+    /// Collective over ranks of one node; one rank alone gets private memory, not zeroed. Errors:
+    /// E632 if there is no room.
     SharedWindow(const Communicator& ranks, std::size_t bytes);
     ~SharedWindow();
     SharedWindow(const SharedWindow&) = delete;

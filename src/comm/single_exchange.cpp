@@ -16,6 +16,7 @@ class SingleExchange : public Exchange {
 
     float* slot(int index) override { return slots_[static_cast<std::size_t>(index)].get(); }
     float* values() override { return values_.get(); }
+    FloatRange own_stripe(std::size_t bucket) const override { return layout_.bucket(bucket); }
     void arrive(std::size_t) override {}
     /// V leaves of one rank are one partial: the sum is there.
     const float* reduce(std::size_t bucket, Wait) override {

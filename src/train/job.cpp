@@ -277,16 +277,12 @@ void Job::build_exchange() {
     const ProgressSettings progress_mode = progress_of(settings, cpus, ranks.size());
     reducer =
         std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange, progress_mode);
-    owned = std::make_unique<OwnedState>(
-        model->layout(), ranks.rank(), ranks.size(), optimizer->state_names());
+    owned = std::make_unique<OwnedState>(model->layout(), *exchange, optimizer->state_names());
     for (std::size_t bucket = 0; bucket < model->layout().bucket_count(); ++bucket)
-        model->copy_to(exchange->values(),
-                       model->layout().stripe(bucket, ranks.rank(), ranks.size()));
+        model->copy_to(exchange->values(), exchange->own_stripe(bucket));
     const TrainStep::Parts parts{
         *model, *exchange, *reducer, *optimizer, *owned, *input, ranks, clock};
     step = std::make_unique<TrainStep>(parts,
-                                       ranks.rank(),
-                                       ranks.size(),
                                        StepSettings{.virtual_ranks = settings.virtual_ranks,
                                                     .seed = settings.seed,
                                                     .micro_batches = settings.micro_batches,

@@ -29,12 +29,11 @@ void add_piece(JobTensors& tensors,
         {tensor, begin - place.range.begin, end - begin, stripe_data + (begin - stripe.begin)});
 }
 
-// All tensors by name, and the pieces of them that this rank owns: the same for saving and loading.
+// All tensors by name, and the pieces of them that this rank owns: it loads those, and saves them
+// if its node's copy is the one that is saved.
 JobTensors tensors_of(Job& job) {
     JobTensors tensors;
     float* values = job.exchange->values();
-    const auto& layout = job.model->layout();
-    const int rank = job.ranks.rank(), ranks = job.ranks.size();
     for (const FlatTensor& place : job.model->parameters()) {
         tensors.metas.push_back({place.name, place.shape});
         for (std::size_t b = 0; b < job.owned->bucket_count(); ++b)
@@ -44,7 +43,7 @@ JobTensors tensors_of(Job& job) {
                       job.owned->stripe(b),
                       values + job.owned->stripe(b).begin);
     }
-    const FloatRange state = layout.stripe(layout.state_bucket(), rank, ranks);
+    const FloatRange state = job.exchange->own_stripe(job.model->layout().state_bucket());
     for (const FlatTensor& place : job.model->buffers()) {
         tensors.metas.push_back({place.name, place.shape});
         add_piece(tensors, tensors.metas.size() - 1, place, state, values + state.begin);
@@ -87,7 +86,8 @@ Json state_of(const Job& job) {
 
 void save_job(Job& job) {
     const PhaseScope scope(job.clock, Phase::checkpoint);
-    const JobTensors tensors = tensors_of(job);
+    JobTensors tensors = tensors_of(job);
+    if (!job.exchange->is_first_copy()) tensors.pieces.clear();
     CheckpointPlace place{.root = job.run.paths.checkpoints(),
                           .incarnation = job.run.incarnation,
                           .check_still_ours = {},

@@ -4,13 +4,12 @@
 namespace lockstep {
 
 OwnedState::OwnedState(const FlatLayout& layout,
-                       int rank,
-                       int ranks,
+                       const Exchange& exchange,
                        std::vector<std::string> names)
     : names_(std::move(names)) {
     std::size_t total = 0;
     for (std::size_t bucket = 0; bucket < layout.state_bucket(); ++bucket) {
-        stripes_.push_back(layout.stripe(bucket, rank, ranks));
+        stripes_.push_back(exchange.own_stripe(bucket));
         total += stripes_.back().size();
     }
     storage_.assign(names_.size(), std::vector<float>(total, 0.0F));

@@ -2,7 +2,7 @@
 // The optimizer's state of the stripes that this rank owns, and nothing else.
 #pragma once
 
-#include "lockstep/comm/flat_layout.hpp"
+#include "lockstep/comm/exchange.hpp"
 
 #include <span>
 #include <string>
@@ -14,7 +14,7 @@ namespace lockstep {
 /// state bucket, one after another.
 class OwnedState {
   public:
-    OwnedState(const FlatLayout& layout, int rank, int ranks, std::vector<std::string> names);
+    OwnedState(const FlatLayout& layout, const Exchange& exchange, std::vector<std::string> names);
 
     std::size_t bucket_count() const { return stripes_.size(); }
     FloatRange stripe(std::size_t bucket) const { return stripes_[bucket]; }

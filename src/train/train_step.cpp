@@ -48,8 +48,8 @@ float clip_scale(double norm, double limit) {
 
 }  // namespace
 
-TrainStep::TrainStep(Parts parts, int rank, int ranks, const StepSettings& settings)
-    : parts_(parts), rank_(rank), ranks_(ranks), settings_(settings) {
+TrainStep::TrainStep(Parts parts, const StepSettings& settings)
+    : parts_(parts), settings_(settings) {
     install_hooks();
 }
 
@@ -144,10 +144,12 @@ void TrainStep::add_wishes(const StepWishes& wishes, float* slot) {
     model.scalar(slot, StepScalar::save_wanted) = wishes.save ? 1.0F : 0.0F;
 }
 
-// Exact, so that its bits do not depend on how many ranks hold how much of the gradient.
+// Exact, so that its bits do not depend on how many ranks hold how much of the gradient. Of the
+// nodes' equal copies one counts.
 double TrainStep::gradient_norm() const {
     std::vector<std::span<const float>> stripes;
-    for (std::size_t bucket = 0; bucket < parts_.owned.bucket_count(); ++bucket)
+    const std::size_t counted = parts_.exchange.is_first_copy() ? parts_.owned.bucket_count() : 0;
+    for (std::size_t bucket = 0; bucket < counted; ++bucket)
         stripes.emplace_back(parts_.reducer.reduced(bucket), parts_.owned.stripe(bucket).size());
     return global_norm(parts_.ranks, stripes);
 }
@@ -168,7 +170,7 @@ void TrainStep::update(const UpdateStep& step, std::int64_t samples) {
 // Buffers and counters become the mean over the leaves that had samples; scalars stay sums.
 void TrainStep::update_state(std::int64_t samples) {
     const FlatLayout& layout = parts_.model.layout();
-    const FloatRange stripe = layout.stripe(layout.state_bucket(), rank_, ranks_);
+    const FloatRange stripe = parts_.exchange.own_stripe(layout.state_bucket());
     const float* sums = parts_.reducer.reduced(layout.state_bucket());
     const auto active =
         static_cast<float>(std::min<std::int64_t>(samples, settings_.virtual_ranks));

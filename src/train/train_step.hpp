@@ -49,7 +49,7 @@ class TrainStep {
         const Communicator& ranks;
         PhaseClock& clock;
     };
-    TrainStep(Parts parts, int rank, int ranks, const StepSettings& settings);
+    TrainStep(Parts parts, const StepSettings& settings);
 
     /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
     /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
@@ -68,7 +68,6 @@ class TrainStep {
     void install_hooks();
 
     Parts parts_;
-    int rank_, ranks_;
     StepSettings settings_;
     bool reported_missing_ = false;
 };

@@ -32,9 +32,7 @@ struct Exchanging {
         : plan(ranks().size() == 3 ? 4 : ranks().size(), ranks().size()),
           exchange(make_exchange(ranks(), layout, plan, transport)) {}
 
-    FloatRange own(std::size_t bucket) const {
-        return layout.stripe(bucket, ranks().rank(), ranks().size());
-    }
+    FloatRange own(std::size_t bucket) const { return exchange->own_stripe(bucket); }
     void fill_slots(float value) {
         for (const Partial& partial : plan.partials_of_rank(ranks().rank()))
             std::fill_n(exchange->slot(partial.slot),
@@ -165,7 +163,7 @@ TEST(Exchange, SaysSoWhenSharedMemoryIsTooSmall) {
     const FlatLayout layout(enormous, 0);
     const TreePlan plan(ranks().size() == 3 ? 4 : ranks().size(), ranks().size());
     try {
-        make_exchange(ranks(), layout, plan);
+        make_exchange(ranks(), layout, plan, Transport::hierarchical);
         ADD_FAILURE() << "a window of petabytes";
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), "E632");

@@ -102,7 +102,7 @@ class Training {
     /// Every owner's sums in one vector, seen by this rank.
     std::vector<float> published() {
         for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
-            const FloatRange own = layout.stripe(b, ranks().rank(), ranks().size());
+            const FloatRange own = exchange->own_stripe(b);
             std::copy_n(reducer.reduced(b), own.size(), exchange->values() + own.begin);
         }
         exchange->publish();

@@ -96,7 +96,6 @@ std::unique_ptr<BucketHook> make_power_sgd(const FlatLayout& layout,
 std::unique_ptr<Exchange> make_hooked_exchange(std::unique_ptr<Exchange> inner,
                                                const FlatLayout& layout,
                                                const TreePlan& plan,
-                                               int rank,
                                                BucketHook& hook);
 
 }  // namespace lockstep

@@ -50,6 +50,9 @@ class Communicator {
     /// Collective. The ranks that share memory with this one, ordered by rank.
     Communicator split_by_node() const;
 
+    /// Collective. The ranks that gave the same `color` (>= 0), ordered by rank.
+    Communicator split(int color) const;
+
     /// Collective.
     void barrier() const;
 

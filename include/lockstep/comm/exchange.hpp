@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks sum gradients and see each other's updates: every rank owns one stripe of each bucket.
+// How ranks sum gradients and see each other's updates: each owns a stripe of every bucket.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -25,9 +25,17 @@ class Exchange {
     /// This rank's gradient slot: layout.size() floats, 64-byte aligned, valid for its lifetime.
     virtual float* slot(int index) = 0;
 
-    /// Parameters and state as all ranks see them: layout.size() floats, 64-byte aligned.
+    /// Parameters and state as all ranks see them: layout.size() floats, 64-byte aligned. There is
+    /// one copy for the ranks that share memory, equal on all nodes.
     /// A rank writes only its own stripes, and only between its last reduce() and publish().
     virtual float* values() = 0;
+
+    /// The lines of `bucket` that this rank sums and writes; may be empty. The stripes of the ranks
+    /// that share values() are the whole bucket, each line once.
+    virtual FloatRange own_stripe(std::size_t bucket) const = 0;
+
+    /// Whether this rank's stripes are the ones to save: those of all such ranks are one copy.
+    virtual bool is_first_copy() const { return true; }
 
     /// This rank's partials of `bucket` are complete in its slots. Never waits.
     virtual void arrive(std::size_t bucket) = 0;
@@ -39,22 +47,25 @@ class Exchange {
     /// Collective. Afterwards values() holds every owner's stripes, and slots may be written again.
     virtual void publish() = 0;
 
-    /// "shared memory", "mpi", "one rank"
+    /// "one rank", "shared memory", "mpi", "hierarchical"
     virtual std::string_view name() const = 0;
 
-    /// The ranks that this one waits for at this moment, as far as the transport can tell: not at
-    /// all over MPI. Any thread.
+    /// Ranks that this one waits for at this moment. Any thread.
     virtual std::vector<int> awaited_ranks() const { return {}; }
 
     /// Seconds this rank waited for others since the last call.
     virtual double take_wait_s() = 0;
 };
 
-enum class Transport { automatic, shared_memory, mpi };
+enum class Transport {
+    automatic,      ///< hierarchical, or mpi (it says so) where /dev/shm of a node has no room
+    shared_memory,  ///< ranks of one node only
+    hierarchical,   ///< shared memory inside nodes, messages between them
+    mpi,            ///< messages between all ranks
+};
 
-/// Collective. One rank: no transport at all. Else shared memory where all ranks are on one node,
-/// plain MPI where not. Errors: E631 shared memory asked for across nodes, E632 no room in
-/// /dev/shm.
+/// Collective. One rank: no transport at all. Errors: E631 shared memory asked for across nodes,
+/// E632 no room in /dev/shm where it was asked for by name.
 std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         const FlatLayout& layout,
                                         const TreePlan& plan,

@@ -12,18 +12,15 @@ class HookedExchange : public Exchange {
     HookedExchange(std::unique_ptr<Exchange> inner,
                    const FlatLayout& layout,
                    const TreePlan& plan,
-                   int rank,
                    BucketHook& hook)
-        : inner_(std::move(inner)),
-          layout_(layout),
-          rank_(rank),
-          ranks_(plan.ranks()),
-          hook_(hook) {
+        : inner_(std::move(inner)), layout_(layout), hook_(hook) {
         expect(plan.summation() == Summation::plain, "a rank's leaves are one partial, in slot 0");
     }
 
     float* slot(int index) override { return inner_->slot(index); }
     float* values() override { return inner_->values(); }
+    FloatRange own_stripe(std::size_t bucket) const override { return inner_->own_stripe(bucket); }
+    bool is_first_copy() const override { return inner_->is_first_copy(); }
 
     void arrive(std::size_t bucket) override {
         if (bucket == layout_.state_bucket()) inner_->arrive(bucket);
@@ -33,7 +30,7 @@ class HookedExchange : public Exchange {
         if (bucket == layout_.state_bucket()) return inner_->reduce(bucket, wait);
         const FloatRange range = layout_.bucket(bucket);
         hook_.sum(bucket, {slot(0) + range.begin, range.size()});
-        return slot(0) + layout_.stripe(bucket, rank_, ranks_).begin;
+        return slot(0) + own_stripe(bucket).begin;
     }
 
     void publish() override { inner_->publish(); }
@@ -44,7 +41,6 @@ class HookedExchange : public Exchange {
   private:
     const std::unique_ptr<Exchange> inner_;
     const FlatLayout layout_;
-    const int rank_, ranks_;
     BucketHook& hook_;
 };
 
@@ -53,9 +49,8 @@ class HookedExchange : public Exchange {
 std::unique_ptr<Exchange> make_hooked_exchange(std::unique_ptr<Exchange> inner,
                                                const FlatLayout& layout,
                                                const TreePlan& plan,
-                                               int rank,
                                                BucketHook& hook) {
-    return std::make_unique<HookedExchange>(std::move(inner), layout, plan, rank, hook);
+    return std::make_unique<HookedExchange>(std::move(inner), layout, plan, hook);
 }
 
 }  // namespace lockstep

@@ -38,11 +38,8 @@ struct Training {
     explicit Training(const Variant& variant)
         : carrier(make_all_reduce(ranks(), Algorithm::tree)),
           hook(make_wire_hook(variant.format, ranks(), *carrier)),
-          exchange(make_hooked_exchange(make_exchange(ranks(), layout, plan, variant.transport),
-                                        layout,
-                                        plan,
-                                        ranks().rank(),
-                                        *hook)),
+          exchange(make_hooked_exchange(
+              make_exchange(ranks(), layout, plan, variant.transport), layout, plan, *hook)),
           reducer(layout, plan, ranks().rank(), *exchange, {variant.mode, {}}) {}
 
     /// Gradients of `gradient`, state of `state`, in every leaf.
@@ -61,7 +58,7 @@ struct Training {
         }
         reducer.finish();
         for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
-            const FloatRange own = layout.stripe(b, ranks().rank(), ranks().size());
+            const FloatRange own = exchange->own_stripe(b);
             std::copy_n(reducer.reduced(b), own.size(), exchange->values() + own.begin);
         }
         exchange->publish();
@@ -105,10 +102,9 @@ TEST(HookedExchange, IsForPlainSumsOnly) {
     const auto carrier = make_all_reduce(ranks(), Algorithm::tree);
     const auto hook = make_wire_hook(WireFormat::bfloat16, ranks(), *carrier);
     auto inner = make_exchange(ranks(), layout, plan);
-    EXPECT_EQ(test::caught_code([&] {
-                  make_hooked_exchange(std::move(inner), layout, plan, ranks().rank(), *hook);
-              }),
-              "E700");
+    EXPECT_EQ(
+        test::caught_code([&] { make_hooked_exchange(std::move(inner), layout, plan, *hook); }),
+        "E700");
 }
 
 }  // namespace

@@ -25,10 +25,12 @@ const std::vector<std::size_t> counts = {100, 100, 100};
 /// One rank whose buckets come back when the test lets them, from a thread that it can look at.
 class GatedExchange : public Exchange {
   public:
-    explicit GatedExchange(const FlatLayout& layout) : slot_(layout.size()), values_(slot_) {}
+    explicit GatedExchange(const FlatLayout& layout)
+        : layout_(layout), slot_(layout.size()), values_(slot_) {}
 
     float* slot(int) override { return slot_.data(); }
     float* values() override { return values_.data(); }
+    FloatRange own_stripe(std::size_t bucket) const override { return layout_.bucket(bucket); }
     void arrive(std::size_t bucket) override {
         arrived.push_back(bucket);
         thread = std::this_thread::get_id();
@@ -52,6 +54,7 @@ class GatedExchange : public Exchange {
     std::counting_semaphore<> summed{0};
 
   private:
+    const FlatLayout layout_;
     std::vector<float> slot_, values_;
 };
 

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hierarchical/rail_pipeline.hpp"
+
+#include <algorithm>
+#include <ranges>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t lane_count = 4;
+
+/// Below, the number of messages costs more than their bytes.
+constexpr std::size_t longest_short_message_bytes = 32 << 10;
+
+/// Large enough that a chunk's messages are few, small enough that several fit into a cache.
+constexpr std::size_t chunk_bytes = 512 << 10;
+
+}  // namespace
+
+RailPipeline::RailPipeline(Rail rail,
+                           const SumTree& tree,
+                           std::span<const int> node_of_input,
+                           int node)
+    : rail_(std::move(rail)) {
+    const auto plan = [&](RailKind kind) {
+        const int nodes = static_cast<int>(rail_.rank_on_node.size());
+        return make_rail_plan(tree, node_of_input, node, nodes, kind);
+    };
+    short_plan_ = plan(RailKind::short_message);
+    long_plan_ = plan(RailKind::long_message);
+    for (std::size_t tag = 0; tag < lane_count; ++tag)
+        lanes_.push_back({std::make_unique<RailSum>(rail_, static_cast<int>(tag)), 0});
+}
+
+void RailPipeline::advance() {
+    for (Lane& lane : lanes_) advance_lane(lane);
+    while (const auto next = next_to_begin()) begin_chunk(*next);
+    for (; !jobs_.empty() && jobs_.front().is_done(); ++finished_) jobs_.pop_front();
+}
+
+bool RailPipeline::has_news() const {
+    return std::ranges::any_of(lanes_, [](const Lane& lane) { return lane.sum->has_news(); });
+}
+
+std::vector<int> RailPipeline::awaited_ranks() const {
+    std::vector<int> ranks;
+    for (const Lane& lane : lanes_)
+        if (!lane.sum->is_idle()) ranks.push_back(lane.sum->awaited_rank());
+    return ranks;
+}
+
+/// Chunks need lanes only where messages travel.
+std::size_t RailPipeline::chunk_count(const RailJob& job) const {
+    return long_plan_.steps.empty() ? job.count : chunk_bytes / size_of(job.type);
+}
+
+const RailPlan& RailPipeline::plan_for(const RailJob& job) const {
+    const bool is_short = job.count * size_of(job.type) <= longest_short_message_bytes;
+    return is_short ? short_plan_ : long_plan_;
+}
+
+/// In order, and in the same lane on every node: a lane's messages are told apart by nothing else.
+std::optional<std::size_t> RailPipeline::next_to_begin() const {
+    if (!lanes_[next_lane_].sum->is_idle()) return std::nullopt;
+    const auto next = std::ranges::find_if(
+        jobs_, [](const Progress& progress) { return progress.begun < progress.job.count; });
+    if (next == jobs_.end()) return std::nullopt;
+    return static_cast<std::size_t>(next - jobs_.begin());
+}
+
+void RailPipeline::begin_chunk(std::size_t position) {
+    Progress& progress = jobs_[position];
+    const RailJob& job = progress.job;
+    const std::size_t offset = progress.begun * size_of(job.type);
+    const std::size_t count = std::min(chunk_count(job), job.count - progress.begun);
+    RailTask task{&plan_for(job), job.type, job.inputs, job.out + offset, count};
+    for (std::byte*& input : task.inputs) input += offset;
+    Lane& lane = lanes_[next_lane_];
+    lane.job = finished_ + position;
+    lane.sum->begin(std::move(task));
+    progress.begun += count;
+    if (!lane.sum->is_idle()) ++progress.chunks_under_way;
+    next_lane_ = (next_lane_ + 1) % lane_count;
+}
+
+void RailPipeline::advance_lane(Lane& lane) {
+    if (lane.sum->is_idle()) return;
+    while (lane.sum->has_news()) lane.sum->advance();
+    if (lane.sum->is_idle()) --jobs_[lane.job - finished_].chunks_under_way;
+}
+
+}  // namespace lockstep

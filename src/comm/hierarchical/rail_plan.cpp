@@ -1,0 +1,119 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hierarchical/rail_plan.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <bit>
+
+namespace lockstep {
+namespace {
+
+/// Consecutive nodes [begin, end).
+struct NodeRange {
+    int begin = 0, end = 0;
+};
+
+/// Nodes in pairs first, so that a power of two takes part in the halving: members 0, 1, ... of
+/// it, the first `pairs` of which stand for two nodes each.
+struct Halving {
+    explicit Halving(int nodes)
+        : members(static_cast<int>(std::bit_floor(static_cast<unsigned>(nodes)))),
+          pairs(nodes - members) {}
+
+    int first_node(int member) const { return member < pairs ? 2 * member : member + pairs; }
+    int member_of(int node) const { return node < 2 * pairs ? node / 2 : node - pairs; }
+    /// Nodes of members [first, first + count).
+    NodeRange nodes_of(int first, int count) const {
+        return {first_node(first), first_node(first + count)};
+    }
+
+    int members, pairs;
+};
+
+class Planner {
+  public:
+    Planner(const SumTree& tree, std::span<const int> node_of_input)
+        : tree_(tree), node_of_input_(node_of_input) {}
+
+    std::vector<Combination> own(int node) const {
+        std::vector<int> inputs;
+        for (std::size_t k = 0; k < node_of_input_.size(); ++k)
+            if (node_of_input_[k] == node) inputs.push_back(static_cast<int>(k));
+        return tree_.combine(inputs);
+    }
+
+    RailStep step(NodeRange mine, NodeRange theirs, int peer, Share sends, Share keeps) const {
+        RailStep step{peer, sends, keeps, 0, {}};
+        if (keeps == Share::none) return step;
+        std::vector<int> pieces = pieces_of(mine);
+        const std::vector<int> received = pieces_of(theirs);
+        pieces.insert(pieces.end(), received.begin(), received.end());
+        step.received = static_cast<int>(received.size());
+        step.sums = tree_.combine(pieces);
+        return step;
+    }
+
+  private:
+    std::vector<int> pieces_of(NodeRange nodes) const {
+        std::vector<int> inputs;
+        for (std::size_t k = 0; k < node_of_input_.size(); ++k)
+            if (node_of_input_[k] >= nodes.begin && node_of_input_[k] < nodes.end)
+                inputs.push_back(static_cast<int>(k));
+        return wholes_of(tree_.combine(inputs));
+    }
+
+    const SumTree& tree_;
+    std::span<const int> node_of_input_;
+};
+
+RailStep halving_step(
+    const Planner& planner, const Halving& halving, int member, int distance, RailKind kind) {
+    const auto block = [&](int of) { return halving.nodes_of(of / distance * distance, distance); };
+    const int peer = member ^ distance;
+    Share sends = Share::all, keeps = Share::all;
+    if (kind == RailKind::long_message) {
+        sends = peer < member ? Share::low : Share::high;
+        keeps = peer < member ? Share::high : Share::low;
+    }
+    return planner.step(block(member), block(peer), halving.first_node(peer), sends, keeps);
+}
+
+}  // namespace
+
+ElementRange share_of(ElementRange range, Share share, DataType type) {
+    const ElementRange low = stripe_of(range.size(), type, 0, 2);
+    switch (share) {
+        case Share::none:
+            return {range.begin, range.begin};
+        case Share::low:
+            return {range.begin, range.begin + low.end};
+        case Share::high:
+            return {range.begin + low.end, range.end};
+        case Share::all:
+            return range;
+    }
+    return range;
+}
+
+RailPlan make_rail_plan(
+    const SumTree& tree, std::span<const int> node_of_input, int node, int nodes, RailKind kind) {
+    expect(node >= 0 && node < nodes, "0 <= node < nodes");
+    const Planner planner(tree, node_of_input);
+    const Halving halving(nodes);
+    const int member = halving.member_of(node), first = halving.first_node(member);
+    RailPlan plan{planner.own(node), {}, tree.root()};
+    const NodeRange giver = {first + 1, first + 2};
+    if (node != first) {
+        plan.steps.push_back(planner.step(giver, {}, first, Share::all, Share::none));
+        return plan;
+    }
+    if (member < halving.pairs)
+        plan.steps.push_back(
+            planner.step({first, first + 1}, giver, first + 1, Share::none, Share::all));
+    for (int distance = 1; distance < halving.members; distance *= 2)
+        plan.steps.push_back(halving_step(planner, halving, member, distance, kind));
+    return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hierarchical/rail_sum.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "collectives/sum_kernels.hpp"
+#include "mpi_check.hpp"
+
+#include <new>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t line_bytes = 64;
+
+std::size_t whole_lines(std::size_t bytes) {
+    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+}
+
+}  // namespace
+
+void RailSum::begin(RailTask task) {
+    expect(is_idle(), "one chunk at a time");
+    task_ = std::move(task);
+    pieces_ = task_.inputs;
+    ranges_ = {{0, task_.count}};
+    step_ = 0;
+    const RailPlan& plan = *task_.plan;
+    add_up(plan.own, ranges_.back());
+    if (plan.steps.empty()) return;
+    make_room();
+    phase_ = Phase::in;
+    post_in();
+}
+
+bool RailSum::has_news() {
+    if (is_idle()) return false;
+    int done = 0;
+    check_mpi(MPI_Testall(
+                  static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
+              "MPI_Testall");
+    return done != 0;
+}
+
+void RailSum::advance() {
+    requests_.clear();
+    if (phase_ == Phase::in) {
+        take_in();
+        if (++step_ < task_.plan->steps.size()) return post_in();
+        phase_ = Phase::out;
+    }
+    next_out();
+}
+
+int RailSum::awaited_rank() const {
+    return rail_.rank_on_node[static_cast<std::size_t>(step().peer)];
+}
+
+/// The largest that all steps together receive.
+void RailSum::make_room() {
+    std::size_t needed = 0;
+    ElementRange range = ranges_.front();
+    for (const RailStep& step : task_.plan->steps) {
+        range = share_of(range, step.keeps, task_.type);
+        needed += static_cast<std::size_t>(step.received) * whole_lines(bytes(range.size()));
+    }
+    room_used_ = 0;
+    if (needed <= room_bytes_) return;
+    room_.reset(static_cast<std::byte*>(std::aligned_alloc(line_bytes, needed)));
+    if (!room_) throw std::bad_alloc();
+    room_bytes_ = needed;
+}
+
+/// Sends this node's pieces of what the peer keeps; the peer's pieces of what this node keeps come
+/// behind its own.
+void RailSum::post_in() {
+    const ElementRange range = ranges_.back();
+    const ElementRange sent = share_of(range, step().sends, task_.type);
+    const ElementRange kept = share_of(range, step().keeps, task_.type);
+    const std::size_t own = pieces_.size();
+    for (int i = 0; i < step().received; ++i) {
+        // Element 0 would lie before the buffer: every access adds at least kept.begin.
+        pieces_.push_back(room_.get() + room_used_ - bytes(kept.begin));
+        receive(pieces_.back(), kept);
+        room_used_ += whole_lines(bytes(kept.size()));
+    }
+    for (std::size_t i = 0; i < own; ++i) send(pieces_[i], sent);
+}
+
+void RailSum::take_in() {
+    const ElementRange kept = share_of(ranges_.back(), step().keeps, task_.type);
+    ranges_.push_back(kept);
+    if (step().keeps == Share::none) return;
+    add_up(step().sums, kept);
+}
+
+/// The finished part goes to the peer, the part that the peer finished comes back.
+void RailSum::post_out() {
+    const ElementRange before = ranges_[step_];
+    receive(task_.out, share_of(before, step().sends, task_.type));
+    send(task_.out, share_of(before, step().keeps, task_.type));
+}
+
+/// Steps back to the last step on which something is still to be exchanged.
+void RailSum::next_out() {
+    while (step_ > 0) {
+        --step_;
+        if (step().sends == Share::all && step().keeps == Share::all) continue;
+        return post_out();
+    }
+    phase_ = Phase::idle;
+}
+
+void RailSum::send(std::byte* from, ElementRange range) {
+    if (range.size() == 0) return;
+    check_mpi(MPI_Isend(at(from, range.begin),
+                        static_cast<int>(bytes(range.size())),
+                        MPI_BYTE,
+                        awaited_rank(),
+                        tag_,
+                        rail_.ranks.handle(),
+                        &requests_.emplace_back(MPI_REQUEST_NULL)),
+              "MPI_Isend");
+}
+
+void RailSum::receive(std::byte* to, ElementRange range) {
+    if (range.size() == 0) return;
+    check_mpi(MPI_Irecv(at(to, range.begin),
+                        static_cast<int>(bytes(range.size())),
+                        MPI_BYTE,
+                        awaited_rank(),
+                        tag_,
+                        rail_.ranks.handle(),
+                        &requests_.emplace_back(MPI_REQUEST_NULL)),
+              "MPI_Irecv");
+}
+
+/// Replaces pieces by their sums, which lie where the first part of each lay; the whole sum goes to
+/// `out`.
+void RailSum::add_up(std::span<const Combination> sums, ElementRange range) {
+    std::vector<std::byte*> results;
+    for (const Combination& sum : sums) {
+        const bool is_whole = sum.whole == task_.plan->root;
+        results.push_back(is_whole ? task_.out : pieces_[sum.from.front()]);
+        if (sum.from.size() == 1 && !is_whole) continue;
+        std::vector<const void*> inputs;
+        for (const std::size_t i : sum.from) inputs.push_back(at(pieces_[i], range.begin));
+        const std::array<void*, 1> output = {at(results.back(), range.begin)};
+        sum_into(task_.type, sum.merges_after, inputs, output, range.size());
+    }
+    pieces_ = std::move(results);
+}
+
+}  // namespace lockstep

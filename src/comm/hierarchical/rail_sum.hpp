@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+// One chunk's way through a RailPlan, without ever waiting.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include "hierarchical/rail_plan.hpp"
+
+#include <array>
+#include <cstddef>
+#include <cstdlib>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <mpi.h>
+
+namespace lockstep {
+
+/// The ranks that own the same stripe, by node, and how they address each other.
+struct Rail {
+    Communicator ranks;
+    std::vector<int> rank_on_node;
+};
+
+/// What is summed: inputs of this node in the order of their numbers, and where the sum goes.
+/// Inputs are overwritten; `out` may be one of them.
+struct RailTask {
+    const RailPlan* plan = nullptr;
+    DataType type = DataType::float32;
+    std::vector<std::byte*> inputs;
+    std::byte* out = nullptr;
+    std::size_t count = 0;
+};
+
+/// Sums one chunk at a time: begin(), then advance() whenever has_news(), until is_idle().
+class RailSum {
+  public:
+    /// `rail` outlives this. Chunks that are under way at once have different tags.
+    RailSum(const Rail& rail, int tag) : rail_(rail), tag_(tag) {}
+    RailSum(const RailSum&) = delete;
+    RailSum& operator=(const RailSum&) = delete;
+
+    void begin(RailTask task);
+    bool is_idle() const { return phase_ == Phase::idle; }
+
+    /// Whether the messages of the current step are through. Never waits.
+    bool has_news();
+    void advance();
+
+    /// Whose message the current step waits for: its rank on the rail.
+    int awaited_rank() const;
+
+  private:
+    enum class Phase { idle, in, out };
+    struct FreeMemory {
+        void operator()(std::byte* memory) const { std::free(memory); }
+    };
+
+    const RailStep& step() const { return task_.plan->steps[step_]; }
+    std::size_t bytes(std::size_t elements) const { return elements * size_of(task_.type); }
+    std::byte* at(std::byte* piece, std::size_t element) const { return piece + bytes(element); }
+
+    void post_in();
+    void take_in();
+    void post_out();
+    void next_out();
+    void send(std::byte* from, ElementRange range);
+    void receive(std::byte* to, ElementRange range);
+    void add_up(std::span<const Combination> sums, ElementRange range);
+    void make_room();
+
+    const Rail& rail_;
+    const int tag_;
+    RailTask task_;
+    Phase phase_ = Phase::idle;
+    std::size_t step_ = 0;
+    std::vector<std::byte*> pieces_;    ///< element 0 of the chunk, wherever each lies
+    std::vector<ElementRange> ranges_;  ///< before each step, and after the last
+    std::vector<MPI_Request> requests_;
+    std::unique_ptr<std::byte[], FreeMemory> room_;  ///< for what is received
+    std::size_t room_bytes_ = 0, room_used_ = 0;
+};
+
+}  // namespace lockstep
