@@ -8,8 +8,12 @@
 
 namespace lockstep {
 
+/// What lend() does when /dev/shm has no room: Error E632, or private memory and a warning.
+enum class NoRoom { is_an_error, lends_private_memory };
+
 /// Collective. Ranks of one node, through a window that all of them see. Errors: E631, E632.
-std::unique_ptr<Collectives> make_shared_memory_collectives(const Communicator& ranks);
+std::unique_ptr<Collectives> make_shared_memory_collectives(const Communicator& ranks,
+                                                            NoRoom no_room = NoRoom::is_an_error);
 
 /// Nothing to do; named `algorithm`, whose place it takes.
 std::unique_ptr<Collectives> make_single_rank_collectives(Algorithm algorithm);

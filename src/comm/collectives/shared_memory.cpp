@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 
 #include "aligned_floats.hpp"
 #include "collectives/back_ends.hpp"
 #include "collectives/lent_windows.hpp"
+#include "collectives/private_memory.hpp"
 #include "collectives/shared_meeting.hpp"
 #include "collectives/small_messages.hpp"
 #include "collectives/staged_messages.hpp"
@@ -25,8 +28,9 @@ struct Places {
 
 class SharedMemory : public Collectives {
   public:
-    explicit SharedMemory(const Communicator& ranks)
+    SharedMemory(const Communicator& ranks, NoRoom no_room)
         : ranks_(ranks.duplicate()),
+          no_room_(no_room),
           patience_(patience_of(ranks)),
           places_(ranks.size()),
           window_(ranks, places_.end),
@@ -43,7 +47,13 @@ class SharedMemory : public Collectives {
 
     std::byte* lend(std::size_t bytes) override {
         meeting_.begin({.operation = SharedOperation::lend, .bytes = bytes});
-        return lent_.lend(bytes);
+        try {
+            return lent_.lend(bytes);
+        } catch (const AgreedError& error) {
+            if (error.code() != "E632" || no_room_ == NoRoom::is_an_error) throw;
+            warn_of_no_room(error);
+            return private_.lend(bytes);
+        }
     }
 
     void all_reduce(void* data, std::size_t count, DataType type) override {
@@ -63,6 +73,15 @@ class SharedMemory : public Collectives {
     void barrier() override { meeting_.begin({.operation = SharedOperation::barrier}); }
 
   private:
+    void warn_of_no_room(const Error& error) {
+        if (!has_warned_)
+            once(Level::warn,
+                 "{}; all-reduce copies more and is slower ({})",
+                 error.what(),
+                 error.fix());
+        has_warned_ = true;
+    }
+
     void run(SharedOperation operation, void* data, std::size_t count, DataType type) {
         const std::size_t bytes = count * size_of(type);
         run({.operation = operation, .type = type, .bytes = bytes},
@@ -112,6 +131,8 @@ class SharedMemory : public Collectives {
     }
 
     const Communicator ranks_;
+    const NoRoom no_room_;
+    bool has_warned_ = false;
     const Patience patience_;
     const Places places_;
     const SharedWindow window_;
@@ -120,14 +141,16 @@ class SharedMemory : public Collectives {
     SmallMessages small_;
     StagedMessages staged_;
     WindowMessages in_window_;
+    PrivateMemory private_;
 };
 
 }  // namespace
 
-std::unique_ptr<Collectives> make_shared_memory_collectives(const Communicator& ranks) {
+std::unique_ptr<Collectives> make_shared_memory_collectives(const Communicator& ranks,
+                                                            NoRoom no_room) {
     if (ranks.size() == 1) return make_single_rank_collectives(Algorithm::shared_memory);
     check_one_node(are_on_one_node(ranks), ranks);
-    return std::make_unique<SharedMemory>(ranks);
+    return std::make_unique<SharedMemory>(ranks, no_room);
 }
 
 }  // namespace lockstep
