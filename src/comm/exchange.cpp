@@ -32,7 +32,10 @@ Nodes nodes_with_room(const Communicator& ranks, const FlatLayout& layout, const
         return nodes;
     } catch (const AgreedError& error) {
         if (error.code() != "E632") throw;
-        once(Level::warn, "{}; ranks send messages instead, which is slower", error.what());
+        once(Level::warn,
+             "{}; ranks send messages instead, which is slower ({})",
+             error.what(),
+             error.fix());
         return each_alone(ranks);
     }
 }

@@ -89,6 +89,7 @@ class SharedMemory : public Collectives {
     }
 
     void run(SharedCall call, const Message& message) {
+        if (message.bytes == 0) return meeting_.begin(call);
         const bool is_tiny = message.bytes <= tiny_bytes();
         if (!is_tiny) lent_.locate(message, call);
         const bool shares = call.window == SharedCall::private_memory;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs where /dev/shm has 48 MiB.
 #include "lockstep/comm/collectives.hpp"
+#include "lockstep/comm/exchange.hpp"
 
 #include "collectives/back_ends.hpp"
 #include "support/caught.hpp"
@@ -8,6 +9,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -16,7 +20,7 @@ namespace {
 using namespace lockstep;
 using lockstep::test::ranks;
 
-constexpr std::size_t too_much = 64 << 20, little = 1 << 20;
+constexpr std::size_t too_much = 49 << 20, little = 1 << 20;
 
 /// Buffers of a rank's number; true if their sum comes out right.
 bool sums(AllReduce& group, std::byte* memory, std::size_t bytes) {
@@ -34,20 +38,43 @@ TEST(NoRoom, IsAnErrorForWhoAsksForSharedMemoryByName) {
     EXPECT_TRUE(sums(*group, group->lend(little), little));
 }
 
+/// How often the fix is shown while `action` runs.
+template <class Action>
+int warnings_of(Action&& action) {
+    testing::internal::CaptureStderr();
+    testing::internal::CaptureStdout();
+    action();
+    const std::string shown =
+        testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout();
+    int found = 0;
+    for (std::size_t at = 0; (at = shown.find("--shm-size", at)) != shown.npos; ++at) ++found;
+    return found;
+}
+
 TEST(NoRoom, IsAWarningForOthersWhoGetPrivateMemory) {
     const auto group = make_shared_memory_collectives(ranks(), NoRoom::lends_private_memory);
     std::byte* shared = group->lend(little);
-    testing::internal::CaptureStderr();
-    testing::internal::CaptureStdout();
-    std::byte* memory = group->lend(too_much);
-    std::byte* more = group->lend(too_much);
-    const std::string shown =
-        testing::internal::GetCapturedStderr() + testing::internal::GetCapturedStdout();
-    EXPECT_NE(shown.find("--shm-size"), std::string::npos);
-    EXPECT_EQ(shown.find("--shm-size"), shown.rfind("--shm-size"));
+    std::byte *memory = nullptr, *more = nullptr;
+    const int warnings = warnings_of([&] {
+        memory = group->lend(too_much);
+        more = group->lend(too_much);
+    });
+    EXPECT_EQ(warnings, 1);
     EXPECT_TRUE(sums(*group, shared, little));
     EXPECT_TRUE(sums(*group, memory, too_much));
     EXPECT_TRUE(sums(*group, more + 8, little));
+}
+
+TEST(NoRoom, MakesAnExchangeSendMessagesUnlessSharedMemoryIsAskedForByName) {
+    const std::vector<std::size_t> counts = {too_much / sizeof(float)};
+    const FlatLayout layout(counts, 0);
+    const TreePlan plan(4, ranks().size());
+    for (const Transport transport : {Transport::shared_memory, Transport::hierarchical})
+        EXPECT_EQ(test::caught_code([&] { make_exchange(ranks(), layout, plan, transport); }),
+                  "E632");
+    std::unique_ptr<Exchange> exchange;
+    EXPECT_EQ(warnings_of([&] { exchange = make_exchange(ranks(), layout, plan); }), 1);
+    EXPECT_EQ(exchange->name(), "mpi");
 }
 
 }  // namespace

@@ -164,6 +164,13 @@ TEST_F(SharedMemory, SumsLargeMessagesOfEveryTypeFromAnyMemory) {
     }
 }
 
+TEST_F(SharedMemory, NeedsNoBufferForNothing) {
+    group->all_reduce(nullptr, 0, DataType::float64);
+    group->reduce_scatter(nullptr, 0, DataType::int64);
+    group->all_gather(nullptr, 0, DataType::bfloat16);
+    group->broadcast(nullptr, 0, ranks().size() - 1);
+}
+
 TEST_F(SharedMemory, LendsSeveralTimes) {
     const std::array<std::byte*, 3> lent = {group->lend(10), group->lend(0), group->lend(100'000)};
     for (std::byte* memory : {lent[0], lent[2]}) {
