@@ -25,16 +25,15 @@ constexpr int vectors_in_tile = 4;
 template <class T>
 struct Number {
     typedef T Vector __attribute__((vector_size(vector_bytes)));
-    static constexpr std::size_t stored_bytes = vector_bytes, element_bytes = sizeof(T);
+    using Stored = Vector;
+    static constexpr std::size_t element_bytes = sizeof(T);
 
     static Vector load(const std::byte* from) {
         Vector vector;
         __builtin_memcpy(&vector, from, sizeof vector);
         return vector;
     }
-    static void store(Vector vector, std::byte* to) {
-        __builtin_memcpy(to, &vector, sizeof vector);
-    }
+    static Stored rounded(Vector vector) { return vector; }
 };
 
 /// Stored in 16 bits, added as float.
@@ -42,7 +41,7 @@ struct BrainFloat {
     typedef float Vector __attribute__((vector_size(vector_bytes)));
     typedef std::uint32_t Bits __attribute__((vector_size(vector_bytes)));
     typedef std::uint16_t Stored __attribute__((vector_size(vector_bytes / 2)));
-    static constexpr std::size_t stored_bytes = vector_bytes / 2, element_bytes = 2;
+    static constexpr std::size_t element_bytes = 2;
 
     static Vector load(const std::byte* from) {
         Stored stored;
@@ -51,32 +50,47 @@ struct BrainFloat {
     }
     /// To nearest, ties to even. Adding half a unit would carry some NaNs to infinity or beyond:
     /// those become the one quiet NaN.
-    static void store(Vector vector, std::byte* to) {
+    static Stored rounded(Vector vector) {
         const Bits bits = reinterpret_cast<Bits>(vector);
         const Bits nearest = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
         const Bits is_nan = reinterpret_cast<Bits>((bits & 0x7fffffff) > 0x7f800000);
-        const Bits rounded = (nearest & ~is_nan) | (is_nan & 0x7fc0);
-        const Stored stored = __builtin_convertvector(rounded, Stored);
-        __builtin_memcpy(to, &stored, sizeof stored);
+        return __builtin_convertvector((nearest & ~is_nan) | (is_nan & 0x7fc0), Stored);
     }
 };
 
 template <class Element>
 struct Tile {
     using Vector = typename Element::Vector;
-    static constexpr std::size_t bytes = vectors_in_tile * Element::stored_bytes;
+    using Stored = typename Element::Stored;
+    static constexpr std::size_t bytes = vectors_in_tile * sizeof(Stored);
+
+    /// As it is in memory.
+    struct Rounded {
+        Stored vectors[vectors_in_tile];
+
+        void store(std::byte* to) const {
+            for (int i = 0; i < vectors_in_tile; ++i) put(vectors[i], to + i * sizeof(Stored));
+        }
+        /// By value, or the vectors would go through memory.
+        static void put(Stored vector, std::byte* to) {
+            __builtin_memcpy(to, &vector, sizeof vector);
+        }
+    };
 
     Vector vectors[vectors_in_tile];
 
     static Tile load(const std::byte* from) {
         Tile tile;
         for (int i = 0; i < vectors_in_tile; ++i)
-            tile.vectors[i] = Element::load(from + i * Element::stored_bytes);
+            tile.vectors[i] = Element::load(from + i * sizeof(Stored));
         return tile;
     }
-    void store(std::byte* to) const {
-        for (int i = 0; i < vectors_in_tile; ++i)
-            Element::store(vectors[i], to + i * Element::stored_bytes);
+    /// Written out for the same reason.
+    Rounded rounded() const {
+        return {{Element::rounded(vectors[0]),
+                 Element::rounded(vectors[1]),
+                 Element::rounded(vectors[2]),
+                 Element::rounded(vectors[3])}};
     }
     Tile operator+(const Tile& right) const {
         Tile sum;
@@ -95,8 +109,9 @@ struct WholeTiles {
     }
     template <class Element>
     void store(const Tile<Element>& tile, std::size_t at) const {
+        const auto rounded = tile.rounded();
         for (std::size_t i = 0; i < task.output_count; ++i)
-            tile.store(static_cast<std::byte*>(task.outputs[i]) + at);
+            rounded.store(static_cast<std::byte*>(task.outputs[i]) + at);
     }
 };
 
@@ -114,32 +129,31 @@ struct PartOfTile {
     template <class Element>
     void store(const Tile<Element>& tile, std::size_t at) const {
         std::byte padded[Tile<Element>::bytes];
-        tile.store(padded);
+        tile.rounded().store(padded);
         for (std::size_t i = 0; i < task.output_count; ++i)
             __builtin_memcpy(static_cast<std::byte*>(task.outputs[i]) + at, padded, bytes);
     }
 };
 
-struct SumOfTwo {
+/// The balanced order of a power of two, all in registers.
+template <std::size_t inputs>
+struct BalancedSum {
     template <class Element, class Tiles>
-    static Tile<Element> sum(const Tiles& tiles, std::size_t at) {
-        return tiles.template load<Element>(0, at) + tiles.template load<Element>(1, at);
-    }
-};
-
-struct SumOfFour {
-    template <class Element, class Tiles>
-    static Tile<Element> sum(const Tiles& tiles, std::size_t at) {
-        const auto input = [&](std::size_t k) { return tiles.template load<Element>(k, at); };
-        const auto left = input(0) + input(1);
-        return left + (input(2) + input(3));
+    static Tile<Element> sum(const Tiles& tiles, std::size_t at, std::size_t first = 0) {
+        if constexpr (inputs == 1) {
+            return tiles.template load<Element>(first, at);
+        } else {
+            using Half = BalancedSum<inputs / 2>;
+            const auto left = Half::template sum<Element>(tiles, at, first);
+            return left + Half::template sum<Element>(tiles, at, first + inputs / 2);
+        }
     }
 };
 
 /// Any order. The top of the stack stays in registers; only what waits for a later sibling leaves.
 struct SumByStack {
     template <class Element, class Tiles>
-    static Tile<Element> sum(const Tiles& tiles, std::size_t at) {
+    [[gnu::always_inline]] static inline Tile<Element> sum(const Tiles& tiles, std::size_t at) {
         Tile<Element> below[deepest_stack];
         int height = 0;
         Tile<Element> top = tiles.template load<Element>(0, at);
@@ -183,9 +197,10 @@ void copy(const SumTask& task, std::size_t element_bytes) {
     }
 }
 
-bool is_balanced_four(const SumTask& task) {
-    const int* merges = task.merges_after;
-    return task.input_count == 4 && merges[1] == 1 && merges[2] == 0 && merges[3] == 2;
+bool is_balanced(const SumTask& task) {
+    for (std::size_t k = 0; k < task.input_count; ++k)
+        if (task.merges_after[k] != __builtin_ctzll(k + 1)) return false;
+    return true;
 }
 
 template <class Element>
@@ -193,9 +208,11 @@ void sum_elements(const SumTask& task) {
     if (task.input_count == 1) {
         copy(task, Element::element_bytes);
     } else if (task.input_count == 2) {
-        sum_tiles<Element, SumOfTwo>(task);
-    } else if (is_balanced_four(task)) {
-        sum_tiles<Element, SumOfFour>(task);
+        sum_tiles<Element, BalancedSum<2>>(task);
+    } else if (task.input_count == 4 && is_balanced(task)) {
+        sum_tiles<Element, BalancedSum<4>>(task);
+    } else if (task.input_count == 8 && is_balanced(task)) {
+        sum_tiles<Element, BalancedSum<8>>(task);
     } else {
         sum_tiles<Element, SumByStack>(task);
     }
@@ -221,8 +238,8 @@ void swap_through(const SwapTask& task) {
     std::size_t at = 0;
     for (; at + Bytes::bytes <= task.bytes; at += Bytes::bytes) {
         const Bytes in = Bytes::load(task.in + at);
-        Bytes::load(task.box + at).store(task.out + at);
-        in.store(task.box + at);
+        Bytes::load(task.box + at).rounded().store(task.out + at);
+        in.rounded().store(task.box + at);
     }
     std::byte rest[Bytes::bytes];
     const std::size_t left = task.bytes - at;
