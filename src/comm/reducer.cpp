@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <string>
 #include <utility>
 
 namespace lockstep {
@@ -50,7 +49,6 @@ float* Reducer::begin_leaf(int micro_batches) {
     for (std::size_t b = 0; b < waiting_for_.size(); ++b) waiting_for_[b] = layout_.tensors_in(b);
     std::ranges::fill(added_in_, 0);
     std::fill(complete_.begin(), complete_.end(), false);
-    order_.clear();
     slot_ = exchange_.slot(height);
     std::memset(slot_, 0, layout_.size() * sizeof(float));
     return slot_;
@@ -65,7 +63,6 @@ void Reducer::add(std::size_t tensor) {
     expect(added_in_[tensor] != micro_batch_, "a tensor is added once in a micro-batch");
     added_in_[tensor] = micro_batch_;
     if (micro_batch_ < micro_batches_) return;
-    order_.push_back(tensor);
     const std::size_t bucket = layout_.bucket_of(tensor);
     if (--waiting_for_[bucket] == 0) complete_bucket(bucket);
 }
@@ -86,13 +83,6 @@ void Reducer::finish() {
 
 const float* Reducer::reduced(std::size_t bucket) const {
     return progress_->sum(bucket);
-}
-
-std::vector<std::size_t> Reducer::observed_order() const {
-    std::vector<std::size_t> order = order_;
-    for (std::size_t tensor = added_in_.size(); tensor-- > 0;)
-        if (added_in_[tensor] != micro_batches_) order.push_back(tensor);
-    return order;
 }
 
 OverlapTimes Reducer::take_overlap() {
@@ -122,15 +112,6 @@ void Reducer::complete_bucket(std::size_t bucket) {
 void Reducer::launch_ready() {
     while (next_launch_ < complete_.size() && complete_[next_launch_]) ++next_launch_;
     progress_->launch_before(next_launch_);
-}
-
-std::vector<std::size_t> order_of_root(const Communicator& ranks,
-                                       std::span<const std::size_t> order) {
-    const auto* bytes = reinterpret_cast<const char*>(order.data());
-    const std::string sent = ranks.broadcast(std::string(bytes, order.size_bytes()));
-    std::vector<std::size_t> received(sent.size() / sizeof(std::size_t));
-    std::memcpy(received.data(), sent.data(), sent.size());
-    return received;
 }
 
 }  // namespace lockstep

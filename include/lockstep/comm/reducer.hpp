@@ -55,10 +55,6 @@ class Reducer {
     /// Tensors that were not added in the last end_leaf().
     std::span<const std::size_t> missing() const { return missing_; }
 
-    /// The tensors as the last pass of the last leaf completed them, then those it did not add: an
-    /// order for FlatLayout.
-    std::vector<std::size_t> observed_order() const;
-
     /// After finish(), since the last call.
     OverlapTimes take_overlap();
 
@@ -87,17 +83,12 @@ class Reducer {
     std::vector<Partial> stack_;            ///< as it is when the current leaf is merged
     std::vector<SlotMerge> merges_;         ///< what the current leaf leads to, for each bucket
     std::vector<std::size_t> waiting_for_;  ///< tensors still to come, by bucket
-    std::vector<int> added_in_;       ///< by tensor: the last pass that added it, from 1; 0 if none
-    std::vector<bool> complete_;      ///< by bucket, in the current leaf
-    std::vector<std::size_t> order_;  ///< tensors as the current leaf completed them
+    std::vector<int> added_in_;   ///< by tensor: the last pass that added it, from 1; 0 if none
+    std::vector<bool> complete_;  ///< by bucket, in the current leaf
     std::size_t next_launch_ = 0;
     std::vector<std::size_t> missing_;
     double exposed_s_ = 0;
     std::unique_ptr<BucketProgress> progress_;
 };
-
-/// Collective. `order` of rank 0, on every rank.
-std::vector<std::size_t> order_of_root(const Communicator& ranks,
-                                       std::span<const std::size_t> order);
 
 }  // namespace lockstep
