@@ -68,19 +68,20 @@ class Arrivals {
 
 }  // namespace
 
-void barrier_within(const Communicator& ranks, double deadline_s, const std::string& purpose) {
-    if (ranks.size() == 1) return;
+std::vector<int> ranks_not_here_within(const Communicator& ranks, double deadline_s) {
     Arrivals arrivals(ranks);
     const double end = now_s() + deadline_s;
     while (!arrivals.all_came()) {
-        if (now_s() < end) {
-            std::this_thread::sleep_for(std::chrono::microseconds(100));
-            continue;
-        }
-        const std::vector<int> missing = arrivals.missing();
-        if (missing.empty()) return;
-        throw missing_ranks_error(missing, purpose, deadline_s);
+        if (now_s() >= end) return arrivals.missing();
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
+    return {};
+}
+
+void barrier_within(const Communicator& ranks, double deadline_s, const std::string& purpose) {
+    if (ranks.size() == 1) return;
+    const std::vector<int> missing = ranks_not_here_within(ranks, deadline_s);
+    if (!missing.empty()) throw missing_ranks_error(missing, purpose, deadline_s);
 }
 
 }  // namespace lockstep

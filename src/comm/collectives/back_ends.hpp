@@ -15,6 +15,10 @@ enum class NoRoom { is_an_error, lends_private_memory };
 std::unique_ptr<Collectives> make_shared_memory_collectives(const Communicator& ranks,
                                                             NoRoom no_room = NoRoom::is_an_error);
 
+/// Collective. Ranks anywhere: shared memory inside nodes, messages between them; messages only,
+/// and a warning, where /dev/shm of a node has no room.
+std::unique_ptr<Collectives> make_hierarchical_collectives(const Communicator& ranks);
+
 /// Nothing to do; named `algorithm`, whose place it takes.
 std::unique_ptr<Collectives> make_single_rank_collectives(Algorithm algorithm);
 

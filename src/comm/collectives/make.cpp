@@ -14,6 +14,10 @@ std::unique_ptr<AllReduce> make_shared_memory(const Communicator& ranks) {
     return make_shared_memory_collectives(ranks);
 }
 
+std::unique_ptr<AllReduce> make_hierarchical(const Communicator& ranks) {
+    return make_hierarchical_collectives(ranks);
+}
+
 struct Row {
     Algorithm algorithm;
     std::string_view name;
@@ -21,6 +25,7 @@ struct Row {
 };
 constexpr std::array rows = {
     Row{Algorithm::shared_memory, "shared-memory", make_shared_memory},
+    Row{Algorithm::hierarchical, "hierarchical", make_hierarchical},
     Row{Algorithm::ring, "ring", make_ring_all_reduce},
     Row{Algorithm::recursive_doubling, "recursive-doubling", make_recursive_doubling_all_reduce},
     Row{Algorithm::tree, "tree", make_tree_all_reduce},

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -40,8 +41,9 @@ std::string text_of(const SharedCall& call) {
 
 }  // namespace
 
-SharedMeeting::SharedMeeting(std::byte* memory, int rank, int ranks, Patience patience)
-    : flags_(memory, rank, ranks, patience), rank_(rank), ranks_(ranks) {}
+SharedMeeting::SharedMeeting(
+    std::byte* memory, int rank, int ranks, Patience patience, std::vector<int> names)
+    : flags_(memory, rank, ranks, patience), rank_(rank), ranks_(ranks), names_(std::move(names)) {}
 
 void SharedMeeting::begin(const SharedCall& mine) {
     ++calls_;
@@ -54,8 +56,17 @@ void SharedMeeting::begin(const SharedCall& mine) {
 void SharedMeeting::meet() {
     const std::uint64_t count = flags_.raise();
     if (flags_.wait(count, deadline_s_)) return;
-    const std::string purpose = fmt::format("{} (call {})", text_of(call_of(rank_)), calls_);
-    throw missing_ranks_error(flags_.missing(count), purpose, deadline_s_);
+    throw missing_ranks_error(with_names(flags_.missing(count)), purpose(), deadline_s_);
+}
+
+std::string SharedMeeting::purpose() const {
+    return fmt::format("{} (call {})", text_of(call_of(rank_)), calls_);
+}
+
+std::vector<int> SharedMeeting::with_names(std::vector<int> ranks) const {
+    if (names_.empty()) return ranks;
+    for (int& rank : ranks) rank = names_[static_cast<std::size_t>(rank)];
+    return ranks;
 }
 
 /// Every rank says the same: the call that most ranks are in is taken for the right one.
@@ -73,9 +84,9 @@ void SharedMeeting::report_disagreement() const {
     const std::vector<int> others = ranks_in(call_of(usual), false);
     throw Error("E633",
                 fmt::format("rank {} came to '{}' while rank {} came to '{}' (call {})",
-                            fold_ranks(others),
+                            fold_ranks(with_names(others)),
                             text_of(call_of(others.front())),
-                            fold_ranks(ranks_in(call_of(usual), true)),
+                            fold_ranks(with_names(ranks_in(call_of(usual), true))),
                             text_of(call_of(usual)),
                             calls_),
                 "all ranks make the same collective calls in the same order",

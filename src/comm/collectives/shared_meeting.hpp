@@ -8,6 +8,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -42,8 +44,9 @@ class SharedMeeting {
   public:
     static std::size_t bytes_for(int ranks) { return RankFlags::bytes_for(ranks); }
 
-    /// As RankFlags.
-    SharedMeeting(std::byte* memory, int rank, int ranks, Patience patience);
+    /// As RankFlags. `names`: what errors call the ranks, if not by their numbers here.
+    SharedMeeting(
+        std::byte* memory, int rank, int ranks, Patience patience, std::vector<int> names = {});
 
     int rank() const { return rank_; }
     int ranks() const { return ranks_; }
@@ -57,6 +60,9 @@ class SharedMeeting {
 
     /// What `rank` said in begin(); valid within the call.
     const SharedCall& call_of(int rank) const { return note(rank).calls[turn()]; }
+
+    /// What errors call the current call: "all-reduce of 100 float (call 2)".
+    std::string purpose() const;
 
     /// 0 and 1, alternating by call. Under next_turn() the next call may share something even
     /// before begin(): nobody can still look at that of the call before this one.
@@ -73,9 +79,11 @@ class SharedMeeting {
     };
     Note& note(int rank) const { return flags_.note<Note>(rank); }
     [[noreturn]] void report_disagreement() const;
+    std::vector<int> with_names(std::vector<int> ranks) const;
 
     RankFlags flags_;
     const int rank_, ranks_;
+    const std::vector<int> names_;
     std::uint64_t calls_ = 0;
     double deadline_s_ = no_deadline;
 };

@@ -13,6 +13,10 @@ int node_by_memory(const Communicator& ranks) {
     return std::stoi(ranks.split_by_node().broadcast(std::to_string(ranks.rank())));
 }
 
+Nodes each_alone(const Communicator& ranks) {
+    return Nodes(ranks, ranks.rank());
+}
+
 Nodes::Nodes(const Communicator& ranks, int node) : all_(ranks.duplicate()) {
     std::map<std::string, int> numbers;
     for (const std::string& name : ranks.all_gather(std::to_string(node))) {

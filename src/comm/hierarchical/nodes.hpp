@@ -15,6 +15,11 @@ namespace lockstep {
 /// Collective. The lowest rank that shares memory with this one: what Nodes takes for a node.
 int node_by_memory(const Communicator& ranks);
 
+class Nodes;
+
+/// Collective. Every rank a node of its own: no memory is shared.
+Nodes each_alone(const Communicator& ranks);
+
 /// Ranks grouped by node; nodes are numbered in the order of their lowest ranks. A node hands
 /// stripe j of everything to its local rank j; there are as many stripes (and rails between nodes)
 /// as the node with the fewest ranks has ranks.
@@ -31,7 +36,7 @@ class Nodes {
 
     int node_of(int rank) const { return node_of_rank_[static_cast<std::size_t>(rank)]; }
     int local_rank_of(int rank) const { return local_rank_of_[static_cast<std::size_t>(rank)]; }
-    std::span<const int> ranks_on(int node) const {
+    const std::vector<int>& ranks_on(int node) const {
         return members_[static_cast<std::size_t>(node)];
     }
 

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hierarchical/node_room.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/log.hpp"
+
+#include "shared_window.hpp"
+
+namespace lockstep {
+
+void check_room_everywhere(const Nodes& nodes, std::size_t bytes) {
+    agree(nodes.all(), [&] {
+        if (nodes.local().size() > 1 && nodes.local().is_root()) check_shared_room(bytes);
+    });
+}
+
+bool has_room_everywhere(const Nodes& nodes, std::size_t bytes) {
+    try {
+        check_room_everywhere(nodes, bytes);
+        return true;
+    } catch (const AgreedError& error) {
+        if (error.code() != "E632") throw;
+        once(Level::warn,
+             "{}; ranks send messages instead, which is slower ({})",
+             error.what(),
+             error.fix());
+        return false;
+    }
+}
+
+}  // namespace lockstep
