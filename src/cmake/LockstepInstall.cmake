@@ -10,6 +10,11 @@ if(TARGET lockstep)
     install(TARGETS lockstep lockstep-train RUNTIME COMPONENT program)
 endif()
 
+if(TARGET lockstep_cuda)
+    install(TARGETS lockstep_cuda LIBRARY DESTINATION lib COMPONENT program)
+    install(TARGETS lockstep-gpu-selftest RUNTIME COMPONENT program)
+endif()
+
 set(lockstep_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
 set(lockstep_package_files ${PROJECT_SOURCE_DIR}/src/cmake/LockstepDependencies.cmake)
 if(LOCKSTEP_WITH_TORCH)

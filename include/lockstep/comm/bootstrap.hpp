@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks must agree on before they have a fast network: small texts, with deadlines.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What another rank said when it gave up.
+struct Notice {
+    int rank = 0;
+    std::string text;
+};
+
+/// One thread at a time; the same gathers in the same order on every rank.
+class Bootstrap {
+  public:
+    virtual ~Bootstrap() = default;
+    virtual int rank() const = 0;
+    virtual int size() const = 0;
+
+    /// Collective. Everyone's bytes, by rank; nothing for a rank that did not come within
+    /// `deadline_s`.
+    virtual std::vector<std::optional<std::string>> gather_within(const std::string& bytes,
+                                                                  double deadline_s) = 0;
+
+    /// Tells all other ranks, without waiting for them. Call it at most once.
+    virtual void announce(const std::string& text) = 0;
+
+    /// The next announcement of another rank, each once. Never waits. Also lets the transport make
+    /// progress.
+    virtual std::optional<Notice> notice() = 0;
+};
+
+/// Over messages of its own duplicate of `ranks`. Collective.
+std::unique_ptr<Bootstrap> make_bootstrap(const Communicator& ranks);
+
+/// Collective. gather_within(), or Error E630 naming the ranks that did not come to `purpose`.
+std::vector<std::string> gather_all(Bootstrap& bootstrap,
+                                    const std::string& bytes,
+                                    double deadline_s,
+                                    const std::string& purpose);
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+// A group of ranks, each with a GPU of its own, that is ready, or has said why not.
+#pragma once
+
+#include "lockstep/comm/bootstrap.hpp"
+#include "lockstep/comm/gpu_runtime.hpp"
+#include "lockstep/core/environment.hpp"
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+enum class NcclState {
+    unset,
+    initializing,
+    ready,
+    failed,  ///< an error was seen; only abort may follow
+    aborting,
+    aborted,
+    finalizing,
+    finalized,
+    destroyed,
+};
+std::string_view name_of(NcclState state);
+
+struct NcclOptions {
+    int device = 0;  ///< as CUDA counts them in this process
+    std::string name = "gradients";
+    double init_deadline_s = 120;
+    double collective_deadline_s = 600;
+    double abort_limit_s = 10;
+    Environment environment;  ///< where NCCL_* is looked up
+};
+
+/// How long one step of the start took.
+struct StartPhase {
+    std::string name;
+    double seconds = 0;
+};
+
+/// Owns one ncclComm_t and its stream. Any error aborts all communicators of `runtime`, tells the
+/// other ranks, and is thrown; after that only destruction is useful.
+class NcclCommunicator {
+  public:
+    /// Collective. Agrees on GPUs, versions and settings, starts NCCL without ever blocking, and
+    /// proves it by a small sum. Errors: E630 and E676 a rank did not come, E673 two ranks on one
+    /// GPU, E674 versions differ, E675 NCCL_* settings differ, E677 NCCL refuses, E679 wrong sum,
+    /// E682 another rank gave up. `bootstrap` must outlive this.
+    NcclCommunicator(std::shared_ptr<GpuRuntime> runtime,
+                     Bootstrap& bootstrap,
+                     const NcclOptions& options);
+    ~NcclCommunicator();  ///< close(), or an abort if an exception is under way; never throws
+    NcclCommunicator(NcclCommunicator&&) noexcept;
+    NcclCommunicator& operator=(NcclCommunicator&&) noexcept;
+
+    /// Collective. Waits for what was issued, then finalizes and destroys, in that order.
+    void close();
+
+    int rank() const;
+    int size() const;
+    NcclState state() const;
+    const std::vector<StartPhase>& start_phases() const;
+
+    class Inside;  ///< what the other parts of this back end see
+    Inside& inside() { return *inside_; }
+
+  private:
+    std::unique_ptr<Inside> inside_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+// liblockstep_cuda.so: the CUDA functions that comm calls through CudaApi.
+#include "lockstep/core/version.hpp"
+
+#include "nccl/cuda_api.hpp"
+
+#include <cstdio>
+
+#include <cuda_runtime_api.h>
+
+namespace lockstep {
+namespace {
+
+cudaStream_t native(CudaApi::Stream stream) {
+    return reinterpret_cast<cudaStream_t>(stream);
+}
+cudaEvent_t native(CudaApi::Event event) {
+    return reinterpret_cast<cudaEvent_t>(event);
+}
+
+std::string uuid_text(const cudaUUID_t& uuid) {
+    std::string text = "GPU-";
+    for (int i = 0; i < 16; ++i) {
+        if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+        char hex[3];
+        std::snprintf(hex, sizeof hex, "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+        text += hex;
+    }
+    return text;
+}
+
+int device_facts(int device, GpuFacts* facts) {
+    cudaDeviceProp properties{};
+    if (const cudaError_t failed = cudaGetDeviceProperties(&properties, device)) return failed;
+    char pci[32] = {};
+    if (const cudaError_t failed = cudaDeviceGetPCIBusId(pci, sizeof pci, device)) return failed;
+    *facts = {uuid_text(properties.uuid), pci, properties.name, properties.totalGlobalMem};
+    return cudaSuccess;
+}
+
+int create_stream(CudaApi::Stream* stream) {
+    int least = 0, greatest = 0;
+    if (const cudaError_t failed = cudaDeviceGetStreamPriorityRange(&least, &greatest))
+        return failed;
+    return cudaStreamCreateWithPriority(
+        reinterpret_cast<cudaStream_t*>(stream), cudaStreamNonBlocking, greatest);
+}
+
+void fill(CudaApi& api) {
+    api.error_text = [](int status) { return cudaGetErrorString(cudaError_t(status)); };
+    api.device_count = [](int* count) -> int { return cudaGetDeviceCount(count); };
+    api.set_device = [](int device) -> int { return cudaSetDevice(device); };
+    api.device_facts = device_facts;
+    api.allocate = [](void** memory, std::size_t bytes) -> int {
+        return cudaMalloc(memory, bytes);
+    };
+    api.release = [](void* memory) -> int { return cudaFree(memory); };
+    api.create_stream = create_stream;
+    api.destroy_stream = [](auto stream) -> int { return cudaStreamDestroy(native(stream)); };
+    api.create_event = [](CudaApi::Event* event) -> int {
+        return cudaEventCreateWithFlags(reinterpret_cast<cudaEvent_t*>(event),
+                                        cudaEventDisableTiming);
+    };
+    api.destroy_event = [](auto event) -> int { return cudaEventDestroy(native(event)); };
+    api.record_event = [](auto event, auto stream) -> int {
+        return cudaEventRecord(native(event), native(stream));
+    };
+    api.query_event = [](auto event) -> int { return cudaEventQuery(native(event)); };
+    api.stream_wait_event = [](auto stream, auto event) -> int {
+        return cudaStreamWaitEvent(native(stream), native(event), 0);
+    };
+    api.copy_async = [](void* to, const void* from, std::size_t bytes, auto stream) -> int {
+        return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream));
+    };
+}
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" {
+
+const char* lockstep_cuda_version() {
+    return lockstep::version_text().data();
+}
+
+void lockstep_cuda_fill(lockstep::CudaApi* api) {
+    lockstep::fill(*api);
+}
+
+}  // extern "C"

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA functions that Lockstep calls, as a table: filled by liblockstep_cuda.so or by a test's
+// fake.
+#pragma once
+
+#include "nccl/nccl_types.hpp"
+
+#include <array>
+#include <cstddef>
+#include <functional>
+#include <string>
+
+namespace lockstep {
+
+/// Identity and name of one GPU.
+struct GpuFacts {
+    std::string uuid;  ///< "GPU-1b2c...", as nvidia-smi prints it
+    std::string pci;   ///< "0000:3b:00.0"
+    std::string name;
+    std::size_t memory_bytes = 0;
+};
+
+/// Every function returns a cudaError_t: 0 is success.
+struct CudaApi {
+    using Status = int;
+    using Stream = nccl::Stream;
+    using Event = struct OpaqueEvent*;
+    static constexpr Status success = 0, not_ready = 600;
+
+    std::function<const char*(Status)> error_text;
+    std::function<Status(int*)> device_count;
+    std::function<Status(int)> set_device;
+    std::function<Status(int, GpuFacts*)> device_facts;
+    std::function<Status(void**, std::size_t)> allocate;
+    std::function<Status(void*)> release;
+    std::function<Status(Stream*)> create_stream;  ///< non-blocking, of the highest priority
+    std::function<Status(Stream)> destroy_stream;
+    std::function<Status(Event*)> create_event;  ///< without timing
+    std::function<Status(Event)> destroy_event;
+    std::function<Status(Event, Stream)> record_event;
+    std::function<Status(Event)> query_event;  ///< not_ready while work is before it
+    std::function<Status(Stream, Event)> stream_wait_event;
+    std::function<Status(void*, const void*, std::size_t, Stream)> copy_async;  ///< any direction
+};
+
+/// Error E681 with CUDA's own text unless `status` is success; `call` is "cudaMalloc".
+void check_cuda(const CudaApi& api, CudaApi::Status status, const char* call);
+
+}  // namespace lockstep

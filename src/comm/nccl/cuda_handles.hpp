@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Owners of CUDA's handles. None is freed after an abort that hangs: that would wait forever.
+#pragma once
+
+#include "lockstep/comm/gpu_runtime.hpp"
+
+#include "nccl/cuda_api.hpp"
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+
+namespace lockstep {
+
+/// A handle and the function of the table that frees it. Null state: no handle. Move-only.
+template <class Handle, CudaApi::Status (*free_it)(const CudaApi&, Handle)>
+class CudaOwner {
+  public:
+    CudaOwner() = default;
+    CudaOwner(std::shared_ptr<GpuRuntime> runtime, Handle handle)
+        : runtime_(std::move(runtime)), handle_(handle) {}
+    CudaOwner(CudaOwner&& other) noexcept
+        : runtime_(std::move(other.runtime_)), handle_(std::exchange(other.handle_, nullptr)) {}
+    CudaOwner& operator=(CudaOwner&& other) noexcept {
+        std::swap(runtime_, other.runtime_);
+        std::swap(handle_, other.handle_);
+        return *this;
+    }
+    ~CudaOwner() {
+        if (handle_ != nullptr && !runtime_->is_wedged()) free_it(runtime_->cuda(), handle_);
+    }
+    Handle value() const { return handle_; }
+
+  private:
+    std::shared_ptr<GpuRuntime> runtime_;
+    Handle handle_ = nullptr;
+};
+
+inline CudaApi::Status free_stream(const CudaApi& api, GpuStream stream) {
+    return api.destroy_stream(stream);
+}
+inline CudaApi::Status free_event(const CudaApi& api, CudaApi::Event event) {
+    return api.destroy_event(event);
+}
+inline CudaApi::Status free_memory(const CudaApi& api, void* memory) {
+    return api.release(memory);
+}
+
+using CudaStream = CudaOwner<GpuStream, free_stream>;
+using CudaEvent = CudaOwner<CudaApi::Event, free_event>;
+using CudaMemory = CudaOwner<void*, free_memory>;
+
+/// Errors of all: E681.
+CudaStream make_stream(const std::shared_ptr<GpuRuntime>& runtime);
+CudaEvent make_event(const std::shared_ptr<GpuRuntime>& runtime);
+CudaMemory make_memory(const std::shared_ptr<GpuRuntime>& runtime, std::size_t bytes);
+
+/// Work that comes to `later` from now on waits for what `earlier` holds now.
+void let_wait(const std::shared_ptr<GpuRuntime>& runtime, GpuStream later, GpuStream earlier);
+
+}  // namespace lockstep

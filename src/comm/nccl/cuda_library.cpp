@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl/cuda_library.hpp"
+
+#include "lockstep/core/environment.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/version.hpp"
+
+#include <filesystem>
+#include <system_error>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* library_name = "liblockstep_cuda.so";
+
+std::string library_path() {
+    if (const auto named = Environment().text("LOCKSTEP_CUDA_LIB")) return *named;
+    const fs::path program = fs::path(this_executable()).parent_path();
+    std::error_code ignored;
+    for (const fs::path& folder : {program / "../lib", program})
+        if (fs::exists(folder / library_name, ignored)) return folder / library_name;
+    return library_name;
+}
+
+template <class Function>
+Function function_of(const SharedLibrary& library, const char* name) {
+    void* address = library.symbol(name);
+    check(address != nullptr, [&] {
+        return Error("E670",
+                     fmt::format("'{}' is not Lockstep's GPU library", library.path()),
+                     fmt::format("it has no function {}", name),
+                     "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
+    });
+    return reinterpret_cast<Function>(address);
+}
+
+void check_same_version(const std::string& path, const std::string& theirs) {
+    check(theirs == version_text(), [&] {
+        return Error("E670",
+                     fmt::format("'{}' is of Lockstep {}, not {}", path, theirs, version_text()),
+                     "both exchange C++ values",
+                     "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
+    });
+}
+
+}  // namespace
+
+void check_cuda(const CudaApi& api, CudaApi::Status status, const char* call) {
+    check(status == CudaApi::success, [&] {
+        return Error("E681",
+                     fmt::format("{} failed: {}", call, api.error_text(status)),
+                     fmt::format("cudaError {}", status),
+                     "nvidia-smi and the kernel's log (dmesg, 'NVRM: Xid') say whether the GPU is "
+                     "well; start the same command again to resume");
+    });
+}
+
+std::string why_no_driver() {
+    std::string reason;
+    return SharedLibrary::open("libcuda.so.1", reason) ? "" : reason;
+}
+
+CudaLibrary load_cuda() {
+    const std::string missing = why_no_driver();
+    check(missing.empty(), [&] {
+        return Error("E670",
+                     "this machine has no GPU driver",
+                     missing,
+                     "run on a node with an NVIDIA GPU; in a container, pass the GPUs through "
+                     "(docker --gpus all, apptainer --nv)");
+    });
+    CudaLibrary result;
+    std::string reason;
+    result.path = library_path();
+    result.library = SharedLibrary::open(result.path, reason);
+    check(static_cast<bool>(result.library), [&] {
+        return Error(
+            "E670",
+            fmt::format("'{}' cannot be loaded", result.path),
+            reason,
+            "this Lockstep was built without CUDA, or its lib folder was not copied along; "
+            "LOCKSTEP_CUDA_LIB names the file");
+    });
+    const auto version = function_of<const char* (*)()>(result.library, "lockstep_cuda_version");
+    check_same_version(result.path, version());
+    function_of<void (*)(CudaApi*)>(result.library, "lockstep_cuda_fill")(&result.api);
+    return result;
+}
+
+}  // namespace lockstep

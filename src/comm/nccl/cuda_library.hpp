@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// Loads liblockstep_cuda.so, where a GPU's driver is present.
+#pragma once
+
+#include "nccl/cuda_api.hpp"
+#include "nccl/shared_library.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+struct CudaLibrary {
+    SharedLibrary library;
+    CudaApi api;
+    std::string path;
+};
+
+/// Why there is no GPU here ("no driver: libcuda.so.1 ..."), or "".
+std::string why_no_driver();
+
+/// The library beside the running program (lib/ or ../lib/), or LOCKSTEP_CUDA_LIB.
+/// Errors: E670 no driver, no library, or one of another version of Lockstep.
+CudaLibrary load_cuda();
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/gpu_runtime.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/log.hpp"
+
+#include "nccl/cuda_library.hpp"
+#include "nccl/nccl_handle.hpp"
+#include "nccl/nccl_library.hpp"
+
+#include <chrono>
+#include <condition_variable>
+#include <thread>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+/// How far the aborts are; shared with threads that may never come back.
+struct Progress {
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<bool> done;
+    std::size_t left = 0;
+};
+
+void start_abort(const std::shared_ptr<GpuRuntime>& runtime,
+                 const std::shared_ptr<NcclHandle>& handle,
+                 const std::shared_ptr<Progress>& progress,
+                 std::size_t index) {
+    // A thread that hangs keeps what it uses.
+    std::thread([runtime, handle, progress, index] {
+        handle->abort();
+        const std::lock_guard lock(progress->mutex);
+        progress->done[index] = true;
+        --progress->left;
+        progress->changed.notify_all();
+    }).detach();
+}
+
+std::string quoted(const std::vector<std::string>& names) {
+    return fmt::format("'{}'", fmt::join(names, "', '"));
+}
+
+}  // namespace
+
+/// Declared before the tables, so that their code is there until they are gone.
+struct GpuRuntime::Libraries {
+    SharedLibrary cuda, nccl;
+};
+
+std::shared_ptr<GpuRuntime> GpuRuntime::open(const std::string& nccl_path) {
+    CudaLibrary cuda = load_cuda();
+    NcclLibrary nccl = load_nccl(nccl_path);
+    auto runtime = std::make_shared<GpuRuntime>(
+        std::make_unique<NcclApi>(nccl.api), std::make_unique<CudaApi>(cuda.api), nccl.text());
+    runtime->libraries_ =
+        std::make_unique<Libraries>(Libraries{std::move(cuda.library), std::move(nccl.library)});
+    once(Level::info, "GPU: {}; {}", nccl.text(), cuda.path);
+    return runtime;
+}
+
+GpuRuntime::GpuRuntime(std::unique_ptr<const NcclApi> nccl,
+                       std::unique_ptr<const CudaApi> cuda,
+                       std::string nccl_text)
+    : nccl_(std::move(nccl)), cuda_(std::move(cuda)), nccl_text_(std::move(nccl_text)) {}
+
+GpuRuntime::~GpuRuntime() = default;
+
+void GpuRuntime::add(const std::shared_ptr<NcclHandle>& handle) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(handles_, [](const auto& known) { return known.expired(); });
+    handles_.push_back(handle);
+}
+
+AbortOutcome GpuRuntime::abort_all(double limit_s) {
+    if (is_aborting_.exchange(true)) return {};
+    const double begin = now_s();
+    std::vector<std::shared_ptr<NcclHandle>> handles;
+    {
+        const std::lock_guard lock(mutex_);
+        for (const auto& known : handles_)
+            if (auto handle = known.lock()) handles.push_back(std::move(handle));
+    }
+    auto progress = std::make_shared<Progress>();
+    progress->done.resize(handles.size());
+    progress->left = handles.size();
+    for (std::size_t i = 0; i < handles.size(); ++i)
+        start_abort(shared_from_this(), handles[i], progress, i);
+
+    std::unique_lock lock(progress->mutex);
+    progress->changed.wait_for(
+        lock, std::chrono::duration<double>(limit_s), [&] { return progress->left == 0; });
+    AbortOutcome outcome;
+    for (std::size_t i = 0; i < handles.size(); ++i)
+        (progress->done[i] ? outcome.aborted : outcome.hung).push_back(handles[i]->name());
+    is_wedged_ = !outcome.hung.empty();
+    outcome.seconds = now_s() - begin;
+    return outcome;
+}
+
+std::string AbortOutcome::text() const {
+    std::string text;
+    if (!aborted.empty()) text = fmt::format("aborted {}", quoted(aborted));
+    if (!hung.empty())
+        text += fmt::format("{}{} hang in their abort", text.empty() ? "" : "; ", quoted(hung));
+    if (text.empty()) return "another thread aborts, or there was nothing to abort";
+    return fmt::format("{} within {}", text, duration_text(seconds));
+}
+
+}  // namespace lockstep

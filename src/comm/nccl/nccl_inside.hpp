@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a communicator is made of, and the one way in which its thread waits and fails.
+#pragma once
+
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/core/error.hpp"
+
+#include "nccl/cuda_handles.hpp"
+#include "nccl/nccl_handle.hpp"
+
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// One issued collective.
+struct NcclPending {
+    std::string what;
+    CudaEvent end;                        ///< on the communicator's stream, behind the collective
+    std::shared_ptr<const void> buffers;  ///< kept until `end`, whoever forgets them before
+};
+
+/// What a wait is for: true when it is over. Given what NCCL says of the communicator.
+using Ready = std::function<bool(nccl::Result)>;
+
+class NcclCommunicator::Inside {
+  public:
+    Inside(std::shared_ptr<GpuRuntime> runtime, Bootstrap& bootstrap, const NcclOptions& options);
+
+    const NcclApi& nccl() const { return runtime_->nccl(); }
+    const CudaApi& cuda() const { return runtime_->cuda(); }
+    const std::shared_ptr<GpuRuntime>& runtime() const { return runtime_; }
+    NcclHandle& handle() { return *handle_; }
+    Bootstrap& bootstrap() { return bootstrap_; }
+    const NcclOptions& options() const { return options_; }
+    GpuStream stream() const { return stream_.value(); }
+    std::vector<StartPhase>& phases() { return phases_; }
+
+    /// Collective. Everything up to `ready`.
+    void start();
+    /// Collective. `finalizing` to `destroyed`.
+    void finish();
+
+    /// Never a bare synchronize: each round asks NCCL, the abort flag, other ranks and the clock.
+    /// `late` makes the error of a deadline.
+    void wait(const Ready& ready, double deadline_s, const std::function<Error()>& late);
+
+    /// Waits until NCCL has taken what was issued: only then is the stream complete.
+    void settle(const std::string& what);
+
+    /// What `step` returns. Any error of it ends everything: see give_up().
+    template <class Step>
+    auto guarded(Step&& step) {
+        try {
+            return step();
+        } catch (const Error& error) {
+            throw give_up(error);
+        }
+    }
+
+    /// Tells the other ranks, aborts all communicators, and says so in the error returned.
+    Error give_up(const Error& error);
+
+    bool has_passed(const CudaEvent& event) const;
+    void wait_for(const NcclPending& pending);
+
+    /// Lives on until its end has passed.
+    void keep(std::shared_ptr<const NcclPending> pending);
+
+  private:
+    void run_phase(const std::string& name, const std::function<void()>& body);
+    std::vector<std::string> exchange(const std::function<std::string()>& mine);
+    void agree_on_facts();
+    void exchange_ids();
+    void init_nccl();
+    void prove();
+    Error late_start();
+    double start_seconds_left() const;
+    void announce(const std::string& text);
+    void throw_if_others_gave_up();
+
+    std::shared_ptr<GpuRuntime> runtime_;
+    Bootstrap& bootstrap_;
+    NcclOptions options_;
+    std::shared_ptr<NcclHandle> handle_;
+    CudaStream stream_;
+    std::vector<StartPhase> phases_;
+    std::vector<nccl::UniqueId> ids_;
+    std::string phase_ = "set-up";
+    double start_end_s_ = 0;
+
+    bool has_announced_ = false;
+    std::deque<std::shared_ptr<const NcclPending>> pending_;  ///< in the order of the stream
+};
+
+}  // namespace lockstep

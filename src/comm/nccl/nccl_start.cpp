@@ -1,0 +1,288 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/log.hpp"
+
+#include "nccl/nccl_inside.hpp"
+#include "nccl/rank_facts.hpp"
+#include "nccl/unique_ids.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstring>
+#include <set>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using Inside = NcclCommunicator::Inside;
+
+constexpr double grace_s = 2;  // for the others' words on a start that failed
+
+std::string host_name() {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    return host.data();
+}
+
+RankFacts read_facts(const GpuRuntime& runtime, const NcclOptions& options) {
+    const CudaApi& cuda = runtime.cuda();
+    int count = 0;
+    check_cuda(cuda, cuda.device_count(&count), "cudaGetDeviceCount");
+    check(options.device >= 0 && options.device < count, [&] {
+        return Error(
+            "E670",
+            fmt::format("no GPU {} on '{}': it has {}", options.device, host_name(), count),
+            "each rank needs a GPU of its own",
+            "start at most as many ranks on a node as it has GPUs");
+    });
+    check_cuda(cuda, cuda.set_device(options.device), "cudaSetDevice");
+    GpuFacts gpu;
+    check_cuda(cuda, cuda.device_facts(options.device, &gpu), "cudaGetDeviceProperties");
+    return {host_name(),
+            nccl_host_id(options.environment),
+            gpu.uuid,
+            gpu.pci,
+            runtime.nccl().version(),
+            nccl_settings(options.environment)};
+}
+
+/// Small whole numbers, so that their sums are exact in any order.
+float proof_value(int rank, std::size_t i) {
+    return static_cast<float>((rank % 8 + 1) * static_cast<int>(i % 4 + 1));
+}
+
+void check_proof(const std::vector<float>& got, const Inside& inside, int size) {
+    for (std::size_t i = 0; i < got.size(); ++i) {
+        double sum = 0;
+        for (int rank = 0; rank < size; ++rank) sum += proof_value(rank, i);
+        check(got[i] == static_cast<float>(sum), [&] {
+            return Error("E679",
+                         fmt::format("the first sum of communicator '{}' is wrong: element {} is "
+                                     "{}, not {}",
+                                     inside.options().name,
+                                     i,
+                                     got[i],
+                                     sum),
+                         fmt::format("{} gave it", inside.runtime()->nccl_text()),
+                         "another NCCL version (--nccl-lib), or NCCL_P2P_DISABLE=1 to leave out a "
+                         "broken path between GPUs; nccl-tests show it, too");
+        });
+    }
+}
+
+std::string summary(const std::vector<StartPhase>& phases) {
+    std::string text;
+    for (const StartPhase& phase : phases)
+        text += fmt::format(", {} {}", phase.name, duration_text(phase.seconds));
+    return text;
+}
+
+}  // namespace
+
+NcclCommunicator::Inside::Inside(std::shared_ptr<GpuRuntime> runtime,
+                                 Bootstrap& bootstrap,
+                                 const NcclOptions& options)
+    : runtime_(std::move(runtime)),
+      bootstrap_(bootstrap),
+      options_(options),
+      handle_(std::make_shared<NcclHandle>(runtime_->nccl(), options.name)) {
+    runtime_->add(handle_);
+}
+
+double NcclCommunicator::Inside::start_seconds_left() const {
+    return std::max(0.0, start_end_s_ - now_s());
+}
+
+void NcclCommunicator::Inside::run_phase(const std::string& name,
+                                         const std::function<void()>& body) {
+    phase_ = name;
+    const double begin = now_s();
+    body();
+    phases_.push_back({name, now_s() - begin});
+}
+
+/// Collective. Everyone's text; the error of a rank becomes every rank's.
+std::vector<std::string> NcclCommunicator::Inside::exchange(
+    const std::function<std::string()>& mine) {
+    std::optional<Error> failure;
+    std::string text;
+    try {
+        text = "=" + mine();
+    } catch (const Error& error) {
+        failure = error;
+        text = fmt::format("!{}", error.what());
+    }
+    auto all = gather_all(bootstrap_,
+                          text,
+                          start_seconds_left(),
+                          fmt::format("{} of NCCL communicator '{}'", phase_, options_.name));
+    if (failure) throw *failure;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        expect(!all[rank].empty(), "every rank says '=' or '!'");
+        check(all[rank].front() == '=', [&] {
+            return Error("E682",
+                         fmt::format("rank {} gave up: {}", rank, all[rank].substr(1)),
+                         fmt::format("all ranks were in '{}'", phase_),
+                         "the log of that rank has its error in full");
+        });
+        all[rank].erase(0, 1);
+    }
+    return all;
+}
+
+void NcclCommunicator::Inside::agree_on_facts() {
+    const auto texts = exchange([&] {
+        const std::string facts = packed(read_facts(*runtime_, options_));
+        stream_ = make_stream(runtime_);
+        return facts;
+    });
+    std::vector<RankFacts> facts;
+    std::set<std::string> gpus;
+    for (const std::string& text : texts) {
+        facts.push_back(unpacked_facts(text));
+        gpus.insert(facts.back().gpu_uuid);
+    }
+    check_agreement(facts);
+    if (gpus.size() < facts.size())
+        once(Level::warn,
+             "{} ranks share {} GPU(s) by NCCL_HOSTID: good for correctness only",
+             facts.size(),
+             gpus.size());
+}
+
+void NcclCommunicator::Inside::exchange_ids() {
+    const int count = unique_id_count(bootstrap_.size(), bool(nccl().comm_init_rank_scalable));
+    const std::vector<int> makers = unique_id_makers(bootstrap_.size(), count);
+    const auto texts = exchange([&]() -> std::string {
+        if (std::ranges::find(makers, bootstrap_.rank()) == makers.end()) return {};
+        nccl::UniqueId id{};
+        const nccl::Result result = nccl().get_unique_id(&id);
+        if (result != nccl::success) throw nccl_error(nccl(), nullptr, result, "ncclGetUniqueId");
+        return {id.internal.data(), id.internal.size()};
+    });
+    ids_.resize(makers.size());
+    for (std::size_t i = 0; i < makers.size(); ++i) {
+        const std::string& text = texts[static_cast<std::size_t>(makers[i])];
+        expect(text.size() == sizeof(nccl::UniqueId), "a maker's id");
+        std::memcpy(ids_[i].internal.data(), text.data(), text.size());
+    }
+}
+
+Error NcclCommunicator::Inside::late_start() {
+    const std::string late = fmt::format("communicator '{}' was not ready within {}",
+                                         options_.name,
+                                         duration_text(options_.init_deadline_s));
+    announce(fmt::format("{} (in '{}')", late, phase_));
+    std::vector<int> silent;
+    std::set<int> heard = {bootstrap_.rank()};
+    std::string words;
+    const double end = now_s() + grace_s;
+    while (now_s() < end && static_cast<int>(heard.size()) < bootstrap_.size()) {
+        if (const auto notice = bootstrap_.notice()) {
+            heard.insert(notice->rank);
+            words += fmt::format("\nrank {}: {}", notice->rank, notice->text);
+        }
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    for (int rank = 0; rank < bootstrap_.size(); ++rank)
+        if (!heard.contains(rank)) silent.push_back(rank);
+    if (!silent.empty()) words += fmt::format("\nno word from rank(s) {}", fold_ranks(silent));
+    return Error(
+        "E676",
+        fmt::format("{}: rank {} was in '{}'", late, bootstrap_.rank(), phase_),
+        fmt::format("NCCL on the ranks cannot connect, or a rank hangs{}", words),
+        "name the interface that all nodes share (NCCL_SOCKET_IFNAME), look for a firewall "
+        "between them, and see NCCL_DEBUG=INFO");
+}
+
+void NcclCommunicator::Inside::init_nccl() {
+    nccl::Config config;
+    config.blocking = 0;
+    config.comm_name = options_.name.c_str();
+    const int rank = bootstrap_.rank(), size = bootstrap_.size();
+    if (ids_.size() == 1) {
+        handle_->call("ncclCommInitRankConfig", [&](nccl::Comm& comm) {
+            return nccl().comm_init_rank_config(&comm, size, ids_[0], rank, &config);
+        });
+    } else {
+        handle_->call("ncclCommInitRankScalable", [&](nccl::Comm& comm) {
+            return nccl().comm_init_rank_scalable(
+                &comm, size, rank, static_cast<int>(ids_.size()), ids_.data(), &config);
+        });
+    }
+    wait([](nccl::Result state) { return state == nccl::success; },
+         start_seconds_left(),
+         [&] { return late_start(); });
+}
+
+void NcclCommunicator::Inside::prove() {
+    std::vector<float> values(64);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = proof_value(bootstrap_.rank(), i);
+    const std::size_t bytes = values.size() * sizeof(float);
+    const CudaMemory memory = make_memory(runtime_, bytes);
+    check_cuda(cuda(),
+               cuda().copy_async(memory.value(), values.data(), bytes, stream()),
+               "cudaMemcpyAsync");
+    handle_->call("ncclAllReduce", [&](nccl::Comm& comm) {
+        return nccl().all_reduce(memory.value(),
+                                 memory.value(),
+                                 values.size(),
+                                 nccl::type_float32,
+                                 nccl::sum,
+                                 comm,
+                                 stream());
+    });
+    settle("the first sum");
+    check_cuda(cuda(),
+               cuda().copy_async(values.data(), memory.value(), bytes, stream()),
+               "cudaMemcpyAsync");
+    const CudaEvent end = make_event(runtime_);
+    check_cuda(cuda(), cuda().record_event(end.value(), stream()), "cudaEventRecord");
+    wait([&](nccl::Result) { return has_passed(end); },
+         start_seconds_left(),
+         [&] { return late_start(); });
+    check_proof(values, *this, bootstrap_.size());
+}
+
+void NcclCommunicator::Inside::start() {
+    start_end_s_ = now_s() + options_.init_deadline_s;
+    handle_->enter(NcclState::initializing);
+    guarded([&] {
+        run_phase("facts", [&] { agree_on_facts(); });
+        run_phase("unique id", [&] { exchange_ids(); });
+        run_phase("barrier", [&] { exchange([] { return std::string(); }); });
+        run_phase("init", [&] { init_nccl(); });
+        run_phase("first sum", [&] { prove(); });
+        handle_->enter(NcclState::ready);
+    });
+    once(Level::info,
+         "NCCL communicator '{}': {} ranks{}",
+         options_.name,
+         bootstrap_.size(),
+         summary(phases_));
+    phase_ = "running";
+}
+
+void NcclCommunicator::Inside::finish() {
+    guarded([&] {
+        if (!pending_.empty()) wait_for(*pending_.back());
+        pending_.clear();
+        phase_ = "finalize";
+        handle_->enter(NcclState::finalizing);
+        handle_->call("ncclCommFinalize",
+                      [&](nccl::Comm& comm) { return nccl().comm_finalize(comm); });
+        settle("finalize");
+        handle_->enter(NcclState::finalized);
+        handle_->call("ncclCommDestroy", [&](nccl::Comm& comm) {
+            return nccl().comm_destroy(std::exchange(comm, nullptr));
+        });
+        handle_->enter(NcclState::destroyed);
+    });
+}
+
+}  // namespace lockstep

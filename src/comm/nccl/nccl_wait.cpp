@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+
+#include "nccl/nccl_inside.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+/// Polls fast at first: most waits are short, and the rest may take a little longer.
+class Pause {
+  public:
+    void take() {
+        std::this_thread::sleep_for(length_);
+        if (++taken_ % 16 == 0) length_ = std::min(length_ * 2, longest);
+    }
+
+  private:
+    static constexpr std::chrono::microseconds longest{1000};
+    std::chrono::microseconds length_{20};
+    int taken_ = 0;
+};
+
+}  // namespace
+
+void NcclCommunicator::Inside::throw_if_others_gave_up() {
+    const auto notice = bootstrap_.notice();
+    check(!notice, [&] {
+        return Error(
+            "E682",
+            fmt::format("rank {} gave up: {}", notice->rank, notice->text),
+            fmt::format("this rank was in '{}' of communicator '{}'", phase_, options_.name),
+            "the log of that rank has its error in full");
+    });
+}
+
+void NcclCommunicator::Inside::wait(const Ready& ready,
+                                    double deadline_s,
+                                    const std::function<Error()>& late) {
+    const double end = now_s() + deadline_s;
+    for (Pause pause;; pause.take()) {
+        // NCCL first: after an error of its own, events may pass although nothing was summed.
+        if (ready(handle_->poll())) return;
+        throw_if_others_gave_up();
+        check(now_s() < end, late);
+    }
+}
+
+void NcclCommunicator::Inside::settle(const std::string& what) {
+    const double limit = options_.collective_deadline_s;
+    wait([](nccl::Result state) { return state == nccl::success; },
+         limit,
+         [&] {
+             return Error(
+                 "E678",
+                 fmt::format("NCCL did not take '{}' within {}", what, duration_text(limit)),
+                 fmt::format("communicator '{}' is still connecting to other ranks", options_.name),
+                 "another rank hangs or cannot be reached: its log says what it was doing");
+         });
+}
+
+bool NcclCommunicator::Inside::has_passed(const CudaEvent& event) const {
+    const CudaApi::Status status = cuda().query_event(event.value());
+    if (status == CudaApi::not_ready) return false;
+    check_cuda(cuda(), status, "cudaEventQuery");
+    return true;
+}
+
+void NcclCommunicator::Inside::wait_for(const NcclPending& pending) {
+    const double limit = options_.collective_deadline_s;
+    wait([&](nccl::Result) { return has_passed(pending.end); },
+         limit,
+         [&] {
+             return Error(
+                 "E678",
+                 fmt::format("'{}' of communicator '{}' did not end within {}",
+                             pending.what,
+                             options_.name,
+                             duration_text(limit)),
+                 "another rank did not issue the same collective, hangs, or cannot be reached",
+                 "the logs of the other ranks say where each of them is; start the same "
+                 "command again to resume");
+         });
+}
+
+void NcclCommunicator::Inside::keep(std::shared_ptr<const NcclPending> pending) {
+    while (!pending_.empty() && has_passed(pending_.front()->end)) pending_.pop_front();
+    pending_.push_back(std::move(pending));
+}
+
+void NcclCommunicator::Inside::announce(const std::string& text) {
+    if (has_announced_) return;
+    has_announced_ = true;
+    bootstrap_.announce(text);
+}
+
+Error NcclCommunicator::Inside::give_up(const Error& error) {
+    // Who heard of it from others need not tell, but while starting all say how far they came.
+    const bool is_first = error.code() != "E682" && error.code() != "E680";
+    if (is_first || handle_->state() == NcclState::initializing)
+        announce(fmt::format("{} (in '{}')", error.what(), phase_));
+    handle_->enter(NcclState::failed);
+    const AbortOutcome outcome = runtime_->abort_all(options_.abort_limit_s);
+    return Error(error.code(), error.what(), error.why() + "\n" + outcome.text(), error.fix());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl/rank_facts.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
+
+#include "nccl/nccl_api.hpp"
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <set>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+// Places and printing: a rank may have its own. Everything else decides what goes over the wire.
+constexpr auto may_differ = std::to_array<std::string_view>({"NCCL_HOSTID",
+                                                             "NCCL_DEBUG",
+                                                             "NCCL_SOCKET_IFNAME",
+                                                             "NCCL_IB_HCA",
+                                                             "NCCL_TOPO_",
+                                                             "NCCL_GRAPH_",
+                                                             "NCCL_RAS_ADDR",
+                                                             "NCCL_CONF_FILE",
+                                                             "NCCL_COMM_ID"});
+
+bool must_be_equal(const std::string& name) {
+    return name.starts_with("NCCL_") &&
+           std::ranges::none_of(may_differ, [&](auto prefix) { return name.starts_with(prefix); });
+}
+
+std::string first_line(const std::string& path) {
+    std::ifstream in(path);
+    std::string line;
+    std::getline(in, line);
+    return line;
+}
+
+/// NAME=value lines; what is there already stays.
+void add_file(std::map<std::string, std::string>& settings, const std::string& path) {
+    std::ifstream in(path);
+    for (std::string line; std::getline(in, line);) {
+        const std::size_t equals = line.find('=');
+        if (line.starts_with('#') || equals == std::string::npos) continue;
+        settings.try_emplace(line.substr(0, equals), line.substr(equals + 1));
+    }
+}
+
+std::string ranks_text(const std::vector<int>& ranks) {
+    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
+}
+
+/// "2.28.9 on ranks 0-2, 2.27.3 on rank 3": who has which value.
+std::string who_has_what(const std::vector<std::string>& values) {
+    std::map<std::string, std::vector<int>> ranks;
+    for (std::size_t rank = 0; rank < values.size(); ++rank)
+        ranks[values[rank]].push_back(static_cast<int>(rank));
+    std::string text;
+    for (const auto& [value, who] : ranks)
+        text += fmt::format("{}{} on {}", text.empty() ? "" : ", ", value, ranks_text(who));
+    return text;
+}
+
+template <class Value>
+std::vector<std::string> each(const std::vector<RankFacts>& facts, Value&& value) {
+    std::vector<std::string> values;
+    for (const RankFacts& rank : facts) values.push_back(value(rank));
+    return values;
+}
+
+bool all_equal(const std::vector<std::string>& values) {
+    return std::ranges::adjacent_find(values, std::ranges::not_equal_to{}) == values.end();
+}
+
+void check_gpus(const std::vector<RankFacts>& facts) {
+    std::map<std::pair<std::string, std::string>, int> taken;
+    for (std::size_t rank = 0; rank < facts.size(); ++rank) {
+        const RankFacts& mine = facts[rank];
+        const auto [first, is_new] =
+            taken.try_emplace({mine.host_id, mine.gpu_uuid}, static_cast<int>(rank));
+        check(is_new, [&] {
+            return Error("E673",
+                         fmt::format("ranks {} and {} use the same GPU: {} ({}) of {}",
+                                     first->second,
+                                     rank,
+                                     mine.gpu_uuid,
+                                     mine.gpu_pci,
+                                     mine.host),
+                         "NCCL gives each rank a GPU of its own",
+                         "start at most as many ranks on a node as it has GPUs, and leave "
+                         "CUDA_VISIBLE_DEVICES equal on all ranks of a node");
+        });
+    }
+}
+
+void check_versions(const std::vector<RankFacts>& facts) {
+    const auto versions =
+        each(facts, [](const RankFacts& rank) { return nccl_version_text(rank.nccl_version); });
+    check(all_equal(versions), [&] {
+        return Error("E674",
+                     fmt::format("ranks have different NCCLs: {}", who_has_what(versions)),
+                     "they would not understand each other",
+                     "name the same file on all nodes with --nccl-lib or LOCKSTEP_NCCL_LIB");
+    });
+}
+
+std::string value_of(const RankFacts& rank, const std::string& name) {
+    const auto found = rank.settings.find(name);
+    return found == rank.settings.end() ? "unset" : fmt::format("'{}'", found->second);
+}
+
+void check_settings(const std::vector<RankFacts>& facts) {
+    std::set<std::string> names;
+    for (const RankFacts& rank : facts)
+        for (const auto& setting : rank.settings) names.insert(setting.first);
+    std::string differ;
+    for (const std::string& name : names) {
+        const auto values =
+            each(facts, [&](const RankFacts& rank) { return value_of(rank, name); });
+        if (all_equal(values)) continue;
+        differ += fmt::format("{}{} is {}", differ.empty() ? "" : "; ", name, who_has_what(values));
+    }
+    check(differ.empty(), [&] {
+        return Error("E675",
+                     fmt::format("ranks have different NCCL settings: {}", differ),
+                     "NCCL would choose different ways on different ranks and hang",
+                     "set them in the job script and pass them on (mpirun -x NAME, srun "
+                     "--export=ALL), or in /etc/nccl.conf of all nodes");
+    });
+}
+
+}  // namespace
+
+std::string packed(const RankFacts& facts) {
+    return Json{{"host", facts.host},
+                {"host_id", facts.host_id},
+                {"gpu_uuid", facts.gpu_uuid},
+                {"gpu_pci", facts.gpu_pci},
+                {"nccl_version", facts.nccl_version},
+                {"settings", facts.settings}}
+        .dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+RankFacts unpacked_facts(const std::string& text) {
+    const std::string origin = "another rank's facts";
+    const Json json = parse_json(text, origin);
+    RankFacts facts;
+    facts.host = json_field<std::string>(json, "host", origin);
+    facts.host_id = json_field<std::string>(json, "host_id", origin);
+    facts.gpu_uuid = json_field<std::string>(json, "gpu_uuid", origin);
+    facts.gpu_pci = json_field<std::string>(json, "gpu_pci", origin);
+    facts.nccl_version = static_cast<int>(json_field<std::int64_t>(json, "nccl_version", origin));
+    const Json settings = json_field<Json>(json, "settings", origin);
+    for (const auto& [name, value] : settings.items())
+        facts.settings[name] = value.get<std::string>();
+    return facts;
+}
+
+std::map<std::string, std::string> nccl_settings(const Environment& environment,
+                                                 const std::string& root) {
+    std::map<std::string, std::string> settings;
+    for (const std::string& name : environment.names_with_prefix("NCCL_"))
+        settings[name] = environment.text(name).value_or("");
+    const std::string home = environment.text("HOME").value_or("");
+    add_file(settings, environment.text("NCCL_CONF_FILE").value_or(home + "/.nccl.conf"));
+    add_file(settings, root + "/etc/nccl.conf");
+    std::erase_if(settings, [](const auto& setting) { return !must_be_equal(setting.first); });
+    return settings;
+}
+
+std::string nccl_host_id(const Environment& environment, const std::string& root) {
+    if (const auto named = environment.text("NCCL_HOSTID")) return *named;
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    return first_line(root + "/proc/sys/kernel/random/boot_id") + "/" + host.data();
+}
+
+void check_agreement(const std::vector<RankFacts>& facts) {
+    check_gpus(facts);
+    check_versions(facts);
+    check_settings(facts);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: Apache-2.0
+// What ranks must have in common, and what they must not, before NCCL may start: each violation
+// would be a hang or an obscure error inside NCCL.
+#pragma once
+
+#include "lockstep/core/environment.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct RankFacts {
+    std::string host;      ///< for people
+    std::string host_id;   ///< as NCCL sees it: NCCL_HOSTID, or this boot of this host
+    std::string gpu_uuid;  ///< "GPU-..."
+    std::string gpu_pci;
+    int nccl_version = 0;
+    std::map<std::string, std::string> settings;  ///< NCCL_* that must be equal on all ranks
+
+    bool operator==(const RankFacts&) const = default;
+};
+
+std::string packed(const RankFacts& facts);
+RankFacts unpacked_facts(const std::string& text);
+
+/// NCCL_* of the environment, then of ~/.nccl.conf (or NCCL_CONF_FILE) and /etc/nccl.conf, as NCCL
+/// reads them, without those that may differ: NCCL_HOSTID, NCCL_DEBUG*, interfaces, file names.
+std::map<std::string, std::string> nccl_settings(const Environment& environment,
+                                                 const std::string& root = "");
+
+/// This host as NCCL tells hosts apart.
+std::string nccl_host_id(const Environment& environment, const std::string& root = "");
+
+/// Facts by rank. Errors: E673 two ranks on one GPU, E674 versions differ, E675 settings differ;
+/// each names the ranks and values.
+void check_agreement(const std::vector<RankFacts>& facts);
+
+}  // namespace lockstep

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: Apache-2.0
+// lockstep-gpu-selftest: what Lockstep needs of a GPU and of NCCL, tried on this machine. Needs
+// neither MPI nor LibTorch: it starts its ranks itself, all of them on the first GPU.
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/process.hpp"
+
+#include "nccl/cuda_library.hpp"
+#include "nccl/selftest/file_bootstrap.hpp"
+#include "nccl/selftest/selftest_worker.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <thread>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int skipped = 77;
+constexpr double case_limit_s = 150;
+constexpr const char* usage =
+    "usage: lockstep-gpu-selftest [--nccl-lib PATH]\n"
+    "Tries NCCL on the first GPU with 1, 2 and 4 ranks, and with one that is killed.\n"
+    "Exit code: 0 all is well, 1 something is not, 77 there is no GPU.\n";
+
+struct Case {
+    std::string name, mode;
+    int ranks;
+    int survivors;  ///< the first so many must succeed
+};
+
+/// Several ranks of one GPU: NCCL must take each for a host of its own and go through sockets.
+std::map<std::string, std::string> environment_of(int rank, int ranks) {
+    if (ranks == 1) return {};
+    return {{"NCCL_HOSTID", fmt::format("selftest{}", rank)},
+            {"NCCL_SOCKET_IFNAME", "lo"},
+            {"NCCL_IB_DISABLE", "1"},
+            {"NCCL_P2P_DISABLE", "1"},
+            {"NCCL_SHM_DISABLE", "1"},
+            {"NCCL_MAX_CTAS", "2"}};
+}
+
+class TemporaryFolder {
+  public:
+    TemporaryFolder() {
+        std::string name = fs::temp_directory_path() / "lockstep-gpu-XXXXXX";
+        check(::mkdtemp(name.data()) != nullptr,
+              [&] { return Error("E401", fmt::format("no temporary folder like '{}'", name)); });
+        path_ = name;
+    }
+    ~TemporaryFolder() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    TemporaryFolder(const TemporaryFolder&) = delete;
+    TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+    const fs::path& path() const { return path_; }
+
+  private:
+    fs::path path_;
+};
+
+ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
+    try {
+        return run_process({this_executable(),
+                            "--rank",
+                            test.mode,
+                            std::to_string(rank),
+                            std::to_string(test.ranks),
+                            folder},
+                           environment_of(rank, test.ranks),
+                           case_limit_s);
+    } catch (const Error& error) {
+        return {1, error.text()};
+    }
+}
+
+/// Whether it went well; prints what the ranks said.
+bool run_case(const Case& test) {
+    const TemporaryFolder folder;
+    std::vector<ProcessResult> results(static_cast<std::size_t>(test.ranks));
+    std::vector<std::thread> ranks;
+    const double begin = now_s();
+    for (int rank = 0; rank < test.ranks; ++rank)
+        ranks.emplace_back([&, rank] {
+            results[static_cast<std::size_t>(rank)] = run_rank(test, rank, folder.path());
+        });
+    for (std::thread& rank : ranks) rank.join();
+    bool is_well = true;
+    for (int rank = 0; rank < test.survivors; ++rank)
+        is_well &= results[static_cast<std::size_t>(rank)].exit_code == 0;
+    fmt::print(
+        "{} {} ({})\n", is_well ? "ok    " : "FAILED", test.name, duration_text(now_s() - begin));
+    for (int rank = 0; rank < (is_well ? 1 : test.ranks); ++rank) {
+        const ProcessResult& result = results[static_cast<std::size_t>(rank)];
+        fmt::print("  rank {} (exit code {}): {}\n", rank, result.exit_code, result.output);
+    }
+    std::fflush(stdout);
+    return is_well;
+}
+
+int run_all() {
+    if (const std::string missing = why_no_driver(); !missing.empty()) {
+        fmt::print("SKIPPED: no GPU here, nothing of NCCL was tried: {}\n", missing);
+        return skipped;
+    }
+    bool is_well = true;
+    for (const Case& test : {Case{"1 rank", "sums", 1, 1},
+                             Case{"2 ranks on one GPU", "sums", 2, 2},
+                             Case{"4 ranks on one GPU", "sums", 4, 4},
+                             Case{"1 of 2 ranks killed", "killed", 2, 1}})
+        is_well &= run_case(test);
+    return is_well ? 0 : 1;
+}
+
+int run_as_rank(const std::vector<std::string>& arguments) {
+    FileBootstrap bootstrap(arguments[4], std::stoi(arguments[2]), std::stoi(arguments[3]));
+    const auto body = arguments[1] == "sums" ? check_sums : survive_a_killed_rank;
+    fmt::print("{}\n", body(bootstrap));
+    std::fflush(stdout);
+    // What an abort left of the GPU is not to be waited for.
+    if (arguments[1] == "killed") std::_Exit(0);
+    return 0;
+}
+
+int run(const std::vector<std::string>& arguments) {
+    if (arguments.size() == 5 && arguments[0] == "--rank") return run_as_rank(arguments);
+    if (arguments.size() == 2 && arguments[0] == "--nccl-lib")
+        ::setenv("LOCKSTEP_NCCL_LIB", arguments[1].c_str(), 1);
+    else if (!arguments.empty()) {
+        fmt::print("{}", usage);
+        return arguments[0] == "--help" ? 0 : static_cast<int>(ExitCode::usage);
+    }
+    return run_all();
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+    try {
+        return lockstep::run({argv + 1, argv + argc});
+    } catch (const std::exception& error) {
+        fmt::print("{}\n", lockstep::as_error(error).text());
+        return 1;
+    }
+}

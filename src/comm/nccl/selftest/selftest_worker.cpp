@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "nccl/selftest/selftest_worker.hpp"
+
+#include "lockstep/comm/nccl_collectives.hpp"
+#include "lockstep/core/clock.hpp"
+
+#include "nccl/cuda_handles.hpp"
+#include "nccl/nccl_inside.hpp"
+
+#include <chrono>
+#include <csignal>
+#include <thread>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double start_limit_s = 60, sum_limit_s = 60;
+constexpr double killed_limit_s = 5, abort_limit_s = 10;
+
+NcclOptions selftest_options(double collective_deadline_s) {
+    NcclOptions options;
+    options.name = "selftest";
+    options.init_deadline_s = start_limit_s;
+    options.collective_deadline_s = collective_deadline_s;
+    options.abort_limit_s = abort_limit_s;
+    return options;
+}
+
+/// Small whole numbers: every order of adding them gives the same.
+double value_of(int rank, std::size_t i) {
+    return static_cast<double>((rank + 1) * static_cast<int>(i % 5 + 1));
+}
+
+double sum_of(int ranks, std::size_t i) {
+    double sum = 0;
+    for (int rank = 0; rank < ranks; ++rank) sum += value_of(rank, i);
+    return sum;
+}
+
+/// A stream as autograd would have one, and copies on it.
+class Caller {
+  public:
+    explicit Caller(std::shared_ptr<GpuRuntime> runtime)
+        : runtime_(std::move(runtime)), stream_(make_stream(runtime_)) {}
+
+    GpuStream stream() const { return stream_.value(); }
+    const std::shared_ptr<GpuRuntime>& runtime() const { return runtime_; }
+
+    void copy(void* to, const void* from, std::size_t bytes) const {
+        check_cuda(runtime_->cuda(),
+                   runtime_->cuda().copy_async(to, from, bytes, stream()),
+                   "cudaMemcpyAsync");
+    }
+    void wait() const {
+        const CudaEvent end = make_event(runtime_);
+        check_cuda(runtime_->cuda(),
+                   runtime_->cuda().record_event(end.value(), stream()),
+                   "cudaEventRecord");
+        CudaApi::Status status = CudaApi::not_ready;
+        while (status == CudaApi::not_ready) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            status = runtime_->cuda().query_event(end.value());
+        }
+        check_cuda(runtime_->cuda(), status, "cudaEventQuery");
+    }
+
+  private:
+    std::shared_ptr<GpuRuntime> runtime_;
+    CudaStream stream_;
+};
+
+template <class T>
+void check_values(const std::vector<T>& got,
+                  ElementRange range,
+                  int ranks,
+                  double factor,
+                  const std::string& what) {
+    for (std::size_t i = range.begin; i < range.end; ++i) {
+        const T expected = static_cast<T>(sum_of(ranks, i) * factor);
+        check(got[i] == expected, [&] {
+            return Error(
+                "E679",
+                fmt::format(
+                    "{}: element {} of {} is {}, not {}", what, i, got.size(), got[i], expected),
+                "NCCL or Lockstep sums wrongly on this machine",
+                "please report it with the output of NCCL_DEBUG=INFO");
+        });
+    }
+}
+
+/// One buffer through the collectives, copied in and out on the caller's stream without waiting
+/// between.
+template <class T>
+class Trial {
+  public:
+    Trial(const Caller& caller, NcclCommunicator& communicator, DataType type, std::size_t count)
+        : caller_(caller),
+          communicator_(communicator),
+          collectives_(communicator),
+          memory_(make_memory(caller.runtime(), count * sizeof(T))),
+          buffer_{memory_.value(), count, type},
+          host_(count) {}
+
+    void reduce(double factor) {
+        put();
+        collectives_.all_reduce({&buffer_, 1}, factor, caller_.stream()).let_wait(caller_.stream());
+        take();
+        check_values(host_, {0, host_.size()}, communicator_.size(), factor, "all-reduce");
+    }
+    void scatter_and_gather() {
+        put();
+        collectives_.reduce_scatter(buffer_, 1, caller_.stream()).let_wait(caller_.stream());
+        collectives_.all_gather(buffer_, caller_.stream()).let_wait(caller_.stream());
+        take();
+        check_values(host_, {0, host_.size()}, communicator_.size(), 1, "scatter and gather");
+    }
+
+  private:
+    void put() {
+        for (std::size_t i = 0; i < host_.size(); ++i)
+            host_[i] = static_cast<T>(value_of(communicator_.rank(), i));
+        caller_.copy(memory_.value(), host_.data(), host_.size() * sizeof(T));
+    }
+    void take() {
+        caller_.copy(host_.data(), memory_.value(), host_.size() * sizeof(T));
+        caller_.wait();
+    }
+
+    const Caller& caller_;
+    NcclCommunicator& communicator_;
+    NcclCollectives collectives_;
+    CudaMemory memory_;
+    DeviceSpan buffer_;
+    std::vector<T> host_;
+};
+
+std::string phases_text(const NcclCommunicator& communicator) {
+    std::string text;
+    for (const StartPhase& phase : communicator.start_phases())
+        text += fmt::format(", {} {}", phase.name, duration_text(phase.seconds));
+    return text;
+}
+
+}  // namespace
+
+std::string check_sums(Bootstrap& bootstrap) {
+    const auto runtime = GpuRuntime::open();
+    NcclCommunicator communicator(runtime, bootstrap, selftest_options(sum_limit_s));
+    const Caller caller(runtime);
+    int done = 0;
+    for (const std::size_t count : {1ul, 1000ul, 1ul << 20}) {
+        Trial<float> floats(caller, communicator, DataType::float32, count);
+        floats.reduce(1);
+        floats.reduce(0.5);
+        floats.scatter_and_gather();
+        Trial<double>(caller, communicator, DataType::float64, count).reduce(0.25);
+        Trial<std::int64_t>(caller, communicator, DataType::int64, count).reduce(1);
+        done += 5;
+    }
+    const std::string phases = phases_text(communicator);
+    communicator.close();
+    return fmt::format("{}: {} sums{}", runtime->nccl_text(), done, phases);
+}
+
+std::string survive_a_killed_rank(Bootstrap& bootstrap) {
+    const auto runtime = GpuRuntime::open();
+    NcclCommunicator communicator(runtime, bootstrap, selftest_options(killed_limit_s));
+    const Caller caller(runtime);
+    Trial<float> trial(caller, communicator, DataType::float32, 1u << 20);
+    trial.reduce(1);
+    gather_all(bootstrap, "", start_limit_s, "the kill");
+    if (bootstrap.rank() + 1 == bootstrap.size()) ::raise(SIGKILL);
+
+    const double begin = now_s();
+    const CudaMemory memory = make_memory(runtime, 1u << 20);
+    const DeviceSpan buffer{memory.value(), 1u << 18};
+    try {
+        NcclCollectives(communicator).all_reduce({&buffer, 1}, 1, caller.stream()).wait();
+    } catch (const Error& error) {
+        const double seconds = now_s() - begin;
+        check(!runtime->is_wedged() && seconds < killed_limit_s + abort_limit_s, [&] {
+            return Error("E678", "the abort after a killed rank took too long", error.text());
+        });
+        return fmt::format("gave up after {}: {}", duration_text(seconds), error.text());
+    }
+    throw Error("E679", "a sum with a killed rank ended as if nothing had happened");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank of the self-test does on the GPU.
+#pragma once
+
+#include "lockstep/comm/bootstrap.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+/// Collective. Sums of several sizes and types, means, scattered and gathered stripes, each between
+/// copies on a stream of the caller's, checked exactly. Says what was done; throws Error if wrong.
+std::string check_sums(Bootstrap& bootstrap);
+
+/// Collective. The last rank kills itself; the others must give up within the limits and say so.
+std::string survive_a_killed_rank(Bootstrap& bootstrap);
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/fake_cuda.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+namespace lockstep::test {
+namespace {
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+constexpr int invalid_value = 1;
+constexpr int poison = 0xee;
+
+template <class T, class Handle>
+T& deref(Handle handle) {
+    return *reinterpret_cast<T*>(handle);
+}
+
+}  // namespace
+
+FakeCuda::~FakeCuda() {
+    for (const auto* memory : {&live_, &freed_})
+        for (const auto& [data, bytes] : *memory) std::free(const_cast<void*>(data));
+}
+
+bool FakeCuda::run_some(Stream& stream) {
+    bool moved = false;
+    while (!stream.tasks.empty() && stream.tasks.front()()) {
+        stream.tasks.pop_front();
+        moved = true;
+    }
+    return moved;
+}
+
+void FakeCuda::pump() {
+    for (bool moved = true; moved;) {
+        moved = false;
+        for (auto stream = streams_.rbegin(); stream != streams_.rend(); ++stream)
+            moved |= run_some(*stream);
+    }
+}
+
+void FakeCuda::enqueue(GpuStream stream, Task task) {
+    const Lock lock(mutex_);
+    deref<Stream>(stream).tasks.push_back(std::move(task));
+}
+
+GpuStream FakeCuda::make_stream() {
+    const Lock lock(mutex_);
+    return reinterpret_cast<GpuStream>(&streams_.emplace_back());
+}
+
+int FakeCuda::allocate(void** memory, std::size_t bytes) {
+    const Lock lock(mutex_);
+    *memory = std::malloc(bytes);
+    live_[*memory] = bytes;
+    return CudaApi::success;
+}
+
+/// Freed memory is kept, full of poison, so that a late use is seen and harmless.
+int FakeCuda::release(void* memory) {
+    const Lock lock(mutex_);
+    const auto found = live_.find(memory);
+    if (found == live_.end()) {
+        complain("freed what is not allocated");
+        return invalid_value;
+    }
+    std::memset(memory, poison, found->second);
+    freed_.insert(live_.extract(found));
+    return CudaApi::success;
+}
+
+std::shared_ptr<float> FakeCuda::floats(std::size_t count) {
+    void* memory = nullptr;
+    allocate(&memory, count * sizeof(float));
+    return {static_cast<float*>(memory), [this](float* data) { release(data); }};
+}
+
+bool FakeCuda::check_live(const void* data, std::size_t bytes, const std::string& who) {
+    const Lock lock(mutex_);
+    auto above = live_.upper_bound(data);
+    if (above != live_.begin()) {
+        const auto& [begin, size] = *--above;
+        if (static_cast<const char*>(data) + bytes <= static_cast<const char*>(begin) + size)
+            return true;
+    }
+    complain(who + " uses memory that is not allocated");
+    return false;
+}
+
+void FakeCuda::complain(const std::string& what) {
+    const Lock lock(mutex_);
+    violations_.push_back(what);
+}
+
+std::vector<std::string> FakeCuda::violations() {
+    const Lock lock(mutex_);
+    return violations_;
+}
+
+std::size_t FakeCuda::live_allocations() {
+    const Lock lock(mutex_);
+    return live_.size();
+}
+
+void FakeCuda::add_memory_functions(CudaApi& api) {
+    api.allocate = [this](void** memory, std::size_t bytes) { return allocate(memory, bytes); };
+    api.release = [this](void* memory) { return release(memory); };
+    api.copy_async = [this](void* to, const void* from, std::size_t bytes, GpuStream stream) {
+        enqueue(stream, [=] {
+            std::memcpy(to, from, bytes);
+            return true;
+        });
+        return CudaApi::success;
+    };
+    api.create_stream = [this](GpuStream* stream) {
+        *stream = make_stream();
+        return CudaApi::success;
+    };
+    api.destroy_stream = [this](GpuStream) {
+        const Lock lock(mutex_);  // what is queued still runs, as in CUDA
+        return CudaApi::success;
+    };
+}
+
+void FakeCuda::add_event_functions(CudaApi& api) {
+    api.create_event = [](CudaApi::Event* event) {
+        *event = reinterpret_cast<CudaApi::Event>(new Event);
+        return CudaApi::success;
+    };
+    api.destroy_event = [](CudaApi::Event event) {
+        delete &deref<Event>(event);
+        return CudaApi::success;
+    };
+    api.record_event = [this](CudaApi::Event event, GpuStream stream) {
+        const Lock lock(mutex_);
+        auto passed = std::make_shared<bool>(false);
+        deref<Event>(event).passed = passed;
+        enqueue(stream, [passed] { return *passed = true; });
+        return CudaApi::success;
+    };
+    api.query_event = [this](CudaApi::Event event) {
+        const Lock lock(mutex_);
+        pump();
+        return *deref<Event>(event).passed ? CudaApi::success : CudaApi::not_ready;
+    };
+    api.stream_wait_event = [this](GpuStream stream, CudaApi::Event event) {
+        const Lock lock(mutex_);
+        enqueue(stream, [passed = deref<Event>(event).passed] { return *passed; });
+        return CudaApi::success;
+    };
+}
+
+CudaApi FakeCuda::api(const GpuFacts& gpu) {
+    CudaApi api;
+    api.error_text = [](int) { return "a fake error"; };
+    api.device_count = [this](int* count) {
+        *count = device_count;
+        return CudaApi::success;
+    };
+    api.set_device = [](int) { return CudaApi::success; };
+    api.device_facts = [gpu](int, GpuFacts* facts) {
+        *facts = gpu;
+        return CudaApi::success;
+    };
+    add_memory_functions(api);
+    add_event_functions(api);
+    return api;
+}
+
+}  // namespace lockstep::test

@@ -1,0 +1,367 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/nccl/fake_nccl.hpp"
+
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep::test {
+namespace {
+
+using Lock = std::lock_guard<std::recursive_mutex>;
+
+constexpr int scalable_since = 22300, revoke_since = 22809, register_since = 21900;
+
+std::size_t bytes_of_type(int type) {
+    return type == nccl::type_float32 ? 4 : type == nccl::type_bfloat16 ? 2 : 8;
+}
+
+double value_at(const void* data, int type, std::size_t i) {
+    if (type == nccl::type_float32) return static_cast<const float*>(data)[i];
+    if (type == nccl::type_float64) return static_cast<const double*>(data)[i];
+    return static_cast<double>(static_cast<const std::int64_t*>(data)[i]);
+}
+
+void set_value(void* data, int type, std::size_t i, double value) {
+    if (type == nccl::type_float32)
+        static_cast<float*>(data)[i] = static_cast<float>(value);
+    else if (type == nccl::type_float64)
+        static_cast<double*>(data)[i] = value;
+    else
+        static_cast<std::int64_t*>(data)[i] = static_cast<std::int64_t>(value);
+}
+
+}  // namespace
+
+void FakeNccl::release_aborts() {
+    std::unique_lock lock(cuda_.mutex());
+    is_released_ = true;
+    released_.notify_all();
+    released_.wait(lock, [&] { return aborts_under_way_ == 0; });
+}
+
+std::vector<std::string> FakeNccl::calls() {
+    const Lock lock(cuda_.mutex());
+    return calls_;
+}
+
+int FakeNccl::used_ids() {
+    const Lock lock(cuda_.mutex());
+    return static_cast<int>(groups_.size());
+}
+
+void FakeNccl::log(const std::string& call) {
+    calls_.push_back(call);
+}
+
+FakeNccl::Comm& FakeNccl::comm_of(nccl::Comm handle, const char* who) {
+    Comm& comm = *reinterpret_cast<Comm*>(handle);
+    if (comm.is_gone) cuda_.complain(fmt::format("{} of a communicator that is gone", who));
+    return comm;
+}
+
+nccl::Result FakeNccl::init(
+    nccl::Comm* handle, int size, int rank, const nccl::UniqueId& id, const nccl::Config& config) {
+    const Lock lock(cuda_.mutex());
+    if (config.blocking != 0) cuda_.complain("a blocking communicator");
+    if (init_result != nccl::success) return init_result;
+    int number = 0;
+    std::memcpy(&number, id.internal.data(), sizeof number);
+    auto& group = groups_[number];
+    if (!group) group = std::make_shared<Group>();
+    group->size = size;
+    group->next.resize(static_cast<std::size_t>(size));
+    ++group->joined;
+    Comm& comm = comms_.emplace_back();
+    comm.group = group;
+    comm.name = config.comm_name;
+    comm.rank = rank;
+    comm.polls_left = polls_to_start;
+    *handle = reinterpret_cast<nccl::Comm>(&comm);
+    log("init " + comm.name);
+    return nccl::in_progress;
+}
+
+nccl::Result FakeNccl::poll(nccl::Comm handle, nccl::Result* state) {
+    const Lock lock(cuda_.mutex());
+    Comm& comm = comm_of(handle, "ncclCommGetAsyncError");
+    *state = nccl::in_progress;
+    if (comm.async != nccl::success) {
+        *state = comm.async;
+    } else if (comm.polls_left > 0) {
+        --comm.polls_left;
+    } else if (!comm.is_ready) {
+        comm.is_ready = comm.group->joined == comm.group->size && !never_ready.contains(comm.rank);
+    } else if (comm.launch_polls > 0) {
+        --comm.launch_polls;
+    } else {
+        for (const auto& launch : std::exchange(comm.launches, {})) launch();
+        *state = comm.async;
+    }
+    return nccl::success;
+}
+
+nccl::Result FakeNccl::revoke(nccl::Comm handle) {
+    const Lock lock(cuda_.mutex());
+    Comm& comm = comm_of(handle, "ncclCommRevoke");
+    log("revoke " + comm.name);
+    comm.is_revoked = true;
+    comm.async = nccl::success;
+    comm.launches.clear();
+    comm.polls_left = 1;
+    return nccl::in_progress;
+}
+
+nccl::Result FakeNccl::abort(nccl::Comm handle) {
+    std::unique_lock lock(cuda_.mutex());
+    Comm& comm = comm_of(handle, "ncclCommAbort");
+    log("abort " + comm.name);
+    ++aborts_under_way_;
+    if (stuck_abort.contains(comm.name)) released_.wait(lock, [&] { return is_released_; });
+    comm.is_gone = true;
+    --aborts_under_way_;
+    released_.notify_all();
+    return nccl::success;
+}
+
+nccl::Result FakeNccl::finalize(nccl::Comm handle) {
+    const Lock lock(cuda_.mutex());
+    Comm& comm = comm_of(handle, "ncclCommFinalize");
+    log("finalize " + comm.name);
+    if (comm.is_revoked) cuda_.complain("finalize after revoke");
+    if (!comm.launches.empty()) cuda_.complain("finalize before NCCL took all operations");
+    comm.is_finalized = true;
+    comm.polls_left = 2;
+    return nccl::in_progress;
+}
+
+nccl::Result FakeNccl::destroy(nccl::Comm handle) {
+    const Lock lock(cuda_.mutex());
+    Comm& comm = comm_of(handle, "ncclCommDestroy");
+    log("destroy " + comm.name);
+    if (!comm.is_finalized || comm.polls_left > 0) cuda_.complain("destroy before finalize ended");
+    comm.is_gone = true;
+    return nccl::success;
+}
+
+double FakeNccl::factor_of(nccl::RedOp op) {
+    if (op == nccl::sum) return 1;
+    const auto found = factors_.find(op);
+    if (found != factors_.end()) return found->second;
+    cuda_.complain("an operator that does not exist");
+    return 1;
+}
+
+nccl::Result FakeNccl::issue(
+    Process& process, nccl::Comm handle, Op op, Posted posted, GpuStream stream) {
+    const Lock lock(cuda_.mutex());
+    Comm& comm = comm_of(handle, op.kind.c_str());
+    if (!comm.is_ready || comm.is_revoked || comm.is_finalized) {
+        cuda_.complain(op.kind + " on a communicator that is not ready");
+        return nccl::invalid_usage;
+    }
+    process.grouped.emplace_back(
+        &comm, [this, &comm, op, posted, stream] { launch(comm, op, posted, stream); });
+    return process.depth > 0 ? nccl::success : end_group(process);
+}
+
+nccl::Result FakeNccl::end_group(Process& process) {
+    nccl::Result result = nccl::success;
+    for (auto& [comm, launch] : std::exchange(process.grouped, {})) {
+        comm->launches.push_back(launch);
+        comm->launch_polls = polls_to_launch;
+        result = nccl::in_progress;
+    }
+    return result;
+}
+
+void FakeNccl::launch(Comm& comm, const Op& op, Posted posted, GpuStream stream) {
+    Group& group = *comm.group;
+    const std::size_t number = group.next[static_cast<std::size_t>(comm.rank)]++;
+    if (group.records.size() <= number) {
+        group.records.push_back({op, {}, 0, false});
+        group.records.back().posted.resize(static_cast<std::size_t>(group.size));
+    }
+    Record& record = *std::next(group.records.begin(), static_cast<std::ptrdiff_t>(number));
+    if (record.op != op)
+        cuda_.complain(fmt::format("operation {}: {} of {} on one rank, {} of {} on another",
+                                   number,
+                                   record.op.kind,
+                                   record.op.count,
+                                   op.kind,
+                                   op.count));
+    const bool fails = failing_op == static_cast<int>(number);
+    const bool hangs = fails || hanging_op == static_cast<int>(number);
+    if (fails && comm.rank == 1) comm.async = nccl::remote_error;
+    cuda_.enqueue(stream, [this, &comm, &record, posted, hangs] {
+        return comm.is_gone || comm.is_revoked || (!hangs && step(comm, record, posted));
+    });
+}
+
+/// The last rank to arrive does the work of all, as far as memory can tell.
+bool FakeNccl::step(Comm& comm, Record& record, Posted posted) {
+    auto& mine = record.posted[static_cast<std::size_t>(comm.rank)];
+    if (!mine) {
+        mine = posted;
+        if (++record.arrived == comm.group->size) {
+            compute(record);
+            record.is_done = true;
+        }
+    }
+    return record.is_done;
+}
+
+void FakeNccl::compute(const Record& record) {
+    const Op& op = record.op;
+    const auto size = record.posted.size();
+    const std::size_t width = bytes_of_type(op.type);
+    const bool gathers = op.kind == "all_gather", scatters = op.kind == "reduce_scatter";
+    const std::size_t in = op.count * (scatters ? size : 1), out = op.count * (gathers ? size : 1);
+    std::vector<double> result(gathers ? out : in);
+    for (std::size_t rank = 0; rank < size; ++rank) {
+        const Posted& posted = *record.posted[rank];
+        if (!cuda_.check_live(posted.from, in * width, op.kind)) return;
+        if (op.kind == "broadcast" && static_cast<int>(rank) != op.root) continue;
+        for (std::size_t i = 0; i < in; ++i) {
+            const double value = value_at(posted.from, op.type, i) * op.factor;
+            if (gathers)
+                result[rank * op.count + i] = value;
+            else
+                result[i] += value;
+        }
+    }
+    for (std::size_t rank = 0; rank < size; ++rank) {
+        if (op.kind == "reduce" && static_cast<int>(rank) != op.root) continue;
+        const Posted& posted = *record.posted[rank];
+        if (!cuda_.check_live(posted.to, out * width, op.kind)) return;
+        const std::size_t first = scatters ? rank * op.count : 0;
+        for (std::size_t i = 0; i < out; ++i)
+            set_value(posted.to, op.type, i, result[first + i] + double(wrong_by));
+    }
+}
+
+void FakeNccl::add_life(NcclApi& api) {
+    api.get_version = [this](int* code) { return *code = version, nccl::success; };
+    api.get_unique_id = [this](nccl::UniqueId* id) {
+        const Lock lock(cuda_.mutex());
+        ++ids_;
+        std::memcpy(id->internal.data(), &ids_, sizeof ids_);
+        return nccl::success;
+    };
+    api.get_error_string = [](nccl::Result) { return "a fake result"; };
+    api.get_last_error = [](nccl::Comm) { return "the fake's last words"; };
+    api.comm_init_rank_config =
+        [this](auto* comm, int size, nccl::UniqueId id, int rank, nccl::Config* config) {
+            return init(comm, size, rank, id, *config);
+        };
+    if (version >= scalable_since)
+        api.comm_init_rank_scalable =
+            [this](auto* comm, int size, int rank, int, nccl::UniqueId* ids, nccl::Config* config) {
+                return init(comm, size, rank, ids[0], *config);
+            };
+    api.comm_get_async_error = [this](auto comm, auto* state) { return poll(comm, state); };
+    api.comm_finalize = [this](auto comm) { return finalize(comm); };
+    api.comm_destroy = [this](auto comm) { return destroy(comm); };
+    api.comm_abort = [this](auto comm) { return abort(comm); };
+    if (version >= revoke_since) api.comm_revoke = [this](auto comm, int) { return revoke(comm); };
+}
+
+void FakeNccl::add_groups(NcclApi& api, const std::shared_ptr<Process>& process) {
+    api.group_start = [process] {
+        ++process->depth;
+        return nccl::success;
+    };
+    api.group_end = [this, process] {
+        const Lock lock(cuda_.mutex());
+        return --process->depth == 0 ? end_group(*process) : nccl::success;
+    };
+}
+
+void FakeNccl::add_collectives(NcclApi& api, const std::shared_ptr<Process>& process) {
+    const auto reducing = [this, process](const char* kind) {
+        return [this, process, kind](const void* from,
+                                     void* to,
+                                     std::size_t count,
+                                     int type,
+                                     nccl::RedOp op,
+                                     nccl::Comm comm,
+                                     GpuStream stream) {
+            return issue(*process, comm, {kind, count, type, 0, factor_of(op)}, {from, to}, stream);
+        };
+    };
+    api.all_reduce = reducing("all_reduce");
+    api.reduce_scatter = reducing("reduce_scatter");
+    api.reduce = [this, process](const void* from,
+                                 void* to,
+                                 std::size_t count,
+                                 int type,
+                                 nccl::RedOp op,
+                                 int root,
+                                 nccl::Comm comm,
+                                 GpuStream stream) {
+        return issue(
+            *process, comm, {"reduce", count, type, root, factor_of(op)}, {from, to}, stream);
+    };
+    api.all_gather = [this, process](const void* from,
+                                     void* to,
+                                     std::size_t count,
+                                     int type,
+                                     nccl::Comm comm,
+                                     GpuStream stream) {
+        return issue(*process, comm, {"all_gather", count, type, 0, 1}, {from, to}, stream);
+    };
+    api.broadcast = [this, process](const void* from,
+                                    void* to,
+                                    std::size_t count,
+                                    int type,
+                                    int root,
+                                    nccl::Comm comm,
+                                    GpuStream stream) {
+        return issue(*process, comm, {"broadcast", count, type, root, 1}, {from, to}, stream);
+    };
+}
+
+void FakeNccl::add_reductions(NcclApi& api) {
+    api.red_op_create_pre_mul_sum =
+        [this](nccl::RedOp* op, void* scalar, int type, int, nccl::Comm comm) {
+            const Lock lock(cuda_.mutex());
+            comm_of(comm, "ncclRedOpCreatePreMulSum");
+            *op = next_factor_++;
+            factors_[*op] = value_at(scalar, type, 0);
+            return nccl::success;
+        };
+    api.red_op_destroy = [this](nccl::RedOp op, nccl::Comm) {
+        const Lock lock(cuda_.mutex());
+        if (factors_.erase(op) == 0) cuda_.complain("destroyed an operator that does not exist");
+        return nccl::success;
+    };
+    if (version < register_since) return;
+    api.mem_alloc = cuda_.api({}).allocate;
+    api.mem_free = cuda_.api({}).release;
+    api.comm_register = [this](nccl::Comm comm, void* data, std::size_t bytes, void** handle) {
+        const Lock lock(cuda_.mutex());
+        cuda_.check_live(data, bytes, "ncclCommRegister");
+        log("register " + comm_of(comm, "ncclCommRegister").name);
+        *handle = data;
+        return nccl::success;
+    };
+    api.comm_deregister = [this](nccl::Comm comm, void*) {
+        const Lock lock(cuda_.mutex());
+        log("deregister " + comm_of(comm, "ncclCommDeregister").name);
+        return nccl::success;
+    };
+}
+
+NcclApi FakeNccl::api() {
+    NcclApi api;
+    const auto process = std::make_shared<Process>();
+    add_life(api);
+    add_groups(api, process);
+    add_collectives(api, process);
+    add_reductions(api);
+    return api;
+}
+
+}  // namespace lockstep::test

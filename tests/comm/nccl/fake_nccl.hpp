@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// An NCCL of host memory over threads, with every trouble that the real one can make, and a strict
+// eye on its user. It shows what our code does, not what NCCL does.
+#pragma once
+
+#include "comm/nccl/fake_cuda.hpp"
+#include "nccl/nccl_api.hpp"
+
+#include <condition_variable>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+namespace lockstep::test {
+
+/// One NCCL for all ranks (threads) of a test. Set the knobs before the ranks start.
+class FakeNccl {
+  public:
+    explicit FakeNccl(FakeCuda& cuda) : cuda_(cuda) {}
+
+    /// The table of one rank's process. Functions newer than `version` are missing in it.
+    NcclApi api();
+
+    int version = 22809;
+    int polls_to_start = 3;             ///< of ncclInProgress before a communicator is ready
+    int polls_to_launch = 2;            ///< likewise before a group reaches its stream
+    std::set<int> never_ready;          ///< ranks whose start hangs
+    nccl::Result init_result = 0;       ///< what the init call returns at once
+    std::optional<int> hanging_op;      ///< the n-th operation of each communicator never ends
+    std::optional<int> failing_op;      ///< when rank 1 issues it, the communicator has an error
+    float wrong_by = 0;                 ///< added to every sum
+    std::set<std::string> stuck_abort;  ///< communicators whose abort hangs until release_aborts()
+
+    /// Lets hanging aborts return, and waits until they have.
+    void release_aborts();
+
+    /// "init gradients", "revoke gradients", "abort gradients" ..., in the order of the calls.
+    std::vector<std::string> calls();
+    int used_ids();
+
+  private:
+    struct Op {
+        std::string kind;
+        std::size_t count = 0;
+        int type = 0, root = 0;
+        double factor = 1;
+        bool operator==(const Op&) const = default;
+    };
+    struct Posted {
+        const void* from = nullptr;
+        void* to = nullptr;
+    };
+    /// One collective of one group of ranks.
+    struct Record {
+        Op op;
+        std::vector<std::optional<Posted>> posted;
+        int arrived = 0;
+        bool is_done = false;
+    };
+    struct Group {
+        int size = 0, joined = 0;
+        std::list<Record> records;
+        std::vector<std::size_t> next;  ///< by rank
+    };
+    struct Comm {
+        std::shared_ptr<Group> group;
+        std::string name;
+        int rank = 0, polls_left = 0;
+        nccl::Result async = nccl::success;
+        bool is_ready = false, is_revoked = false, is_gone = false, is_finalized = false;
+        std::vector<std::function<void()>> launches;  ///< not yet on their stream
+        int launch_polls = 0;
+    };
+    /// What a rank's thread has open.
+    struct Process {
+        int depth = 0;
+        std::vector<std::pair<Comm*, std::function<void()>>> grouped;
+    };
+
+    Comm& comm_of(nccl::Comm handle, const char* who);
+    nccl::Result init(
+        nccl::Comm* comm, int size, int rank, const nccl::UniqueId& id, const nccl::Config& config);
+    nccl::Result poll(nccl::Comm handle, nccl::Result* state);
+    nccl::Result abort(nccl::Comm handle);
+    nccl::Result revoke(nccl::Comm handle);
+    nccl::Result finalize(nccl::Comm handle);
+    nccl::Result destroy(nccl::Comm handle);
+    nccl::Result issue(Process& process, nccl::Comm handle, Op op, Posted posted, GpuStream stream);
+    nccl::Result end_group(Process& process);
+    void launch(Comm& comm, const Op& op, Posted posted, GpuStream stream);
+    bool step(Comm& comm, Record& record, Posted posted);
+    void compute(const Record& record);
+    double factor_of(nccl::RedOp op);
+    void log(const std::string& call);
+    void add_life(NcclApi& api);
+    void add_groups(NcclApi& api, const std::shared_ptr<Process>& process);
+    void add_collectives(NcclApi& api, const std::shared_ptr<Process>& process);
+    void add_reductions(NcclApi& api);
+
+    FakeCuda& cuda_;
+    std::map<int, std::shared_ptr<Group>> groups_;  ///< by unique id
+    std::list<Comm> comms_;
+    std::map<int, double> factors_;
+    std::vector<std::string> calls_;
+    int ids_ = 0, next_factor_ = 5, aborts_under_way_ = 0;
+    std::condition_variable_any released_;
+    bool is_released_ = false;
+};
+
+}  // namespace lockstep::test

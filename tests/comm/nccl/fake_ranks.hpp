@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Threads that act as ranks, each with a GPU, an NCCL and a bootstrap that are made up.
+#pragma once
+
+#include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/core/error.hpp"
+
+#include "comm/nccl/fake_cuda.hpp"
+#include "comm/nccl/fake_nccl.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+
+/// What the bootstraps of one group of threads share.
+struct Board {
+    explicit Board(int ranks)
+        : size(ranks),
+          gathers(static_cast<std::size_t>(ranks)),
+          notices(static_cast<std::size_t>(ranks)) {}
+    int size;
+    std::mutex mutex;
+    std::condition_variable changed;
+    std::vector<std::vector<std::string>> gathers;  ///< by rank, then by gather
+    std::vector<std::deque<Notice>> notices;        ///< to each rank
+};
+
+class ThreadBootstrap : public Bootstrap {
+  public:
+    ThreadBootstrap(std::shared_ptr<Board> board, int rank)
+        : board_(std::move(board)), rank_(rank) {}
+    int rank() const override { return rank_; }
+    int size() const override { return board_->size; }
+    std::vector<std::optional<std::string>> gather_within(const std::string& bytes,
+                                                          double deadline_s) override;
+    void announce(const std::string& text) override;
+    std::optional<Notice> notice() override;
+
+  private:
+    std::shared_ptr<Board> board_;
+    int rank_;
+};
+
+/// One thread's view of itself.
+struct FakeRank {
+    int rank;
+    std::shared_ptr<GpuRuntime> runtime;
+    Bootstrap& bootstrap;
+    NcclOptions options;
+    FakeCuda& cuda;
+
+    NcclCommunicator communicator(const std::string& name = "gradients") const;
+};
+
+/// A fixture: set up the fakes, then run(ranks, what each does).
+class FakeRanksTest : public testing::Test {
+  protected:
+    FakeRanksTest();
+    ~FakeRanksTest() override;
+
+    /// What each rank threw. No violation may have been seen when it returns.
+    std::vector<std::optional<Error>> run(int ranks,
+                                          const std::function<void(const FakeRank&)>& body);
+
+    FakeCuda cuda;
+    FakeNccl nccl{cuda};
+    NcclOptions options;
+    std::function<void(int rank, GpuFacts&, NcclOptions&)> vary = [](int, GpuFacts&, NcclOptions&) {
+    };
+};
+
+}  // namespace lockstep::test

@@ -1,0 +1,260 @@
+// SPDX-License-Identifier: Apache-2.0
+// The start, the end and the failures of a communicator, against an NCCL that is made up.
+#include "lockstep/comm/nccl_communicator.hpp"
+
+#include "lockstep/comm/nccl_collectives.hpp"
+#include "lockstep/core/clock.hpp"
+
+#include "comm/nccl/fake_ranks.hpp"
+#include "nccl/nccl_inside.hpp"
+
+#include <algorithm>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace {
+
+using lockstep::DeviceSpan;
+using lockstep::Error;
+using lockstep::NcclCollectives;
+using lockstep::NcclCommunicator;
+using lockstep::NcclState;
+using lockstep::test::FakeRank;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+using NcclCommunicatorTest = lockstep::test::FakeRanksTest;
+
+std::string text_of(const std::optional<Error>& error) {
+    return error ? error->text() : "no error";
+}
+std::string code_of(const std::optional<Error>& error) {
+    return error ? error->code() : "";
+}
+
+/// One all-reduce of a small buffer, waited for.
+void sum_once(const FakeRank& rank, NcclCommunicator& communicator) {
+    const auto data = rank.cuda.floats(4);
+    const DeviceSpan buffer{data.get(), 4};
+    NcclCollectives(communicator).all_reduce({&buffer, 1}, 1, rank.cuda.make_stream(), data).wait();
+}
+
+TEST_F(NcclCommunicatorTest, StartsAfterAnyNumberOfPolls) {
+    for (const int polls : {0, 1, 50}) {
+        nccl.polls_to_start = polls;
+        const auto errors = run(3, [](const FakeRank& rank) {
+            NcclCommunicator communicator = rank.communicator();
+            EXPECT_EQ(communicator.state(), NcclState::ready);
+            EXPECT_EQ(communicator.rank(), rank.rank);
+            EXPECT_EQ(communicator.size(), 3);
+            communicator.close();
+            EXPECT_EQ(communicator.state(), NcclState::destroyed);
+        });
+        for (const auto& error : errors) EXPECT_EQ(text_of(error), "no error");
+    }
+}
+
+TEST_F(NcclCommunicatorTest, MarksThePhasesOfItsStart) {
+    run(2, [](const FakeRank& rank) {
+        const NcclCommunicator communicator = rank.communicator();
+        std::vector<std::string> names;
+        for (const auto& phase : communicator.start_phases()) {
+            names.push_back(phase.name);
+            EXPECT_GE(phase.seconds, 0);
+        }
+        EXPECT_THAT(names, ElementsAre("facts", "unique id", "barrier", "init", "first sum"));
+    });
+}
+
+TEST_F(NcclCommunicatorTest, FinalizesBeforeItDestroys) {
+    run(1, [](const FakeRank& rank) { rank.communicator(); });
+    EXPECT_THAT(nccl.calls(),
+                ElementsAre("init gradients", "finalize gradients", "destroy gradients"));
+    EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(NcclCommunicatorTest, NamesThePhaseAndTheRanksOfAStartThatHangs) {
+    nccl.never_ready = {1};
+    options.init_deadline_s = 0.3;
+    const auto errors = run(3, [](const FakeRank& rank) { rank.communicator(); });
+    // Each either ran out of time itself or heard it from another that did.
+    EXPECT_THAT(code_of(errors[1]), testing::AnyOf("E676", "E682"));
+    const auto late = std::ranges::find(errors, "E676", code_of);
+    ASSERT_NE(late, errors.end());
+    EXPECT_THAT(text_of(*late), HasSubstr("communicator 'gradients' was not ready within 300ms"));
+    EXPECT_THAT(text_of(*late), HasSubstr("'init'"));
+    EXPECT_THAT(text_of(*late), HasSubstr("'first sum'"));
+    EXPECT_THAT(text_of(*late), HasSubstr("aborted 'gradients'"));
+}
+
+TEST_F(NcclCommunicatorTest, NamesARankThatNeverCame) {
+    options.init_deadline_s = 0.2;
+    const auto errors = run(3, [](const FakeRank& rank) {
+        if (rank.rank != 2) rank.communicator();
+    });
+    EXPECT_THAT(text_of(errors[0]),
+                HasSubstr("error E630: rank 2 did not come to 'facts of NCCL communicator "
+                          "'gradients'' within"));
+    EXPECT_TRUE(nccl.calls().empty());
+}
+
+TEST_F(NcclCommunicatorTest, TellsAllWhenOneHasNoGpu) {
+    vary = [](int rank, auto&, auto& mine) { mine.device = rank == 1 ? 7 : 0; };
+    const auto errors = run(2, [](const FakeRank& rank) { rank.communicator(); });
+    EXPECT_THAT(text_of(errors[1]), HasSubstr("error E670: no GPU 7 on"));
+    EXPECT_THAT(text_of(errors[0]), HasSubstr("error E682: rank 1 gave up: no GPU 7 on"));
+}
+
+TEST_F(NcclCommunicatorTest, RefusesTwoRanksOnOneGpuBeforeNcclIsAsked) {
+    vary = [](int, auto& gpu, auto&) { gpu.uuid = "GPU-one"; };
+    for (const auto& error : run(2, [](const FakeRank& rank) { rank.communicator(); }))
+        EXPECT_THAT(text_of(error), HasSubstr("error E673: ranks 0 and 1 use the same GPU"));
+    EXPECT_TRUE(nccl.calls().empty());
+}
+
+TEST_F(NcclCommunicatorTest, LetsRanksShareAGpuWhereNcclTakesThemForHosts) {
+    vary = [](int rank, auto& gpu, auto& mine) {
+        gpu.uuid = "GPU-one";
+        mine.environment = lockstep::Environment({{"NCCL_HOSTID", std::to_string(rank)}});
+    };
+    for (const auto& error : run(2, [](const FakeRank& rank) { rank.communicator(); }))
+        EXPECT_EQ(text_of(error), "no error");
+}
+
+TEST_F(NcclCommunicatorTest, ShowsNcclsOwnWordsWhenInitFailsAtOnce) {
+    nccl.init_result = lockstep::nccl::system_error;
+    const auto errors = run(1, [](const FakeRank& rank) { rank.communicator(); });
+    EXPECT_THAT(text_of(errors[0]), HasSubstr("error E677: ncclCommInitRankConfig failed"));
+    EXPECT_THAT(text_of(errors[0]), HasSubstr("NCCL says: the fake's last words"));
+    EXPECT_THAT(text_of(errors[0]), HasSubstr("NCCL_SOCKET_IFNAME"));
+}
+
+TEST_F(NcclCommunicatorTest, RefusesAWrongFirstSum) {
+    nccl.wrong_by = 1;
+    for (const auto& error : run(2, [](const FakeRank& rank) { rank.communicator(); }))
+        EXPECT_THAT(text_of(error), testing::AnyOf(HasSubstr("E679"), HasSubstr("E682")));
+    const auto calls = nccl.calls();
+    EXPECT_EQ(std::ranges::count(calls, "abort gradients"), 2);
+    EXPECT_EQ(std::ranges::count(calls, "finalize gradients"), 0);
+}
+
+TEST_F(NcclCommunicatorTest, StartsWithManyIdsOnlyWhereTheLibraryCan) {
+    // 300 ranks would be 300 threads: the choice is tested in unique_ids_test, the calls here.
+    nccl.version = 21900;
+    run(2, [](const FakeRank& rank) { rank.communicator(); });
+    EXPECT_EQ(nccl.used_ids(), 1);
+}
+
+TEST_F(NcclCommunicatorTest, AbortsAllCommunicatorsWhenOneHasAnError) {
+    nccl.failing_op = 1;
+    const auto errors = run(2, [](const FakeRank& rank) {
+        NcclCommunicator metrics = rank.communicator("metrics");
+        NcclCommunicator gradients = rank.communicator("gradients");
+        try {
+            sum_once(rank, gradients);
+        } catch (const Error&) {
+            EXPECT_EQ(gradients.state(), NcclState::aborted);
+            EXPECT_EQ(metrics.state(), NcclState::aborted);
+            throw;
+        }
+    });
+    EXPECT_THAT(text_of(errors[1]), HasSubstr("error E677"));
+    EXPECT_THAT(text_of(errors[1]), HasSubstr("another rank ended or lost its network"));
+    EXPECT_THAT(text_of(errors[0]), HasSubstr("error E682: rank 1 gave up"));
+}
+
+TEST_F(NcclCommunicatorTest, RevokesBeforeItAbortsWhereItCan) {
+    nccl.failing_op = 1;
+    for (const int version : {22809, 22500}) {
+        nccl.version = version;
+        run(2, [](const FakeRank& rank) {
+            NcclCommunicator gradients = rank.communicator();
+            sum_once(rank, gradients);
+        });
+    }
+    const auto calls = nccl.calls();
+    EXPECT_EQ(std::ranges::count(calls, "revoke gradients"), 2);
+    EXPECT_EQ(std::ranges::count(calls, "abort gradients"), 4);
+    EXPECT_LT(std::ranges::find(calls, "revoke gradients"),
+              std::ranges::find(calls, "abort gradients"));
+}
+
+TEST_F(NcclCommunicatorTest, GivesUpAHangingCollectiveWithinTheLimits) {
+    nccl.hanging_op = 1;
+    options.collective_deadline_s = 0.2;
+    const double begin = lockstep::now_s();
+    const auto errors = run(2, [](const FakeRank& rank) {
+        NcclCommunicator gradients = rank.communicator();
+        sum_once(rank, gradients);
+    });
+    EXPECT_LT(lockstep::now_s() - begin, 5);
+    const auto late = std::ranges::find(errors, "E678", code_of);
+    ASSERT_NE(late, errors.end());
+    EXPECT_THAT(text_of(*late),
+                HasSubstr("'all-reduce' of communicator 'gradients' did not end within 200ms"));
+}
+
+TEST_F(NcclCommunicatorTest, AbortsTheOthersWithinTheLimitWhenOneAbortHangs) {
+    nccl.hanging_op = 1;
+    nccl.stuck_abort = {"metrics"};
+    options.collective_deadline_s = 0.1;
+    options.abort_limit_s = 0.5;
+    const double begin = lockstep::now_s();
+    const auto errors = run(1, [](const FakeRank& rank) {
+        NcclCommunicator metrics = rank.communicator("metrics");
+        NcclCommunicator gradients = rank.communicator("gradients");
+        try {
+            sum_once(rank, gradients);
+        } catch (const Error&) {
+            EXPECT_EQ(gradients.state(), NcclState::aborted);
+            EXPECT_EQ(metrics.state(), NcclState::aborting);
+            EXPECT_TRUE(rank.runtime->is_wedged());
+            throw;
+        }
+    });
+    EXPECT_LT(lockstep::now_s() - begin, 3);
+    EXPECT_THAT(text_of(errors[0]),
+                HasSubstr("aborted 'gradients'; 'metrics' hang in their abort within"));
+}
+
+TEST_F(NcclCommunicatorTest, StopsWaitingWhenAnotherThreadAborts) {
+    nccl.hanging_op = 1;
+    const auto errors = run(1, [](const FakeRank& rank) {
+        NcclCommunicator gradients = rank.communicator();
+        std::thread watchdog([&] { rank.runtime->abort_all(5); });
+        try {
+            sum_once(rank, gradients);
+        } catch (const Error&) {
+            watchdog.join();
+            EXPECT_EQ(gradients.state(), NcclState::aborted);
+            throw;
+        }
+        watchdog.join();
+    });
+    EXPECT_THAT(text_of(errors[0]), HasSubstr("error E680: communicator 'gradients' was aborted"));
+}
+
+TEST_F(NcclCommunicatorTest, AbortsInsteadOfFinalizingWhenAnExceptionIsUnderWay) {
+    const auto errors = run(2, [](const FakeRank& rank) {
+        NcclCommunicator gradients = rank.communicator();
+        rank.bootstrap.gather_within("all are ready", 10);
+        throw Error("E405", "the disk is full");
+    });
+    EXPECT_EQ(code_of(errors[0]), "E405");
+    const auto calls = nccl.calls();
+    EXPECT_EQ(std::ranges::count(calls, "abort gradients"), 2);
+    EXPECT_EQ(std::ranges::count(calls, "finalize gradients"), 0);
+}
+
+TEST_F(NcclCommunicatorTest, CanBeMoved) {
+    const auto errors = run(1, [](const FakeRank& rank) {
+        NcclCommunicator first = rank.communicator();
+        NcclCommunicator second = std::move(first);
+        sum_once(rank, second);
+    });
+    EXPECT_EQ(text_of(errors[0]), "no error");
+}
+
+}  // namespace

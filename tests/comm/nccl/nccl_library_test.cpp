@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+// The real libnccl and liblockstep_cuda.so on a machine that may have no GPU.
+#include "nccl/nccl_library.hpp"
+
+#include "lockstep/comm/nccl_communicator.hpp"
+
+#include "comm/nccl/fake_ranks.hpp"
+#include "nccl/cuda_library.hpp"
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <cstdlib>
+#include <filesystem>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace {
+
+using lockstep::load_nccl;
+using lockstep::SharedLibrary;
+using lockstep::test::caught_code;
+using lockstep::test::caught_text;
+using testing::HasSubstr;
+
+/// Skips where the loader finds no libnccl.
+#define LOCKSTEP_NEEDS_NCCL()                                       \
+    if (std::string why; !SharedLibrary::open("libnccl.so.2", why)) \
+    GTEST_SKIP() << "SKIPPED: no libnccl.so.2 here, the real NCCL was not tried: " << why
+
+TEST(NcclVersion, IsReadAsNcclWritesIt) {
+    EXPECT_EQ(lockstep::nccl_version_text(22809), "2.28.9");
+    EXPECT_EQ(lockstep::nccl_version_text(2708), "2.7.8");
+}
+
+TEST(LoadNccl, SaysWhyAFileCannotBeLoaded) {
+    const std::string text = caught_text([] { load_nccl("/nowhere/libnccl.so.2"); });
+    EXPECT_THAT(text, HasSubstr("error E671: NCCL cannot be loaded from '/nowhere/libnccl.so.2'"));
+    EXPECT_THAT(text, HasSubstr("No such file"));
+    EXPECT_THAT(text, HasSubstr("LOCKSTEP_NCCL_LIB"));
+}
+
+TEST(LoadNccl, TakesTheNameFromTheEnvironment) {
+    const lockstep::Environment environment(
+        std::map<std::string, std::string>{{"LOCKSTEP_NCCL_LIB", "/nowhere/else.so"}});
+    EXPECT_THAT(caught_text([&] { load_nccl("", environment); }), HasSubstr("/nowhere/else.so"));
+}
+
+TEST(LoadNccl, NamesWhatAnotherLibraryLacks) {
+    EXPECT_THAT(caught_text([] { load_nccl("libz.so.1"); }),
+                HasSubstr("lacks ncclGetVersion, ncclGetUniqueId"));
+}
+
+TEST(LoadNccl, FindsTheRealOneAndOnlyOne) {
+    LOCKSTEP_NEEDS_NCCL();
+    const auto nccl = load_nccl();
+#ifdef LOCKSTEP_NCCL_HEADER_VERSION
+    EXPECT_EQ(lockstep::nccl_version_text(nccl.version), LOCKSTEP_NCCL_HEADER_VERSION)
+        << "nccl.h and libnccl.so.2 of this machine differ";
+#endif
+    EXPECT_THAT(nccl.text(), HasSubstr("libnccl.so"));
+    EXPECT_EQ(lockstep::loaded_libraries("libnccl.so"), std::vector{nccl.path});
+    EXPECT_EQ(load_nccl().path, nccl.path);
+}
+
+TEST(LoadNccl, RefusesASecondOne) {
+    LOCKSTEP_NEEDS_NCCL();
+    const auto first = load_nccl();
+    const lockstep::test::TempDir folder;
+    std::filesystem::copy_file(first.path, folder / "libnccl.so.copy");
+    // In a process of its own: what is loaded stays loaded.
+    const auto load_another = [&] {
+        std::exit(caught_code([&] { load_nccl(folder / "libnccl.so.copy"); }) == "E672" ? 0 : 1);
+    };
+    EXPECT_EXIT(load_another(), testing::ExitedWithCode(0), "");
+}
+
+TEST(RealNccl, GivesDistinctUniqueIds) {
+    LOCKSTEP_NEEDS_NCCL();
+    const auto nccl = load_nccl();
+    lockstep::nccl::UniqueId a{}, b{};
+    ASSERT_EQ(nccl.api.get_unique_id(&a), lockstep::nccl::success)
+        << nccl.api.get_last_error(nullptr);
+    ASSERT_EQ(nccl.api.get_unique_id(&b), lockstep::nccl::success);
+    EXPECT_NE(a.internal, b.internal);
+}
+
+TEST(RealNccl, FailsAtOnceWithoutADriverAndSaysWhy) {
+    LOCKSTEP_NEEDS_NCCL();
+    if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    lockstep::test::FakeCuda cuda;
+    lockstep::test::ThreadBootstrap bootstrap(std::make_shared<lockstep::test::Board>(1), 0);
+    const auto nccl = load_nccl();
+    const auto runtime = std::make_shared<lockstep::GpuRuntime>(
+        std::make_unique<lockstep::NcclApi>(nccl.api),
+        std::make_unique<lockstep::CudaApi>(cuda.api({"GPU-0", "0000:00:00.0", "fake", 1})),
+        nccl.text());
+    const std::string text =
+        caught_text([&] { lockstep::NcclCommunicator(runtime, bootstrap, {}); });
+    EXPECT_THAT(text, HasSubstr("error E677: ncclCommInitRankConfig failed: unhandled cuda error"));
+    EXPECT_THAT(text, HasSubstr("NCCL says: "));
+    EXPECT_THAT(text, HasSubstr("CUDA driver version is insufficient for CUDA runtime version"));
+    EXPECT_THAT(text, HasSubstr("fix: nvidia-smi must show the GPU"));
+}
+
+TEST(LoadCuda, SaysThatThereIsNoDriver) {
+    if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    const std::string text = caught_text([] { lockstep::load_cuda(); });
+    EXPECT_THAT(text, HasSubstr("error E670: this machine has no GPU driver"));
+    EXPECT_THAT(text, HasSubstr("libcuda.so.1"));
+}
+
+#ifdef LOCKSTEP_CUDA_LIBRARY
+TEST(CudaLibrary, FillsTheTableAndHasCudasOwnWords) {
+    std::string why;
+    const SharedLibrary library = SharedLibrary::open(LOCKSTEP_CUDA_LIBRARY, why);
+    ASSERT_TRUE(library) << why;
+    lockstep::CudaApi api;
+    using Fill = void (*)(lockstep::CudaApi*);
+    reinterpret_cast<Fill>(library.symbol("lockstep_cuda_fill"))(&api);
+    EXPECT_STREQ(api.error_text(lockstep::CudaApi::not_ready), "device not ready");
+    if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    int count = -1;
+    const int status = api.device_count(&count);
+    EXPECT_THAT(caught_text([&] { lockstep::check_cuda(api, status, "cudaGetDeviceCount"); }),
+                HasSubstr("error E681: cudaGetDeviceCount failed: CUDA driver version is "
+                          "insufficient"));
+}
+#endif
+
+}  // namespace
