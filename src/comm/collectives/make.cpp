@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/collectives.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "collectives/back_ends.hpp"
+#include "one_node.hpp"
 
 #include <algorithm>
 #include <array>
@@ -56,6 +58,16 @@ std::string_view name_of(Algorithm algorithm) {
 
 std::unique_ptr<AllReduce> make_all_reduce(const Communicator& ranks, Algorithm algorithm) {
     return row_of(algorithm).make(ranks);
+}
+
+std::unique_ptr<Collectives> make_collectives(const Communicator& ranks) {
+    if (!are_on_one_node(ranks)) return make_hierarchical_collectives(ranks);
+    try {
+        return make_shared_memory_collectives(ranks, NoRoom::lends_private_memory);
+    } catch (const AgreedError& error) {
+        if (error.code() != "E632") throw;
+        return make_hierarchical_collectives(ranks);
+    }
 }
 
 }  // namespace lockstep

@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 #include <string>
 #include <vector>
@@ -75,6 +77,36 @@ TEST(NoRoom, MakesAnExchangeSendMessagesUnlessSharedMemoryIsAskedForByName) {
     std::unique_ptr<Exchange> exchange;
     EXPECT_EQ(warnings_of([&] { exchange = make_exchange(ranks(), layout, plan); }), 1);
     EXPECT_EQ(exchange->name(), "mpi");
+}
+
+/// Takes all but 64 KiB of /dev/shm while it lives; made and destroyed by all ranks together.
+class FullMemory {
+  public:
+    FullMemory() {
+        if (ranks().is_root()) {
+            const auto space = std::filesystem::space("/dev/shm").available - (64 << 10);
+            std::ofstream(path_) << std::string(space, 'x');
+        }
+        ranks().barrier();
+    }
+    ~FullMemory() {
+        ranks().barrier();
+        if (ranks().is_root()) std::filesystem::remove(path_);
+    }
+    FullMemory(const FullMemory&) = delete;
+    FullMemory& operator=(const FullMemory&) = delete;
+
+  private:
+    const std::filesystem::path path_ = "/dev/shm/lockstep-test-filler";
+};
+
+TEST(NoRoom, MakesCollectivesSendMessagesWhenThereIsNoneAtAll) {
+    const FullMemory full;
+    std::unique_ptr<Collectives> group;
+    EXPECT_EQ(warnings_of([&] { group = make_collectives(ranks()); }), 1);
+    EXPECT_TRUE(sums(*group, group->lend(little), little));
+    EXPECT_EQ(test::caught_code([&] { make_all_reduce(ranks(), Algorithm::shared_memory); }),
+              "E632");
 }
 
 }  // namespace
