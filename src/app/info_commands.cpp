@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/gpu_report.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/version.hpp"
@@ -97,10 +98,11 @@ Command version_command() {
             .usage = "lockstep version",
             .text = "Of Lockstep and of what it stands on.\n",
             .run = [](const Invocation&) {
-                print_once(fmt::format("lockstep {}\nlibtorch {}\n{}\n",
+                print_once(fmt::format("lockstep {}\nlibtorch {}\n{}\ngpu {}\n",
                                        version_text(),
                                        torch_version_text(),
-                                       MpiSession::library_version()));
+                                       MpiSession::library_version(),
+                                       describe_gpus()));
                 return 0;
             }};
 }

@@ -342,8 +342,10 @@ void FakeNccl::add_reductions(NcclApi& api) {
     api.mem_free = cuda_.api({}).release;
     api.comm_register = [this](nccl::Comm comm, void* data, std::size_t bytes, void** handle) {
         const Lock lock(cuda_.mutex());
+        const Comm& mine = comm_of(comm, "ncclCommRegister");
+        if (mine.rank == refusing_registration) return nccl::invalid_usage;
         cuda_.check_live(data, bytes, "ncclCommRegister");
-        log("register " + comm_of(comm, "ncclCommRegister").name);
+        log("register " + mine.name);
         *handle = data;
         return nccl::success;
     };

@@ -26,13 +26,14 @@ class FakeNccl {
     NcclApi api();
 
     int version = 22809;
-    int polls_to_start = 3;             ///< of ncclInProgress before a communicator is ready
-    int polls_to_launch = 2;            ///< likewise before a group reaches its stream
-    std::set<int> never_ready;          ///< ranks whose start hangs
-    nccl::Result init_result = 0;       ///< what the init call returns at once
-    std::optional<int> hanging_op;      ///< the n-th operation of each communicator never ends
-    std::optional<int> failing_op;      ///< when rank 1 issues it, the communicator has an error
-    float wrong_by = 0;                 ///< added to every sum
+    int polls_to_start = 3;         ///< of ncclInProgress before a communicator is ready
+    int polls_to_launch = 2;        ///< likewise before a group reaches its stream
+    std::set<int> never_ready;      ///< ranks whose start hangs
+    nccl::Result init_result = 0;   ///< what the init call returns at once
+    std::optional<int> hanging_op;  ///< the n-th operation of each communicator never ends
+    std::optional<int> failing_op;  ///< when rank 1 issues it, the communicator has an error
+    std::optional<int> refusing_registration;  ///< a rank that cannot register memory
+    float wrong_by = 0;                        ///< added to every sum
     std::set<std::string> stuck_abort;  ///< communicators whose abort hangs until release_aborts()
 
     /// Lets hanging aborts return, and waits until they have.
