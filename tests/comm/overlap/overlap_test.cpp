@@ -27,6 +27,7 @@ class SlowExchange : public Exchange {
 
     float* slot(int) override { return slot_.data(); }
     float* values() override { return slot_.data(); }
+    FloatRange own_stripe(std::size_t bucket) const override { return layout_.bucket(bucket); }
     void arrive(std::size_t) override {}
     const float* reduce(std::size_t bucket, Wait) override {
         if (bucket != layout_.state_bucket()) sleep_for(link_s);
