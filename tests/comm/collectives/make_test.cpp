@@ -4,11 +4,9 @@
 #include "comm/collectives/elements.hpp"
 #include "support/mpi_test.hpp"
 
-#include <array>
 #include <cstdint>
 #include <set>
 #include <string_view>
-#include <vector>
 
 #include <gtest/gtest.h>
 
@@ -84,18 +82,6 @@ TEST(Algorithms, LendZeros) {
         const std::byte* lent = group->lend(10'000);
         EXPECT_EQ(std::count(lent, lent + 10'000, std::byte{0}), 10'000) << name_of(algorithm);
     }
-}
-
-TEST(MakeCollectives, PicksByWhereTheRanksAre) {
-    const auto group = make_collectives(ranks());
-    const bool one_node = ranks().split_by_node().size() == ranks().size();
-    // With several nodes each rank asks its own, so that all have to agree first.
-    std::array<std::int64_t, 1> nodes_apart = {one_node ? 0 : 1};
-    ranks().all_reduce_max(nodes_apart);
-    EXPECT_EQ(group->name(), nodes_apart[0] == 0 ? "shared-memory" : "hierarchical");
-    std::vector<float> data(1000, 1);
-    group->all_reduce(data.data(), data.size(), DataType::float32);
-    EXPECT_EQ(data.back(), static_cast<float>(ranks().size()));
 }
 
 }  // namespace
