@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/exchange.hpp"
 
+#include "lockstep/comm/signature_check.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "exchanges.hpp"
@@ -25,6 +26,7 @@ std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         Transport transport) {
     expect(plan.ranks() == ranks.size(), "the plan is for these ranks");
     if (ranks.size() == 1) return make_single_exchange(layout, plan);
+    agree_on_layout(ranks, layout, plan);
     if (transport == Transport::automatic)
         return make_node_exchange(nodes_with_room(ranks, layout, plan), layout, plan);
     if (transport == Transport::mpi) return make_node_exchange(each_alone(ranks), layout, plan);

@@ -51,10 +51,23 @@ std::string_view phase_name(Phase phase) {
     return names[static_cast<std::size_t>(phase)];
 }
 
+std::uint64_t packed(const PhaseMark& mark) {
+    const auto micros = static_cast<std::uint64_t>(std::max(mark.since_s, 0.0) * 1e6);
+    return static_cast<std::uint64_t>(mark.phase) << 56 | (micros & (~std::uint64_t{0} >> 8));
+}
+
+PhaseMark unpacked_phase(std::uint64_t word) {
+    const std::uint64_t phase = word >> 56;
+    const bool known = word != 0 && phase < static_cast<std::uint64_t>(Phase::count);
+    return {known ? static_cast<Phase>(phase) : Phase::other,
+            static_cast<double>(word & (~std::uint64_t{0} >> 8)) * 1e-6};
+}
+
 Phase PhaseClock::enter(Phase phase) {
     const double now = now_s();
     seconds_[static_cast<std::size_t>(current_)] += now - since_;
     since_ = now;
+    if (mirror_ != nullptr) mirror_->store(packed({phase, now}), std::memory_order_relaxed);
     return std::exchange(current_, phase);
 }
 
@@ -68,6 +81,11 @@ void PhaseClock::reassign(Phase from, Phase to, double seconds) {
 PhaseSeconds PhaseClock::take() {
     enter(current_);
     return std::exchange(seconds_, PhaseSeconds{});
+}
+
+void PhaseClock::mirror_to(std::atomic<std::uint64_t>* word) {
+    mirror_ = word;
+    if (word != nullptr) word->store(packed({current_, since_}), std::memory_order_relaxed);
 }
 
 }  // namespace lockstep

@@ -256,6 +256,29 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "the communication thread cannot stay on its CPU",
      "The system refused the CPU that was chosen for it: this process may not use it."},
+    {"E660",
+     peer_lost,
+     "a rank hangs or is lost",
+     "The ranks work in step: when one stops, all wait. The message names the rank that the "
+     "others\n"
+     "wait for and what it was doing last; its own log and, in logs/iN/flight, the list of its\n"
+     "threads say more. --comm-timeout sets how long ranks wait. 'lockstep diagnose RUN' tells "
+     "the\n"
+     "same while a job runs and after it ended."},
+    {"E661",
+     bug,
+     "ranks call different collectives",
+     "Every rank must call the same collectives in the same order with the same sizes and types.\n"
+     "The message names the ranks that differ from the others."},
+    {"E662",
+     config,
+     "ranks have different models",
+     "The ranks disagree on the sizes of tensors, buckets or virtual ranks before any gradient is\n"
+     "exchanged: they run different programs or were given different settings."},
+    {"E663",
+     missing_input,
+     "a run has no flight records",
+     "'lockstep diagnose' reads what each rank records below logs/iN/flight of the run directory."},
     {"E670",
      missing_input,
      "no usable GPU",

@@ -12,9 +12,12 @@
 namespace lockstep {
 namespace {
 
-// Handlers can reach nothing but a global; it is this one flag.
+// Handlers can reach nothing but a global; they are these two.
 std::atomic<int> request{0};
 static_assert(std::atomic<int>::is_always_lock_free);
+
+std::atomic<std::atomic<std::uint64_t>*> mirror{nullptr};
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
 constexpr std::array handled = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
 std::array<struct sigaction, handled.size()> before;
@@ -27,6 +30,7 @@ void raise_request(StopRequest wanted) {
 }
 
 void on_signal(int signal) {
+    if (auto* word = mirror.load()) word->store(static_cast<std::uint64_t>(signal));
     if (signal != SIGINT) return raise_request(StopRequest::save_and_requeue);
     if (request.load() == static_cast<int>(StopRequest::interrupt)) _exit(130);
     raise_request(StopRequest::interrupt);
@@ -48,6 +52,10 @@ SignalGuard::~SignalGuard() {
 
 StopRequest stop_requested() {
     return static_cast<StopRequest>(request.load());
+}
+
+void mirror_signals_to(std::atomic<std::uint64_t>* word) {
+    mirror = word;
 }
 
 void die_with_parent(int expected_parent) {

@@ -100,5 +100,34 @@ TEST(PhaseClock, MovesNoMoreThanThereIs) {
     EXPECT_GE(seconds_in(phases, Phase::wait), 0.0029);
 }
 
+TEST(PhaseMark, FitsIntoOneWord) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Phase::count); ++i) {
+        const PhaseMark mark{static_cast<Phase>(i), 86400.0 * 365 * 10 + 0.25};
+        const PhaseMark back = unpacked_phase(packed(mark));
+        EXPECT_EQ(back.phase, mark.phase);
+        EXPECT_NEAR(back.since_s, mark.since_s, 2e-6);
+    }
+}
+
+TEST(PhaseMark, OfAWordThatNobodyPackedIsOther) {
+    EXPECT_EQ(unpacked_phase(0).phase, Phase::other);
+    EXPECT_EQ(unpacked_phase(~std::uint64_t{0}).phase, Phase::other);
+}
+
+TEST(PhaseClock, IsMirroredInAWord) {
+    std::atomic<std::uint64_t> word{0};
+    PhaseClock clock;
+    clock.enter(Phase::data);
+    clock.mirror_to(&word);
+    EXPECT_EQ(unpacked_phase(word).phase, Phase::data);
+    const double before = now_s();
+    clock.enter(Phase::forward);
+    EXPECT_EQ(unpacked_phase(word).phase, Phase::forward);
+    EXPECT_GE(unpacked_phase(word).since_s, before - 1e-5);
+    clock.mirror_to(nullptr);
+    clock.enter(Phase::update);
+    EXPECT_EQ(unpacked_phase(word).phase, Phase::forward);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -54,6 +54,17 @@ TEST(SignalGuard, EndsTheProcessAtTheSecondInterrupt) {
               130);
 }
 
+TEST(SignalGuard, ShowsTheLastSignalInTheMirror) {
+    std::atomic<std::uint64_t> word{0};
+    mirror_signals_to(&word);
+    const SignalGuard guard;
+    ::raise(SIGTERM);
+    EXPECT_EQ(word, static_cast<std::uint64_t>(SIGTERM));
+    mirror_signals_to(nullptr);
+    ::raise(SIGUSR1);
+    EXPECT_EQ(word, static_cast<std::uint64_t>(SIGTERM));
+}
+
 TEST(SignalGuard, PutsTheOldHandlersBack) {
     EXPECT_EQ(exit_of_child([] {
                   ::signal(SIGUSR2, SIG_IGN);

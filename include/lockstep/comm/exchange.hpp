@@ -65,7 +65,7 @@ enum class Transport {
 };
 
 /// Collective. One rank: no transport at all. Errors: E631 shared memory asked for across nodes,
-/// E632 no room in /dev/shm where it was asked for by name.
+/// E632 no room in /dev/shm where it was asked for by name, E662 ranks with another layout or plan.
 std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         const FlatLayout& layout,
                                         const TreePlan& plan,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -37,6 +38,17 @@ enum class Phase : std::size_t {
 };
 std::string_view phase_name(Phase phase);
 
+/// A phase and when it began, on the clock of now_s().
+struct PhaseMark {
+    Phase phase = Phase::other;
+    double since_s = 0;
+};
+
+/// Both in one word, so that another thread or process never sees half of it: the phase in the
+/// upper 8 bits, microseconds below. A word that nobody packed reads as Phase::other.
+std::uint64_t packed(const PhaseMark& mark);
+PhaseMark unpacked_phase(std::uint64_t word);
+
 using PhaseSeconds = std::array<double, static_cast<std::size_t>(Phase::count)>;
 
 /// Splits wall time into phases: enter() ends the current phase and begins another, so that the
@@ -54,7 +66,12 @@ class PhaseClock {
     /// Seconds in each phase since construction or the last call; starts anew.
     PhaseSeconds take();
 
+    /// From now on `word` always holds the packed current phase. It outlives the clock or the next
+    /// call; nullptr ends it.
+    void mirror_to(std::atomic<std::uint64_t>* word);
+
   private:
+    std::atomic<std::uint64_t>* mirror_ = nullptr;
     PhaseSeconds seconds_{};
     Phase current_ = Phase::other;
     double since_;

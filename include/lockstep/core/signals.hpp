@@ -2,6 +2,9 @@
 // Signals as a flag that the step loop reads; nothing else happens in a handler.
 #pragma once
 
+#include <atomic>
+#include <cstdint>
+
 namespace lockstep {
 
 /// What the outside asks of this process, weakest first.
@@ -23,6 +26,10 @@ class SignalGuard {
 
 /// The strongest request so far. Async-signal-safe, any thread.
 StopRequest stop_requested();
+
+/// From now on the handlers of a SignalGuard also store the number of each signal in `word`, which
+/// may be memory that outlives the process. nullptr ends it; not to be called while signals come.
+void mirror_signals_to(std::atomic<std::uint64_t>* word);
 
 /// Asks the kernel to kill this process when its parent dies (PR_SET_PDEATHSIG), and exits at
 /// once if the parent `expected_parent` is gone already.

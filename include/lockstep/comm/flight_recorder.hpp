@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank is doing, in a file that outlives it: one ring of collectives, phase, heartbeat, end.
+#pragma once
+
+#include "lockstep/comm/data_type.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/files.hpp"
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+
+namespace lockstep {
+
+/// What a collective does. The numbers are part of the file format.
+enum class FlightOp : std::uint8_t {
+    all_reduce = 1,
+    reduce_scatter = 2,
+    all_gather = 3,
+    broadcast = 4,
+    barrier = 5,
+    reduce = 6,   ///< Exchange: the sum of one bucket
+    publish = 7,  ///< Exchange: everybody sees the owners' values
+};
+std::string_view name_of(FlightOp op);  ///< "all-reduce", ...
+
+/// One collective as all ranks call it; whatever differs between ranks is a bug of the caller.
+struct FlightCall {
+    FlightOp op = FlightOp::barrier;
+    DataType type = DataType::float32;
+    std::uint64_t bytes = 0;
+    std::int32_t bucket = -1;  ///< -1: none
+    bool operator==(const FlightCall&) const = default;
+};
+
+/// "all-reduce (1 MiB)", "reduce bucket 3 (25 MiB)", "barrier".
+std::string text_of(const FlightCall& call);
+
+/// The n-th collective (from 1) of one channel: a communicator with an order of its own.
+struct FlightEntry {
+    std::uint32_t channel = 0;
+    std::uint64_t seq = 0;
+    FlightCall call;
+    /// Seconds of now_s() of the rank's machine; 0 where it has not happened. enqueued: others may
+    /// count on this rank; started: it waits or works in it; ended: it has the result.
+    double enqueued_s = 0, started_s = 0, ended_s = 0;
+    bool operator==(const FlightEntry&) const = default;
+};
+
+struct FlightSettings {
+    std::uint32_t entries = 4096;  ///< rounded up to a power of two, at least 64
+    double warn_s = 60;            ///< waiting longer than this is worth a word; for readers
+};
+
+/// The writer. Everything but construction costs tens of nanoseconds, takes no lock, and is seen
+/// whole or not at all by a reader in another process, even after SIGKILL. docs/diagnose.md has the
+/// format. Any thread may call; one thread at a time for each channel.
+class FlightRecorder {
+  public:
+    /// Makes `folder`/rank-NNNNN.ring (0600), its space reserved. Errors: E401, E402, E405.
+    FlightRecorder(const fs::path& folder, int rank, int ranks, FlightSettings settings = {});
+
+    /// Marks the end as finished unless mark_failed() came before; as failed during an exception.
+    ~FlightRecorder();
+    FlightRecorder(const FlightRecorder&) = delete;
+    FlightRecorder& operator=(const FlightRecorder&) = delete;
+
+    /// A new channel; the same ones in the same order on every rank. At most 8, names at most 23
+    /// bytes.
+    std::uint32_t add_channel(std::string_view name);
+
+    /// Names an entry until the ring has come round to its place again; then it means nothing.
+    struct Ticket {
+        std::uint64_t index = 0;
+    };
+    Ticket enqueue(std::uint32_t channel, const FlightCall& call);
+    void start(Ticket ticket);
+    void end(Ticket ticket);
+
+    /// The oldest entry that has no end.
+    std::optional<FlightEntry> oldest_pending() const;
+
+    /// Set-up is over: from now on, a rank that waits for others is not "stuck in init".
+    void mark_running();
+    void mark_failed(int exit_code);
+    void beat();
+
+    bool is_running() const;
+    Phase phase() const;
+
+    /// For PhaseClock::mirror_to() and mirror_signals_to(); valid for the lifetime of this.
+    std::atomic<std::uint64_t>* phase_word();
+    std::atomic<std::uint64_t>* signal_word();
+
+    const fs::path& folder() const { return folder_; }
+    int rank() const { return rank_; }
+    int ranks() const { return ranks_; }
+
+    /// Asks the kernel to write what is in memory, without waiting: for readers on other hosts.
+    void flush() const;
+
+  private:
+    struct Mapping;
+
+    fs::path folder_;
+    int rank_, ranks_;
+    std::unique_ptr<Mapping> mapping_;
+};
+
+/// `folder`/rank-00003.ring
+fs::path ring_path(const fs::path& folder, int rank);
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// What one rank's ring file says, read by somebody else, alive or long after.
+#pragma once
+
+#include "lockstep/comm/flight_recorder.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/files.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What the kernel says about a process. elsewhere: it runs where this process cannot look.
+enum class Life { running, stopped, gone, elsewhere };
+
+enum class FlightEnd { none, finished, failed };
+
+/// Times are seconds since 1970 by the rank's own clocks.
+struct RankTrace {
+    int rank = 0, ranks = 1;
+    std::string host;
+    std::int64_t pid = 0;
+    Life life = Life::running;
+    bool is_running = false;  ///< set-up is over
+    Phase phase = Phase::other;
+    double phase_since_s = 0;
+    double heartbeat_s = 0;
+    double warn_s = 60;  ///< FlightSettings::warn_s
+    int signal = 0;      ///< the last one that a handler saw
+    FlightEnd end = FlightEnd::none;
+    int exit_code = 0;  ///< with FlightEnd::failed
+    std::vector<std::string> channels;
+    std::vector<FlightEntry> entries;  ///< oldest first, those that were written whole
+    std::string damage;  ///< not "": why the file could not be read; only `rank` means something
+};
+
+/// Reads one ring file, whatever is in it, in bounded memory. Never throws for its content: see
+/// RankTrace::damage.
+RankTrace read_rank_trace(const fs::path& path);
+
+/// All rank-NNNNN.ring files of `folder`, by rank. Errors: E663 if there is none.
+std::vector<RankTrace> read_rank_traces(const fs::path& folder);
+
+}  // namespace lockstep

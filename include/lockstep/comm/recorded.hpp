@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decorators that note every collective in a rank's flight recorder.
+#pragma once
+
+#include "lockstep/comm/collectives.hpp"
+#include "lockstep/comm/exchange.hpp"
+#include "lockstep/comm/flight_recorder.hpp"
+
+#include <memory>
+#include <string_view>
+
+namespace lockstep {
+
+/// What goes through them is recorded as one channel of `recorder`, which outlives them. Everything
+/// else is as in what they wrap. The same ones in the same order on every rank.
+std::unique_ptr<Exchange> recorded(std::unique_ptr<Exchange> exchange,
+                                   const FlatLayout& layout,
+                                   FlightRecorder& recorder,
+                                   std::string_view channel = "gradients");
+std::unique_ptr<AllReduce> recorded(std::unique_ptr<AllReduce> all_reduce,
+                                    FlightRecorder& recorder,
+                                    std::string_view channel);
+std::unique_ptr<Collectives> recorded(std::unique_ptr<Collectives> collectives,
+                                      FlightRecorder& recorder,
+                                      std::string_view channel);
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// Who keeps all others waiting: a pure function of what the ranks' flight recorders say.
+#pragma once
+
+#include "lockstep/comm/rank_trace.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Causes before consequences: diagnose() gives the first that holds.
+enum class Trouble {
+    none,
+    order_mismatch,  ///< ranks call different collectives
+    size_mismatch,   ///< the same ones with other sizes or types
+    dead,            ///< the process is gone without a word
+    failed,          ///< it ended with an error
+    did_not_join,    ///< it never made a flight record
+    stopped,         ///< SIGSTOP, a debugger, a suspended job
+    exited_early,    ///< it ended as if all were well, while others go on
+    stuck_in_init,   ///< it has not finished setting up
+    slow_rank,       ///< it lives, but does not come to the collective that others wait in
+    network_slow,    ///< all are in the same collective, and it does not end
+    ended,           ///< all ranks were told to end from outside
+};
+
+/// "rank dead", "slow rank", ... as tables and JSON show it.
+std::string_view name_of(Trouble trouble);
+
+struct Verdict {
+    Trouble trouble = Trouble::none;
+    std::vector<int> culprits;  ///< in order; empty where nobody is to blame more than others
+    std::string what;           ///< one sentence: who, where, how
+    std::string why;            ///< what the others do
+    std::string fix;
+    int speaker = -1;     ///< the lowest rank that lives and is no culprit; -1: none
+    bool pauses = false;  ///< the culprit lives and writes a checkpoint or evaluates
+};
+
+/// `traces` in order of rank, at `now_s` (seconds since 1970). A wait shorter than `patience_s` is
+/// none; problems that no patience cures are told at once.
+Verdict diagnose(std::span<const RankTrace> traces, double now_s, double patience_s);
+
+/// The last seq of `channel` that the rank finished, and the one that it is in; 0: none.
+struct RankPosition {
+    std::uint32_t channel = 0;
+    std::uint64_t finished = 0;
+    const FlightEntry* in = nullptr;  ///< enqueued and not ended, the oldest
+};
+RankPosition position_of(const RankTrace& trace);
+
+/// "in data wait", "in forward", "in communication", ...
+std::string activity_text(const RankTrace& trace);
+
+/// E660, E661 (mismatches): the verdict as users see it.
+Error error_of(const Verdict& verdict);
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The verdict of a run that was given up: written once, by whoever speaks for all.
+#pragma once
+
+#include "lockstep/comm/verdict.hpp"
+#include "lockstep/core/json.hpp"
+
+#include <optional>
+
+namespace lockstep {
+
+/// `folder`/verdict.json
+fs::path verdict_path(const fs::path& folder);
+
+Json json_of(const Verdict& verdict);
+
+/// Whether the caller is the first to give a verdict on the ranks that record in `folder`, and so
+/// the one to show it. Also true where nothing can be written: better twice than never.
+bool claim_verdict(const fs::path& folder, const Verdict& verdict);
+
+/// The verdict that was given. Errors: E222 if the file makes no sense.
+std::optional<Verdict> read_verdict(const fs::path& folder);
+
+}  // namespace lockstep

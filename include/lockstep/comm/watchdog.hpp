@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Ends a rank that waits too long, and says whom it waited for.
+#pragma once
+
+#include "lockstep/comm/flight_recorder.hpp"
+#include "lockstep/comm/verdict.hpp"
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// How long a collective may last, from when this rank announced it.
+struct WatchdogSettings {
+    double warn_s = 60, dump_s = 120, abort_s = 600;
+    double init_s = 1800;  ///< the same as abort_s, until FlightRecorder::mark_running()
+    bool is_patient() const { return abort_s <= 0; }  ///< waits for ever
+
+    /// Warns at 1/10 and dumps at 1/5 of `abort_s`; three times as long for setting up.
+    static WatchdogSettings within(double abort_s);
+};
+
+enum class Stage { none, warn, dump, abort };
+
+/// What the watchdog tells its owner: from a thread of its own, while others may be stuck.
+struct WatchReport {
+    Stage stage = Stage::none;
+    bool speaks = false;  ///< this rank is the one to tell the user
+    Verdict verdict;
+};
+
+/// Adds up how long one collective has been pending. Time in which this process itself was not
+/// running, or did something that may take long, does not count.
+class StuckClock {
+  public:
+    explicit StuckClock(double period_s) : period_s_(period_s) {}
+
+    enum class Counting { on, paused };
+    /// To be called every `period_s` or so, with what pending() gives; returns the seconds.
+    double update(const std::optional<FlightEntry>& pending, double now_s, Counting counting);
+    void reset() { waited_s_ = 0; }
+
+  private:
+    double period_s_, waited_s_ = 0, last_s_ = 0;
+    std::uint32_t channel_ = 0;
+    std::uint64_t seq_ = 0;
+};
+
+/// Two threads that call no MPI and take no lock that the watched threads take. One counts and
+/// beats; the other reads files: other ranks' rings, from the recorder's folder, and /proc. A rank
+/// of this node that is gone without a word ends this one at once; otherwise the stages do. In the
+/// end one rank alone writes the verdict to stderr and verdict.json, `listener` is called, and the
+/// process exits with 76, at most 1.5 s after its time, whatever else hangs.
+class Watchdog {
+  public:
+    using Listener = std::function<void(const WatchReport&)>;
+
+    /// `recorder` outlives this.
+    Watchdog(FlightRecorder& recorder, WatchdogSettings settings, Listener listener);
+    ~Watchdog();
+    Watchdog(const Watchdog&) = delete;
+    Watchdog& operator=(const Watchdog&) = delete;
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where ranks call different collectives under the same number.
+#pragma once
+
+#include "flight/scene.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// The first number whose calls differ: what most ranks call, and the ranks that call another.
+struct Mismatch {
+    std::uint32_t channel = 0;
+    std::uint64_t seq = 0;
+    FlightCall usual, other;  ///< other: of the first culprit
+    Traces culprits, rest;
+    bool is_order() const { return usual.op != other.op || usual.bucket != other.bucket; }
+};
+std::optional<Mismatch> find_mismatch(const Scene& scene);
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes of a few other ranks, and whether they are still there.
+#pragma once
+
+#include "flight/process_facts.hpp"
+
+#include <filesystem>
+#include <map>
+
+namespace lockstep {
+
+/// The next ranks after one's own, in a circle: each rank is watched by several, and nobody reads
+/// the process table of a large node.
+class Peers {
+  public:
+    Peers(std::filesystem::path folder, int rank, int ranks);
+
+    /// Whether any of them is gone and has left no end mark. Reads files.
+    bool any_lost();
+
+  private:
+    std::filesystem::path folder_;
+    std::map<int, ProcessIdentity> known_;
+    std::vector<int> unknown_;
+};
+
+}  // namespace lockstep

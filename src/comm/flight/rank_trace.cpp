@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/rank_trace.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "flight/process_facts.hpp"
+#include "flight/ring_entry.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int most_ranks = 1 << 20;
+
+/// Thrown and caught in this file: the words of RankTrace::damage.
+struct Damage {
+    std::string text;
+};
+
+void require(bool ok, std::string_view otherwise) {
+    if (!ok) throw Damage{std::string(otherwise)};
+}
+
+/// Opens without following links and without waiting at what is no file.
+UniqueFd open_ring(const fs::path& path) {
+    UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
+    require(static_cast<bool>(file), "it cannot be opened");
+    struct stat facts {};
+    require(::fstat(file.value(), &facts) == 0 && S_ISREG(facts.st_mode), "it is no file");
+    return file;
+}
+
+template <class T>
+void read_whole(const UniqueFd& file, std::span<T> to, std::uint64_t at, const fs::path& path) {
+    const auto bytes = std::as_writable_bytes(to);
+    require(read_at(file.value(), bytes, at, path) == bytes.size(), "it is cut short");
+}
+
+/// A copy of a file's header on the heap: it holds atomics, which cannot be moved.
+std::unique_ptr<RingHeader> read_header(const UniqueFd& file, const fs::path& path) {
+    auto header = std::make_unique<RingHeader>();
+    read_whole(file, std::span(header.get(), 1), 0, path);
+    require(header->magic.load() == ring_magic, "it is no ring of Lockstep's, or not whole yet");
+    const RingIdentity& identity = header->identity;
+    require(identity.version == ring_version, "it has another format version");
+    require(identity.header_bytes == ring_header_bytes &&
+                identity.entry_bytes == sizeof(RingEntry) &&
+                identity.entries >= least_ring_entries && identity.entries <= most_ring_entries &&
+                std::has_single_bit(identity.entries),
+            "its sizes make no sense");
+    require(identity.ranks >= 1 && identity.ranks <= most_ranks && identity.rank >= 0 &&
+                identity.rank < identity.ranks && identity.pid > 0,
+            "its rank or process makes no sense");
+    require(std::isfinite(identity.start_unix_s) && std::isfinite(identity.start_s) &&
+                std::isfinite(identity.warn_s),
+            "its times make no sense");
+    return header;
+}
+
+template <std::size_t N>
+std::string text_in(const std::array<char, N>& field) {
+    return printable(std::string(field.data(), std::find(field.begin(), field.end(), '\0')));
+}
+
+/// Two copies, one after the other: a writer that changes an entry during one of them leaves them
+/// different, or with a stamp that says so, whatever the order in which bytes are copied.
+class Entries {
+  public:
+    Entries(const UniqueFd& file, std::uint32_t count, const fs::path& path)
+        : count_(count), first_(new RingEntry[count]), second_(new RingEntry[count]) {
+        for (const auto& copy : {first_.get(), second_.get()})
+            read_whole(file, std::span(copy, count), ring_header_bytes, path);
+    }
+
+    std::optional<FlightEntry> at(std::uint64_t index) const {
+        const auto before = whole_entry(first_[index % count_], index);
+        const auto after = whole_entry(second_[index % count_], index);
+        const bool is_same = before && after && before->channel == after->channel &&
+                             before->seq == after->seq && before->call == after->call &&
+                             before->enqueued_s == after->enqueued_s;
+        return is_same ? after : std::nullopt;
+    }
+
+  private:
+    std::uint64_t count_;
+    std::unique_ptr<RingEntry[]> first_, second_;
+};
+
+void read_state(const RingHeader& header, double to_unix_s, RankTrace& trace) {
+    const RingState& state = header.state;
+    const PhaseMark phase = unpacked_phase(state.phase.load());
+    trace.phase = phase.phase;
+    trace.phase_since_s = to_unix_s + phase.since_s;
+    trace.is_running = state.running.load() != 0;
+    trace.heartbeat_s = to_unix_s + static_cast<double>(state.heartbeat.load()) * 1e-9;
+    trace.signal = static_cast<int>(std::min<std::uint64_t>(state.signal.load(), 127));
+    const std::uint64_t end = state.end.load();
+    if (end == end_finished) trace.end = FlightEnd::finished;
+    if (end >= end_failed) {
+        trace.end = FlightEnd::failed;
+        trace.exit_code = static_cast<int>(std::min<std::uint64_t>(end - end_failed, 255));
+    }
+    const auto names = std::min<std::uint64_t>(state.channels.load(), ring_channels);
+    for (std::uint64_t i = 0; i < names; ++i)
+        trace.channels.push_back(text_in(header.channel_names[i]));
+}
+
+ProcessIdentity process_in(const RingIdentity& identity) {
+    return {.boot_id = text_in(identity.boot_id),
+            .pid_namespace = identity.pid_namespace,
+            .pid = identity.pid,
+            .start_ticks = identity.pid_start_ticks};
+}
+
+void read_ring(const fs::path& path, RankTrace& trace) {
+    const UniqueFd file = open_ring(path);
+    const auto header = read_header(file, path);
+    const RingIdentity& identity = header->identity;
+    require(identity.rank == trace.rank, "it is another rank's");
+    trace.ranks = identity.ranks;
+    trace.host = text_in(identity.host);
+    trace.pid = identity.pid;
+    trace.warn_s = identity.warn_s;
+    // First the process, then what it left: a rank that ends in between has left its end mark.
+    trace.life = life_of(process_in(identity));
+    const Entries entries(file, identity.entries, path);
+    const auto latest = read_header(file, path);
+    const double to_unix_s = identity.start_unix_s - identity.start_s;
+    read_state(*latest, to_unix_s, trace);
+    const std::uint64_t next = latest->state.next.load();
+    const std::uint64_t kept = std::min<std::uint64_t>(next, identity.entries);
+    for (std::uint64_t index = next - kept; index < next; ++index) {
+        std::optional<FlightEntry> entry = entries.at(index);
+        if (!entry) continue;
+        for (double* time : {&entry->enqueued_s, &entry->started_s, &entry->ended_s})
+            if (*time > 0) *time += to_unix_s;
+        trace.entries.push_back(*entry);
+    }
+}
+
+/// The rank in "rank-00003.ring", or nothing.
+std::optional<int> rank_in(const std::string& name) {
+    constexpr std::string_view prefix = "rank-", suffix = ".ring";
+    if (!name.starts_with(prefix) || !name.ends_with(suffix)) return std::nullopt;
+    const auto digits = name.substr(
+        prefix.size(), name.size() - std::min(name.size(), prefix.size() + suffix.size()));
+    const bool all_digits =
+        !digits.empty() && digits.find_first_not_of("0123456789") == digits.npos;
+    const auto rank = parse_integer(digits);
+    if (!all_digits || !rank || *rank >= most_ranks) return std::nullopt;
+    return static_cast<int>(*rank);
+}
+
+}  // namespace
+
+std::optional<ProcessIdentity> read_ring_process(const fs::path& ring) {
+    try {
+        return process_in(read_header(open_ring(ring), ring)->identity);
+    } catch (const Damage&) {
+        return std::nullopt;
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+RankTrace read_rank_trace(const fs::path& path) {
+    RankTrace trace;
+    trace.rank = rank_in(path.filename().string()).value_or(0);
+    try {
+        read_ring(path, trace);
+    } catch (const Damage& damage) {
+        trace.damage = damage.text;
+    } catch (const Error& error) {
+        trace.damage = error.what();
+    }
+    return trace;
+}
+
+std::vector<RankTrace> read_rank_traces(const fs::path& folder) {
+    std::vector<RankTrace> traces;
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed))
+        if (rank_in(entry.path().filename().string()))
+            traces.push_back(read_rank_trace(entry.path()));
+    check(!traces.empty(), [&] {
+        return Error("E663",
+                     fmt::format("no flight records in '{}'", folder.string()),
+                     "ranks write them once they have joined; a run that failed earlier, or was "
+                     "made by an older version, has none",
+                     "look into the log of each rank");
+    });
+    std::ranges::sort(traces, {}, &RankTrace::rank);
+    return traces;
+}
+
+}  // namespace lockstep

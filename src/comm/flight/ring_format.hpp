@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a ring file, version 1: a header of 4096 bytes, then entries of 64.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep {
+
+inline constexpr std::uint64_t ring_magic = 0x474e49524b43304cull;  // "L0CKRING", little endian
+inline constexpr std::uint32_t ring_version = 1;
+inline constexpr std::size_t ring_header_bytes = 4096;
+inline constexpr std::uint32_t least_ring_entries = 64;
+inline constexpr std::uint32_t most_ring_entries = 1u << 20;
+inline constexpr std::size_t ring_channels = 8;
+
+using RingWord = std::atomic<std::uint64_t>;
+static_assert(RingWord::is_always_lock_free && sizeof(RingWord) == 8, "shared between processes");
+
+/// What a ring's owner is and will be; written once, before `magic`.
+struct RingIdentity {
+    std::uint32_t version, header_bytes, entry_bytes, entries;
+    std::int32_t rank, ranks;
+    std::int64_t pid;
+    std::uint64_t pid_start_ticks, pid_namespace;
+    double start_unix_s, start_s;  ///< the same moment on both clocks: unix_time_s() and now_s()
+    double warn_s;
+    std::array<char, 64> host;
+    std::array<char, 40> boot_id;
+};
+
+/// Words that change, each whole by itself. Times are nanoseconds of now_s().
+struct RingState {
+    RingWord phase;      ///< packed(PhaseMark)
+    RingWord running;    ///< 0 while the rank sets itself up
+    RingWord heartbeat;  ///< time of the watchdog's last beat
+    RingWord signal;     ///< number of the last signal a handler saw, 0: none
+    RingWord end;        ///< 0, or end_finished, or end_failed + exit code
+    RingWord next;       ///< entries begun
+    RingWord channels;   ///< how many names are valid
+};
+inline constexpr std::uint64_t end_finished = 1, end_failed = 256;
+
+struct RingHeader {
+    RingWord magic;
+    RingIdentity identity;
+    alignas(64) RingState state;
+    std::array<std::array<char, 24>, ring_channels> channel_names;
+};
+static_assert(sizeof(RingHeader) <= ring_header_bytes);
+
+/// A sequence lock: `stamp` is 2 i + 1 while entry i is being written and 2 i + 2 from then on;
+/// started and ended change from 0 later.
+struct alignas(64) RingEntry {
+    RingWord stamp;
+    RingWord what;  ///< op | type << 8 | channel << 16 | (bucket + 1) << 32
+    RingWord seq, bytes;
+    RingWord enqueued, started, ended;
+};
+static_assert(sizeof(RingEntry) == 64);
+
+}  // namespace lockstep

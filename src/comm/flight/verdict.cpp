@@ -1,0 +1,297 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/verdict.hpp"
+
+#include "flight/mismatch.hpp"
+#include "flight/scene.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view trouble_names[] = {"none",
+                                              "order mismatch",
+                                              "size mismatch",
+                                              "rank dead",
+                                              "rank failed",
+                                              "rank did not join",
+                                              "rank stopped",
+                                              "exited early",
+                                              "stuck in init",
+                                              "slow rank",
+                                              "network slow",
+                                              "ended from outside"};
+
+constexpr const char* resume_fix =
+    "start the same command again: it goes on from the newest checkpoint";
+
+bool gave_up(const RankTrace& trace) {
+    return trace.end == FlightEnd::failed &&
+           trace.exit_code == static_cast<int>(ExitCode::peer_lost);
+}
+
+std::string is_or_are(const Traces& traces) {
+    return traces.size() == 1 ? "is" : "are";
+}
+
+/// What everybody does, and where each of the first few culprits is.
+std::string why_text(const Scene& scene, const Traces& culprits) {
+    constexpr std::size_t most_shown = 4;
+    std::string text = scene.waiting().seq == 0 ? "" : scene.waiting_text();
+    for (std::size_t i = 0; i < culprits.size() && i < most_shown; ++i)
+        text += (text.empty() ? "" : "; ") + scene.whereabouts_text(*culprits[i]);
+    if (culprits.size() > most_shown)
+        text += fmt::format("; and {} more", culprits.size() - most_shown);
+    return text;
+}
+
+Verdict blaming(const Scene& scene, Trouble trouble, const Traces& culprits, std::string what) {
+    return {.trouble = trouble,
+            .culprits = numbers_of(culprits),
+            .what = std::move(what),
+            .why = why_text(scene, culprits),
+            .fix = resume_fix};
+}
+
+Verdict mismatch(const Scene& scene, double) {
+    const auto found = find_mismatch(scene);
+    if (!found) return {};
+    const auto call_text = [](const FlightCall& call) {
+        return fmt::format(
+            "{} of {} x {}", text_of(call), call.bytes / size_of(call.type), name_of(call.type));
+    };
+    return {.trouble = found->is_order() ? Trouble::order_mismatch : Trouble::size_mismatch,
+            .culprits = numbers_of(found->culprits),
+            .what = fmt::format("{} {} {} as {}, where {} {} {}",
+                                ranks_text(found->culprits),
+                                found->culprits.size() == 1 ? "calls" : "call",
+                                call_text(found->other),
+                                scene.number_text(found->channel, found->seq),
+                                ranks_text(numbers_of(found->rest)),
+                                found->rest.size() == 1 ? "calls" : "call",
+                                call_text(found->usual)),
+            .why = "collectives work only if every rank calls the same ones in the same order",
+            .fix =
+                "this is a mistake in the program, or ranks run different ones: compare what "
+                "they do before that call"};
+}
+
+/// All were killed at once: those whose heartbeat ended clearly before the others', if any.
+Traces silent_first(const Scene& scene, const Traces& gone) {
+    constexpr double clearly_s = 3;
+    double newest = 0;
+    for (const RankTrace* trace : scene.traces()) newest = std::max(newest, trace->heartbeat_s);
+    Traces earlier;
+    for (const RankTrace* trace : gone)
+        if (newest - trace->heartbeat_s > clearly_s) earlier.push_back(trace);
+    return earlier.empty() ? gone : earlier;
+}
+
+Verdict dead(const Scene& scene, double) {
+    Traces gone = scene.where([&](const RankTrace& t) { return scene.is_gone_silently(t); });
+    if (gone.empty()) return {};
+    const bool all = gone.size() == scene.traces().size();
+    if (all && gone.size() > 1) gone = silent_first(scene, gone);
+    const bool is_known = gone.front()->life == Life::gone;
+    std::string what = fmt::format("{} {} gone without a word", ranks_text(gone), is_or_are(gone));
+    if (!is_known)
+        what = fmt::format("{} {} given no sign of life for {}",
+                           ranks_text(gone),
+                           gone.size() == 1 ? "has" : "have",
+                           duration_text(scene.heartbeat_age_s(*gone.front())));
+    Verdict verdict = blaming(scene, Trouble::dead, gone, what);
+    verdict.fix = fmt::format(
+        "killed (kill -9, out of memory: see dmesg){}, or crashed; the same command again goes on "
+        "from the newest checkpoint",
+        is_known ? "" : ", stopped, its node down");
+    return verdict;
+}
+
+Verdict failed(const Scene& scene, double) {
+    const Traces found =
+        scene.where([](const RankTrace& t) { return t.end == FlightEnd::failed && !gave_up(t); });
+    if (found.empty()) return {};
+    Verdict verdict = blaming(
+        scene,
+        Trouble::failed,
+        found,
+        fmt::format(
+            "{} ended with an error (exit code {})", ranks_text(found), found.front()->exit_code));
+    verdict.fix = "its own log says which error";
+    return verdict;
+}
+
+Verdict did_not_join(const Scene& scene, double patience_s) {
+    if (scene.missing().empty()) return {};
+    const bool waits = scene.waiting().seq != 0 && scene.waiting().longest_s >= patience_s;
+    const Traces alive = scene.where([&](const RankTrace& t) { return scene.is_alive(t); });
+    if (!waits && !alive.empty()) return {};
+    return {.trouble = Trouble::did_not_join,
+            .culprits = scene.missing(),
+            .what = fmt::format("{} did not join", ranks_text(scene.missing())),
+            .why = scene.waiting_text(),
+            .fix =
+                "look at the output of the launcher: was it started, does its node see the run "
+                "directory?"};
+}
+
+Verdict stopped(const Scene& scene, double) {
+    const Traces found = scene.where([](const RankTrace& t) { return t.life == Life::stopped; });
+    if (found.empty()) return {};
+    Verdict verdict =
+        blaming(scene,
+                Trouble::stopped,
+                found,
+                fmt::format("{} {} stopped (state T)", ranks_text(found), is_or_are(found)));
+    verdict.fix = "a debugger, Ctrl-Z, kill -STOP or a suspended job did it; kill -CONT wakes it";
+    return verdict;
+}
+
+bool is_late(const Scene& scene, const RankTrace& trace) {
+    return scene.last_enqueued(trace) < scene.waiting().seq;
+}
+
+Verdict exited_early(const Scene& scene, double) {
+    const Traces found = scene.where(
+        [&](const RankTrace& t) { return t.end == FlightEnd::finished && is_late(scene, t); });
+    if (found.empty()) return {};
+    return blaming(
+        scene,
+        Trouble::exited_early,
+        found,
+        fmt::format("{} ended before the others, as if all were well", ranks_text(found)));
+}
+
+/// Those who have not come; else those who have announced it and do something else.
+Traces late_ranks(const Scene& scene) {
+    Traces late = scene.where([&](const RankTrace& t) { return is_late(scene, t); });
+    const auto in_init = [](const RankTrace* t) { return !t->is_running; };
+    if (std::ranges::any_of(late, in_init)) std::erase_if(late, std::not_fn(in_init));
+    if (!late.empty()) return late;
+    return scene.where([&](const RankTrace& t) {
+        const bool is_waiting =
+            std::ranges::find(scene.waiting().ranks, &t) != scene.waiting().ranks.end();
+        return !is_waiting && scene.last_finished(t) < scene.waiting().seq;
+    });
+}
+
+Verdict slow(const Scene& scene, double) {
+    const Traces late = late_ranks(scene);
+    if (late.empty())
+        return {
+            .trouble = Trouble::network_slow,
+            .culprits = {},
+            .what = fmt::format("all ranks are in {} {} since {}, and it does not end",
+                                scene.number_text(scene.waiting().channel, scene.waiting().seq),
+                                text_of(scene.waiting().call),
+                                duration_text(scene.waiting().longest_s)),
+            .why = "the network is slow or broken, or MPI is stuck; no rank stands out",
+            .fix = "check links and switches between the nodes; --comm-timeout gives more time"};
+    const RankTrace& first = *late.front();
+    const bool in_init = !first.is_running && scene.last_enqueued(first) == 0;
+    Verdict verdict =
+        blaming(scene,
+                in_init ? Trouble::stuck_in_init : Trouble::slow_rank,
+                late,
+                fmt::format("{} {} not come to {} {}",
+                            ranks_text(late),
+                            late.size() == 1 ? "has" : "have",
+                            scene.number_text(scene.waiting().channel, scene.waiting().seq),
+                            text_of(scene.waiting().call)));
+    verdict.pauses = std::ranges::all_of(late, [&](const RankTrace* t) {
+        return scene.is_alive(*t) && (t->phase == Phase::checkpoint || t->phase == Phase::evaluate);
+    });
+    return verdict;
+}
+
+Verdict waiting(const Scene& scene, double patience_s) {
+    if (scene.waiting().seq == 0 || scene.waiting().longest_s < patience_s) return {};
+    const Verdict early = exited_early(scene, patience_s);
+    return early.trouble != Trouble::none ? early : slow(scene, patience_s);
+}
+
+Verdict ended(const Scene& scene, double) {
+    const Traces found = scene.where(
+        [&](const RankTrace& t) { return scene.is_gone(t) && t.end == FlightEnd::none; });
+    if (found.empty() || found.size() < scene.traces().size()) return {};
+    const int signal = found.front()->signal;
+    return {.trouble = Trouble::ended,
+            .culprits = {},
+            .what = fmt::format("all ranks were told to end by signal {}", signal),
+            .why = "the launcher, the batch system or somebody sent it",
+            .fix = resume_fix};
+}
+
+int speaker_of(const Scene& scene, const std::vector<int>& culprits) {
+    for (const RankTrace* trace : scene.traces())
+        if (scene.is_alive(*trace) && std::ranges::find(culprits, trace->rank) == culprits.end())
+            return trace->rank;
+    return -1;
+}
+
+}  // namespace
+
+std::string_view name_of(Trouble trouble) {
+    return trouble_names[static_cast<std::size_t>(trouble)];
+}
+
+Verdict diagnose(std::span<const RankTrace> traces, double now_s, double patience_s) {
+    const Scene scene(traces, now_s);
+    using Rule = Verdict (*)(const Scene&, double);
+    constexpr std::array<Rule, 7> rules = {
+        mismatch, dead, failed, did_not_join, stopped, waiting, ended};
+    Verdict verdict;
+    for (const Rule rule : rules) {
+        verdict = rule(scene, patience_s);
+        if (verdict.trouble != Trouble::none) break;
+    }
+    verdict.speaker = speaker_of(scene, verdict.culprits);
+    return verdict;
+}
+
+RankPosition position_of(const RankTrace& trace) {
+    RankPosition position;
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.ended_s == 0) {
+            position.in = &entry;
+            break;
+        }
+    if (position.in != nullptr)
+        position.channel = position.in->channel;
+    else if (!trace.entries.empty())
+        position.channel = trace.entries.back().channel;
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.channel == position.channel && entry.ended_s > 0)
+            position.finished = std::max(position.finished, entry.seq);
+    return position;
+}
+
+std::string activity_text(const RankTrace& trace) {
+    switch (trace.phase) {
+        case Phase::data:
+            return "in data wait";
+        case Phase::comm:
+        case Phase::wait:
+            return "in communication";
+        case Phase::checkpoint:
+            return "writing a checkpoint";
+        case Phase::evaluate:
+            return "evaluating";
+        case Phase::other:
+            return trace.is_running ? "between steps" : "setting up";
+        default:
+            return fmt::format("in {}", phase_name(trace.phase));
+    }
+}
+
+Error error_of(const Verdict& verdict) {
+    const bool is_mismatch =
+        verdict.trouble == Trouble::order_mismatch || verdict.trouble == Trouble::size_mismatch;
+    return Error(is_mismatch ? "E661" : "E660", verdict.what, verdict.why, verdict.fix);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/watchdog.hpp"
+
+#include "lockstep/comm/verdict_file.hpp"
+
+#include "flight/peers.hpp"
+#include "flight/thread_list.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+#include <poll.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double farewell_s = 1.5;  // from the decision to _exit
+constexpr double give_way_s = 0.5;  // for the rank that is to speak
+constexpr double last_words_s = 5;  // for a rank that failed, or was told to end, to end all
+constexpr double longest_period_s = 0.25;
+constexpr int most_postponements = 3;
+
+using Seconds = std::chrono::duration<double>;
+
+void write_to_stderr(const std::string& text) {
+    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+void pause_for(double seconds) {
+    std::this_thread::sleep_for(Seconds(seconds));
+}
+
+}  // namespace
+
+WatchdogSettings WatchdogSettings::within(double abort_s) {
+    return {
+        .warn_s = abort_s / 10, .dump_s = abort_s / 5, .abort_s = abort_s, .init_s = 3 * abort_s};
+}
+
+class Watchdog::Impl {
+  public:
+    Impl(FlightRecorder& recorder, WatchdogSettings settings, Listener listener)
+        : recorder_(recorder),
+          settings_(settings),
+          listener_(std::move(listener)),
+          period_s_(settings.is_patient()
+                        ? longest_period_s
+                        : std::clamp(settings.abort_s / 40, 0.02, longest_period_s)),
+          scribe_([this] { write_reports(); }),
+          counter_([this] { count(); }) {}
+
+    ~Impl() {
+        {
+            const std::lock_guard lock(mutex_);
+            is_over_ = true;
+        }
+        changed_.notify_all();
+        counter_.join();
+        scribe_.join();
+    }
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+
+  private:
+    // The counting thread: touches no file, so that nothing can hold it up.
+
+    void count() {
+        StuckClock clock(period_s_);
+        std::unique_lock lock(mutex_);
+        while (true) {
+            changed_.wait_for(lock, Seconds(period_s_), [&] { return is_over_ || is_lost_; });
+            if (is_over_) return;
+            recorder_.beat();
+            if (std::exchange(is_postponed_, false)) clock.reset();
+            const Stage stage = is_lost_ ? Stage::abort : stage_after(waited_s(clock));
+            const bool rises = stage > wanted_;
+            wanted_ = stage;
+            if (rises) changed_.notify_all();
+            if (rises && stage == Stage::abort) say_farewell(lock);
+        }
+    }
+
+    double waited_s(StuckClock& clock) const {
+        const Phase phase = recorder_.phase();
+        const bool pauses = phase == Phase::checkpoint || phase == Phase::evaluate;
+        return clock.update(recorder_.oldest_pending(),
+                            now_s(),
+                            pauses ? StuckClock::Counting::paused : StuckClock::Counting::on);
+    }
+
+    Stage stage_after(double waited_s) const {
+        if (settings_.is_patient()) return Stage::none;
+        if (!recorder_.is_running()) waited_s *= settings_.abort_s / settings_.init_s;
+        if (waited_s >= settings_.abort_s) return Stage::abort;
+        if (waited_s >= settings_.dump_s) return Stage::dump;
+        return waited_s >= settings_.warn_s ? Stage::warn : Stage::none;
+    }
+
+    /// Returns only if the scribe found a reason to wait on.
+    void say_farewell(std::unique_lock<std::mutex>& lock) {
+        const auto is_decided = [&] { return has_spoken_ || is_postponed_ || is_over_; };
+        changed_.wait_for(lock, Seconds(farewell_s), is_decided);
+        if (is_postponed_ || is_over_) return;
+        if (!has_spoken_) say_without_verdict();
+        recorder_.mark_failed(static_cast<int>(ExitCode::peer_lost));
+        ::_exit(static_cast<int>(ExitCode::peer_lost));
+    }
+
+    /// Files or locks hold the verdict up. Says so if stderr can take it at once.
+    void say_without_verdict() const {
+        pollfd terminal{STDERR_FILENO, POLLOUT, 0};
+        if (::poll(&terminal, 1, 0) == 1)
+            write_to_stderr(fmt::format(
+                "lockstep: error E660: rank {} gives up; no verdict could be read in time\n",
+                recorder_.rank()));
+    }
+
+    // The writing thread: may hang with a file system, a pipe or a lock.
+
+    void write_reports() {
+        Peers peers(recorder_.folder(), recorder_.rank(), recorder_.ranks());
+        Stage done = Stage::none;
+        std::unique_lock lock(mutex_);
+        while (!is_over_) {
+            changed_.wait_for(
+                lock, Seconds(period_s_), [&] { return is_over_ || wanted_ != done; });
+            if (is_over_) return;
+            const Stage before = std::exchange(done, wanted_);
+            lock.unlock();
+            if (done > before) report(done);
+            if (done != Stage::abort) look_after(peers);
+            lock.lock();
+        }
+    }
+
+    void report(Stage stage) {
+        recorder_.flush();
+        if (stage == Stage::dump) dump_threads();
+        const Verdict verdict = verdict_now(0);
+        const bool excused = verdict.pauses && ++postponements_ <= most_postponements;
+        if (stage == Stage::abort && !excused && verdict.trouble != Trouble::none)
+            return give_up(verdict);
+        if (stage == Stage::abort) return postpone();
+        if (verdict.trouble != Trouble::none)
+            tell(stage, verdict.speaker == recorder_.rank(), verdict);
+    }
+
+    Verdict verdict_now(double patience_s) const {
+        try {
+            const auto traces = read_rank_traces(recorder_.folder());
+            return diagnose(traces, unix_time_s(), patience_s);
+        } catch (const std::exception& error) {
+            return {.trouble = Trouble::slow_rank,
+                    .what = fmt::format("rank {} waits for others", recorder_.rank()),
+                    .why = fmt::format("who they are cannot be read: {}", error.what())};
+        }
+    }
+
+    void tell(Stage stage, bool speaks, const Verdict& verdict) const {
+        try {
+            listener_({stage, speaks, verdict});
+        } catch (const std::exception&) {
+            // What cannot be logged now must not keep a rank from ending.
+        }
+    }
+
+    void dump_threads() const {
+        const fs::path path =
+            recorder_.folder() / fmt::format("rank-{:05}.threads", recorder_.rank());
+        try {
+            write_file_atomically(path, thread_list());
+        } catch (const Error&) {
+            // A full disk must not end a job that may yet go on.
+        }
+    }
+
+    void postpone() {
+        const std::lock_guard lock(mutex_);
+        is_postponed_ = true;
+        wanted_ = Stage::none;
+        changed_.notify_all();
+    }
+
+    /// The chosen rank speaks; if it does not, any other that gets here does.
+    void give_up(const Verdict& verdict) {
+        const bool is_chosen = verdict.speaker == recorder_.rank();
+        for (double waited_s = 0; !is_chosen && waited_s < give_way_s; waited_s += 0.02) {
+            std::error_code failed;
+            if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
+            pause_for(0.02);
+        }
+        const bool speaks = claim_verdict(recorder_.folder(), verdict);
+        if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
+        tell(Stage::abort, speaks, verdict);
+        const std::lock_guard lock(mutex_);
+        has_spoken_ = true;
+        changed_.notify_all();
+    }
+
+    /// A peer that is gone without a word: at once, if it still looks so a moment later. One that
+    /// has said why, or was told to end, or a launcher that is just ending all: it gets some time.
+    void look_after(Peers& peers) {
+        if (!peers.any_lost()) {
+            lost_since_s_ = 0;
+            return;
+        }
+        if (lost_since_s_ == 0) {
+            lost_since_s_ = now_s();
+            return;
+        }
+        const bool is_silent = verdict_now(settings_.init_s).trouble == Trouble::dead;
+        const double lost_s = now_s() - lost_since_s_;
+        if (lost_s < (is_silent ? 0.1 : last_words_s)) return;
+        const std::lock_guard lock(mutex_);
+        is_lost_ = true;
+        changed_.notify_all();
+    }
+
+    FlightRecorder& recorder_;
+    const WatchdogSettings settings_;
+    const Listener listener_;
+    const double period_s_;
+    int postponements_ = 0;    // the writing thread's
+    double lost_since_s_ = 0;  // the writing thread's
+
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    Stage wanted_ = Stage::none;
+    bool is_over_ = false, is_lost_ = false, is_postponed_ = false, has_spoken_ = false;
+
+    std::thread scribe_, counter_;
+};
+
+Watchdog::Watchdog(FlightRecorder& recorder, WatchdogSettings settings, Listener listener)
+    : impl_(std::make_unique<Impl>(recorder, settings, std::move(listener))) {}
+
+Watchdog::~Watchdog() = default;
+
+}  // namespace lockstep
