@@ -181,6 +181,24 @@ Period parse_period(const std::string& name, const GivenValue& given) {
     return {found->second.first, *count * found->second.second};
 }
 
+Option duration_option(const std::string& name, double& seconds, const std::string& help) {
+    const Period now{Period::Unit::seconds, static_cast<std::int64_t>(seconds)};
+    return {name,
+            "TIME",
+            seconds > 0 ? period_text(now) : "0",
+            help,
+            OptionKind::text,
+            [&seconds, name](auto& given) {
+                const Period period = given.text == "0" ? Period{} : parse_period(name, given);
+                const bool is_time =
+                    period.unit == Period::Unit::never || period.unit == Period::Unit::seconds;
+                check(is_time, [&] {
+                    return unreadable(name, given, "it must be a time in s, m or h", "10m");
+                });
+                seconds = static_cast<double>(period.count);
+            }};
+}
+
 std::string period_text(const Period& period) {
     switch (period.unit) {
         case Period::Unit::steps:

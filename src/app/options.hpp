@@ -59,6 +59,7 @@ Option choice_option(const std::string& name,
 Option real_option(
     const std::string& name, double& target, double least, double most, const std::string& help);
 Option period_option(const std::string& name, Period& target, const std::string& help);
+Option duration_option(const std::string& name, double& seconds, const std::string& help);
 Option bytes_option(const std::string& name, std::uint64_t& target, const std::string& help);
 
 template <class Whole>

@@ -9,6 +9,7 @@
 
 #include "command.hpp"
 #include "launch.hpp"
+#include "post_mortem.hpp"
 #include "supervise.hpp"
 #include "train_options.hpp"
 
@@ -50,9 +51,12 @@ int launch(const TrainOptions& options, const Invocation& call) {
     const LaunchFolder folder;
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
-    return supervise(
-        mpirun_line({options.np, options.oversubscribe, call.words, folder.path()}, Environment()),
-        environment);
+    const PostMortem post_mortem(options.settings.run);
+    return post_mortem.explain([&] {
+        return supervise(mpirun_line({options.np, options.oversubscribe, call.words, folder.path()},
+                                     Environment()),
+                         environment);
+    });
 }
 
 int exit_of(const TrainResult& result) {

@@ -106,7 +106,16 @@ OptionSection on_what(TrainOptions& options) {
                        {"auto", "on", "off"},
                        "sum gradients on a thread of its own; auto: if the rank has a core for it"),
          whole_option("io-threads", s.io_threads, 1, 256, "threads that read data, for each rank"),
-         bytes_option("data-memory", s.data_memory, "bound on read-ahead, for each rank")}};
+         bytes_option("data-memory", s.data_memory, "bound on read-ahead, for each rank"),
+         duration_option("comm-timeout",
+                         s.comm_timeout_s,
+                         "a rank that waits longer for others ends the job and names them; warns "
+                         "after a tenth of it; 0: never"),
+         whole_option("flight-entries",
+                      s.flight_entries,
+                      64,
+                      1 << 20,
+                      "collectives that each rank's flight record keeps, see 'diagnose'")}};
 }
 
 ConfigValue value_of(const std::string& text) {

@@ -43,6 +43,16 @@ std::int64_t incarnation_on_disk(const fs::path& path) {
     return *number;
 }
 
+void check_newest(const RunPaths& paths, std::int64_t ours) {
+    const std::int64_t newest = incarnation_on_disk(paths.incarnation());
+    check(ours > 0 && newest == ours, [&] {
+        return Error("E408",
+                     fmt::format("run '{}' was taken over", paths.root.string()),
+                     fmt::format("this is start {} of the run, start {} has begun", ours, newest),
+                     "nothing to do: the newer start goes on with the run");
+    });
+}
+
 std::string difference(const std::string& key,
                        const std::string& ours,
                        const std::string& theirs,
@@ -75,6 +85,22 @@ std::vector<std::string> differences(const Json& ours, const Json& theirs, const
 
 fs::path RunPaths::logs(std::int64_t incarnation) const {
     return root / "logs" / fmt::format("i{}", incarnation);
+}
+
+std::int64_t read_incarnation(const fs::path& root) {
+    return incarnation_on_disk(RunPaths{root}.incarnation());
+}
+
+void write_failed_state(const fs::path& root,
+                        std::int64_t incarnation,
+                        const std::string& reason,
+                        ExitCode exit) {
+    check_newest(RunPaths{root}, incarnation);
+    RunState state = read_run_state(root).value_or(RunState{});
+    state.phase = RunPhase::failed;
+    state.reason = reason;
+    state.exit = static_cast<int>(exit);
+    write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
 }
 
 RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {
@@ -135,14 +161,7 @@ bool RunDirectory::still_ours() const {
 }
 
 void RunDirectory::check_still_ours() const {
-    check(still_ours(), [&] {
-        return Error("E408",
-                     fmt::format("run '{}' was taken over", paths_.root.string()),
-                     fmt::format("this is start {} of the run, start {} has begun",
-                                 incarnation_,
-                                 incarnation_on_disk(paths_.incarnation())),
-                     "nothing to do: the newer start goes on with the run");
-    });
+    check_newest(paths_, incarnation_);
 }
 
 void RunDirectory::write_state(RunState state) const {

@@ -5,6 +5,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/rank_table.hpp"
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -109,6 +110,7 @@ Json shared_settings(const TrainSettings& settings) {
                                        std::pair("evaluate-every", settings.evaluate_every)})
         shared[name] = {static_cast<int>(period.unit), period.count};
     shared["transport"] = settings.transport;
+    shared["comm-timeout"] = settings.comm_timeout_s;
     shared["log-every"] = settings.log_every;
     shared["run"] = settings.run.string();
     shared["test-data"] = settings.test_data.string();
@@ -146,6 +148,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
 
 void Job::prepare() {
     introduce();
+    start_flight();
     build_exchange();
     restore();
 }
@@ -271,9 +274,18 @@ void Job::introduce() {
         ranks.size());
 }
 
+// From here on a rank that hangs or dies is named.
+void Job::start_flight() {
+    agree(ranks, [&] {
+        flight = std::make_unique<Flight>(run.paths, run.incarnation, ranks, settings, clock);
+    });
+}
+
 void Job::build_exchange() {
-    exchange =
-        make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport));
+    exchange = recorded(
+        make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport)),
+        model->layout(),
+        flight->recorder());
     const ProgressSettings progress_mode = progress_of(settings, cpus, ranks.size());
     reducer =
         std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange, progress_mode);

@@ -14,6 +14,7 @@
 
 #include "evaluate.hpp"
 #include "flat_model.hpp"
+#include "flight.hpp"
 #include "input.hpp"
 #include "owned_state.hpp"
 #include "train_step.hpp"
@@ -58,6 +59,7 @@ struct Job {
     std::unique_ptr<TreePlan> plan;
     std::unique_ptr<InputReader> input;
     std::unique_ptr<FlatModel> model;
+    std::unique_ptr<Flight> flight;  ///< outlives the exchange, which it records
     std::unique_ptr<Exchange> exchange;
     std::unique_ptr<Reducer> reducer;
     std::unique_ptr<Optimizer> optimizer;
@@ -72,6 +74,7 @@ struct Job {
     void settle_contract();
     void open_run();
     void introduce();
+    void start_flight();
     void build_model();
     void check_test_data() const;
     void build_exchange();

@@ -15,7 +15,8 @@ namespace lockstep {
 
 namespace {
 
-void note_failure(const Job& job, const Error& error) {
+void note_failure(Job& job, const Error& error) {
+    if (job.flight) job.flight->recorder().mark_failed(static_cast<int>(error.exit_code()));
     log_event("error", {{"code", error.code()}, {"what", error.what()}});
     if (!job.run.directory) return;
     try {
@@ -36,6 +37,7 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
     Job job(settings, ranks);
     try {
         job.prepare();
+        job.flight->recorder().mark_running();
         if (job.progress.step >= job.total_steps)
             once(Level::info,
                  "the run is complete: {} of {} steps",

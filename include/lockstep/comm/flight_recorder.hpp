@@ -68,8 +68,8 @@ class FlightRecorder {
     FlightRecorder(const FlightRecorder&) = delete;
     FlightRecorder& operator=(const FlightRecorder&) = delete;
 
-    /// A new channel; the same ones in the same order on every rank. At most 8, names at most 23
-    /// bytes.
+    /// The channel of that name, made if it is new; the same ones in the same order on every rank.
+    /// At most 8, names at most 23 bytes.
     std::uint32_t add_channel(std::string_view name);
 
     /// Names an entry until the ring has come round to its place again; then it means nothing.

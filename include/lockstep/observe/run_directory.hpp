@@ -26,6 +26,7 @@ struct RunPaths {
     fs::path metrics() const { return root / "metrics.jsonl"; }
     fs::path checkpoints() const { return root / "ckpt"; }
     fs::path logs(std::int64_t incarnation) const;
+    fs::path flight(std::int64_t incarnation) const { return logs(incarnation) / "flight"; }
 };
 
 /// What a run was created with; written once, never changed.
@@ -57,6 +58,16 @@ struct RunState {
 
 /// state.json of the run in `root`, or nothing where there is none yet. Errors: E222.
 std::optional<RunState> read_run_state(const fs::path& root);
+
+/// The number of the newest incarnation of the run in `root`, 0 where none has begun. Errors: E222.
+std::int64_t read_incarnation(const fs::path& root);
+
+/// Marks the run as failed in place of rank 0, which may be stuck or gone; step and epoch stay as
+/// they are. Errors: E222; E408 unless `incarnation` is the newest.
+void write_failed_state(const fs::path& root,
+                        std::int64_t incarnation,
+                        const std::string& reason,
+                        ExitCode exit);
 
 /// Rank 0's hold on a run. From construction to destruction no other process can open the same
 /// directory. Move-only.

@@ -71,6 +71,9 @@ struct TrainSettings {
     std::string transport = "auto";          ///< "auto", "shared-memory" or "mpi"
     std::string comm_thread = "auto";        ///< "auto", "on" or "off"
 
+    double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
+    std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps
+
     bool shows_live = true;  ///< whether stdout is a terminal that a person looks at
 
     std::map<std::string, ConfigEntry> origins;  ///< what was given for each option, and where

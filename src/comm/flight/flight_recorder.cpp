@@ -145,6 +145,8 @@ FlightRecorder::~FlightRecorder() {
 std::uint32_t FlightRecorder::add_channel(std::string_view name) {
     RingHeader& header = *mapping_->header;
     const std::uint64_t id = header.state.channels.load();
+    for (std::uint64_t i = 0; i < id; ++i)
+        if (name == header.channel_names[i].data()) return static_cast<std::uint32_t>(i);
     expect(id < ring_channels, "a ring has room for its channels");
     copy_text(header.channel_names[id], name);
     header.state.channels.store(id + 1, std::memory_order_release);

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/observe/run_directory.hpp"
+
+#include "command.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* text =
+    R"(Every rank records its collectives in RUN/logs/iN/flight; this command puts the records of all
+ranks together and says which rank keeps the others waiting, and what it was doing last. It works
+while a job runs, after it ended, and after a rank was killed. Exit code 76 if something is wrong.
+
+Examples:
+  lockstep diagnose runs/a
+  lockstep diagnose runs/a --incarnation 2 --json
+)";
+
+struct DiagnoseOptions {
+    std::int64_t incarnation = 0;  // 0: the newest
+    bool json = false;
+};
+
+struct Diagnosis {
+    std::int64_t incarnation = 0;
+    std::vector<RankTrace> traces;
+    Verdict verdict;
+    double now_s = 0;
+};
+
+std::string_view life_text(const RankTrace& trace) {
+    if (trace.end == FlightEnd::finished) return "finished";
+    if (trace.end == FlightEnd::failed) return "failed";
+    switch (trace.life) {
+        case Life::running:
+            return "running";
+        case Life::stopped:
+            return "stopped";
+        case Life::gone:
+            return "gone";
+        default:
+            return "elsewhere";
+    }
+}
+
+bool is_over(const RankTrace& trace) {
+    return trace.end != FlightEnd::none || trace.life == Life::gone;
+}
+
+// How long before now, or before the rank's last heartbeat where it has ended.
+double age_s(const RankTrace& trace, double time_s, double now_s) {
+    return std::max((is_over(trace) ? trace.heartbeat_s : now_s) - time_s, 0.0);
+}
+
+// While ranks live they are looked at; a verdict given when a job was ended knows more than what
+// is left of it.
+Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
+    check(fs::exists(run), [&] {
+        return Error(
+            "E201", fmt::format("'{}' does not exist", run.string()), "", "give a run directory");
+    });
+    Diagnosis found{.incarnation = incarnation > 0 ? incarnation : read_incarnation(run)};
+    const fs::path folder = RunPaths{run}.flight(found.incarnation);
+    found.traces = read_rank_traces(folder);
+    found.now_s = unix_time_s();
+    double patience_s = 0;
+    for (const RankTrace& trace : found.traces) patience_s = std::max(patience_s, trace.warn_s);
+    found.verdict = diagnose(found.traces, found.now_s, patience_s);
+    const auto given = read_verdict(folder);
+    if (given && std::ranges::all_of(found.traces, is_over)) found.verdict = *given;
+    return found;
+}
+
+std::string number_text(std::uint64_t seq) {
+    return seq == 0 ? "-" : fmt::format("#{}", seq);
+}
+
+std::string row_text(const RankTrace& trace, double now_s) {
+    if (!trace.damage.empty())
+        return fmt::format("{:>4}  its record cannot be read: {}\n", trace.rank, trace.damage);
+    const RankPosition at = position_of(trace);
+    const std::string in =
+        at.in == nullptr ? "-" : fmt::format("#{} {}", at.in->seq, text_of(at.in->call));
+    const double since_s = at.in == nullptr ? trace.phase_since_s : at.in->enqueued_s;
+    return fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>8}  {:<32}  {:>7}\n",
+                       trace.rank,
+                       trace.host,
+                       trace.pid,
+                       life_text(trace),
+                       phase_name(trace.phase),
+                       number_text(at.finished),
+                       in,
+                       duration_text(age_s(trace, since_s, now_s)));
+}
+
+void show(const Diagnosis& found) {
+    std::string table = fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>8}  {:<32}  {:>7}\n",
+                                    "rank",
+                                    "host",
+                                    "pid",
+                                    "state",
+                                    "phase",
+                                    "finished",
+                                    "in",
+                                    "since");
+    for (const RankTrace& trace : found.traces) table += row_text(trace, found.now_s);
+    const Verdict& verdict = found.verdict;
+    if (verdict.trouble == Trouble::none) {
+        table += fmt::format("incarnation {}: nothing is wrong\n", found.incarnation);
+    } else {
+        table += fmt::format(
+            "incarnation {}: {}: {}\n", found.incarnation, name_of(verdict.trouble), verdict.what);
+        if (!verdict.why.empty()) table += fmt::format("  why: {}\n", verdict.why);
+        if (!verdict.fix.empty()) table += fmt::format("  fix: {}\n", verdict.fix);
+    }
+    print_once(table);
+}
+
+Json json_of(const RankTrace& trace, double now_s) {
+    if (!trace.damage.empty()) return {{"rank", trace.rank}, {"damage", trace.damage}};
+    const RankPosition at = position_of(trace);
+    Json row = {{"rank", trace.rank},
+                {"host", trace.host},
+                {"pid", trace.pid},
+                {"state", life_text(trace)},
+                {"signal", trace.signal},
+                {"phase", phase_name(trace.phase)},
+                {"phase_s", age_s(trace, trace.phase_since_s, now_s)},
+                {"heartbeat_s", now_s - trace.heartbeat_s},
+                {"finished", at.finished}};
+    if (trace.end == FlightEnd::failed) row["exit"] = trace.exit_code;
+    if (at.in != nullptr)
+        row["in"] = {{"seq", at.in->seq},
+                     {"call", text_of(at.in->call)},
+                     {"bytes", at.in->call.bytes},
+                     {"bucket", at.in->call.bucket},
+                     {"waits", at.in->started_s > 0},
+                     {"since_s", age_s(trace, at.in->enqueued_s, now_s)}};
+    return row;
+}
+
+void show_json(const fs::path& run, const Diagnosis& found) {
+    Json content = {{"run", run.string()}, {"incarnation", found.incarnation}};
+    content["verdict"] = json_of(found.verdict);
+    content["ranks"] = Json::array();
+    for (const RankTrace& trace : found.traces)
+        content["ranks"].push_back(json_of(trace, found.now_s));
+    print_once(content.dump(2) + "\n");
+}
+
+int run_diagnose(const DiagnoseOptions& options, const Invocation& call) {
+    const fs::path run = call.positionals[0];
+    const Diagnosis found = diagnosis_of(run, options.incarnation);
+    if (options.json)
+        show_json(run, found);
+    else
+        show(found);
+    const bool is_fine =
+        found.verdict.trouble == Trouble::none || found.verdict.trouble == Trouble::ended;
+    return is_fine ? 0 : static_cast<int>(ExitCode::peer_lost);
+}
+
+}  // namespace
+
+Command diagnose_command() {
+    auto options = std::make_shared<DiagnoseOptions>();
+    return {.name = "diagnose",
+            .summary = "say which rank keeps a run waiting, or was lost",
+            .usage = "lockstep diagnose RUN [--incarnation N] [--json]",
+            .text = text,
+            .table = {{"Options",
+                       {whole_option("incarnation",
+                                     options->incarnation,
+                                     0,
+                                     1'000'000'000,
+                                     "which start of the run; 0: the newest"),
+                        flag_option("json", options->json, "for programs")}}},
+            .positionals = 1,
+            .run = [options](const Invocation& call) { return run_diagnose(*options, call); }};
+}
+
+}  // namespace lockstep
