@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/watchdog.hpp"
+
+#include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include "support/temp_dir.hpp"
+
+#include <functional>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::TempDir;
+using testing::HasSubstr;
+
+std::optional<FlightEntry> pending(std::uint64_t seq, double enqueued_s) {
+    return FlightEntry{.seq = seq, .enqueued_s = enqueued_s};
+}
+
+constexpr auto counting = StuckClock::Counting::on;
+
+TEST(StuckClock, CountsWhileOneCollectiveIsPending) {
+    StuckClock clock(1);
+    EXPECT_EQ(clock.update(std::nullopt, 100, counting), 0);
+    EXPECT_EQ(clock.update(pending(1, 100.5), 101, counting), 0.5);
+    EXPECT_EQ(clock.update(pending(1, 100.5), 102, counting), 1.5);
+    EXPECT_EQ(clock.update(pending(2, 101), 103, counting), 1) << "progress starts it anew";
+    EXPECT_EQ(clock.update(std::nullopt, 104, counting), 0);
+}
+
+TEST(StuckClock, DoesNotCountWhatMayTakeLong) {
+    StuckClock clock(1);
+    clock.update(pending(1, 100), 100, counting);
+    EXPECT_EQ(clock.update(pending(1, 100), 102, counting), 2);
+    EXPECT_EQ(clock.update(pending(1, 100), 105, StuckClock::Counting::paused), 2);
+    EXPECT_EQ(clock.update(pending(1, 100), 106, counting), 3);
+}
+
+TEST(StuckClock, DoesNotCountTimeInWhichTheProcessItselfWasStopped) {
+    StuckClock clock(1);
+    clock.update(pending(1, 100), 100, counting);
+    EXPECT_EQ(clock.update(pending(1, 100), 5000, counting), 4);
+}
+
+TEST(WatchdogSettings, FollowFromTheTimeOut) {
+    const auto settings = WatchdogSettings::within(600);
+    EXPECT_EQ(settings.warn_s, 60);
+    EXPECT_EQ(settings.dump_s, 120);
+    EXPECT_EQ(settings.init_s, 1800);
+    EXPECT_FALSE(settings.is_patient());
+    EXPECT_TRUE(WatchdogSettings::within(0).is_patient());
+}
+
+constexpr FlightCall call{.op = FlightOp::barrier};
+
+/// A rank in a process of its own: its recorder and the channel to use.
+struct Rank {
+    FlightRecorder recorder;
+    std::uint32_t channel;
+    std::vector<Stage> stages;
+    Watchdog watchdog;
+
+    Rank(const TempDir& folder, int rank, int ranks, double timeout_s)
+        : recorder(folder.path(), rank, ranks, {.entries = 64}),
+          channel(recorder.add_channel("test")),
+          watchdog(recorder,
+                   WatchdogSettings::within(timeout_s),
+                   [this](const WatchReport& report) { stages.push_back(report.stage); }) {
+        recorder.mark_running();
+    }
+    void finish_one() { recorder.end(recorder.enqueue(channel, call)); }
+    void wait_in_one() { recorder.start(recorder.enqueue(channel, call)); }
+};
+
+/// Forks a rank; what it writes to stderr goes to the file `rank-N.err`.
+class Child {
+  public:
+    Child(const TempDir& folder, int rank, const std::function<void()>& work)
+        : output_(folder / fmt::format("rank-{}.err", rank)), pid_(::fork()) {
+        if (pid_ != 0) return;
+        die_with_parent(::getppid());
+        ::dup2(::open(output_.c_str(), O_WRONLY | O_CREAT, 0600), STDERR_FILENO);
+        work();
+        ::_exit(0);
+    }
+    ~Child() {
+        ::kill(pid_, SIGKILL);
+        ::waitpid(pid_, nullptr, 0);
+    }
+    Child(const Child&) = delete;
+    Child& operator=(const Child&) = delete;
+
+    void send(int signal) const { ::kill(pid_, signal); }
+    pid_t pid() const { return pid_; }
+    /// The exit code, 128 + signal, or -1 if it still runs after `limit_s`.
+    int wait(double limit_s) const {
+        for (const double end = now_s() + limit_s; now_s() < end; ::usleep(1000)) {
+            int status = 0;
+            siginfo_t facts{};
+            if (::waitid(P_PID, static_cast<id_t>(pid_), &facts, WEXITED | WNOHANG | WNOWAIT) !=
+                    0 ||
+                facts.si_pid == 0)
+                continue;
+            status = facts.si_code == CLD_EXITED ? facts.si_status : 128 + facts.si_status;
+            return status;
+        }
+        return -1;
+    }
+    std::string output() const { return test::content_of(output_); }
+
+  private:
+    fs::path output_;
+    pid_t pid_;
+};
+
+void sleep_for_ever() {
+    while (true) ::pause();
+}
+
+bool has_ring(const TempDir& folder, int rank) {
+    for (const double end = now_s() + 10; now_s() < end; ::usleep(1000)) {
+        const RankTrace trace = read_rank_trace(ring_path(folder.path(), rank));
+        if (trace.damage.empty() && !trace.entries.empty()) return true;
+    }
+    return false;
+}
+
+TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
+    const TempDir folder;
+    const Child late(folder, 1, [&] {
+        Rank rank(folder, 1, 2, 0);
+        rank.finish_one();
+        *rank.recorder.phase_word() = packed(PhaseMark{Phase::data, now_s()});
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 1));
+    const double begin = now_s();
+    const Child waiting(folder, 0, [&] {
+        Rank rank(folder, 0, 2, 0.5);
+        rank.finish_one();
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    EXPECT_EQ(waiting.wait(20), 76);
+    EXPECT_LT(now_s() - begin, 0.5 + 2);
+    EXPECT_THAT(waiting.output(), HasSubstr("lockstep: error E660: rank 1 ("));
+    EXPECT_THAT(waiting.output(), HasSubstr("has not come to #2 barrier\n"));
+    EXPECT_THAT(waiting.output(), HasSubstr("rank 1 last finished #1 and is in data wait since"));
+    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::slow_rank);
+    EXPECT_THAT(test::content_of(folder / "rank-00000.threads"), HasSubstr("sleeping"));
+    EXPECT_EQ(read_rank_trace(ring_path(folder.path(), 0)).exit_code, 76);
+}
+
+TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
+    const TempDir folder;
+    const Child stopped(folder, 0, [&] {
+        Rank rank(folder, 0, 3, 0);
+        rank.finish_one();
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 0));
+    stopped.send(SIGSTOP);
+    std::vector<std::unique_ptr<Child>> waiting;
+    for (int n : {1, 2})
+        waiting.push_back(std::make_unique<Child>(folder, n, [&, n] {
+            Rank rank(folder, n, 3, 0.5);
+            rank.finish_one();
+            rank.wait_in_one();
+            sleep_for_ever();
+        }));
+    std::string output;
+    for (const auto& child : waiting) {
+        EXPECT_EQ(child->wait(20), 76);
+        output += child->output();
+    }
+    EXPECT_THAT(output, HasSubstr("rank 0 ("));
+    EXPECT_THAT(output, HasSubstr("is stopped (state T)"));
+    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
+}
+
+TEST(Watchdog, EndsAtOnceWhenARankOfTheNodeIsGone) {
+    const TempDir folder;
+    const Child victim(folder, 1, [&] {
+        Rank rank(folder, 1, 2, 0);
+        rank.finish_one();
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 1));
+    const Child survivor(folder, 0, [&] {
+        Rank rank(folder, 0, 2, 600);
+        rank.finish_one();
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 0));
+    ::usleep(500'000);  // it looks for its neighbours four times a second
+    victim.send(SIGKILL);
+    EXPECT_EQ(survivor.wait(3), 76);
+    EXPECT_THAT(survivor.output(), HasSubstr("is gone without a word"));
+}
+
+TEST(Watchdog, EndsARankWhoseListenerHangs) {
+    const TempDir folder;
+    const Child waiting(folder, 0, [&] {
+        FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
+        const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport& r) {
+            if (r.stage == Stage::abort) sleep_for_ever();
+        });
+        recorder.mark_running();
+        recorder.start(recorder.enqueue(recorder.add_channel("test"), call));
+        sleep_for_ever();
+    });
+    EXPECT_EQ(waiting.wait(20), 76);
+    EXPECT_THAT(waiting.output(), HasSubstr("E660"));
+}
+
+TEST(Watchdog, HasPatienceWhileARankSavesOrNobodyWaits) {
+    const TempDir folder;
+    const Child saving(folder, 0, [&] {
+        Rank rank(folder, 0, 2, 0.2);
+        *rank.recorder.phase_word() = packed(PhaseMark{Phase::checkpoint, now_s()});
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    const Child computing(folder, 1, [&] {
+        Rank rank(folder, 1, 2, 0.2);
+        rank.recorder.enqueue(rank.channel, call);  // announced, but not waited for
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 0));
+    EXPECT_EQ(saving.wait(1), -1);
+    EXPECT_NE(computing.wait(0.01), 0);
+}
+
+TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
+    const TempDir folder;
+    const double begin = now_s();
+    const Child waiting(folder, 0, [&] {
+        FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
+        const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
+        recorder.start(recorder.enqueue(recorder.add_channel("test"), call));
+        sleep_for_ever();
+    });
+    EXPECT_EQ(waiting.wait(20), 76);
+    EXPECT_GE(now_s() - begin, 0.9);
+}
+
+TEST(Watchdog, LeavesAHealthyRankAlone) {
+    const TempDir folder;
+    const Child healthy(folder, 0, [&] {
+        Rank rank(folder, 0, 1, 0.3);
+        for (const double end = now_s() + 1; now_s() < end; ::usleep(100)) rank.finish_one();
+    });
+    EXPECT_EQ(healthy.wait(20), 0) << healthy.output();
+    EXPECT_EQ(healthy.output(), "");
+    EXPECT_FALSE(read_verdict(folder.path()));
+}
+
+}  // namespace
+}  // namespace lockstep
