@@ -99,6 +99,7 @@ TEST(Commands, AreAllListed) {
                                        "data pack",
                                        "data inspect",
                                        "data verify",
+                                       "diagnose",
                                        "ckpt ls",
                                        "ckpt verify",
                                        "config show",

@@ -126,14 +126,15 @@ INSTANTIATE_TEST_SUITE_P(,
                          testing::Values(Victim::rank, Victim::launcher, Victim::command),
                          victim_name);
 
-TEST_F(Resume, SaysThatRanksWereKilled) {
+TEST_F(Resume, NamesTheRankThatWasKilled) {
     auto job = start(2);
     wait_for_step(*job, 10);
     kill_one(*job, Victim::rank);
     EXPECT_EQ(job->wait(), 76);
-    EXPECT_NE(output().find("lockstep: error E612: the ranks were ended by signal 9\n"),
-              std::string::npos)
-        << output();
+    EXPECT_THAT(output(), testing::ContainsRegex("lockstep: error E660: rank [01] \\(.*, pid "));
+    EXPECT_THAT(output(), testing::HasSubstr("is gone without a word\n"));
+    EXPECT_EQ(state_of(run_).find("failed, step "), 0u) << state_of(run_);
+    EXPECT_EQ(run_lockstep({"diagnose", run_}).exit_code, 76);
 }
 
 TEST_F(Resume, SurvivesThreeKillsWithinOneEpoch) {

@@ -85,6 +85,9 @@ TEST_F(RunDirectory, HoldsWhatIsPromisedAndNothingElse) {
                                       "ckpt",
                                       "logs",
                                       "logs/i1",
+                                      "logs/i1/flight",
+                                      "logs/i1/flight/rank-00000.ring",
+                                      "logs/i1/flight/rank-00001.ring",
                                       "logs/i1/rank-00000.log",
                                       "logs/i1/rank-00000.jsonl",
                                       "logs/i1/rank-00001.log",
@@ -209,6 +212,22 @@ TEST_F(RunDirectory, ListsItsCheckpoints) {
     EXPECT_EQ(verified.exit_code, 0);
     EXPECT_EQ(verified.output,
               "step 8          whole\nstep 16         whole\nstep 20         whole\n");
+}
+
+TEST_F(RunDirectory, HasFlightRecordsThatDiagnoseIsContentWith) {
+    const auto text = run_lockstep({"diagnose", path()});
+    EXPECT_EQ(text.exit_code, 0);
+    EXPECT_THAT(text.output, HasSubstr("incarnation 1: nothing is wrong\n"));
+    EXPECT_THAT(text.output, testing::ContainsRegex("\n   1 .* finished .* #[0-9]+ "));
+    const auto json = run_lockstep({"diagnose", path(), "--json", "--incarnation", "1"});
+    EXPECT_EQ(json.exit_code, 0);
+    const Json content = parse_json(json.output, "diagnose --json");
+    EXPECT_EQ(content.at("verdict").at("verdict"), "none");
+    ASSERT_EQ(content.at("ranks").size(), 2u);
+    EXPECT_EQ(content.at("ranks")[0].at("finished"), content.at("ranks")[1].at("finished"));
+    const auto none = run_lockstep({"diagnose", path(), "--incarnation", "7"});
+    EXPECT_EQ(none.exit_code, 66);
+    EXPECT_THAT(none.output, HasSubstr("lockstep: error E663: no flight records in "));
 }
 
 // A copy of the run whose newest checkpoint has one bit flipped.
