@@ -12,6 +12,7 @@
 #include <csignal>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep::test {
