@@ -25,6 +25,11 @@ class RecordedExchange : public Exchange {
     float* slot(int index) override { return exchange_->slot(index); }
     float* values() override { return exchange_->values(); }
 
+    FloatRange own_stripe(std::size_t bucket) const override {
+        return exchange_->own_stripe(bucket);
+    }
+    bool is_first_copy() const override { return exchange_->is_first_copy(); }
+
     void arrive(std::size_t bucket) override {
         tickets_[bucket] = recorder_.enqueue(channel_,
                                              {.op = FlightOp::reduce,
