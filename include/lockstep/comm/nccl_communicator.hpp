@@ -41,8 +41,10 @@ struct StartPhase {
     double seconds = 0;
 };
 
-/// Owns one ncclComm_t and its stream. Any error aborts all communicators of `runtime`, tells the
-/// other ranks, and is thrown; after that only destruction is useful.
+/// Owns one ncclComm_t and its stream. Used by one thread at a time, whose current CUDA device is
+/// `options.device` (making one sets it for the thread that does). Any error aborts all
+/// communicators of `runtime`, tells the other ranks, and is thrown; after that only destruction is
+/// useful.
 class NcclCommunicator {
   public:
     /// Collective. Agrees on GPUs, versions and settings, starts NCCL without ever blocking, and

@@ -53,7 +53,12 @@ NcclGroup::NcclGroup(NcclCommunicator::Inside& inside) : inside_(inside) {
 }
 
 NcclGroup::~NcclGroup() {
-    if (is_open_) inside_.nccl().group_end();
+    if (!is_open_) return;
+    try {
+        inside_.handle().use([&](nccl::Comm&) { return inside_.nccl().group_end(); });
+    } catch (const Error&) {
+        return;  // an abort has begun: what the group holds went with the communicator
+    }
 }
 
 void NcclGroup::end(const std::string& what) {
