@@ -38,6 +38,7 @@ Command data_verify_command();
 Command diagnose_command();
 Command ckpt_ls_command();
 Command ckpt_verify_command();
+Command bench_comm_command();
 Command config_show_command();
 Command config_check_command();
 Command explain_command();

@@ -116,6 +116,7 @@ std::vector<Command> all_commands() {
             diagnose_command(),
             ckpt_ls_command(),
             ckpt_verify_command(),
+            bench_comm_command(),
             config_show_command(),
             config_check_command(),
             explain_command(),

@@ -51,7 +51,7 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
              {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
             add({"--mca", place, request.folder.string()});
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
-    argv.push_back(trainer_program());
+    argv.push_back(request.program.empty() ? trainer_program() : request.program.string());
     argv.insert(argv.end(), request.words.begin(), request.words.end());
     return argv;
 }

@@ -13,12 +13,13 @@ namespace lockstep {
 /// Set for ranks whose mpirun was started on a terminal.
 inline constexpr const char* live_variable = "LOCKSTEP_ON_TERMINAL";
 
-/// What to launch: lockstep-train with `words` on `np` ranks.
+/// What to launch: a program with `words` on `np` ranks.
 struct LaunchRequest {
     int np = 1;
     bool oversubscribe = false;
     std::vector<std::string> words;
-    std::filesystem::path folder;  ///< for Open MPI's own files; "": its usual places
+    std::filesystem::path folder;   ///< for Open MPI's own files; "": its usual places
+    std::filesystem::path program;  ///< "": lockstep-train
 };
 
 /// The mpirun line. Errors: E601 more ranks than cores, E603 root without Open MPI's leave.

@@ -112,14 +112,31 @@ Option period_option(const std::string& name, Period& target, const std::string&
         }};
 }
 
-Option bytes_option(const std::string& name, std::uint64_t& target, const std::string& help) {
-    return {name, "SIZE", bytes_text(target), help, OptionKind::text, [&target, name](auto& given) {
+Option bytes_option(const std::string& name,
+                    std::uint64_t& target,
+                    const std::string& help,
+                    std::uint64_t least_bytes) {
+    return {name,
+            "SIZE",
+            bytes_text(target),
+            help,
+            OptionKind::text,
+            [&target, name, least_bytes](auto& given) {
                 const auto bytes = parse_bytes(given.text);
-                check(bytes.has_value() && *bytes >= (1u << 20), [&] {
-                    return unreadable(name, given, "it must be a size of at least 1MiB", "256MiB");
+                check(bytes.has_value() && *bytes >= least_bytes, [&] {
+                    return unreadable(
+                        name,
+                        given,
+                        fmt::format("it must be a size of at least {}", bytes_text(least_bytes)),
+                        "256MiB");
                 });
                 target = *bytes;
             }};
+}
+
+Option with_letter(const std::string& letter, Option option) {
+    option.letter = letter;
+    return option;
 }
 
 template <class Whole>

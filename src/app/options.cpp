@@ -33,7 +33,8 @@ po::options_description describe(const OptionTable& table) {
             const po::value_semantic* value =
                 is_flag ? static_cast<po::value_semantic*>(po::bool_switch())
                         : po::value<std::vector<std::string>>();
-            description.add_options()(option.name.c_str(), value, "");
+            const std::string comma = option.letter.empty() ? "" : ",";
+            description.add_options()((option.name + comma + option.letter).c_str(), value, "");
         }
     return description;
 }
@@ -228,7 +229,8 @@ std::string options_help(const OptionTable& table) {
     for (const OptionSection& section : table) {
         text += fmt::format("\n{}:\n", section.title);
         for (const Option& option : section.options) {
-            std::string head = "  --" + option.name;
+            std::string head = option.letter.empty() ? "  --" : "  -" + option.letter + ", --";
+            head += option.name;
             if (!option.value.empty()) head += " " + option.value;
             std::string help = option.help;
             if (!option.default_value.empty() && option.kind != OptionKind::flag)

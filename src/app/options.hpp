@@ -32,6 +32,7 @@ struct Option {
     std::string help;
     OptionKind kind = OptionKind::text;
     std::function<void(const GivenValue&)> assign;
+    std::string letter = {};  ///< "b" where -b is short for it
 };
 
 /// A group of options under a heading of --help.
@@ -60,7 +61,13 @@ Option real_option(
     const std::string& name, double& target, double least, double most, const std::string& help);
 Option period_option(const std::string& name, Period& target, const std::string& help);
 Option duration_option(const std::string& name, double& seconds, const std::string& help);
-Option bytes_option(const std::string& name, std::uint64_t& target, const std::string& help);
+Option bytes_option(const std::string& name,
+                    std::uint64_t& target,
+                    const std::string& help,
+                    std::uint64_t least_bytes = 1u << 20);
+
+/// `option`, which may also be given as -`letter`.
+Option with_letter(const std::string& letter, Option option);
 
 template <class Whole>
 Option whole_option(const std::string& name,

@@ -37,6 +37,13 @@ TEST(MpirunLine, StartsTheTrainerBesideThisProgramWithTheSameWords) {
     EXPECT_THAT(line, Not(Contains("--oversubscribe")));
 }
 
+TEST(MpirunLine, StartsAnotherProgramIfAsked) {
+    LaunchRequest request = request_for(1, false);
+    request.program = "/bin/other";
+    EXPECT_THAT(shell_text(mpirun_line(request, allowing())),
+                testing::EndsWith(" /bin/other train --run 'a b'"));
+}
+
 TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
     LaunchRequest request = request_for(1, false);
     EXPECT_THAT(mpirun_line(request, allowing()), Not(Contains("orte_tmpdir_base")));

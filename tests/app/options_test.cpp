@@ -108,6 +108,18 @@ TEST(ParseLine, RefusesAValueForAFlag) {
     EXPECT_EQ(caught_code([] { parsed({"--plain=yes"}); }), "E103");
 }
 
+TEST(ParseLine, KnowsLettersThatAreShortForAName) {
+    int size = 1;
+    const OptionTable table = {
+        {"Sizes", {with_letter("s", whole_option("size", size, 1, 10, "of a message"))}}};
+    EXPECT_EQ(parse_line({"-s", "4"}, table).options.at("size"), "4");
+    EXPECT_EQ(parse_line({"--size=4"}, table).options.at("size"), "4");
+    EXPECT_TRUE(parse_line({"-h"}, table).wants_help);
+    EXPECT_EQ(caught_code([&] { parse_line({"-s", "4", "--size", "5"}, table); }), "E104");
+    EXPECT_EQ(caught_code([&] { parse_line({"-z", "4"}, table); }), "E101");
+    EXPECT_EQ(options_help(table), "\nSizes:\n  -s, --size N                  of a message [1]\n");
+}
+
 TEST(ResolveOptions, GoesByCommandLineThenVariableThenFileThenDefault) {
     const test::TempDir folder;
     const std::string config = folder.file("a.toml", "batch = 1\nname = \"file\"\n").string();

@@ -79,6 +79,61 @@ std::vector<BadInput> bad_words() {
     };
 }
 
+Words bench(const Words& more) {
+    return Words{"bench", "comm"} + more;
+}
+
+std::vector<BadInput> bad_bench_options() {
+    return {
+        {"BenchWithoutRanks",
+         bench({}),
+         64,
+         "lockstep: error E105: --np is missing\n"
+         "  why: an all-reduce needs ranks, and no launcher started any\n"
+         "  fix: for example: lockstep bench comm --np 2\n"},
+        {"BenchFromLargeToSmall",
+         bench({"-b", "1MiB", "-e", "64KiB"}),
+         64,
+         "lockstep: error E106: --min-bytes 1 MiB is more than --max-bytes 64 KiB\n"
+         "  why: sizes go from the smallest to the largest\n"
+         "  fix: for example -b 65536 -e 1048576\n"},
+        {"BenchThatDoesNotGrow",
+         bench({"-f", "1"}),
+         64,
+         "lockstep: error E102: --factor is '1' (from command line)\n"
+         "  why: it must be 1.01 to 1000000\n"
+         "  fix: give a number in that range\n"},
+        {"BenchOfUnknownAlgorithm",
+         bench({"--algo", "open-mpi,rign"}),
+         64,
+         "lockstep: error E103: --algo is 'open-mpi,rign' (from command line)\n"
+         "  why: no algorithm is named 'rign'\n"
+         "  fix: did you mean 'ring'?\n"},
+        {"BenchOfTooLittle",
+         bench({"--min-bytes", "4"}),
+         64,
+         "lockstep: error E103: --min-bytes is '4' (from command line)\n"
+         "  why: it must be a size of at least 8 B\n"
+         "  fix: for example --min-bytes 256MiB\n"},
+        {"BenchInTwoPlaces",
+         bench({"--in-window", "--private-memory"}),
+         64,
+         "lockstep: error E106: --in-window and --private-memory are both given\n"
+         "  why: buffers lie in one of them\n"
+         "  fix: drop one; a second call measures the other\n"},
+        {"ShortOptionWithoutValue",
+         bench({"-b"}),
+         64,
+         "lockstep: error E105: --min-bytes needs a value\n"
+         "  fix: --help shows what each option takes\n"},
+        {"UnknownShortOption",
+         bench({"-z", "4"}),
+         64,
+         "lockstep: error E101: unknown option '-z'\n"
+         "  fix: see --help\n"},
+    };
+}
+
 std::vector<BadInput> bad_combinations() {
     return {
         {"UnknownModel",
@@ -175,7 +230,7 @@ std::vector<BadInput> bad_configs() {
 
 std::vector<BadInput> bad_options() {
     std::vector<BadInput> all = bad_words();
-    for (const auto& part : {bad_combinations(), bad_configs()})
+    for (const auto& part : {bad_combinations(), bad_configs(), bad_bench_options()})
         all.insert(all.end(), part.begin(), part.end());
     return all;
 }

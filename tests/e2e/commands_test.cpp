@@ -102,6 +102,7 @@ TEST(Commands, AreAllListed) {
                                        "diagnose",
                                        "ckpt ls",
                                        "ckpt verify",
+                                       "bench comm",
                                        "config show",
                                        "config check",
                                        "explain",
@@ -121,7 +122,8 @@ TEST(Commands, TeachThemselves) {
 }
 
 TEST(Commands, ShowExamplesWhereThereIsMuchToKnow) {
-    for (const Words& command : {Words{"train"}, Words{"verify"}, Words{"data", "pack"}}) {
+    for (const Words& command :
+         {Words{"train"}, Words{"verify"}, Words{"data", "pack"}, Words{"bench", "comm"}}) {
         const std::string text = output_of(command + Words{"--help"});
         EXPECT_THAT(text, testing::ContainsRegex("Examples?:\n  lockstep " + command[0]));
         EXPECT_THAT(text, HasSubstr("\n  --")) << "no options";

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The options of `lockstep bench comm`: nccl-tests' where it has one.
+#pragma once
+
+#include "lockstep/comm/measure.hpp"
+
+#include "options.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Everything the command line of `bench comm` sets.
+struct BenchOptions {
+    std::uint64_t min_bytes = 8, max_bytes = 256u << 20;
+    double factor = 2;
+    int iterations = 0, warmup = 5, rounds = 5, checks = 1;
+    std::string type = "float";
+    std::vector<Algorithm> algorithms;  ///< empty: all that can run
+    bool in_window = false, private_memory = false;
+    std::string split = "all";
+    double min_busbw = 0;
+    bool fit = false, json = false;
+    int np = 0;  ///< 0: not given
+    bool oversubscribe = false;
+};
+
+/// The table that fills `options`, which must outlive it.
+OptionTable bench_option_table(BenchOptions& options);
+
+/// Errors: E106 for options that do not go together.
+void check_bench_options(const BenchOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep bench comm` as users call it: what it prints, and how it fails.
+#include "lockstep/core/json.hpp"
+
+#include "program.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+using testing::Not;
+
+const Words quick = {"bench", "comm", "-b", "8", "-e", "4KiB", "-f", "8", "-n", "2", "-w", "1"};
+
+ProcessResult bench(int ranks, const Words& more) {
+    return run_lockstep(quick + Words{"--np", std::to_string(ranks), "--oversubscribe"} + more);
+}
+
+std::string output_of(int ranks, const Words& more) {
+    const ProcessResult result = bench(ranks, more);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+}
+
+TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
+    const std::string text = output_of(2, {});
+    EXPECT_THAT(text, testing::StartsWith("# lockstep "));
+    EXPECT_THAT(text, ContainsRegex("size +count +type +algo +time +best +algbw +busbw +#wrong"));
+    for (const char* algorithm : {"ring", "recursive-doubling", "tree", "parameter-server"})
+        EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +float +") + algorithm + " .* 0\n"));
+    EXPECT_THAT(text, HasSubstr("# times as fast as open-mpi"));
+    EXPECT_THAT(text, ContainsRegex("\nverdict: every sum is exact; [a-z-]+ is the fastest at "));
+    EXPECT_THAT(text, Not(HasSubstr("\x1b")));
+}
+
+TEST(BenchComm, MeasuresEveryTypeOnAnyNumberOfRanks) {
+    for (const int ranks : {1, 3}) {
+        const std::string text = output_of(ranks, {"--type", "all", "--private-memory"});
+        EXPECT_THAT(text, HasSubstr("private memory"));
+        for (const char* type : {"float", "bfloat16", "double", "int64"})
+            EXPECT_THAT(text, ContainsRegex(std::string(" ") + type + " +ring .* 0\n"));
+    }
+}
+
+TEST(BenchComm, SpeaksJson) {
+    const std::string text = output_of(2, {"--json", "--algo", "tree,open-mpi"});
+    const Json report = parse_json(text, "bench comm --json");
+    EXPECT_EQ(report["ranks"], 2);
+    EXPECT_EQ(report["memory"], "in-window");
+    ASSERT_EQ(report["results"].size(), 8u);
+    const Json& first = report["results"][0];
+    EXPECT_EQ(first["algo"], "tree");
+    EXPECT_EQ(first["bytes"], 8);
+    EXPECT_EQ(first["wrong"], 0);
+    EXPECT_GT(first["best_us"], 0.0);
+    EXPECT_GT(first["times_open_mpi"], 0.0);
+}
+
+TEST(BenchComm, RunsUnderMpirunAndSplitsByNode) {
+    const ProcessResult result =
+        run_under_mpirun(2, quick + Words{"--split", "intra", "--algo", "ring"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("split intra"));
+}
+
+TEST(BenchComm, NeedsTwoNodesBetweenNodes) {
+    const ProcessResult result = bench(2, {"--split", "inter"});
+    EXPECT_EQ(result.exit_code, 64);
+    EXPECT_THAT(result.output, HasSubstr("error E653: --split inter leaves a group of one rank"));
+}
+
+TEST(BenchComm, FailsBelowTheBandwidthAskedFor) {
+    const ProcessResult result = bench(2, {"--algo", "tree", "--min-busbw", "100000"});
+    EXPECT_EQ(result.exit_code, 69);
+    EXPECT_THAT(result.output, HasSubstr("verdict: "));
+    EXPECT_THAT(result.output, ContainsRegex("error E652: tree reaches [0-9.]+ GB/s"));
+    EXPECT_EQ(bench(2, {"--algo", "tree", "--min-busbw", "0.000001"}).exit_code, 0);
+}
+
+TEST(BenchComm, RefusesMoreThanTheMemory) {
+    const ProcessResult result =
+        run_lockstep({"bench", "comm", "--np", "2", "--oversubscribe", "-e", "100TiB"});
+    EXPECT_EQ(result.exit_code, 64);
+    EXPECT_THAT(result.output, HasSubstr("error E650: buffers of "));
+    EXPECT_THAT(result.output, ContainsRegex("why: it has [0-9.]+ .iB"));
+}
+
+TEST(BenchComm, FitsTheCostModelAndSaysWhatIsOnlyPredicted) {
+    const std::string text = output_of(2, {"--fit"});
+    EXPECT_THAT(text, ContainsRegex("# hold-out error: median [0-9.]+ % over [0-9]+ points\n"));
+    EXPECT_THAT(text, HasSubstr("predicted, not measured"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
