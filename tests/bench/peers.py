@@ -1,0 +1,47 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What benchmarks against PyTorch share: its environment, and the machine in their last line."""
+
+import os
+import pathlib
+import platform
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+def cache_folder():
+    base = os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache"
+    return pathlib.Path(os.environ.get("LOCKSTEP_CACHE") or pathlib.Path(base) / "lockstep")
+
+
+def peer_environment():
+    """The folder of the peer's Python environment; made on first use."""
+    folder = cache_folder() / "peer-ddp-torch-2.11.0"
+    if (folder / "complete").exists():
+        return folder
+    print(f"making the peer's Python environment in {folder} (700 MB to download)", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    install = [folder / "bin/pip", "install", "--quiet", "--no-deps", "--no-cache-dir"]
+    subprocess.run([*install, "-r", HERE / "peer_requirements.txt"], check=True)
+    probe = "import torch.distributed as d; assert d.is_gloo_available()"
+    subprocess.run([folder / "bin/python", "-c", probe], check=True)
+    (folder / "complete").touch()
+    return folder
+
+
+def machine():
+    cpu = "unknown"
+    for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():
+        if line.startswith("model name"):
+            cpu = line.split(":")[1].strip()
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "memory_gib": round(memory / 2**30),
+        "kernel": platform.release(),
+        "torch": "2.11.0",
+    }
