@@ -48,6 +48,7 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
         result.step = job.progress.step;
         result.test_accuracy = job.progress.last_accuracy;
         result.parameter_hash = parameter_hash(*job.model, job.exchange->values());
+        job.flight->recorder().mark_finished();
         return result;
     } catch (const Error& error) {
         note_failure(job, error);

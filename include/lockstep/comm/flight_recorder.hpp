@@ -63,7 +63,7 @@ class FlightRecorder {
     /// Makes `folder`/rank-NNNNN.ring (0600), its space reserved. Errors: E401, E402, E405.
     FlightRecorder(const fs::path& folder, int rank, int ranks, FlightSettings settings = {});
 
-    /// Marks the end as finished unless mark_failed() came before; as failed during an exception.
+    /// Marks the end, unless that is done: as finished, or as failed during an exception.
     ~FlightRecorder();
     FlightRecorder(const FlightRecorder&) = delete;
     FlightRecorder& operator=(const FlightRecorder&) = delete;
@@ -85,6 +85,8 @@ class FlightRecorder {
 
     /// Set-up is over: from now on, a rank that waits for others is not "stuck in init".
     void mark_running();
+    /// The work is done: the others have nothing more to expect of this rank.
+    void mark_finished();
     void mark_failed(int exit_code);
     void beat();
 

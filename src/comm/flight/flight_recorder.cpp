@@ -199,6 +199,10 @@ void FlightRecorder::mark_running() {
     mapping_->header->state.running.store(1);
 }
 
+void FlightRecorder::mark_finished() {
+    mapping_->header->state.end.store(end_finished);
+}
+
 void FlightRecorder::mark_failed(int exit_code) {
     mapping_->header->state.end.store(end_failed + static_cast<std::uint64_t>(exit_code));
 }

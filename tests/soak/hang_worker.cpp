@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank that does nothing but exchange buckets, until one of them meets a fault. See
+// tests/soak/hang.
+#include "lockstep/comm/recorded.hpp"
+#include "lockstep/comm/signature_check.hpp"
+#include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/comm/watchdog.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include "support/faulty.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace {
+
+using namespace lockstep;
+using test::Fault;
+
+struct Options {
+    fs::path folder;
+    std::string fault;
+    int victim;
+    std::uint64_t at_step;
+    double timeout_s;
+};
+
+const std::map<std::string, Fault> faults = {{"stop", Fault::stop},
+                                             {"kill", Fault::kill},
+                                             {"hang", Fault::hang},
+                                             {"exit", Fault::none},
+                                             {"size", Fault::wrong_size}};
+
+void pause_ms(int milliseconds) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds));
+}
+
+/// The moment of the fault, for whoever measures how long the verdict took.
+void note_time(const fs::path& folder) {
+    std::ofstream(folder / "fault") << fmt::format("{:.6f}\n", unix_time_s());
+}
+
+struct Rank {
+    Communicator ranks;
+    FlightRecorder recorder;
+    Watchdog watchdog;
+    bool is_victim;
+
+    Rank(const Communicator& world, const Options& options)
+        : ranks(world),
+          recorder(options.folder, world.rank(), world.size()),
+          watchdog(
+              recorder, WatchdogSettings::within(options.timeout_s), [](const WatchReport&) {}),
+          is_victim(world.rank() == options.victim) {
+        mirror_signals_to(recorder.signal_word());
+    }
+    ~Rank() { mirror_signals_to(nullptr); }
+    Rank(const Rank&) = delete;
+    Rank& operator=(const Rank&) = delete;
+};
+
+void exchange_buckets(Rank& rank, const Options& options, const test::Faults& mine) {
+    const std::vector<std::size_t> counts(8, 4000);
+    const FlatLayout layout(counts, 16, BucketLimits{16 << 10, 32 << 10});
+    const TreePlan plan(4, rank.ranks.size());
+    test::Faults in_calls = mine;
+    in_calls.at_call *= layout.bucket_count();
+    const auto exchange =
+        recorded(test::faulty(make_exchange(rank.ranks, layout, plan), layout, in_calls),
+                 layout,
+                 rank.recorder);
+    rank.recorder.mark_running();
+    for (std::uint64_t step = 0;; ++step) {
+        if (rank.is_victim && step == options.at_step) {
+            note_time(options.folder);
+            if (options.fault == "exit") return rank.recorder.mark_finished();
+        }
+        for (std::size_t b = 0; b < layout.bucket_count(); ++b) exchange->arrive(b);
+        for (std::size_t b = 0; b < layout.bucket_count(); ++b) exchange->reduce(b, Wait::yes);
+        exchange->publish();
+        pause_ms(1);
+    }
+}
+
+// The recorder sees what the rank calls; the signature check stands between it and the memory.
+void sum_vectors(Rank& rank, const Options& options) {
+    const auto all = recorded(
+        signature_checked(make_collectives(rank.ranks), rank.ranks), rank.recorder, "gradients");
+    std::vector<float> data(1000);
+    rank.recorder.mark_running();
+    for (std::uint64_t step = 0;; ++step) {
+        const bool is_fault = rank.is_victim && step == options.at_step;
+        if (is_fault) note_time(options.folder);
+        all->all_reduce(data.data(), is_fault ? 999 : 1000, DataType::float32);
+        pause_ms(1);
+    }
+}
+
+int run_rank(const Options& options) {
+    const MpiSession session;
+    const SignalGuard signals;
+    const Communicator world = Communicator::world();
+    try {
+        Rank rank(world, options);
+        const test::Faults mine = {.fault = rank.is_victim ? faults.at(options.fault) : Fault::none,
+                                   .at_call = options.at_step};
+        if (options.fault == "size")
+            sum_vectors(rank, options);
+        else
+            exchange_buckets(rank, options, mine);
+        return 0;
+    } catch (const Error& error) {
+        fmt::print(stderr, "{}\n", error.text(fmt::format("rank {}", world.rank())));
+        world.abort(static_cast<int>(error.exit_code()));
+    }
+}
+
+/// What a launcher would say afterwards, if no rank has spoken.
+int diagnose_folder(const fs::path& folder) {
+    const auto given = read_verdict(folder);
+    const auto traces = read_rank_traces(folder);
+    const Verdict verdict = given ? *given : diagnose(traces, unix_time_s(), 0);
+    fmt::print("{}\n", json_of(verdict).dump());
+    return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    if (words.size() == 2 && words[0] == "diagnose") return diagnose_folder(words[1]);
+    if (words.size() != 5 || !faults.contains(words[1])) {
+        fmt::print(stderr, "usage: hang_worker FOLDER stop|kill|hang|exit|size VICTIM STEP S\n");
+        return 64;
+    }
+    return run_rank(
+        {words[0], words[1], std::stoi(words[2]), std::stoull(words[3]), std::stod(words[4])});
+}
