@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "support/faulty.hpp"
+
+#include "lockstep/core/clock.hpp"
+
+#include "support/silent_collectives.hpp"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+/// One rank, two buckets of 4 KiB each, and one of state.
+struct Exchanging {
+    std::vector<std::size_t> counts = {1024, 1024};
+    FlatLayout layout{counts, 0, BucketLimits{4096, 4096}};
+    std::unique_ptr<Exchange> exchange;
+
+    explicit Exchanging(const Faults& faults)
+        : exchange(faulty(make_exchange({}, layout, TreePlan(1, 1)), layout, faults)) {}
+};
+
+TEST(FaultyExchange, CarriesOneBucketAfterAnotherWithoutHoldingUpItsRank) {
+    Exchanging x({.bytes_per_s = 4096 / 0.5});
+    const double begin_s = now_s();
+    for (std::size_t b = 0; b < x.layout.bucket_count(); ++b) x.exchange->arrive(b);
+    EXPECT_EQ(x.exchange->reduce(0, Wait::no), nullptr);
+    EXPECT_NE(x.exchange->reduce(0, Wait::yes), nullptr);
+    EXPECT_GE(now_s() - begin_s, 0.5);
+    EXPECT_NE(x.exchange->reduce(1, Wait::yes), nullptr);
+    EXPECT_GE(now_s() - begin_s, 1.0);
+    EXPECT_GT(x.exchange->take_wait_s(), 0);
+}
+
+TEST(FaultyExchange, CorruptsOneBucketOnce) {
+    Exchanging x({.fault = Fault::corrupt, .at_call = 1});
+    for (std::size_t b = 0; b < 2; ++b) x.exchange->arrive(b);
+    const float* slot = x.exchange->slot(0);
+    std::size_t changed = 0;
+    for (std::size_t i = 0; i < x.layout.size(); ++i) changed += slot[i] != 0 ? 1 : 0;
+    EXPECT_EQ(changed, 1u);
+}
+
+TEST(FaultyCollectives, AreLateOnce) {
+    const auto all = faulty(std::make_unique<SilentCollectives>(),
+                            {.fault = Fault::delay, .at_call = 1, .delay_s = 0.1});
+    all->barrier();
+    const double begin_s = now_s();
+    all->barrier();
+    EXPECT_GE(now_s() - begin_s, 0.1);
+}
+
+}  // namespace
+}  // namespace lockstep::test
