@@ -70,7 +70,16 @@ OptionSection bits(TrainOptions& options) {
                           "memory"),
              flag_option("plain",
                          s.plain_summation,
-                         "sum gradients as ranks come: ordinary training, NOT invariant")}};
+                         "sum gradients as ranks come: ordinary training, NOT invariant"),
+             choice_option("wire",
+                           s.wire,
+                           {"f32", "bf16", "fp16", "powersgd"},
+                           "with --plain: what gradients travel as between ranks"),
+             whole_option("powersgd-rank",
+                          s.powersgd_rank,
+                          1,
+                          1024,
+                          "of the matrices that --wire powersgd sends instead of a gradient")}};
 }
 
 OptionSection how_long(TrainOptions& options) {

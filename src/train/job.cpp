@@ -174,6 +174,7 @@ void Job::settle_contract() {
             settings.virtual_ranks,
             ranks.size(),
             settings.plain_summation ? Summation::plain : Summation::tree);
+        check_wire_format(settings);
         check_batch(settings, data->samples());
     });
     const NodeFacts node = read_node_facts();
@@ -282,10 +283,12 @@ void Job::start_flight() {
 }
 
 void Job::build_exchange() {
-    exchange = recorded(
-        make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport)),
-        model->layout(),
-        flight->recorder());
+    std::unique_ptr<Exchange> sums =
+        make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport));
+    lossy = make_lossy_sum(ranks, *model, settings);
+    if (lossy.hook)
+        sums = make_hooked_exchange(std::move(sums), model->layout(), *plan, *lossy.hook);
+    exchange = recorded(std::move(sums), model->layout(), flight->recorder());
     const ProgressSettings progress_mode = progress_of(settings, cpus, ranks.size());
     reducer =
         std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange, progress_mode);

@@ -16,6 +16,7 @@
 #include "flat_model.hpp"
 #include "flight.hpp"
 #include "input.hpp"
+#include "lossy_sum.hpp"
 #include "owned_state.hpp"
 #include "train_step.hpp"
 
@@ -60,6 +61,7 @@ struct Job {
     std::unique_ptr<InputReader> input;
     std::unique_ptr<FlatModel> model;
     std::unique_ptr<Flight> flight;  ///< outlives the exchange, which it records
+    LossySum lossy;
     std::unique_ptr<Exchange> exchange;
     std::unique_ptr<Reducer> reducer;
     std::unique_ptr<Optimizer> optimizer;

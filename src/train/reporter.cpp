@@ -53,6 +53,15 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
 }
 
+// How long buckets travelled, how much of that the steps waited for, and in how many bytes.
+void Reporter::add_communication(Json& record) const {
+    const OverlapTimes times = job_.reducer->take_overlap();
+    record["comm_busy_s"] = times.busy_s;
+    record["comm_exposed_s"] = times.exposed_s;
+    if (job_.lossy.hook)
+        record["wire_compression"] = job_.lossy.hook->take_volume().compression_ratio();
+}
+
 void Reporter::report(double rate) {
     const double now = now_s();
     const JobProgress& at = job_.progress;
@@ -69,6 +78,7 @@ void Reporter::report(double rate) {
     Json record = step_record(report);
     record["wall_s"] = now - since_s_;
     if (job_.settings.clip_norm > 0) record["gradient_norm"] = gradient_norm_;
+    add_communication(record);
     log_event("steps", nlohmann::json(record));
     if (job_.ranks.is_root()) {
         once(Level::info, "{}", step_line(report));

@@ -33,6 +33,7 @@ class Reporter {
 
   private:
     void report(double rate);
+    void add_communication(Json& record) const;
     void report_epoch();
     bool is_due() const;
 

@@ -30,6 +30,8 @@ nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
                                        {"window-blocks", settings.window_blocks},
                                        {"plain", settings.plain_summation},
                                        {"micro-batches", settings.micro_batches},
+                                       {"wire", settings.wire},
+                                       {"powersgd-rank", settings.powersgd_rank},
                                        {"clip-norm", settings.clip_norm},
                                        {"libtorch", TORCH_VERSION}};
     if (settings.schedule.name == "cosine") {

@@ -57,6 +57,8 @@ struct TrainSettings {
     int window_blocks = 4;         ///< K; decides
     bool plain_summation = false;  ///< negative control; decides
     int micro_batches = 1;         ///< a leaf is computed in so many parts; decides
+    std::string wire = "f32";      ///< WireFormat by name; others than f32 are plain only; decides
+    int powersgd_rank = 4;         ///< of the wire format "powersgd"; decides
     double clip_norm = 0;          ///< largest norm of the gradient; 0: any; decides
 
     std::int64_t epochs = 1;

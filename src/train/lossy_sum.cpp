@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lossy_sum.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+WireFormat format_of(const TrainSettings& settings) {
+    const auto format = wire_format_named(settings.wire);
+    expect(format.has_value(), "the option table knows the wire formats");
+    return *format;
+}
+
+std::vector<MatrixShape> matrix_shapes(const FlatModel& model) {
+    std::vector<MatrixShape> shapes;
+    for (const FlatTensor& place : model.parameters()) {
+        const std::size_t rows =
+            place.shape.empty() ? 1 : static_cast<std::size_t>(place.shape.front());
+        shapes.push_back({rows, rows == 0 ? 0 : place.range.size() / rows});
+    }
+    return shapes;
+}
+
+}  // namespace
+
+void check_wire_format(const TrainSettings& settings) {
+    check_wire_format(format_of(settings),
+                      settings.plain_summation ? Summation::plain : Summation::tree);
+}
+
+LossySum make_lossy_sum(const Communicator& ranks,
+                        const FlatModel& model,
+                        const TrainSettings& settings) {
+    const WireFormat format = format_of(settings);
+    if (format == WireFormat::float32 || ranks.size() == 1) return {};
+    LossySum lossy{.collectives = make_collectives(ranks), .hook = {}};
+    lossy.hook = format == WireFormat::power_sgd
+                     ? make_power_sgd(model.layout(),
+                                      matrix_shapes(model),
+                                      {.rank = settings.powersgd_rank, .seed = settings.seed},
+                                      *lossy.collectives)
+                     : make_wire_hook(format, ranks, *lossy.collectives);
+    return lossy;
+}
+
+}  // namespace lockstep
