@@ -61,8 +61,7 @@ double age_s(const RankTrace& trace, double time_s, double now_s) {
     return std::max((is_over(trace) ? trace.heartbeat_s : now_s) - time_s, 0.0);
 }
 
-// While ranks live they are looked at; a verdict given when a job was ended knows more than what
-// is left of it.
+// A verdict that ranks gave when they ended their job knows more than what is left of it.
 Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
     check(fs::exists(run), [&] {
         return Error(
@@ -75,8 +74,7 @@ Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
     double patience_s = 0;
     for (const RankTrace& trace : found.traces) patience_s = std::max(patience_s, trace.warn_s);
     found.verdict = diagnose(found.traces, found.now_s, patience_s);
-    const auto given = read_verdict(folder);
-    if (given && std::ranges::all_of(found.traces, is_over)) found.verdict = *given;
+    if (const auto given = read_verdict(folder)) found.verdict = *given;
     return found;
 }
 
