@@ -108,8 +108,10 @@ OptionSection on_what(TrainOptions& options) {
              "np", options.np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
          flag_option("oversubscribe", options.oversubscribe, "allow more ranks than cores"),
          flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
-         choice_option(
-             "transport", s.transport, {"auto", "shared-memory", "mpi"}, "how gradients travel"),
+         choice_option("transport",
+                       s.transport,
+                       {"auto", "shared-memory", "hierarchical", "mpi"},
+                       "how gradients travel"),
          choice_option("comm-thread",
                        s.comm_thread,
                        {"auto", "on", "off"},

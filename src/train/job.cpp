@@ -98,6 +98,7 @@ Json origins_of(const TrainSettings& settings) {
 
 Transport transport_of(const std::string& name) {
     if (name == "shared-memory") return Transport::shared_memory;
+    if (name == "hierarchical") return Transport::hierarchical;
     return name == "mpi" ? Transport::mpi : Transport::automatic;
 }
 

@@ -70,7 +70,7 @@ struct TrainSettings {
         0;  ///< steps between step lines; 0: one line every 30 s and each epoch
     int io_threads = 1;
     std::uint64_t data_memory = 256u << 20;  ///< bytes
-    std::string transport = "auto";          ///< "auto", "shared-memory" or "mpi"
+    std::string transport = "auto";          ///< "auto", "shared-memory", "hierarchical", "mpi"
     std::string comm_thread = "auto";        ///< "auto", "on" or "off"
 
     double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
