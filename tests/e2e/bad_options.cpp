@@ -166,7 +166,7 @@ std::vector<BadInput> bad_combinations() {
          Finder::every_rank},
         {"LossyWireInAnInvariantRun",
          train({"--wire", "powersgd"}),
-         64,
+         78,
          "lockstep: error E641: gradients cannot travel as powersgd in an invariant run<same>\n"
          "  why: lossy wire formats depend on the number of ranks\n"
          "  fix: use --plain with --wire powersgd, or leave --wire f32\n",

@@ -2,6 +2,7 @@
 // The promise itself: `lockstep verify` finds equal parameters on different numbers of ranks.
 #include "program.hpp"
 #include "small_data.hpp"
+#include "support/temp_dir.hpp"
 
 #include <set>
 #include <sstream>
@@ -91,6 +92,30 @@ TEST(Verify, ShowsThatPlainSummationDiffers) {
     EXPECT_GT(different_hashes(rows_of(result.output)), 1u) << result.output;
     EXPECT_THAT(result.output,
                 testing::EndsWith("different, as ordinary summation is expected to be\n"));
+}
+
+// The last word of the line that begins with "parameters".
+std::string parameters_of(const std::string& output) {
+    std::istringstream lines(output);
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("parameters ")) return line.substr(line.rfind(' ') + 1);
+    return "none: " + output;
+}
+
+TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
+    const TempDir folder;
+    const auto train = [&](const std::string& run) {
+        return Words{"train", "--data", SmallData::get().train(), "--run", folder.path() / run} +
+               Words{"--model", "mlp", "--max-steps", "6", "--batch", "48"} +
+               Words{"--virtual-ranks", "4", "--clip-norm", "0.5"};
+    };
+    const Words cluster = {LOCKSTEP_TWO_HOSTS, "a:2,b:1", "--", "mpirun", program()};
+    const ProcessResult hosts = run_process(cluster + train("hosts"), {}, 120);
+    if (hosts.exit_code == 77) GTEST_SKIP() << "needs root: " << hosts.output;
+    EXPECT_EQ(hosts.exit_code, 0) << hosts.output;
+    EXPECT_THAT(hosts.output, testing::HasSubstr("buckets by hierarchical"));
+    const ProcessResult alone = run_lockstep(train("alone"));
+    EXPECT_EQ(parameters_of(hosts.output), parameters_of(alone.output));
 }
 
 TEST(Verify, SaysWhyTrainingFailed) {

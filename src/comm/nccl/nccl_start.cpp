@@ -220,8 +220,33 @@ void NcclCommunicator::Inside::init_nccl() {
          [&] { return late_start(); });
 }
 
+namespace {
+
+/// Host memory of copies under way. Who gives up on them leaves it behind: the device may still
+/// write there.
+class CopiedFloats {
+  public:
+    explicit CopiedFloats(std::size_t count)
+        : values_(std::make_unique<std::vector<float>>(count)) {}
+    ~CopiedFloats() {
+        if (!is_settled_) static_cast<void>(values_.release());
+    }
+    CopiedFloats(const CopiedFloats&) = delete;
+    CopiedFloats& operator=(const CopiedFloats&) = delete;
+
+    std::vector<float>& values() { return *values_; }
+    void settle() { is_settled_ = true; }
+
+  private:
+    std::unique_ptr<std::vector<float>> values_;
+    bool is_settled_ = false;
+};
+
+}  // namespace
+
 void NcclCommunicator::Inside::prove() {
-    std::vector<float> values(64);
+    CopiedFloats copied(64);
+    std::vector<float>& values = copied.values();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = proof_value(bootstrap_.rank(), i);
     const std::size_t bytes = values.size() * sizeof(float);
     const CudaMemory memory = make_memory(runtime_, bytes);
@@ -246,6 +271,7 @@ void NcclCommunicator::Inside::prove() {
     wait([&](nccl::Result) { return has_passed(end); },
          start_seconds_left(),
          [&] { return late_start(); });
+    copied.settle();
     check_proof(values, *this, bootstrap_.size());
 }
 
