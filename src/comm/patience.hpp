@@ -7,6 +7,8 @@
 namespace lockstep {
 
 enum class Patience {
+    /// For messages: each look is a system call, and the kernel may need this core to deliver them.
+    none,
     /// Ranks outnumber cores: the awaited rank may need this very core.
     little,
     /// Each rank has a core. Who yields it to a stranger waits for that one's whole time slice.

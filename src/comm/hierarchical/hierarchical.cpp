@@ -48,7 +48,7 @@ class Hierarchical : public Collectives {
                    patience_,
                    nodes_.ranks_on(nodes_.index())),
           lent_(nodes_.local()),
-          wait_{nodes_, patience_, meeting_} {
+          wait_{nodes_, meeting_} {
         if (nodes_.has_rail()) make_pipeline();
         nodes_.all().barrier();
     }

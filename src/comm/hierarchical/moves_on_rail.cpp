@@ -64,7 +64,7 @@ void MovesOnRail::wait_for_all() {
             "MPI_Testall");
         return done != 0;
     };
-    if (!spin_until(all_came, wait_.patience, wait_.limit_s)) wait_.give_up(pending_peers());
+    if (!spin_until(all_came, Patience::none, wait_.limit_s)) wait_.give_up(pending_peers());
     requests_.clear();
     peers_.clear();
 }

@@ -115,7 +115,8 @@ class NodeExchange : public Exchange {
         const std::vector<int> senders = pipeline_->awaited_ranks();
         awaited_sender_ = senders.empty() ? -1 : senders.front();
         awaited_count_ = arrivals_.empty() ? 0 : arrivals_.front().count;
-        waiting_.count([&] { spin_until([&] { return has_news(); }, patience_); });
+        const Patience patience = nodes_.count() > 1 ? Patience::none : patience_;
+        waiting_.count([&] { spin_until([&] { return has_news(); }, patience); });
         awaited_count_ = 0;
         awaited_sender_ = -1;
     }

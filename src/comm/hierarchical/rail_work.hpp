@@ -6,7 +6,6 @@
 #include "hierarchical/nodes.hpp"
 #include "hierarchical/rail_pipeline.hpp"
 #include "hierarchical/segment.hpp"
-#include "patience.hpp"
 #include "spin.hpp"
 
 #include <deque>
@@ -26,7 +25,6 @@ class RailWork {
 /// Waiting for other nodes.
 struct RailWait {
     const Nodes& nodes;
-    Patience patience;
     const SharedMeeting& meeting;  ///< knows what the call is
     double limit_s = no_deadline;
 

@@ -67,7 +67,7 @@ void SumOnRail::widen(const Segment& segment, ByteRange own) {
 void SumOnRail::finish(const Segment& segment) {
     ++finished_;
     for (pipeline_.advance(); pipeline_.finished() < finished_; pipeline_.advance())
-        if (!spin_until([&] { return pipeline_.has_news(); }, wait_.patience, wait_.limit_s))
+        if (!spin_until([&] { return pipeline_.has_news(); }, Patience::none, wait_.limit_s))
             wait_.give_up(pipeline_.awaited_ranks());
     if (segment.message.type != DataType::bfloat16) return;
     const int rail = wait_.nodes.local().rank();
