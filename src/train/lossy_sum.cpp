@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lossy_sum.hpp"
 
+#include "lockstep/comm/signature_check.hpp"
 #include "lockstep/core/error.hpp"
 
 #include <vector>
@@ -36,7 +37,8 @@ LossySum make_lossy_sum(const Communicator& ranks,
                         const TrainSettings& settings) {
     const WireFormat format = format_of(settings);
     if (format == WireFormat::float32 || ranks.size() == 1) return {};
-    LossySum lossy{.collectives = make_collectives(ranks), .hook = {}};
+    // Bucket after bucket is new in the first step only: comparing calls costs nothing later.
+    LossySum lossy{.collectives = signature_checked(make_collectives(ranks), ranks), .hook = {}};
     lossy.hook = format == WireFormat::power_sgd
                      ? make_power_sgd(model.layout(),
                                       matrix_shapes(model),
