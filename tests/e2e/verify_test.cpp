@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promise itself: `lockstep verify` finds equal parameters on different numbers of ranks.
 #include "program.hpp"
+#include "run_files.hpp"
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
@@ -94,14 +95,6 @@ TEST(Verify, ShowsThatPlainSummationDiffers) {
                 testing::EndsWith("different, as ordinary summation is expected to be\n"));
 }
 
-// The last word of the line that begins with "parameters".
-std::string parameters_of(const std::string& output) {
-    std::istringstream lines(output);
-    for (std::string line; std::getline(lines, line);)
-        if (line.starts_with("parameters ")) return line.substr(line.rfind(' ') + 1);
-    return "none: " + output;
-}
-
 TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
     const TempDir folder;
     const auto train = [&](const std::string& run) {
@@ -115,7 +108,7 @@ TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
     EXPECT_EQ(hosts.exit_code, 0) << hosts.output;
     EXPECT_THAT(hosts.output, testing::HasSubstr("buckets by hierarchical"));
     const ProcessResult alone = run_lockstep(train("alone"));
-    EXPECT_EQ(parameters_of(hosts.output), parameters_of(alone.output));
+    EXPECT_EQ(printed_hash(hosts.output), printed_hash(alone.output));
 }
 
 TEST(Verify, SaysWhyTrainingFailed) {
