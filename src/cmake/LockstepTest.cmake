@@ -47,6 +47,10 @@ function(lockstep_register_test entry ranks timeout labels)
         TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${labels}")
 endfunction()
 
+# Tests with the label "threads": several threads meet in them. What ThreadSanitizer is for; between
+# ranks, which are processes, it sees nothing.
+add_custom_target(lockstep_threaded_tests)
+
 function(lockstep_add_test name)
     cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;RANKS;HOSTS;LABELS" ${ARGN})
     string(REPLACE "/" "_" target test_${name})
@@ -57,6 +61,9 @@ function(lockstep_add_test name)
     add_executable(${target} ${arg_SOURCES})
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
     target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_test_base)
+    if("threads" IN_LIST arg_LABELS)
+        add_dependencies(lockstep_threaded_tests ${target})
+    endif()
     if(NOT arg_RANKS AND NOT arg_HOSTS)
         target_link_libraries(${target} PRIVATE GTest::gtest_main)
         add_test(NAME ${name} COMMAND ${target})
