@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstring>
+#include <span>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -165,7 +165,7 @@ class Rails {
 };
 
 bool same_bits(const Vector& a, const Vector& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+    return std::ranges::equal(std::as_bytes(std::span(a)), std::as_bytes(std::span(b)));
 }
 
 Vector expected(const std::vector<int>& order, std::size_t count) {
