@@ -148,6 +148,7 @@ nccl::Result FakeNccl::destroy(nccl::Comm handle) {
 
 double FakeNccl::factor_of(nccl::RedOp op) {
     if (op == nccl::sum) return 1;
+    const Lock lock(cuda_.mutex());
     const auto found = factors_.find(op);
     if (found != factors_.end()) return found->second;
     cuda_.complain("an operator that does not exist");
