@@ -9,7 +9,7 @@
 #include "flat_model.hpp"
 #include "gradient_hooks.hpp"
 #include "gradient_order.hpp"
-#include "support/throttled_exchange.hpp"
+#include "support/faulty.hpp"
 
 #include <algorithm>
 #include <cstdlib>
@@ -49,19 +49,21 @@ struct Deep : Classifier {
 struct Trainee {
     FlatModel model;
     TreePlan plan;
-    std::unique_ptr<test::ThrottledExchange> exchange;
+    std::unique_ptr<Exchange> exchange;
     std::unique_ptr<Reducer> reducer;
     torch::Tensor images, labels = torch::randint(10, {64});
 
-    static constexpr double no_limit = 1e18;
+    static constexpr double no_limit = 0;
 
     Trainee(const Communicator& ranks,
             std::shared_ptr<Classifier> classifier,
-            BucketLimits limits = {})
+            BucketLimits limits = {},
+            double bytes_per_s = no_limit)
         : model(classifier, observe_gradient_order(*classifier, {1, 28, 28, 10}), limits),
           plan(ranks.size(), ranks.size(), Summation::plain),
-          exchange(std::make_unique<test::ThrottledExchange>(
-              make_exchange(ranks, model.layout(), plan), model.layout(), no_limit)),
+          exchange(test::faulty(make_exchange(ranks, model.layout(), plan),
+                                model.layout(),
+                                {.bytes_per_s = bytes_per_s})),
           reducer(std::make_unique<Reducer>(model.layout(), plan, ranks.rank(), *exchange)),
           images(torch::rand({64, 1, 28, 28}).contiguous(at::MemoryFormat::ChannelsLast)) {
         model.copy_to(exchange->values(), {0, model.layout().size()});
@@ -132,33 +134,36 @@ void measure_hooks(int steps) {
                median(hooked) / median(bare) - 1);
 }
 
+/// Median of a few; leaves the trainee hooked up.
+double backward_s_of(Trainee& trainee, const Communicator& ranks) {
+    std::vector<double> times;
+    for (int i = 0; i < 10; ++i) {
+        trainee.unhook();
+        const torch::Tensor loss = nn::functional::cross_entropy(
+            trainee.model.model().forward(trainee.images), trainee.labels);
+        times.push_back(seconds_of(now_s, [&] { loss.backward(); }));
+        ranks.barrier();
+    }
+    trainee.unhook();
+    trainee.hook();
+    return median(times);
+}
+
 /// The link takes as long as `share` of backward to carry the gradients once. In turn: a step on a
 /// link without limit, and on that one. Exposed is what the slow link adds, as a part of its time.
 void measure_overlap(const Communicator& ranks, int steps, double share) {
-    Trainee trainee(ranks, std::make_shared<Deep>(), {256u << 10, 2u << 20});
-    const double backward_s = [&] {
-        std::vector<double> times;
-        for (int i = 0; i < 10; ++i) {
-            trainee.unhook();
-            const torch::Tensor loss = nn::functional::cross_entropy(
-                trainee.model.model().forward(trainee.images), trainee.labels);
-            times.push_back(seconds_of(now_s, [&] { loss.backward(); }));
-            ranks.barrier();
-        }
-        return median(times);
-    }();
-    const std::string agreed = ranks.broadcast(std::to_string(share * backward_s));
-    const double link_s = std::stod(agreed);
-    trainee.unhook();
-    trainee.hook();
+    const BucketLimits limits{256u << 10, 2u << 20};
+    Trainee free(ranks, std::make_shared<Deep>(), limits);
+    const double backward_s = backward_s_of(free, ranks);
+    const double link_s = std::stod(ranks.broadcast(std::to_string(share * backward_s)));
+    Trainee throttled(ranks, std::make_shared<Deep>(), limits, free.gradient_bytes() / link_s);
+    throttled.hook();
     std::vector<double> fast, slow;
     for (int step = 0; step < steps; ++step) {
-        trainee.exchange->set_speed(Trainee::no_limit);
         ranks.barrier();
-        fast.push_back(seconds_of(now_s, [&] { trainee.step(); }));
-        trainee.exchange->set_speed(trainee.gradient_bytes() / link_s);
+        fast.push_back(seconds_of(now_s, [&] { free.step(); }));
         ranks.barrier();
-        slow.push_back(seconds_of(now_s, [&] { trainee.step(); }));
+        slow.push_back(seconds_of(now_s, [&] { throttled.step(); }));
     }
     if (!ranks.is_root()) return;
     fmt::print(

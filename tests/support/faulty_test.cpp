@@ -3,8 +3,6 @@
 
 #include "lockstep/core/clock.hpp"
 
-#include "support/silent_collectives.hpp"
-
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -44,7 +42,7 @@ TEST(FaultyExchange, CorruptsOneBucketOnce) {
 }
 
 TEST(FaultyCollectives, AreLateOnce) {
-    const auto all = faulty(std::make_unique<SilentCollectives>(),
+    const auto all = faulty(make_collectives(Communicator()),
                             {.fault = Fault::delay, .at_call = 1, .delay_s = 0.1});
     all->barrier();
     const double begin_s = now_s();

@@ -47,8 +47,6 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     /// thread of its own. Returns after `limit_s` at the latest; the process must then end soon.
     AbortOutcome abort_all(double limit_s = 10);
 
-    bool is_aborting() const { return is_aborting_; }
-
     /// An abort did not come back: GPU resources are left to the end of the process, for freeing
     /// them would wait for a kernel that never ends.
     bool is_wedged() const { return is_wedged_; }

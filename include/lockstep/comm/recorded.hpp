@@ -17,9 +17,6 @@ std::unique_ptr<Exchange> recorded(std::unique_ptr<Exchange> exchange,
                                    const FlatLayout& layout,
                                    FlightRecorder& recorder,
                                    std::string_view channel = "gradients");
-std::unique_ptr<AllReduce> recorded(std::unique_ptr<AllReduce> all_reduce,
-                                    FlightRecorder& recorder,
-                                    std::string_view channel);
 std::unique_ptr<Collectives> recorded(std::unique_ptr<Collectives> collectives,
                                       FlightRecorder& recorder,
                                       std::string_view channel);

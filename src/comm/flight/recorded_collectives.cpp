@@ -30,25 +30,6 @@ FlightCall call_of(FlightOp op, std::size_t count, DataType type) {
     return {.op = op, .type = type, .bytes = count * size_of(type)};
 }
 
-class RecordedAllReduce : public AllReduce {
-  public:
-    RecordedAllReduce(std::unique_ptr<AllReduce> inner,
-                      FlightRecorder& recorder,
-                      std::string_view channel)
-        : inner_(std::move(inner)), channel_(recorder, channel) {}
-
-    std::string_view name() const override { return inner_->name(); }
-    std::byte* lend(std::size_t bytes) override { return inner_->lend(bytes); }
-    void all_reduce(void* data, std::size_t count, DataType type) override {
-        channel_.note(call_of(FlightOp::all_reduce, count, type),
-                      [&] { inner_->all_reduce(data, count, type); });
-    }
-
-  private:
-    std::unique_ptr<AllReduce> inner_;
-    Channel channel_;
-};
-
 class RecordedCollectives : public Collectives {
   public:
     RecordedCollectives(std::unique_ptr<Collectives> inner,
@@ -85,12 +66,6 @@ class RecordedCollectives : public Collectives {
 };
 
 }  // namespace
-
-std::unique_ptr<AllReduce> recorded(std::unique_ptr<AllReduce> all_reduce,
-                                    FlightRecorder& recorder,
-                                    std::string_view channel) {
-    return std::make_unique<RecordedAllReduce>(std::move(all_reduce), recorder, channel);
-}
 
 std::unique_ptr<Collectives> recorded(std::unique_ptr<Collectives> collectives,
                                       FlightRecorder& recorder,

@@ -7,7 +7,6 @@
 
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"
-#include "support/silent_collectives.hpp"
 #include "support/temp_dir.hpp"
 
 #include <vector>
@@ -22,7 +21,7 @@ using test::ranks;
 using testing::HasSubstr;
 
 std::unique_ptr<Collectives> checked() {
-    return signature_checked(std::make_unique<test::SilentCollectives>(), ranks());
+    return signature_checked(make_collectives(Communicator()), ranks());
 }
 
 TEST(SignatureCheck, LetsEqualCallsPass) {
@@ -109,8 +108,7 @@ TEST(Recorded, NotesWhatGoesThroughAnExchange) {
 TEST(Recorded, NotesWhatGoesThroughCollectives) {
     const test::TempDir folder;
     FlightRecorder recorder(folder.path(), ranks().rank(), ranks().size());
-    const auto all =
-        recorded(std::unique_ptr<Collectives>(new test::SilentCollectives), recorder, "metrics");
+    const auto all = recorded(make_collectives(Communicator()), recorder, "metrics");
     std::vector<double> data(10);
     all->all_reduce(data.data(), 10, DataType::float64);
     all->broadcast(data.data(), 24, 0);
