@@ -2,7 +2,7 @@
 // Shards are HDF5 like any other: the usual tools open them, and what tools rewrite is still read.
 #include "lockstep/core/process.hpp"
 
-#include "samples.hpp"
+#include "data/samples.hpp"
 #include "support/caught.hpp"
 
 #include <fmt/format.h>

@@ -5,10 +5,10 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "block_reader.hpp"
-#include "index_table.hpp"
-#include "shard_probe.hpp"
-#include "shard_writer.hpp"
+#include "format/index_table.hpp"
+#include "hdf5/shard_probe.hpp"
+#include "hdf5/shard_writer.hpp"
+#include "stream/block_reader.hpp"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include "codec.hpp"
+#include "format/codec.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -3,7 +3,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "shard_probe.hpp"
+#include "hdf5/shard_probe.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 
 #include "lockstep/data/manifest.hpp"
 
-#include "codec.hpp"
+#include "format/codec.hpp"
 
 #include <cstdint>
 #include <filesystem>

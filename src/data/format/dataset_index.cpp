@@ -5,8 +5,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 
+#include "hdf5/shard_probe.hpp"
 #include "index_table.hpp"
-#include "shard_probe.hpp"
 
 #include <algorithm>
 

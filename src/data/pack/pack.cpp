@@ -8,8 +8,8 @@
 #include "lockstep/data/order.hpp"
 #include "lockstep/data/verify.hpp"
 
+#include "hdf5/shard_writer.hpp"
 #include "pack_scan.hpp"
-#include "shard_writer.hpp"
 #include "workspace.hpp"
 
 #include <algorithm>

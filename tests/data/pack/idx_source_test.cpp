@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/row_source.hpp"
 
-#include "samples.hpp"
+#include "data/samples.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/batch_stream.hpp"
 
-#include "samples.hpp"
+#include "data/samples.hpp"
 #include "support/caught.hpp"
 
 #include <optional>
