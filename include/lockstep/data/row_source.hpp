@@ -14,20 +14,24 @@
 
 namespace lockstep {
 
-/// Samples with named fields, in the order of the input. Random access; one thread.
+/// Samples with named fields, in the order of the input. Random access by several threads at once,
+/// in bounded memory: rows are read, decoded or made when they are asked for.
 class RowSource {
   public:
     virtual ~RowSource() = default;
 
     virtual std::uint64_t samples() const = 0;
 
-    /// Name, type, shape and layout of each field; statistics are left empty.
+    /// Name, type, shape and layout of each field, and the names of classes if the input has them;
+    /// statistics are left empty.
     virtual const std::vector<Field>& fields() const = 0;
 
-    /// The bytes of row `row` of field number `field`; valid while the source lives.
-    virtual std::span<const std::byte> row(std::size_t field, std::uint64_t row) const = 0;
+    /// Fills `out`, of the field's bytes_per_sample(), with row `row` of field number `field`,
+    /// little-endian. Threads may call it at once. Errors: those of the format, naming the input.
+    virtual void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const = 0;
 
-    /// Hash of the input's content; equal inputs give equal data sets.
+    /// Hash of the input's content, which may take reading all of it; equal inputs give equal data
+    /// sets.
     virtual Hash128 fingerprint() const = 0;
 };
 

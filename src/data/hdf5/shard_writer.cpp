@@ -85,8 +85,9 @@ void FieldWriter::write_block(std::uint64_t first_row,
                               const RowReader& reader) {
     const std::size_t row_bytes = field_.bytes_per_sample();
     for (std::uint64_t i = 0; i < rows; ++i)
-        std::ranges::copy(reader(number_, plan_.first_sample + first_row + i),
-                          raw_.begin() + static_cast<std::ptrdiff_t>(i * row_bytes));
+        reader(number_,
+               plan_.first_sample + first_row + i,
+               std::span(raw_).subspan(i * row_bytes, row_bytes));
     std::fill(
         raw_.begin() + static_cast<std::ptrdiff_t>(rows * row_bytes), raw_.end(), std::byte{0});
     if (is_chunked())

@@ -23,7 +23,8 @@ struct ShardPlan {
 };
 
 /// Fills `out` with row `row` (global, in the data set's order) of field number `field`.
-using RowReader = std::function<std::span<const std::byte>(std::size_t field, std::uint64_t row)>;
+using RowReader =
+    std::function<void(std::size_t field, std::uint64_t row, std::span<std::byte> out)>;
 
 /// Called with the global number of the sample after each block.
 using BlockReport = std::function<void(std::uint64_t)>;

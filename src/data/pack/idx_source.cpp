@@ -153,10 +153,9 @@ class IdxSource : public RowSource {
     std::uint64_t samples() const override { return labels_.size(); }
     const std::vector<Field>& fields() const override { return fields_; }
 
-    std::span<const std::byte> row(std::size_t field, std::uint64_t row) const override {
-        if (field == 1) return std::as_bytes(std::span(labels_).subspan(row, 1));
-        const std::size_t bytes = fields_[0].bytes_per_sample();
-        return std::span(images_).subspan(row * bytes, bytes);
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        const auto all = field == 1 ? std::as_bytes(std::span(labels_)) : std::span(images_);
+        std::ranges::copy(all.subspan(row * out.size(), out.size()), out.begin());
     }
 
     Hash128 fingerprint() const override {

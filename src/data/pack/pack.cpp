@@ -136,8 +136,8 @@ void write_shards(const RowSource& source,
                   Manifest& manifest,
                   const PackReport& report) {
     const std::vector<std::uint64_t> rows = source_rows(manifest.samples, options);
-    const auto row = [&](std::size_t field, std::uint64_t number) {
-        return source.row(field, rows[number]);
+    const auto row = [&](std::size_t field, std::uint64_t number, std::span<std::byte> out) {
+        source.read(field, rows[number], out);
     };
     const auto tell = [&](std::uint64_t done) {
         if (report) report({"write", done, manifest.samples});

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -52,10 +51,11 @@ class Scan {
         const auto channels = static_cast<std::size_t>(field.shape[0]);
         const std::size_t plane = field.bytes_per_sample() / channels;
         std::vector<ChannelSums> sums(channels);
+        std::vector<std::byte> pixels(channels * plane);
         for (std::uint64_t row = 0; row < source_.samples(); ++row) {
-            const std::span<const std::byte> pixels = source_.row(number, row);
+            source_.read(number, row, pixels);
             for (std::size_t c = 0; c < channels; ++c)
-                add_pixels(pixels.subspan(c * plane, plane), sums[c]);
+                add_pixels(std::span(pixels).subspan(c * plane, plane), sums[c]);
             tell(row + 1);
         }
         store_statistics(sums, static_cast<double>(source_.samples() * plane), field);
@@ -68,7 +68,7 @@ class Scan {
         field.class_counts.assign(static_cast<std::size_t>(expected), 0);
         for (std::uint64_t row = 0; row < source_.samples(); ++row) {
             std::int64_t label = 0;
-            std::memcpy(&label, source_.row(number, row).data(), sizeof label);
+            source_.read(number, row, std::as_writable_bytes(std::span(&label, 1)));
             if (label < 0 || label >= limit) throw out_of_range(label, row, limit);
             const auto index = static_cast<std::size_t>(label);
             if (index >= field.class_counts.size()) field.class_counts.resize(index + 1);

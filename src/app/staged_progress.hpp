@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// Progress of something that comes in stages.
+#pragma once
+
+#include "lockstep/observe/progress.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Shows one stage after another; the total of a stage must not change.
+class StagedProgress {
+  public:
+    void update(std::string_view stage,
+                std::uint64_t done,
+                std::uint64_t total,
+                ProgressUnit unit) {
+        if (stage != stage_) {
+            if (progress_) progress_->finish();
+            progress_ = std::make_unique<Progress>(std::string(stage), total, unit);
+            stage_ = stage;
+        }
+        progress_->update(done);
+    }
+    void finish() {
+        if (progress_) progress_->finish();
+    }
+
+  private:
+    std::string stage_;
+    std::unique_ptr<Progress> progress_;
+};
+
+}  // namespace lockstep
