@@ -8,9 +8,22 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+/// What becomes of a file's pages in the operating system's cache once they are read.
+enum class PageCache {
+    keep,  ///< the next epoch finds them there, if memory lasts
+    drop,  ///< for data larger than memory, and where the cache counts against the job's limit
+};
+
+/// What a stream does about bytes that it cannot read or that are not what was written.
+enum class BadData {
+    fail,  ///< next() throws
+    mask,  ///< the samples keep their slots and ids; their bytes are zero, Batch::valid says so
+};
 
 /// What a stream delivers and to whom. The sequence of samples depends on the first five only.
 struct StreamOptions {
@@ -21,8 +34,12 @@ struct StreamOptions {
     std::int64_t batch = 128;           ///< global batch: samples of one step over all leaves
     int virtual_ranks = 1;              ///< V: a step's samples are cut into V near-equal leaves
     int first_leaf = 0, last_leaf = 1;  ///< this rank's leaves, half-open
-    int io_threads = 1;
+    /// 0: one at first, more while next() waits over 1 % and there are cores for them.
+    int io_threads = 0;
+    int most_io_threads = 8;                  ///< bound on what 0 grows to
     std::uint64_t memory_bytes = 256u << 20;  ///< bound on everything the stream holds
+    PageCache page_cache = PageCache::keep;
+    BadData on_bad_data = BadData::fail;
 };
 
 /// Where in the job's sample sequence a step begins. All that a checkpoint needs.
@@ -50,18 +67,32 @@ struct Batch {
     std::int64_t samples_in_step = 0;  ///< over all ranks
     std::vector<LeafRows> leaves;
     std::vector<std::uint64_t> sample_ids;  ///< global, by row
+    /// By row: 1, or 0 where the sample could not be read and its bytes are zero in all fields.
+    /// Empty when all are valid.
+    std::vector<std::uint8_t> valid;
     /// By field of the index: rows x bytes_per_sample bytes.
     std::vector<std::span<const std::byte>> fields;
     std::shared_ptr<void> lease;  ///< keeps the buffers
 };
 
-/// Where a stream's time went, in seconds summed over its threads, and bytes.
+/// Where a stream's time went, in seconds summed over its threads, and what it did.
 struct StreamStats {
-    double read_s = 0, verify_s = 0, decode_s = 0, assemble_s = 0, wait_s = 0;
+    double read_s = 0, verify_s = 0, decode_s = 0;  ///< of the I/O threads
+    double assemble_s = 0;                          ///< of the assembler
+    double wait_s = 0;                              ///< of the caller, in next()
     std::uint64_t bytes_read = 0, blocks_read = 0, retries = 0;
+    std::uint64_t masked_samples = 0;  ///< delivered with zero bytes
+    int io_threads = 0;                ///< in use now
 };
 
-/// Reads ahead of next() across epoch boundaries with `io_threads`, within `memory_bytes`; an empty
+/// What happened between two looks at the same stream.
+StreamStats operator-(const StreamStats& later, const StreamStats& earlier);
+
+/// What a caller that was served for `elapsed_s` seconds waited for: "not input-bound" if it waited
+/// for at most 1 % of them; else the busiest: "I/O", "verify", "decode" or "assemble".
+std::string_view binding_stage(const StreamStats& stats, double elapsed_s);
+
+/// Reads ahead of next() across epoch boundaries with I/O threads, within `memory_bytes`; an empty
 /// pool is the back pressure. Errors of I/O threads surface in next(): E213 and kin naming shard,
 /// block and offset. The destructor stops and joins the threads; batches may outlive it. At most
 /// three batches may be held while another is asked for.

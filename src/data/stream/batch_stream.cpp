@@ -31,10 +31,15 @@ void check_options(const StreamOptions& options) {
                              options.last_leaf <= options.virtual_ranks && options.lanes >= 1 &&
                              options.window_blocks >= 1;
     expect(makes_sense, "a stream's options make sense");
-    check(options.io_threads >= 1 && options.io_threads <= 1024, [&] {
-        return Error(
-            "E102", fmt::format("{} I/O threads", options.io_threads), "1 to 1024 are possible");
+    check(options.io_threads >= 0 && options.io_threads <= 1024, [&] {
+        return Error("E102",
+                     fmt::format("{} I/O threads", options.io_threads),
+                     "1 to 1024 are possible, or 0 for as many as are needed");
     });
+}
+
+int threads_at_first(const StreamOptions& options) {
+    return std::max(options.io_threads, 1);
 }
 
 // How much of everything a stream makes.
@@ -67,7 +72,7 @@ Sizes size_stream(const DatasetIndex& index, const StreamOptions& options, Strea
     sizes.batch_rows = most_rows(options, index.samples());
     sizes.fixed_bytes =
         batch_buffers * BatchBuffers::buffer_bytes(index, sizes.batch_rows) +
-        static_cast<std::uint64_t>(options.io_threads) * BlockReader::buffer_bytes(index);
+        static_cast<std::uint64_t>(threads_at_first(options)) * BlockReader::buffer_bytes(index);
     const std::size_t held = lanes_held(blocks, options, start);
     const std::uint64_t windows = (index.samples() - 1) / sizes.window_rows + 1;
     const std::size_t ahead = std::min<std::uint64_t>(std::max<std::size_t>(8, held / 4), windows);
@@ -136,7 +141,7 @@ BatchStream::Impl::Impl(std::shared_ptr<const DatasetIndex> index,
     : index_(std::move(index)),
       options_(options),
       start_(start),
-      reader_bytes_(static_cast<std::uint64_t>(options.io_threads) *
+      reader_bytes_(static_cast<std::uint64_t>(threads_at_first(options)) *
                     BlockReader::buffer_bytes(*index_)),
       files_(index_),
       windows_(*index_, options, start, sizes.slabs, sizes.window_rows),
@@ -150,7 +155,7 @@ BatchStream::Impl::Impl(std::shared_ptr<const DatasetIndex> index,
 }
 
 void BatchStream::Impl::start_threads() {
-    for (int i = 0; i < options_.io_threads; ++i)
+    for (int i = 0; i < threads_at_first(options_); ++i)
         threads_.emplace_back([this] { run_guarded(&Impl::load_windows); });
     threads_.emplace_back([this] { run_guarded(&Impl::assemble_batches); });
 }
@@ -255,6 +260,7 @@ StreamStats BatchStream::Impl::stats() const {
     const std::scoped_lock lock(mutex_);
     stats.assemble_s = assemble_s_;
     stats.wait_s = wait_s_;
+    stats.io_threads = threads_at_first(options_);
     return stats;
 }
 
