@@ -2,6 +2,8 @@
 // Reads every byte of a data set and says what is not as it was written.
 #pragma once
 
+#include "lockstep/data/team.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -20,16 +22,25 @@ struct Finding {
     std::string text;                     ///< one sentence with all of this
 };
 
+/// How far a check is: on a team, this member's part, scaled to all of it.
 struct VerifyProgress {
     std::uint64_t done = 0, total = 0;  ///< bytes
     std::string file;
 };
 using VerifyReport = std::function<void(const VerifyProgress&)>;
 
+/// Who checks. Findings do not depend on it.
+struct VerifyOptions {
+    int threads = 1;  ///< of each member; 0: one for each core
+    Team team;        ///< shards are divided among its members
+};
+
 /// Checks the manifest's digest, every shard's size and hash, every index, every block's hash and
-/// that it decodes, row counts and the range of labels. Empty: every byte is as it was written.
-/// libhdf5 sees only files whose hash is right. Errors: E201, E216 if there is no data set at all.
+/// that it decodes, row counts and the range of labels. Every byte is read once. Empty: all is as
+/// it was written. libhdf5 sees only files whose hash is right. Collective: all members get the
+/// same. Errors: E201, E216 if there is no data set at all.
 std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
-                                    const VerifyReport& report = {});
+                                    const VerifyReport& report = {},
+                                    const VerifyOptions& options = {});
 
 }  // namespace lockstep

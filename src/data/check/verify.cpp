@@ -3,39 +3,65 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "block_check.hpp"
 #include "format/index_table.hpp"
 #include "hdf5/shard_probe.hpp"
-#include "hdf5/shard_writer.hpp"
-#include "stream/block_reader.hpp"
+#include "shard_pass.hpp"
+#include "team/ordered_work.hpp"
 
 #include <algorithm>
+#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-std::string sentence(const Error& error) {
-    return error.why().empty() ? error.what() : fmt::format("{}: {}", error.what(), error.why());
+Json json_of(const Finding& finding) {
+    return {finding.code,
+            finding.file,
+            finding.field,
+            finding.block,
+            finding.offset,
+            finding.bytes,
+            finding.text};
 }
 
-// One pass over a data set.
+Finding finding_of(const Json& json) {
+    return {.code = json.at(0).get<std::string>(),
+            .file = json.at(1).get<std::string>(),
+            .field = json.at(2).get<std::string>(),
+            .block = json.at(3).get<std::int64_t>(),
+            .offset = json.at(4).get<std::uint64_t>(),
+            .bytes = json.at(5).get<std::uint64_t>(),
+            .text = json.at(6).get<std::string>()};
+}
+
+// One member's look at a data set: its shards are those whose number is its rank, modulo.
 class Verification {
   public:
-    Verification(fs::path folder, std::string manifest_text, const VerifyReport& report)
-        : folder_(std::move(folder)), manifest_text_(std::move(manifest_text)), report_(report) {}
+    Verification(fs::path folder,
+                 const Manifest& manifest,
+                 const VerifyReport& report,
+                 const VerifyOptions& options)
+        : folder_(std::move(folder)),
+          manifest_(manifest),
+          report_(report),
+          threads_(worker_count(options.threads)),
+          rank_(static_cast<std::size_t>(options.team.rank)),
+          size_(static_cast<std::size_t>(options.team.size)) {}
 
-    std::vector<Finding> run();
+    /// By shard.
+    std::vector<std::vector<Finding>> run();
 
   private:
     void verify_shard(std::size_t number);
-    void verify_content(std::size_t number, const fs::path& path);
-    void verify_blocks(const std::vector<std::vector<StoredBlock>>& blocks);
-    void verify_structure(std::size_t number,
-                          const fs::path& path,
-                          const std::vector<std::vector<StoredBlock>>& blocks);
+    void verify_content(ShardView& shard);
+    void verify_structure(const ShardView& shard);
     std::vector<std::vector<StoredBlock>> indexes_of(std::size_t number, const fs::path& path);
 
     void add(Finding finding) { findings_.push_back(std::move(finding)); }
@@ -43,37 +69,41 @@ class Verification {
         add({.code = error.code(), .file = file, .field = {}, .text = sentence(error)});
     }
     void tell(const std::string& file, std::uint64_t done_in_shard) {
-        if (report_) report_({done_ + done_in_shard, total_, file});
+        if (!report_ || mine_ == 0) return;
+        const double part = static_cast<double>(done_ + done_in_shard) / static_cast<double>(mine_);
+        const auto done = size_ == 1
+                              ? done_ + done_in_shard
+                              : static_cast<std::uint64_t>(part * static_cast<double>(total_));
+        report_({std::min(done, total_), total_, file});
     }
 
     fs::path folder_;
-    std::string manifest_text_;
+    const Manifest& manifest_;
     const VerifyReport& report_;
-    Manifest manifest_;
+    int threads_;
+    std::size_t rank_, size_;
     std::vector<Finding> findings_;
-    std::uint64_t done_ = 0, total_ = 0;
+    std::uint64_t done_ = 0, mine_ = 0, total_ = 0;
 };
 
-std::vector<Finding> Verification::run() {
-    const std::string file(manifest_name);
-    try {
-        manifest_ = parse_manifest(manifest_text_, (folder_ / file).string());
-    } catch (const Error& error) {
-        add(error, file);
-        return findings_;
+std::vector<std::vector<Finding>> Verification::run() {
+    std::vector<std::vector<Finding>> all(manifest_.shards.size());
+    for (std::size_t number = 0; number < all.size(); ++number) {
+        total_ += manifest_.shards[number].bytes;
+        if (number % size_ == rank_) mine_ += manifest_.shards[number].bytes;
     }
-    for (const Shard& shard : manifest_.shards) total_ += 2 * shard.bytes;
-    for (std::size_t number = 0; number < manifest_.shards.size(); ++number) {
+    for (std::size_t number = rank_; number < all.size(); number += size_) {
         const Shard& shard = manifest_.shards[number];
         try {
             verify_shard(number);
         } catch (const Error& error) {
             add(error, shard.name);
         }
-        done_ += 2 * shard.bytes;
+        all[number] = std::exchange(findings_, {});
+        done_ += shard.bytes;
         tell(shard.name, 0);
     }
-    return findings_;
+    return all;
 }
 
 void Verification::verify_shard(std::size_t number) {
@@ -90,25 +120,24 @@ void Verification::verify_shard(std::size_t number) {
                                  path.string(),
                                  grouped(bytes),
                                  grouped(shard.bytes))});
-    verify_content(number, path);
+    ShardView view{manifest_, number, path, indexes_of(number, path)};
+    verify_content(view);
 }
 
-void Verification::verify_content(std::size_t number, const fs::path& path) {
-    const Shard& shard = manifest_.shards[number];
-    const std::size_t before = findings_.size();
-    const std::string hash =
-        file_hash(path, [&](std::uint64_t done) { tell(shard.name, std::min(done, shard.bytes)); });
-    const auto blocks = indexes_of(number, path);
-    verify_blocks(blocks);
-    if (hash == shard.xxh3_128) return verify_structure(number, path, blocks);
-    if (findings_.size() == before)
+void Verification::verify_content(ShardView& view) {
+    const Shard& shard = manifest_.shards[view.number];
+    ShardPass pass = pass_over(
+        view, threads_, [&](std::uint64_t done) { tell(shard.name, std::min(done, shard.bytes)); });
+    std::ranges::move(pass.findings, std::back_inserter(findings_));
+    if (pass.xxh3_128 == shard.xxh3_128) return verify_structure(view);
+    if (findings_.empty())
         add({.code = "E213",
              .file = shard.name,
              .field = {},
              .text = fmt::format("'{}' is damaged outside of its blocks, where HDF5 keeps its own "
                                  "structures: its XXH3-128 is {}, the manifest says {}",
-                                 path.string(),
-                                 hash,
+                                 view.path.string(),
+                                 pass.xxh3_128,
                                  shard.xxh3_128)});
 }
 
@@ -136,58 +165,62 @@ std::vector<std::vector<StoredBlock>> Verification::indexes_of(std::size_t numbe
     return all;
 }
 
-void Verification::verify_blocks(const std::vector<std::vector<StoredBlock>>& blocks) {
-    const auto index = std::make_shared<const DatasetIndex>(
-        DatasetIndex::of_blocks(folder_, manifest_text_, blocks));
-    ShardFiles files(index);
-    BlockReader reader(files);
-    std::uint64_t read = 0;
-    for (std::size_t f = 0; f < blocks.size(); ++f)
-        for (std::size_t b = 0; b < blocks[f].size(); ++b) {
-            const StoredBlock& block = blocks[f][b];
-            const Shard& shard = manifest_.shards[block.shard];
-            try {
-                reader.read_block(f, b);
-            } catch (const Error& error) {
-                add({.code = error.code(),
-                     .file = shard.name,
-                     .field = manifest_.fields[f].name,
-                     .block = static_cast<std::int64_t>(b),
-                     .offset = block.offset,
-                     .bytes = block.stored_bytes,
-                     .text = sentence(error)});
-            }
-            read += block.stored_bytes;
-            if (b % 64 == 0) tell(shard.name, shard.bytes + read);
-        }
-}
-
 // Only for files whose every byte is right: what libhdf5 sees is what the index says.
-void Verification::verify_structure(std::size_t number,
-                                    const fs::path& path,
-                                    const std::vector<std::vector<StoredBlock>>& blocks) {
-    const std::vector<ProbedField> probed = probe_shard(path, manifest_, number);
-    for (std::size_t f = 0; f < blocks.size(); ++f) {
+void Verification::verify_structure(const ShardView& shard) {
+    const std::vector<ProbedField> probed = probe_shard(shard.path, manifest_, shard.number);
+    for (std::size_t f = 0; f < shard.blocks.size(); ++f) {
         const bool agrees = std::ranges::equal(
-            probed[f].blocks, blocks[f], [](const StoredBlock& seen, const StoredBlock& said) {
+            probed[f].blocks,
+            shard.blocks[f],
+            [](const StoredBlock& seen, const StoredBlock& said) {
                 return seen.offset == said.offset && seen.stored_bytes == said.stored_bytes &&
                        seen.rows == said.rows && seen.codec == said.codec;
             });
         if (!agrees)
             add({.code = "E208",
-                 .file = manifest_.shards[number].name,
+                 .file = manifest_.shards[shard.number].name,
                  .field = manifest_.fields[f].name,
                  .text = fmt::format("'{}': HDF5 sees other blocks of field '{}' than the index",
-                                     path.string(),
+                                     shard.path.string(),
                                      manifest_.fields[f].name)});
     }
+}
+
+// Everyone's findings, in the order of the shards.
+std::vector<Finding> merged(const Team& team, const std::vector<std::vector<Finding>>& mine) {
+    Json lists = Json::array();
+    for (const auto& findings : mine) {
+        lists.push_back(Json::array());
+        for (const Finding& finding : findings) lists.back().push_back(json_of(finding));
+    }
+    std::vector<Finding> all;
+    std::vector<Json> theirs;
+    const std::string text = lists.dump(-1, ' ', false, Json::error_handler_t::replace);
+    for (const std::string& one : gather(team, text))
+        theirs.push_back(parse_json(one, "another rank's findings"));
+    for (std::size_t number = 0; number < mine.size(); ++number)
+        for (const Json& one : theirs)
+            for (const Json& finding : one.at(number)) all.push_back(finding_of(finding));
+    return all;
 }
 
 }  // namespace
 
 std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
-                                    const VerifyReport& report) {
-    return Verification(folder, read_manifest_text(folder), report).run();
+                                    const VerifyReport& report,
+                                    const VerifyOptions& options) {
+    const Team& team = options.team;
+    const std::string text = by_root(team, [&] { return read_manifest_text(folder); });
+    const std::string file(manifest_name);
+    Manifest manifest;
+    try {
+        manifest = parse_manifest(text, (folder / file).string());
+    } catch (const Error& error) {
+        return {{.code = error.code(), .file = file, .field = {}, .text = sentence(error)}};
+    }
+    return merged(team, together(team, [&] {
+                      return Verification(folder, manifest, report, options).run();
+                  }));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/verify.hpp"
 
+#include "data/fake_team.hpp"
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 
@@ -115,6 +116,32 @@ TEST_P(Verify, ReportsProgressToTheEnd) {
     });
     EXPECT_EQ(last.done, last.total);
     EXPECT_GT(last.total, 0u);
+}
+
+TEST_P(Verify, FindsTheSameOnAnyThreadsAndRanks) {
+    const auto index = test::open_index(options_.output);
+    for (const std::size_t block : {2u, 9u, 16u}) {
+        const StoredBlock& damaged = index->stored_blocks(0)[block];
+        test::overwrite(shard(damaged.shard), damaged.offset + 1, "\x11\x22\x33");
+    }
+    const auto texts = [](const std::vector<Finding>& found) {
+        std::vector<std::string> all;
+        for (const Finding& finding : found) all.push_back(finding.text);
+        return all;
+    };
+    const auto expected = texts(findings());
+    EXPECT_THAT(expected, SizeIs(3));
+    EXPECT_EQ(texts(verify_dataset(options_.output, {}, {4, {}})), expected);
+    test::run_team(3, [&](const Team& team) {
+        EXPECT_EQ(texts(verify_dataset(options_.output, {}, {2, team})), expected);
+    });
+}
+
+TEST_P(Verify, FailsOnAllRanksAlike) {
+    for (const auto& failure : test::run_team(2, [&](const Team& team) {
+             verify_dataset(folder_ / "none", {}, {1, team});
+         }))
+        EXPECT_EQ(caught_code([&] { std::rethrow_exception(failure); }), "E201");
 }
 
 INSTANTIATE_TEST_SUITE_P(Codecs,

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The processes that work on one data set together, whatever carries their messages.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// This process's place in a team; by default it is alone. All members see the same files. Members
+/// call what takes a Team in the same order; the thread that does so is the one that communicates.
+struct Team {
+    int rank = 0, size = 1;
+    /// Collective. Everyone's bytes, by rank. Not needed by one alone.
+    std::function<std::vector<std::string>(const std::string&)> all_gather;
+
+    bool is_root() const { return rank == 0; }
+};
+
+/// Collective. Everyone's bytes, by rank.
+std::vector<std::string> gather(const Team& team, const std::string& bytes);
+
+/// Collective. Throws, on all members, the failure of the lowest rank that has one.
+void end_if_failed(const Team& team, const std::optional<Error>& mine);
+
+/// Collective. Runs `step` on every member; its value, or one error on all of them. One alone gets
+/// its own exception as it is.
+template <class Step>
+auto together(const Team& team, Step&& step) -> decltype(step()) {
+    if (team.size == 1) return step();
+    std::optional<Error> failure;
+    using Value = decltype(step());
+    if constexpr (std::is_void_v<Value>) {
+        try {
+            step();
+        } catch (const std::exception& error) {
+            failure = as_error(error);
+        }
+        end_if_failed(team, failure);
+    } else {
+        std::optional<Value> value;
+        try {
+            value.emplace(step());
+        } catch (const std::exception& error) {
+            failure = as_error(error);
+        }
+        end_if_failed(team, failure);
+        return std::move(*value);
+    }
+}
+
+/// Collective. What `step` gives on rank 0, on all members; or its error on all of them.
+std::string by_root(const Team& team, const std::function<std::string()>& step);
+
+}  // namespace lockstep

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "ordered_work.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+
+int worker_count(int asked) {
+    if (asked > 0) return asked;
+    return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+}
+
+std::optional<std::uint64_t> OrderedWork::claim() {
+    std::unique_lock lock(mutex_);
+    freed_.wait(lock,
+                [&] { return is_ended_ || next_ == count_ || next_ < used_ + places_.size(); });
+    if (is_ended_ || next_ == count_) return {};
+    return next_++;
+}
+
+void OrderedWork::finish(std::uint64_t piece, std::exception_ptr failure) {
+    {
+        const std::scoped_lock lock(mutex_);
+        places_[piece % places_.size()] = {true, std::move(failure)};
+    }
+    made_.notify_one();
+}
+
+void OrderedWork::await(std::uint64_t piece) {
+    std::unique_lock lock(mutex_);
+    Place& place = places_[piece % places_.size()];
+    made_.wait(lock, [&] { return place.is_made; });
+    if (place.failure) std::rethrow_exception(place.failure);
+}
+
+void OrderedWork::free_place_of(std::uint64_t piece) {
+    {
+        const std::scoped_lock lock(mutex_);
+        places_[piece % places_.size()] = {};
+        used_ = piece + 1;
+    }
+    freed_.notify_all();
+}
+
+void OrderedWork::end() {
+    {
+        const std::scoped_lock lock(mutex_);
+        is_ended_ = true;
+    }
+    freed_.notify_all();
+}
+
+}  // namespace lockstep

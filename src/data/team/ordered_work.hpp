@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// Work made on many threads and used in order on one.
+#pragma once
+
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+namespace lockstep {
+
+/// How many threads `asked` means: 0 is one for each core that this process may use.
+int worker_count(int asked);
+
+/// Who makes which piece, and when its maker may go on: pieces 0, 1, ... of `count` pass through
+/// `slots` places. Any thread.
+class OrderedWork {
+  public:
+    OrderedWork(std::uint64_t count, std::size_t slots) : count_(count), places_(slots) {}
+
+    /// The next piece to make, once its place is free; nothing when there is none or at the end.
+    std::optional<std::uint64_t> claim();
+    void finish(std::uint64_t piece, std::exception_ptr failure);
+
+    /// Waits for `piece`; throws what its making threw.
+    void await(std::uint64_t piece);
+    void free_place_of(std::uint64_t piece);
+
+    /// No more claims.
+    void end();
+
+  private:
+    struct Place {
+        bool is_made = false;
+        std::exception_ptr failure;
+    };
+    std::mutex mutex_;
+    std::condition_variable freed_, made_;
+    std::uint64_t count_, next_ = 0, used_ = 0;
+    bool is_ended_ = false;
+    std::vector<Place> places_;
+};
+
+/// Threads that end with their scope.
+class Workers {
+  public:
+    explicit Workers(OrderedWork& work) : work_(work) {}
+    ~Workers() {
+        work_.end();
+        for (std::thread& thread : threads_) thread.join();
+    }
+    Workers(const Workers&) = delete;
+    Workers& operator=(const Workers&) = delete;
+
+    template <class Loop>
+    void start(Loop loop) {
+        threads_.emplace_back(std::move(loop));
+    }
+
+  private:
+    OrderedWork& work_;
+    std::vector<std::thread> threads_;
+};
+
+/// make(piece, slot) for each piece below `count`, on a thread for each element of `makers` (which
+/// are called as maker(piece, slot), each by one thread); use(piece, slot) on this thread, in
+/// order. Slots are used again and again. With one maker everything happens on this thread. Throws
+/// the first failure in the order of pieces, after all threads have ended.
+template <class Maker, class Slot, class Use>
+void work_in_order(std::uint64_t count,
+                   std::vector<Maker>& makers,
+                   std::vector<Slot>& slots,
+                   Use&& use) {
+    if (makers.size() == 1) {
+        for (std::uint64_t piece = 0; piece < count; ++piece) {
+            makers[0](piece, slots[0]);
+            use(piece, slots[0]);
+        }
+        return;
+    }
+    OrderedWork work(count, slots.size());
+    Workers workers(work);
+    for (Maker& maker : makers)
+        workers.start([&work, &maker, &slots] {
+            while (const auto piece = work.claim()) {
+                std::exception_ptr failure;
+                try {
+                    maker(*piece, slots[*piece % slots.size()]);
+                } catch (...) {
+                    failure = std::current_exception();
+                }
+                work.finish(*piece, failure);
+            }
+        });
+    for (std::uint64_t piece = 0; piece < count; ++piece) {
+        work.await(piece);
+        use(piece, slots[piece % slots.size()]);
+        work.free_place_of(piece);
+    }
+}
+
+}  // namespace lockstep
