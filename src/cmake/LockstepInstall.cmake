@@ -10,6 +10,9 @@ if(TARGET lockstep)
     install(TARGETS lockstep lockstep-train RUNTIME COMPONENT program)
 endif()
 
+# Looks at HDF5 files that nobody vouches for; the programs and the libraries' users start it.
+install(TARGETS lockstep-h5probe RUNTIME COMPONENT program)
+
 if(TARGET lockstep_cuda)
     install(TARGETS lockstep_cuda LIBRARY DESTINATION lib COMPONENT program)
     install(TARGETS lockstep-gpu-selftest RUNTIME COMPONENT program)

@@ -26,6 +26,7 @@ target_compile_features(lockstep_test_base INTERFACE cxx_std_20)
 set(lockstep_test_environment
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
+    LOCKSTEP_H5PROBE=${PROJECT_BINARY_DIR}/bin/lockstep-h5probe
     "TSAN_OPTIONS=suppressions=${PROJECT_SOURCE_DIR}/tests/support/tsan.supp")
 
 # lockstep_mpirun(RESULT ranks): the command line that starts so many ranks on this machine, on

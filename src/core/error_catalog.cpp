@@ -141,6 +141,45 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      bad_data,
      "a manifest was changed",
      "The manifest's own digest does not match its content."},
+    {"E230",
+     bad_data,
+     "an index did not arrive as it was sent",
+     "Rank 0 opens a data set and sends the other ranks where its blocks are. What arrived is not\n"
+     "what was sent, or makes no sense: different versions of Lockstep, or a memory or network "
+     "error."},
+    {"E231",
+     bad_data,
+     "the HDF5 library crashed on a file",
+     "The structures of a file that nobody vouches for are looked at by libhdf5 in a process of "
+     "its\n"
+     "own, 'lockstep-h5probe'. It crashed or ran out of memory there: the file is damaged or made "
+     "to\n"
+     "do harm. The job itself is unharmed."},
+    {"E232",
+     bad_data,
+     "the HDF5 library took too long over a file",
+     "'lockstep-h5probe' looks at a file's structures under limits of CPU and wall time. A "
+     "damaged\n"
+     "file can make libhdf5 go round in circles. A file system that hangs looks the same."},
+    {"E233",
+     service_away,
+     "the HDF5 helper cannot be used",
+     "'lockstep-h5probe' lies beside the program, or where LOCKSTEP_H5PROBE says. It is missing,\n"
+     "cannot be started, is of another version, or answered nonsense about a file."},
+    {"E234",
+     bad_data,
+     "a data set of a foreign file cannot be streamed",
+     "HDF5 files that others wrote are streamed as they are if the first dimension of each chosen\n"
+     "data set is the sample, its type is u8, i32, i64, f32 or f64 in little-endian order, and it "
+     "is\n"
+     "contiguous or in chunks of whole samples. 'lockstep data pack --hdf5' makes shards of "
+     "others."},
+    {"E235",
+     usage,
+     "a field is not described well",
+     "--field NAME=PATH or --field NAME=PATH:LAYOUT: NAME is what training calls it, PATH is a "
+     "data\n"
+     "set in the HDF5 files, LAYOUT says what it is, such as CHW or label."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,

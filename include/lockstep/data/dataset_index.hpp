@@ -2,6 +2,7 @@
 // Where every block of a data set lies: opened once per job, sent to all ranks as bytes.
 #pragma once
 
+#include "lockstep/data/filters.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/data/order.hpp"
 
@@ -26,6 +27,7 @@ struct StoredBlock {
     std::uint32_t shard = 0;
     Codec codec = Codec::none;
     bool is_hashed = false;
+    std::uint16_t chain = 0;  ///< if `codec` is `filters`: which of DatasetIndex::chains()
     bool operator==(const StoredBlock&) const = default;
 };
 
@@ -44,9 +46,12 @@ class DatasetIndex {
     /// parse_manifest() takes. For tools that look at part of a data set.
     static DatasetIndex of_blocks(const std::filesystem::path& folder,
                                   const std::string& manifest_text,
-                                  std::vector<std::vector<StoredBlock>> blocks);
+                                  std::vector<std::vector<StoredBlock>> blocks,
+                                  std::vector<FilterChain> chains = {});
 
     std::vector<std::byte> serialize() const;
+
+    /// Errors: E230 for bytes that are not what serialize() gave; E222, E223.
     static DatasetIndex deserialize(std::span<const std::byte> bytes);
 
     const std::filesystem::path& path() const { return path_; }
@@ -63,7 +68,8 @@ class DatasetIndex {
     std::size_t field_position(std::string_view name) const;
     const Field& field(std::string_view name) const { return fields()[field_position(name)]; }
 
-    /// The blocks that the order permutes: of manifest().block_rows, whatever codec and shards.
+    /// The blocks that the order permutes: of manifest().block_rows, whatever codec and shards. In
+    /// foreign files each file begins a new one.
     std::vector<RowBlock> blocks() const;
 
     /// By field, ascending, without gaps.
@@ -71,16 +77,28 @@ class DatasetIndex {
         return stored_[field];
     }
 
+    /// The filters that blocks of codec `filters` went through.
+    const std::vector<FilterChain>& chains() const { return chains_; }
+
+    /// The filters that `block`, one of this index, went through; Decoder::decode() undoes them.
+    const FilterChain& chain_of(const StoredBlock& block) const;
+
     /// What a user should know, e.g. that a shard was rewritten; also logged by open().
     const std::vector<std::string>& warnings() const { return warnings_; }
 
     bool operator==(const DatasetIndex&) const = default;
 
   private:
+    void check_blocks() const;
+    void append(std::size_t field,
+                std::vector<StoredBlock>& blocks,
+                const std::vector<FilterChain>& chains);
+
     std::filesystem::path path_;
     std::string manifest_text_;
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
+    std::vector<FilterChain> chains_;
     std::vector<std::string> warnings_;
 };
 

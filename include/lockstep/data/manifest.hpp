@@ -18,11 +18,18 @@ enum class ElementType { u8, i32, i64, f32, f64 };
 std::string_view element_name(ElementType type);
 std::size_t element_bytes(ElementType type);
 
-/// How blocks are stored. The numbers are HDF5's registered filter identifiers.
-enum class Codec : std::uint16_t { none = 0, deflate = 1, lz4 = 32004, zstd = 32015 };
+/// How blocks are stored. The numbers are HDF5's registered filter identifiers; `filters` is for
+/// chunks of foreign files that went through several, or through one that shards never have.
+enum class Codec : std::uint16_t {
+    none = 0,
+    deflate = 1,
+    lz4 = 32004,
+    zstd = 32015,
+    filters = 65535,
+};
 std::string_view codec_name(Codec codec);
 
-/// The codec called `name`. Errors: E103 listing the names.
+/// The codec of packed shards called `name`. Errors: E103 listing the names.
 Codec parse_codec(std::string_view name);
 
 /// One column of a data set: /data/<name> in every shard, one row per sample.
@@ -34,6 +41,7 @@ struct Field {
     std::vector<double> mean, std;            ///< per channel, of value / 255; empty for labels
     std::vector<std::string> class_names;     ///< labels only; may be empty
     std::vector<std::uint64_t> class_counts;  ///< labels only: samples of each class
+    std::string source;                       ///< path in foreign files; "" means /data/<name>
 
     std::size_t bytes_per_sample() const;
     /// Number of classes; 0 for a field that is no label.
@@ -51,18 +59,22 @@ struct IndexPlace {
 
 /// One file of a data set.
 struct Shard {
-    std::string name;  ///< in the manifest's folder
+    std::string name;  ///< in the manifest's folder; of foreign files, a path below it
     std::uint64_t bytes = 0;
     std::uint64_t samples = 0;
     std::uint64_t first_sample = 0;
-    std::string xxh3_128;           ///< of the whole file
-    std::vector<IndexPlace> index;  ///< by field
+    std::string xxh3_128;  ///< of the whole file; of foreign ones, of size, time and layout
+    std::vector<IndexPlace> index;  ///< by field; foreign files have none
     bool operator==(const Shard&) const = default;
 };
 
+/// Packed shards, or HDF5 files that others wrote, which have neither hashes nor an index.
+enum class ManifestKind { packed, foreign };
+
 /// The content of manifest.json. A value; parse_manifest() gives only ones that make sense:
-/// shards cover [0, samples) in order and begin at multiples of block_rows.
+/// shards cover [0, samples) in order and, if packed, begin at multiples of block_rows.
 struct Manifest {
+    ManifestKind kind = ManifestKind::packed;
     std::string name, split, uuid, writer, row_order;
     Codec codec = Codec::none;
     std::uint64_t samples = 0;
@@ -84,8 +96,10 @@ std::string manifest_text(const Manifest& manifest);
 /// `text` followed by its seal: `text` is a JSON object without its closing brace.
 std::string sealed(std::string text);
 
-/// Errors: E222 (makes no sense), E223 (the digest does not match).
-Manifest parse_manifest(std::string_view text, const std::string& origin);
+/// Errors: E222 (makes no sense, or is not of this kind), E223 (the digest does not match).
+Manifest parse_manifest(std::string_view text,
+                        const std::string& origin,
+                        ManifestKind kind = ManifestKind::packed);
 
 /// Errors: E201 (no such folder), E216 (no manifest in it), and those of parse_manifest.
 std::string read_manifest_text(const std::filesystem::path& folder);

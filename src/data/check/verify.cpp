@@ -167,7 +167,7 @@ std::vector<std::vector<StoredBlock>> Verification::indexes_of(std::size_t numbe
 
 // Only for files whose every byte is right: what libhdf5 sees is what the index says.
 void Verification::verify_structure(const ShardView& shard) {
-    const std::vector<ProbedField> probed = probe_shard(shard.path, manifest_, shard.number);
+    const std::vector<ProbedField> probed = probe_shard(shard.path, manifest_, shard.number).fields;
     for (std::size_t f = 0; f < shard.blocks.size(); ++f) {
         const bool agrees = std::ranges::equal(
             probed[f].blocks,

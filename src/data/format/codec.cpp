@@ -3,9 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include <algorithm>
-#include <cstring>
-
 #include <fmt/format.h>
 #include <libdeflate.h>
 #include <lz4.h>
@@ -25,46 +22,11 @@ void put_big_endian(std::byte* out, std::uint64_t value, int bytes) {
     for (int i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(value >> (8 * (bytes - 1 - i)));
 }
 
-std::uint64_t take_big_endian(std::span<const std::byte>& in, std::size_t bytes) {
-    std::uint64_t value = 0;
-    for (std::size_t i = 0; i < bytes; ++i)
-        value = value << 8 | std::to_integer<std::uint64_t>(in[i]);
-    in = in.subspan(bytes);
-    return value;
-}
-
 const char* chars(std::span<const std::byte> bytes) {
     return reinterpret_cast<const char*>(bytes.data());
 }
 char* chars(std::span<std::byte> bytes) {
     return reinterpret_cast<char*>(bytes.data());
-}
-
-bool decode_lz4_block(std::span<const std::byte> stored, std::span<std::byte> raw) {
-    if (stored.size() == raw.size()) {
-        std::ranges::copy(stored, raw.begin());
-        return true;
-    }
-    if (stored.size() > LZ4_MAX_INPUT_SIZE || raw.size() > LZ4_MAX_INPUT_SIZE) return false;
-    const int size = static_cast<int>(raw.size());
-    return LZ4_decompress_safe(chars(stored), chars(raw), static_cast<int>(stored.size()), size) ==
-           size;
-}
-
-bool decode_lz4(std::span<const std::byte> stored, std::span<std::byte> raw) {
-    if (stored.size() < lz4_header || take_big_endian(stored, 8) != raw.size()) return false;
-    const std::size_t block = take_big_endian(stored, 4);
-    if (block == 0) return false;
-    while (!raw.empty()) {
-        const std::size_t size = std::min(block, raw.size());
-        if (stored.size() < lz4_block_header) return false;
-        const std::size_t stored_size = take_big_endian(stored, lz4_block_header);
-        if (stored.size() < stored_size) return false;
-        if (!decode_lz4_block(stored.first(stored_size), raw.first(size))) return false;
-        stored = stored.subspan(stored_size);
-        raw = raw.subspan(size);
-    }
-    return stored.empty();
 }
 
 struct Levels {
@@ -79,6 +41,7 @@ Levels levels_of(Codec codec) {
         case Codec::zstd:
             return {1, ZSTD_CLEVEL_DEFAULT, 19};
         case Codec::none:
+        case Codec::filters:
             break;
     }
     return {0, 0, 0};
@@ -140,40 +103,6 @@ std::optional<std::span<const std::byte>> Encoder::encode(std::span<const std::b
     }
     if (size == 0) return {};
     return std::span(out_).first(size);
-}
-
-struct Decoder::State {
-    std::unique_ptr<libdeflate_decompressor, decltype(&libdeflate_free_decompressor)> deflate{
-        libdeflate_alloc_decompressor(), libdeflate_free_decompressor};
-    std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> zstd{ZSTD_createDCtx(), ZSTD_freeDCtx};
-};
-
-Decoder::Decoder() : state_(std::make_unique<State>()) {}
-Decoder::~Decoder() = default;
-Decoder::Decoder(Decoder&&) noexcept = default;
-
-bool Decoder::decode(Codec codec, std::span<const std::byte> stored, std::span<std::byte> raw) {
-    switch (codec) {
-        case Codec::none:
-            if (stored.size() != raw.size()) return false;
-            std::ranges::copy(stored, raw.begin());
-            return true;
-        case Codec::deflate:
-            // Without a place for the size, libdeflate insists on exactly raw.size() bytes.
-            return libdeflate_zlib_decompress(state_->deflate.get(),
-                                              stored.data(),
-                                              stored.size(),
-                                              raw.data(),
-                                              raw.size(),
-                                              nullptr) == LIBDEFLATE_SUCCESS;
-        case Codec::lz4:
-            return decode_lz4(stored, raw);
-        case Codec::zstd:
-            return ZSTD_decompressDCtx(
-                       state_->zstd.get(), raw.data(), raw.size(), stored.data(), stored.size()) ==
-                   raw.size();
-    }
-    return false;
 }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 // Compresses and expands blocks, in the payload formats of HDF5's registered filters.
 #pragma once
 
+#include "lockstep/data/filters.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include <cstddef>
@@ -46,7 +47,20 @@ class Decoder {
                               std::span<const std::byte> stored,
                               std::span<std::byte> raw);
 
+    /// The same for a chunk that went through `chain`; checksums in it are compared. Keeps room for
+    /// what one filter leaves to the next: buffer_bytes().
+    [[nodiscard]] bool decode(const FilterChain& chain,
+                              std::span<const std::byte> stored,
+                              std::span<std::byte> raw);
+
+    /// Most bytes that a decoder keeps after such chunks of at most `stored` and `raw` bytes.
+    static std::uint64_t buffer_bytes(const FilterChain& chain,
+                                      std::uint64_t stored,
+                                      std::uint64_t raw);
+
   private:
+    bool undo(const Filter& filter, std::span<const std::byte> stored, std::span<std::byte> raw);
+
     struct State;
     std::unique_ptr<State> state_;
 };

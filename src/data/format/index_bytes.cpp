@@ -3,93 +3,131 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
-#include <cstring>
+#include "index_columns.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t magic = 0x31786469'6b636f6c;  // "lockidx1"
+constexpr std::uint64_t magic = 0x32786469'6b636f6c;  // "lockidx2"
 
-class ByteWriter {
-  public:
-    void add(std::uint64_t value) { add(std::as_bytes(std::span(&value, 1))); }
-    void add(std::string_view text) {
-        add(text.size());
-        add(bytes_of(text));
+// Blocks that differ in nothing but these: where they are, their size, codec and hash.
+struct Run {
+    std::uint64_t first_row = 0, decoded_bytes = 0, blocks = 0;
+    std::uint32_t shard = 0, rows = 0;
+    bool continues_with(const StoredBlock& block) const {
+        return block.shard == shard && block.rows == rows && block.decoded_bytes == decoded_bytes;
     }
-    std::vector<std::byte> finish() {
-        add(hash64(bytes_));
-        return std::move(bytes_);
-    }
-
-  private:
-    void add(std::span<const std::byte> bytes) {
-        bytes_.insert(bytes_.end(), bytes.begin(), bytes.end());
-    }
-    std::vector<std::byte> bytes_;
 };
 
-class ByteReader {
-  public:
-    explicit ByteReader(std::span<const std::byte> bytes) : rest_(bytes) {
-        expect(bytes.size() >= 8, "an index arrives whole");
-        rest_ = bytes.first(bytes.size() - 8);
-        ByteReader seal;
-        seal.rest_ = bytes.last(8);
-        expect(seal.number() == hash64(rest_), "an index arrives as it was sent");
-    }
-    std::uint64_t number() {
-        std::uint64_t value = 0;
-        std::memcpy(&value, take(sizeof value).data(), sizeof value);
-        return value;
-    }
-    std::string text() {
-        const auto bytes = take(number());
-        return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-    }
-    /// How many items of at least `item_bytes` follow.
-    std::uint64_t count(std::uint64_t item_bytes) {
-        const std::uint64_t items = number();
-        expect(items <= rest_.size() / item_bytes, "an index holds what it announces");
-        return items;
-    }
-
-  private:
-    ByteReader() = default;
-    std::span<const std::byte> take(std::uint64_t bytes) {
-        expect(bytes <= rest_.size(), "an index holds what it announces");
-        const auto taken = rest_.first(bytes);
-        rest_ = rest_.subspan(bytes);
-        return taken;
-    }
-    std::span<const std::byte> rest_;
-};
-
-void add_block(ByteWriter& out, const StoredBlock& block) {
-    out.add(block.first_row);
-    out.add(block.offset);
-    out.add(block.stored_bytes);
-    out.add(block.decoded_bytes);
-    out.add(block.hash);
-    out.add(block.rows | std::uint64_t{block.shard} << 32);
-    out.add(static_cast<std::uint64_t>(block.codec) | std::uint64_t{block.is_hashed} << 32);
+std::uint64_t kind_of(const StoredBlock& block) {
+    return static_cast<std::uint64_t>(block.codec) | std::uint64_t{block.chain} << 16 |
+           std::uint64_t{block.is_hashed} << 32;
 }
 
-StoredBlock take_block(ByteReader& in) {
-    StoredBlock block{.first_row = in.number(),
-                      .offset = in.number(),
-                      .stored_bytes = in.number(),
-                      .decoded_bytes = in.number(),
-                      .hash = in.number()};
-    const std::uint64_t place = in.number(), kind = in.number();
-    block.rows = static_cast<std::uint32_t>(place);
-    block.shard = static_cast<std::uint32_t>(place >> 32);
-    block.codec = static_cast<Codec>(kind & 0xffff);
-    block.is_hashed = kind >> 32 != 0;
-    return block;
+Run run_at(std::span<const StoredBlock> blocks) {
+    Run run{.first_row = blocks[0].first_row,
+            .decoded_bytes = blocks[0].decoded_bytes,
+            .shard = blocks[0].shard,
+            .rows = blocks[0].rows};
+    while (run.blocks < blocks.size() && run.continues_with(blocks[run.blocks])) ++run.blocks;
+    return run;
 }
 
-constexpr std::uint64_t block_bytes = 7 * 8;
+void add_run(ByteWriter& out, const Run& run, std::span<const StoredBlock> blocks) {
+    for (const std::uint64_t value : {run.first_row,
+                                      run.decoded_bytes,
+                                      run.blocks,
+                                      std::uint64_t{run.shard},
+                                      std::uint64_t{run.rows}})
+        out.add(value);
+    const auto column = [&](auto value_of) {
+        std::vector<std::uint64_t> values;
+        values.reserve(blocks.size());
+        for (const StoredBlock& block : blocks) values.push_back(value_of(block));
+        add_column(out, values);
+    };
+    column([](const StoredBlock& block) { return block.offset; });
+    column([](const StoredBlock& block) { return block.stored_bytes; });
+    column(kind_of);
+    column([](const StoredBlock& block) { return block.hash; });
+}
+
+void add_blocks(ByteWriter& out, std::span<const StoredBlock> blocks) {
+    out.add(blocks.size());
+    while (!blocks.empty()) {
+        const Run run = run_at(blocks);
+        add_run(out, run, blocks.first(run.blocks));
+        blocks = blocks.subspan(run.blocks);
+    }
+}
+
+Codec codec_from(std::uint64_t number) {
+    using enum Codec;
+    for (const Codec codec : {none, deflate, lz4, zstd, filters})
+        if (static_cast<std::uint64_t>(codec) == number) return codec;
+    throw damaged_index("a block has an unknown codec");
+}
+
+std::uint32_t narrow(std::uint64_t value) {
+    if (value > 0xffffffff) throw damaged_index("a number is too large");
+    return static_cast<std::uint32_t>(value);
+}
+
+Run take_run(ByteReader& in, std::uint64_t most_blocks) {
+    Run run{.first_row = in.number(), .decoded_bytes = in.number(), .blocks = in.number()};
+    run.shard = narrow(in.number());
+    run.rows = narrow(in.number());
+    if (run.blocks < 1 || run.blocks > most_blocks)
+        throw damaged_index("it holds other blocks than it announces");
+    return run;
+}
+
+void take_blocks_of_run(ByteReader& in, const Run& run, std::vector<StoredBlock>& out) {
+    const std::vector<std::uint64_t> offsets = take_column(in, run.blocks),
+                                     sizes = take_column(in, run.blocks),
+                                     kinds = take_column(in, run.blocks),
+                                     hashes = take_column(in, run.blocks);
+    std::uint64_t first_row = run.first_row;
+    for (std::uint64_t i = 0; i < run.blocks; ++i, first_row += run.rows)
+        out.push_back({.first_row = first_row,
+                       .offset = offsets[i],
+                       .stored_bytes = sizes[i],
+                       .decoded_bytes = run.decoded_bytes,
+                       .hash = hashes[i],
+                       .rows = run.rows,
+                       .shard = run.shard,
+                       .codec = codec_from(kinds[i] & 0xffff),
+                       .is_hashed = kinds[i] >> 32 != 0,
+                       .chain = static_cast<std::uint16_t>(kinds[i] >> 16)});
+}
+
+std::vector<StoredBlock> take_blocks(ByteReader& in, const Manifest& manifest) {
+    const std::uint64_t count = in.number();
+    // Every block has a sample; a column of equal values needs no bytes of its own, so that the
+    // bytes that follow bound nothing.
+    if (count < 1 || count > std::min(manifest.samples, most_blocks))
+        throw damaged_index("it holds other blocks than samples");
+    std::vector<StoredBlock> blocks;
+    blocks.reserve(std::min<std::uint64_t>(count, 1u << 22));
+    while (blocks.size() < count)
+        take_blocks_of_run(in, take_run(in, count - blocks.size()), blocks);
+    return blocks;
+}
+
+FilterChain take_chain(ByteReader& in) {
+    FilterChain chain;
+    for (std::uint64_t left = in.count(16); left > 0; --left) {
+        const std::uint64_t kind = in.number();
+        if (!is_known_filter(kind)) throw damaged_index("it names an unknown filter");
+        chain.push_back({static_cast<FilterKind>(kind), narrow(in.number())});
+    }
+    if (const std::string fault = filter_fault(chain); !fault.empty()) throw damaged_index(fault);
+    return chain;
+}
 
 }  // namespace
 
@@ -97,29 +135,71 @@ std::vector<std::byte> DatasetIndex::serialize() const {
     ByteWriter out;
     out.add(magic);
     out.add(std::string_view(path_.native()));
+    out.add(static_cast<std::uint64_t>(manifest_.kind));
     out.add(std::string_view(manifest_text_));
     out.add(warnings_.size());
     for (const std::string& warning : warnings_) out.add(std::string_view(warning));
-    for (const auto& blocks : stored_) {
-        out.add(blocks.size());
-        for (const StoredBlock& block : blocks) add_block(out, block);
+    out.add(chains_.size());
+    for (const FilterChain& chain : chains_) {
+        out.add(chain.size());
+        for (const Filter& filter : chain) {
+            out.add(static_cast<std::uint64_t>(filter.kind));
+            out.add(filter.element_bytes);
+        }
     }
+    for (const auto& blocks : stored_) add_blocks(out, blocks);
     return out.finish();
 }
 
 DatasetIndex DatasetIndex::deserialize(std::span<const std::byte> bytes) {
     ByteReader in(bytes);
-    expect(in.number() == magic, "these bytes are an index");
-    const std::string path = in.text();
-    DatasetIndex index = of_blocks(path, in.text(), {});
+    if (in.number() != magic) throw damaged_index("it begins differently");
+    DatasetIndex index;
+    index.path_ = in.text();
+    const std::uint64_t kind = in.number();
+    if (kind > static_cast<std::uint64_t>(ManifestKind::foreign))
+        throw damaged_index("it is of an unknown kind");
+    index.manifest_text_ = in.text();
+    index.manifest_ =
+        parse_manifest(index.manifest_text_, "index", static_cast<ManifestKind>(kind));
     for (std::uint64_t left = in.count(8); left > 0; --left) index.warnings_.push_back(in.text());
-    for (std::size_t f = 0; f < index.fields().size(); ++f) {
-        auto& blocks = index.stored_.emplace_back();
-        const std::uint64_t count = in.count(block_bytes);
-        blocks.reserve(count);
-        for (std::uint64_t i = 0; i < count; ++i) blocks.push_back(take_block(in));
-    }
+    for (std::uint64_t left = in.count(8); left > 0; --left)
+        index.chains_.push_back(take_chain(in));
+    for (std::size_t f = 0; f < index.fields().size(); ++f)
+        index.stored_.push_back(take_blocks(in, index.manifest_));
+    if (!in.is_at_end()) throw damaged_index("it holds more than it announces");
+    index.check_blocks();
     return index;
+}
+
+void DatasetIndex::check_blocks() const {
+    for (std::size_t f = 0; f < fields().size(); ++f) {
+        const std::uint64_t row_bytes = fields()[f].bytes_per_sample();
+        std::uint64_t next = 0, shard_now = 0;
+        for (const StoredBlock& block : stored_[f]) {
+            if (block.shard >= shards().size() || block.shard < shard_now)
+                throw damaged_index("a block lies in no shard");
+            shard_now = block.shard;
+            const Shard& shard = shards()[block.shard];
+            const bool has_rows =
+                block.first_row == next && block.rows >= 1 &&
+                block.first_row >= shard.first_sample &&
+                block.first_row - shard.first_sample <= shard.samples &&
+                block.rows <= shard.samples - (block.first_row - shard.first_sample);
+            if (!has_rows) throw damaged_index("a block has wrong rows");
+            const bool has_bytes =
+                block.stored_bytes >= 1 && block.offset <= shard.bytes &&
+                block.stored_bytes <= shard.bytes - block.offset &&
+                block.decoded_bytes <= most_decoded_bytes &&
+                block.rows <= block.decoded_bytes / row_bytes &&
+                (block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
+            if (!has_bytes) throw damaged_index("a block has wrong bytes");
+            if (block.codec == Codec::filters && block.chain >= chains_.size())
+                throw damaged_index("a block went through filters that are not named");
+            next += block.rows;
+        }
+        if (next != samples()) throw damaged_index("its blocks do not hold all samples");
+    }
 }
 
 }  // namespace lockstep

@@ -52,6 +52,7 @@ std::size_t element_bytes(ElementType type) {
 }
 
 std::string_view codec_name(Codec codec) {
+    if (codec == Codec::filters) return "filters";
     return std::ranges::find(codecs, codec, &CodecName::codec)->name;
 }
 
@@ -89,11 +90,11 @@ std::string manifest_text(const Manifest& manifest) {
     return sealed(std::move(text));
 }
 
-Manifest parse_manifest(std::string_view text, const std::string& origin) {
+Manifest parse_manifest(std::string_view text, const std::string& origin, ManifestKind kind) {
     const Json json = parse_json(text, origin);
     const auto digest = json_field<std::string>(json, "digest", origin);
     check_seal(text, digest, origin);
-    Manifest manifest = manifest_from_json(json, origin);
+    Manifest manifest = manifest_from_json(json, origin, kind);
     manifest.digest = digest;
     return manifest;
 }

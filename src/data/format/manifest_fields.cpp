@@ -14,7 +14,10 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view format_name = "lockstep-dataset";
+std::string_view format_name(ManifestKind kind) {
+    return kind == ManifestKind::packed ? "lockstep-dataset" : "lockstep-foreign";
+}
+
 constexpr std::uint64_t max_samples = std::uint64_t{1} << 48;
 constexpr std::uint64_t max_sample_bytes = std::uint64_t{1} << 40;
 
@@ -62,6 +65,7 @@ Json field_json(const Field& field) {
     if (!field.std.empty()) json["std"] = field.std;
     if (!field.class_counts.empty()) json["class_counts"] = field.class_counts;
     if (!field.class_names.empty()) json["class_names"] = field.class_names;
+    if (!field.source.empty()) json["source"] = field.source;
     return json;
 }
 
@@ -77,6 +81,7 @@ Field field_from(const Json& json, const std::string& origin) {
         field.class_counts = counts_of(array_of(json, "class_counts", origin), origin);
     if (json.contains("class_names"))
         field.class_names = json_field<std::vector<std::string>>(json, "class_names", origin);
+    if (json.contains("source")) field.source = json_field<std::string>(json, "source", origin);
     return field;
 }
 
@@ -133,6 +138,7 @@ Shard shard_from(const Json& json, const std::vector<Field>& fields, const std::
 
 // A shard's index lies within its file and has one row per block.
 void check_places(const Shard& shard, const Manifest& manifest, const std::string& origin) {
+    if (manifest.kind == ManifestKind::foreign && shard.index.empty()) return;
     const std::uint64_t blocks = (shard.samples + manifest.block_rows - 1) / manifest.block_rows;
     const bool fits = std::ranges::all_of(shard.index, [&](const IndexPlace& place) {
         return place.blocks == blocks && place.offset <= shard.bytes &&
@@ -149,7 +155,8 @@ void check_shards(const Manifest& manifest, const std::string& origin) {
         const bool is_last = &shard == &manifest.shards.back();
         const bool fits = shard.samples >= 1 && shard.samples <= manifest.samples - next &&
                           shard.first_sample == next &&
-                          (is_last || shard.samples % manifest.block_rows == 0);
+                          (is_last || manifest.kind == ManifestKind::foreign ||
+                           shard.samples % manifest.block_rows == 0);
         if (!fits) throw nonsense(origin, fmt::format("shard '{}' has wrong samples", shard.name));
         if (!names.insert(shard.name).second)
             throw nonsense(origin, fmt::format("shard '{}' is there twice", shard.name));
@@ -176,9 +183,10 @@ void check_whole(const Manifest& manifest, const std::string& origin) {
     check_shards(manifest, origin);
 }
 
-void check_format(const Json& json, const std::string& origin) {
+void check_format(const Json& json, const std::string& origin, ManifestKind kind) {
     const auto format = json_field<std::string>(json, "format", origin);
-    if (format != format_name) throw nonsense(origin, fmt::format("its format is '{}'", format));
+    if (format != format_name(kind))
+        throw nonsense(origin, fmt::format("its format is '{}'", format));
     const auto version = json_field<std::uint64_t>(json, "format_version", origin);
     if (version != manifest_format_version)
         throw nonsense(origin,
@@ -213,7 +221,7 @@ std::string printable_digest(const std::string& digest) {
 }
 
 Json manifest_json(const Manifest& manifest) {
-    Json json{{"format", format_name},
+    Json json{{"format", format_name(manifest.kind)},
               {"format_version", manifest_format_version},
               {"name", manifest.name},
               {"split", manifest.split},
@@ -231,9 +239,10 @@ Json manifest_json(const Manifest& manifest) {
     return json;
 }
 
-Manifest manifest_from_json(const Json& json, const std::string& origin) {
-    check_format(json, origin);
+Manifest manifest_from_json(const Json& json, const std::string& origin, ManifestKind kind) {
+    check_format(json, origin, kind);
     Manifest manifest;
+    manifest.kind = kind;
     manifest.name = json_field<std::string>(json, "name", origin);
     manifest.split = json_field<std::string>(json, "split", origin);
     manifest.uuid = json_field<std::string>(json, "uuid", origin);

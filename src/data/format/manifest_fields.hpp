@@ -10,8 +10,9 @@ namespace lockstep {
 /// Everything but the digest.
 Json manifest_json(const Manifest& manifest);
 
-/// Errors: E222 for members that are missing, of a wrong type, or that contradict each other.
-Manifest manifest_from_json(const Json& json, const std::string& origin);
+/// Errors: E222 for members that are missing, of a wrong type, that contradict each other, or that
+/// describe another kind of data set.
+Manifest manifest_from_json(const Json& json, const std::string& origin, ManifestKind kind);
 
 /// `digest` if it looks like one, else how long it is: it comes from a file that may say anything.
 std::string printable_digest(const std::string& digest);

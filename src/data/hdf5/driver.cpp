@@ -5,6 +5,7 @@
 #include "lockstep/core/files.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -27,6 +28,8 @@ struct RawRead {
     std::uint64_t offset = 0, bytes = 0;
 };
 thread_local std::optional<RawRead>* noting = nullptr;
+
+std::atomic<std::uint64_t> opened{0}, reads_done{0};
 
 // What writing_access() tells the driver through the library.
 struct WritingInfo {
@@ -59,6 +62,7 @@ H5FD_t* made_of(UniqueFd fd, int* error) {
 }
 
 H5FD_t* open_for_probe(const char* name, unsigned, hid_t, haddr_t) {
+    ++opened;
     return made_of(UniqueFd(::open(name, O_RDONLY | O_CLOEXEC)), nullptr);
 }
 
@@ -99,6 +103,7 @@ haddr_t size(const H5FD_t* file, H5FD_mem_t) {
 }
 
 herr_t read(H5FD_t* file, H5FD_mem_t kind, hid_t, haddr_t offset, std::size_t bytes, void* out) {
+    ++reads_done;
     if (kind == H5FD_MEM_DRAW && noting) {
         *noting = RawRead{offset, bytes};
         return 0;
@@ -204,24 +209,40 @@ Handle writing_access(int& error) {
     return access_through(driver, &info);
 }
 
-bool find_chunk(
-    const Handle& dataset, int rank, std::uint64_t row, std::uint64_t limit, ChunkPlace& place) {
-    std::vector<hsize_t> start(static_cast<std::size_t>(rank), 0);
-    start[0] = row;
+ChunkProbe::ChunkProbe(const Handle& dataset, std::size_t rank, std::uint64_t most_bytes)
+    : dataset_(dataset), most_bytes_(most_bytes), start_(rank, 0) {}
+
+std::optional<ChunkPlace> ChunkProbe::find(std::uint64_t row) {
+    start_[0] = row;
     hsize_t stored = 0;
-    if (H5Dget_chunk_storage_size(dataset.id(), start.data(), &stored) < 0) return false;
-    if (stored == 0 || stored > limit) return false;
-    // The driver does not write to the buffer; it is there because the library wants one.
-    std::vector<std::byte> unused(stored);
-    std::uint32_t skipped_filters = 0;
+    if (H5Dget_chunk_storage_size(dataset_.id(), start_.data(), &stored) < 0) return {};
+    if (stored == 0 || stored > most_bytes_) return {};
+    if (stored > unused_bytes_) {
+        unused_ = std::make_unique_for_overwrite<std::byte[]>(stored);
+        unused_bytes_ = stored;
+    }
+    ChunkPlace place;
     std::optional<RawRead> seen;
     noting = &seen;
-    const herr_t result =
-        H5Dread_chunk(dataset.id(), H5P_DEFAULT, start.data(), &skipped_filters, unused.data());
+    const herr_t result = H5Dread_chunk(
+        dataset_.id(), H5P_DEFAULT, start_.data(), &place.skipped_filters, unused_.get());
     noting = nullptr;
-    if (result < 0 || !seen) return false;
-    place = {seen->offset, seen->bytes, skipped_filters == 0};
-    return true;
+    if (result < 0 || !seen) return {};
+    place.offset = seen->offset;
+    place.bytes = seen->bytes;
+    return place;
+}
+
+std::uint64_t files_opened() {
+    return opened;
+}
+
+void note_file_opened() {
+    ++opened;
+}
+
+std::uint64_t reads() {
+    return reads_done;
 }
 
 }  // namespace lockstep::h5

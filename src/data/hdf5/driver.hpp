@@ -12,7 +12,11 @@
 
 #include "h5.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
 
 #include <hdf5.h>
 
@@ -25,16 +29,34 @@ Handle probing_access();
 /// goes to `error`, which must outlive the file; nothing is written after it.
 Handle writing_access(int& error);
 
-/// A chunk as stored: its place, and whether it went through the filter.
+/// A chunk as stored: its place, and which filters it did not go through (bit i: filter i).
 struct ChunkPlace {
     std::uint64_t offset = 0, bytes = 0;
-    bool is_filtered = true;
+    std::uint32_t skipped_filters = 0;
 };
 
-/// The chunk of `dataset` (opened through probing_access) that begins at row `row`; its stored
-/// size is at most `limit` bytes. `rank` is the data set's number of dimensions.
-/// Returns false if the library does not find it.
-bool find_chunk(
-    const Handle& dataset, int rank, std::uint64_t row, std::uint64_t limit, ChunkPlace& place);
+/// Finds chunks of one data set, opened through probing_access(). One thread.
+class ChunkProbe {
+  public:
+    /// `rank` is the number of dimensions; no chunk is stored in more than `most_bytes`.
+    ChunkProbe(const Handle& dataset, std::size_t rank, std::uint64_t most_bytes);
+
+    /// The chunk that begins at row `row`; nothing if the library does not find it.
+    std::optional<ChunkPlace> find(std::uint64_t row);
+
+  private:
+    const Handle& dataset_;
+    std::uint64_t most_bytes_;
+    std::vector<hsize_t> start_;
+    // The driver does not write to it; it is there because the library wants one.
+    std::unique_ptr<std::byte[]> unused_;
+    std::uint64_t unused_bytes_ = 0;
+};
+
+/// How often this process opened a file through probing_access(), and how often the library read
+/// from such files (a chunk that was found counts as one).
+std::uint64_t files_opened();
+void note_file_opened();  ///< by a child of this process
+std::uint64_t reads();
 
 }  // namespace lockstep::h5

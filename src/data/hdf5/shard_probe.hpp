@@ -4,6 +4,8 @@
 
 #include "lockstep/data/dataset_index.hpp"
 
+#include "sandbox.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <vector>
@@ -16,13 +18,25 @@ struct ProbedField {
     std::uint64_t index_offset = 0;   ///< of /index/<field>; 0 if there is none as it should be
 };
 
-/// Opens shard number `number` of `manifest` at `path` and finds every block. The file's content is
-/// not trusted, but libhdf5 must survive it: call this only where there is no other way.
+/// A shard's fields, and the filters that blocks of codec `filters` went through.
+struct ProbedShard {
+    std::vector<ProbedField> fields;
+    std::vector<FilterChain> chains;
+};
+
+/// Opens shard number `number` of `manifest` at `path` in this process and finds every block; for
+/// what was just written, and files whose hash is right.
 /// Errors: E203, E204, E205; E207 (a field is missing); E208 (another data set's or another shape);
 /// E212 (a filter, or chunks that cut rows).
-std::vector<ProbedField> probe_shard(const std::filesystem::path& path,
-                                     const Manifest& manifest,
-                                     std::size_t number);
+ProbedShard probe_shard(const std::filesystem::path& path,
+                        const Manifest& manifest,
+                        std::size_t number);
+
+/// The same for a file that may be anything. Errors: also those of Sandbox::look().
+ProbedShard probe_untrusted_shard(Sandbox& sandbox,
+                                  const std::filesystem::path& path,
+                                  const Manifest& manifest,
+                                  std::size_t number);
 
 /// Errors: E203 saying what the file begins with; E204 if the file is shorter than its own
 /// superblock says, or is shorter than `expected_bytes` and has no readable superblock.

@@ -244,7 +244,7 @@ Shard write_shard(const ShardPlan& plan,
                 .index = {}};
     Manifest described = plan.manifest;
     described.shards.assign(plan.number + 1, shard);
-    const std::vector<ProbedField> probed = probe_shard(plan.path, described, plan.number);
+    const std::vector<ProbedField> probed = probe_shard(plan.path, described, plan.number).fields;
     const UniqueFd fd(::open(plan.path.c_str(), O_WRONLY | O_CLOEXEC));
     if (!fd) throw system_error("write", plan.path, errno);
     for (std::size_t f = 0; f < probed.size(); ++f)

@@ -70,7 +70,12 @@ BlockReader::BlockReader(ShardFiles& files)
       decoded_(largest(index_, &StoredBlock::decoded_bytes)) {}
 
 std::uint64_t BlockReader::buffer_bytes(const DatasetIndex& index) {
-    return largest(index, &StoredBlock::stored_bytes) + largest(index, &StoredBlock::decoded_bytes);
+    const std::uint64_t stored = largest(index, &StoredBlock::stored_bytes);
+    const std::uint64_t decoded = largest(index, &StoredBlock::decoded_bytes);
+    std::uint64_t between = 0;
+    for (const FilterChain& chain : index.chains())
+        between = std::max(between, Decoder::buffer_bytes(chain, stored, decoded));
+    return stored + decoded + between;
 }
 
 void BlockReader::read_rows(std::size_t field,
@@ -124,9 +129,9 @@ void BlockReader::read_into(std::size_t field, std::size_t number, std::span<std
     }
     if (!is_raw) {
         const Timed timed(stats_.decode_s);
-        if (!decoder_.decode(block.codec, stored, out))
-            throw damaged(
-                field, number, fmt::format("they are not valid {}", codec_name(block.codec)));
+        const FilterChain& chain = index_.chain_of(block);
+        if (!decoder_.decode(chain, stored, out))
+            throw damaged(field, number, fmt::format("they are not valid {}", filter_text(chain)));
     }
     check_labels(field, block, out.first(block.rows * index_.fields()[field].bytes_per_sample()));
 }

@@ -73,10 +73,10 @@ TEST_P(Index, TravelsAsBytes) {
 
 TEST_P(Index, NoticesBytesThatWereChangedOnTheWay) {
     std::vector<std::byte> bytes = DatasetIndex::open(options_.output).serialize();
-    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(5)); }), "E700");
-    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(50)); }), "E700");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(5)); }), "E230");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(std::span(bytes).first(50)); }), "E230");
     bytes[100] ^= std::byte{1};
-    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(bytes); }), "E700");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::deserialize(bytes); }), "E230");
 }
 
 TEST_P(Index, SuggestsTheNearestField) {

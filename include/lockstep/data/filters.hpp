@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// HDF5's filters as the chunks of a file that others wrote went through them.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The filters that are read. The numbers are HDF5's registered identifiers.
+enum class FilterKind : std::uint16_t {
+    deflate = 1,
+    shuffle = 2,
+    fletcher32 = 3,
+    blosc = 32001,
+    lz4 = 32004,
+    zstd = 32015,
+};
+
+/// One filter and what undoing it takes.
+struct Filter {
+    FilterKind kind = FilterKind::deflate;
+    std::uint32_t element_bytes = 0;  ///< of shuffle, else 0
+    bool operator==(const Filter&) const = default;
+};
+
+/// In the order of writing; reading undoes the last one first. Empty: stored as it is.
+using FilterChain = std::vector<Filter>;
+
+/// Whether `kind` is a number of FilterKind.
+bool is_known_filter(std::uint64_t kind);
+
+/// "shuffle+deflate"; "none" for an empty chain.
+std::string filter_text(const FilterChain& chain);
+
+/// Why a chain cannot be undone: more than one filter that compresses, too many filters, a shuffle
+/// of elements without size. "" if it can be.
+std::string filter_fault(const FilterChain& chain);
+
+}  // namespace lockstep

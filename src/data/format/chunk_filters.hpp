@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Undoes the filters that are no codec of packed shards: shuffle, fletcher32, blosc.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+/// HDF5's fletcher32 (H5_checksum_fletcher32 of H5checksum.c): over 16-bit words, high byte first;
+/// an odd last byte counts as a high one.
+std::uint32_t fletcher32(std::span<const std::byte> bytes);
+
+/// `stored` without the checksum at its end; an empty span if it is wrong or missing.
+std::span<const std::byte> checked_fletcher32(std::span<const std::byte> stored);
+
+/// Puts the bytes of elements of `element_bytes` together again that HDF5's shuffle filter has
+/// taken apart; what is left over at the end was left as it is. The spans have one size.
+void unshuffle(std::span<const std::byte> stored,
+               std::uint32_t element_bytes,
+               std::span<std::byte> raw);
+
+/// Expands a Blosc 1 buffer into exactly raw.size() bytes. False if its header is not that of a
+/// whole buffer of these sizes, or blosc refuses it.
+bool decode_blosc(std::span<const std::byte> stored, std::span<std::byte> raw);
+
+}  // namespace lockstep

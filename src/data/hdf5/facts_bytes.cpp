@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "file_facts.hpp"
+#include "format/index_columns.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t version = 1;
+constexpr std::uint64_t absent = ~std::uint64_t{0};
+
+void add_numbers(ByteWriter& out, std::span<const std::uint64_t> values) {
+    out.add(values.size());
+    if (!values.empty()) add_column(out, values);
+}
+
+std::vector<std::uint64_t> take_numbers(ByteReader& in, std::uint64_t most) {
+    const std::uint64_t count = in.number();
+    if (count > most) throw damaged_index("a list is too long");
+    return count == 0 ? std::vector<std::uint64_t>{} : take_column(in, count);
+}
+
+void add_optional(ByteWriter& out, const std::optional<std::uint64_t>& value) {
+    out.add(std::uint64_t{value.has_value()});
+    out.add(value.value_or(0));
+}
+
+std::optional<std::uint64_t> take_optional(ByteReader& in) {
+    const bool is_there = in.number() != 0;
+    const std::uint64_t value = in.number();
+    return is_there ? std::optional(value) : std::nullopt;
+}
+
+template <class Enum>
+Enum take_enum(ByteReader& in, Enum last) {
+    const std::uint64_t value = in.number();
+    if (value > static_cast<std::uint64_t>(last)) throw damaged_index("a kind is unknown");
+    return static_cast<Enum>(value);
+}
+
+void add_filters(ByteWriter& out, const std::vector<FilterFacts>& filters) {
+    out.add(filters.size());
+    for (const FilterFacts& filter : filters) {
+        out.add(filter.kind);
+        out.add(filter.values.size());
+        for (const std::uint32_t value : filter.values) out.add(value);
+    }
+}
+
+std::vector<FilterFacts> take_filters(ByteReader& in) {
+    std::vector<FilterFacts> filters(in.count(16));
+    for (FilterFacts& filter : filters) {
+        filter.kind = in.number();
+        filter.values.resize(in.count(8));
+        for (std::uint32_t& value : filter.values) value = static_cast<std::uint32_t>(in.number());
+    }
+    return filters;
+}
+
+void add_dataset(ByteWriter& out, const DatasetFacts& facts) {
+    out.add(static_cast<std::uint64_t>(facts.layout));
+    out.add(facts.type ? static_cast<std::uint64_t>(*facts.type) : absent);
+    out.add(std::string_view(facts.type_text));
+    add_numbers(out, facts.size);
+    out.add(facts.offset);
+    add_numbers(out, facts.chunk);
+    add_filters(out, facts.filters);
+    out.add(std::uint64_t{facts.leaves_partial_chunks});
+    add_numbers(out, facts.chunks.offsets);
+    add_numbers(out, facts.chunks.bytes);
+    add_numbers(out, facts.chunks.skipped);
+    out.add(std::string_view(facts.chunks.fault));
+}
+
+std::optional<ElementType> take_type(ByteReader& in) {
+    const std::uint64_t value = in.number();
+    if (value == absent) return {};
+    if (value > static_cast<std::uint64_t>(ElementType::f64))
+        throw damaged_index("a type is unknown");
+    return static_cast<ElementType>(value);
+}
+
+DatasetFacts take_dataset(ByteReader& in) {
+    constexpr std::uint64_t most_dimensions = 32;
+    DatasetFacts facts;
+    facts.layout = take_enum(in, StorageLayout::other);
+    facts.type = take_type(in);
+    facts.type_text = in.text();
+    facts.size = take_numbers(in, most_dimensions);
+    facts.offset = in.number();
+    facts.chunk = take_numbers(in, most_dimensions);
+    facts.filters = take_filters(in);
+    facts.leaves_partial_chunks = in.number() != 0;
+    facts.chunks.offsets = take_numbers(in, most_chunks);
+    facts.chunks.bytes = take_numbers(in, most_chunks);
+    facts.chunks.skipped = take_numbers(in, most_chunks);
+    facts.chunks.fault = in.text();
+    const std::size_t chunks = facts.chunks.offsets.size();
+    if (facts.chunks.bytes.size() != chunks || facts.chunks.skipped.size() != chunks)
+        throw damaged_index("a chunk is described in part");
+    return facts;
+}
+
+void check_end(const ByteReader& in) {
+    if (!in.is_at_end()) throw damaged_index("it holds more than it announces");
+}
+
+}  // namespace
+
+bool DatasetFacts::has_whole_rows() const {
+    return !chunk.empty() && chunk.size() == size.size() && chunk[0] >= 1 &&
+           chunk[0] <= 0x7fffffff && std::equal(chunk.begin() + 1, chunk.end(), size.begin() + 1);
+}
+
+std::vector<std::byte> to_bytes(const FileRequest& request) {
+    ByteWriter out;
+    out.add(version);
+    out.add(std::string_view(request.path.native()));
+    out.add(request.datasets.size());
+    for (const std::string& name : request.datasets) out.add(std::string_view(name));
+    return out.finish();
+}
+
+FileRequest request_from(std::span<const std::byte> bytes) {
+    ByteReader in(bytes);
+    if (in.number() != version) throw damaged_index("it is of another version");
+    FileRequest request{in.text(), {}};
+    for (std::uint64_t left = in.count(8); left > 0; --left) request.datasets.push_back(in.text());
+    check_end(in);
+    return request;
+}
+
+std::vector<std::byte> to_bytes(const FileFacts& facts) {
+    ByteWriter out;
+    out.add(version);
+    out.add(std::uint64_t{facts.uuid.has_value()});
+    out.add(std::string_view(facts.uuid.value_or("")));
+    add_optional(out, facts.shard_index);
+    add_optional(out, facts.samples);
+    add_optional(out, facts.first_sample);
+    out.add(facts.reads);
+    out.add(facts.datasets.size());
+    for (const DatasetFacts& dataset : facts.datasets) add_dataset(out, dataset);
+    return out.finish();
+}
+
+FileFacts facts_from(std::span<const std::byte> bytes) {
+    ByteReader in(bytes);
+    if (in.number() != version) throw damaged_index("it is of another version");
+    FileFacts facts;
+    const bool has_uuid = in.number() != 0;
+    const std::string uuid = in.text();
+    if (has_uuid) facts.uuid = uuid;
+    facts.shard_index = take_optional(in);
+    facts.samples = take_optional(in);
+    facts.first_sample = take_optional(in);
+    facts.reads = in.number();
+    for (std::uint64_t left = in.count(64); left > 0; --left)
+        facts.datasets.push_back(take_dataset(in));
+    check_end(in);
+    return facts;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// What libhdf5 says about a file, as plain values that can come from another process.
+#pragma once
+
+#include "lockstep/data/manifest.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Which data sets of which file; those that are not there are no error.
+struct FileRequest {
+    std::filesystem::path path;
+    std::vector<std::string> datasets;
+    bool operator==(const FileRequest&) const = default;
+};
+
+enum class StorageLayout { missing, contiguous, chunked, other };
+
+/// One filter of a data set and the values it was given.
+struct FilterFacts {
+    std::uint64_t kind = 0;
+    std::vector<std::uint32_t> values;
+    bool operator==(const FilterFacts&) const = default;
+};
+
+/// The chunks of a data set whose chunks hold whole rows: number i begins at row i x chunk[0].
+struct ChunkFacts {
+    std::vector<std::uint64_t> offsets, bytes;  ///< in the file
+    std::vector<std::uint64_t> skipped;         ///< bit i: filter i was skipped
+    std::string fault;                          ///< why there are none, or ""
+    bool operator==(const ChunkFacts&) const = default;
+};
+
+/// One data set.
+struct DatasetFacts {
+    static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
+
+    StorageLayout layout = StorageLayout::missing;
+    std::optional<ElementType> type;  ///< nothing if it is one that is not read
+    std::string type_text;            ///< of any type, for people
+    std::vector<std::uint64_t> size;  ///< by dimension
+    std::uint64_t offset = nowhere;   ///< in the file, of contiguous data; nowhere: never written
+    std::vector<std::uint64_t> chunk;
+    std::vector<FilterFacts> filters;
+    bool leaves_partial_chunks = false;  ///< chunks that are partly outside skip all filters
+    ChunkFacts chunks;
+
+    bool has_whole_rows() const;  ///< each chunk holds whole rows, and nothing but rows
+    bool operator==(const DatasetFacts&) const = default;
+};
+
+/// One file. What it says about itself is only there if it is a packed shard.
+struct FileFacts {
+    std::optional<std::string> uuid;
+    std::optional<std::uint64_t> shard_index, samples, first_sample;
+    std::vector<DatasetFacts> datasets;  ///< as requested
+    std::uint64_t reads = 0;             ///< of the library while it looked
+    bool operator==(const FileFacts&) const = default;
+};
+
+/// No file has more chunks of one data set.
+inline constexpr std::uint64_t most_chunks = std::uint64_t{1} << 26;
+
+std::vector<std::byte> to_bytes(const FileRequest& request);
+std::vector<std::byte> to_bytes(const FileFacts& facts);
+
+/// Errors: E230 for bytes that were not made by to_bytes().
+FileRequest request_from(std::span<const std::byte> bytes);
+FileFacts facts_from(std::span<const std::byte> bytes);
+
+}  // namespace lockstep

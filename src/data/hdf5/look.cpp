@@ -1,0 +1,162 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "look.hpp"
+
+#include "chunk_places.hpp"
+#include "driver.hpp"
+#include "h5.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+herr_t refuse_to_leave(
+    const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) {
+    return -1;
+}
+
+// For opening data sets of this file only.
+h5::Handle access_within_file() {
+    h5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
+    H5Pset_elink_cb(access.id(), refuse_to_leave, nullptr);
+    return access;
+}
+
+h5::Handle open_dataset(const h5::Handle& file, const std::string& name) {
+    const h5::Handle access = access_within_file();
+    // Not H5Dopen: that follows what the path names even if it is no data set.
+    h5::Handle object(H5Oopen(file.id(), name.c_str(), access.id()), H5Oclose);
+    if (!object || H5Iget_type(object.id()) != H5I_DATASET) return {};
+    return object;
+}
+
+std::string integer_text(hid_t type) {
+    return fmt::format(
+        "{}{}", H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "i", 8 * H5Tget_size(type));
+}
+
+std::string type_text(hid_t type) {
+    const H5T_class_t kind = H5Tget_class(type);
+    if (kind == H5T_INTEGER || kind == H5T_FLOAT) {
+        const char* order = H5Tget_order(type) == H5T_ORDER_BE ? "big-endian " : "";
+        return kind == H5T_INTEGER ? order + integer_text(type)
+                                   : fmt::format("{}f{}", order, 8 * H5Tget_size(type));
+    }
+    switch (kind) {
+        case H5T_STRING:
+            return "text";
+        case H5T_COMPOUND:
+            return "a compound";
+        case H5T_ENUM:
+            return "an enumeration";
+        case H5T_VLEN:
+            return "of variable length";
+        case H5T_ARRAY:
+            return "an array";
+        default:
+            return "of an unusual type";
+    }
+}
+
+std::optional<ElementType> element_of(hid_t type) {
+    using enum ElementType;
+    for (const ElementType element : {u8, i32, i64, f32, f64})
+        if (H5Tequal(type, h5::type_of(element)) > 0) return element;
+    // NumPy's bool is an enumeration of one byte.
+    if (H5Tget_class(type) == H5T_ENUM && H5Tget_size(type) == 1) return u8;
+    return {};
+}
+
+std::vector<std::uint64_t> size_of(const h5::Handle& dataset) {
+    const h5::Handle space(H5Dget_space(dataset.id()), H5Sclose);
+    if (H5Sget_simple_extent_type(space.id()) != H5S_SIMPLE) return {};
+    const int rank = H5Sget_simple_extent_ndims(space.id());
+    std::vector<hsize_t> size(static_cast<std::size_t>(std::max(rank, 0)));
+    if (rank > 0) H5Sget_simple_extent_dims(space.id(), size.data(), nullptr);
+    return {size.begin(), size.end()};
+}
+
+std::vector<FilterFacts> filters_of(const h5::Handle& properties) {
+    std::vector<FilterFacts> filters;
+    const int count = std::max(H5Pget_nfilters(properties.id()), 0);
+    for (int i = 0; i < count; ++i) {
+        std::array<unsigned, 64> values{};
+        std::size_t given = values.size();
+        unsigned flags = 0, config = 0;
+        const H5Z_filter_t kind = H5Pget_filter2(properties.id(),
+                                                 static_cast<unsigned>(i),
+                                                 &flags,
+                                                 &given,
+                                                 values.data(),
+                                                 0,
+                                                 nullptr,
+                                                 &config);
+        given = std::min(given, values.size());
+        filters.push_back({static_cast<std::uint64_t>(std::max(kind, 0)),
+                           {values.begin(), values.begin() + static_cast<std::ptrdiff_t>(given)}});
+    }
+    return filters;
+}
+
+StorageLayout layout_of(const h5::Handle& properties) {
+    const H5D_layout_t layout = H5Pget_layout(properties.id());
+    if (layout == H5D_CHUNKED) return StorageLayout::chunked;
+    const bool is_here = layout == H5D_CONTIGUOUS && H5Pget_external_count(properties.id()) == 0;
+    return is_here ? StorageLayout::contiguous : StorageLayout::other;
+}
+
+void look_at_chunks(const h5::Handle& dataset, const h5::Handle& properties, DatasetFacts& facts) {
+    std::vector<hsize_t> chunk(std::max<std::size_t>(facts.size.size(), 1));
+    const int rank = H5Pget_chunk(properties.id(), static_cast<int>(chunk.size()), chunk.data());
+    if (rank == static_cast<int>(facts.size.size())) facts.chunk.assign(chunk.begin(), chunk.end());
+    unsigned options = 0;
+    H5Pget_chunk_opts(properties.id(), &options);
+    facts.leaves_partial_chunks = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
+    facts.filters = filters_of(properties);
+    if (facts.has_whole_rows()) facts.chunks = h5::find_chunks(dataset, facts);
+}
+
+DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name) {
+    DatasetFacts facts;
+    const h5::Handle dataset = open_dataset(file, name);
+    if (!dataset) return facts;
+    const h5::Handle type(H5Dget_type(dataset.id()), H5Tclose);
+    const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
+    facts.type = element_of(type.id());
+    facts.type_text = facts.type ? std::string(element_name(*facts.type)) : type_text(type.id());
+    facts.size = size_of(dataset);
+    facts.layout = layout_of(properties);
+    if (facts.layout == StorageLayout::contiguous) {
+        const haddr_t offset = H5Dget_offset(dataset.id());
+        facts.offset = offset == HADDR_UNDEF ? DatasetFacts::nowhere : offset;
+    }
+    if (facts.layout == StorageLayout::chunked) look_at_chunks(dataset, properties, facts);
+    return facts;
+}
+
+template <class T>
+std::optional<T> optional_of(h5::Found<T> found) {
+    return found.found ? std::optional(std::move(found.value)) : std::nullopt;
+}
+
+}  // namespace
+
+FileFacts look_at_file(const FileRequest& request) {
+    const h5::QuietErrors quiet;
+    const std::uint64_t reads_before = h5::reads();
+    const h5::Handle file = h5::open_for_probing(request.path);
+    FileFacts facts;
+    facts.uuid = optional_of(h5::read_text(file, "dataset_uuid"));
+    facts.shard_index = optional_of(h5::read_number(file, "shard_index"));
+    facts.samples = optional_of(h5::read_number(file, "n_samples"));
+    facts.first_sample = optional_of(h5::read_number(file, "first_sample"));
+    for (const std::string& name : request.datasets)
+        facts.datasets.push_back(look_at_dataset(file, name));
+    facts.reads = h5::reads() - reads_before;
+    return facts;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// Asks libhdf5 about a file, in this process.
+#pragma once
+
+#include "file_facts.hpp"
+
+namespace lockstep {
+
+/// Opens the file once and finds out what is asked, down to where each chunk lies, without reading
+/// a sample. Links into other files are not followed. libhdf5 must survive the file: call this
+/// for what this program wrote or whose hash is right, else see sandbox.hpp.
+/// Errors: E205; E201, E202.
+FileFacts look_at_file(const FileRequest& request);
+
+}  // namespace lockstep

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sandbox.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
+
+#include "driver.hpp"
+#include "sandbox_frame.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* program_name = "lockstep-h5probe";
+
+Error unusable(const std::string& what, const std::string& why) {
+    return Error("E233",
+                 what,
+                 why,
+                 fmt::format("install it beside the program, or set LOCKSTEP_H5PROBE=/path/{}",
+                             program_name));
+}
+
+Error crashed(const fs::path& path, const std::string& how) {
+    return Error(
+        "E231",
+        fmt::format("the HDF5 library crashed on '{}'", path.string()),
+        fmt::format("{} while it looked at the file's structures; this job is unharmed", how),
+        "the file is damaged or made to do harm: restore it from its source");
+}
+
+Error took_too_long(const fs::path& path) {
+    return Error("E232",
+                 fmt::format("the HDF5 library took too long over '{}'", path.string()),
+                 "the file leads it in circles, or its file system does not answer",
+                 "restore the file from its source, or look at the file system");
+}
+
+// Starts `program` with one end of a pair of sockets as its standard input, nothing else.
+class Spawning {
+  public:
+    Spawning(int socket) {
+        ::posix_spawn_file_actions_init(&actions_);
+        ::posix_spawnattr_init(&attributes_);
+        ::posix_spawn_file_actions_adddup2(&actions_, socket, STDIN_FILENO);
+        for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+            ::posix_spawn_file_actions_addopen(&actions_, fd, "/dev/null", O_WRONLY, 0);
+        // A job's own way to treat signals is none of the helper's business.
+        sigset_t none, all;
+        ::sigemptyset(&none);
+        ::sigfillset(&all);
+        ::posix_spawnattr_setsigmask(&attributes_, &none);
+        ::posix_spawnattr_setsigdefault(&attributes_, &all);
+        ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF);
+    }
+    ~Spawning() {
+        ::posix_spawn_file_actions_destroy(&actions_);
+        ::posix_spawnattr_destroy(&attributes_);
+    }
+    Spawning(const Spawning&) = delete;
+    Spawning& operator=(const Spawning&) = delete;
+
+    pid_t start(const fs::path& program) {
+        const std::array<char*, 2> words{const_cast<char*>(program_name), nullptr};
+        pid_t child = -1;
+        const int failed =
+            ::posix_spawn(&child, program.c_str(), &actions_, &attributes_, words.data(), environ);
+        check(failed == 0, [&] {
+            return unusable(fmt::format("cannot start '{}'", program.string()),
+                            std::strerror(failed));
+        });
+        return child;
+    }
+
+  private:
+    posix_spawn_file_actions_t actions_{};
+    posix_spawnattr_t attributes_{};
+};
+
+bool is_program(const fs::path& path) {
+    std::error_code missing;
+    return fs::is_regular_file(path, missing) && ::access(path.c_str(), X_OK) == 0;
+}
+
+std::string text_of(std::span<const std::byte> bytes) {
+    return printable(std::string(reinterpret_cast<const char*>(bytes.data()),
+                                 std::min<std::size_t>(bytes.size(), 1000)));
+}
+
+}  // namespace
+
+std::filesystem::path find_h5probe() {
+    if (const char* named = std::getenv("LOCKSTEP_H5PROBE"); named && *named) {
+        check(is_program(named), [&] {
+            return unusable(fmt::format("LOCKSTEP_H5PROBE is '{}'", named), "that is no program");
+        });
+        return named;
+    }
+    const fs::path beside = fs::path(this_executable()).replace_filename(program_name);
+    if (is_program(beside)) return beside;
+    const std::string found = find_program(program_name);
+    check(!found.empty(), [&] {
+        return unusable(
+            fmt::format("the helper '{}' is missing", program_name),
+            fmt::format("it is neither beside the program ('{}') nor on PATH", beside.string()));
+    });
+    return found;
+}
+
+void Sandbox::start() {
+    if (child_ > 0) return;
+    std::array<int, 2> ends{};
+    check(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) == 0,
+          [] { return system_error("open", "a pair of sockets", errno); });
+    socket_ = UniqueFd(ends[0]);
+    const UniqueFd theirs(ends[1]);
+    child_ = Spawning(theirs.value()).start(find_h5probe());
+}
+
+// Ends the child, if it still runs, and returns its wait status.
+int Sandbox::end() {
+    if (child_ <= 0) return 0;
+    socket_.reset();
+    ::kill(child_, SIGKILL);
+    int status = 0;
+    while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
+    }
+    child_ = -1;
+    return status;
+}
+
+// Gives the child a moment to die by itself: how it died says what happened.
+int Sandbox::wait_or_end() {
+    for (int i = 0; i < 1000; ++i) {
+        int status = 0;
+        if (::waitpid(child_, &status, WNOHANG) != 0) {
+            child_ = -1;
+            socket_.reset();
+            return status;
+        }
+        ::usleep(1000);
+    }
+    return end();
+}
+
+// The child closed its end: it is dying or dead of `request`.
+void Sandbox::fail(const FileRequest& request) {
+    const int status = wait_or_end();
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) throw took_too_long(request.path);
+    if (WIFSIGNALED(status))
+        throw crashed(
+            request.path,
+            fmt::format(
+                "it died of signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))));
+    if (WEXITSTATUS(status) != 0)
+        throw crashed(request.path, fmt::format("it ended with code {}", WEXITSTATUS(status)));
+    throw unusable(
+        fmt::format("'{}' gave no answer about '{}'", program_name, request.path.string()),
+        "it ended without one");
+}
+
+void Sandbox::send(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(socket_.value(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return;  // the child is dead, which receive() finds out
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+}
+
+// False if the child closed its end.
+bool Sandbox::fill(std::span<std::byte> out, const FileRequest& request, double deadline_s) {
+    while (!out.empty()) {
+        const double left = deadline_s - now_s();
+        pollfd waiting{socket_.value(), POLLIN, 0};
+        const int ready = left > 0 ? ::poll(&waiting, 1, static_cast<int>(left * 1e3) + 1) : 0;
+        if (ready < 0 && errno == EINTR) continue;
+        if (ready <= 0) {
+            end();
+            throw took_too_long(request.path);
+        }
+        const ssize_t got = ::recv(socket_.value(), out.data(), out.size(), 0);
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        out = out.subspan(static_cast<std::size_t>(got));
+    }
+    return true;
+}
+
+std::vector<std::byte> Sandbox::receive(const FileRequest& request, double deadline_s) {
+    Frame frame;
+    if (!fill(std::as_writable_bytes(std::span(&frame, 1)), request, deadline_s)) fail(request);
+    const auto nonsense = [&](const std::string& why) {
+        end();
+        return unusable(
+            fmt::format("'{}' answered nonsense about '{}'", program_name, request.path.string()),
+            why);
+    };
+    if (frame.magic != Frame::frame_magic || frame.bytes > most_frame_bytes)
+        throw nonsense("it is of another version, or the file took it over");
+    // Memory grows with what arrives, not with what is announced.
+    std::vector<std::byte> bytes;
+    while (bytes.size() < frame.bytes) {
+        const std::size_t before = bytes.size();
+        bytes.resize(
+            std::min<std::uint64_t>(frame.bytes, std::max<std::size_t>(2 * before, 1 << 20)));
+        if (!fill(std::span(bytes).subspan(before), request, deadline_s)) fail(request);
+    }
+    if (frame.kind == static_cast<std::uint64_t>(FrameKind::facts)) return bytes;
+    if (frame.kind != static_cast<std::uint64_t>(FrameKind::refused))
+        throw nonsense("its answer is of no known kind");
+    throw Error("E205",
+                fmt::format("cannot read '{}'", request.path.string()),
+                text_of(bytes),
+                "copy it again from its source");
+}
+
+FileFacts Sandbox::look(const FileRequest& request) {
+    std::uint64_t bytes = 0;
+    {
+        const UniqueFd readable = open_for_reading(request.path);
+        bytes = fs::file_size(request.path);
+    }
+    start();
+    const std::vector<std::byte> asked = to_bytes(request);
+    const double gib = static_cast<double>(bytes) / (1u << 30);
+    const Frame frame{.kind = static_cast<std::uint64_t>(FrameKind::request),
+                      .bytes = asked.size(),
+                      .cpu_s = static_cast<std::uint64_t>(
+                          std::max(1.0, limits_.cpu_s + limits_.cpu_s_per_gib * gib))};
+    send(std::as_bytes(std::span(&frame, 1)));
+    send(asked);
+    const std::vector<std::byte> answer = receive(request, now_s() + limits_.wall_s);
+    h5::note_file_opened();
+    try {
+        FileFacts facts = facts_from(answer);
+        if (facts.datasets.size() == request.datasets.size()) return facts;
+    } catch (const Error&) {  // as below
+    }
+    end();
+    throw unusable(
+        fmt::format("'{}' answered nonsense about '{}'", program_name, request.path.string()),
+        "its answer does not make sense");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lets libhdf5 look at files that nobody vouches for, in a child process that may die of them.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+
+#include "file_facts.hpp"
+
+#include <cstddef>
+#include <filesystem>
+#include <span>
+#include <vector>
+
+#include <sys/types.h>
+
+namespace lockstep {
+
+/// What the child may use for one file.
+struct SandboxLimits {
+    double cpu_s = 3, cpu_s_per_gib = 10;  ///< of the file's size: its chunks are listed one by one
+    double wall_s = 120;                   ///< also for a file system that is slow or hangs
+};
+
+/// Where the helper program is: LOCKSTEP_H5PROBE, beside this program, or on PATH.
+/// Errors: E233 if it is nowhere.
+std::filesystem::path find_h5probe();
+
+/// Owns the child: `lockstep-h5probe`, started when it is first needed by posix_spawn (never fork:
+/// this process may have MPI), one for any number of files, ended by the destructor. It limits its
+/// own memory and CPU time, writes no core, loads no plugins, and its answers are checked like any
+/// other foreign bytes. Move-only; one thread.
+class Sandbox {
+  public:
+    explicit Sandbox(SandboxLimits limits = {}) : limits_(limits) {}
+    Sandbox(const Sandbox&) = delete;
+    Sandbox& operator=(const Sandbox&) = delete;
+    ~Sandbox() { end(); }
+
+    /// As look_at_file(). Errors: E205 (libhdf5 refuses the file), E231 (it crashed), E232 (it took
+    /// too long), E233 (no helper, or nonsense); E201, E202.
+    FileFacts look(const FileRequest& request);
+
+  private:
+    void start();
+    void send(std::span<const std::byte> bytes);
+    std::vector<std::byte> receive(const FileRequest& request, double deadline_s);
+    bool fill(std::span<std::byte> out, const FileRequest& request, double deadline_s);
+    [[noreturn]] void fail(const FileRequest& request);
+    int wait_or_end();
+    int end();
+
+    SandboxLimits limits_;
+    pid_t child_ = -1;
+    UniqueFd socket_;
+};
+
+/// What the helper program does: answers requests on `socket` until it is closed. Returns the exit
+/// code.
+int serve_requests(int socket);
+
+}  // namespace lockstep

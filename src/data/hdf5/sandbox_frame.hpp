@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// How requests and answers are framed between a program and lockstep-h5probe.
+#pragma once
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// Comes before each answer. Requests have the same with kind `request`.
+struct Frame {
+    std::uint64_t magic = frame_magic;
+    std::uint64_t kind = 0;
+    std::uint64_t bytes = 0;  ///< that follow
+    std::uint64_t cpu_s = 0;  ///< requests only: seconds that the answer may take
+
+    static constexpr std::uint64_t frame_magic = 0x31656265'72703568;  // "h5probe1"
+};
+
+enum class FrameKind : std::uint64_t {
+    request,  ///< a FileRequest
+    facts,    ///< FileFacts
+    refused,  ///< why libhdf5 does not read the file, as text
+};
+
+/// No frame has more.
+inline constexpr std::uint64_t most_frame_bytes = std::uint64_t{2} << 30;
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+
+#include "h5.hpp"
+#include "look.hpp"
+#include "sandbox.hpp"
+#include "sandbox_frame.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <new>
+
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr rlim_t most_memory = rlim_t{4} << 30;
+
+// Sanitizers reserve terabytes of addresses.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool limits_memory = false;
+#else
+constexpr bool limits_memory = true;
+#endif
+
+void limit(int resource, rlim_t value) {
+    rlimit now{};
+    ::getrlimit(resource, &now);
+    now.rlim_cur = now.rlim_max == RLIM_INFINITY ? value : std::min(value, now.rlim_max);
+    ::setrlimit(resource, &now);
+}
+
+// Before the first byte of a file is looked at.
+void confine() {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    ::prctl(PR_SET_DUMPABLE, 0);
+    ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    limit(RLIMIT_CORE, 0);
+    if (limits_memory) limit(RLIMIT_AS, most_memory);
+    H5PLset_loading_state(0);
+}
+
+// The CPU time that this process may have used when the answer is there.
+void allow_cpu(std::uint64_t seconds) {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    limit(RLIMIT_CPU,
+          static_cast<rlim_t>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) + seconds + 1);
+}
+
+bool receive(int socket, std::span<std::byte> out) {
+    while (!out.empty()) {
+        const ssize_t got = ::read(socket, out.data(), out.size());
+        if (got < 0 && errno == EINTR) continue;
+        if (got <= 0) return false;
+        out = out.subspan(static_cast<std::size_t>(got));
+    }
+    return true;
+}
+
+bool send(int socket, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+        const ssize_t sent = ::send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+        if (sent < 0 && errno == EINTR) continue;
+        if (sent <= 0) return false;
+        bytes = bytes.subspan(static_cast<std::size_t>(sent));
+    }
+    return true;
+}
+
+bool answer(int socket, FrameKind kind, std::span<const std::byte> bytes) {
+    const Frame frame{.kind = static_cast<std::uint64_t>(kind), .bytes = bytes.size()};
+    return send(socket, std::as_bytes(std::span(&frame, 1))) && send(socket, bytes);
+}
+
+bool serve(int socket, const FileRequest& request) {
+    std::vector<std::byte> facts;
+    std::string refusal;
+    try {
+        facts = to_bytes(look_at_file(request));
+    } catch (const Error& error) {
+        refusal = error.why().empty() ? error.what() : error.why();
+    }
+    if (!refusal.empty()) return answer(socket, FrameKind::refused, bytes_of(refusal));
+    return answer(socket, FrameKind::facts, facts);
+}
+
+}  // namespace
+
+int serve_requests(int socket) try {
+    confine();
+    Frame frame;
+    while (receive(socket, std::as_writable_bytes(std::span(&frame, 1)))) {
+        if (frame.magic != Frame::frame_magic || frame.bytes > most_frame_bytes) return 64;
+        std::vector<std::byte> bytes(frame.bytes);
+        if (!receive(socket, bytes)) return 64;
+        allow_cpu(frame.cpu_s);
+        if (!serve(socket, request_from(bytes))) return 0;
+    }
+    return 0;
+} catch (const std::bad_alloc&) {
+    return 70;
+}
+
+}  // namespace lockstep

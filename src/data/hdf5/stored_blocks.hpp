@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Turns what a file says about a data set into blocks to read; believes nothing that it says.
+#pragma once
+
+#include "lockstep/data/dataset_index.hpp"
+
+#include "file_facts.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Which rows of which file a data set holds.
+struct RowsInFile {
+    std::uint64_t first_sample = 0, samples = 0, row_bytes = 0;
+    std::uint64_t file_bytes = 0;
+    std::uint32_t shard = 0;
+    std::uint32_t contiguous_rows = 1;  ///< rows of a block where there are no chunks
+};
+
+/// Blocks without hashes; or why they cannot be read, in a few words.
+struct FoundBlocks {
+    std::vector<StoredBlock> blocks;
+    std::string fault;
+};
+
+/// `facts.size` is that of `rows` already. Chains of filters are looked up in `chains`, and added.
+FoundBlocks blocks_of(const DatasetFacts& facts,
+                      const RowsInFile& rows,
+                      std::vector<FilterChain>& chains);
+
+}  // namespace lockstep
