@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/data/filters.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/data/order.hpp"
 
@@ -31,6 +32,10 @@ struct StoredBlock {
     bool operator==(const StoredBlock&) const = default;
 };
 
+/// How often this process, or a child for it, opened a file with libhdf5 to look at it. Once per
+/// foreign file and job; never for shards that are as they were packed.
+std::uint64_t hdf5_files_opened();
+
 /// A data set that has been looked at and can be read. Rank 0 opens it; the other ranks
 /// deserialize() what rank 0 serialize()d and touch neither the manifest nor HDF5. Immutable.
 class DatasetIndex {
@@ -41,6 +46,21 @@ class DatasetIndex {
     /// Errors: E201, E216, E220, E222, E223 for folder and manifest; per shard E201, E202,
     /// E203 (not HDF5), E204 (cut short), E205, E207, E208, E212.
     static DatasetIndex open(const std::filesystem::path& folder);
+
+    /// An index of HDF5 files that others wrote, as they are: in the order given, each data set of
+    /// `fields` with the sample as first dimension, of equal shapes and types in all files. They
+    /// are looked at in a child process (see lockstep-h5probe); the manifest is made up, and its
+    /// digest depends on their names, sizes, times and layouts, so that a changed file is noticed.
+    /// Warns of the guarantees that packed shards have and these lack. Errors: E201, E202, E203,
+    /// E204, E205; E207 (no such data set), E208 (files differ), E209 (fields differ in samples),
+    /// E210 (labels), E212 (filters), E234 (layout or type), E235 (fields); E231, E232, E233.
+    static DatasetIndex open_foreign(const std::vector<std::filesystem::path>& files,
+                                     const std::vector<FieldMapping>& fields);
+
+    /// What `--data` and `--field` name: open(where) without fields, else
+    /// open_foreign(foreign_files(where), fields).
+    static DatasetIndex open(const std::filesystem::path& where,
+                             const std::vector<FieldMapping>& fields);
 
     /// An index of blocks that are known already, by field; `manifest_text` is what
     /// parse_manifest() takes. For tools that look at part of a data set.
@@ -89,6 +109,7 @@ class DatasetIndex {
     bool operator==(const DatasetIndex&) const = default;
 
   private:
+    friend class ForeignOpening;
     void check_blocks() const;
     void append(std::size_t field,
                 std::vector<StoredBlock>& blocks,

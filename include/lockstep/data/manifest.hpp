@@ -90,6 +90,9 @@ struct Manifest {
 inline constexpr std::string_view manifest_name = "manifest.json";
 inline constexpr int manifest_format_version = 1;
 
+/// No data set has more.
+inline constexpr std::uint64_t most_samples = std::uint64_t{1} << 48;
+
 /// The sealed text of `manifest` (its digest is computed, not taken).
 std::string manifest_text(const Manifest& manifest);
 

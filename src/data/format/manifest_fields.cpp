@@ -18,7 +18,6 @@ std::string_view format_name(ManifestKind kind) {
     return kind == ManifestKind::packed ? "lockstep-dataset" : "lockstep-foreign";
 }
 
-constexpr std::uint64_t max_samples = std::uint64_t{1} << 48;
 constexpr std::uint64_t max_sample_bytes = std::uint64_t{1} << 40;
 
 Error nonsense(const std::string& origin, const std::string& why) {
@@ -171,7 +170,7 @@ void check_shards(const Manifest& manifest, const std::string& origin) {
 }
 
 void check_whole(const Manifest& manifest, const std::string& origin) {
-    if (manifest.samples < 1 || manifest.samples > max_samples)
+    if (manifest.samples < 1 || manifest.samples > most_samples)
         throw nonsense(origin, fmt::format("{} samples", grouped(manifest.samples)));
     std::set<std::string> names;
     for (const Field& field : manifest.fields) {
@@ -202,8 +201,9 @@ std::uint32_t block_rows_of(const Json& json, const std::string& origin) {
     return static_cast<std::uint32_t>(rows);
 }
 
-Codec codec_of(const Json& json, const std::string& origin) {
+Codec codec_of(const Json& json, const std::string& origin, ManifestKind kind) {
     const auto name = json_field<std::string>(json, "codec", origin);
+    if (kind == ManifestKind::foreign && name == codec_name(Codec::filters)) return Codec::filters;
     try {
         return parse_codec(name);
     } catch (const Error& error) {
@@ -248,7 +248,7 @@ Manifest manifest_from_json(const Json& json, const std::string& origin, Manifes
     manifest.uuid = json_field<std::string>(json, "uuid", origin);
     manifest.writer = json_field<std::string>(json, "writer", origin);
     manifest.row_order = json_field<std::string>(json, "row_order", origin);
-    manifest.codec = codec_of(json, origin);
+    manifest.codec = codec_of(json, origin, kind);
     manifest.samples = json_field<std::uint64_t>(json, "samples", origin);
     manifest.block_rows = block_rows_of(json, origin);
     for (const Json& field : array_of(json, "fields", origin))

@@ -5,6 +5,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "driver.hpp"
 #include "look.hpp"
 #include "stored_blocks.hpp"
 
@@ -137,6 +138,10 @@ ProbedShard probe_untrusted_shard(Sandbox& sandbox,
         path, manifest, manifest.shards[number], static_cast<std::uint32_t>(number)};
     check_is_whole_hdf5(path, expected.shard.bytes);
     return judged(sandbox.look(request_for(path, manifest)), expected);
+}
+
+std::uint64_t hdf5_files_opened() {
+    return h5::files_opened();
 }
 
 }  // namespace lockstep

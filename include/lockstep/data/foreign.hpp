@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which data sets of HDF5 files that others wrote are the fields of a data set.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// A field and where it lies in each file.
+struct FieldMapping {
+    std::string name;       ///< what training calls it: "images", "labels"
+    std::string hdf5_path;  ///< of the data set, e.g. "/x/data"
+    /// "CHW", "HWC", ...; "label" for class numbers, which are counted when the files are opened;
+    /// "" if there is nothing to say. A scalar field named "labels" is a label unless it says else.
+    std::string layout;
+    bool operator==(const FieldMapping&) const = default;
+};
+
+/// "NAME=PATH" or "NAME=PATH:LAYOUT", as `--field` takes it. Errors: E235.
+FieldMapping parse_field_mapping(std::string_view text);
+
+/// The files that `where` names: itself if it is a file; the *.h5, *.hdf5, *.hdf and *.he5 in it,
+/// by name, if it is a folder; else what the pattern matches ("runs/*/part-?.h5"), by name.
+/// Errors: E201 if that is nothing.
+std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where);
+
+}  // namespace lockstep

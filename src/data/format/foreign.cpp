@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "foreign.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/version.hpp"
+
+#include "hdf5/shard_probe.hpp"
+#include "hdf5/stored_blocks.hpp"
+#include "index_columns.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t block_bytes = 512 * 1024, smallest_block_bytes = 64 * 1024;
+
+Error not_streamable(const fs::path& path, const std::string& name, const std::string& why) {
+    return Error("E234",
+                 fmt::format("'{}' of '{}' cannot be streamed", name, path.string()),
+                 why,
+                 "make shards of it: lockstep data pack --hdf5 ...");
+}
+
+// The folder that all files lie below, so that they have names within one.
+fs::path common_folder(const std::vector<fs::path>& files) {
+    fs::path folder = files[0].parent_path();
+    for (const fs::path& file : files)
+        while (std::mismatch(folder.begin(), folder.end(), file.begin(), file.end()).first !=
+               folder.end())
+            folder = folder.parent_path();
+    return folder;
+}
+
+// An index keeps names as UTF-8 text.
+void check_is_text(const std::string& name) {
+    try {
+        static_cast<void>(Json(name).dump());
+    } catch (const Json::exception&) {
+        throw Error("E234",
+                    fmt::format("'{}' cannot be streamed", printable(name)),
+                    "its name is not UTF-8",
+                    "rename it");
+    }
+}
+
+void check_fields(const std::vector<FieldMapping>& fields) {
+    std::set<std::string> names;
+    for (const FieldMapping& field : fields) {
+        check_is_text(field.hdf5_path);
+        check(names.insert(field.name).second, [&] {
+            return Error("E235", fmt::format("field '{}' is described twice", field.name));
+        });
+    }
+    check(!fields.empty(), [] { return Error("E235", "no field is described"); });
+}
+
+}  // namespace
+
+ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
+                               const std::vector<FieldMapping>& mappings)
+    : mappings_(mappings) {
+    check_fields(mappings);
+    check(!files.empty(), [] { return Error("E201", "no HDF5 files are named"); });
+    for (const fs::path& file : files) {
+        static_cast<void>(open_for_reading(file));
+        files_.push_back(fs::canonical(file));
+    }
+    folder_ = common_folder(files_);
+    for (const FieldMapping& mapping : mappings) request_.datasets.push_back(mapping.hdf5_path);
+}
+
+DatasetIndex ForeignOpening::run() {
+    for (std::size_t number = 0; number < files_.size(); ++number) {
+        check_is_whole_hdf5(files_[number], 0);
+        request_.path = files_[number];
+        facts_.push_back(sandbox_.look(request_));
+        add_file(number);
+    }
+    choose_block_rows();
+    for (std::size_t number = 0; number < files_.size(); ++number) add_blocks(number);
+    describe_origin();
+    DatasetIndex index = made(manifest_);
+    count_classes(index);
+    index.check_blocks();
+    warn(index);
+    return index;
+}
+
+const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
+    const FieldMapping& mapping = mappings_[field];
+    const fs::path& path = files_[number];
+    const DatasetFacts& facts = facts_[number].datasets[field];
+    check(facts.layout != StorageLayout::missing, [&] {
+        return Error("E207",
+                     fmt::format("'{}' has no data set '{}'", path.string(), mapping.hdf5_path),
+                     "it was given as field '" + mapping.name + "'",
+                     "'h5ls -r FILE' lists what there is");
+    });
+    const auto refuse = [&](const std::string& why) {
+        return not_streamable(path, mapping.hdf5_path, why);
+    };
+    if (!facts.type)
+        throw refuse(
+            fmt::format("it is {}; u8, i32, i64, f32 and f64 in little-endian order are read",
+                        printable(facts.type_text)));
+    if (facts.size.empty()) throw refuse("it has no dimensions: no row per sample");
+    if (facts.size[0] == 0) throw refuse("it has no samples");
+    // Before anything is computed from sizes that a file may have made up.
+    std::uint64_t row_bytes = element_bytes(*facts.type);
+    for (std::size_t i = 1; i < facts.size.size(); ++i) {
+        if (facts.size[i] < 1 || facts.size[i] > most_decoded_bytes / row_bytes)
+            throw refuse("it has an impossible shape");
+        row_bytes *= facts.size[i];
+    }
+    if (facts.size[0] > most_samples) throw refuse("it has an impossible number of samples");
+    if (facts.layout == StorageLayout::chunked && !facts.has_whole_rows())
+        throw refuse(
+            fmt::format("its chunks are [{}], which cut samples of [{}] in parts, so that a "
+                        "sample would be read many times",
+                        fmt::join(facts.chunk, ", "),
+                        fmt::join(facts.size.begin() + 1, facts.size.end(), ", ")));
+    return facts;
+}
+
+Field ForeignOpening::field_of(const FieldMapping& mapping, const DatasetFacts& facts) const {
+    Field field{.name = mapping.name, .type = *facts.type, .source = mapping.hdf5_path};
+    field.shape.assign(facts.size.begin() + 1, facts.size.end());
+    if (mapping.layout != "label") field.layout = mapping.layout;
+    return field;
+}
+
+bool ForeignOpening::is_label(std::size_t field) const {
+    const FieldMapping& mapping = mappings_[field];
+    const Field& made = manifest_.fields[field];
+    const bool is_possible =
+        made.shape.empty() && made.type != ElementType::f32 && made.type != ElementType::f64;
+    check(is_possible || mapping.layout != "label", [&] {
+        return Error("E235",
+                     fmt::format("field '{}' is no label", mapping.name),
+                     "a label is one whole number per sample");
+    });
+    return mapping.layout == "label" ||
+           (mapping.layout.empty() && mapping.name == "labels" && is_possible);
+}
+
+// The file as a shard, and its fields, which are those of the first.
+void ForeignOpening::add_file(std::size_t number) {
+    const fs::path& path = files_[number];
+    const std::uint64_t samples = checked(number, 0).size[0];
+    for (std::size_t f = 0; f < mappings_.size(); ++f) {
+        const DatasetFacts& facts = checked(number, f);
+        const Field field = field_of(mappings_[f], facts);
+        check(facts.size[0] == samples, [&] {
+            return Error("E209",
+                         fmt::format("'{}' has {} rows of '{}' and {} of '{}'",
+                                     path.string(),
+                                     grouped(samples),
+                                     mappings_[0].hdf5_path,
+                                     grouped(facts.size[0]),
+                                     mappings_[f].hdf5_path));
+        });
+        if (number == 0) manifest_.fields.push_back(field);
+        check(field == manifest_.fields[f], [&] {
+            const auto describe = [](const Field& each) {
+                return fmt::format(
+                    "{} [n, {}]", element_name(each.type), fmt::join(each.shape, ", "));
+            };
+            return Error("E208",
+                         fmt::format("'{}' of '{}' does not fit the other files",
+                                     mappings_[f].hdf5_path,
+                                     path.string()),
+                         fmt::format("it is {}, in '{}' it is {}",
+                                     describe(field),
+                                     files_[0].string(),
+                                     describe(manifest_.fields[f])));
+        });
+    }
+    const std::string name = path.lexically_relative(folder_).string();
+    check_is_text(name);
+    manifest_.shards.push_back({.name = name,
+                                .bytes = fs::file_size(path),
+                                .samples = samples,
+                                .first_sample = manifest_.samples});
+    manifest_.samples += samples;
+    check(manifest_.samples <= most_samples, [&] {
+        return not_streamable(path, mappings_[0].hdf5_path, "there are too many samples");
+    });
+}
+
+// Those of the chunks of the field with the largest samples: what is shuffled as one should be read
+// as one. Many small chunks are taken together.
+void ForeignOpening::choose_block_rows() {
+    std::size_t largest = 0;
+    for (std::size_t f = 0; f < manifest_.fields.size(); ++f)
+        if (manifest_.fields[f].bytes_per_sample() > manifest_.fields[largest].bytes_per_sample())
+            largest = f;
+    const std::uint64_t row_bytes = manifest_.fields[largest].bytes_per_sample();
+    const DatasetFacts& facts = facts_[0].datasets[largest];
+    std::uint64_t rows = std::max<std::uint64_t>(1, block_bytes / row_bytes);
+    if (facts.layout == StorageLayout::chunked) {
+        const std::uint64_t chunk = facts.chunk[0];
+        rows = chunk * row_bytes < smallest_block_bytes ? std::max(chunk, rows / chunk * chunk)
+                                                        : chunk;
+    }
+    manifest_.block_rows = static_cast<std::uint32_t>(
+        std::clamp<std::uint64_t>(std::min(rows, manifest_.samples), 1, 0x7fffffff));
+}
+
+void ForeignOpening::add_blocks(std::size_t number) {
+    Shard& shard = manifest_.shards[number];
+    stored_.resize(mappings_.size());
+    ByteWriter identity;
+    identity.add(shard.bytes);
+    const auto time = fs::last_write_time(files_[number]).time_since_epoch();
+    identity.add(static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()));
+    for (std::size_t f = 0; f < mappings_.size(); ++f) {
+        FoundBlocks found = blocks_of(facts_[number].datasets[f],
+                                      {.first_sample = shard.first_sample,
+                                       .samples = shard.samples,
+                                       .row_bytes = manifest_.fields[f].bytes_per_sample(),
+                                       .file_bytes = shard.bytes,
+                                       .shard = static_cast<std::uint32_t>(number),
+                                       .contiguous_rows = manifest_.block_rows},
+                                      chains_);
+        if (found.fault.starts_with("its filter"))
+            throw Error("E212",
+                        fmt::format("'{}' of '{}' cannot be streamed",
+                                    mappings_[f].hdf5_path,
+                                    files_[number].string()),
+                        found.fault,
+                        "make shards of it: lockstep data pack --hdf5 ...");
+        if (!found.fault.empty())
+            throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault);
+        for (const StoredBlock& block : found.blocks) {
+            identity.add(block.offset);
+            identity.add(block.stored_bytes);
+        }
+        std::ranges::move(found.blocks, std::back_inserter(stored_[f]));
+    }
+    shard.xxh3_128 = hash128(std::span<const std::byte>(identity.finish())).hex();
+    facts_[number].datasets.clear();  // which a file with many chunks filled
+}
+
+void ForeignOpening::describe_origin() {
+    manifest_.kind = ManifestKind::foreign;
+    manifest_.name = files_.size() == 1 ? files_[0].stem().string() : folder_.filename().string();
+    check_is_text(manifest_.name);
+    manifest_.writer = version_text();
+    manifest_.row_order = "source";
+    manifest_.codec = Codec::filters;
+    // RFC 9562, version 8: made from what the files look like.
+    std::string digits = hash128(std::string_view(manifest_text(manifest_))).hex();
+    digits[12] = '8';
+    digits[16] = '8';
+    manifest_.uuid = fmt::format("{}-{}-{}-{}-{}",
+                                 digits.substr(0, 8),
+                                 digits.substr(8, 4),
+                                 digits.substr(12, 4),
+                                 digits.substr(16, 4),
+                                 digits.substr(20));
+}
+
+DatasetIndex ForeignOpening::made(const Manifest& manifest) const {
+    DatasetIndex index;
+    index.path_ = folder_;
+    index.manifest_text_ = manifest_text(manifest);
+    index.manifest_ =
+        parse_manifest(index.manifest_text_, "foreign HDF5 files", ManifestKind::foreign);
+    index.stored_ = stored_;
+    index.chains_ = chains_;
+    return index;
+}
+
+void ForeignOpening::count_classes(DatasetIndex& index) {
+    bool has_labels = false;
+    for (std::size_t f = 0; f < mappings_.size(); ++f) {
+        if (!is_label(f)) continue;
+        manifest_.fields[f].class_counts = counted_classes(index, f);
+        has_labels = true;
+    }
+    if (has_labels) index = made(manifest_);
+}
+
+void ForeignOpening::warn(DatasetIndex& index) const {
+    index.warnings_.push_back(fmt::format(
+        "{} HDF5 file(s) of others are streamed as they are, without what packed shards have: no "
+        "hashes (damage goes unnoticed unless the files have checksums), rows not shuffled when "
+        "they "
+        "were stored (sorted ones mix only within windows), no mean and deviation, and changes are "
+        "noticed by size, time and layout only; 'lockstep data pack --hdf5' makes shards of them",
+        grouped(files_.size())));
+    for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
+}
+
+DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>& files,
+                                        const std::vector<FieldMapping>& fields) {
+    return ForeignOpening(files, fields).run();
+}
+
+DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
+                                const std::vector<FieldMapping>& fields) {
+    return fields.empty() ? open(where) : open_foreign(foreign_files(where), fields);
+}
+
+}  // namespace lockstep

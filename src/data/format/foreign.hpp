@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Makes an index of HDF5 files that others wrote.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/data/dataset_index.hpp"
+
+#include "hdf5/sandbox.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep {
+
+/// Samples of each class: 0 to the largest label of field `field`. Reads the whole field once.
+/// Errors: E210 for a label below 0 or of a million and more; those of reading.
+std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field);
+
+/// One DatasetIndex::open_foreign(). Used once, by one thread.
+class ForeignOpening {
+  public:
+    ForeignOpening(const std::vector<fs::path>& files, const std::vector<FieldMapping>& mappings);
+    DatasetIndex run();
+
+  private:
+    const DatasetFacts& checked(std::size_t number, std::size_t field) const;
+    Field field_of(const FieldMapping& mapping, const DatasetFacts& facts) const;
+    bool is_label(std::size_t field) const;
+    void add_file(std::size_t number);
+    void choose_block_rows();
+    void add_blocks(std::size_t number);
+    void describe_origin();
+    DatasetIndex made(const Manifest& manifest) const;
+    void count_classes(DatasetIndex& index);
+    void warn(DatasetIndex& index) const;
+
+    const std::vector<FieldMapping>& mappings_;
+    std::vector<fs::path> files_;
+    fs::path folder_;
+    FileRequest request_;
+    Sandbox sandbox_;
+    std::vector<FileFacts> facts_;
+    Manifest manifest_;
+    std::vector<std::vector<StoredBlock>> stored_;
+    std::vector<FilterChain> chains_;
+};
+
+}  // namespace lockstep
