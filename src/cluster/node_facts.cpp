@@ -2,9 +2,8 @@
 #include "lockstep/cluster/node_facts.hpp"
 
 #include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/numbers.hpp"
-
-#include "control_group.hpp"
 
 #include <algorithm>
 #include <array>

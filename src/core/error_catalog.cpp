@@ -141,6 +141,12 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      bad_data,
      "a manifest was changed",
      "The manifest's own digest does not match its content."},
+    {"E224",
+     config,
+     "the job's memory limit is too small to read with",
+     "A stream's buffers are made when it begins, and must fit into the smallest memory limit of\n"
+     "this process's control groups, less what the process has already. Give the job more memory\n"
+     "(Slurm: --mem), or read with fewer lanes, smaller windows or smaller batches."},
     {"E230",
      bad_data,
      "an index did not arrive as it was sent",

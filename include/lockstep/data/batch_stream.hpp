@@ -6,8 +6,10 @@
 #include "lockstep/data/order.hpp"
 
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -40,6 +42,8 @@ struct StreamOptions {
     std::uint64_t memory_bytes = 256u << 20;  ///< bound on everything the stream holds
     PageCache page_cache = PageCache::keep;
     BadData on_bad_data = BadData::fail;
+    int memory_sharers = 1;  ///< processes like this one under the same memory limit
+    std::filesystem::path system_root = "/";  ///< where proc/ and sys/ are found
 };
 
 /// Where in the job's sample sequence a step begins. All that a checkpoint needs.
@@ -81,6 +85,7 @@ struct StreamStats {
     double assemble_s = 0;                          ///< of the assembler
     double wait_s = 0;                              ///< of the caller, in next()
     std::uint64_t bytes_read = 0, blocks_read = 0, retries = 0;
+    std::uint64_t requests = 0;        ///< reads of files; each may bring many blocks
     std::uint64_t masked_samples = 0;  ///< delivered with zero bytes
     int io_threads = 0;                ///< in use now
 };
@@ -103,7 +108,7 @@ class BatchStream {
   public:
     BatchStream(std::shared_ptr<const DatasetIndex> index,
                 const StreamOptions& options,
-                StreamPosition start = {});  ///< Errors: E102, E106 (options), E306 (start)
+                StreamPosition start = {});  ///< Errors: E102, E106, E224, E306 (start)
     ~BatchStream();
     BatchStream(BatchStream&&) noexcept;
 
@@ -111,7 +116,8 @@ class BatchStream {
     Batch next();
 
     StreamStats stats() const;
-    std::uint64_t memory_bytes() const;  ///< what the pools hold
+    std::uint64_t memory_bytes() const;  ///< what the pools may hold
+    std::string memory_text() const;     ///< the same by pool, one line for the log
 
   private:
     class Impl;

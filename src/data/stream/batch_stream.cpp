@@ -3,27 +3,28 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/log.hpp"
 
+#include "assembler.hpp"
 #include "batch_buffers.hpp"
-#include "block_reader.hpp"
 #include "read_plan.hpp"
+#include "shard_files.hpp"
+#include "stream_memory.hpp"
+#include "thread_growth.hpp"
 #include "window_pool.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
-#include <cstring>
 #include <deque>
-#include <functional>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
-
-constexpr std::size_t batch_buffers = 4;
 
 void check_options(const StreamOptions& options) {
     const bool makes_sense = options.batch >= 1 && options.virtual_ranks >= 1 &&
@@ -38,52 +39,6 @@ void check_options(const StreamOptions& options) {
     });
 }
 
-int threads_at_first(const StreamOptions& options) {
-    return std::max(options.io_threads, 1);
-}
-
-// How much of everything a stream makes.
-struct Sizes {
-    std::uint64_t window_rows = 0, batch_rows = 0;
-    std::size_t slabs = 0;
-    std::uint64_t fixed_bytes = 0;  // batches and the readers' buffers
-};
-
-Error too_little_memory(std::uint64_t needed, const StreamOptions& options, std::size_t lanes) {
-    const bool is_lanes = options.order == OrderKind::lanes;
-    return Error("E106",
-                 fmt::format("reading needs {} of buffers; {} are allowed",
-                             bytes_text(needed),
-                             bytes_text(options.memory_bytes)),
-                 is_lanes ? fmt::format("a window of {} blocks for each of {} lanes, and one more",
-                                        options.window_blocks,
-                                        lanes)
-                          : fmt::format("order '{}' keeps this much", order_name(options.order)),
-                 is_lanes
-                     ? "allow more memory; or, in a new run, use fewer lanes or smaller windows"
-                     : "allow more memory, or use the order 'lanes' in a new run");
-}
-
-Sizes size_stream(const DatasetIndex& index, const StreamOptions& options, StreamPosition start) {
-    const std::vector<RowBlock> blocks = index.blocks();
-    const auto order = OrderCache(blocks, options).of_epoch(start.epoch);
-    Sizes sizes;
-    sizes.window_rows = order->max_window_rows();
-    sizes.batch_rows = most_rows(options, index.samples());
-    sizes.fixed_bytes =
-        batch_buffers * BatchBuffers::buffer_bytes(index, sizes.batch_rows) +
-        static_cast<std::uint64_t>(threads_at_first(options)) * BlockReader::buffer_bytes(index);
-    const std::size_t held = lanes_held(blocks, options, start);
-    const std::uint64_t windows = (index.samples() - 1) / sizes.window_rows + 1;
-    const std::size_t ahead = std::min<std::uint64_t>(std::max<std::size_t>(8, held / 4), windows);
-    const std::uint64_t slab = WindowPool::slab_bytes(index, sizes.window_rows);
-    const std::uint64_t least = sizes.fixed_bytes + (held + 1) * slab;
-    if (least > options.memory_bytes) throw too_little_memory(least, options, held);
-    sizes.slabs =
-        std::min<std::uint64_t>(held + ahead, (options.memory_bytes - sizes.fixed_bytes) / slab);
-    return sizes;
-}
-
 }  // namespace
 
 class BatchStream::Impl {
@@ -91,35 +46,32 @@ class BatchStream::Impl {
     Impl(std::shared_ptr<const DatasetIndex> index,
          const StreamOptions& options,
          StreamPosition start,
-         const Sizes& sizes);
+         const StreamMemory& memory);
     ~Impl() { stop(); }
     Impl(const Impl&) = delete;
     Impl& operator=(const Impl&) = delete;
 
     Batch next();
     StreamStats stats() const;
-    std::uint64_t memory_bytes() const {
-        return windows_.memory_bytes() + buffers_->memory_bytes() + reader_bytes_;
-    }
+    const StreamMemory& memory() const { return memory_; }
 
   private:
     void start_threads();
+    void add_io_thread();
     void run_guarded(void (Impl::*work)());
-    void load_windows() { windows_.load_windows(files_); }
+    void load_windows() { windows_.load_windows(); }
     void assemble_batches();
-    bool assemble(const Step& step, Batch& batch);
-    bool copy_part(const Step& step,
-                   const LaneRange& part,
-                   Batch& batch,
-                   const std::vector<std::span<std::byte>>& out);
+    bool assemble(Assembler& assembler, const Step& step);
     void describe_leaves(const Step& step, Batch& batch) const;
-    void deliver(Batch batch, double seconds);
+    void deliver(Batch batch, Assembler& assembler);
+    Batch wait_for_batch();
+    void adapt();
     void stop();
 
     std::shared_ptr<const DatasetIndex> index_;
     StreamOptions options_;
     StreamPosition start_;
-    std::uint64_t reader_bytes_;
+    StreamMemory memory_;
     ShardFiles files_;
     WindowPool windows_;
     std::shared_ptr<BatchBuffers> buffers_;
@@ -130,22 +82,27 @@ class BatchStream::Impl {
     std::vector<std::weak_ptr<void>> lent_;  // to the consumer
     std::exception_ptr error_;
     double assemble_s_ = 0, wait_s_ = 0;
+    std::uint64_t masked_samples_ = 0;
 
+    ThreadGrowth growth_;  // the consumer's
+    bool is_settled_;
+    std::atomic<int> io_threads_ = 0;
     std::vector<std::thread> threads_;
 };
 
 BatchStream::Impl::Impl(std::shared_ptr<const DatasetIndex> index,
                         const StreamOptions& options,
                         StreamPosition start,
-                        const Sizes& sizes)
+                        const StreamMemory& memory)
     : index_(std::move(index)),
       options_(options),
       start_(start),
-      reader_bytes_(static_cast<std::uint64_t>(threads_at_first(options)) *
-                    BlockReader::buffer_bytes(*index_)),
+      memory_(memory),
       files_(index_),
-      windows_(*index_, options, start, sizes.slabs, sizes.window_rows),
-      buffers_(std::make_shared<BatchBuffers>(*index_, batch_buffers, sizes.batch_rows)) {
+      windows_(files_, options, start, memory.slabs, memory.window_rows),
+      buffers_(std::make_shared<BatchBuffers>(*index_, memory.batches, memory.batch_rows)),
+      growth_(memory.readers),
+      is_settled_(options.io_threads > 0) {
     try {
         start_threads();
     } catch (...) {
@@ -155,9 +112,13 @@ BatchStream::Impl::Impl(std::shared_ptr<const DatasetIndex> index,
 }
 
 void BatchStream::Impl::start_threads() {
-    for (int i = 0; i < threads_at_first(options_); ++i)
-        threads_.emplace_back([this] { run_guarded(&Impl::load_windows); });
+    for (int i = 0; i < std::max(options_.io_threads, 1); ++i) add_io_thread();
     threads_.emplace_back([this] { run_guarded(&Impl::assemble_batches); });
+}
+
+void BatchStream::Impl::add_io_thread() {
+    threads_.emplace_back([this] { run_guarded(&Impl::load_windows); });
+    ++io_threads_;
 }
 
 void BatchStream::Impl::run_guarded(void (Impl::*work)()) {
@@ -172,30 +133,28 @@ void BatchStream::Impl::run_guarded(void (Impl::*work)()) {
 
 void BatchStream::Impl::assemble_batches() {
     StepWalk walk(index_->blocks(), options_, start_);
+    Assembler assembler(*index_, windows_);
     for (;;) {
         const Step step = walk.next();
-        Batch batch;
-        if (!assemble(step, batch)) return;
+        if (!assemble(assembler, step)) return;
         windows_.release_ended(step);
     }
 }
 
-bool BatchStream::Impl::assemble(const Step& step, Batch& batch) {
+bool BatchStream::Impl::assemble(Assembler& assembler, const Step& step) {
     BatchBuffers::Lent buffer = buffers_->take();
     if (!buffer.lease) return false;
-    const double since = now_s();
+    Batch batch;
     batch.lease = std::move(buffer.lease);
     batch.position = step.position;
     batch.next = step.next;
     batch.samples_in_step = static_cast<std::int64_t>(step.samples);
-    batch.sample_ids.reserve(step.rows);
     describe_leaves(step, batch);
-    for (const LaneRange& part : step.slice)
-        if (!copy_part(step, part, batch, buffer.fields)) return false;
+    if (!assembler.assemble(step, batch, buffer.fields)) return false;
     for (std::size_t f = 0; f < buffer.fields.size(); ++f)
         batch.fields.push_back(
             buffer.fields[f].first(step.rows * index_->fields()[f].bytes_per_sample()));
-    deliver(std::move(batch), now_s() - since);
+    deliver(std::move(batch), assembler);
     return true;
 }
 
@@ -209,50 +168,55 @@ void BatchStream::Impl::describe_leaves(const Step& step, Batch& batch) const {
     }
 }
 
-bool BatchStream::Impl::copy_part(const Step& step,
-                                  const LaneRange& part,
-                                  Batch& batch,
-                                  const std::vector<std::span<std::byte>>& out) {
-    for (std::uint64_t position = part.begin; position < part.end;) {
-        const Slab* const slab = windows_.acquire(step.position.epoch, part.lane, position);
-        if (!slab) return false;
-        const LaneRange& window = slab->window.range;
-        const std::uint64_t end = std::min(part.end, window.end);
-        const std::size_t first_row = batch.sample_ids.size();
-        for (std::uint64_t p = position; p < end; ++p)
-            batch.sample_ids.push_back(slab->samples[slab->permutation[p - window.begin]]);
-        for (std::size_t f = 0; f < out.size(); ++f) {
-            const std::size_t bytes = index_->fields()[f].bytes_per_sample();
-            std::byte* to = out[f].data() + first_row * bytes;
-            for (std::uint64_t p = position; p < end; ++p, to += bytes)
-                std::memcpy(to,
-                            slab->fields[f].data() + slab->permutation[p - window.begin] * bytes,
-                            bytes);
-        }
-        position = end;
-    }
-    return true;
-}
-
-void BatchStream::Impl::deliver(Batch batch, double seconds) {
+void BatchStream::Impl::deliver(Batch batch, Assembler& assembler) {
     const std::scoped_lock lock(mutex_);
-    assemble_s_ += seconds;
+    assemble_s_ += assembler.take_seconds();
+    masked_samples_ = assembler.masked_samples();
     ready_.push_back(std::move(batch));
-    changed_.notify_all();
+    changed_.notify_one();
 }
 
 Batch BatchStream::Impl::next() {
-    const double since = now_s();
     std::erase_if(lent_, [](const auto& lease) { return lease.expired(); });
-    expect(lent_.size() < batch_buffers, "batches are given back before more are asked for");
+    expect(lent_.size() < lendable_batches, "batches are given back before more are asked for");
+    Batch batch = wait_for_batch();
+    lent_.emplace_back(batch.lease);
+    if (options_.io_threads == 0) adapt();
+    return batch;
+}
+
+Batch BatchStream::Impl::wait_for_batch() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return !ready_.empty() || error_; });
-    wait_s_ += now_s() - since;
+    if (ready_.empty() && !error_) {
+        const double since = now_s();
+        changed_.wait(lock, [&] { return !ready_.empty() || error_; });
+        wait_s_ += now_s() - since;
+    }
     if (ready_.empty()) std::rethrow_exception(error_);
     Batch batch = std::move(ready_.front());
     ready_.pop_front();
-    lent_.emplace_back(batch.lease);
     return batch;
+}
+
+void BatchStream::Impl::adapt() {
+    const double now = now_s();
+    if (!growth_.is_due(now)) return;
+    const ThreadGrowth::Advice advice = growth_.look(now, stats());
+    if (advice == ThreadGrowth::Advice::add) {
+        try {
+            add_io_thread();
+        } catch (const std::system_error&) {
+            growth_ = ThreadGrowth(io_threads_);  // the system has no more
+        }
+    }
+    if (advice != ThreadGrowth::Advice::keep || is_settled_) return;
+    is_settled_ = true;
+    once(Level::info,
+         "I/O threads: {} of at most {}; the last {:.1f} s waited {:.1f} % for data",
+         io_threads_.load(),
+         memory_.readers,
+         ThreadGrowth::interval_s,
+         100 * growth_.waited_share());
 }
 
 StreamStats BatchStream::Impl::stats() const {
@@ -260,7 +224,8 @@ StreamStats BatchStream::Impl::stats() const {
     const std::scoped_lock lock(mutex_);
     stats.assemble_s = assemble_s_;
     stats.wait_s = wait_s_;
-    stats.io_threads = threads_at_first(options_);
+    stats.masked_samples = masked_samples_;
+    stats.io_threads = io_threads_;
     return stats;
 }
 
@@ -277,8 +242,8 @@ BatchStream::BatchStream(std::shared_ptr<const DatasetIndex> index,
     check_options(options);
     expect(index != nullptr, "a stream has a data set");
     start = normalized(start, index->samples());
-    const Sizes sizes = size_stream(*index, options, start);
-    impl_ = std::make_unique<Impl>(std::move(index), options, start, sizes);
+    const StreamMemory memory = plan_memory(*index, options, start);
+    impl_ = std::make_unique<Impl>(std::move(index), options, start, memory);
 }
 
 BatchStream::~BatchStream() = default;
@@ -293,7 +258,11 @@ StreamStats BatchStream::stats() const {
 }
 
 std::uint64_t BatchStream::memory_bytes() const {
-    return impl_->memory_bytes();
+    return impl_->memory().bytes();
+}
+
+std::string BatchStream::memory_text() const {
+    return impl_->memory().text();
 }
 
 }  // namespace lockstep

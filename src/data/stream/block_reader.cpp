@@ -6,6 +6,8 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "bad_blocks.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -36,104 +38,161 @@ std::uint64_t largest(const DatasetIndex& index, std::uint64_t StoredBlock::*siz
     return bytes;
 }
 
-std::size_t block_of_row(const std::vector<StoredBlock>& blocks, std::uint64_t row) {
-    const auto after = std::ranges::upper_bound(blocks, row, {}, &StoredBlock::first_row);
-    return static_cast<std::size_t>(after - blocks.begin()) - 1;
-}
-
-std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t block) {
-    const auto first =
-        std::ranges::lower_bound(blocks, blocks[block].shard, {}, &StoredBlock::shard);
-    return block - static_cast<std::size_t>(first - blocks.begin());
+// What a request may need in the worst case: blocks side by side, or one that is larger.
+std::uint64_t staging_bytes(const DatasetIndex& index) {
+    return std::max(largest(index, &StoredBlock::stored_bytes), RequestLimits{}.bytes);
 }
 
 }  // namespace
 
-ShardFiles::ShardFiles(std::shared_ptr<const DatasetIndex> index)
-    : index_(std::move(index)), files_(index_->shards().size()) {}
-
-std::filesystem::path ShardFiles::path(std::uint32_t shard) const {
-    return index_->path() / index_->shards()[shard].name;
-}
-
-int ShardFiles::descriptor(std::uint32_t shard) {
-    const std::scoped_lock lock(mutex_);
-    UniqueFd& file = files_[shard];
-    if (!file) file = open_for_reading(path_beneath(index_->path(), index_->shards()[shard].name));
-    return file.value();
-}
-
 BlockReader::BlockReader(ShardFiles& files)
     : files_(files),
       index_(files.index()),
-      stored_(largest(index_, &StoredBlock::stored_bytes)),
-      decoded_(largest(index_, &StoredBlock::decoded_bytes)) {}
+      rows_plan_(index_),
+      stored_(staging_bytes(index_)),
+      decoded_(largest(index_, &StoredBlock::decoded_bytes)),
+      gap_(RequestLimits{}.gap_bytes) {}
 
 std::uint64_t BlockReader::buffer_bytes(const DatasetIndex& index) {
-    const std::uint64_t stored = largest(index, &StoredBlock::stored_bytes);
+    const std::uint64_t stored = staging_bytes(index);
     const std::uint64_t decoded = largest(index, &StoredBlock::decoded_bytes);
     std::uint64_t between = 0;
     for (const FilterChain& chain : index.chains())
         between = std::max(between, Decoder::buffer_bytes(chain, stored, decoded));
-    return stored + decoded + between;
+    return stored + decoded + between + RequestLimits{}.gap_bytes;
 }
 
 void BlockReader::read_rows(std::size_t field,
                             std::uint64_t first,
                             std::uint64_t rows,
                             std::span<std::byte> out) {
-    const auto& blocks = index_.stored_blocks(field);
-    const std::size_t row_bytes = index_.fields()[field].bytes_per_sample();
-    for (std::size_t b = block_of_row(blocks, first); rows > 0; ++b) {
-        const StoredBlock& block = blocks[b];
-        const std::uint64_t inside = first - block.first_row;
-        const std::uint64_t take = std::min(block.rows - inside, rows);
-        const std::span<std::byte> place = out.first(take * row_bytes);
-        if (place.size() == block.decoded_bytes)
-            read_into(field, b, place);
-        else
-            std::ranges::copy(read_block(field, b).subspan(inside * row_bytes, place.size()),
-                              place.begin());
-        out = out.subspan(place.size());
-        first += take;
-        rows -= take;
-    }
+    rows_plan_.clear();
+    rows_plan_.add(field, first, rows, out);
+    rows_plan_.arrange();
+    for (const ReadRequest& request : rows_plan_.requests()) read(rows_plan_, request);
 }
 
-std::span<const std::byte> BlockReader::read_block(std::size_t field, std::size_t block) {
-    const std::span<std::byte> decoded =
-        std::span(decoded_).first(index_.stored_blocks(field)[block].decoded_bytes);
-    read_into(field, block, decoded);
-    const std::size_t row_bytes = index_.fields()[field].bytes_per_sample();
-    return decoded.first(index_.stored_blocks(field)[block].rows * row_bytes);
-}
-
-void BlockReader::read_into(std::size_t field, std::size_t number, std::span<std::byte> out) {
+std::span<const std::byte> BlockReader::read_block(std::size_t field, std::size_t number) {
     const StoredBlock& block = index_.stored_blocks(field)[number];
-    const bool is_raw = block.codec == Codec::none;
-    const std::span<std::byte> stored = is_raw ? out : std::span(stored_).first(block.stored_bytes);
-    fetch(block, stored);
-    if (!is_intact(block, stored)) {
-        ++stats_.retries;
-        ::posix_fadvise(files_.descriptor(block.shard),
-                        static_cast<off_t>(block.offset),
-                        static_cast<off_t>(block.stored_bytes),
-                        POSIX_FADV_DONTNEED);
-        fetch(block, stored);
-        if (!is_intact(block, stored))
-            throw damaged(field,
-                          number,
-                          fmt::format("their XXH3-64 is {}, the index says {}; read twice",
-                                      hex64(hash64(stored)),
-                                      hex64(block.hash)));
+    const std::span<std::byte> decoded = std::span(decoded_).first(block.decoded_bytes);
+    const BlockPiece piece{field, number, 0, decoded};
+    BlockRead read{{&piece, 1}, {}};
+    std::uint64_t staged = 0;
+    read.stored = place_for(read, staged);
+    fetch(block, read.stored);
+    finish(read);
+    return decoded.first(block.rows * index_.fields()[field].bytes_per_sample());
+}
+
+void BlockReader::read(const RequestPlan& plan,
+                       const ReadRequest& request,
+                       const OnBadBlock& on_bad) {
+    split_into_blocks(plan.pieces_of(request));
+    const bool is_fetched = fetch_together(request);
+    for (const BlockRead& read : blocks_) {
+        try {
+            // One by one where that failed, so that the error names the block.
+            if (!is_fetched) fetch(stored(read.pieces[0]), read.stored);
+            finish(read);
+        } catch (const Error& error) {
+            if (!on_bad) throw;
+            on_bad(read.pieces[0], error);
+        }
     }
-    if (!is_raw) {
-        const Timed timed(stats_.decode_s);
-        const FilterChain& chain = index_.chain_of(block);
-        if (!decoder_.decode(chain, stored, out))
-            throw damaged(field, number, fmt::format("they are not valid {}", filter_text(chain)));
+}
+
+void BlockReader::split_into_blocks(std::span<const BlockPiece> pieces) {
+    blocks_.clear();
+    std::uint64_t staged = 0;
+    while (!pieces.empty()) {
+        const auto end = std::ranges::find_if_not(pieces, [&](const BlockPiece& piece) {
+            return piece.field == pieces[0].field && piece.block == pieces[0].block;
+        });
+        const auto count = static_cast<std::size_t>(end - pieces.begin());
+        BlockRead read{pieces.first(count), {}};
+        read.stored = place_for(read, staged);
+        blocks_.push_back(read);
+        pieces = pieces.subspan(count);
     }
-    check_labels(field, block, out.first(block.rows * index_.fields()[field].bytes_per_sample()));
+}
+
+// Straight to its rows' place if that is what is stored; else the next part of the staging buffer.
+std::span<std::byte> BlockReader::place_for(const BlockRead& read, std::uint64_t& staged) {
+    const StoredBlock& block = stored(read.pieces[0]);
+    const std::span<std::byte> out = read.pieces[0].out;
+    if (block.codec == Codec::none && read.pieces.size() == 1 && out.size() == block.stored_bytes)
+        return out;
+    const auto place = std::span(stored_).subspan(staged, block.stored_bytes);
+    staged += block.stored_bytes;
+    return place;
+}
+
+bool BlockReader::fetch_together(const ReadRequest& request) {
+    const Timed timed(stats_.read_s);
+    std::uint64_t reached = request.begin;
+    scatter_.clear();
+    for (const BlockRead& read : blocks_) {
+        const std::uint64_t offset = stored(read.pieces[0]).offset;
+        scatter_.add(std::span(gap_).first(offset - reached));
+        scatter_.add(read.stored);
+        reached = offset + read.stored.size();
+    }
+    try {
+        const std::uint64_t got = scatter_.run(
+            files_.descriptor(request.shard), request.begin, files_.path(request.shard));
+        if (got != request.end - request.begin) return false;
+    } catch (const Error&) {
+        return false;
+    }
+    ++stats_.requests;
+    stats_.blocks_read += blocks_.size();
+    stats_.bytes_read += request.end - request.begin;
+    return true;
+}
+
+void BlockReader::finish(const BlockRead& read) {
+    const BlockPiece& first = read.pieces[0];
+    const StoredBlock& block = stored(first);
+    make_intact(first, read.stored);
+    const std::size_t bytes = block.rows * index_.fields()[first.field].bytes_per_sample();
+    const bool is_raw = block.codec == Codec::none && read.stored.size() == block.decoded_bytes;
+    const bool is_whole = read.pieces.size() == 1 && first.out.size() == block.decoded_bytes;
+    const std::span<std::byte> decoded = is_raw ? read.stored
+                                         : is_whole
+                                             ? first.out
+                                             : std::span(decoded_).first(block.decoded_bytes);
+    if (!is_raw) expand(first, read.stored, decoded);
+    check_labels(first.field, block, decoded.first(bytes));
+    if (is_whole) return;
+    for (const BlockPiece& piece : read.pieces)
+        std::ranges::copy(decoded.subspan(piece.skip_bytes, piece.out.size()), piece.out.begin());
+}
+
+void BlockReader::make_intact(const BlockPiece& piece, std::span<std::byte> bytes) {
+    const StoredBlock& block = stored(piece);
+    if (is_intact(block, bytes)) return;
+    ++stats_.retries;
+    ::posix_fadvise(files_.descriptor(block.shard),
+                    static_cast<off_t>(block.offset),
+                    static_cast<off_t>(block.stored_bytes),
+                    POSIX_FADV_DONTNEED);
+    fetch(block, bytes);
+    if (!is_intact(block, bytes))
+        throw damaged(piece.field,
+                      piece.block,
+                      fmt::format("their XXH3-64 is {}, the index says {}; read twice",
+                                  hex64(hash64(bytes)),
+                                  hex64(block.hash)));
+}
+
+void BlockReader::expand(const BlockPiece& piece,
+                         std::span<const std::byte> bytes,
+                         std::span<std::byte> to) {
+    const Timed timed(stats_.decode_s);
+    const FilterChain& chain = index_.chain_of(stored(piece));
+    if (!decoder_.decode(chain, bytes, to))
+        throw damaged(
+            piece.field, piece.block, fmt::format("they are not valid {}", filter_text(chain)));
 }
 
 void BlockReader::fetch(const StoredBlock& block, std::span<std::byte> stored) {
@@ -149,6 +208,7 @@ void BlockReader::fetch(const StoredBlock& block, std::span<std::byte> stored) {
                      "it was whole when it was opened",
                      "copy it again from its source, then run 'lockstep data verify'");
     });
+    ++stats_.requests;
     ++stats_.blocks_read;
     stats_.bytes_read += got;
 }

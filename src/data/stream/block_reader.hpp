@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads rows of one field: pread, verify, decode, copy; around libhdf5 and its lock.
+// Reads rows: pread, verify, decode, copy; around libhdf5 and its lock.
 #pragma once
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
 #include "format/codec.hpp"
+#include "request_plan.hpp"
+#include "scatter_read.hpp"
+#include "shard_files.hpp"
 
 #include <cstdint>
-#include <memory>
-#include <mutex>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -19,32 +20,25 @@
 
 namespace lockstep {
 
-/// The shards' descriptors, each opened when it is first needed. Any thread.
-class ShardFiles {
-  public:
-    explicit ShardFiles(std::shared_ptr<const DatasetIndex> index);
-
-    const DatasetIndex& index() const { return *index_; }
-
-    /// A descriptor that stays open as long as this object. Errors: E201, E202, E220, E204.
-    int descriptor(std::uint32_t shard);
-    std::filesystem::path path(std::uint32_t shard) const;
-
-  private:
-    std::shared_ptr<const DatasetIndex> index_;
-    std::mutex mutex_;
-    std::vector<UniqueFd> files_;
-};
+/// What to do about a block whose bytes cannot be had.
+using OnBadBlock = std::function<void(const BlockPiece&, const Error&)>;
 
 /// Reads rows through buffers of its own, which it makes once. One thread.
+///
+/// Whole blocks are read and checked even where only some of their rows are asked for; bytes that
+/// do not match their hash are read once more, past the page cache. Blocks that are stored raw are
+/// read straight to where their rows go. Errors of all: E213 naming shard, field, block, offset and
+/// samples; E204; E210; E402; those of opening.
 class BlockReader {
   public:
     explicit BlockReader(ShardFiles& files);
 
-    /// Fills `out` with rows [first, first + rows) of field number `field`. Whole blocks are read
-    /// and checked even where only some of their rows are asked for; bytes that do not match their
-    /// hash are read once more, past the page cache.
-    /// Errors: E213 naming shard, field, block, offset and samples; E204; E210; E402.
+    /// Reads what one request of `plan` covers. A block that cannot be had does not hurt its
+    /// neighbours: `on_bad` is told and its rows are undefined; without `on_bad` the error is
+    /// thrown.
+    void read(const RequestPlan& plan, const ReadRequest& request, const OnBadBlock& on_bad = {});
+
+    /// Fills `out` with rows [first, first + rows) of field number `field`.
     void read_rows(std::size_t field,
                    std::uint64_t first,
                    std::uint64_t rows,
@@ -60,18 +54,37 @@ class BlockReader {
     static std::uint64_t buffer_bytes(const DatasetIndex& index);
 
   private:
-    void read_into(std::size_t field, std::size_t block, std::span<std::byte> out);
+    /// The pieces of one block, and its stored bytes' place.
+    struct BlockRead {
+        std::span<const BlockPiece> pieces;
+        std::span<std::byte> stored;
+    };
+
+    void split_into_blocks(std::span<const BlockPiece> pieces);
+    std::span<std::byte> place_for(const BlockRead& read, std::uint64_t& staged);
+    bool fetch_together(const ReadRequest& request);
+    void finish(const BlockRead& read);
     void fetch(const StoredBlock& block, std::span<std::byte> stored);
+    void make_intact(const BlockPiece& piece, std::span<std::byte> stored);
+    void expand(const BlockPiece& piece,
+                std::span<const std::byte> stored,
+                std::span<std::byte> to);
     bool is_intact(const StoredBlock& block, std::span<const std::byte> stored);
     void check_labels(std::size_t field,
                       const StoredBlock& block,
                       std::span<const std::byte> rows) const;
     Error damaged(std::size_t field, std::size_t block, const std::string& why) const;
+    const StoredBlock& stored(const BlockPiece& piece) const {
+        return index_.stored_blocks(piece.field)[piece.block];
+    }
 
     ShardFiles& files_;
     const DatasetIndex& index_;
+    RequestPlan rows_plan_;
     Decoder decoder_;
-    std::vector<std::byte> stored_, decoded_;
+    std::vector<std::byte> stored_, decoded_, gap_;
+    std::vector<BlockRead> blocks_;  // of the request at hand
+    ScatterRead scatter_;
     StreamStats stats_;
 };
 

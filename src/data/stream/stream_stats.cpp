@@ -22,6 +22,7 @@ StreamStats operator-(const StreamStats& later, const StreamStats& earlier) {
     between.bytes_read -= earlier.bytes_read;
     between.blocks_read -= earlier.blocks_read;
     between.retries -= earlier.retries;
+    between.requests -= earlier.requests;
     between.masked_samples -= earlier.masked_samples;
     return between;
 }

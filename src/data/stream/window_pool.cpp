@@ -3,8 +3,17 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "window_loader.hpp"
+
+#include <algorithm>
+
 namespace lockstep {
 namespace {
+
+// What is asked of the disk at once: enough for it to be busy, little enough not to be dropped
+// before it is used.
+constexpr std::uint64_t bytes_ahead = 16u << 20;
+constexpr std::uint64_t most_windows_ahead = 16;
 
 void add(StreamStats& total, const StreamStats& part) {
     total.read_s += part.read_s;
@@ -12,20 +21,31 @@ void add(StreamStats& total, const StreamStats& part) {
     total.decode_s += part.decode_s;
     total.bytes_read += part.bytes_read;
     total.blocks_read += part.blocks_read;
+    total.requests += part.requests;
     total.retries += part.retries;
 }
 
 }  // namespace
 
-WindowPool::WindowPool(const DatasetIndex& index,
+WindowPool::WindowPool(ShardFiles& files,
                        const StreamOptions& options,
                        StreamPosition start,
                        std::size_t slabs,
                        std::uint64_t rows)
-    : index_(index),
-      walk_(index.blocks(), options, start),
-      memory_(slabs * slab_bytes(index, rows)),
+    : files_(files),
+      index_(files.index()),
+      page_cache_(options.page_cache),
+      on_bad_data_(options.on_bad_data),
+      bad_blocks_(files),
+      dropper_(files),
+      memory_(slabs * slab_bytes(index_, rows)),
       slabs_(slabs),
+      walk_(index_.blocks(), options, start),
+      ahead_plan_(index_),
+      windows_ahead_(std::clamp<std::uint64_t>(
+          bytes_ahead / std::max<std::uint64_t>(slab_bytes(index_, rows), 1),
+          1,
+          most_windows_ahead)),
       lanes_(walk_.lanes()) {
     divide_memory(rows);
     for (Slab& slab : slabs_) free_.push_back(&slab);
@@ -43,40 +63,73 @@ std::uint64_t WindowPool::memory_bytes() const {
 
 void WindowPool::divide_memory(std::uint64_t rows) {
     std::span<std::byte> rest = memory_.bytes();
-    for (Slab& slab : slabs_)
+    for (Slab& slab : slabs_) {
+        slab.samples.reserve(rows);
         for (const Field& field : index_.fields()) {
             const std::uint64_t bytes = rows * field.bytes_per_sample();
             slab.fields.push_back(rest.first(bytes));
             rest = rest.subspan(aligned(bytes));
         }
+    }
 }
 
-void WindowPool::load_windows(ShardFiles& files) {
-    BlockReader reader(files);
+void WindowPool::load_windows() {
+    WindowLoader loader(files_, is_stopped_);
+    if (page_cache_ == PageCache::drop) loader.drop_pages(dropper_);
+    if (on_bad_data_ == BadData::mask) loader.mask(bad_blocks_);
     while (Slab* const slab = claim()) {
         try {
-            load(reader, *slab);
+            loader.load(*slab);
         } catch (...) {
             slab->error = std::current_exception();
         }
-        publish(*slab, reader.take_stats());
+        publish(*slab, loader.take_stats());
     }
 }
 
 Slab* WindowPool::claim() {
+    const std::scoped_lock planning(plan_mutex_);
+    Slab* const slab = take_free();
+    if (!slab) return nullptr;
+    std::optional<EpochWindow> window = next_window();
+    if (!window) return nullptr;
+    issue(*slab, std::move(*window));
+    return slab;
+}
+
+Slab* WindowPool::take_free() {
     std::unique_lock lock(mutex_);
     slab_freed_.wait(lock, [&] { return is_stopped_ || !free_.empty(); });
     if (is_stopped_) return nullptr;
-    std::optional<EpochWindow> window = walk_.next();
-    if (!window) return nullptr;
     Slab* const slab = free_.back();
     free_.pop_back();
-    slab->window = std::move(*window);
-    slab->is_ready = false;
-    slab->error = nullptr;
-    lanes_[static_cast<std::size_t>(slab->window.range.lane)].push_back(slab);
-    slab_issued_or_ready_.notify_one();
     return slab;
+}
+
+std::optional<EpochWindow> WindowPool::next_window() {
+    while (ahead_.size() <= windows_ahead_) {
+        std::optional<EpochWindow> window = walk_.next();
+        if (!window) break;
+        ahead_plan_.clear();
+        const std::vector<std::span<std::byte>> nowhere(index_.fields().size());
+        ahead_plan_.add(window->order->rows_of(window->range), nowhere);
+        ahead_plan_.arrange();
+        read_ahead(files_, ahead_plan_);
+        ahead_.push_back(std::move(*window));
+    }
+    if (ahead_.empty()) return {};
+    EpochWindow first = std::move(ahead_.front());
+    ahead_.pop_front();
+    return first;
+}
+
+void WindowPool::issue(Slab& slab, EpochWindow window) {
+    const std::scoped_lock lock(mutex_);
+    slab.window = std::move(window);
+    slab.is_ready = false;
+    slab.error = nullptr;
+    lanes_[static_cast<std::size_t>(slab.window.range.lane)].push_back(&slab);
+    slab_issued_or_ready_.notify_one();
 }
 
 void WindowPool::publish(Slab& slab, const StreamStats& spent) {
@@ -86,29 +139,28 @@ void WindowPool::publish(Slab& slab, const StreamStats& spent) {
     slab_issued_or_ready_.notify_one();
 }
 
-void WindowPool::load(BlockReader& reader, Slab& slab) {
-    const EpochOrder& order = *slab.window.order;
-    slab.samples.clear();
-    for (const RowRun& run : order.rows_of(slab.window.range)) {
-        if (is_stopped_) return;
-        for (std::size_t f = 0; f < slab.fields.size(); ++f) {
-            const std::size_t row_bytes = index_.fields()[f].bytes_per_sample();
-            reader.read_rows(
-                f,
-                run.first,
-                run.rows,
-                slab.fields[f].subspan(slab.samples.size() * row_bytes, run.rows * row_bytes));
-        }
-        for (std::uint64_t i = 0; i < run.rows; ++i) slab.samples.push_back(run.first + i);
-    }
-    slab.permutation = order.permutation_of(slab.window.range);
-}
-
 void WindowPool::free_front(std::deque<Slab*>& queue) {
     queue.front()->window.order.reset();
     free_.push_back(queue.front());
     queue.pop_front();
     slab_freed_.notify_one();
+}
+
+const Slab* WindowPool::find(std::uint64_t epoch, int lane, std::uint64_t position) {
+    const std::scoped_lock lock(mutex_);
+    for (Slab* const slab : lanes_[static_cast<std::size_t>(lane)]) {
+        if (is_stopped_ || !slab->is_ready) return nullptr;
+        if (!slab->window.holds(epoch, position)) continue;
+        if (slab->error) std::rethrow_exception(slab->error);
+        return slab;
+    }
+    return nullptr;
+}
+
+void WindowPool::leave(std::uint64_t epoch, int lane, std::uint64_t position) {
+    const std::scoped_lock lock(mutex_);
+    std::deque<Slab*>& queue = lanes_[static_cast<std::size_t>(lane)];
+    while (!queue.empty() && !queue.front()->window.holds(epoch, position)) free_front(queue);
 }
 
 const Slab* WindowPool::acquire(std::uint64_t epoch, int lane, std::uint64_t position) {
@@ -132,10 +184,11 @@ const Slab* WindowPool::acquire(std::uint64_t epoch, int lane, std::uint64_t pos
 void WindowPool::release_ended(const Step& step) {
     const std::uint64_t lanes = lanes_.size();
     const std::uint64_t end = step.position.consumed + step.samples;
+    const std::uint64_t rounds = end / lanes, rest = end % lanes;
     const std::scoped_lock lock(mutex_);
     for (std::uint64_t lane = 0; lane < lanes; ++lane) {
         std::deque<Slab*>& queue = lanes_[lane];
-        const std::uint64_t reached = end <= lane ? 0 : (end - lane - 1) / lanes + 1;
+        const std::uint64_t reached = rounds + (lane < rest ? 1 : 0);
         while (!queue.empty() && queue.front()->is_ready &&
                queue.front()->window.epoch == step.position.epoch &&
                queue.front()->window.range.end <= reached)

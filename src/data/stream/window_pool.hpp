@@ -2,8 +2,10 @@
 // Windows on their way from the files to the assembler, in a fixed number of preallocated slabs.
 #pragma once
 
+#include "bad_blocks.hpp"
 #include "block_reader.hpp"
 #include "memory.hpp"
+#include "page_cache.hpp"
 #include "read_plan.hpp"
 
 #include <atomic>
@@ -20,8 +22,9 @@ namespace lockstep {
 /// One window's rows, by field, as stored; and where the lane's positions find theirs.
 struct Slab {
     std::vector<std::span<std::byte>> fields;
-    std::vector<std::uint64_t> samples;      ///< global number of each row
     std::vector<std::uint32_t> permutation;  ///< row of each lane position of the window
+    std::vector<std::uint64_t> samples;      ///< global number at each lane position
+    std::vector<std::uint8_t> valid;         ///< at each lane position; empty: all are
     EpochWindow window;
     std::exception_ptr error;
     bool is_ready = false;
@@ -32,7 +35,7 @@ struct Slab {
 /// ever. Any thread, but one assembler.
 class WindowPool {
   public:
-    WindowPool(const DatasetIndex& index,
+    WindowPool(ShardFiles& files,
                const StreamOptions& options,
                StreamPosition start,
                std::size_t slabs,
@@ -40,12 +43,20 @@ class WindowPool {
 
     static std::uint64_t slab_bytes(const DatasetIndex& index, std::uint64_t rows);
     std::uint64_t memory_bytes() const;
+    std::size_t lanes() const { return lanes_.size(); }
 
     /// For I/O threads: loads windows until stop().
-    void load_windows(ShardFiles& files);
+    void load_windows();
 
-    /// For the assembler: the slab with `position` of `lane`, loaded; nullptr after stop(). Slabs
-    /// of windows that the lane has left are free from then on. Rethrows what loading threw.
+    /// For the assembler: the slab with `position` of `lane` if it is loaded. Rethrows what loading
+    /// threw.
+    const Slab* find(std::uint64_t epoch, int lane, std::uint64_t position);
+
+    /// Frees the slabs before the one that find() gave.
+    void leave(std::uint64_t epoch, int lane, std::uint64_t position);
+
+    /// As find(), waiting for it; nullptr after stop(). Slabs of windows that the lane has left are
+    /// free from then on.
     const Slab* acquire(std::uint64_t epoch, int lane, std::uint64_t position);
 
     /// For the assembler: frees the slabs of all windows that a step has come to the end of.
@@ -56,21 +67,34 @@ class WindowPool {
 
   private:
     Slab* claim();
+    Slab* take_free();
+    void issue(Slab& slab, EpochWindow window);
+    std::optional<EpochWindow> next_window();
     void publish(Slab& slab, const StreamStats& spent);
-    void load(BlockReader& reader, Slab& slab);
     void free_front(std::deque<Slab*>& queue);
     void divide_memory(std::uint64_t rows);
 
+    ShardFiles& files_;
     const DatasetIndex& index_;
-    WindowWalk walk_;
+    PageCache page_cache_;
+    BadData on_bad_data_;
+    BadBlocks bad_blocks_;
+    PageDropper dropper_;
     Memory memory_;
     std::vector<Slab> slabs_;
-    std::vector<Slab*> free_;
-    std::vector<std::deque<Slab*>> lanes_;  // issued, in order
+
+    std::mutex plan_mutex_;  // before mutex_; so windows are issued in the walk's order
+    WindowWalk walk_;
+    RequestPlan ahead_plan_;
+    std::deque<EpochWindow> ahead_;  // next to be issued; the system was told to read them
+    std::size_t windows_ahead_;
+
     mutable std::mutex mutex_;
     std::condition_variable slab_freed_, slab_issued_or_ready_;
-    std::atomic<bool> is_stopped_ = false;  // written under the mutex
+    std::vector<Slab*> free_;
+    std::vector<std::deque<Slab*>> lanes_;  // issued, in order
     StreamStats stats_;
+    std::atomic<bool> is_stopped_ = false;  // written under the mutex
 };
 
 }  // namespace lockstep

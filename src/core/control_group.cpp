@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "control_group.hpp"
+#include "lockstep/core/control_group.hpp"
 
 #include "lockstep/core/numbers.hpp"
 

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// Puts the rows of a step together, from the windows of its lanes.
+#pragma once
+
+#include "read_plan.hpp"
+#include "window_pool.hpp"
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// First finds the rows of as many lanes as are loaded, then copies them all: so rows of other
+/// lanes are on their way to the cache while one is copied. One thread.
+class Assembler {
+  public:
+    Assembler(const DatasetIndex& index, WindowPool& windows);
+
+    /// Fills `out` by field, and the batch's sample ids and valid rows. False after the pool was
+    /// stopped. Errors: those of loading.
+    bool assemble(const Step& step, Batch& batch, std::span<const std::span<std::byte>> out);
+
+    /// Since the last call, without the waiting.
+    double take_seconds();
+    std::uint64_t masked_samples() const { return masked_samples_; }
+
+  private:
+    // Where a lane is.
+    struct Current {
+        const Slab* slab = nullptr;
+        std::uint64_t epoch = 0;
+        LaneRange range;
+    };
+    // Rows of one window that lie side by side in the batch.
+    struct Found {
+        const Slab* slab;
+        std::uint64_t first, rows;  // positions within the window
+    };
+
+    bool find_part(const Step& step, const LaneRange& part);
+    const Current* window_at(std::uint64_t epoch, int lane, std::uint64_t position);
+    void copy_found();
+    void copy_field(std::size_t field);
+    void copy_valid(const Found& found, std::size_t row);
+
+    const DatasetIndex& index_;
+    WindowPool& windows_;
+    std::vector<Current> lanes_;
+    std::vector<Found> found_;
+    std::vector<int> left_;               // lanes that went on to another window without waiting
+    std::vector<const std::byte*> rows_;  // of one field
+    Batch* batch_ = nullptr;              // at hand
+    std::span<const std::span<std::byte>> out_;
+    std::size_t copied_ = 0;  // rows of it
+    double busy_s_ = 0, waited_s_ = 0;
+    std::uint64_t masked_samples_ = 0;
+};
+
+}  // namespace lockstep

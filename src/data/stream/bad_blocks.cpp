@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "bad_blocks.hpp"
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t most_warnings = 50;
+
+}  // namespace
+
+std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t block) {
+    const auto first =
+        std::ranges::lower_bound(blocks, blocks[block].shard, {}, &StoredBlock::shard);
+    return block - static_cast<std::size_t>(first - blocks.begin());
+}
+
+void BadBlocks::add(const BlockPiece& piece, const Error& error) {
+    const std::scoped_lock lock(mutex_);
+    if (!known_.insert({piece.field, piece.block}).second || known_.size() > most_warnings) return;
+    const auto& blocks = files_.index().stored_blocks(piece.field);
+    const StoredBlock& block = blocks[piece.block];
+    here(Level::warn,
+         "samples {} to {} are masked: '{}', field '{}', block {} at offset {}: error {}: {}",
+         grouped(block.first_row),
+         grouped(block.first_row + block.rows - 1),
+         files_.path(block.shard).string(),
+         files_.index().fields()[piece.field].name,
+         number_in_shard(blocks, piece.block),
+         grouped(block.offset),
+         error.code(),
+         error.why().empty() ? error.what() : error.why());
+    if (known_.size() == most_warnings)
+        here(Level::warn, "{} blocks are bad; further ones are only counted", most_warnings);
+}
+
+std::size_t BadBlocks::count() const {
+    const std::scoped_lock lock(mutex_);
+    return known_.size();
+}
+
+}  // namespace lockstep

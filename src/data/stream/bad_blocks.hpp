@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// Blocks that could not be read: each is warned of once, and their rows become masked samples.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+
+#include "request_plan.hpp"
+#include "shard_files.hpp"
+
+#include <cstddef>
+#include <mutex>
+#include <set>
+#include <utility>
+
+namespace lockstep {
+
+/// Any thread.
+class BadBlocks {
+  public:
+    explicit BadBlocks(const ShardFiles& files) : files_(files) {}
+
+    /// Warns of the block with shard, field, block, offset and samples, if it is the first time.
+    void add(const BlockPiece& piece, const Error& error);
+
+    std::size_t count() const;
+
+  private:
+    const ShardFiles& files_;
+    mutable std::mutex mutex_;
+    std::set<std::pair<std::size_t, std::size_t>> known_;  // field and block
+};
+
+/// Number of `block` among the blocks of its shard.
+std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t block);
+
+}  // namespace lockstep

@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which bytes of which files hold the rows of a window: as few reads as their places allow.
+#pragma once
+
+#include "lockstep/data/dataset_index.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// Rows of one stored block and where they go. With `out` empty nobody wants them yet.
+struct BlockPiece {
+    std::size_t field = 0, block = 0;  ///< stored_blocks(field)[block]
+    std::uint64_t skip_bytes = 0;      ///< of the decoded block before these rows
+    std::span<std::byte> out;
+};
+
+/// Blocks that lie side by side in a shard, but for small gaps, and are read at once.
+struct ReadRequest {
+    std::uint32_t shard = 0;
+    std::uint64_t begin = 0, end = 0;         ///< in the file
+    std::size_t first_piece = 0, pieces = 0;  ///< in the plan; those of one block in a row
+};
+
+/// How far blocks are put together.
+struct RequestLimits {
+    std::uint64_t bytes = 1u << 20;  ///< a larger block is a request of its own
+    std::uint64_t gap_bytes = 4096;  ///< read in vain, and at most an eighth of what comes before
+    std::size_t pieces = 256;
+};
+
+/// Reused window after window. One thread.
+class RequestPlan {
+  public:
+    explicit RequestPlan(const DatasetIndex& index, const RequestLimits& limits = {})
+        : index_(index), limits_(limits) {}
+
+    void clear();
+
+    /// Rows [first, first + rows) of `field` are to go to `out`, which has room for exactly them,
+    /// or is empty.
+    void add(std::size_t field, std::uint64_t first, std::uint64_t rows, std::span<std::byte> out);
+
+    /// Rows of all fields: runs end to end in fields[f].
+    void add(std::span<const RowRun> runs, std::span<const std::span<std::byte>> fields);
+
+    /// Puts what was added in the order of the files. Then requests() and pieces_of() are valid.
+    void arrange();
+
+    std::span<const ReadRequest> requests() const { return requests_; }
+    std::span<const BlockPiece> pieces_of(const ReadRequest& request) const {
+        return std::span(pieces_).subspan(request.first_piece, request.pieces);
+    }
+    const RequestLimits& limits() const { return limits_; }
+
+  private:
+    const StoredBlock& stored(const BlockPiece& piece) const {
+        return index_.stored_blocks(piece.field)[piece.block];
+    }
+    bool fits(const ReadRequest& request, const StoredBlock& next) const;
+
+    const DatasetIndex& index_;
+    RequestLimits limits_;
+    std::vector<BlockPiece> pieces_;
+    std::vector<ReadRequest> requests_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "stream_memory.hpp"
+
+#include "lockstep/core/control_group.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "batch_buffers.hpp"
+#include "block_reader.hpp"
+#include "read_plan.hpp"
+#include "thread_growth.hpp"
+#include "window_pool.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t most_batches_ahead = 12;
+constexpr std::uint64_t batch_bytes_ahead = 4u << 20;
+
+// Of each row of a window besides its bytes: its sample and its place in the permutation.
+constexpr std::uint64_t row_overhead = sizeof(std::uint64_t) + sizeof(std::uint32_t);
+
+// What this process has in memory.
+std::uint64_t resident_bytes(const fs::path& root) {
+    const std::string text = text_of(root / "proc/self/statm");
+    const auto begin = text.find(' ') + 1;
+    const auto pages = parse_integer(text.substr(begin, text.find(' ', begin) - begin));
+    return static_cast<std::uint64_t>(pages.value_or(0)) *
+           static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+// What the job's limit leaves for this stream.
+struct Room {
+    std::uint64_t limit = 0, share = 0, used = 0;
+    std::uint64_t bytes() const { return share > used ? share - used : 0; }
+};
+
+std::optional<Room> room_of(const StreamOptions& options) {
+    const auto limit = control_group_memory_limit(options.system_root);
+    if (!limit) return {};
+    const auto sharers = static_cast<std::uint64_t>(std::max(options.memory_sharers, 1));
+    return Room{*limit, *limit / sharers, resident_bytes(options.system_root)};
+}
+
+std::string windows_text(const StreamOptions& options, std::size_t lanes) {
+    if (options.order != OrderKind::lanes)
+        return fmt::format("order '{}' keeps this much", order_name(options.order));
+    return fmt::format(
+        "a window of {} blocks for each of {} lanes, and one more", options.window_blocks, lanes);
+}
+
+std::string smaller_text(const StreamOptions& options) {
+    return options.order == OrderKind::lanes ? "in a new run, use fewer lanes or smaller windows"
+                                             : "use the order 'lanes' in a new run";
+}
+
+Error too_little_memory(std::uint64_t needed, const StreamOptions& options, std::size_t lanes) {
+    return Error("E106",
+                 fmt::format("reading needs {} of buffers; {} are allowed",
+                             bytes_text(needed),
+                             bytes_text(options.memory_bytes)),
+                 windows_text(options, lanes),
+                 "allow more memory; or, " + smaller_text(options));
+}
+
+Error too_little_room(std::uint64_t needed,
+                      const Room& room,
+                      const StreamOptions& options,
+                      std::size_t lanes) {
+    return Error(
+        "E224",
+        fmt::format("reading needs {} of buffers; the memory limit leaves {}",
+                    bytes_text(needed),
+                    bytes_text(room.bytes())),
+        fmt::format("the control group is limited to {}{}, of which this process has {}; {}",
+                    bytes_text(room.limit),
+                    options.memory_sharers > 1
+                        ? fmt::format(" for {} processes", options.memory_sharers)
+                        : std::string(),
+                    bytes_text(room.used),
+                    windows_text(options, lanes)),
+        "give the job more memory; or, " + smaller_text(options) + ", or a smaller batch");
+}
+
+}  // namespace
+
+std::string StreamMemory::text() const {
+    return fmt::format(
+        "reading with {} of the {} allowed: {} windows of {}, {} batches of {}, {} for each of at "
+        "most {} I/O threads{}",
+        bytes_text(bytes()),
+        bytes_text(allowed_bytes),
+        slabs,
+        bytes_text(slab_bytes),
+        batches,
+        bytes_text(batch_bytes),
+        bytes_text(reader_bytes),
+        readers,
+        limit_bytes ? fmt::format("; the control group's limit is {}", bytes_text(*limit_bytes))
+                    : std::string());
+}
+
+int most_io_threads(const StreamOptions& options) {
+    if (options.io_threads > 0) return options.io_threads;
+    return std::clamp(options.most_io_threads, 1, usable_cores());
+}
+
+StreamMemory plan_memory(const DatasetIndex& index,
+                         const StreamOptions& options,
+                         StreamPosition start) {
+    const std::vector<RowBlock> blocks = index.blocks();
+    const std::size_t held = lanes_held(blocks, options, start);
+    StreamMemory memory;
+    memory.window_rows = OrderCache(blocks, options).of_epoch(start.epoch)->max_window_rows();
+    memory.batch_rows = most_rows(options, index.samples());
+    memory.slab_bytes =
+        WindowPool::slab_bytes(index, memory.window_rows) + memory.window_rows * row_overhead;
+    memory.batch_bytes = BatchBuffers::buffer_bytes(index, memory.batch_rows);
+    memory.reader_bytes = BlockReader::buffer_bytes(index);
+    memory.allowed_bytes = options.memory_bytes;
+    memory.readers = std::max(options.io_threads, 1);
+    memory.slabs = held + 1;
+    const std::optional<Room> room = room_of(options);
+    if (room) memory.limit_bytes = room->limit;
+    if (memory.bytes() > options.memory_bytes)
+        throw too_little_memory(memory.bytes(), options, held);
+    if (room && memory.bytes() > room->bytes())
+        throw too_little_room(memory.bytes(), *room, options, held);
+
+    // What is left goes to threads that may come, then to windows and batches ahead.
+    const std::uint64_t most = std::min(options.memory_bytes, room ? room->bytes() : UINT64_MAX);
+    const auto fitting = [&](std::uint64_t bytes, std::uint64_t wanted) {
+        return std::min((most - memory.bytes()) / std::max<std::uint64_t>(bytes, 1), wanted);
+    };
+    memory.readers += static_cast<int>(
+        fitting(memory.reader_bytes,
+                static_cast<std::uint64_t>(most_io_threads(options) - memory.readers)));
+    const std::uint64_t windows = (index.samples() - 1) / memory.window_rows + 1;
+    const std::uint64_t ahead =
+        std::min<std::uint64_t>(std::max<std::size_t>(8, held / 4), windows);
+    memory.slabs += fitting(memory.slab_bytes, ahead > 0 ? ahead - 1 : 0);
+    memory.batches +=
+        fitting(memory.batch_bytes,
+                std::min<std::uint64_t>(
+                    most_batches_ahead,
+                    batch_bytes_ahead / std::max<std::uint64_t>(memory.batch_bytes, 1)));
+    return memory;
+}
+
+}  // namespace lockstep

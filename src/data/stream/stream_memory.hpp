@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much of everything a stream makes, and whether the job may have that much.
+#pragma once
+
+#include "lockstep/data/batch_stream.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// Batches that a caller may hold while it asks for another, and that one.
+inline constexpr std::size_t lendable_batches = 4;
+
+/// The pools of a stream. A value.
+struct StreamMemory {
+    std::uint64_t window_rows = 0, batch_rows = 0;
+    std::size_t slabs = 0, batches = lendable_batches;
+    int readers = 1;
+    std::uint64_t slab_bytes = 0, batch_bytes = 0, reader_bytes = 0;
+    std::uint64_t allowed_bytes = 0;           ///< by the options
+    std::optional<std::uint64_t> limit_bytes;  ///< of the control group
+
+    std::uint64_t bytes() const {
+        return slabs * slab_bytes + batches * batch_bytes +
+               static_cast<std::uint64_t>(readers) * reader_bytes;
+    }
+    /// "reading: 246 MiB of the 256 MiB allowed: 80 windows of 3 MiB, ...".
+    std::string text() const;
+};
+
+/// Largest number of I/O threads that `options` can mean here.
+int most_io_threads(const StreamOptions& options);
+
+/// As many windows and threads as the options, and the limit of the control group less what this
+/// process has already, leave room for.
+/// Errors: E106 if the options allow too little; E224 if the limit does.
+StreamMemory plan_memory(const DatasetIndex& index,
+                         const StreamOptions& options,
+                         StreamPosition start);
+
+}  // namespace lockstep

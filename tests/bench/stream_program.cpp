@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Streams a data set as a training rank would, as fast as it comes or at a pace, and says where the
+// time went. The last line is JSON.
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/pack.hpp"
+
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+namespace {
+
+using namespace lockstep;
+
+constexpr const char* usage = R"(stream_program DATASET [NAME=VALUE ...]
+  batch=256 epochs=3 io_threads=0 lanes=64 window=4 memory=256m order=lanes|uniform|sequential
+  page_cache=keep|drop   on_bad_data=fail|mask
+  pace=SAMPLES_PER_S     0: as fast as it comes
+  cold=0|1               1: drop the shards' own pages before each epoch is begun
+  steps=0                stop after so many steps instead of epochs
+stream_program synth DATASET [samples=60000 bytes=784 codec=none shards=4 block_rows=0]
+)";
+
+using Words = std::map<std::string, std::string>;
+
+Words words_of(int count, char** words, int first) {
+    Words named;
+    for (int i = first; i < count; ++i) {
+        const std::string word = words[i];
+        const auto at = word.find('=');
+        check(at != word.npos, [&] { return Error("E103", "not NAME=VALUE: " + word); });
+        named[word.substr(0, at)] = word.substr(at + 1);
+    }
+    return named;
+}
+
+class Options {
+  public:
+    explicit Options(Words words) : words_(std::move(words)) {}
+    std::string text(const std::string& name, const std::string& usual) const {
+        const auto found = words_.find(name);
+        return found == words_.end() ? usual : found->second;
+    }
+    std::int64_t whole(const std::string& name, std::int64_t usual) const {
+        return parse_integer(text(name, std::to_string(usual))).value_or(usual);
+    }
+
+  private:
+    Words words_;
+};
+
+void put_big_endian(std::string& text, std::uint32_t value) {
+    for (int shift = 24; shift >= 0; shift -= 8) text += static_cast<char>(value >> shift);
+}
+
+std::string idx_header(const std::vector<std::uint32_t>& sizes) {
+    std::string text{'\0', '\0', '\x08', static_cast<char>(sizes.size())};
+    for (const std::uint32_t size : sizes) put_big_endian(text, size);
+    return text;
+}
+
+/// Images of `bytes` bytes that compress about as well as photographs of clothes, and ten labels.
+void synthesize(const fs::path& output, const Options& options) {
+    const auto samples = static_cast<std::uint32_t>(options.whole("samples", 60000));
+    const auto bytes = static_cast<std::uint32_t>(options.whole("bytes", 784));
+    CounterRandom random(Purpose::test, {samples, bytes});
+    std::string images = idx_header({samples, 1, 1, bytes}), labels = idx_header({samples});
+    images.reserve(images.size() + std::size_t{samples} * bytes);
+    for (std::uint32_t i = 0; i < samples; ++i) {
+        for (std::uint32_t at = 0; at < bytes;) {
+            const std::uint64_t word = random.next();
+            for (std::uint32_t k = 0; k < 16 && at < bytes; ++k, ++at)
+                images += k < 8 ? static_cast<char>(word >> (8 * k)) : '\0';
+        }
+        labels += static_cast<char>(random.below(10));
+    }
+    const fs::path folder = output.parent_path();
+    PackOptions pack;
+    pack.images = folder / (output.filename().string() + "-images.idx");
+    pack.labels = folder / (output.filename().string() + "-labels.idx");
+    write_file_atomically(pack.images, images);
+    write_file_atomically(pack.labels, labels);
+    pack.output = output;
+    pack.codec = parse_codec(options.text("codec", "none"));
+    pack.shards = static_cast<int>(options.whole("shards", 4));
+    pack.block_rows = static_cast<std::uint32_t>(options.whole("block_rows", 0));
+    pack_dataset(pack);
+    fs::remove(pack.images);
+    fs::remove(pack.labels);
+}
+
+StreamOptions stream_options(const Options& options) {
+    StreamOptions stream;
+    stream.order = parse_order(options.text("order", "lanes"));
+    stream.seed = static_cast<std::uint64_t>(options.whole("seed", 7));
+    stream.lanes = static_cast<int>(options.whole("lanes", 64));
+    stream.window_blocks = static_cast<int>(options.whole("window", 4));
+    stream.batch = options.whole("batch", 256);
+    stream.io_threads = static_cast<int>(options.whole("io_threads", 0));
+    stream.memory_bytes = parse_bytes(options.text("memory", "256m")).value_or(256u << 20);
+    if (options.text("page_cache", "keep") == "drop") stream.page_cache = PageCache::drop;
+    if (options.text("on_bad_data", "fail") == "mask") stream.on_bad_data = BadData::mask;
+    return stream;
+}
+
+void drop_pages(const DatasetIndex& index) {
+    for (const Shard& shard : index.shards()) {
+        const UniqueFd file = open_for_reading(index.path() / shard.name);
+        ::posix_fadvise(file.value(), 0, 0, POSIX_FADV_DONTNEED);
+    }
+}
+
+/// Lets `samples` take as long as they may at a pace.
+class Pace {
+  public:
+    explicit Pace(double samples_per_s) : samples_per_s_(samples_per_s) {}
+    void spend(std::size_t samples) const {
+        if (samples_per_s_ <= 0) return;
+        const double until = now_s() + static_cast<double>(samples) / samples_per_s_;
+        constexpr double shortest_sleep_s = 300e-6, oversleep_s = 80e-6;
+        const double left = until - now_s();
+        if (left > shortest_sleep_s)
+            std::this_thread::sleep_for(std::chrono::duration<double>(left - oversleep_s));
+        while (now_s() < until) continue;
+    }
+
+  private:
+    double samples_per_s_;
+};
+
+/// What was seen of a stream after its first batch.
+struct Seen {
+    std::uint64_t samples = 0, steps = 0, bytes = 0, touched = 0;
+    double first_batch_s = 0, elapsed_s = 0;
+    StreamStats spent;
+};
+
+Seen consume(const std::shared_ptr<const DatasetIndex>& index, const Options& options) {
+    const double opened = now_s();
+    BatchStream stream(index, stream_options(options));
+    once(Level::info, "{}", stream.memory_text());
+    const Pace pace(static_cast<double>(options.whole("pace", 0)));
+    const auto most_steps = static_cast<std::uint64_t>(options.whole("steps", 0));
+    const auto epochs = static_cast<std::uint64_t>(options.whole("epochs", 3));
+    Seen seen;
+    stream.next();
+    const double begun = now_s();
+    const StreamStats before = stream.stats();
+    seen.first_batch_s = begun - opened;
+    for (;;) {
+        const Batch batch = stream.next();
+        ++seen.steps;
+        seen.samples += batch.sample_ids.size();
+        for (const auto& field : batch.fields) seen.bytes += field.size();
+        pace.spend(batch.sample_ids.size());
+        if (most_steps > 0 ? seen.steps >= most_steps : batch.next.epoch >= epochs) break;
+    }
+    seen.elapsed_s = now_s() - begun;
+    seen.spent = stream.stats() - before;
+    return seen;
+}
+
+Json report(const Seen& seen) {
+    const StreamStats& spent = seen.spent;
+    return {{"samples_per_s", static_cast<double>(seen.samples) / seen.elapsed_s},
+            {"bytes_per_s", static_cast<double>(seen.bytes) / seen.elapsed_s},
+            {"elapsed_s", seen.elapsed_s},
+            {"first_batch_s", seen.first_batch_s},
+            {"steps", seen.steps},
+            {"read_s", spent.read_s},
+            {"verify_s", spent.verify_s},
+            {"decode_s", spent.decode_s},
+            {"assemble_s", spent.assemble_s},
+            {"wait_s", spent.wait_s},
+            {"stall_share", spent.wait_s / seen.elapsed_s},
+            {"read_bytes", spent.bytes_read},
+            {"blocks", spent.blocks_read},
+            {"requests", spent.requests},
+            {"masked_samples", spent.masked_samples},
+            {"io_threads", spent.io_threads},
+            {"binds", std::string(binding_stage(spent, seen.elapsed_s))}};
+}
+
+int run(int count, char** words) {
+    if (count < 2) {
+        std::cout << usage;
+        return 64;
+    }
+    if (std::string(words[1]) == "synth" && count > 2) {
+        synthesize(words[2], Options(words_of(count, words, 3)));
+        return 0;
+    }
+    const Options options(words_of(count, words, 2));
+    const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open(words[1]));
+    if (options.whole("cold", 0) == 1) drop_pages(*index);
+    std::cout << report(consume(index, options)).dump() << '\n';
+    return 0;
+}
+
+}  // namespace
+
+int main(int count, char** words) {
+    try {
+        return run(count, words);
+    } catch (const lockstep::Error& error) {
+        std::cerr << error.text() << '\n';
+        return static_cast<int>(error.exit_code());
+    }
+}
