@@ -81,7 +81,7 @@ std::optional<ElementType> take_type(ByteReader& in) {
     return static_cast<ElementType>(value);
 }
 
-DatasetFacts take_dataset(ByteReader& in) {
+DatasetFacts take_dataset(ByteReader& in, std::uint64_t most) {
     constexpr std::uint64_t most_dimensions = 32;
     DatasetFacts facts;
     facts.layout = take_enum(in, StorageLayout::other);
@@ -92,9 +92,9 @@ DatasetFacts take_dataset(ByteReader& in) {
     facts.chunk = take_numbers(in, most_dimensions);
     facts.filters = take_filters(in);
     facts.leaves_partial_chunks = in.number() != 0;
-    facts.chunks.offsets = take_numbers(in, most_chunks);
-    facts.chunks.bytes = take_numbers(in, most_chunks);
-    facts.chunks.skipped = take_numbers(in, most_chunks);
+    facts.chunks.offsets = take_numbers(in, most);
+    facts.chunks.bytes = take_numbers(in, most);
+    facts.chunks.skipped = take_numbers(in, most);
     facts.chunks.fault = in.text();
     const std::size_t chunks = facts.chunks.offsets.size();
     if (facts.chunks.bytes.size() != chunks || facts.chunks.skipped.size() != chunks)
@@ -145,7 +145,7 @@ std::vector<std::byte> to_bytes(const FileFacts& facts) {
     return out.finish();
 }
 
-FileFacts facts_from(std::span<const std::byte> bytes) {
+FileFacts facts_from(std::span<const std::byte> bytes, std::uint64_t most) {
     ByteReader in(bytes);
     if (in.number() != version) throw damaged_index("it is of another version");
     FileFacts facts;
@@ -157,7 +157,7 @@ FileFacts facts_from(std::span<const std::byte> bytes) {
     facts.first_sample = take_optional(in);
     facts.reads = in.number();
     for (std::uint64_t left = in.count(64); left > 0; --left)
-        facts.datasets.push_back(take_dataset(in));
+        facts.datasets.push_back(take_dataset(in, std::min(most, most_chunks)));
     check_end(in);
     return facts;
 }

@@ -250,7 +250,7 @@ FileFacts Sandbox::look(const FileRequest& request) {
     const std::vector<std::byte> answer = receive(request, now_s() + limits_.wall_s);
     h5::note_file_opened();
     try {
-        FileFacts facts = facts_from(answer);
+        FileFacts facts = facts_from(answer, bytes);
         if (facts.datasets.size() == request.datasets.size()) return facts;
     } catch (const Error&) {  // as below
     }

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the child process that looks at untrusted files may do to this one: nothing.
+#include "hdf5/sandbox.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/data/dataset_index.hpp"
+
+#include "data/foreign_files.hpp"
+#include "format/index_columns.hpp"
+#include "hdf5/chunk_places.hpp"
+#include "hdf5/driver.hpp"
+#include "hdf5/look.hpp"
+#include "hdf5/sandbox_frame.hpp"
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using testing::HasSubstr;
+
+// LOCKSTEP_H5PROBE for a scope.
+class Helper {
+  public:
+    explicit Helper(const std::string& path) : before_(std::getenv("LOCKSTEP_H5PROBE")) {
+        ::setenv("LOCKSTEP_H5PROBE", path.c_str(), 1);
+    }
+    ~Helper() { ::setenv("LOCKSTEP_H5PROBE", before_.c_str(), 1); }
+    Helper(const Helper&) = delete;
+    Helper& operator=(const Helper&) = delete;
+
+  private:
+    std::string before_;
+};
+
+class Sandboxed : public testing::Test {
+  protected:
+    Sandboxed() { test::write_foreign(request_.path, test::images_and_labels(50, 1)); }
+    // What comes of a helper that is this shell script instead.
+    std::optional<Error> error_with(const std::string& script, SandboxLimits limits = {}) {
+        const fs::path path = folder_.file("helper", "#!/bin/sh\n" + script + "\n");
+        fs::permissions(path, fs::perms::owner_all);
+        const Helper helper(path);
+        return caught([&] { Sandbox(limits).look(request_); });
+    }
+    test::TempDir folder_;
+    FileRequest request_{folder_ / "a.h5", {"/x/data", "/y", "/none"}};
+};
+
+TEST_F(Sandboxed, ChildSeesWhatThisProcessWouldSee) {
+    Sandbox sandbox;
+    FileFacts here = look_at_file(request_), there = sandbox.look(request_);
+    EXPECT_EQ(there, here);
+    EXPECT_EQ(there.datasets.at(2).layout, StorageLayout::missing);
+    EXPECT_EQ(sandbox.look(request_), here) << "one child answers many requests";
+    EXPECT_EQ(facts_from(to_bytes(here)), here);
+    EXPECT_EQ(request_from(to_bytes(request_)), request_);
+}
+
+TEST_F(Sandboxed, LeavesNoChildBehind) {
+    {
+        Sandbox sandbox;
+        sandbox.look(request_);
+    }
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+    error_with("kill -SEGV $$");
+    error_with("exec sleep 60", {.wall_s = 0.05});
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1);
+}
+
+TEST_F(Sandboxed, CrashesBecomeErrorsThatNameTheFile) {
+    for (const char* script : {"kill -SEGV $$", "kill -ABRT $$", "kill -BUS $$", "exit 70"}) {
+        const auto error = error_with(script);
+        ASSERT_TRUE(error) << script;
+        EXPECT_EQ(error->code(), "E231") << script;
+        EXPECT_THAT(error->text(), HasSubstr("a.h5"));
+    }
+}
+
+TEST_F(Sandboxed, HangsEnd) {
+    const double since = now_s();
+    EXPECT_EQ(error_with("exec sleep 60", {.wall_s = 0.1})->code(), "E232");
+    EXPECT_EQ(error_with("while :; do :; done", {.wall_s = 0.1})->code(), "E232");
+    EXPECT_EQ(error_with("exec 0<&-; exec sleep 60", {.wall_s = 30})->code(), "E231")
+        << "one that closes its end and goes on is not waited for";
+    EXPECT_EQ(error_with("kill -XCPU $$")->code(), "E232");
+    EXPECT_LT(now_s() - since, 20);
+}
+
+TEST_F(Sandboxed, NonsenseIsSeenAsSuch) {
+    EXPECT_EQ(error_with("exit 0")->code(), "E233");
+    EXPECT_EQ(error_with("head -c 4000 /dev/urandom >&0; exec sleep 60")->code(), "E233");
+    // The right beginning, then more bytes than any answer has.
+    EXPECT_EQ(error_with("printf 'h5rpebe1' >&0; head -c 24 /dev/zero >&0; exec sleep 60")->code(),
+              "E233");
+    Frame frame{.kind = static_cast<std::uint64_t>(FrameKind::facts), .bytes = 100};
+    std::string bytes(reinterpret_cast<const char*>(&frame), sizeof frame);
+    folder_.file("answer", bytes + std::string(100, 'x'));
+    const std::string send =
+        fmt::format("cat {} >&0; exec sleep 60", (folder_ / "answer").string());
+    EXPECT_EQ(error_with(send)->code(), "E233");
+    frame.bytes = most_frame_bytes + 1;
+    folder_.file("answer", {reinterpret_cast<const char*>(&frame), sizeof frame});
+    EXPECT_EQ(error_with(send)->code(), "E233");
+    FileFacts other = look_at_file(request_);
+    other.datasets.pop_back();
+    const auto facts = to_bytes(other);
+    frame.bytes = facts.size();
+    bytes.assign(reinterpret_cast<const char*>(&frame), sizeof frame);
+    bytes.append(reinterpret_cast<const char*>(facts.data()), facts.size());
+    folder_.file("answer", bytes);
+    EXPECT_EQ(error_with(send)->code(), "E233") << "facts about other data sets";
+}
+
+TEST_F(Sandboxed, AMissingHelperIsNamed) {
+    const Helper helper("/nowhere/lockstep-h5probe");
+    const auto error = caught([&] { Sandbox().look(request_); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E233");
+    EXPECT_THAT(error->text(), HasSubstr("/nowhere/lockstep-h5probe"));
+}
+
+TEST_F(Sandboxed, FactsFromElsewhereNeverDoHarm) {
+    const auto good = to_bytes(look_at_file(request_));
+    const std::span content = std::span(good).first(good.size() - 8);
+    CounterRandom random(Purpose::test, {5});
+    for (int i = 0; i < 3000; ++i) {
+        std::vector<std::byte> bad(content.begin(), content.end());
+        if (i % 3 == 0) bad.resize(random.below(bad.size()));
+        for (int flips = 0; flips < 4 && !bad.empty(); ++flips)
+            bad[random.below(bad.size())] = static_cast<std::byte>(random.below(256));
+        ByteWriter sealed_again;
+        sealed_again.add(bad);
+        const auto bytes = sealed_again.finish();
+        const std::string code = caught_code([&] { facts_from(bytes, 1000); });
+        EXPECT_TRUE(code.empty() || code == "E230") << code;
+    }
+}
+
+// A file of `chunks` chunks of one row of 64 bytes.
+fs::path many_chunks(const test::TempDir& folder, std::uint64_t chunks, test::Format format) {
+    const fs::path path = folder / fmt::format("{}.h5", chunks);
+    test::write_foreign(path,
+                        {{.size = {chunks, 64},
+                          .chunk = {1, 64},
+                          .bytes = test::random_bytes(chunks * 64, chunks),
+                          .encode =
+                              [](auto, const auto& raw) {
+                                  return test::ForeignDataset::Stored{raw, 0};
+                              }}},
+                        format);
+    return path;
+}
+
+double cpu_s() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    return static_cast<double>(used.ru_utime.tv_sec + used.ru_stime.tv_sec) +
+           1e-6 * static_cast<double>(used.ru_utime.tv_usec + used.ru_stime.tv_usec);
+}
+
+// Looking, opening, and travelling: the best of three.
+double cost_of(const fs::path& path) {
+    double best = 1e9;
+    for (int i = 0; i < 3; ++i) {
+        const double since = cpu_s();
+        look_at_file({path, {"/x/data"}});
+        const DatasetIndex index = DatasetIndex::open_foreign({path}, {{"x", "/x/data", ""}});
+        DatasetIndex::deserialize(index.serialize());
+        best = std::min(best, cpu_s() - since);
+    }
+    return best;
+}
+
+TEST(ChunkIndex, WorkIsProportionalToTheNumberOfChunks) {
+    const test::TempDir folder;
+    for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
+        const fs::path few = many_chunks(folder, 3000, format);
+        const fs::path many = many_chunks(folder, 24000, format);
+        const auto reads = [](const fs::path& path) {
+            return static_cast<double>(look_at_file({path, {"/x/data"}}).reads);
+        };
+        EXPECT_LT(reads(many), 8.5 * reads(few) + 100);
+        EXPECT_LT(reads(many), 24000 * 1.5) << "one for a chunk, and some for its index";
+        // Eight times as many chunks: 8 if linear, 64 if each costs a walk over all.
+        EXPECT_LT(cost_of(many), 30 * cost_of(few) + 0.01);
+    }
+}
+
+TEST(ChunkIndex, ProbingFindsWhatTheLibraryQueriesSay) {
+    const test::TempDir folder;
+    for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
+        const fs::path path = many_chunks(folder, 300, format);
+        const DatasetFacts facts = look_at_file({path, {"/x/data"}}).datasets[0];
+        const h5::Handle file = h5::open_for_probing(path);
+        const h5::Handle dataset(H5Dopen2(file.id(), "/x/data", H5P_DEFAULT), H5Dclose);
+        EXPECT_EQ(h5::probe_chunks(dataset, facts), facts.chunks);
+        EXPECT_EQ(h5::find_chunks(dataset, facts), facts.chunks);
+        ASSERT_EQ(facts.chunks.offsets.size(), 300u);
+        for (std::uint64_t i = 0; i < 300; ++i) {
+            const hsize_t start[] = {i, 0};
+            unsigned skipped = 0;
+            haddr_t address = 0;
+            hsize_t bytes = 0;
+            ASSERT_GE(H5Dget_chunk_info_by_coord(dataset.id(), start, &skipped, &address, &bytes),
+                      0);
+            EXPECT_EQ(facts.chunks.offsets[i], address);
+            EXPECT_EQ(facts.chunks.bytes[i], bytes);
+            EXPECT_EQ(facts.chunks.skipped[i], skipped);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace lockstep
