@@ -35,7 +35,7 @@ class Guard {
     Guard(const std::string& origin, int max_depth) : origin_(origin), max_depth_(max_depth) {}
 
     bool operator()(int depth, Json::parse_event_t event, Json& parsed) {
-        using enum Json::parse_event_t;
+        using enum nlohmann::detail::parse_event_t;
         if (depth >= max_depth_ && (event == object_start || event == array_start))
             throw malformed(origin_, fmt::format("nested deeper than {} levels", max_depth_));
         if (event == object_start) keys_.emplace_back();

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/data/dataset_index.hpp"
+
+#include "hdf5/shard_probe.hpp"
+#include "index_table.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+std::string rewritten(const Shard& shard) {
+    return fmt::format(
+        "shard '{}' was rewritten after it was packed: its blocks were found again, but they have "
+        "no hashes, so damage to it will go unnoticed; restore it, or pack the data again",
+        shard.name);
+}
+
+// The blocks of one shard, by field, and whether they come from the index that was packed.
+struct OpenedShard {
+    std::vector<std::vector<StoredBlock>> blocks;
+    std::vector<FilterChain> chains;
+    bool is_as_packed = true;
+};
+
+OpenedShard open_shard(Sandbox& sandbox,
+                       const fs::path& folder,
+                       const Manifest& manifest,
+                       std::size_t number) {
+    const Shard& shard = manifest.shards[number];
+    const fs::path path = path_beneath(folder, shard.name);
+    check_is_whole_hdf5(path, shard.bytes);
+    OpenedShard opened;
+    for (std::size_t f = 0; f < manifest.fields.size(); ++f) {
+        auto blocks = read_index_table(path, manifest, number, f);
+        if (!blocks) break;
+        opened.blocks.push_back(std::move(*blocks));
+    }
+    if (opened.blocks.size() == manifest.fields.size()) return opened;
+    ProbedShard probed = probe_untrusted_shard(sandbox, path, manifest, number);
+    opened = {{}, std::move(probed.chains), false};
+    for (ProbedField& field : probed.fields) opened.blocks.push_back(std::move(field.blocks));
+    return opened;
+}
+
+}  // namespace
+
+DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
+    DatasetIndex index = of_blocks(folder, read_manifest_text(folder), {});
+    index.stored_.resize(index.fields().size());
+    Sandbox sandbox;  // whose child is only started if a shard is not what was packed
+    for (std::size_t number = 0; number < index.shards().size(); ++number) {
+        OpenedShard shard = open_shard(sandbox, folder, index.manifest_, number);
+        for (std::size_t f = 0; f < shard.blocks.size(); ++f)
+            index.append(f, shard.blocks[f], shard.chains);
+        if (!shard.is_as_packed) index.warnings_.push_back(rewritten(index.shards()[number]));
+    }
+    for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
+    return index;
+}
+
+}  // namespace lockstep
