@@ -32,6 +32,25 @@ def peer_environment():
     return folder
 
 
+def io_environment():
+    """The folder with the peers of `io`, which see PyTorch's environment; made on first use."""
+    torch = peer_environment()
+    folder = cache_folder() / "peer-io-1"
+    if (folder / "complete").exists():
+        return folder
+    print(f"making the peers' Python environment in {folder} (400 MB to download)", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    install = [folder / "bin/pip", "install", "--quiet", "--no-deps", "--no-cache-dir"]
+    subprocess.run([*install, "-r", HERE / "io_requirements.txt"], check=True)
+    theirs, ours = (next(env.glob("lib/python3*/site-packages")) for env in (torch, folder))
+    (ours / "torch.pth").write_text(f"{theirs}\n")
+    probe = "import torch, h5py, hdf5plugin, webdataset, streaming, nvidia.dali"
+    subprocess.run([folder / "bin/python", "-c", probe], check=True)
+    (folder / "complete").touch()
+    return folder
+
+
 def machine():
     cpu = "unknown"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+// How fast a data set can be read here, in every way there is, beside what the machine can do.
+#pragma once
+
+#include "lockstep/core/json.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/dataset_index.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Ways of moving a data set's bytes. The first two are limits: nothing that reads can beat them.
+enum class IoWay {
+    copy,     ///< memcpy from memory as large as the data into a small buffer; decoded bytes
+    pread,    ///< 1 MiB requests into a ring of buffers; stored bytes
+    h5dread,  ///< libhdf5: each thread opens the shards itself and reads block by block
+    h5dread_batches,  ///< the same by batches, as a loader asks; uncompressed data only
+    unverified,       ///< our block reader, told of no hashes
+    blocks,           ///< our block reader: pread, hash, decode
+    stream,           ///< shuffled batches from BatchStream; its caller does nothing else
+    resident,         ///< shuffled batches gathered from memory that holds everything, decoded
+};
+std::string_view way_name(IoWay way);
+
+enum class CacheState {
+    hot,   ///< in the operating system's page cache
+    cold,  ///< dropped from it before each pass
+};
+std::string_view state_name(CacheState state);
+
+struct IoPlan {
+    std::vector<int> threads = {1, 2};  ///< of a way; I/O threads of the stream
+    std::vector<CacheState> states = {CacheState::hot, CacheState::cold};
+    std::vector<IoWay> ways;  ///< empty: all
+    int rounds = 3;           ///< ways take turns in each
+    std::int64_t batch = 256;
+    std::uint64_t least_bytes = 256u << 20;   ///< decoded, of a hot pass: data sets are read again
+    std::uint64_t limit_bytes = 4ull << 30;   ///< larger data sets: cold only, their first rows
+    std::uint64_t ring_bytes = 64u << 20;     ///< where what is read goes, over all threads
+    std::uint64_t memory_bytes = 512u << 20;  ///< of the stream
+    /// Called before each pass with the number of passes done and to do.
+    std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> report;
+};
+
+/// One way with one number of threads: the best of all rounds.
+struct IoRow {
+    IoWay way = IoWay::copy;
+    CacheState state = CacheState::hot;
+    int threads = 1;
+    double best_s = 0, median_s = 0;
+    std::uint64_t bytes = 0;         ///< handed over, decoded, in a pass; 0 for pread
+    std::uint64_t stored_bytes = 0;  ///< taken from files in a pass; 0 for copy and resident
+    double first_s = 0;              ///< stream, resident: until the first batch
+    StreamStats spent;               ///< blocks, unverified, stream, resident: of the best pass
+
+    double bytes_per_s() const { return static_cast<double>(bytes) / best_s; }
+    double stored_per_s() const { return static_cast<double>(stored_bytes) / best_s; }
+};
+
+struct IoMeasurements {
+    std::uint64_t samples = 0, bytes_per_sample = 0;
+    std::uint64_t decoded_bytes = 0, stored_bytes = 0;  ///< of what was measured
+    std::string codec;
+    std::vector<IoRow> rows;
+    std::vector<std::string> notes;  ///< what could not be measured, and why
+
+    const IoRow* find(IoWay way, CacheState state, int threads) const;
+
+    /// Rate of stored bytes over pread's with the same threads and state.
+    std::optional<double> share_of_pread(const IoRow& row) const;
+    /// Rate of decoded bytes over memcpy's with the same threads.
+    std::optional<double> share_of_copy(const IoRow& row) const;
+};
+
+/// Measures all of `plan` in turns. Drops the shards' pages from the page cache for
+/// CacheState::cold (only theirs). Errors: those of BlockReader and BatchStream; E102 for threads
+/// < 1.
+IoMeasurements measure_io(std::shared_ptr<const DatasetIndex> index, const IoPlan& plan);
+
+/// One sentence for each state: what the stream supplies, its share of the limits, which stage
+/// binds it, and what would help.
+std::vector<std::string> io_verdicts(const IoMeasurements& measured);
+
+/// The same for programs.
+Json io_json(const IoMeasurements& measured);
+
+/// Drops the shards' pages from the page cache, unwritten ones after writing them. Returns the
+/// share of pages still there (of memory file systems: all).
+double drop_page_cache(const DatasetIndex& index);
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/measure_io.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double mega = 1e6;
+
+const IoRow* best_stream(const IoMeasurements& measured, CacheState state) {
+    const IoRow* best = nullptr;
+    for (const IoRow& row : measured.rows)
+        if (row.way == IoWay::stream && row.state == state &&
+            (best == nullptr || row.bytes_per_s() > best->bytes_per_s()))
+            best = &row;
+    return best;
+}
+
+std::string shares_text(const IoMeasurements& measured, const IoRow& row) {
+    std::string text;
+    if (const auto share = measured.share_of_copy(row))
+        text += fmt::format(", {:.0f} % of memcpy", 100 * *share);
+    if (const auto share = measured.share_of_pread(row))
+        text += fmt::format(", {:.0f} % of pread", 100 * *share);
+    return text;
+}
+
+std::string advice(std::string_view stage, CacheState state) {
+    if (stage == "decode") return "more I/O threads help while there are cores; else lz4 or none";
+    if (stage == "verify") return "more I/O threads help while there are cores";
+    if (stage == "assemble")
+        return "one thread gathers rows: larger rows go faster, and data in memory (resident)";
+    if (stage != "I/O") return "";
+    return state == CacheState::cold
+               ? "the storage binds: more I/O threads if pread gains by them, else a copy on "
+                 "faster storage or smaller blocks on it (lz4)"
+               : "copying from the page cache binds: more I/O threads, or data in memory "
+                 "(resident)";
+}
+
+/// Shares of the I/O threads' time, and of the assembler's.
+std::string times_text(const IoRow& row) {
+    const double io_s = row.best_s * row.threads;
+    return fmt::format(
+        "I/O threads: {:.0f} % read, {:.0f} % verify, {:.0f} % decode; assembler: "
+        "{:.0f} %",
+        100 * row.spent.read_s / io_s,
+        100 * row.spent.verify_s / io_s,
+        100 * row.spent.decode_s / io_s,
+        100 * row.spent.assemble_s / row.best_s);
+}
+
+std::string verdict_of(const IoMeasurements& measured, const IoRow& row) {
+    const std::string_view stage = binding_stage(row.spent, row.best_s);
+    const double samples_per_s = row.bytes_per_s() / static_cast<double>(measured.bytes_per_sample);
+    return fmt::format("{}: {} I/O thread(s) supply {} samples/s, {:.0f} MB/s{}; {} binds ({}): {}",
+                       state_name(row.state),
+                       row.threads,
+                       grouped(static_cast<std::uint64_t>(samples_per_s)),
+                       row.bytes_per_s() / mega,
+                       shares_text(measured, row),
+                       stage,
+                       times_text(row),
+                       advice(stage, row.state));
+}
+
+Json row_json(const IoMeasurements& measured, const IoRow& row) {
+    Json json = {{"way", way_name(row.way)},
+                 {"cache", state_name(row.state)},
+                 {"threads", row.threads},
+                 {"best_s", row.best_s},
+                 {"median_s", row.median_s},
+                 {"bytes", row.bytes},
+                 {"stored_bytes", row.stored_bytes}};
+    if (row.bytes > 0) json["mb_per_s"] = row.bytes_per_s() / mega;
+    if (row.stored_bytes > 0) json["stored_mb_per_s"] = row.stored_per_s() / mega;
+    if (const auto share = measured.share_of_pread(row)) json["share_of_pread"] = *share;
+    if (const auto share = measured.share_of_copy(row)) json["share_of_copy"] = *share;
+    if (row.first_s > 0) json["first_batch_s"] = row.first_s;
+    if (row.spent.blocks_read > 0)
+        json["spent"] = {{"read_s", row.spent.read_s},
+                         {"verify_s", row.spent.verify_s},
+                         {"decode_s", row.spent.decode_s},
+                         {"assemble_s", row.spent.assemble_s},
+                         {"wait_s", row.spent.wait_s}};
+    return json;
+}
+
+}  // namespace
+
+std::vector<std::string> io_verdicts(const IoMeasurements& measured) {
+    std::vector<std::string> verdicts;
+    for (const CacheState state : {CacheState::hot, CacheState::cold})
+        if (const IoRow* const row = best_stream(measured, state))
+            verdicts.push_back(verdict_of(measured, *row));
+    return verdicts;
+}
+
+Json io_json(const IoMeasurements& measured) {
+    Json json = {{"codec", measured.codec},
+                 {"samples", measured.samples},
+                 {"bytes_per_sample", measured.bytes_per_sample},
+                 {"bytes", measured.decoded_bytes},
+                 {"stored_bytes", measured.stored_bytes},
+                 {"results", Json::array()},
+                 {"notes", measured.notes},
+                 {"verdicts", io_verdicts(measured)}};
+    for (const IoRow& row : measured.rows) json["results"].push_back(row_json(measured, row));
+    return json;
+}
+
+}  // namespace lockstep
