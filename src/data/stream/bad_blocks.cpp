@@ -21,7 +21,26 @@ std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t 
 
 void BadBlocks::add(const BlockPiece& piece, const Error& error) {
     const std::scoped_lock lock(mutex_);
-    if (!known_.insert({piece.field, piece.block}).second || known_.size() > most_warnings) return;
+    if (!known_.insert({piece.field, piece.block}).second) return;
+    if (error.code() == "E201" || error.code() == "E202")
+        return warn_of_shard(files_.index().stored_blocks(piece.field)[piece.block].shard, error);
+    if (++warnings_ <= most_warnings) warn_of_block(piece, error);
+    if (warnings_ == most_warnings)
+        here(Level::warn, "{} blocks are bad; further ones are only counted", most_warnings);
+}
+
+void BadBlocks::warn_of_shard(std::uint32_t shard, const Error& error) {
+    if (!closed_.insert(shard).second) return;
+    const Shard& closed = files_.index().shards()[shard];
+    here(Level::warn,
+         "samples {} to {} are masked: error {}: {}",
+         grouped(closed.first_sample),
+         grouped(closed.first_sample + closed.samples - 1),
+         error.code(),
+         error.what());
+}
+
+void BadBlocks::warn_of_block(const BlockPiece& piece, const Error& error) const {
     const auto& blocks = files_.index().stored_blocks(piece.field);
     const StoredBlock& block = blocks[piece.block];
     here(Level::warn,
@@ -34,8 +53,6 @@ void BadBlocks::add(const BlockPiece& piece, const Error& error) {
          grouped(block.offset),
          error.code(),
          error.why().empty() ? error.what() : error.why());
-    if (known_.size() == most_warnings)
-        here(Level::warn, "{} blocks are bad; further ones are only counted", most_warnings);
 }
 
 std::size_t BadBlocks::count() const {

@@ -44,6 +44,12 @@ void read_ahead(ShardFiles& files, const RequestPlan& plan) {
     }
 }
 
+void forget(ShardFiles& files, const RequestPlan& plan) {
+    for (const ReadRequest& request : plan.requests())
+        if (const std::optional<int> file = descriptor(files, request.shard))
+            advise(*file, request.begin, request.end, POSIX_FADV_DONTNEED);
+}
+
 PageDropper::PageDropper(ShardFiles& files)
     : files_(files), page_(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))) {
     for (std::size_t f = 0; f < files.index().fields().size(); ++f)

@@ -15,6 +15,9 @@ namespace lockstep {
 /// does not wait and never fails. A request that is found there costs one system call.
 void read_ahead(ShardFiles& files, const RequestPlan& plan);
 
+/// Takes that back for what nobody will read now.
+void forget(ShardFiles& files, const RequestPlan& plan);
+
 /// Drops pages behind the readers. Pages are larger than some blocks: one that two blocks share is
 /// dropped with the second of them. Any thread.
 class PageDropper {

@@ -12,10 +12,14 @@
 
 namespace lockstep {
 
+/// How a file will be read: the system reads ahead by itself only where that helps.
+enum class Access { sequential, scattered };
+
 /// The shards' descriptors, each opened when it is first needed. Any thread.
 class ShardFiles {
   public:
-    explicit ShardFiles(std::shared_ptr<const DatasetIndex> index);
+    explicit ShardFiles(std::shared_ptr<const DatasetIndex> index,
+                        Access access = Access::sequential);
 
     const DatasetIndex& index() const { return *index_; }
 
@@ -25,6 +29,7 @@ class ShardFiles {
 
   private:
     std::shared_ptr<const DatasetIndex> index_;
+    Access access_;
     std::mutex mutex_;
     std::vector<UniqueFd> files_;
 };

@@ -51,6 +51,11 @@ WindowPool::WindowPool(ShardFiles& files,
     for (Slab& slab : slabs_) free_.push_back(&slab);
 }
 
+WindowPool::~WindowPool() {
+    if (page_cache_ != PageCache::drop) return;
+    for (const EpochWindow& window : ahead_) forget(files_, plan_ahead(window));
+}
+
 std::uint64_t WindowPool::slab_bytes(const DatasetIndex& index, std::uint64_t rows) {
     std::uint64_t bytes = 0;
     for (const Field& field : index.fields()) bytes += aligned(rows * field.bytes_per_sample());
@@ -110,17 +115,21 @@ std::optional<EpochWindow> WindowPool::next_window() {
     while (ahead_.size() <= windows_ahead_) {
         std::optional<EpochWindow> window = walk_.next();
         if (!window) break;
-        ahead_plan_.clear();
-        const std::vector<std::span<std::byte>> nowhere(index_.fields().size());
-        ahead_plan_.add(window->order->rows_of(window->range), nowhere);
-        ahead_plan_.arrange();
-        read_ahead(files_, ahead_plan_);
+        read_ahead(files_, plan_ahead(*window));
         ahead_.push_back(std::move(*window));
     }
     if (ahead_.empty()) return {};
     EpochWindow first = std::move(ahead_.front());
     ahead_.pop_front();
     return first;
+}
+
+const RequestPlan& WindowPool::plan_ahead(const EpochWindow& window) {
+    ahead_plan_.clear();
+    const std::vector<std::span<std::byte>> nowhere(index_.fields().size());
+    ahead_plan_.add(window.order->rows_of(window.range), nowhere);
+    ahead_plan_.arrange();
+    return ahead_plan_;
 }
 
 void WindowPool::issue(Slab& slab, EpochWindow window) {

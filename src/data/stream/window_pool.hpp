@@ -40,6 +40,9 @@ class WindowPool {
                StreamPosition start,
                std::size_t slabs,
                std::uint64_t rows);
+    ~WindowPool();
+    WindowPool(const WindowPool&) = delete;
+    WindowPool& operator=(const WindowPool&) = delete;
 
     static std::uint64_t slab_bytes(const DatasetIndex& index, std::uint64_t rows);
     std::uint64_t memory_bytes() const;
@@ -70,6 +73,7 @@ class WindowPool {
     Slab* take_free();
     void issue(Slab& slab, EpochWindow window);
     std::optional<EpochWindow> next_window();
+    const RequestPlan& plan_ahead(const EpochWindow& window);
     void publish(Slab& slab, const StreamStats& spent);
     void free_front(std::deque<Slab*>& queue);
     void divide_memory(std::uint64_t rows);
