@@ -35,7 +35,7 @@ void DatasetIndex::append(std::size_t field,
     }
     for (StoredBlock& block : blocks)
         if (block.codec == Codec::filters) block.chain = numbers.at(block.chain);
-    std::ranges::move(blocks, std::back_inserter(stored_[field]));
+    stored_[field].insert(stored_[field].end(), blocks.begin(), blocks.end());
 }
 
 std::size_t DatasetIndex::field_position(std::string_view name) const {

@@ -7,10 +7,15 @@
 #include "hdf5/shard_probe.hpp"
 #include "index_table.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
+
+// A manifest may announce anything.
+constexpr std::uint64_t most_reserved = std::uint64_t{1} << 24;
 
 std::string rewritten(const Shard& shard) {
     return fmt::format(
@@ -51,6 +56,11 @@ OpenedShard open_shard(Sandbox& sandbox,
 DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
     DatasetIndex index = of_blocks(folder, read_manifest_text(folder), {});
     index.stored_.resize(index.fields().size());
+    for (std::size_t f = 0; f < index.fields().size(); ++f) {
+        std::uint64_t blocks = 0;
+        for (const Shard& shard : index.shards()) blocks += shard.index[f].blocks;
+        index.stored_[f].reserve(std::min(blocks, most_reserved));
+    }
     Sandbox sandbox;  // whose child is only started if a shard is not what was packed
     for (std::size_t number = 0; number < index.shards().size(); ++number) {
         OpenedShard shard = open_shard(sandbox, folder, index.manifest_, number);

@@ -80,26 +80,36 @@ ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
 }
 
 DatasetIndex ForeignOpening::run() {
+    ask(0);
     for (std::size_t number = 0; number < files_.size(); ++number) {
-        check_is_whole_hdf5(files_[number], 0);
-        request_.path = files_[number];
-        facts_.push_back(sandbox_.look(request_));
+        facts_ = sandbox_.answer();
+        if (number + 1 < files_.size()) ask(number + 1);  // and looks at it meanwhile
         add_file(number);
+        if (number == 0) choose_block_rows();
+        add_blocks(number);
     }
-    choose_block_rows();
-    for (std::size_t number = 0; number < files_.size(); ++number) add_blocks(number);
     describe_origin();
-    DatasetIndex index = made(manifest_);
+    DatasetIndex index;
+    index.path_ = folder_;
+    index.stored_ = std::move(stored_);
+    index.chains_ = std::move(chains_);
+    describe(index);
     count_classes(index);
     index.check_blocks();
     warn(index);
     return index;
 }
 
+void ForeignOpening::ask(std::size_t number) {
+    check_is_whole_hdf5(files_[number], 0);
+    request_.path = files_[number];
+    sandbox_.ask(request_);
+}
+
 const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
     const FieldMapping& mapping = mappings_[field];
     const fs::path& path = files_[number];
-    const DatasetFacts& facts = facts_[number].datasets[field];
+    const DatasetFacts& facts = facts_.datasets[field];
     check(facts.layout != StorageLayout::missing, [&] {
         return Error("E207",
                      fmt::format("'{}' has no data set '{}'", path.string(), mapping.hdf5_path),
@@ -205,15 +215,15 @@ void ForeignOpening::choose_block_rows() {
         if (manifest_.fields[f].bytes_per_sample() > manifest_.fields[largest].bytes_per_sample())
             largest = f;
     const std::uint64_t row_bytes = manifest_.fields[largest].bytes_per_sample();
-    const DatasetFacts& facts = facts_[0].datasets[largest];
+    const DatasetFacts& facts = facts_.datasets[largest];
     std::uint64_t rows = std::max<std::uint64_t>(1, block_bytes / row_bytes);
     if (facts.layout == StorageLayout::chunked) {
         const std::uint64_t chunk = facts.chunk[0];
         rows = chunk * row_bytes < smallest_block_bytes ? std::max(chunk, rows / chunk * chunk)
                                                         : chunk;
     }
-    manifest_.block_rows = static_cast<std::uint32_t>(
-        std::clamp<std::uint64_t>(std::min(rows, manifest_.samples), 1, 0x7fffffff));
+    manifest_.block_rows =
+        static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rows, 1, 0x7fffffff));
 }
 
 void ForeignOpening::add_blocks(std::size_t number) {
@@ -225,7 +235,7 @@ void ForeignOpening::add_blocks(std::size_t number) {
     identity.add(static_cast<std::uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()));
     for (std::size_t f = 0; f < mappings_.size(); ++f) {
-        FoundBlocks found = blocks_of(facts_[number].datasets[f],
+        FoundBlocks found = blocks_of(facts_.datasets[f],
                                       {.first_sample = shard.first_sample,
                                        .samples = shard.samples,
                                        .row_bytes = manifest_.fields[f].bytes_per_sample(),
@@ -242,14 +252,13 @@ void ForeignOpening::add_blocks(std::size_t number) {
                         "make shards of it: lockstep data pack --hdf5 ...");
         if (!found.fault.empty())
             throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault);
-        for (const StoredBlock& block : found.blocks) {
-            identity.add(block.offset);
-            identity.add(block.stored_bytes);
-        }
-        std::ranges::move(found.blocks, std::back_inserter(stored_[f]));
+        const DatasetFacts& facts = facts_.datasets[f];
+        identity.add(facts.offset);
+        for (const auto* column : {&facts.chunks.offsets, &facts.chunks.bytes})
+            identity.add(hash64(std::as_bytes(std::span(*column))));
+        stored_[f].insert(stored_[f].end(), found.blocks.begin(), found.blocks.end());
     }
     shard.xxh3_128 = hash128(std::span<const std::byte>(identity.finish())).hex();
-    facts_[number].datasets.clear();  // which a file with many chunks filled
 }
 
 void ForeignOpening::describe_origin() {
@@ -271,25 +280,16 @@ void ForeignOpening::describe_origin() {
                                  digits.substr(20));
 }
 
-DatasetIndex ForeignOpening::made(const Manifest& manifest) const {
-    DatasetIndex index;
-    index.path_ = folder_;
-    index.manifest_text_ = manifest_text(manifest);
+void ForeignOpening::describe(DatasetIndex& index) const {
+    index.manifest_text_ = manifest_text(manifest_);
     index.manifest_ =
         parse_manifest(index.manifest_text_, "foreign HDF5 files", ManifestKind::foreign);
-    index.stored_ = stored_;
-    index.chains_ = chains_;
-    return index;
 }
 
 void ForeignOpening::count_classes(DatasetIndex& index) {
-    bool has_labels = false;
-    for (std::size_t f = 0; f < mappings_.size(); ++f) {
-        if (!is_label(f)) continue;
-        manifest_.fields[f].class_counts = counted_classes(index, f);
-        has_labels = true;
-    }
-    if (has_labels) index = made(manifest_);
+    for (std::size_t f = 0; f < mappings_.size(); ++f)
+        if (is_label(f)) manifest_.fields[f].class_counts = counted_classes(index, f);
+    describe(index);
 }
 
 void ForeignOpening::warn(DatasetIndex& index) const {

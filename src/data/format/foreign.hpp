@@ -24,6 +24,7 @@ class ForeignOpening {
     DatasetIndex run();
 
   private:
+    void ask(std::size_t number);
     const DatasetFacts& checked(std::size_t number, std::size_t field) const;
     Field field_of(const FieldMapping& mapping, const DatasetFacts& facts) const;
     bool is_label(std::size_t field) const;
@@ -31,7 +32,7 @@ class ForeignOpening {
     void choose_block_rows();
     void add_blocks(std::size_t number);
     void describe_origin();
-    DatasetIndex made(const Manifest& manifest) const;
+    void describe(DatasetIndex& index) const;
     void count_classes(DatasetIndex& index);
     void warn(DatasetIndex& index) const;
 
@@ -40,7 +41,7 @@ class ForeignOpening {
     fs::path folder_;
     FileRequest request_;
     Sandbox sandbox_;
-    std::vector<FileFacts> facts_;
+    FileFacts facts_;  // of the file that is being added
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
     std::vector<FilterChain> chains_;

@@ -29,6 +29,9 @@ struct RawRead {
 };
 thread_local std::optional<RawRead>* noting = nullptr;
 
+// Addresses without memory behind them; a probe of larger chunks asks for the size of each first.
+constexpr std::uint64_t room_at_once = std::uint64_t{1} << 30;
+
 std::atomic<std::uint64_t> opened{0}, reads_done{0};
 
 // What writing_access() tells the driver through the library.
@@ -210,16 +213,22 @@ Handle writing_access(int& error) {
 }
 
 ChunkProbe::ChunkProbe(const Handle& dataset, std::size_t rank, std::uint64_t most_bytes)
-    : dataset_(dataset), most_bytes_(most_bytes), start_(rank, 0) {}
+    : dataset_(dataset), most_bytes_(most_bytes), start_(rank, 0) {
+    if (most_bytes <= room_at_once) make_room(most_bytes);
+}
+
+void ChunkProbe::make_room(std::uint64_t bytes) {
+    unused_ = std::make_unique_for_overwrite<std::byte[]>(bytes);
+    unused_bytes_ = bytes;
+}
 
 std::optional<ChunkPlace> ChunkProbe::find(std::uint64_t row) {
     start_[0] = row;
-    hsize_t stored = 0;
-    if (H5Dget_chunk_storage_size(dataset_.id(), start_.data(), &stored) < 0) return {};
-    if (stored == 0 || stored > most_bytes_) return {};
-    if (stored > unused_bytes_) {
-        unused_ = std::make_unique_for_overwrite<std::byte[]>(stored);
-        unused_bytes_ = stored;
+    if (most_bytes_ > room_at_once) {
+        hsize_t stored = 0;
+        if (H5Dget_chunk_storage_size(dataset_.id(), start_.data(), &stored) < 0) return {};
+        if (stored > most_bytes_) return {};
+        if (stored > unused_bytes_) make_room(stored);
     }
     ChunkPlace place;
     std::optional<RawRead> seen;
@@ -227,7 +236,7 @@ std::optional<ChunkPlace> ChunkProbe::find(std::uint64_t row) {
     const herr_t result = H5Dread_chunk(
         dataset_.id(), H5P_DEFAULT, start_.data(), &place.skipped_filters, unused_.get());
     noting = nullptr;
-    if (result < 0 || !seen) return {};
+    if (result < 0 || !seen || seen->bytes == 0 || seen->bytes > most_bytes_) return {};
     place.offset = seen->offset;
     place.bytes = seen->bytes;
     return place;

@@ -45,6 +45,8 @@ class ChunkProbe {
     std::optional<ChunkPlace> find(std::uint64_t row);
 
   private:
+    void make_room(std::uint64_t bytes);
+
     const Handle& dataset_;
     std::uint64_t most_bytes_;
     std::vector<hsize_t> start_;

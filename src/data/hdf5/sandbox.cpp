@@ -160,19 +160,19 @@ int Sandbox::wait_or_end() {
     return end();
 }
 
-// The child closed its end: it is dying or dead of `request`.
-void Sandbox::fail(const FileRequest& request) {
+// The child closed its end: it is dying or dead of what it was asked.
+void Sandbox::fail() {
     const int status = wait_or_end();
-    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) throw took_too_long(request.path);
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGXCPU) throw took_too_long(asked_.path);
     if (WIFSIGNALED(status))
         throw crashed(
-            request.path,
+            asked_.path,
             fmt::format(
                 "it died of signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))));
     if (WEXITSTATUS(status) != 0)
-        throw crashed(request.path, fmt::format("it ended with code {}", WEXITSTATUS(status)));
+        throw crashed(asked_.path, fmt::format("it ended with code {}", WEXITSTATUS(status)));
     throw unusable(
-        fmt::format("'{}' gave no answer about '{}'", program_name, request.path.string()),
+        fmt::format("'{}' gave no answer about '{}'", program_name, asked_.path.string()),
         "it ended without one");
 }
 
@@ -186,7 +186,7 @@ void Sandbox::send(std::span<const std::byte> bytes) {
 }
 
 // False if the child closed its end.
-bool Sandbox::fill(std::span<std::byte> out, const FileRequest& request, double deadline_s) {
+bool Sandbox::fill(std::span<std::byte> out, double deadline_s) {
     while (!out.empty()) {
         const double left = deadline_s - now_s();
         pollfd waiting{socket_.value(), POLLIN, 0};
@@ -194,7 +194,7 @@ bool Sandbox::fill(std::span<std::byte> out, const FileRequest& request, double 
         if (ready < 0 && errno == EINTR) continue;
         if (ready <= 0) {
             end();
-            throw took_too_long(request.path);
+            throw took_too_long(asked_.path);
         }
         const ssize_t got = ::recv(socket_.value(), out.data(), out.size(), 0);
         if (got < 0 && errno == EINTR) continue;
@@ -204,13 +204,13 @@ bool Sandbox::fill(std::span<std::byte> out, const FileRequest& request, double 
     return true;
 }
 
-std::vector<std::byte> Sandbox::receive(const FileRequest& request, double deadline_s) {
+std::vector<std::byte> Sandbox::receive(double deadline_s) {
     Frame frame;
-    if (!fill(std::as_writable_bytes(std::span(&frame, 1)), request, deadline_s)) fail(request);
+    if (!fill(std::as_writable_bytes(std::span(&frame, 1)), deadline_s)) fail();
     const auto nonsense = [&](const std::string& why) {
         end();
         return unusable(
-            fmt::format("'{}' answered nonsense about '{}'", program_name, request.path.string()),
+            fmt::format("'{}' answered nonsense about '{}'", program_name, asked_.path.string()),
             why);
     };
     if (frame.magic != Frame::frame_magic || frame.bytes > most_frame_bytes)
@@ -221,42 +221,48 @@ std::vector<std::byte> Sandbox::receive(const FileRequest& request, double deadl
         const std::size_t before = bytes.size();
         bytes.resize(
             std::min<std::uint64_t>(frame.bytes, std::max<std::size_t>(2 * before, 1 << 20)));
-        if (!fill(std::span(bytes).subspan(before), request, deadline_s)) fail(request);
+        if (!fill(std::span(bytes).subspan(before), deadline_s)) fail();
     }
     if (frame.kind == static_cast<std::uint64_t>(FrameKind::facts)) return bytes;
     if (frame.kind != static_cast<std::uint64_t>(FrameKind::refused))
         throw nonsense("its answer is of no known kind");
     throw Error("E205",
-                fmt::format("cannot read '{}'", request.path.string()),
+                fmt::format("cannot read '{}'", asked_.path.string()),
                 text_of(bytes),
                 "copy it again from its source");
 }
 
 FileFacts Sandbox::look(const FileRequest& request) {
-    std::uint64_t bytes = 0;
-    {
-        const UniqueFd readable = open_for_reading(request.path);
-        bytes = fs::file_size(request.path);
-    }
+    ask(request);
+    return answer();
+}
+
+void Sandbox::ask(const FileRequest& request) {
+    asked_ = request;
+    static_cast<void>(open_for_reading(request.path));
+    file_bytes_ = fs::file_size(request.path);
     start();
-    const std::vector<std::byte> asked = to_bytes(request);
-    const double gib = static_cast<double>(bytes) / (1u << 30);
+    const std::vector<std::byte> bytes = to_bytes(request);
+    const double gib = static_cast<double>(file_bytes_) / (1u << 30);
     const Frame frame{.kind = static_cast<std::uint64_t>(FrameKind::request),
-                      .bytes = asked.size(),
+                      .bytes = bytes.size(),
                       .cpu_s = static_cast<std::uint64_t>(
                           std::max(1.0, limits_.cpu_s + limits_.cpu_s_per_gib * gib))};
     send(std::as_bytes(std::span(&frame, 1)));
-    send(asked);
-    const std::vector<std::byte> answer = receive(request, now_s() + limits_.wall_s);
+    send(bytes);
+}
+
+FileFacts Sandbox::answer() {
+    const std::vector<std::byte> bytes = receive(now_s() + limits_.wall_s);
     h5::note_file_opened();
     try {
-        FileFacts facts = facts_from(answer, bytes);
-        if (facts.datasets.size() == request.datasets.size()) return facts;
+        FileFacts facts = facts_from(bytes, file_bytes_);
+        if (facts.datasets.size() == asked_.datasets.size()) return facts;
     } catch (const Error&) {  // as below
     }
     end();
     throw unusable(
-        fmt::format("'{}' answered nonsense about '{}'", program_name, request.path.string()),
+        fmt::format("'{}' answered nonsense about '{}'", program_name, asked_.path.string()),
         "its answer does not make sense");
 }
 

@@ -40,16 +40,23 @@ class Sandbox {
     /// too long), E233 (no helper, or nonsense); E201, E202.
     FileFacts look(const FileRequest& request);
 
+    /// The same in two steps: the child looks while the caller does something else. One request at
+    /// a time.
+    void ask(const FileRequest& request);
+    FileFacts answer();
+
   private:
     void start();
     void send(std::span<const std::byte> bytes);
-    std::vector<std::byte> receive(const FileRequest& request, double deadline_s);
-    bool fill(std::span<std::byte> out, const FileRequest& request, double deadline_s);
-    [[noreturn]] void fail(const FileRequest& request);
+    std::vector<std::byte> receive(double deadline_s);
+    bool fill(std::span<std::byte> out, double deadline_s);
+    [[noreturn]] void fail();
     int wait_or_end();
     int end();
 
     SandboxLimits limits_;
+    FileRequest asked_;
+    std::uint64_t file_bytes_ = 0;
     pid_t child_ = -1;
     UniqueFd socket_;
 };
