@@ -117,6 +117,7 @@ std::vector<Command> all_commands() {
             ckpt_ls_command(),
             ckpt_verify_command(),
             bench_comm_command(),
+            bench_io_command(),
             config_show_command(),
             config_check_command(),
             explain_command(),
