@@ -29,7 +29,8 @@ std::string shares_text(const IoMeasurements& measured, const IoRow& row) {
 }
 
 std::string advice(std::string_view stage, CacheState state) {
-    if (stage == "decode") return "more I/O threads help while there are cores; else a codec that expands faster";
+    if (stage == "decode")
+        return "more I/O threads help while there are cores; else a codec that expands faster";
     if (stage == "verify") return "more I/O threads help while there are cores";
     if (stage == "assemble")
         return "one thread gathers rows: larger rows go faster, and data in memory (resident)";
