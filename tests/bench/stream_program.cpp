@@ -11,6 +11,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/pack.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <iostream>
@@ -22,6 +23,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/prctl.h>
 
 namespace {
 
@@ -125,22 +127,25 @@ void drop_pages(const DatasetIndex& index) {
     }
 }
 
-/// Lets `samples` take as long as they may at a pace.
+/// Lets `samples` take as long as they may at a pace, asleep as a caller is whose GPU computes.
+/// What it sleeps too long it sleeps less the next time.
 class Pace {
   public:
-    explicit Pace(double samples_per_s) : samples_per_s_(samples_per_s) {}
-    void spend(std::size_t samples) const {
+    explicit Pace(double samples_per_s) : samples_per_s_(samples_per_s) {
+        ::prctl(PR_SET_TIMERSLACK, 1);
+    }
+    void spend(std::size_t samples) {
         if (samples_per_s_ <= 0) return;
-        const double until = now_s() + static_cast<double>(samples) / samples_per_s_;
-        constexpr double shortest_sleep_s = 300e-6, oversleep_s = 80e-6;
-        const double left = until - now_s();
-        if (left > shortest_sleep_s)
-            std::this_thread::sleep_for(std::chrono::duration<double>(left - oversleep_s));
-        while (now_s() < until) continue;
+        const double begun = now_s();
+        const double period = static_cast<double>(samples) / samples_per_s_;
+        const double left = period - overslept_s_;
+        if (left > 0) std::this_thread::sleep_for(std::chrono::duration<double>(left));
+        overslept_s_ = std::min(now_s() - begun - left, period);
     }
 
   private:
     double samples_per_s_;
+    double overslept_s_ = 0;
 };
 
 /// What was seen of a stream after its first batch.
@@ -154,7 +159,7 @@ Seen consume(const std::shared_ptr<const DatasetIndex>& index, const Options& op
     const double opened = now_s();
     BatchStream stream(index, stream_options(options));
     once(Level::info, "{}", stream.memory_text());
-    const Pace pace(static_cast<double>(options.whole("pace", 0)));
+    Pace pace(static_cast<double>(options.whole("pace", 0)));
     const auto most_steps = static_cast<std::uint64_t>(options.whole("steps", 0));
     const auto epochs = static_cast<std::uint64_t>(options.whole("epochs", 3));
     Seen seen;

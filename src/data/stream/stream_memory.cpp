@@ -19,6 +19,7 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t least_windows_ahead = 8;
 constexpr std::size_t most_batches_ahead = 12;
 constexpr std::uint64_t batch_bytes_ahead = 4u << 20;
 
@@ -140,9 +141,10 @@ StreamMemory plan_memory(const DatasetIndex& index,
     memory.readers += static_cast<int>(
         fitting(memory.reader_bytes,
                 static_cast<std::uint64_t>(most_io_threads(options) - memory.readers)));
+    // All lanes begin a new window when an epoch begins. What is ahead then hides that.
     const std::uint64_t windows = (index.samples() - 1) / memory.window_rows + 1;
     const std::uint64_t ahead =
-        std::min<std::uint64_t>(std::max<std::size_t>(8, held / 4), windows);
+        std::min<std::uint64_t>(std::max<std::size_t>(least_windows_ahead, held), windows);
     memory.slabs += fitting(memory.slab_bytes, ahead > 0 ? ahead - 1 : 0);
     memory.batches +=
         fitting(memory.batch_bytes,
