@@ -3,6 +3,9 @@
 
 #include <fmt/format.h>
 #include <xxhash.h>
+#ifdef LOCKSTEP_XXHASH_DISPATCHES
+#include <xxh_x86dispatch.h>  // the same names, for the best instructions there are
+#endif
 
 namespace lockstep {
 namespace {
