@@ -8,6 +8,8 @@
 #include "staged_progress.hpp"
 
 #include <algorithm>
+#include <memory>
+#include <string>
 
 #include <fmt/format.h>
 
@@ -36,15 +38,26 @@ int verify(const std::string& folder) {
 }  // namespace
 
 Command data_inspect_command() {
-    return {.name = "data inspect",
-            .summary = "show what a data set holds",
-            .usage = "lockstep data inspect DIR",
-            .text = "Fields, shapes, sizes, compression, statistics and classes.\n",
-            .positionals = 1,
-            .run = [](const Invocation& call) {
-                print_once(describe_dataset(DatasetIndex::open(call.positionals[0])));
-                return 0;
-            }};
+    auto fields = std::make_shared<std::string>();
+    return {
+        .name = "data inspect",
+        .summary = "show what a data set holds",
+        .usage = "lockstep data inspect DIR",
+        .text =
+            "Fields, shapes, sizes, compression, statistics and classes. With --field, DIR is an\n"
+            "HDF5 file, a folder or a pattern of such files that others wrote.\n",
+        .table = {{"What to look at",
+                   {list_option("field",
+                                "NAME=PATH",
+                                *fields,
+                                "field in HDF5 files that others wrote, e.g. "
+                                "images=/x/data:CHW; once for each")}}},
+        .positionals = 1,
+        .run = [fields](const Invocation& call) {
+            print_once(describe_dataset(
+                DatasetIndex::open(call.positionals[0], parse_field_mappings(*fields))));
+            return 0;
+        }};
 }
 
 Command data_verify_command() {

@@ -57,6 +57,15 @@ Option text_option(const std::string& name,
             }};
 }
 
+Option list_option(const std::string& name,
+                   const std::string& value,
+                   std::string& target,
+                   const std::string& help) {
+    Option option = text_option(name, value, target, help);
+    option.kind = OptionKind::list;
+    return option;
+}
+
 Option path_option(const std::string& name,
                    const std::string& value,
                    std::filesystem::path& target,

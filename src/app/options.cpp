@@ -62,9 +62,20 @@ po::parsed_options split(const std::vector<std::string>& words, const OptionTabl
     }
 }
 
-void add_option(ParsedLine& line, const po::option& found) {
+bool is_list(const OptionTable& table, const std::string& name) {
+    for (const OptionSection& section : table)
+        for (const Option& option : section.options)
+            if (option.name == name) return option.kind == OptionKind::list;
+    return false;
+}
+
+void add_option(ParsedLine& line, const po::option& found, const OptionTable& table) {
     const std::string text = found.value.empty() ? "true" : found.value.front();
     const auto [place, is_new] = line.options.emplace(found.string_key, text);
+    if (!is_new && is_list(table, found.string_key)) {
+        place->second += "," + text;
+        return;
+    }
     check(is_new || place->second == text, [&] {
         return Error(
             "E104",
@@ -97,8 +108,10 @@ void check_config_type(const Option& option, const ConfigEntry& entry) {
     const bool fits = (option.kind == OptionKind::flag && type == 0) ||
                       (option.kind == OptionKind::whole && type == 1) ||
                       (option.kind == OptionKind::real && (type == 1 || type == 2)) ||
-                      (option.kind == OptionKind::text && type != 0);
-    constexpr const char* needs[] = {"true or false", "a whole number", "a number", "a text"};
+                      (option.kind == OptionKind::text && type != 0) ||
+                      (option.kind == OptionKind::list && type == 3);
+    constexpr const char* needs[] = {
+        "true or false", "a whole number", "a number", "a text", "a text with commas"};
     check(fits, [&] {
         return Error("E112",
                      fmt::format("{}: {} is {} ({})",
@@ -197,7 +210,7 @@ ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& 
         } else if (found.string_key == "help" || word == "-h") {
             line.wants_help = true;
         } else {
-            add_option(line, found);
+            add_option(line, found, table);
         }
     }
     return line;

@@ -22,7 +22,8 @@ struct GivenValue {
     std::string origin;
 };
 
-enum class OptionKind { flag, whole, real, text };
+/// `list` may be given several times on the command line: its texts are joined by commas.
+enum class OptionKind { flag, whole, real, text, list };
 
 /// One option. `assign` reads a text into its target and throws E102 or E103.
 struct Option {
@@ -65,6 +66,12 @@ Option bytes_option(const std::string& name,
                     std::uint64_t& target,
                     const std::string& help,
                     std::uint64_t least_bytes = 1u << 20);
+
+/// A text that may be given several times.
+Option list_option(const std::string& name,
+                   const std::string& value,
+                   std::string& target,
+                   const std::string& help);
 
 /// `option`, which may also be given as -`letter`.
 Option with_letter(const std::string& letter, Option option);

@@ -34,9 +34,11 @@ ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
-std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks, const fs::path& path) {
+std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
+                                                 const fs::path& path,
+                                                 const std::string& fields) {
     const std::string bytes = from_root(ranks, [&] {
-        const auto packed = DatasetIndex::open(path).serialize();
+        const auto packed = DatasetIndex::open(path, parse_field_mappings(fields)).serialize();
         return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
     });
     return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
@@ -115,6 +117,7 @@ Json shared_settings(const TrainSettings& settings) {
     shared["log-every"] = settings.log_every;
     shared["run"] = settings.run.string();
     shared["test-data"] = settings.test_data.string();
+    shared["field"] = settings.fields;
     return shared;
 }
 
@@ -155,8 +158,9 @@ void Job::prepare() {
 }
 
 void Job::open_data() {
-    data = open_dataset(ranks, settings.data);
-    if (!settings.test_data.empty()) test_data = open_dataset(ranks, settings.test_data);
+    data = open_dataset(ranks, settings.data, settings.fields);
+    if (!settings.test_data.empty())
+        test_data = open_dataset(ranks, settings.test_data, settings.fields);
 }
 
 // V, instruction set and the checks that need them, before anything is written.

@@ -22,6 +22,9 @@ struct FieldMapping {
 /// "NAME=PATH" or "NAME=PATH:LAYOUT", as `--field` takes it. Errors: E235.
 FieldMapping parse_field_mapping(std::string_view text);
 
+/// Several, with commas between them; none for "".
+std::vector<FieldMapping> parse_field_mappings(std::string_view text);
+
 /// The files that `where` names: itself if it is a file; the *.h5, *.hdf5, *.hdf and *.he5 in it,
 /// by name, if it is a folder; else what the pattern matches ("runs/*/part-?.h5"), by name.
 /// Errors: E201 if that is nothing.

@@ -42,6 +42,7 @@ struct ModelSettings {
 /// Settings of `lockstep train`. Where a comment says "decides", another value gives other bits.
 struct TrainSettings {
     std::filesystem::path data;       ///< training data set; its digest decides
+    std::string fields;               ///< of foreign HDF5: "NAME=PATH,..."; "": packed shards
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
     std::filesystem::path run;        ///< run directory
 

@@ -72,6 +72,16 @@ FieldMapping parse_field_mapping(std::string_view text) {
     return mapping;
 }
 
+std::vector<FieldMapping> parse_field_mappings(std::string_view text) {
+    std::vector<FieldMapping> mappings;
+    while (!text.empty()) {
+        const std::size_t comma = std::min(text.find(','), text.size());
+        mappings.push_back(parse_field_mapping(text.substr(0, comma)));
+        text.remove_prefix(std::min(comma + 1, text.size()));
+    }
+    return mappings;
+}
+
 std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where) {
     std::error_code missing;
     const fs::file_status status = fs::status(where, missing);

@@ -242,6 +242,9 @@ TEST_F(Foreign, MappingsAreRead) {
     EXPECT_EQ(parse_field_mapping("images=/x/data"), (FieldMapping{"images", "/x/data", ""}));
     EXPECT_EQ(parse_field_mapping("images=x:CHW"), (FieldMapping{"images", "/x", "CHW"}));
     EXPECT_EQ(parse_field_mapping("a=/x:1/y"), (FieldMapping{"a", "/x:1/y", ""}));
+    EXPECT_EQ(parse_field_mappings("images=/x/data:CHW,labels=y"),
+              (std::vector<FieldMapping>{{"images", "/x/data", "CHW"}, {"labels", "/y", ""}}));
+    EXPECT_THAT(parse_field_mappings(""), IsEmpty());
     for (const char* text : {"images", "=x", "a=", "a=:CHW", "a b=/x", ""})
         EXPECT_EQ(caught_code([&] { parse_field_mapping(text); }), "E235") << text;
 }

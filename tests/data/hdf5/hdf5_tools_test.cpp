@@ -165,6 +165,45 @@ TEST_P(Hdf5Tools, ShardsRewrittenInAWayThatCannotBeStreamedAreNamed) {
     }
 }
 
+// Runs the program that docs/data.md shows, and streams what it wrote.
+TEST(Documentation, FilesFromTheExampleForH5pyAreStreamed) {
+    if (!fs::exists(python) || run_process({python, "-c", "import h5py"}).exit_code != 0)
+        GTEST_SKIP() << "python3-h5py is not installed";
+    const std::string text = test::content_of(LOCKSTEP_DOCS "/data.md");
+    const std::string fence = "```python\n";
+    const std::size_t begin = text.find(fence);
+    ASSERT_NE(begin, text.npos);
+    const std::string program =
+        text.substr(begin + fence.size(), text.find("```", begin + 3) - begin - fence.size());
+    EXPECT_LE(std::ranges::count(program, '\n'), 15);
+    const test::TempDir folder;
+    const ProcessResult result = run_process(
+        {python,
+         "-c",
+         fmt::format("import os; os.chdir('{}')\n{}", folder.path().string(), program)});
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open_foreign(
+        foreign_files(folder / "mine-*.h5"), parse_field_mappings("images=/x/data:CHW,labels=/y")));
+    EXPECT_EQ(index->samples(), 2000u);
+    EXPECT_THAT(index->field("images").shape, testing::ElementsAre(1, 28, 28));
+    EXPECT_EQ(index->field("labels").classes(), 10);
+    // What h5py itself reads.
+    const ProcessResult sums = run_process({python,
+                                            "-c",
+                                            fmt::format(R"(
+import glob, h5py
+files = [h5py.File(path) for path in sorted(glob.glob('{}/mine-*.h5'))]
+print(sum(int(f['x/data'][:].sum()) for f in files), sum(int(f['y'][:].sum()) for f in files))
+)",
+                                                        folder.path().string())});
+    std::uint64_t pixels = 0, labels = 0;
+    for (const auto& [row, sample] : test::read_all(index, {.order = OrderKind::sequential})) {
+        for (const char pixel : sample.image) pixels += static_cast<unsigned char>(pixel);
+        labels += static_cast<std::uint64_t>(sample.label);
+    }
+    EXPECT_EQ(sums.output, fmt::format("{} {}\n", pixels, labels));
+}
+
 INSTANTIATE_TEST_SUITE_P(Codecs,
                          Hdf5Tools,
                          testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
