@@ -35,6 +35,7 @@ Command verify_command();
 Command data_pack_command();
 Command data_inspect_command();
 Command data_verify_command();
+Command data_ledger_command();
 Command diagnose_command();
 Command ckpt_ls_command();
 Command ckpt_verify_command();

@@ -113,6 +113,7 @@ std::vector<Command> all_commands() {
             data_pack_command(),
             data_inspect_command(),
             data_verify_command(),
+            data_ledger_command(),
             diagnose_command(),
             ckpt_ls_command(),
             ckpt_verify_command(),

@@ -147,6 +147,25 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "A stream's buffers are made when it begins, and must fit into the smallest memory limit of\n"
      "this process's control groups, less what the process has already. Give the job more memory\n"
      "(Slurm: --mem), or read with fewer lanes, smaller windows or smaller batches."},
+    {"E227",
+     usage,
+     "data do not fit in memory",
+     "All rows of the data set were to be kept in memory ('resident'), but they do not fit into "
+     "what\n"
+     "is allowed for data, what the node has free, or the room for shared memory. Stream them\n"
+     "instead, with the order 'lanes' in a new run."},
+    {"E228",
+     missing_input,
+     "no ledger here",
+     "The run has no ledger, or none of its files can be read. A run has one if it is trained "
+     "with\n"
+     "--ledger from its first step on."},
+    {"E229",
+     bad_data,
+     "samples were not seen exactly once",
+     "The ledger lacks samples in an epoch that ended, has samples twice, or has damaged files. A\n"
+     "rank that is killed only leaves torn ends, which later starts supersede: that is no reason.\n"
+     "Ledger files that were lost, or a ledger that was not on from the first step, are."},
     {"E230",
      bad_data,
      "an index did not arrive as it was sent",

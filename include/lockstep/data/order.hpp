@@ -78,10 +78,15 @@ class EpochOrder {
     /// Position window.begin + i of the lane is row permutation[i] of rows_of(window), end to end.
     std::vector<std::uint32_t> permutation_of(const LaneRange& window) const;
 
+    /// The samples at the window's lane positions, one after the other: what rows_of() and
+    /// permutation_of() give together. At most 2^32 samples.
+    std::vector<std::uint32_t> samples_of(const LaneRange& window) const;
+
     /// The sample at `position` of the epoch, from first principles (slow; for tests and tools).
     std::uint64_t sample_at(std::uint64_t position) const;
 
   private:
+    void permute(const LaneRange& window, std::span<std::uint32_t> values) const;
     std::uint64_t lane_start(int lane) const;
     std::size_t block_at(std::uint64_t row) const;
 

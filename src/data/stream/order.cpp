@@ -133,15 +133,32 @@ std::vector<RowRun> EpochOrder::rows_of(const LaneRange& window) const {
     return runs;
 }
 
+void EpochOrder::permute(const LaneRange& window, std::span<std::uint32_t> values) const {
+    if (spec_.kind == OrderKind::sequential) return;
+    shuffle(
+        values,
+        CounterRandom(Purpose::window_order,
+                      {spec_.seed, epoch_, static_cast<std::uint64_t>(window.lane), window.begin}));
+}
+
 std::vector<std::uint32_t> EpochOrder::permutation_of(const LaneRange& window) const {
     std::vector<std::uint32_t> permutation(window.size());
     std::iota(permutation.begin(), permutation.end(), 0u);
-    if (spec_.kind != OrderKind::sequential)
-        shuffle(std::span(permutation),
-                CounterRandom(
-                    Purpose::window_order,
-                    {spec_.seed, epoch_, static_cast<std::uint64_t>(window.lane), window.begin}));
+    permute(window, permutation);
     return permutation;
+}
+
+std::vector<std::uint32_t> EpochOrder::samples_of(const LaneRange& window) const {
+    expect(samples() <= std::uint64_t{1} << 32, "samples have numbers of 32 bits");
+    std::vector<std::uint32_t> samples(window.size());
+    auto to = samples.begin();
+    for (const RowRun& run : rows_of(window)) {
+        const auto end = to + static_cast<std::ptrdiff_t>(run.rows);
+        std::iota(to, end, static_cast<std::uint32_t>(run.first));
+        to = end;
+    }
+    permute(window, samples);  // of the samples what it is of their places
+    return samples;
 }
 
 std::uint64_t EpochOrder::sample_at(std::uint64_t position) const {

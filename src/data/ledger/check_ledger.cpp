@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/ledger.hpp"
+
+#include "epoch_account.hpp"
+#include "ledger_file.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// A set of bits for each epoch: 8 GiB for this many.
+constexpr std::uint64_t most_countable = std::uint64_t{1} << 36;
+constexpr std::uint64_t most_epochs = 1u << 20;
+
+struct File {
+    fs::path path;
+    LedgerHead head;
+};
+
+auto rank_of(StreamPosition position) {
+    return std::tuple(position.epoch, position.consumed);
+}
+
+bool is_before(StreamPosition left, StreamPosition right) {
+    return rank_of(left) < rank_of(right);
+}
+
+std::vector<fs::path> files_of(const fs::path& folder) {
+    check(fs::is_directory(folder), [&] {
+        return Error("E201",
+                     fmt::format("'{}' does not exist", folder.string()),
+                     "a run has a ledger if it was trained with --ledger",
+                     "give the run's directory");
+    });
+    std::vector<fs::path> paths;
+    for (const auto& entry : fs::directory_iterator(folder))
+        if (entry.path().extension() == ".ledger") paths.push_back(entry.path());
+    std::ranges::sort(paths);
+    return paths;
+}
+
+/// Reads a folder of ledgers in two passes: the heads, which say what supersedes what, then all.
+class Check {
+  public:
+    explicit Check(const fs::path& folder) : folder_(folder) {
+        for (const fs::path& path : files_of(folder)) read_head(path);
+        check(!files_.empty(), [&] {
+            return Error(
+                "E228",
+                fmt::format("no ledger in '{}'", folder.string()),
+                report_.findings.empty() ? "it has no files of one" : report_.findings.front(),
+                "give the directory of a run that was trained with --ledger");
+        });
+        settle_incarnations();
+    }
+
+    LedgerReport run() {
+        for (const File& file : files_) read(file);
+        miss_files();
+        close_epochs();
+        report_.files = files_.size();
+        report_.incarnations = incarnations_.size();
+        return std::move(report_);
+    }
+
+  private:
+    struct Incarnation {
+        StreamPosition start;
+        int ranks = 1;
+        std::set<int> files;
+        std::optional<StreamPosition> superseded_from;
+        bool has_kept = false;  // steps that count
+    };
+
+    void find(const fs::path& path, const std::string& what) {
+        report_.findings.push_back(fmt::format("'{}' {}", path.filename().string(), what));
+    }
+
+    void read_head(const fs::path& path) {
+        const auto head = read_ledger_head(path);
+        if (!head && fs::file_size(path) < ledger_head_bytes) {
+            report_.notes.push_back(
+                fmt::format("'{}' was cut off before its first record", path.filename().string()));
+        } else if (!head || head->samples > most_countable) {
+            find(path, "is damaged: it does not begin as a ledger does");
+        } else if (ledger_path(folder_, *head) != path) {
+            find(path,
+                 fmt::format(
+                     "is the ledger of rank {} of incarnation {}", head->rank, head->incarnation));
+        } else if (!files_.empty() && (head->samples != files_[0].head.samples ||
+                                       head->data_digest != files_[0].head.data_digest)) {
+            find(path, "is about another data set");
+        } else {
+            files_.push_back({path, *head});
+        }
+    }
+
+    void settle_incarnations() {
+        report_.samples = files_[0].head.samples;
+        for (const File& file : files_) {
+            const auto [at, is_new] = incarnations_.try_emplace(
+                file.head.incarnation, Incarnation{file.head.start, file.head.ranks, {}, {}});
+            at->second.files.insert(file.head.rank);
+            if (at->second.start != file.head.start || at->second.ranks != file.head.ranks)
+                find(file.path, "disagrees with the other ranks about where they began");
+        }
+        std::optional<StreamPosition> earliest;  // of this and later incarnations
+        for (auto at = incarnations_.rbegin(); at != incarnations_.rend(); ++at) {
+            Incarnation& incarnation = at->second;
+            incarnation.superseded_from = earliest;
+            if (!earliest || is_before(incarnation.start, *earliest)) earliest = incarnation.start;
+        }
+        earliest_ = *earliest;
+    }
+
+    void read(const File& file) {
+        Incarnation& incarnation = incarnations_.at(file.head.incarnation);
+        const LedgerEnd end = visit_records(file.path, [&](const FoundRecord& found) {
+            const StreamPosition at = found.step.position;
+            if (is_before(at, file.head.start) || at.consumed >= report_.samples ||
+                at.epoch - file.head.start.epoch > most_epochs) {
+                find(file.path,
+                     fmt::format("has a step at position {} of epoch {}, where its run "
+                                 "never was",
+                                 grouped(at.consumed),
+                                 at.epoch));
+                return;
+            }
+            EpochAccount& epoch = epochs_.try_emplace(at.epoch, report_.samples).first->second;
+            const auto& from = incarnation.superseded_from;
+            if (from && !is_before(at, *from)) {
+                epoch.add_superseded(found.ids.size());
+            } else {
+                incarnation.has_kept = true;
+                epoch.add(found.step, static_cast<int>(incarnation.files.size()), found.ids);
+            }
+        });
+        describe_end(file, end);
+    }
+
+    // A start that came to nothing may have left fewer files than ranks.
+    void miss_files() {
+        for (const auto& [number, incarnation] : incarnations_) {
+            if (incarnation.files.size() >= static_cast<std::size_t>(incarnation.ranks)) continue;
+            auto& lines = incarnation.has_kept ? report_.findings : report_.notes;
+            lines.push_back(fmt::format("incarnation {} had {} ranks; {} left a ledger",
+                                        number,
+                                        incarnation.ranks,
+                                        incarnation.files.size()));
+        }
+    }
+
+    void describe_end(const File& file, const LedgerEnd& end) {
+        const auto where = [&] {
+            return fmt::format("{} bytes at offset {}", grouped(end.bytes), grouped(end.offset));
+        };
+        if (end.state == FoundRecord::State::torn)
+            report_.notes.push_back(
+                fmt::format("'{}' ends within a record, as a killed rank leaves "
+                            "it: {} do not count",
+                            file.path.filename().string(),
+                            where()));
+        if (end.state == FoundRecord::State::damaged)
+            find(file.path, fmt::format("is damaged: {} are no records", where()));
+    }
+
+    // Up to where an epoch must have been recorded.
+    std::uint64_t due_in(std::uint64_t epoch, std::uint64_t last_whole) const {
+        const StreamPosition start = incarnations_.rbegin()->second.start;
+        if (epoch < std::max(start.epoch, last_whole)) return report_.samples;
+        return epoch == start.epoch ? start.consumed : 0;
+    }
+
+    void close_epochs() {
+        const StreamPosition start = incarnations_.rbegin()->second.start;
+        std::uint64_t last_whole = 0;  // epoch with a step that all ranks recorded
+        for (const auto& [epoch, account] : epochs_)
+            if (account.has_whole_step()) last_whole = epoch;
+        const std::uint64_t end = std::max(epochs_.empty() ? 0 : epochs_.rbegin()->first + 1,
+                                           start.epoch + (start.consumed > 0 ? 1 : 0));
+        for (std::uint64_t epoch = earliest_.epoch; epoch < end; ++epoch) {
+            const EpochAccount& account = epochs_.try_emplace(epoch, report_.samples).first->second;
+            report_.epochs.push_back(account.close(epoch, due_in(epoch, last_whole)));
+        }
+        if (earliest_ != StreamPosition{})
+            report_.notes.push_back(fmt::format("the ledger begins at position {} of epoch {}",
+                                                grouped(earliest_.consumed),
+                                                earliest_.epoch));
+    }
+
+    fs::path folder_;
+    std::vector<File> files_;
+    std::map<std::uint64_t, Incarnation> incarnations_;
+    std::map<std::uint64_t, EpochAccount> epochs_;
+    StreamPosition earliest_;  // that any incarnation began at
+    LedgerReport report_;
+};
+
+}  // namespace
+
+LedgerReport check_ledger(const fs::path& folder) {
+    return Check(folder).run();
+}
+
+bool LedgerReport::is_exact() const {
+    return findings.empty() && std::ranges::all_of(epochs, &LedgerEpoch::is_exact);
+}
+
+}  // namespace lockstep

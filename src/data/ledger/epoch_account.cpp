@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "epoch_account.hpp"
+
+#include "lockstep/core/numbers.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t most_findings = 12, most_named = 8;
+
+void find(LedgerEpoch& result, std::string sentence) {
+    if (result.findings.size() < most_findings) result.findings.push_back(std::move(sentence));
+}
+
+std::string named(const std::vector<std::uint64_t>& samples, std::uint64_t count) {
+    std::string text;
+    for (const std::uint64_t sample : samples) text += (text.empty() ? "" : ", ") + grouped(sample);
+    if (count > samples.size())
+        text += fmt::format(" and {} more", grouped(count - samples.size()));
+    return text;
+}
+
+}  // namespace
+
+EpochAccount::EpochAccount(std::uint64_t samples)
+    : samples_(samples), seen_bits_((samples + 63) / 64) {}
+
+void EpochAccount::add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids) {
+    StepRows& rows = steps_[step.position.consumed];
+    rows.samples = std::max(rows.samples, step.samples);
+    rows.rows += ids.size();
+    rows.ranks = std::max(rows.ranks, ranks);
+    ++rows.recorded_by;
+    masked_ += step.masked;
+    for (const std::uint64_t id : ids) {
+        if (id >= samples_) {
+            ++foreign_;
+            continue;
+        }
+        std::uint64_t& word = seen_bits_[id / 64];
+        const std::uint64_t bit = std::uint64_t{1} << id % 64;
+        if ((word & bit) == 0) {
+            ++seen_;
+        } else if (++duplicate_ <= most_named) {
+            duplicates_.push_back(id);
+        }
+        word |= bit;
+    }
+}
+
+bool EpochAccount::has_whole_step() const {
+    return std::ranges::any_of(steps_, [](const auto& step) { return step.second.is_whole(); });
+}
+
+EpochAccount::Steps::const_iterator EpochAccount::end_of_account(std::uint64_t due) const {
+    auto end = steps_.end();
+    const auto may_be_left_out = [&](const Steps::value_type& step) {
+        return step.first >= due && !step.second.is_whole();
+    };
+    while (end != steps_.begin() && may_be_left_out(*std::prev(end))) --end;
+    return end;
+}
+
+std::uint64_t EpochAccount::check_steps(std::uint64_t due, LedgerEpoch& result) const {
+    std::uint64_t reached = 0, lacking = 0;
+    const auto reach = [&](std::uint64_t position) {
+        if (position <= reached) return;
+        lacking += position - reached;
+        find(result,
+             fmt::format("no step is recorded for positions {} to {}",
+                         grouped(reached),
+                         grouped(position - 1)));
+    };
+    const auto end = end_of_account(due);
+    for (auto step = steps_.begin(); step != end; ++step) {
+        const auto& [at, rows] = *step;
+        reach(at);
+        if (at < reached)
+            find(result, fmt::format("two steps overlap at position {}", grouped(at)));
+        if (rows.rows != rows.samples)
+            find(result,
+                 fmt::format("the step at position {} has {} samples; {} ranks recorded {}",
+                             grouped(at),
+                             grouped(rows.samples),
+                             rows.recorded_by,
+                             grouped(rows.rows)));
+        if (rows.rows < rows.samples) lacking += rows.samples - rows.rows;
+        reached = std::max(reached, at + rows.samples);
+        result.steps += rows.rows == rows.samples;
+    }
+    reach(due);
+    result.is_open = std::max(reached, due) < samples_;
+    return lacking;
+}
+
+void EpochAccount::name_samples(LedgerEpoch& result) const {
+    if (duplicate_ > 0) find(result, "seen more than once: " + named(duplicates_, duplicate_));
+    if (foreign_ > 0)
+        find(result, fmt::format("{} rows are of no sample of this data set", grouped(foreign_)));
+    if (result.missing == 0 || result.is_open) return;
+    std::vector<std::uint64_t> missing;
+    for (std::size_t w = 0; w < seen_bits_.size() && missing.size() < most_named; ++w)
+        for (std::uint64_t bits = ~seen_bits_[w]; bits != 0 && missing.size() < most_named;
+             bits &= bits - 1) {
+            const std::uint64_t id = 64 * w + static_cast<std::uint64_t>(std::countr_zero(bits));
+            if (id < samples_) missing.push_back(id);
+        }
+    find(result, "never seen: " + named(missing, result.missing));
+}
+
+LedgerEpoch EpochAccount::close(std::uint64_t epoch, std::uint64_t due) const {
+    LedgerEpoch result;
+    result.epoch = epoch;
+    result.seen = seen_;
+    result.duplicate = duplicate_;
+    result.superseded = superseded_;
+    result.masked = masked_;
+    const std::uint64_t lacking = check_steps(due, result);
+    result.missing = result.is_open ? lacking : samples_ - seen_;
+    name_samples(result);
+    return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Counts the samples of one epoch, step by step.
+#pragma once
+
+#include "lockstep/data/ledger.hpp"
+
+#include "ledger_record.hpp"
+
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Takes records of kept steps in any order, then says what they come to.
+class EpochAccount {
+  public:
+    explicit EpochAccount(std::uint64_t samples);
+
+    /// The part of one of `ranks` ranks in a step.
+    void add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids);
+    void add_superseded(std::uint64_t rows) { superseded_ += rows; }
+
+    /// Whether there is a step that all ranks recorded.
+    bool has_whole_step() const;
+
+    /// Positions below `due` must have been recorded: all of them in an epoch that others follow,
+    /// those before the last restart in the last one. After that the run may have ended anywhere,
+    /// with steps that only some ranks had written.
+    LedgerEpoch close(std::uint64_t epoch, std::uint64_t due) const;
+
+  private:
+    struct StepRows {
+        std::uint64_t samples = 0, rows = 0;
+        int ranks = 0, recorded_by = 0;
+        bool is_whole() const { return recorded_by >= ranks; }
+    };
+    using Steps = std::map<std::uint64_t, StepRows>;  // by position
+
+    /// After the last step that is whole or due.
+    Steps::const_iterator end_of_account(std::uint64_t due) const;
+
+    /// Returns the rows that are lacking, and whether the epoch's end was reached, in `result`.
+    std::uint64_t check_steps(std::uint64_t due, LedgerEpoch& result) const;
+    void name_samples(LedgerEpoch& result) const;
+
+    std::uint64_t samples_;
+    std::vector<std::uint64_t> seen_bits_;
+    std::vector<std::uint64_t> duplicates_;  // the first few
+    Steps steps_;
+    std::uint64_t seen_ = 0, duplicate_ = 0, superseded_ = 0, masked_ = 0, foreign_ = 0;
+};
+
+}  // namespace lockstep

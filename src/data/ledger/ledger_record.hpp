@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bytes of a ledger file: a head, then a record for each step.
+#pragma once
+
+#include "lockstep/data/ledger.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// What a record says of one step, besides the samples of its rank.
+struct StepFacts {
+    StreamPosition position;
+    std::uint64_t samples = 0;  ///< over all ranks
+    std::uint64_t masked = 0;   ///< of this rank
+    bool operator==(const StepFacts&) const = default;
+};
+
+/// Numbers are little-endian. A head is 96 bytes: "LSLEDGER", version, rank, ranks (u32), 0 (u32),
+/// incarnation, samples, start epoch, start consumed (u64), digest (32 characters), XXH3-64 of
+/// what is before it.
+inline constexpr std::size_t ledger_head_bytes = 96;
+std::vector<std::byte> encode_head(const LedgerHead& head);
+
+/// Nothing if these are not the bytes of a head.
+std::optional<LedgerHead> decode_head(std::span<const std::byte> bytes);
+
+/// A record's frame: length of its body (u32), the length once more with all bits turned (u32),
+/// the body, and XXH3-64 of the hash before it (of the head for the first) and the body.
+inline constexpr std::size_t frame_bytes = 16;
+
+/// The body, in LEB128: epoch, consumed, samples in step, masked, ids, kind; then the ids as
+/// differences (zigzag) each from the one before, kind 0, or, kind 1, as runs: difference of its
+/// first from the last one before, length.
+void append_record(std::vector<std::byte>& to,
+                   const StepFacts& step,
+                   std::span<const std::uint64_t> ids,
+                   std::uint64_t& chain);
+
+/// Puts the frame around a body.
+void append_body(std::vector<std::byte>& to, std::span<const std::byte> body, std::uint64_t& chain);
+
+/// What stands at the beginning of some bytes.
+struct FoundRecord {
+    enum class State {
+        whole,
+        torn,     ///< the bytes end within the record, or hold nothing but zeros
+        damaged,  ///< no record, although more follows
+    } state = State::torn;
+    std::size_t bytes = 0;  ///< of the whole record
+    StepFacts step;
+    std::vector<std::uint64_t> ids;
+};
+
+/// The record at the beginning of `bytes`, the rest of a file. `chain` becomes its hash.
+FoundRecord read_record(std::span<const std::byte> bytes, std::uint64_t& chain);
+
+}  // namespace lockstep
