@@ -27,6 +27,9 @@ enum class BadData {
     mask,  ///< the samples keep their slots and ids; their bytes are zero, Batch::valid says so
 };
 
+class BatchSource;
+class ResidentRows;
+
 /// What a stream delivers and to whom. The sequence of samples depends on the first five only.
 struct StreamOptions {
     OrderKind order = OrderKind::lanes;  ///< or sequential (evaluation)
@@ -104,11 +107,16 @@ std::string_view binding_stage(const StreamStats& stats, double elapsed_s);
 ///
 /// A rank reads each window of its lanes once an epoch if the number of lanes divides the batch and
 /// the virtual ranks divide the lanes; else ranks share windows and read up to twice as much.
+///
+/// With `resident` rows, loaded and sealed, batches are gathered from memory, bit for bit the same:
+/// no files, no windows; `io_threads` is then the number of threads that gather.
 class BatchStream {
   public:
+    /// Errors: E102, E106, E224, E306 (start)
     BatchStream(std::shared_ptr<const DatasetIndex> index,
                 const StreamOptions& options,
-                StreamPosition start = {});  ///< Errors: E102, E106, E224, E306 (start)
+                StreamPosition start = {},
+                std::shared_ptr<const ResidentRows> resident = {});
     ~BatchStream();
     BatchStream(BatchStream&&) noexcept;
 
@@ -120,8 +128,7 @@ class BatchStream {
     std::string memory_text() const;     ///< the same by pool, one line for the log
 
   private:
-    class Impl;
-    std::unique_ptr<Impl> impl_;
+    std::unique_ptr<BatchSource> source_;
 };
 
 }  // namespace lockstep

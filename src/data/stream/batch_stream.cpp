@@ -7,6 +7,7 @@
 
 #include "assembler.hpp"
 #include "batch_buffers.hpp"
+#include "batch_source.hpp"
 #include "read_plan.hpp"
 #include "shard_files.hpp"
 #include "stream_memory.hpp"
@@ -39,30 +40,26 @@ void check_options(const StreamOptions& options) {
     });
 }
 
-}  // namespace
-
-class BatchStream::Impl {
+class WindowSource : public BatchSource {
   public:
-    Impl(std::shared_ptr<const DatasetIndex> index,
-         const StreamOptions& options,
-         StreamPosition start,
-         const StreamMemory& memory);
-    ~Impl() { stop(); }
-    Impl(const Impl&) = delete;
-    Impl& operator=(const Impl&) = delete;
+    WindowSource(std::shared_ptr<const DatasetIndex> index,
+                 const StreamOptions& options,
+                 StreamPosition start,
+                 const StreamMemory& memory);
+    ~WindowSource() override { stop(); }
 
-    Batch next();
-    StreamStats stats() const;
-    const StreamMemory& memory() const { return memory_; }
+    Batch next() override;
+    StreamStats stats() const override;
+    std::uint64_t memory_bytes() const override { return memory_.bytes(); }
+    std::string memory_text() const override { return memory_.text(); }
 
   private:
     void start_threads();
     void add_io_thread();
-    void run_guarded(void (Impl::*work)());
+    void run_guarded(void (WindowSource::*work)());
     void load_windows() { windows_.load_windows(); }
     void assemble_batches();
     bool assemble(Assembler& assembler, const Step& step);
-    void describe_leaves(const Step& step, Batch& batch) const;
     void deliver(Batch batch, Assembler& assembler);
     Batch wait_for_batch();
     void adapt();
@@ -90,10 +87,10 @@ class BatchStream::Impl {
     std::vector<std::thread> threads_;
 };
 
-BatchStream::Impl::Impl(std::shared_ptr<const DatasetIndex> index,
-                        const StreamOptions& options,
-                        StreamPosition start,
-                        const StreamMemory& memory)
+WindowSource::WindowSource(std::shared_ptr<const DatasetIndex> index,
+                           const StreamOptions& options,
+                           StreamPosition start,
+                           const StreamMemory& memory)
     : index_(std::move(index)),
       options_(options),
       start_(start),
@@ -112,17 +109,17 @@ BatchStream::Impl::Impl(std::shared_ptr<const DatasetIndex> index,
     }
 }
 
-void BatchStream::Impl::start_threads() {
+void WindowSource::start_threads() {
     for (int i = 0; i < std::max(options_.io_threads, 1); ++i) add_io_thread();
-    threads_.emplace_back([this] { run_guarded(&Impl::assemble_batches); });
+    threads_.emplace_back([this] { run_guarded(&WindowSource::assemble_batches); });
 }
 
-void BatchStream::Impl::add_io_thread() {
-    threads_.emplace_back([this] { run_guarded(&Impl::load_windows); });
+void WindowSource::add_io_thread() {
+    threads_.emplace_back([this] { run_guarded(&WindowSource::load_windows); });
     ++io_threads_;
 }
 
-void BatchStream::Impl::run_guarded(void (Impl::*work)()) {
+void WindowSource::run_guarded(void (WindowSource::*work)()) {
     try {
         (this->*work)();
     } catch (...) {
@@ -132,7 +129,7 @@ void BatchStream::Impl::run_guarded(void (Impl::*work)()) {
     }
 }
 
-void BatchStream::Impl::assemble_batches() {
+void WindowSource::assemble_batches() {
     StepWalk walk(index_->blocks(), options_, start_);
     Assembler assembler(*index_, windows_);
     for (;;) {
@@ -142,15 +139,11 @@ void BatchStream::Impl::assemble_batches() {
     }
 }
 
-bool BatchStream::Impl::assemble(Assembler& assembler, const Step& step) {
+bool WindowSource::assemble(Assembler& assembler, const Step& step) {
     BatchBuffers::Lent buffer = buffers_->take();
     if (!buffer.lease) return false;
-    Batch batch;
+    Batch batch = begin_batch(step, options_);
     batch.lease = std::move(buffer.lease);
-    batch.position = step.position;
-    batch.next = step.next;
-    batch.samples_in_step = static_cast<std::int64_t>(step.samples);
-    describe_leaves(step, batch);
     if (!assembler.assemble(step, batch, buffer.fields)) return false;
     for (std::size_t f = 0; f < buffer.fields.size(); ++f)
         batch.fields.push_back(
@@ -159,17 +152,7 @@ bool BatchStream::Impl::assemble(Assembler& assembler, const Step& step) {
     return true;
 }
 
-void BatchStream::Impl::describe_leaves(const Step& step, Batch& batch) const {
-    const std::uint64_t origin =
-        leaf_begin(step.samples, options_.first_leaf, options_.virtual_ranks);
-    for (int leaf = options_.first_leaf; leaf < options_.last_leaf; ++leaf) {
-        const std::uint64_t begin = leaf_begin(step.samples, leaf, options_.virtual_ranks);
-        const std::uint64_t end = leaf_begin(step.samples, leaf + 1, options_.virtual_ranks);
-        batch.leaves.push_back({leaf, begin - origin, end - begin});
-    }
-}
-
-void BatchStream::Impl::deliver(Batch batch, Assembler& assembler) {
+void WindowSource::deliver(Batch batch, Assembler& assembler) {
     const std::scoped_lock lock(mutex_);
     assemble_s_ += assembler.take_seconds();
     masked_samples_ = assembler.masked_samples();
@@ -177,7 +160,7 @@ void BatchStream::Impl::deliver(Batch batch, Assembler& assembler) {
     changed_.notify_one();
 }
 
-Batch BatchStream::Impl::next() {
+Batch WindowSource::next() {
     std::erase_if(lent_, [](const auto& lease) { return lease.expired(); });
     expect(lent_.size() < lendable_batches, "batches are given back before more are asked for");
     Batch batch = wait_for_batch();
@@ -186,7 +169,7 @@ Batch BatchStream::Impl::next() {
     return batch;
 }
 
-Batch BatchStream::Impl::wait_for_batch() {
+Batch WindowSource::wait_for_batch() {
     std::unique_lock lock(mutex_);
     if (ready_.empty() && !error_) {
         const double since = now_s();
@@ -199,7 +182,7 @@ Batch BatchStream::Impl::wait_for_batch() {
     return batch;
 }
 
-void BatchStream::Impl::adapt() {
+void WindowSource::adapt() {
     const double now = now_s();
     if (!growth_.is_due(now)) return;
     const ThreadGrowth::Advice advice = growth_.look(now, stats());
@@ -220,7 +203,7 @@ void BatchStream::Impl::adapt() {
          100 * growth_.waited_share());
 }
 
-StreamStats BatchStream::Impl::stats() const {
+StreamStats WindowSource::stats() const {
     StreamStats stats = windows_.stats();
     const std::scoped_lock lock(mutex_);
     stats.assemble_s = assemble_s_;
@@ -230,40 +213,47 @@ StreamStats BatchStream::Impl::stats() const {
     return stats;
 }
 
-void BatchStream::Impl::stop() {
+void WindowSource::stop() {
     windows_.stop();
     buffers_->stop();
     for (std::thread& thread : threads_)
         if (thread.joinable()) thread.join();
 }
 
+}  // namespace
+
 BatchStream::BatchStream(std::shared_ptr<const DatasetIndex> index,
                          const StreamOptions& options,
-                         StreamPosition start) {
+                         StreamPosition start,
+                         std::shared_ptr<const ResidentRows> resident) {
     check_options(options);
     expect(index != nullptr, "a stream has a data set");
     start = normalized(start, index->samples());
+    if (resident) {
+        source_ = make_resident_source(std::move(index), std::move(resident), options, start);
+        return;
+    }
     const StreamMemory memory = plan_memory(*index, options, start);
-    impl_ = std::make_unique<Impl>(std::move(index), options, start, memory);
+    source_ = std::make_unique<WindowSource>(std::move(index), options, start, memory);
 }
 
 BatchStream::~BatchStream() = default;
 BatchStream::BatchStream(BatchStream&&) noexcept = default;
 
 Batch BatchStream::next() {
-    return impl_->next();
+    return source_->next();
 }
 
 StreamStats BatchStream::stats() const {
-    return impl_->stats();
+    return source_->stats();
 }
 
 std::uint64_t BatchStream::memory_bytes() const {
-    return impl_->memory().bytes();
+    return source_->memory_bytes();
 }
 
 std::string BatchStream::memory_text() const {
-    return impl_->memory().text();
+    return source_->memory_text();
 }
 
 }  // namespace lockstep

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a BatchStream is made of: read ahead from files, or gathered from memory.
+#pragma once
+
+#include "lockstep/data/batch_stream.hpp"
+
+#include "read_plan.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// Batches from somewhere; the contract is BatchStream's. The destructor stops its threads.
+class BatchSource {
+  public:
+    BatchSource() = default;
+    BatchSource(const BatchSource&) = delete;
+    BatchSource& operator=(const BatchSource&) = delete;
+    virtual ~BatchSource() = default;
+
+    virtual Batch next() = 0;
+    virtual StreamStats stats() const = 0;
+    virtual std::uint64_t memory_bytes() const = 0;
+    virtual std::string memory_text() const = 0;
+};
+
+/// A step's batch without its samples: positions, counts and where its leaves' rows are.
+Batch begin_batch(const Step& step, const StreamOptions& options);
+
+/// Gathers from `rows`, which are sealed. Errors: E106.
+std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetIndex> index,
+                                                  std::shared_ptr<const ResidentRows> rows,
+                                                  const StreamOptions& options,
+                                                  StreamPosition start);
+
+}  // namespace lockstep

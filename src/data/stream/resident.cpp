@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/resident.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "memory.hpp"
+#include "resident_load.hpp"
+
+#include <algorithm>
+#include <atomic>
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t most_resident_samples = std::uint64_t{1} << 32;
+
+std::uint64_t state_bytes(const DatasetIndex& index, std::size_t field) {
+    return aligned(index.stored_blocks(field).size() * sizeof(std::uint32_t));
+}
+
+// Rows that lie in a few huge pages are found without walking page tables. The kernel may refuse,
+// as it does for shared memory that is not set up for them: then pages are small.
+void ask_for_huge_pages(std::span<std::byte> memory) {
+    constexpr std::uintptr_t page = 4096;
+    const auto begin = reinterpret_cast<std::uintptr_t>(memory.data());
+    const std::uintptr_t first = (begin + page - 1) / page * page;
+    const std::uintptr_t last = (begin + memory.size()) / page * page;
+    if (first < last) ::madvise(memory.data() + (first - begin), last - first, MADV_HUGEPAGE);
+}
+
+}  // namespace
+
+std::uint64_t ResidentRows::bytes_needed(const DatasetIndex& index) {
+    std::uint64_t bytes = 0;
+    for (std::size_t f = 0; f < index.fields().size(); ++f)
+        bytes +=
+            aligned(index.samples() * index.fields()[f].bytes_per_sample()) + state_bytes(index, f);
+    return bytes;
+}
+
+ResidentRows::ResidentRows(std::shared_ptr<const DatasetIndex> index,
+                           std::span<std::byte> memory,
+                           std::shared_ptr<void> keep)
+    : index_(std::move(index)), keep_(std::move(keep)) {
+    expect(memory.size() >= bytes_needed(*index_), "enough memory is lent for all rows");
+    expect(reinterpret_cast<std::uintptr_t>(memory.data()) % buffer_alignment == 0,
+           "lent memory is aligned");
+    check(index_->samples() <= most_resident_samples, [&] {
+        return Error(
+            "E227",
+            fmt::format("{} samples are too many to keep in memory", grouped(index_->samples())),
+            fmt::format("{} is the limit", grouped(most_resident_samples)),
+            "read them as a stream");
+    });
+    ask_for_huge_pages(memory);
+    for (const Field& field : index_->fields()) {
+        const std::uint64_t bytes = index_->samples() * field.bytes_per_sample();
+        fields_.push_back(memory.first(bytes));
+        memory = memory.subspan(aligned(bytes));
+    }
+    for (std::size_t f = 0; f < fields_.size(); ++f) {
+        states_.emplace_back(reinterpret_cast<std::uint32_t*>(memory.data()),
+                             index_->stored_blocks(f).size());
+        memory = memory.subspan(state_bytes(*index_, f));
+    }
+}
+
+std::shared_ptr<ResidentRows> ResidentRows::in_own_memory(
+    std::shared_ptr<const DatasetIndex> index) {
+    auto memory = std::make_shared<Memory>(bytes_needed(*index));
+    const std::span<std::byte> bytes = memory->bytes();
+    return std::make_shared<ResidentRows>(std::move(index), bytes, std::move(memory));
+}
+
+StreamStats ResidentRows::load(const LoadOptions& options) {
+    expect(options.part >= 0 && options.part < options.parts, "a part is one of the parts");
+    return load_blocks({index_, fields_, states_}, options);
+}
+
+void ResidentRows::seal() {
+    std::vector<std::uint8_t> masked;
+    for (std::size_t f = 0; f < states_.size(); ++f)
+        for (std::size_t b = 0; b < states_[f].size(); ++b) {
+            const std::uint32_t state = std::atomic_ref(states_[f][b]).load();
+            expect(state == block_loaded || state == block_masked, "all parts were loaded");
+            if (state == block_loaded) continue;
+            masked.resize(index_->samples());
+            const StoredBlock& block = index_->stored_blocks(f)[b];
+            std::fill_n(masked.begin() + static_cast<std::ptrdiff_t>(block.first_row),
+                        block.rows,
+                        std::uint8_t{1});
+        }
+    masked_samples_ = static_cast<std::uint64_t>(std::ranges::count(masked, std::uint8_t{1}));
+    is_masked_ = std::move(masked);
+    is_sealed_ = true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,263 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/resident.hpp"
+
+#include "batch_buffers.hpp"
+#include "batch_source.hpp"
+#include "gather.hpp"
+#include "sample_walk.hpp"
+#include "stream_memory.hpp"
+#include "thread_growth.hpp"
+
+#include <algorithm>
+#include <condition_variable>
+#include <cstring>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// More do not make memory faster.
+constexpr int most_assemblers = 4;
+// How often the stream looks whether another assembler would help.
+constexpr std::uint64_t steps_of_a_look = 64;
+
+int assemblers_at_most(const StreamOptions& options) {
+    if (options.io_threads > 0) return std::min(options.io_threads, most_assemblers);
+    return std::clamp(std::min(usable_cores() - 1, options.most_io_threads), 1, most_assemblers);
+}
+
+/// Gathers batches ahead of next(). Each assembler takes a buffer, then the next step: so the step
+/// that is waited for has a buffer, however many batches are held.
+class ResidentSource : public BatchSource {
+  public:
+    ResidentSource(std::shared_ptr<const DatasetIndex> index,
+                   std::shared_ptr<const ResidentRows> rows,
+                   const StreamOptions& options,
+                   StreamPosition start);
+    ~ResidentSource() override { stop(); }
+
+    Batch next() override;
+    StreamStats stats() const override;
+    std::uint64_t memory_bytes() const override { return buffers_->memory_bytes() + walk_bytes_; }
+    std::string memory_text() const override;
+
+  private:
+    std::pair<std::uint64_t, StepSamples> claim_step();
+    void add_assembler();
+    void grow_if_late(double waited_s);
+    void assemble_batches();
+    Batch assemble(StepSamples step, BatchBuffers::Lent buffer);
+    void mask(Batch& batch, const std::vector<std::span<std::byte>>& fields) const;
+    void deliver(std::uint64_t number, Batch batch, double seconds);
+    void fail();
+    void stop();
+
+    const std::shared_ptr<const DatasetIndex> index_;
+    const std::shared_ptr<const ResidentRows> rows_;
+    const StreamOptions options_;
+    const int most_threads_;
+    const std::uint64_t walk_bytes_;
+    const std::shared_ptr<BatchBuffers> buffers_;
+
+    std::mutex walk_mutex_;
+    SampleWalk walk_;
+    std::uint64_t steps_claimed_ = 0;
+
+    mutable std::mutex mutex_;
+    std::condition_variable changed_;
+    std::map<std::uint64_t, Batch> ready_;  // by number of the step
+    std::exception_ptr error_;
+    StreamStats stats_;
+
+    // Of the caller of next().
+    std::uint64_t steps_given_ = 0;
+    std::vector<std::weak_ptr<void>> lent_;
+    double looked_at_s_ = now_s(), waited_since_s_ = 0;
+
+    std::vector<std::thread> threads_;
+};
+
+ResidentSource::ResidentSource(std::shared_ptr<const DatasetIndex> index,
+                               std::shared_ptr<const ResidentRows> rows,
+                               const StreamOptions& options,
+                               StreamPosition start)
+    : index_(std::move(index)),
+      rows_(std::move(rows)),
+      options_(options),
+      most_threads_(assemblers_at_most(options)),
+      walk_bytes_(SampleWalk::memory_bytes(index_->blocks(), options)),
+      buffers_(std::make_shared<BatchBuffers>(
+          *index_,
+          lendable_batches - 1 + static_cast<std::size_t>(most_threads_),
+          most_rows(options, index_->samples()))),
+      walk_(index_->blocks(), options, start) {
+    try {
+        for (int i = 0; i < std::min(std::max(options.io_threads, 1), most_threads_); ++i)
+            add_assembler();
+    } catch (...) {
+        stop();
+        throw;
+    }
+}
+
+std::string ResidentSource::memory_text() const {
+    return fmt::format(
+        "from memory: all rows in {}, shared by the ranks of a node; {} of batches, {} "
+        "for order '{}'",
+        bytes_text(ResidentRows::bytes_needed(*index_)),
+        bytes_text(buffers_->memory_bytes()),
+        bytes_text(walk_bytes_),
+        order_name(options_.order));
+}
+
+void ResidentSource::add_assembler() {
+    threads_.emplace_back([this] {
+        try {
+            assemble_batches();
+        } catch (...) {
+            fail();
+        }
+    });
+    const std::scoped_lock lock(mutex_);
+    stats_.io_threads = static_cast<int>(threads_.size());
+}
+
+void ResidentSource::fail() {
+    const std::scoped_lock lock(mutex_);
+    if (!error_) error_ = std::current_exception();
+    changed_.notify_all();
+}
+
+void ResidentSource::assemble_batches() {
+    for (;;) {
+        BatchBuffers::Lent buffer = buffers_->take();
+        if (!buffer.lease) return;
+        const double since = now_s();
+        auto [number, step] = claim_step();
+        Batch batch = assemble(std::move(step), std::move(buffer));
+        deliver(number, std::move(batch), now_s() - since);
+    }
+}
+
+std::pair<std::uint64_t, StepSamples> ResidentSource::claim_step() {
+    const std::scoped_lock lock(walk_mutex_);
+    const std::uint64_t number = steps_claimed_++;
+    return {number, walk_.next()};
+}
+
+Batch ResidentSource::assemble(StepSamples step, BatchBuffers::Lent buffer) {
+    Batch batch = begin_batch(step.step, options_);
+    batch.lease = std::move(buffer.lease);
+    batch.sample_ids = std::move(step.ids);
+    std::vector<const std::byte*> places(batch.sample_ids.size());
+    for (std::size_t f = 0; f < buffer.fields.size(); ++f) {
+        const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
+        const std::byte* const rows = rows_->rows(f).data();
+        std::ranges::transform(batch.sample_ids, places.begin(), [&](std::uint64_t sample) {
+            return rows + sample * row_bytes;
+        });
+        gather_rows(places, row_bytes, buffer.fields[f].data());
+        batch.fields.push_back(buffer.fields[f].first(batch.sample_ids.size() * row_bytes));
+    }
+    if (rows_->masked_samples() > 0) mask(batch, buffer.fields);
+    return batch;
+}
+
+void ResidentSource::mask(Batch& batch, const std::vector<std::span<std::byte>>& fields) const {
+    for (std::size_t row = 0; row < batch.sample_ids.size(); ++row) {
+        if (!rows_->is_masked(batch.sample_ids[row])) continue;
+        batch.valid.resize(batch.sample_ids.size(), 1);
+        batch.valid[row] = 0;
+        for (std::size_t f = 0; f < fields.size(); ++f) {
+            const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
+            std::memset(fields[f].data() + row * row_bytes, 0, row_bytes);
+        }
+    }
+}
+
+void ResidentSource::deliver(std::uint64_t number, Batch batch, double seconds) {
+    const std::scoped_lock lock(mutex_);
+    stats_.assemble_s += seconds;
+    stats_.masked_samples += static_cast<std::uint64_t>(std::ranges::count(batch.valid, 0));
+    ready_.emplace(number, std::move(batch));
+    changed_.notify_all();
+}
+
+Batch ResidentSource::next() {
+    const double since = now_s();
+    std::erase_if(lent_, [](const auto& lease) { return lease.expired(); });
+    expect(lent_.size() < lendable_batches, "batches are given back before more are asked for");
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return ready_.contains(steps_given_) || error_; });
+    const double waited_s = now_s() - since;
+    stats_.wait_s += waited_s;
+    auto step = ready_.extract(steps_given_);
+    if (!step) std::rethrow_exception(error_);
+    lock.unlock();
+    ++steps_given_;
+    lent_.emplace_back(step.mapped().lease);
+    grow_if_late(waited_s);
+    return std::move(step.mapped());
+}
+
+void ResidentSource::grow_if_late(double waited_s) {
+    waited_since_s_ += waited_s;
+    if (options_.io_threads > 0 || steps_given_ % steps_of_a_look != 0) return;
+    const double now = now_s();
+    const bool is_late = waited_since_s_ > 0.01 * (now - looked_at_s_);
+    looked_at_s_ = now;
+    waited_since_s_ = 0;
+    if (is_late && static_cast<int>(threads_.size()) < most_threads_) add_assembler();
+}
+
+StreamStats ResidentSource::stats() const {
+    const std::scoped_lock lock(mutex_);
+    return stats_;
+}
+
+void ResidentSource::stop() {
+    buffers_->stop();
+    for (std::thread& thread : threads_)
+        if (thread.joinable()) thread.join();
+}
+
+void check_memory(const DatasetIndex& index, const StreamOptions& options) {
+    const std::uint64_t buffers =
+        (lendable_batches - 1 + static_cast<std::uint64_t>(assemblers_at_most(options))) *
+        BatchBuffers::buffer_bytes(index, most_rows(options, index.samples()));
+    const std::uint64_t needed = buffers + SampleWalk::memory_bytes(index.blocks(), options);
+    check(needed <= options.memory_bytes, [&] {
+        return Error("E106",
+                     fmt::format("batches from memory need {} of buffers; {} are allowed",
+                                 bytes_text(needed),
+                                 bytes_text(options.memory_bytes)),
+                     fmt::format("{} for batches, the rest for order '{}'",
+                                 bytes_text(buffers),
+                                 order_name(options.order)),
+                     "allow more memory");
+    });
+}
+
+}  // namespace
+
+std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetIndex> index,
+                                                  std::shared_ptr<const ResidentRows> rows,
+                                                  const StreamOptions& options,
+                                                  StreamPosition start) {
+    expect(rows->is_sealed(), "resident rows are sealed before batches are asked for");
+    expect(rows->index().digest() == index->digest() && rows->index().samples() == index->samples(),
+           "resident rows are those of the data set");
+    check_memory(*index, options);
+    return std::make_unique<ResidentSource>(std::move(index), std::move(rows), options, start);
+}
+
+}  // namespace lockstep
