@@ -5,9 +5,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
 
+#include "file_bootstrap.hpp"
 #include "nccl/cuda_library.hpp"
-#include "nccl/selftest/file_bootstrap.hpp"
-#include "nccl/selftest/selftest_worker.hpp"
+#include "selftest_worker.hpp"
+#include "transform_check.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -25,7 +26,8 @@ constexpr int skipped = 77;
 constexpr double case_limit_s = 150;
 constexpr const char* usage =
     "usage: lockstep-gpu-selftest [--nccl-lib PATH]\n"
-    "Tries NCCL on the first GPU with 1, 2 and 4 ranks, and with one that is killed.\n"
+    "Tries the image transforms on the first GPU, then NCCL with 1, 2 and 4 ranks on it, and with\n"
+    "one that is killed.\n"
     "Exit code: 0 all is well, 1 something is not, 77 there is no GPU.\n";
 
 struct Case {
@@ -106,11 +108,12 @@ bool run_case(const Case& test) {
 
 int run_all() {
     if (const std::string missing = why_no_driver(); !missing.empty()) {
-        fmt::print("SKIPPED: no GPU here, nothing of NCCL was tried: {}\n", missing);
+        fmt::print("SKIPPED: no GPU here, neither transforms nor NCCL were tried: {}\n", missing);
         return skipped;
     }
     bool is_well = true;
-    for (const Case& test : {Case{"1 rank", "sums", 1, 1},
+    for (const Case& test : {Case{"transforms", "transforms", 1, 1},
+                             Case{"1 rank", "sums", 1, 1},
                              Case{"2 ranks on one GPU", "sums", 2, 2},
                              Case{"4 ranks on one GPU", "sums", 4, 4},
                              Case{"1 of 2 ranks killed", "killed", 2, 1}})
@@ -119,6 +122,10 @@ int run_all() {
 }
 
 int run_as_rank(const std::vector<std::string>& arguments) {
+    if (arguments[1] == "transforms") {
+        fmt::print("{}\n", check_transforms());
+        return 0;
+    }
     FileBootstrap bootstrap(arguments[4], std::stoi(arguments[2]), std::stoi(arguments[3]));
     const auto body = arguments[1] == "sums" ? check_sums : survive_a_killed_rank;
     fmt::print("{}\n", body(bootstrap));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl/selftest/selftest_worker.hpp"
+#include "selftest_worker.hpp"
 
 #include "lockstep/comm/nccl_collectives.hpp"
 #include "lockstep/core/clock.hpp"

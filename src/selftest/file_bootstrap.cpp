@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "nccl/selftest/file_bootstrap.hpp"
+#include "file_bootstrap.hpp"
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "transform/image_runner.hpp"
+
+#include "transform/pixel.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace lockstep {
+namespace {
+
+/// Pixels that are laid out at a time: they stay in the first-level cache.
+constexpr int chunk_pixels = 1024;
+
+std::size_t in_values(const TransformStage& stage) {
+    return static_cast<std::size_t>(stage.in_height) * static_cast<std::size_t>(stage.in_width);
+}
+std::size_t out_values(const TransformStage& stage) {
+    return static_cast<std::size_t>(stage.out_height) * static_cast<std::size_t>(stage.out_width);
+}
+
+bool is_whole(const StageDraw& draw, const TransformStage& stage) {
+    return draw.x_step == 1 && draw.x_low == 0 && draw.x_high == stage.out_width &&
+           stage.in_width == stage.out_width && draw.y_low == 0 && draw.y_high == stage.out_height;
+}
+
+}  // namespace
+
+ImageRunner::ImageRunner(const BoundTransform& bound, const RowKernels& kernels, PixelLayout layout)
+    : bound_(bound), kernels_(kernels), layout_(layout) {}
+
+std::span<float> ImageRunner::room(std::size_t values) {
+    if (room_.size() < values) room_.resize(values);
+    return std::span(room_).first(values);
+}
+
+const float* ImageRunner::floats(const std::uint8_t* row, int count, float* room) const {
+    kernels_.to_floats(row, room, count);
+    return room;
+}
+
+void ImageRunner::run(const std::uint8_t* image, std::span<const StageDraw> draws, float* out) {
+    if (draws.size() == 1 && bound_.plan.stages[0].kind == StageKind::window)
+        return window_to_out(image, draws[0], out);
+    planes_.resize(bound_.largest_image());
+    other_planes_.resize(planes_.size());
+    stage(0, image, draws[0], planes_.data());
+    for (std::size_t i = 1; i < draws.size(); ++i) {
+        stage<float>(i, planes_.data(), draws[i], other_planes_.data());
+        planes_.swap(other_planes_);
+    }
+    lay_out(planes_.data(), out);
+}
+
+void ImageRunner::interleave(const float* rows, int pixels, float* out) const {
+    const auto count = static_cast<std::size_t>(pixels);
+    const auto channels = static_cast<std::size_t>(bound_.output.channels);
+    if (channels == 3) {
+        const std::array<const float*, 3> of = {rows, rows + count, rows + 2 * count};
+        return kernels_.interleave_3(of.data(), out, pixels);
+    }
+    for (std::size_t c = 0; c < channels; ++c)
+        for (std::size_t i = 0; i < count; ++i) out[i * channels + c] = rows[c * count + i];
+}
+
+const std::uint8_t* ImageRunner::window_bytes(const std::uint8_t* plane,
+                                              const StageDraw& draw,
+                                              int first_row,
+                                              int rows) {
+    const TransformStage& stage = bound_.plan.stages[0];
+    const int width = stage.out_width, valid = draw.x_high - draw.x_low;
+    const bool is_mirrored = draw.x_step < 0;
+    if (is_whole(draw, stage)) return plane + (first_row + draw.y_begin) * width;
+    const auto bytes = static_cast<std::size_t>(rows) * static_cast<std::size_t>(width);
+    bytes_.resize(bytes);
+    std::memset(bytes_.data(), 0, bytes);
+    // A mirrored chunk is gathered from its end and then reversed at once.
+    const int into = is_mirrored ? width - draw.x_high : draw.x_low;
+    const int from = is_mirrored ? draw.x_begin - (draw.x_high - 1) : draw.x_begin + draw.x_low;
+    const int begin = std::max(first_row, draw.y_low);
+    const int end = std::min(first_row + rows, draw.y_high);
+    for (int y = begin; valid > 0 && y < end; ++y) {
+        const int row = is_mirrored ? first_row + rows - 1 - y : y - first_row;
+        std::memcpy(bytes_.data() + row * width + into,
+                    plane + std::ptrdiff_t{y + draw.y_begin} * stage.in_width + from,
+                    static_cast<std::size_t>(valid));
+    }
+    if (!is_mirrored) return bytes_.data();
+    reversed_.resize(bytes);
+    kernels_.reverse_bytes(bytes_.data(), reversed_.data(), static_cast<int>(bytes));
+    return reversed_.data();
+}
+
+void ImageRunner::window_to_out(const std::uint8_t* image, const StageDraw& draw, float* out) {
+    const TransformStage& stage = bound_.plan.stages[0];
+    const int width = stage.out_width, height = stage.out_height;
+    const int rows_of_chunk = std::max(1, chunk_pixels / width);
+    const bool is_planar = layout_ == PixelLayout::nchw || stage.channels == 1;
+    for (int y = 0; y < height; y += rows_of_chunk) {
+        const int rows = std::min(rows_of_chunk, height - y), pixels = rows * width;
+        const auto count = static_cast<std::size_t>(pixels);
+        const std::size_t first = static_cast<std::size_t>(y) * static_cast<std::size_t>(width);
+        const auto channels = static_cast<std::size_t>(stage.channels);
+        float* const chunk = is_planar ? nullptr : room(channels * count).data();
+        for (std::size_t c = 0; c < channels; ++c) {
+            const std::uint8_t* bytes = window_bytes(image + c * in_values(stage), draw, y, rows);
+            float* to = is_planar ? out + c * out_values(stage) + first : chunk + c * count;
+            kernels_.normalise_bytes(bytes, to, pixels, bound_.mean[c], bound_.scale[c]);
+        }
+        if (!is_planar) interleave(chunk, pixels, out + first * channels);
+    }
+    set_cut(draw, out);
+}
+
+void ImageRunner::set_cut(const StageDraw& draw, float* out) const {
+    const TransformStage& stage = bound_.plan.stages[0];
+    const std::ptrdiff_t channels = stage.channels, width = stage.out_width;
+    const bool is_planar = layout_ == PixelLayout::nchw;
+    for (std::ptrdiff_t c = 0; c < channels; ++c) {
+        const float mean = bound_.mean[static_cast<std::size_t>(c)];
+        const float value =
+            pixel::normalised(mean, mean, bound_.scale[static_cast<std::size_t>(c)]);
+        for (std::ptrdiff_t y = draw.cut_top; y < draw.cut_bottom; ++y)
+            for (std::ptrdiff_t x = draw.cut_left; x < draw.cut_right; ++x)
+                out[is_planar ? (c * stage.out_height + y) * width + x
+                              : (y * width + x) * channels + c] = value;
+    }
+}
+
+void ImageRunner::lay_out(const float* planes, float* out) {
+    const auto channels = static_cast<std::size_t>(bound_.output.channels);
+    const std::size_t pixels = bound_.output.values() / channels;
+    const bool is_planar = layout_ == PixelLayout::nchw || channels == 1;
+    for (std::size_t first = 0; first < pixels; first += chunk_pixels) {
+        const std::size_t count = std::min<std::size_t>(chunk_pixels, pixels - first);
+        float* const chunk = is_planar ? nullptr : room(channels * count).data();
+        for (std::size_t c = 0; c < channels; ++c)
+            kernels_.normalise_floats(planes + c * pixels + first,
+                                      is_planar ? out + c * pixels + first : chunk + c * count,
+                                      static_cast<int>(count),
+                                      bound_.mean[c],
+                                      bound_.scale[c]);
+        if (!is_planar) interleave(chunk, static_cast<int>(count), out + first * channels);
+    }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/transform.hpp"
+
+#include "transform/text.hpp"
+#include "transform/words.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+struct Preset {
+    std::string_view name, steps, meaning;
+};
+
+// Chapter 5 of M. Alves, "Accelerate Model Training with PyTorch 2.X" (Packt, 2024); its seventh
+// step, from u8 to float, is what every pipeline does first.
+constexpr std::array presets = {
+    Preset{"none", "", "nothing but normalise"},
+    Preset{"cifar", "crop 32 pad 4, flip", "what CIFAR-10 is usually trained with"},
+    Preset{"book",
+           "resize 255, centre-crop 224, flip, rotate 20, blur 3, normalise imagenet",
+           "the seven steps of Alves 2024, chapter 5 (the seventh: u8 to float)"},
+};
+
+void read_resize(Words& words, TransformOp& op) {
+    const auto [height, width] = words.size("a side or HEIGHTxWIDTH");
+    op.height = height;
+    op.width = width.value_or(0);
+}
+
+void read_centre_crop(Words& words, TransformOp& op) {
+    const auto [height, width] = words.size("a side or HEIGHTxWIDTH");
+    op.height = height;
+    op.width = width.value_or(height);
+}
+
+void read_crop(Words& words, TransformOp& op) {
+    read_centre_crop(words, op);
+    if (words.take_if("pad")) op.size = words.whole("the padding", {0, 1024});
+}
+
+void read_flip(Words& words, TransformOp& op) {
+    op.high = words.is_empty() ? 0.5 : words.real("the probability", {0, 1});
+}
+
+void read_rotate(Words& words, TransformOp& op) {
+    op.high = words.real("the largest angle in degrees", {0, 180});
+}
+
+void read_blur(Words& words, TransformOp& op) {
+    op.size = words.whole("the number of taps", {3, 2 * most_blur_radius + 1});
+    check(op.size % 2 == 1, [&] { return words.error("the number of taps is odd"); });
+    op.low = 0.1;
+    op.high = 2;
+    if (!words.is_empty()) std::tie(op.low, op.high) = words.range("sigma FROM-TO", {0.01, 100});
+}
+
+void read_cutout(Words& words, TransformOp& op) {
+    op.size = words.whole("the side of the square", {1, most_side});
+}
+
+void read_mix(Words& words, TransformOp& op) {
+    op.high = words.real("alpha", {0.01, 4});
+}
+
+void read_normalise(Words& words, TransformOp& op) {
+    if (words.take_if("imagenet")) op.statistics = Statistics::imagenet;
+}
+
+struct Form {
+    TransformKind kind;
+    std::string_view name, usage, meaning;
+    void (*read)(Words&, TransformOp&);
+};
+
+using enum TransformKind;
+constexpr std::array forms = {
+    Form{resize, "resize", "S | HxW", "bilinear; S sets the shorter side", read_resize},
+    Form{crop, "crop", "S | HxW [pad P]", "at random, after P black pixels around", read_crop},
+    Form{centre_crop, "centre-crop", "S | HxW", "from the middle", read_centre_crop},
+    Form{flip, "flip", "[P]", "left to right, with probability P = 0.5", read_flip},
+    Form{rotate,
+         "rotate",
+         "DEGREES",
+         "by -DEGREES to DEGREES, bilinear, black outside",
+         read_rotate},
+    Form{blur, "blur", "TAPS [FROM-TO]", "Gaussian, sigma FROM-TO = 0.1-2", read_blur},
+    Form{cutout, "cutout", "S", "a square of side S set to the mean", read_cutout},
+    Form{normalise, "normalise", "[imagenet]", "(x - mean) / std; implied, last", read_normalise},
+    Form{mixup, "mixup", "ALPHA", "blends images and labels by Beta(ALPHA, ALPHA)", read_mix},
+    Form{cutmix, "cutmix", "ALPHA", "pastes a box of another image, mixes labels", read_mix},
+};
+
+std::vector<std::string> known_names() {
+    std::vector<std::string> names;
+    for (const Form& form : forms) names.emplace_back(form.name);
+    for (const Preset& preset : presets) names.emplace_back(preset.name);
+    return names;
+}
+
+const Form& form_named(const Words& words, std::string_view name) {
+    if (name == "normalize") name = "normalise";
+    if (name == "center-crop") name = "centre-crop";
+    const auto found = std::ranges::find(forms, name, &Form::name);
+    check(found != forms.end(), [&] {
+        const std::vector<std::string> names = known_names();
+        const std::string near = did_you_mean(name, names);
+        return Error("E247",
+                     fmt::format("there is no transform '{}' (in '{}')", name, words.text()),
+                     near.empty() ? "no step and no preset has a name like that" : near,
+                     fmt::format("the steps and presets are: {}", fmt::join(names, ", ")));
+    });
+    return *found;
+}
+
+TransformOp read_op(std::string_view text) {
+    Words words(text);
+    const Form& form = form_named(words, words.take());
+    words.expect_usage(fmt::format("{} {}", form.name, form.usage));
+    TransformOp op;
+    op.kind = form.kind;
+    form.read(words, op);
+    check(words.is_empty(), [&] { return words.error("there is a word too many"); });
+    return op;
+}
+
+Error out_of_order(std::string_view what, std::string_view why) {
+    return Error("E247",
+                 std::string(what),
+                 std::string(why),
+                 "one 'normalise' at most, only mixup or cutmix behind it, and one of these two");
+}
+
+/// What may follow what: images first, then normalise, then at most one mix.
+void append(std::vector<TransformOp>& ops, const TransformOp& op) {
+    const auto count = [&](auto predicate) { return std::ranges::any_of(ops, predicate); };
+    const auto is_mix = [](const TransformOp& other) { return other.kind >= mixup; };
+    const auto is_normalise = [](const TransformOp& other) { return other.kind == normalise; };
+    check(!(is_mix(op) && count(is_mix)), [] {
+        return out_of_order("the transforms mix twice", "labels are mixed with one other label");
+    });
+    check(is_mix(op) || !count(is_normalise), [&] {
+        return out_of_order(fmt::format("'{}' comes behind 'normalise'", text_of(op)),
+                            "pixels are changed in units of u8, then normalised once");
+    });
+    ops.push_back(op);
+}
+
+std::string_view trimmed(std::string_view text) {
+    const auto first = text.find_first_not_of(" \t");
+    if (first == text.npos) return {};
+    return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+/// Calls `take` with each text between commas.
+template <class Take>
+void for_each_item(std::string_view text, Take&& take) {
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(',', begin), text.size());
+        take(trimmed(text.substr(begin, end - begin)));
+        begin = end + 1;
+    }
+}
+
+void append_item(std::vector<TransformOp>& ops, std::string_view item, std::string_view all) {
+    check(!item.empty(), [&] {
+        return Error("E247",
+                     fmt::format("a step is missing in the transforms '{}'", all),
+                     "there is nothing between two commas, or nothing at all",
+                     "write 'none' for no transforms but normalise");
+    });
+    const auto preset = std::ranges::find(presets, item, &Preset::name);
+    if (preset == presets.end()) return append(ops, read_op(item));
+    if (preset->steps.empty()) return;
+    for_each_item(preset->steps, [&](std::string_view step) { append(ops, read_op(step)); });
+}
+
+}  // namespace
+
+TransformPipeline TransformPipeline::parse(std::string_view text) {
+    std::vector<TransformOp> ops;
+    for_each_item(text, [&](std::string_view item) { append_item(ops, item, text); });
+    if (std::ranges::find(ops, normalise, &TransformOp::kind) == ops.end())
+        ops.push_back(TransformOp{});
+    std::ranges::stable_partition(ops, [](const TransformOp& op) { return op.kind < mixup; });
+    TransformPipeline pipeline;
+    pipeline.ops_ = std::move(ops);
+    return pipeline;
+}
+
+std::string transform_help() {
+    std::string text = "steps, between commas:\n";
+    for (const Form& form : forms)
+        text +=
+            fmt::format("  {:<30} {}\n", fmt::format("{} {}", form.name, form.usage), form.meaning);
+    text += "presets:\n";
+    for (const Preset& preset : presets) {
+        text += fmt::format("  {:<30} {}\n", preset.name, preset.meaning);
+        if (!preset.steps.empty()) text += fmt::format("  {:<30} = {}\n", "", preset.steps);
+    }
+    return text;
+}
+
+}  // namespace lockstep
