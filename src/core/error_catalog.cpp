@@ -215,6 +215,23 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a transform does not fit the images",
      "The step exists, but not for images of this size or number of channels: for example, a crop\n"
      "that is larger than the padded image. Shapes are checked step by step before training."},
+    {"E237",
+     bad_data,
+     "an image cannot be decoded",
+     "A picture that is to be packed is cut short, damaged, larger than 67 million pixels, or of "
+     "a\n"
+     "kind that is not taken: 16 bits per channel, CMYK. The message names it and says why."},
+    {"E238",
+     bad_data,
+     "images do not fit together",
+     "All images of a data set have one size and the same channels. --resize HEIGHTxWIDTH and\n"
+     "--color rgb|gray make them so."},
+    {"E239",
+     bad_data,
+     "a cell is no number",
+     "A cell of a CSV file is empty, not finite, or no number at all. The message names line and\n"
+     "column. Without a header, or with more text columns than the label, say so: --header,\n"
+     "--label."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,

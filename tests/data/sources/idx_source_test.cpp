@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/row_source.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "data/samples.hpp"
 #include "support/caught.hpp"

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// The inputs that a data set can be packed from, each opened as a RowSource.
+#pragma once
+
+#include "lockstep/data/row_source.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// How far opening an input is, in bytes (`total` 0: not known). Throwing from it cancels.
+using ReadReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
+
+/// For inputs whose rows cannot be read at random: opening reads them once, from beginning to end,
+/// into a nameless file that is gone when the source is.
+struct SourceOptions {
+    std::filesystem::path scratch;  ///< folder of that file; "" = the system's temporary one
+    ReadReport report;
+};
+
+/// How images of three dimensions lie in the input; data sets have CHW. `unstated` is CHW, unless
+/// the sizes look like HWC: then it is an error.
+enum class ImageLayout { unstated, chw, hwc };
+
+/// "images=/data/x": a field and where it is.
+struct NamedInput {
+    std::string field, place;
+};
+
+/// Errors: E103 if `text` is not NAME=PLACE, with a name of letters, digits, '_' and '-'.
+NamedInput parse_named_input(const std::string& option, std::string_view text);
+
+/// As open_idx(images, labels); gzip files are expanded into `options.scratch`.
+std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
+                                    const std::filesystem::path& labels,
+                                    const SourceOptions& options);
+
+/// One NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions
+/// 1 to 3) per field: u8, i32, i64, f32 or f64, little-endian, C order; the first dimension is the
+/// sample. `images` become [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106.
+std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
+                                    ImageLayout layout = ImageLayout::unstated);
+
+/// `images` and `labels` from two files, both IDX or both NPY: their first bytes decide.
+std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
+                                       const std::filesystem::path& labels,
+                                       ImageLayout layout,
+                                       const SourceOptions& options = {});
+
+/// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): files, or the folder
+/// with data_batch_*.bin (any split but "test") and test_batch.bin. Names of classes come from
+/// batches.meta.txt beside them. Errors: E201, E202, E214.
+std::unique_ptr<RowSource> open_cifar10(const std::vector<std::filesystem::path>& inputs,
+                                        const std::string& split);
+
+/// CIFAR-100: files, or the folder with train.bin and test.bin. `labels` are the 100 fine classes,
+/// `coarse_labels` the 20 coarse ones; names from fine_label_names.txt and coarse_label_names.txt.
+std::unique_ptr<RowSource> open_cifar100(const std::vector<std::filesystem::path>& inputs,
+                                         const std::string& split);
+
+enum class Header { guess, yes, no };
+
+/// What of a CSV file is what. Columns are given by name, or by number from 1.
+struct CsvOptions {
+    std::string label;   ///< column of classes: whole numbers, or names (numbered as they sort)
+    std::string target;  ///< column of numbers to be predicted; at most one of the two is given
+    Header header = Header::guess;  ///< guess: it is one if it has a column and none is a number
+    char separator = ',';
+    ElementType type = ElementType::f32;  ///< of features and target: f32 or f64
+};
+
+/// RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Errors: E201, E202, E214 and
+/// E239 (a cell is no number), naming line and column; E106 (no such column).
+std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
+                                    const CsvOptions& csv,
+                                    const SourceOptions& options = {});
+
+/// Data sets of HDF5 files, one per field, files in the order given; read through libhdf5, so that
+/// every layout and filter that it knows will do, and its types are converted: whole numbers of up
+/// to 8 bits without sign to u8, others to i32 or i64, floating ones to f32 or f64.
+/// Errors: E201, E202, E205, E207, E208, E209, E213 (cannot be read), E214, E405.
+std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
+                                     const std::vector<NamedInput>& fields,
+                                     ImageLayout layout = ImageLayout::unstated,
+                                     const SourceOptions& options = {});
+
+enum class Color { as_first, rgb, gray };
+
+struct ImageSize {
+    std::uint32_t height = 0, width = 0;
+    bool operator==(const ImageSize&) const = default;
+};
+
+struct FolderOptions {
+    Color color = Color::as_first;    ///< as_first: what the first image has
+    std::optional<ImageSize> resize;  ///< unset: all images must have one size
+};
+
+/// Images in one sub-folder per class; classes are numbered as their names sort, byte by byte, and
+/// so are images. PNG and PNM (P5, P6) of up to 8 bits, JPEG; what a file is says its content.
+/// Files are decoded each time they are read. Resizing averages (a triangle filter) as Pillow's
+/// BILINEAR does, bit for bit. Transparency is dropped; CMYK and 16 bits are refused.
+/// Errors: E201, E202, E214; E237 (an image cannot be decoded), E238 (sizes differ), naming it.
+std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
+                                       const FolderOptions& options = {});
+
+/// "224x192" (height x width), or E103.
+ImageSize parse_image_size(const std::string& option, std::string_view text);
+
+}  // namespace lockstep

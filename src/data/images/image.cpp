@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "image.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t most_pixels = std::uint64_t{1} << 26;
+
+bool begins_with(std::span<const std::byte> content, std::string_view magic) {
+    return content.size() >= magic.size() &&
+           std::equal(magic.begin(), magic.end(), content.begin(), [](char a, std::byte b) {
+               return static_cast<std::byte>(a) == b;
+           });
+}
+
+// Numbers and white space of a PNM header, with comments.
+class PnmHeader {
+  public:
+    explicit PnmHeader(std::span<const std::byte> content) : content_(content) {}
+
+    std::uint64_t number() {
+        skip_space();
+        std::uint64_t value = 0;
+        const std::size_t begin = at_;
+        for (; std::isdigit(peek()) != 0 && at_ - begin < 10; ++at_)
+            value = 10 * value + static_cast<std::uint64_t>(peek() - '0');
+        if (at_ == begin) throw BadImage("a number is missing in its header");
+        return value;
+    }
+
+    /// What follows the one white space after the last number.
+    std::span<const std::byte> rest() {
+        if (std::isspace(peek()) == 0) throw BadImage("it ends within its header");
+        return content_.subspan(at_ + 1);
+    }
+
+  private:
+    int peek() const { return at_ < content_.size() ? std::to_integer<int>(content_[at_]) : -1; }
+    void skip_space() {
+        while (std::isspace(peek()) != 0 || peek() == '#')
+            if (peek() == '#')
+                while (peek() != '\n' && peek() != -1) ++at_;
+            else
+                ++at_;
+    }
+
+    std::span<const std::byte> content_;
+    std::size_t at_ = 2;
+};
+
+}  // namespace
+
+void check_dimensions(std::uint64_t height, std::uint64_t width) {
+    if (height == 0 || width == 0 || height > most_pixels / width)
+        throw BadImage(fmt::format(
+            "it says that it has {} x {} pixels; 1 to {} are allowed", height, width, most_pixels));
+}
+
+Image decode_pnm(std::span<const std::byte> content) {
+    Image image;
+    image.channels = begins_with(content, "P6") ? 3 : 1;
+    PnmHeader header(content);
+    const std::uint64_t width = header.number(), height = header.number(), most = header.number();
+    check_dimensions(height, width);
+    if (most < 1 || most > 255)
+        throw BadImage(fmt::format("its largest value is {}; 1 to 255 can be packed", most));
+    image.height = static_cast<std::uint32_t>(height);
+    image.width = static_cast<std::uint32_t>(width);
+    const auto pixels = header.rest();
+    const std::size_t needed = image.height * image.row_bytes();
+    if (pixels.size() < needed)
+        throw BadImage(fmt::format("it has {} of {} bytes of pixels", pixels.size(), needed));
+    image.pixels.resize(needed);
+    std::ranges::transform(pixels.first(needed), image.pixels.begin(), [most](std::byte pixel) {
+        const auto value = std::min(std::to_integer<std::uint64_t>(pixel), most);
+        return static_cast<std::uint8_t>((value * 255 + most / 2) / most);
+    });
+    return image;
+}
+
+Image decode_image(std::span<const std::byte> content) {
+    if (begins_with(content, "\x89PNG\r\n\x1a\n")) return decode_png(content);
+    if (begins_with(content, "\xff\xd8\xff")) return decode_jpeg(content);
+    if (begins_with(content, "P5") || begins_with(content, "P6")) return decode_pnm(content);
+    throw BadImage("it begins neither as PNG nor as JPEG nor as binary PNM (P5, P6) files do");
+}
+
+Image with_channels(Image image, std::uint32_t channels) {
+    if (image.channels == channels) return image;
+    Image out{image.height, image.width, channels, {}};
+    out.pixels.resize(out.height * out.row_bytes());
+    const std::size_t count = std::size_t{image.height} * image.width;
+    for (std::size_t i = 0; i < count; ++i)
+        if (channels == 3) {
+            std::fill_n(
+                out.pixels.begin() + static_cast<std::ptrdiff_t>(3 * i), 3, image.pixels[i]);
+        } else {
+            const std::uint8_t* p = image.pixels.data() + 3 * i;
+            out.pixels[i] = static_cast<std::uint8_t>(
+                (p[0] * 19595u + p[1] * 38470u + p[2] * 7471u + 0x8000u) >> 16);
+        }
+    return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Pictures in memory: decoded from untrusted bytes, made grey or coloured, resized.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Pixels of 8 bits, rows from top to bottom, channels (1: grey, 3: red, green, blue) together.
+struct Image {
+    std::uint32_t height = 0, width = 0, channels = 0;
+    std::vector<std::uint8_t> pixels;
+
+    std::size_t row_bytes() const { return std::size_t{width} * channels; }
+};
+
+/// Why bytes are no image; whoever knows where they are from makes an Error of it.
+class BadImage : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// PNG, JPEG or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut short, damaged,
+/// of 16 bits or CMYK is refused. Throws BadImage. Any thread.
+Image decode_image(std::span<const std::byte> content);
+
+Image decode_png(std::span<const std::byte> content);
+Image decode_jpeg(std::span<const std::byte> content);
+Image decode_pnm(std::span<const std::byte> content);
+
+/// Throws BadImage unless there are between 1 and 2^26 pixels.
+void check_dimensions(std::uint64_t height, std::uint64_t width);
+
+/// The image with `channels` 1 or 3. Grey is ITU-R BT.601's luma in whole numbers, as Pillow's.
+Image with_channels(Image image, std::uint32_t channels);
+
+/// Triangle filter, wider where the image shrinks, in fixed point: Pillow's BILINEAR, bit for bit.
+Image resized(const Image& image, std::uint32_t height, std::uint32_t width);
+
+}  // namespace lockstep

@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "csv_reader.hpp"
+
+#include "lockstep/core/numbers.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t buffer_bytes = std::size_t{1} << 20, longest_record = std::size_t{16} << 20;
+constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
+
+}  // namespace
+
+CsvReader::CsvReader(const InputFile& file, char separator) : file_(file), separator_(separator) {
+    peek();
+    if (buffer_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
+}
+
+Error CsvReader::malformed(std::uint64_t line, const std::string& why) const {
+    return malformed_input(
+        file_.path(), "a CSV file", fmt::format("line {}: {}", grouped(line), why));
+}
+
+int CsvReader::peek() {
+    if (at_ == buffer_.size()) {
+        buffer_.resize(std::min<std::uint64_t>(buffer_bytes, file_.bytes() - offset_));
+        file_.read(offset_, std::as_writable_bytes(std::span(buffer_)));
+        offset_ += buffer_.size();
+        at_ = 0;
+        if (buffer_.empty()) return end_of_file;
+    }
+    return static_cast<unsigned char>(buffer_[at_]);
+}
+
+int CsvReader::take() {
+    const int sign = peek();
+    if (sign != end_of_file) ++at_;
+    if (sign == '\n') ++line_;
+    return sign;
+}
+
+void CsvReader::grow(std::string& cell, int sign) {
+    if (sign == 0) throw malformed(line_, "a zero byte: this is no text");
+    if (++record_bytes_ > longest_record)
+        throw malformed(record_line_, "the record that begins here has more than 16 MiB");
+    cell += static_cast<char>(sign);
+}
+
+void CsvReader::read_quoted(std::string& cell) {
+    const std::uint64_t opened = line_;
+    for (take();;) {
+        const int sign = take();
+        if (sign == end_of_file) throw malformed(opened, "a quote opens and never closes");
+        if (sign != '"') {
+            grow(cell, sign);
+        } else if (peek() == '"') {
+            grow(cell, take());
+        } else {
+            break;
+        }
+    }
+    const int after = peek();
+    if (after != static_cast<unsigned char>(separator_) && after != '\n' && after != '\r' &&
+        after != end_of_file)
+        throw malformed(line_, "text follows a closing quote");
+}
+
+void CsvReader::read_plain(std::string& cell) {
+    for (int sign = peek();
+         sign != static_cast<unsigned char>(separator_) && sign != '\n' && sign != end_of_file;
+         sign = peek())
+        grow(cell, take());
+    if (cell.ends_with('\r') && peek() != static_cast<unsigned char>(separator_)) cell.pop_back();
+}
+
+bool CsvReader::ends_line() {
+    if (peek() == '\r') take();
+    if (peek() == end_of_file) return true;
+    if (peek() != '\n') return false;
+    take();
+    return true;
+}
+
+void CsvReader::read_record(std::vector<std::string>& cells) {
+    std::size_t count = 0;
+    record_bytes_ = 0;
+    record_line_ = line_;
+    do {
+        if (count == cells.size()) cells.emplace_back();
+        std::string& cell = cells[count++];
+        cell.clear();
+        if (peek() == '"')
+            read_quoted(cell);
+        else
+            read_plain(cell);
+        record_bytes_ += sizeof(std::string);
+    } while (peek() == static_cast<unsigned char>(separator_) && take() != end_of_file);
+    if (!ends_line()) throw malformed(line_, "a carriage return ends no line");
+    cells.resize(count);
+}
+
+bool CsvReader::next(std::vector<std::string>& cells) {
+    while (peek() != end_of_file) {
+        read_record(cells);
+        if (cells.size() > 1 || !cells[0].empty()) return true;
+    }
+    return false;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+// Records of a CSV file as RFC 4180 has them, one after another.
+#pragma once
+
+#include "column.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Cells may be quoted, with separators, line breaks and doubled quotes inside; lines end with LF
+/// or CRLF; empty lines are skipped; a byte order mark is ignored.
+class CsvReader {
+  public:
+    CsvReader(const InputFile& file, char separator);
+
+    /// The next record into `cells`; false at the end. Errors: E214 naming the line (a quote that
+    /// never closes, text after one, a zero byte, a record of more than 16 MiB).
+    bool next(std::vector<std::string>& cells);
+
+    /// The line on which the last record began, from 1.
+    std::uint64_t line() const { return record_line_; }
+    std::uint64_t bytes_read() const { return offset_ - (buffer_.size() - at_); }
+
+  private:
+    static constexpr int end_of_file = -1;
+    int peek();
+    int take();
+    void read_record(std::vector<std::string>& cells);
+    void read_quoted(std::string& cell);
+    void read_plain(std::string& cell);
+    bool ends_line();
+    void grow(std::string& cell, int sign);
+    Error malformed(std::uint64_t line, const std::string& why) const;
+
+    const InputFile& file_;
+    char separator_;
+    std::string buffer_;
+    std::size_t at_ = 0;
+    std::uint64_t offset_ = 0, line_ = 1, record_line_ = 1;
+    std::size_t record_bytes_ = 0;
+};
+
+}  // namespace lockstep

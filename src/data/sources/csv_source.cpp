@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "csv_reader.hpp"
+#include "field_plan.hpp"
+#include "spool.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t most_classes = 1 << 20, no_column = SIZE_MAX;
+
+std::string_view trimmed(std::string_view text) {
+    while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
+    while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
+    return text;
+}
+
+// The whole of `text` as a finite number, or nothing.
+template <class Number>
+std::optional<Number> number_in(std::string_view text) {
+    text = trimmed(text);
+    if (text.starts_with('+') && !text.starts_with("+-")) text.remove_prefix(1);
+    Number value{};
+    const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (error != std::errc() || stop != text.data() + text.size()) return {};
+    if constexpr (std::is_floating_point_v<Number>)
+        if (!std::isfinite(value)) return {};
+    return value;
+}
+
+// Which column is what.
+struct CsvPlan {
+    std::vector<std::string> names;  // empty if there is no header
+    std::size_t columns = 0, label = no_column, target = no_column;
+
+    std::string name_of(std::size_t column) const {
+        return names.empty() ? fmt::format("{}", column + 1)
+                             : fmt::format("{} ('{}')", column + 1, names[column]);
+    }
+};
+
+bool is_header(const std::vector<std::string>& cells, Header header) {
+    if (header != Header::guess) return header == Header::yes;
+    return std::ranges::none_of(
+        cells, [](const std::string& cell) { return number_in<double>(cell).has_value(); });
+}
+
+std::size_t find_column(const CsvPlan& plan, const std::string& wanted, const fs::path& path) {
+    if (wanted.empty()) return no_column;
+    const auto named = std::ranges::find(plan.names, wanted);
+    if (named != plan.names.end()) return static_cast<std::size_t>(named - plan.names.begin());
+    const auto number = parse_integer(wanted);
+    if (number && *number >= 1 && static_cast<std::uint64_t>(*number) <= plan.columns)
+        return static_cast<std::size_t>(*number - 1);
+    throw Error(
+        "E106",
+        fmt::format("'{}' has no column '{}'", path.string(), wanted),
+        plan.names.empty()
+            ? fmt::format("it has {} columns and no header", plan.columns)
+            : fmt::format(
+                  "its {} columns are {}",
+                  plan.columns,
+                  fmt::join(
+                      std::span(plan.names).first(std::min<std::size_t>(plan.names.size(), 20)),
+                      ", ")),
+        "give a column's name, or its number from 1");
+}
+
+// Turns records into rows of two spools: features, and labels or targets.
+class CsvImport {
+  public:
+    CsvImport(const fs::path& path, const CsvOptions& csv, const SourceOptions& options)
+        : csv_(csv),
+          options_(options),
+          file_(path),
+          reader_(file_, csv.separator),
+          features_(options.scratch),
+          answers_(options.scratch) {}
+
+    std::unique_ptr<RowSource> run() {
+        std::vector<std::string> cells;
+        check(reader_.next(cells), [&] { return malformed("it has no records"); });
+        plan(cells);
+        bool has_record = plan_.names.empty();
+        while (has_record || reader_.next(cells)) {
+            has_record = false;
+            add(cells);
+            if (options_.report && rows_ % 4096 == 0)
+                options_.report(reader_.bytes_read(), file_.bytes());
+        }
+        check(rows_ > 0, [&] { return malformed("it has a header and no records"); });
+        return source();
+    }
+
+  private:
+    void plan(const std::vector<std::string>& cells) {
+        plan_.columns = cells.size();
+        if (is_header(cells, csv_.header)) {
+            plan_.names = cells;
+            for (std::string& name : plan_.names) name = trimmed(name);
+        }
+        plan_.label = find_column(plan_, csv_.label, file_.path());
+        plan_.target = find_column(plan_, csv_.target, file_.path());
+        const std::size_t others = has_answer() ? 1 : 0;
+        check(plan_.columns > others,
+              [&] { return malformed("it has no column besides the one to be predicted"); });
+        expect(csv_.label.empty() || csv_.target.empty(), "one column is predicted");
+    }
+    bool has_answer() const { return plan_.label != no_column || plan_.target != no_column; }
+
+    void add(const std::vector<std::string>& cells) {
+        if (cells.size() != plan_.columns)
+            throw malformed(fmt::format("line {} has {} cells; the first has {}",
+                                        grouped(reader_.line()),
+                                        cells.size(),
+                                        plan_.columns));
+        for (std::size_t c = 0; c < cells.size(); ++c)
+            if (c == plan_.label)
+                add_label(cells[c]);
+            else
+                add_number(c == plan_.target ? answers_ : features_, c, cells[c]);
+        ++rows_;
+    }
+
+    void add_number(Spool& spool, std::size_t column, const std::string& cell) {
+        if (csv_.type == ElementType::f64)
+            append(spool, number_or_throw<double>(column, cell));
+        else
+            append(spool, number_or_throw<float>(column, cell));
+    }
+
+    template <class Number>
+    Number number_or_throw(std::size_t column, const std::string& cell) const {
+        const auto value = number_in<Number>(cell);
+        if (!value) throw no_number(column, cell, "a finite number");
+        return *value;
+    }
+
+    // The first label decides whether they are numbers or names.
+    void add_label(const std::string& cell) {
+        const auto number = number_in<std::int64_t>(cell);
+        if (rows_ == 0) labels_are_names_ = !number;
+        if (!labels_are_names_) {
+            if (!number)
+                throw no_number(plan_.label, cell, "a whole number, as the first label is");
+            return append(answers_, *number);
+        }
+        const std::string name(trimmed(cell));
+        if (name.empty()) throw no_number(plan_.label, cell, "a name");
+        const auto next = static_cast<std::int64_t>(classes_.size());
+        append(answers_, classes_.emplace(name, next).first->second);
+        if (classes_.size() > most_classes)
+            throw malformed(fmt::format("column {} has more than {} different names",
+                                        plan_.name_of(plan_.label),
+                                        grouped(most_classes)));
+    }
+
+    template <class Number>
+    static void append(Spool& spool, const Number& value) {
+        spool.append(std::as_bytes(std::span(&value, 1)));
+    }
+
+    std::unique_ptr<RowSource> source() {
+        std::vector<Field> fields(1);
+        std::vector<Column> columns;
+        const std::size_t width = plan_.columns - (has_answer() ? 1 : 0);
+        fields[0].name = "features";
+        fields[0].type = csv_.type;
+        fields[0].shape = {static_cast<std::int64_t>(width)};
+        columns.push_back(column_of(features_, fields[0]));
+        if (plan_.target != no_column) {
+            fields.push_back({.name = "targets", .type = csv_.type});
+            columns.push_back(column_of(answers_, fields[1]));
+        }
+        if (plan_.label != no_column) {
+            fields.push_back({.name = "labels", .type = ElementType::i64});
+            columns.push_back(column_of(answers_, fields[1]));
+            if (labels_are_names_) number_names(fields[1], columns[1]);
+        }
+        return std::make_unique<ColumnSource>(std::move(fields), std::move(columns));
+    }
+
+    Column column_of(Spool& spool, const Field& field) const {
+        const std::size_t bytes = field.bytes_per_sample();
+        return {{{spool.finish(), 0, rows_, bytes}}, bytes};
+    }
+
+    // Names were numbered as they came; classes are numbered as they sort.
+    void number_names(Field& field, Column& column) const {
+        std::vector<std::int64_t> sorted(classes_.size());
+        for (const auto& [name, met] : classes_) {
+            sorted[static_cast<std::size_t>(met)] =
+                static_cast<std::int64_t>(field.class_names.size());
+            field.class_names.push_back(name);
+        }
+        column.transform = [sorted](std::span<const std::byte> stored, std::span<std::byte> out) {
+            std::int64_t met = 0;
+            std::memcpy(&met, stored.data(), sizeof met);
+            std::memcpy(out.data(), &sorted.at(static_cast<std::size_t>(met)), sizeof met);
+        };
+    }
+
+    Error malformed(const std::string& why) const {
+        return malformed_input(file_.path(), "a CSV file that can be packed", why);
+    }
+    Error no_number(std::size_t column, const std::string& cell, const char* wanted) const {
+        return Error("E239",
+                     fmt::format("'{}', line {}, column {}: '{}' is not {}",
+                                 file_.path().string(),
+                                 grouped(reader_.line()),
+                                 plan_.name_of(column),
+                                 cell.substr(0, 60),
+                                 wanted),
+                     csv_.label.empty() && csv_.target.empty()
+                         ? "all columns are features: none was given with --label or --target"
+                         : "",
+                     "fill or drop such records, or drop the column");
+    }
+
+    const CsvOptions& csv_;
+    const SourceOptions& options_;
+    InputFile file_;
+    CsvReader reader_;
+    CsvPlan plan_;
+    Spool features_, answers_;
+    std::map<std::string, std::int64_t> classes_;
+    bool labels_are_names_ = false;
+    std::uint64_t rows_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
+                                    const CsvOptions& csv,
+                                    const SourceOptions& options) {
+    return CsvImport(path, csv, options).run();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a field's name asks of it: images are CHW, labels are i64.
+#pragma once
+
+#include "lockstep/data/sources.hpp"
+
+#include "column.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A field, and how its rows come out of the stored ones.
+struct FieldPlan {
+    Field field;
+    RowTransform transform;  ///< empty: as they are
+};
+
+/// `shape` is one stored sample's. "images" of two dimensions get a channel, of three become CHW;
+/// "labels" and "..._labels" are whole numbers, one per sample, and become i64; the layout of
+/// "masks" of two dimensions is HW; all else stays as it is.
+/// Errors: E214 naming `origin`; E106 if `layout` is needed.
+FieldPlan plan_field(const std::string& name,
+                     ElementType type,
+                     std::vector<std::int64_t> shape,
+                     ImageLayout layout,
+                     const fs::path& origin);
+
+/// Whether a field of that name has the numbers of classes.
+bool is_label_name(const std::string& name);
+
+/// u8, i32 or i64 to i64.
+RowTransform widening(ElementType from);
+
+/// E209 unless `rows`, by field, are all the same.
+void check_counts(const std::vector<NamedInput>& inputs, const std::vector<std::uint64_t>& rows);
+
+/// E103 if a field is named twice in the values of --`option`.
+void check_names(const std::string& option, const std::vector<NamedInput>& inputs);
+
+}  // namespace lockstep

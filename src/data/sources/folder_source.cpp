@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "column.hpp"
+#include "images/image.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstring>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t largest_file = std::size_t{256} << 20;
+
+struct ClassImage {
+    std::int64_t label = 0;
+    std::string name;
+};
+
+// What a folder has: sub-folders or images by name, and what is neither.
+struct Listing {
+    std::vector<std::string> names;
+    std::uint64_t others = 0;
+};
+
+Error unreadable(const fs::path& path, const std::string& why) {
+    return Error("E214",
+                 fmt::format("'{}' cannot be packed", path.string()),
+                 why,
+                 "the folder must have one sub-folder per class, with nothing but images in each");
+}
+
+bool has_image_name(const fs::path& path) {
+    std::string extension = path.extension();
+    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    constexpr std::string_view known[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
+    return std::ranges::find(known, extension) != std::end(known);
+}
+
+// A link that leads in circles, or nowhere, has no type.
+fs::file_type type_of(const fs::directory_entry& entry) {
+    std::error_code failed;
+    const fs::file_status status = entry.status(failed);
+    if (failed || status.type() == fs::file_type::not_found)
+        throw unreadable(entry.path(), "it is a link that leads nowhere");
+    return status.type();
+}
+
+template <class Visit>
+void for_each_entry(const fs::path& folder, Visit&& visit) {
+    try {
+        for (const fs::directory_entry& entry : fs::directory_iterator(folder))
+            if (!entry.path().filename().string().starts_with('.')) visit(entry);
+    } catch (const fs::filesystem_error& error) {
+        throw system_error("read", folder, error.code().value());
+    }
+}
+
+Listing list_classes(const fs::path& folder) {
+    Listing listing;
+    for_each_entry(folder, [&](const fs::directory_entry& entry) {
+        if (type_of(entry) == fs::file_type::directory)
+            listing.names.push_back(entry.path().filename());
+        else
+            ++listing.others;
+    });
+    std::ranges::sort(listing.names);
+    if (listing.names.empty()) throw unreadable(folder, "it has no sub-folders");
+    return listing;
+}
+
+Listing list_images(const fs::path& folder) {
+    Listing listing;
+    for_each_entry(folder, [&](const fs::directory_entry& entry) {
+        const fs::file_type type = type_of(entry);
+        if (type == fs::file_type::directory)
+            throw unreadable(entry.path(), "it is a folder within the folder of a class");
+        if (type == fs::file_type::regular && has_image_name(entry.path()))
+            listing.names.push_back(entry.path().filename());
+        else
+            ++listing.others;
+    });
+    std::ranges::sort(listing.names);
+    if (listing.names.empty()) throw unreadable(folder, "this class has no images");
+    return listing;
+}
+
+class FolderSource : public RowSource {
+  public:
+    FolderSource(const fs::path& folder, const FolderOptions& options)
+        : folder_(folder), options_(options), fields_(2) {
+        find_images();
+        describe(decoded(0));
+    }
+
+    std::uint64_t samples() const override { return images_.size(); }
+    const std::vector<Field>& fields() const override { return fields_; }
+
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        if (field == 1) {
+            std::memcpy(out.data(), &images_[row].label, sizeof(std::int64_t));
+            return;
+        }
+        const Image image = fitted(decoded(row), row);
+        const std::size_t channels = image.channels, plane = out.size() / channels;
+        for (std::size_t c = 0; c < channels; ++c)
+            for (std::size_t p = 0; p < plane; ++p)
+                out[c * plane + p] = static_cast<std::byte>(image.pixels[p * channels + c]);
+    }
+
+    Hash128 fingerprint() const override {
+        Hasher128 hasher;
+        add(hasher, fmt::format("{}", fmt::join(fields_[0].shape, "x")));
+        for (std::uint64_t row = 0; row < images_.size(); ++row) {
+            const std::string content = read_file(path_of(row), largest_file);
+            add(hasher,
+                fmt::format("{}/{} {}\n",
+                            fields_[1].class_names[static_cast<std::size_t>(images_[row].label)],
+                            images_[row].name,
+                            content.size()));
+            add(hasher, content);
+        }
+        return hasher.value();
+    }
+
+  private:
+    static void add(Hasher128& hasher, std::string_view text) { hasher.add(bytes_of(text)); }
+
+    void find_images() {
+        const Listing classes = list_classes(folder_);
+        std::uint64_t ignored = classes.others;
+        for (const std::string& name : classes.names) {
+            Listing listing = list_images(folder_ / name);
+            const auto label = static_cast<std::int64_t>(fields_[1].class_names.size());
+            fields_[1].class_names.push_back(name);
+            for (std::string& image : listing.names) images_.push_back({label, std::move(image)});
+            ignored += listing.others;
+        }
+        if (ignored > 0)
+            once(Level::warn,
+                 "'{}': {} file(s) without the name of an image are left out",
+                 printable(folder_.string()),
+                 grouped(ignored));
+    }
+
+    void describe(const Image& first) {
+        channels_ = options_.color == Color::rgb    ? 3
+                    : options_.color == Color::gray ? 1
+                                                    : first.channels;
+        size_ = options_.resize.value_or(ImageSize{first.height, first.width});
+        fields_[0].name = "images";
+        fields_[0].layout = "CHW";
+        fields_[0].shape = {channels_, size_.height, size_.width};
+        fields_[1].name = "labels";
+        fields_[1].type = ElementType::i64;
+    }
+
+    fs::path path_of(std::uint64_t row) const {
+        const ClassImage& image = images_[row];
+        return folder_ / fields_[1].class_names[static_cast<std::size_t>(image.label)] / image.name;
+    }
+
+    Image decoded(std::uint64_t row) const {
+        const fs::path path = path_of(row);
+        try {
+            return decode_image(bytes_of(std::string_view(read_file(path, largest_file))));
+        } catch (const BadImage& bad) {
+            throw Error("E237",
+                        fmt::format("image '{}' cannot be decoded", path.string()),
+                        printable(bad.what()),
+                        "replace, convert or remove it");
+        }
+    }
+
+    Image fitted(Image image, std::uint64_t row) const {
+        const ImageSize size{image.height, image.width};
+        check(options_.resize || size == size_, [&] {
+            return Error(
+                "E238",
+                fmt::format(
+                    "image '{}' is {} x {}", path_of(row).string(), size.height, size.width),
+                fmt::format("the first one, '{}', is {} x {}",
+                            path_of(0).string(),
+                            size_.height,
+                            size_.width),
+                "give --resize HEIGHTxWIDTH");
+        });
+        const bool loses_color = options_.color == Color::as_first && image.channels > channels_;
+        check(!loses_color, [&] {
+            return Error("E238",
+                         fmt::format("image '{}' has colours", path_of(row).string()),
+                         fmt::format("the first one, '{}', is grey", path_of(0).string()),
+                         "give --color rgb or --color gray");
+        });
+        image = with_channels(std::move(image), channels_);
+        return size == size_ ? image : resized(image, size_.height, size_.width);
+    }
+
+    fs::path folder_;
+    FolderOptions options_;
+    std::vector<Field> fields_;
+    std::vector<ClassImage> images_;
+    ImageSize size_;
+    std::uint32_t channels_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<RowSource> open_folder(const std::filesystem::path& folder,
+                                       const FolderOptions& options) {
+    return std::make_unique<FolderSource>(folder, options);
+}
+
+ImageSize parse_image_size(const std::string& option, std::string_view text) {
+    const auto cut = text.find('x');
+    const auto height = parse_integer(text.substr(0, cut));
+    const auto width = parse_integer(cut == text.npos ? "" : text.substr(cut + 1));
+    constexpr std::int64_t most = 1 << 13;
+    check(height && width && *height >= 1 && *width >= 1 && *height <= most && *width <= most, [&] {
+        return Error("E103",
+                     fmt::format("--{} is '{}'", option, text),
+                     fmt::format("it must be HEIGHTxWIDTH, each 1 to {}", most),
+                     fmt::format("for example --{} 224x224", option));
+    });
+    return {static_cast<std::uint32_t>(*height), static_cast<std::uint32_t>(*width)};
+}
+
+}  // namespace lockstep

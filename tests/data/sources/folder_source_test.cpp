@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pictures.hpp"
+#include "rows.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::error_of;
+using test::jpeg_text;
+using test::label_of;
+using test::picture;
+using test::png_text;
+using test::pnm_text;
+using test::values_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class FolderSource : public testing::Test {
+  protected:
+    Error error(const FolderOptions& options = {}) {
+        return error_of([&] {
+            const auto source = open_folder(folder_.path(), options);
+            for (std::uint64_t row = 0; row < source->samples(); ++row)
+                values_of<std::uint8_t>(*source, 0, row);
+        });
+    }
+
+    test::TempDir folder_;
+};
+
+TEST_F(FolderSource, MakesAClassOfEachSubfolder) {
+    const Image image = picture(6, 4, 3);
+    folder_.file("dog/b.ppm", pnm_text(image));
+    folder_.file("dog/a.PNG", png_text(picture(6, 4, 1)));
+    folder_.file("cat/x.jpeg", jpeg_text(image));
+    folder_.file("Zebra/z.png", png_text(image));
+    folder_.file("dog/.hidden", "x");
+    folder_.file("dog/notes.txt", "x");
+    folder_.file("README", "x");
+    const auto source = open_folder(folder_.path());
+    EXPECT_EQ(source->samples(), 4u);
+    EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 6, 4));
+    EXPECT_THAT(source->fields()[1].class_names, ElementsAre("Zebra", "cat", "dog"));
+    for (std::int64_t row = 0; row < 4; ++row)
+        EXPECT_EQ(label_of(*source, 1, static_cast<std::uint64_t>(row)),
+                  std::min<std::int64_t>(row, 2));
+    const auto planes = values_of<std::uint8_t>(*source, 0, 3);
+    for (std::size_t p = 0; p < 24; ++p)
+        for (std::size_t c = 0; c < 3; ++c) EXPECT_EQ(planes[c * 24 + p], image.pixels[p * 3 + c]);
+    const auto grey = values_of<std::uint8_t>(*source, 0, 2);
+    EXPECT_TRUE(std::equal(grey.begin(), grey.begin() + 24, grey.begin() + 48));
+}
+
+TEST_F(FolderSource, FollowsLinksToFoldersAndFiles) {
+    const test::TempDir elsewhere;
+    elsewhere.file("real/a.png", png_text(picture(4, 4, 1)));
+    fs::create_directory_symlink(elsewhere / "real", folder_ / "linked");
+    fs::create_directory(folder_ / "own");
+    fs::create_symlink(elsewhere / "real/a.png", folder_ / "own/b.png");
+    EXPECT_EQ(open_folder(folder_.path())->samples(), 2u);
+}
+
+TEST_F(FolderSource, RefusesLoopsAndNestedFolders) {
+    folder_.file("a/x.png", png_text(picture(4, 4, 1)));
+    EXPECT_EQ(error().code(), "none");
+    fs::create_symlink("self.png", folder_ / "a/self.png");
+    EXPECT_THAT(error().why(), HasSubstr("leads nowhere"));
+    fs::remove(folder_ / "a/self.png");
+    fs::create_symlink(folder_ / "none", folder_ / "a/none.png");
+    EXPECT_THAT(error().why(), HasSubstr("leads nowhere"));
+    fs::remove(folder_ / "a/none.png");
+    fs::create_directory_symlink("..", folder_ / "a/up");
+    EXPECT_THAT(error().why(), HasSubstr("a folder within the folder of a class"));
+    fs::remove(folder_ / "a/up");
+    fs::create_directory_symlink(".", folder_ / "here");
+    EXPECT_THAT(error().why(), HasSubstr("a folder within the folder of a class"));
+}
+
+TEST_F(FolderSource, NamesEmptyClassesAndMissingFolders) {
+    EXPECT_THAT(error().why(), HasSubstr("no sub-folders"));
+    folder_.file("a/x.png", png_text(picture(4, 4, 1)));
+    fs::create_directory(folder_ / "b");
+    EXPECT_THAT(error().text(), HasSubstr("b' cannot be packed\n  why: this class has no images"));
+    EXPECT_EQ(error_of([&] { open_folder(folder_ / "none"); }).code(), "E201");
+}
+
+TEST_F(FolderSource, NamesADamagedImage) {
+    const std::string png = png_text(picture(16, 16, 3));
+    folder_.file("a/1.png", png);
+    folder_.file("a/2.png", png.substr(0, png.size() / 2));
+    EXPECT_EQ(error().code(), "E237");
+    EXPECT_THAT(error().what(), HasSubstr("a/2.png"));
+    const std::string jpeg = jpeg_text(picture(16, 16, 3));
+    folder_.file("a/2.png", jpeg.substr(0, jpeg.size() / 2));
+    EXPECT_EQ(error().code(), "E237");
+    folder_.file("a/2.png", "");
+    EXPECT_EQ(error().code(), "E237");
+}
+
+TEST_F(FolderSource, WantsOneSizeUnlessItMayResize) {
+    folder_.file("a/1.png", png_text(picture(8, 8, 3)));
+    folder_.file("a/2.png", png_text(picture(8, 9, 3)));
+    EXPECT_EQ(error().code(), "E238");
+    EXPECT_THAT(error().what(), HasSubstr("a/2.png' is 8 x 9"));
+    const auto source = open_folder(folder_.path(), {.resize = ImageSize{4, 5}});
+    EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 4, 5));
+    EXPECT_EQ(values_of<std::uint8_t>(*source, 0, 1).size(), 60u);
+}
+
+TEST_F(FolderSource, ChangesColoursOnlyWhenTold) {
+    folder_.file("a/1.png", png_text(picture(8, 8, 1)));
+    folder_.file("a/2.png", png_text(picture(8, 8, 3)));
+    EXPECT_THAT(error().what(), HasSubstr("has colours"));
+    EXPECT_EQ(error({.color = Color::rgb}).code(), "none");
+    EXPECT_EQ(error({.color = Color::gray}).code(), "none");
+    EXPECT_THAT(open_folder(folder_.path(), {.color = Color::gray})->fields()[0].shape,
+                ElementsAre(1, 8, 8));
+}
+
+TEST_F(FolderSource, IsKnownByNamesSizesAndBytes) {
+    const auto print = [&](const FolderOptions& options = {}) {
+        return open_folder(folder_.path(), options)->fingerprint();
+    };
+    folder_.file("a/1.png", png_text(picture(8, 8, 1)));
+    const Hash128 first = print();
+    EXPECT_EQ(print(), first);
+    EXPECT_NE(print({.color = Color::rgb}), first);
+    EXPECT_NE(print({.resize = ImageSize{4, 4}}), first);
+    fs::rename(folder_ / "a/1.png", folder_ / "a/2.png");
+    EXPECT_NE(print(), first);
+    fs::rename(folder_ / "a/2.png", folder_ / "a/1.png");
+    EXPECT_EQ(print(), first);
+    folder_.file("a/1.png", png_text(picture(8, 8, 1)) + "x");
+    EXPECT_NE(print(), first);
+}
+
+TEST(ImageSize, IsHeightByWidth) {
+    EXPECT_EQ(parse_image_size("resize", "3x8192"), (ImageSize{3, 8192}));
+    for (const char* bad : {"", "3", "3x", "x3", "0x3", "-1x3", "3x9999", "3x4x5", "a x b"})
+        EXPECT_EQ(error_of([&] { parse_image_size("resize", bad); }).code(), "E103") << bad;
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/samples.hpp"
+#include "rows.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::bytes_in;
+using test::error_of;
+using test::npy_text;
+using test::values_of;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+class NpySource : public testing::Test {
+  protected:
+    std::unique_ptr<RowSource> open(const std::string& field,
+                                    const std::string& content,
+                                    ImageLayout layout = ImageLayout::unstated) {
+        return open_npy({{field, folder_.file("x.npy", content).string()}}, layout);
+    }
+    Error error(const std::string& content, const std::string& field = "features") {
+        return error_of([&] { open(field, content); });
+    }
+    // A file with this dictionary as its header, and four bytes of data.
+    Error error_of_header(const std::string& dictionary) {
+        std::string text("\x93NUMPY\x01\x00", 8);
+        text += {static_cast<char>(dictionary.size()), '\0'};
+        return error(text + dictionary + "abcd");
+    }
+
+    test::TempDir folder_;
+};
+
+TEST_F(NpySource, ReadsEveryTypeAsItIs) {
+    const auto features = open("features", npy_text<float>(ElementType::f32, {2, 2}, {1, 2, 3, 4}));
+    EXPECT_THAT(features->fields()[0].shape, ElementsAre(2));
+    EXPECT_THAT(values_of<float>(*features, 0, 1), ElementsAre(3, 4));
+    const auto doubles = open("targets", npy_text<double>(ElementType::f64, {2}, {0.1, 0.2}));
+    EXPECT_THAT(doubles->fields()[0].shape, ElementsAre());
+    EXPECT_THAT(values_of<double>(*doubles, 0, 1), ElementsAre(0.2));
+    const auto whole = open("ids", npy_text<std::int32_t>(ElementType::i32, {3}, {7, 8, -9}));
+    EXPECT_EQ(whole->fields()[0].type, ElementType::i32);
+    EXPECT_THAT(values_of<std::int32_t>(*whole, 0, 2), ElementsAre(-9));
+}
+
+TEST_F(NpySource, WidensLabels) {
+    const auto small = open("labels", npy_text<std::uint8_t>(ElementType::u8, {3}, {0, 255, 2}));
+    EXPECT_EQ(small->fields()[0].type, ElementType::i64);
+    EXPECT_EQ(test::label_of(*small, 0, 1), 255);
+    const auto middle =
+        open("fine_labels", npy_text<std::int32_t>(ElementType::i32, {2, 1}, {5, -6}));
+    EXPECT_EQ(test::label_of(*middle, 0, 1), -6);
+    EXPECT_THAT(error(npy_text<float>(ElementType::f32, {1}, {1}), "labels").why(),
+                HasSubstr("one whole number each"));
+    EXPECT_THAT(error(npy_text<std::int64_t>(ElementType::i64, {1, 2}, {1, 2}), "labels").why(),
+                HasSubstr("i64 [2]"));
+}
+
+TEST_F(NpySource, PutsChannelsFirst) {
+    const std::string grey = npy_text<std::uint8_t>(ElementType::u8, {1, 2, 2}, {1, 2, 3, 4});
+    EXPECT_THAT(open("images", grey)->fields()[0].shape, ElementsAre(1, 2, 2));
+    std::vector<std::uint8_t> pixels(5 * 2 * 3);
+    for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i);
+    const std::string colour = npy_text(ElementType::u8, {1, 5, 2, 3}, pixels);
+    EXPECT_EQ(error(colour, "images").code(), "E106");
+    const auto source = open("images", colour, ImageLayout::hwc);
+    EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 5, 2));
+    const auto planes = values_of<std::uint8_t>(*source, 0, 0);
+    for (std::size_t c = 0; c < 3; ++c)
+        for (std::size_t p = 0; p < 10; ++p) EXPECT_EQ(planes[c * 10 + p], p * 3 + c);
+    EXPECT_THAT(open("images", colour, ImageLayout::chw)->fields()[0].shape, ElementsAre(5, 2, 3));
+    EXPECT_THAT(error(npy_text<std::uint8_t>(ElementType::u8, {4}, {1, 2, 3, 4}), "images").why(),
+                HasSubstr("images have 2 or 3"));
+}
+
+TEST_F(NpySource, ReadsVersions2And3) {
+    for (const char version : {'\x02', '\x03'}) {
+        std::string dictionary = "{'shape': (2,), 'fortran_order': False, 'descr': '|u1'}";
+        std::string text("\x93NUMPY", 6);
+        text += {version, '\0', static_cast<char>(dictionary.size()), '\0', '\0', '\0'};
+        EXPECT_THAT(values_of<std::uint8_t>(*open("x", text + dictionary + "ab"), 0, 1),
+                    ElementsAre('b'));
+    }
+}
+
+TEST_F(NpySource, NamesWhatIsWrong) {
+    const std::string good = npy_text<float>(ElementType::f32, {2}, {1, 2});
+    EXPECT_EQ(error(good).code(), "none");
+    EXPECT_THAT(error(good.substr(0, good.size() - 1)).why(), HasSubstr("need 8 bytes; it has 7"));
+    EXPECT_THAT(error(good + "x").why(), HasSubstr("it has 9"));
+    EXPECT_THAT(error(good.substr(0, 30)).why(), HasSubstr("ends within its header"));
+    EXPECT_THAT(error("").why(), HasSubstr("ends within its header"));
+    EXPECT_THAT(error("PK\x03\x04 and so on").why(), HasSubstr("does not begin as NPY files do"));
+    std::string newer = good;
+    newer[6] = 9;
+    EXPECT_THAT(error(newer).why(), HasSubstr("version 9"));
+}
+
+TEST_F(NpySource, RefusesHeadersThatItCannotPack) {
+    const auto why = [&](const std::string& dictionary) {
+        const Error error = error_of_header(dictionary);
+        EXPECT_EQ(error.code(), "E214") << dictionary;
+        return error.why();
+    };
+    const auto with = [](const std::string& descr, const std::string& order, const std::string& s) {
+        return "{'descr': " + descr + ", 'fortran_order': " + order + ", 'shape': " + s + ", }\n";
+    };
+    EXPECT_EQ(error_of_header(with("'<f4'", "False", "(1,)")).code(), "none");
+    EXPECT_THAT(why(with("'>f4'", "False", "(1,)")), HasSubstr("big-endian"));
+    EXPECT_THAT(why(with("'<f2'", "False", "(2,)")), HasSubstr("'<f2'"));
+    EXPECT_THAT(why(with("'<f4'", "True", "(1,)")), HasSubstr("Fortran order"));
+    EXPECT_THAT(why(with("[('a', '<f4')]", "False", "(1,)")), HasSubstr("structures"));
+    EXPECT_THAT(why(with("'<f4'", "False", "()")), HasSubstr("single value"));
+    EXPECT_THAT(why(with("'<f4'", "False", "(0, 4)")), HasSubstr("no or too many"));
+    EXPECT_THAT(why(with("'<f4'", "False", "(99999999999, 99999999999)")), HasSubstr("too many"));
+    EXPECT_THAT(why(with("'<f4'", "False", "(1 2)")), HasSubstr("')' is missing"));
+    EXPECT_THAT(why(with("'<f4'", "Maybe", "(1,)")), HasSubstr("neither True nor False"));
+    EXPECT_THAT(why("{'descr': '<f4'}"), HasSubstr("are needed"));
+    EXPECT_THAT(why("{'descr': '<f4', 'descr': '<f4'}"), HasSubstr("unexpected 'descr'"));
+    EXPECT_THAT(why("{'evil': 1}"), HasSubstr("unexpected 'evil'"));
+    EXPECT_THAT(why("{'descr': '<f4"), HasSubstr("text is missing"));
+    EXPECT_THAT(why(std::string(200, '{')), HasSubstr("makes no sense"));
+}
+
+TEST_F(NpySource, WantsTheSameNumberOfEach) {
+    const auto a = folder_.file("a", npy_text<float>(ElementType::f32, {2}, {1, 2})).string();
+    const auto b = folder_.file("b", npy_text<float>(ElementType::f32, {1}, {1})).string();
+    const Error error = error_of([&] { open_npy({{"x", a}, {"y", b}}); });
+    EXPECT_EQ(error.code(), "E209");
+    EXPECT_THAT(error.what(), HasSubstr("2 x but 1 y"));
+    EXPECT_EQ(error_of([&] { open_npy({{"x", a}, {"x", a}}); }).code(), "E103");
+    EXPECT_EQ(error_of([&] { open_npy({{"x", folder_.path() / "none"}}); }).code(), "E201");
+    EXPECT_EQ(error_of([&] { open_npy({{"x", folder_.path().string()}}); }).code(), "E402");
+}
+
+TEST_F(NpySource, IsChosenByTheFirstBytes) {
+    const auto samples = test::make_samples(3);
+    const auto images = folder_.file(
+        "i.npy", npy_text<char>(ElementType::u8, {3, 4, 4}, std::vector<char>(48, 'x')));
+    const auto labels = folder_.file("l.npy", npy_text<char>(ElementType::u8, {3}, {0, 1, 2}));
+    EXPECT_EQ(open_images(images, labels, ImageLayout::unstated)->samples(), 3u);
+    const auto idx_images = folder_.file("i.idx", test::images_text(samples));
+    const auto idx_labels = folder_.file("l.idx", test::labels_text(samples));
+    EXPECT_EQ(open_images(idx_images, idx_labels, ImageLayout::unstated)->samples(), 3u);
+    EXPECT_THAT(error_of([&] { open_images(images, idx_labels, ImageLayout::unstated); }).what(),
+                HasSubstr("l.idx"));
+}
+
+TEST_F(NpySource, NoticesAFileThatShrinks) {
+    const auto source = open("x", npy_text<float>(ElementType::f32, {2}, {1, 2}));
+    fs::resize_file(folder_ / "x.npy", fs::file_size(folder_ / "x.npy") - 1);
+    EXPECT_THAT(error_of([&] { values_of<float>(*source, 0, 1); }).why(), HasSubstr("1 more are"));
+    EXPECT_EQ(error_of([&] { source->fingerprint(); }).code(), "E214");
+}
+
+TEST(NamedInput, IsANameAndAPlace) {
+    EXPECT_EQ(parse_named_input("npy", "a_b-1=/x=y").place, "/x=y");
+    for (const char* bad : {"", "x", "=x", "x=", "a b=c", "../x=c"})
+        EXPECT_EQ(error_of([&] { parse_named_input("npy", bad); }).code(), "E103") << bad;
+}
+
+}  // namespace
+}  // namespace lockstep
