@@ -33,6 +33,8 @@ struct Command {
 Command train_command();
 Command verify_command();
 Command data_pack_command();
+Command data_synth_command();
+Command data_export_command();
 Command data_inspect_command();
 Command data_verify_command();
 Command data_ledger_command();

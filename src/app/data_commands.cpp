@@ -51,7 +51,7 @@ Command data_inspect_command() {
                                 "NAME=PATH",
                                 *fields,
                                 "field in HDF5 files that others wrote, e.g. "
-                                "images=/x/data:CHW; once for each")}}},
+                                "images=/x/data:CHW")}}},
         .positionals = 1,
         .run = [fields](const Invocation& call) {
             print_once(describe_dataset(

@@ -5,6 +5,7 @@
 #include "options.hpp"
 
 #include <algorithm>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -64,6 +65,22 @@ Option list_option(const std::string& name,
     Option option = text_option(name, value, target, help);
     option.kind = OptionKind::list;
     return option;
+}
+
+Option list_option(const std::string& name,
+                   const std::string& value,
+                   std::vector<std::string>& target,
+                   const std::string& help) {
+    return {
+        name, value, "", help, OptionKind::list, [&target, name, value](auto& given) {
+            std::istringstream texts(given.text);
+            target.clear();
+            for (std::string text; std::getline(texts, text, ',');) {
+                check(!text.empty(), [&] { return unreadable(name, given, "it is empty", value); });
+                target.push_back(text);
+            }
+            check(!target.empty(), [&] { return unreadable(name, given, "it is empty", value); });
+        }};
 }
 
 Option path_option(const std::string& name,

@@ -246,6 +246,7 @@ std::string options_help(const OptionTable& table) {
             head += option.name;
             if (!option.value.empty()) head += " " + option.value;
             std::string help = option.help;
+            if (option.kind == OptionKind::list) help += "; may be given several times";
             if (!option.default_value.empty() && option.kind != OptionKind::flag)
                 help += fmt::format(" [{}]", option.default_value);
             const std::string gap = head.size() + 1 < indent

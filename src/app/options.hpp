@@ -67,10 +67,14 @@ Option bytes_option(const std::string& name,
                     const std::string& help,
                     std::uint64_t least_bytes = 1u << 20);
 
-/// A text that may be given several times.
+/// Texts that may be given several times: joined by commas, or one by one.
 Option list_option(const std::string& name,
                    const std::string& value,
                    std::string& target,
+                   const std::string& help);
+Option list_option(const std::string& name,
+                   const std::string& value,
+                   std::vector<std::string>& target,
                    const std::string& help);
 
 /// `option`, which may also be given as -`letter`.

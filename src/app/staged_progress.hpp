@@ -11,17 +11,18 @@
 
 namespace lockstep {
 
-/// Shows one stage after another; the total of a stage must not change.
+/// Shows one stage after another; with another total begins another stage.
 class StagedProgress {
   public:
     void update(std::string_view stage,
                 std::uint64_t done,
                 std::uint64_t total,
                 ProgressUnit unit) {
-        if (stage != stage_) {
+        if (stage != stage_ || total != total_) {
             if (progress_) progress_->finish();
             progress_ = std::make_unique<Progress>(std::string(stage), total, unit);
             stage_ = stage;
+            total_ = total;
         }
         progress_->update(done);
     }
@@ -31,6 +32,7 @@ class StagedProgress {
 
   private:
     std::string stage_;
+    std::uint64_t total_ = 0;
     std::unique_ptr<Progress> progress_;
 };
 

@@ -17,8 +17,8 @@ OptionSection where(TrainOptions& options) {
              list_option("field",
                          "NAME=PATH",
                          s.fields,
-                         "field in HDF5 files that others wrote, e.g. images=/x/data:CHW; once for "
-                         "each; --data is then a file, a folder or a pattern"),
+                         "field in HDF5 files that others wrote, e.g. images=/x/data:CHW; "
+                         "--data is then a file, a folder or a pattern"),
              path_option("test-data", "DIR", s.test_data, "data set to evaluate on"),
              path_option("run", "DIR", s.run, "run directory; an existing run is resumed"),
              path_option("config",

@@ -97,6 +97,21 @@ TEST(ParseLine, RefusesAnOptionWithTwoValues) {
     EXPECT_EQ(parsed({"--batch", "1", "--batch", "1"}).options.at("batch"), "1");
 }
 
+TEST(ParseLine, KeepsEachValueOfAnOptionThatRepeats) {
+    std::vector<std::string> files;
+    const Environment no_environment(std::map<std::string, std::string>{});
+    const OptionTable table = {{"Input", {list_option("file", "FILE", files, "to be read")}}};
+    const ParsedLine line = parse_line({"--file", "b", "--file=a", "--file", "b"}, table);
+    const auto resolved = resolve_options(table, line, no_environment);
+    EXPECT_THAT(files, ElementsAre("b", "a", "b"));
+    EXPECT_EQ(resolved.at(0).text, "b,a,b");
+    EXPECT_EQ(resolved.at(0).origin, "command line");
+    EXPECT_THAT(options_help(table), HasSubstr("to be read; may be given several times"));
+    EXPECT_EQ(caught_code(
+                  [&] { resolve_options(table, parse_line({"--file="}, table), no_environment); }),
+              "E103");
+}
+
 TEST(ParseLine, MissesAValue) {
     EXPECT_THAT(caught_text([] {
                     parsed({"--plain", "--batch"});

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `data pack` can be given as input, as options and as a source of rows.
+#pragma once
+
+#include "lockstep/data/sources.hpp"
+
+#include "options.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+struct PackInputs {
+    std::filesystem::path images, labels, csv, folder;
+    std::vector<std::string> npy, cifar10, cifar100, hdf5, fields;
+    std::string layout = "auto", color = "auto", resize;
+    std::string label, target, header = "auto", separator = "comma", real = "f32";
+};
+
+OptionTable pack_input_sections(PackInputs& inputs);
+
+/// Opens the one input that is given. Errors: E105 (none), E106 (several, or an option of another),
+/// and those of opening.
+std::unique_ptr<RowSource> open_inputs(const PackInputs& inputs,
+                                       const std::string& split,
+                                       const ReadReport& report);
+
+}  // namespace lockstep

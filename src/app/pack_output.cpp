@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pack_output.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name) {
+    PackOptions& o = arguments.pack;
+    return {
+        "Output",
+        {path_option("out", "DIR", o.output, "new folder of the data set"),
+         text_option("name", "NAME", o.name, "of the shards; unset: of DIR"),
+         text_option("split", "NAME", o.split, "train, test, ..."),
+         choice_option("codec", arguments.codec, {"none", "deflate", "lz4", "zstd"}, "compression"),
+         whole_option("level", o.level, 0, 22, "of the codec; 0: its usual one"),
+         whole_option("shards", o.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
+         whole_option("block-rows",
+                      o.block_rows,
+                      0,
+                      1 << 30,
+                      "rows hashed and compressed together; 0: at most 512 KiB"),
+         whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
+         flag_option("keep-order", arguments.keep_order, "do not shuffle")}};
+}
+
+void check_output_given(const PackArguments& arguments) {
+    check(!arguments.pack.output.empty(),
+          [] { return Error("E105", "--out is missing", "", "see --help"); });
+}
+
+int pack_rows(const RowSource& source, PackArguments& arguments, StagedProgress& progress) {
+    PackOptions& options = arguments.pack;
+    options.codec = parse_codec(arguments.codec);
+    options.shuffle_seed.reset();
+    if (!arguments.keep_order) options.shuffle_seed = arguments.shuffle_seed;
+    const PackResult result = pack_dataset(source, options, [&](const PackProgress& at) {
+        const bool bytes = at.stage == "verify";
+        progress.update(
+            at.stage, at.done, at.total, bytes ? ProgressUnit::bytes : ProgressUnit::count);
+    });
+    progress.finish();
+    print_once(fmt::format("packed {} samples into {} ({} in {} shard(s), {})\n",
+                           grouped(result.manifest.samples),
+                           result.path.string(),
+                           bytes_text(result.stored_bytes),
+                           result.manifest.shards.size(),
+                           codec_name(result.manifest.codec)));
+    return 0;
+}
+
+}  // namespace lockstep

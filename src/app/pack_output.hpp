@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `data pack` and `data synth` write, and how.
+#pragma once
+
+#include "lockstep/data/pack.hpp"
+
+#include "options.hpp"
+#include "staged_progress.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+struct PackArguments {
+    PackOptions pack;
+    std::string codec = "none";
+    std::uint64_t shuffle_seed = 0;
+    bool keep_order = false;
+};
+
+/// `seed_name` is what the seed of the shuffling is called.
+OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name);
+
+/// Errors: E105 if --out is missing. To be called before inputs are opened.
+void check_output_given(const PackArguments& arguments);
+
+/// Packs, shows progress, says what was packed; returns the exit code.
+int pack_rows(const RowSource& source, PackArguments& arguments, StagedProgress& progress);
+
+}  // namespace lockstep
