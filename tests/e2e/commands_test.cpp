@@ -97,7 +97,9 @@ TEST(Commands, AreAllListed) {
                 testing::IsSupersetOf({"train",
                                        "verify",
                                        "data pack",
+                                       "data synth",
                                        "data inspect",
+                                       "data export",
                                        "data verify",
                                        "diagnose",
                                        "ckpt ls",
@@ -122,8 +124,11 @@ TEST(Commands, TeachThemselves) {
 }
 
 TEST(Commands, ShowExamplesWhereThereIsMuchToKnow) {
-    for (const Words& command :
-         {Words{"train"}, Words{"verify"}, Words{"data", "pack"}, Words{"bench", "comm"}}) {
+    for (const Words& command : {Words{"train"},
+                                 Words{"verify"},
+                                 Words{"data", "pack"},
+                                 Words{"data", "synth"},
+                                 Words{"bench", "comm"}}) {
         const std::string text = output_of(command + Words{"--help"});
         EXPECT_THAT(text, testing::ContainsRegex("Examples?:\n  lockstep " + command[0]));
         EXPECT_THAT(text, HasSubstr("\n  --")) << "no options";

@@ -17,7 +17,10 @@ namespace lockstep {
 namespace {
 
 Error malformed(const fs::path& path, const std::string& why) {
-    return malformed_input(path, "a whole IDX file", why);
+    return Error("E214",
+                 fmt::format("'{}' is not a whole IDX file", path.string()),
+                 why,
+                 "download it again, or check that it is the file you mean");
 }
 
 // A gzip file, expanded from its beginning. Move-only.

@@ -155,10 +155,30 @@ TEST(Image, IsKnownByItsFirstBytes) {
     EXPECT_THAT(refusal("P5"), HasSubstr("number is missing"));
 }
 
-TEST(Image, ChangesChannelsAsPillowDoes) {
+TEST(Image, ChangesChannels) {
     EXPECT_THAT(with_channels({1, 1, 1, {7}}, 3).pixels, ElementsAre(7, 7, 7));
     const Image grey = with_channels({1, 4, 3, {255, 0, 0, 0, 255, 0, 0, 0, 255, 10, 20, 30}}, 1);
     EXPECT_THAT(grey.pixels, ElementsAre(76, 150, 29, 18));
+}
+
+std::uint64_t fnv1a(const Image& image) {
+    std::uint64_t hash = 0xcbf29ce484222325;
+    for (const std::uint8_t pixel : image.pixels) hash = (hash ^ pixel) * 0x100000001b3;
+    return hash;
+}
+
+// What Pillow 13.0.0 makes of these pixels: Image.resize((w, h), Image.BILINEAR), convert("L").
+TEST(Image, ResizesAndGreysAsPillowDoes) {
+    Image image{37, 53, 3, {}};
+    for (std::uint32_t i = 0; i < 37 * 53 * 3; ++i)
+        image.pixels.push_back(static_cast<std::uint8_t>((i * i * 31 + i * 7) >> 3));
+    EXPECT_EQ(fnv1a(image), 0xf0a2a73c1f5a74ed);
+    EXPECT_EQ(fnv1a(resized(image, 20, 24)), 0xaffd9da2352c34df);
+    EXPECT_EQ(fnv1a(resized(image, 80, 70)), 0x8d3587bff691c19b);
+    EXPECT_EQ(fnv1a(resized(image, 37, 10)), 0xccfbfe6a35ce3cbb);
+    EXPECT_EQ(fnv1a(resized(image, 5, 53)), 0x4d4c49ef1622ad90);
+    EXPECT_EQ(fnv1a(resized(image, 1, 1)), 0x2d34f81adf5977a0);
+    EXPECT_EQ(fnv1a(with_channels(image, 1)), 0xdda97581b2ea55d0);
 }
 
 // Worked out by hand: triangle weights around each output's centre.
