@@ -33,9 +33,9 @@ class BlockReader {
   public:
     explicit BlockReader(ShardFiles& files);
 
-    /// Reads what one request of `plan` covers. A block that cannot be had does not hurt its
-    /// neighbours: `on_bad` is told and its rows are undefined; without `on_bad` the error is
-    /// thrown.
+    /// Reads what one request of `plan`, made within the usual limits, covers. A block that cannot
+    /// be had does not hurt its neighbours: `on_bad` is told and its rows are undefined; without
+    /// `on_bad` the error is thrown.
     void read(const RequestPlan& plan, const ReadRequest& request, const OnBadBlock& on_bad = {});
 
     /// Fills `out` with rows [first, first + rows) of field number `field`.
