@@ -59,24 +59,25 @@ int export_samples(Arguments& arguments, const std::string& folder) {
 
 Command data_export_command() {
     auto arguments = std::make_shared<Arguments>();
-    return {.name = "data export",
-            .summary = "write a data set as NPY files",
-            .usage = "lockstep data export DIR --out DIR [--sample N]...",
-            .text =
-                "One NPY file per field, in stored order; every block's hash is checked. 'data\n"
-                "pack --npy' takes them back.\n\n"
-                "Example:\n"
-                "  lockstep data export data/fashion/test --out fashion-test\n",
-            .table = {{"Export",
-                       {path_option("out", "DIR", arguments->options.output, "new folder"),
-                        list_option("sample",
-                                    "N|N-N",
-                                    arguments->samples,
-                                    "samples by number, in this order; unset: all")}}},
-            .positionals = 1,
-            .run = [arguments](const Invocation& call) {
-                return export_samples(*arguments, call.positionals[0]);
-            }};
+    return {
+        .name = "data export",
+        .summary = "write a data set as NPY files",
+        .usage = "lockstep data export DIR --out DIR [--sample N]...",
+        .text =
+            "One NPY file per field, in stored order; every block's hash is checked. 'data\n"
+            "pack --npy' takes them back.\n\n"
+            "Example:\n"
+            "  lockstep data export data/fashion/test --out fashion-test\n",
+        .table = {{"Export",
+                   {path_option("out", "DIR", arguments->options.output, "new folder"),
+                    list_option("sample",
+                                "N|N-N",
+                                arguments->samples,
+                                "samples by number, in this order, once for each; unset: all")}}},
+        .positionals = 1,
+        .run = [arguments](const Invocation& call) {
+            return export_samples(*arguments, call.positionals[0]);
+        }};
 }
 
 }  // namespace lockstep

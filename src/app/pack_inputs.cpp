@@ -112,23 +112,29 @@ std::vector<std::filesystem::path> paths(const std::vector<std::string>& texts) 
 }
 
 OptionSection kinds(PackInputs& in) {
-    return {"Input, one of",
-            {path_option("images", "FILE", in.images, "images (u8), as IDX (gzip or not) or NPY"),
-             path_option("labels", "FILE", in.labels, "their classes, in the same format"),
-             list_option("npy", "NAME=FILE", in.npy, "field NAME from an NPY file"),
-             list_option("cifar10", "DIR|FILE", in.cifar10, "CIFAR-10's binary version"),
-             list_option("cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version"),
-             path_option("csv", "FILE", in.csv, "a table: one sample per line"),
-             list_option("hdf5", "FILE", in.hdf5, "HDF5 files, with --field"),
-             path_option("folder",
-                         "DIR",
-                         in.folder,
-                         "PNG, JPEG, PPM or PGM images in one sub-folder per class")}};
+    return {
+        "Input, one of",
+        {path_option("images", "FILE", in.images, "images (u8), as IDX (gzip or not) or NPY"),
+         path_option("labels", "FILE", in.labels, "their classes, in the same format"),
+         list_option("npy", "NAME=FILE", in.npy, "field NAME from an NPY file; once for each"),
+         list_option(
+             "cifar10", "DIR|FILE", in.cifar10, "CIFAR-10's binary version; once for each file"),
+         list_option(
+             "cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version; once for each file"),
+         path_option("csv", "FILE", in.csv, "a table: one sample per line"),
+         list_option("hdf5", "FILE", in.hdf5, "HDF5 file, with --field; once for each"),
+         path_option("folder",
+                     "DIR",
+                     in.folder,
+                     "PNG, JPEG, PPM or PGM images in one sub-folder per class")}};
 }
 
 OptionSection details(PackInputs& in) {
     return {"About the input",
-            {list_option("field", "NAME=/PATH", in.fields, "with --hdf5: data set and its name"),
+            {list_option("field",
+                         "NAME=/PATH",
+                         in.fields,
+                         "with --hdf5: a data set and its name; once for each"),
              choice_option("layout",
                            in.layout,
                            {"auto", "chw", "hwc"},

@@ -5,6 +5,9 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include <filesystem>
+#include <system_error>
+
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -31,6 +34,15 @@ OptionSection pack_output_section(PackArguments& arguments, const std::string& s
 void check_output_given(const PackArguments& arguments) {
     check(!arguments.pack.output.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
+    const std::filesystem::path& output = arguments.pack.output;
+    std::error_code failed;
+    const auto type = std::filesystem::symlink_status(output, failed).type();
+    check(type == std::filesystem::file_type::not_found || failed, [&] {
+        return Error("E407",
+                     fmt::format("'{}' exists already", output.string()),
+                     "a data set is never overwritten",
+                     "give another name, or remove it first");
+    });
 }
 
 int pack_rows(const RowSource& source, PackArguments& arguments, StagedProgress& progress) {

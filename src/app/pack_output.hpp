@@ -22,7 +22,8 @@ struct PackArguments {
 /// `seed_name` is what the seed of the shuffling is called.
 OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name);
 
-/// Errors: E105 if --out is missing. To be called before inputs are opened.
+/// Errors: E105 if --out is missing, E407 if it exists. Opening an input can take long: call this
+/// before.
 void check_output_given(const PackArguments& arguments);
 
 /// Packs, shows progress, says what was packed; returns the exit code.
