@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "shared_window.hpp"
+#include "lockstep/comm/shared_window.hpp"
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/files.hpp"
@@ -29,12 +29,13 @@ void check_shared_room(std::size_t bytes) {
     const std::uint64_t room = free_bytes("/dev/shm");
     check(room >= bytes, [&] {
         return Error("E632",
-                     fmt::format("gradients and parameters need {} of shared memory, /dev/shm has "
-                                 "{} free",
+                     fmt::format("the ranks of a node need {} of shared memory, /dev/shm has {} "
+                                 "free",
                                  bytes_text(bytes),
                                  bytes_text(room)),
-                     "ranks of one node keep them where all of them see them",
-                     "make /dev/shm larger (in a container: --shm-size), or use --transport mpi");
+                     "gradients, parameters and resident data lie where all of them see them",
+                     "make /dev/shm larger (in a container: --shm-size), or use --transport mpi "
+                     "and --data-mode stream");
     });
 }
 

@@ -3,28 +3,26 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "data_feed.hpp"
+#include "loss.hpp"
+
 #include <numeric>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
-#include <torch/nn/functional/loss.h>
 
 namespace lockstep {
 namespace {
 
 constexpr std::int64_t rows_per_leaf = 250;  // part of the contract: kernels may depend on it
 
-StreamOptions stream_options(LeafRange leaves,
-                             int virtual_ranks,
-                             int io_threads,
-                             std::uint64_t memory_bytes) {
-    return {.order = OrderKind::sequential,
-            .batch = rows_per_leaf * virtual_ranks,
-            .virtual_ranks = virtual_ranks,
-            .first_leaf = leaves.begin,
-            .last_leaf = leaves.end,
-            .io_threads = io_threads,
-            .memory_bytes = memory_bytes};
+StreamOptions evaluation_stream(LeafRange leaves, const TrainSettings& settings) {
+    StreamOptions options = stream_options(settings);
+    options.order = OrderKind::sequential;
+    options.batch = rows_per_leaf * settings.virtual_ranks;
+    options.first_leaf = leaves.begin;
+    options.last_leaf = leaves.end;
+    return options;
 }
 
 // Puts the model into eval mode and back.
@@ -46,26 +44,25 @@ struct LeafScore {
 };
 
 LeafScore score(Classifier& model, const LeafInput& input) {
-    namespace functional = torch::nn::functional;
     const at::Tensor logits = model.forward(input.images);
-    const auto options = functional::CrossEntropyFuncOptions().reduction(torch::kSum);
-    return {functional::cross_entropy(logits, input.labels, options).item<float>(),
-            logits.argmax(1).eq(input.labels).sum().item<std::int64_t>()};
+    return {summed_loss(logits, input).item<float>(), count_correct(logits, input)};
 }
 
 }  // namespace
 
+InputReader evaluation_input(const DatasetIndex& index, const TrainSettings& settings) {
+    return {index, TransformPipeline::parse(settings.transform).evaluation(), settings.seed};
+}
+
 Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
                      const Communicator& ranks,
                      LeafRange leaves,
-                     int virtual_ranks,
-                     int io_threads,
-                     std::uint64_t memory_bytes)
+                     const TrainSettings& settings)
     : index_(std::move(index)),
       ranks_(ranks),
-      input_(*index_),
-      stream_(index_, stream_options(leaves, virtual_ranks, io_threads, memory_bytes)),
-      virtual_ranks_(virtual_ranks) {}
+      input_(evaluation_input(*index_, settings)),
+      stream_(index_, evaluation_stream(leaves, settings)),
+      virtual_ranks_(settings.virtual_ranks) {}
 
 Evaluation Evaluator::run(FlatModel& model) {
     const EvalMode mode(model.model());

@@ -5,6 +5,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/train/settings.hpp"
 
 #include "flat_model.hpp"
 #include "input.hpp"
@@ -21,15 +22,16 @@ struct Evaluation {
     double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
 };
 
+/// Images as evaluation sees them: without what is random in the settings' pipeline.
+InputReader evaluation_input(const DatasetIndex& index, const TrainSettings& settings);
+
 /// Keeps a data set open for repeated evaluation, its first batches read ahead.
 class Evaluator {
   public:
     Evaluator(std::shared_ptr<const DatasetIndex> index,
               const Communicator& ranks,
               LeafRange leaves,
-              int virtual_ranks,
-              int io_threads,
-              std::uint64_t memory_bytes);
+              const TrainSettings& settings);
 
     /// Collective. The model's mode is put back to training afterwards.
     Evaluation run(FlatModel& model);

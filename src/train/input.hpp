@@ -3,30 +3,45 @@
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/transform.hpp"
 #include "lockstep/train/model.hpp"
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
-/// One leaf's samples: images f32 [n, C, H, W], normalised; labels i64 [n].
+/// One leaf's samples: images f32 [n, C, H, W], channels innermost in memory, normalised; labels
+/// i64 [n].
 struct LeafInput {
     at::Tensor images, labels;
+    at::Tensor partner_labels;  ///< i64 [n]; undefined where samples are not mixed
+    at::Tensor lambda;          ///< f32 [n], the share of `labels`; undefined likewise
+    at::Tensor weights;         ///< f32 [n], 0 for masked samples; undefined where none is
+
+    /// Rows [first, first + rows), sharing memory.
+    LeafInput part(std::int64_t first, std::int64_t rows) const;
 };
 
-/// Knows the fields "images" (u8 [n, C, H, W]) and "labels" (i64 [n]) of one data set and turns
-/// rows into tensors: (u8 / 255 - mean[c]) / std[c]. Errors: E207, E217 if the fields are others.
+/// Knows the fields "images" (u8 [n, C, H, W]) and "labels" (i64 [n]) of one data set, and makes
+/// tensors of rows by a pipeline of transforms, keyed by `seed`, epoch and sample.
+/// Errors: E207, E217 if the fields are others; E248 if the images cannot go through the pipeline.
 class InputReader {
   public:
-    explicit InputReader(const DatasetIndex& index);
+    InputReader(const DatasetIndex& index, const TransformPipeline& pipeline, std::uint64_t seed);
 
+    /// What the model is given: the shape of transformed images.
     const ModelShape& shape() const { return shape_; }
+
+    /// A whole leaf: mixing pairs its samples, however many ranks there are.
     LeafInput read(const Batch& batch, const LeafRows& leaf) const;
 
   private:
+    void mix(const Batch& batch, const LeafRows& leaf, TransformKey key, LeafInput& input) const;
+
     std::size_t images_ = 0, labels_ = 0;  ///< positions among the index's fields
+    std::uint64_t seed_ = 0;
+    ImageTransform transform_;
     ModelShape shape_;
-    at::Tensor mean_, scale_;  ///< f32 [C, 1, 1], in units of u8
 };
 
 }  // namespace lockstep

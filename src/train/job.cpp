@@ -34,16 +34,6 @@ ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
-std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
-                                                 const fs::path& path,
-                                                 const std::string& fields) {
-    const std::string bytes = from_root(ranks, [&] {
-        const auto packed = DatasetIndex::open(path, parse_field_mappings(fields)).serialize();
-        return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
-    });
-    return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
-}
-
 // What a run that exists was created with, as settings; the given ones where it is new.
 Json recorded_contract(const fs::path& run) {
     std::error_code missing;
@@ -76,7 +66,8 @@ Json numeric_contract(const TrainSettings& settings) {
             {"threads", settings.threads},
             {"instruction_set", settings.instruction_set},
             {"seed", settings.seed},
-            {"order", "lanes"}};
+            {"order", settings.order},
+            {"transform", settings.transform}};
 }
 
 Json versions() {
@@ -143,6 +134,7 @@ void check_same_settings(const Communicator& ranks, const TrainSettings& setting
 
 Job::Job(const TrainSettings& given, const Communicator& communicator)
     : ranks(communicator), settings(given) {
+    settings.transform = TransformPipeline::parse(settings.transform).text();
     check_same_settings(ranks, settings);
     open_data();
     settle_contract();
@@ -154,7 +146,10 @@ void Job::prepare() {
     introduce();
     start_flight();
     build_exchange();
+    feed = std::make_unique<DataFeed>(
+        ranks, data, settings, read_node_facts().usable_memory_bytes(), std::max(cpus.cpus, 1));
     restore();
+    start_ledger();
 }
 
 void Job::open_data() {
@@ -197,7 +192,8 @@ void Job::settle_contract() {
 void Job::build_model() {
     std::shared_ptr<Classifier> classifier;
     agree(ranks, [&] {
-        input = std::make_unique<InputReader>(*data);
+        input = std::make_unique<InputReader>(
+            *data, TransformPipeline::parse(settings.transform), settings.seed);
         check_test_data();
         classifier = make_model(settings.model, input->shape(), settings.seed);
         optimizer = make_optimizer(settings.optimizer);
@@ -212,7 +208,7 @@ void Job::build_model() {
 
 void Job::check_test_data() const {
     if (!test_data) return;
-    const ModelShape test = InputReader(*test_data).shape(), train = input->shape();
+    const ModelShape test = evaluation_input(*test_data, settings).shape(), train = input->shape();
     const bool fits = test.channels == train.channels && test.height == train.height &&
                       test.width == train.width && test.classes <= train.classes;
     const auto describe = [](const ModelShape& shape) {
@@ -309,13 +305,7 @@ void Job::build_exchange() {
                                                     .clip_norm = settings.clip_norm});
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
     agree(ranks, [&] {
-        if (test_data)
-            evaluator = std::make_unique<Evaluator>(test_data,
-                                                    ranks,
-                                                    leaves,
-                                                    settings.virtual_ranks,
-                                                    settings.io_threads,
-                                                    settings.data_memory);
+        if (test_data) evaluator = std::make_unique<Evaluator>(test_data, ranks, leaves, settings);
     });
     once(Level::info,
          "model {} with {} parameters | {} buckets by {}{} | {} steps an epoch, {} in all",
@@ -337,17 +327,21 @@ void Job::restore() {
     if (resumed)
         once(Level::info, "resumed from step {} (epoch {})", progress.step, progress.epoch);
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
-    const StreamOptions options{.order = OrderKind::lanes,
-                                .seed = settings.seed,
-                                .lanes = settings.lanes,
-                                .window_blocks = settings.window_blocks,
-                                .batch = settings.batch,
-                                .virtual_ranks = settings.virtual_ranks,
-                                .first_leaf = leaves.begin,
-                                .last_leaf = leaves.end,
-                                .io_threads = settings.io_threads,
-                                .memory_bytes = settings.data_memory};
-    agree(ranks, [&] { stream = std::make_unique<BatchStream>(data, options, progress.position); });
+    agree(ranks, [&] { stream = feed->batches(leaves, progress.position); });
+}
+
+// A resumed run's ledger goes on in files of its own.
+void Job::start_ledger() {
+    agree(ranks, [&] {
+        if (!settings.ledger) return;
+        ledger.emplace(run.paths.ledger(),
+                       LedgerHead{.samples = data->samples(),
+                                  .data_digest = data->digest(),
+                                  .rank = ranks.rank(),
+                                  .ranks = ranks.size(),
+                                  .incarnation = static_cast<std::uint64_t>(run.incarnation),
+                                  .start = progress.position});
+    });
 }
 
 }  // namespace lockstep

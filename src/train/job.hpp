@@ -8,10 +8,12 @@
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/ledger.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/optimizer.hpp"
 #include "lockstep/train/settings.hpp"
 
+#include "data_feed.hpp"
 #include "evaluate.hpp"
 #include "flat_model.hpp"
 #include "flight.hpp"
@@ -69,7 +71,9 @@ struct Job {
     std::unique_ptr<TrainStep> step;
     std::unique_ptr<Evaluator> evaluator;
     JobProgress progress;
+    std::unique_ptr<DataFeed> feed;
     std::unique_ptr<BatchStream> stream;
+    std::optional<LedgerWriter> ledger;  ///< with --ledger
 
   private:
     void open_data();
@@ -81,6 +85,7 @@ struct Job {
     void check_test_data() const;
     void build_exchange();
     void restore();
+    void start_ledger();
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "job_checkpoint.hpp"
 
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
@@ -66,7 +67,7 @@ Json state_of(const Job& job) {
     Json state = {{"step", job.progress.step},
                   {"epoch", job.progress.epoch},
                   {"order",
-                   {{"kind", "lanes"},
+                   {{"kind", job.settings.order},
                     {"data_digest", job.data->digest()},
                     {"seed", job.settings.seed},
                     {"lanes", job.settings.lanes},
@@ -86,6 +87,7 @@ Json state_of(const Job& job) {
 
 void save_job(Job& job) {
     const PhaseScope scope(job.clock, Phase::checkpoint);
+    if (job.ledger) agree(job.ranks, [&] { job.ledger->flush(); });
     JobTensors tensors = tensors_of(job);
     if (!job.exchange->is_first_copy()) tensors.pieces.clear();
     CheckpointPlace place{.root = job.run.paths.checkpoints(),

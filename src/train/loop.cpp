@@ -100,6 +100,7 @@ TrainEnd run_loop(Job& job) {
             job.settings.optimizer, job.settings.schedule, job.progress.step, job.total_steps);
         const StepOutcome outcome =
             job.step->run(batch, job.progress.step, rate, wishes_of(job, last_save_s));
+        if (job.ledger) job.ledger->add(batch);
         advance(job.progress, batch);
         check_loss(outcome, job);
         reporter.after_step(outcome, batch.samples_in_step, rate);

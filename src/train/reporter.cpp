@@ -62,6 +62,22 @@ void Reporter::add_communication(Json& record) const {
         record["wire_compression"] = job_.lossy.hook->take_volume().compression_ratio();
 }
 
+// Where the data's time went: of this rank's threads, but for the waiting.
+void Reporter::add_data(Json& record, double elapsed_s) {
+    const StreamStats now = job_.stream->stats();
+    const StreamStats spent = now - std::exchange(data_, now);
+    record["data"] = {{"wait_s", spent.wait_s},
+                      {"read_s", spent.read_s},
+                      {"verify_s", spent.verify_s},
+                      {"decode_s", spent.decode_s},
+                      {"assemble_s", spent.assemble_s},
+                      {"bytes_read", spent.bytes_read},
+                      {"retries", spent.retries},
+                      {"masked_samples", spent.masked_samples},
+                      {"io_threads", spent.io_threads},
+                      {"bound", binding_stage(spent, elapsed_s)}};
+}
+
 void Reporter::report(double rate) {
     const double now = now_s();
     const JobProgress& at = job_.progress;
@@ -79,6 +95,7 @@ void Reporter::report(double rate) {
     record["wall_s"] = now - since_s_;
     if (job_.settings.clip_norm > 0) record["gradient_norm"] = gradient_norm_;
     add_communication(record);
+    add_data(record, now - since_s_);
     log_event("steps", nlohmann::json(record));
     if (job_.ranks.is_root()) {
         once(Level::info, "{}", step_line(report));

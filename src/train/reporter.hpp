@@ -34,6 +34,7 @@ class Reporter {
   private:
     void report(double rate);
     void add_communication(Json& record) const;
+    void add_data(Json& record, double elapsed_s);
     void report_epoch();
     bool is_due() const;
 
@@ -44,6 +45,7 @@ class Reporter {
     double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
     bool is_first_ = true;
+    StreamStats data_;  ///< at the last report
 };
 
 }  // namespace lockstep

@@ -7,18 +7,16 @@
 #include "lockstep/core/random.hpp"
 
 #include "gradient_hooks.hpp"
+#include "loss.hpp"
 
 #include <algorithm>
 
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
-#include <torch/nn/functional/loss.h>
 #include <torch/utils.h>
 
 namespace lockstep {
 namespace {
-
-namespace functional = torch::nn::functional;
 
 // Dropout and kin of one leaf depend on (seed, step, leaf), never on the rank that computes it.
 void seed_leaf(std::uint64_t seed, std::int64_t step, int leaf) {
@@ -28,17 +26,11 @@ void seed_leaf(std::uint64_t seed, std::int64_t step, int leaf) {
     torch::manual_seed(random.next() >> 1);
 }
 
-at::Tensor summed_loss(const at::Tensor& logits, const at::Tensor& labels) {
-    return functional::cross_entropy(
-        logits, labels, functional::CrossEntropyFuncOptions().reduction(torch::kSum));
-}
-
 // Micro-batch `part` of `parts` of a leaf: near-equal, in order.
-LeafRows part_of(const LeafRows& leaf, int part, int parts) {
-    const auto boundary = [&](int i) {
-        return leaf.rows * static_cast<std::size_t>(i) / static_cast<std::size_t>(parts);
-    };
-    return {leaf.leaf, leaf.first_row + boundary(part), boundary(part + 1) - boundary(part)};
+LeafInput part_of(const LeafInput& leaf, int part, int parts) {
+    const std::int64_t rows = leaf.labels.size(0);
+    const std::int64_t begin = rows * part / parts;
+    return leaf.part(begin, rows * (part + 1) / parts - begin);
 }
 
 // Pascanu et al., https://arxiv.org/abs/1211.5063, with PyTorch's guard against a norm of zero.
@@ -98,9 +90,14 @@ void TrainStep::compute_leaf(const Batch& batch,
     model.use_gradients(slot);
     model.restore_buffers(parts_.exchange.values());
     seed_leaf(settings_.seed, step, leaf.leaf);
+    const LeafInput input = [&] {
+        const PhaseScope scope(parts_.clock, Phase::data);
+        return parts_.input.read(batch, leaf);
+    }();
     for (int part = 0; part < micro_batches(leaf); ++part) {
         if (part > 0) parts_.reducer.next_micro_batch();
-        const at::Tensor loss = forward(batch, part_of(leaf, part, micro_batches(leaf)), slot);
+        const at::Tensor loss =
+            forward(part_of(input, part, micro_batches(leaf)), batch.samples_in_step, slot);
         // Buckets may start to travel while the last backward runs.
         if (part + 1 == micro_batches(leaf)) model.store_buffers(slot);
         const PhaseScope scope(parts_.clock, Phase::backward);
@@ -108,16 +105,13 @@ void TrainStep::compute_leaf(const Batch& batch,
     }
 }
 
-at::Tensor TrainStep::forward(const Batch& batch, const LeafRows& rows, float* slot) {
+at::Tensor TrainStep::forward(const LeafInput& input, std::int64_t samples, float* slot) {
     FlatModel& model = parts_.model;
     const PhaseScope scope(parts_.clock, Phase::forward);
-    const LeafInput input = parts_.input.read(batch, rows);
     const at::Tensor logits = model.model().forward(input.images);
-    const at::Tensor loss =
-        summed_loss(logits, input.labels) / static_cast<double>(batch.samples_in_step);
+    const at::Tensor loss = summed_loss(logits, input) / static_cast<double>(samples);
     model.scalar(slot, StepScalar::loss_sum) += loss.item<float>();
-    model.scalar(slot, StepScalar::correct) +=
-        static_cast<float>(logits.detach().argmax(1).eq(input.labels).sum().item<std::int64_t>());
+    model.scalar(slot, StepScalar::correct) += static_cast<float>(count_correct(logits, input));
     return loss;
 }
 

@@ -57,7 +57,7 @@ class TrainStep {
 
   private:
     void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step, float* slot);
-    at::Tensor forward(const Batch& batch, const LeafRows& rows, float* slot);
+    at::Tensor forward(const LeafInput& input, std::int64_t samples, float* slot);
     int micro_batches(const LeafRows& leaf) const;
     void report_missing();
     void add_wishes(const StepWishes& wishes, float* slot);

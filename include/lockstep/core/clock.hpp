@@ -25,7 +25,7 @@ std::string duration_text(double seconds);
 
 /// What a rank does with its time. Every moment belongs to exactly one phase.
 enum class Phase : std::size_t {
-    data,        ///< waiting for a batch
+    data,        ///< waiting for a batch and preparing it
     forward,     ///< model and loss
     backward,    ///< autograd, merging of leaves inside hooks included
     comm,        ///< summing gradients this rank owns

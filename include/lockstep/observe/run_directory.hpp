@@ -25,6 +25,7 @@ struct RunPaths {
     fs::path incarnation() const { return root / "incarnation"; }
     fs::path metrics() const { return root / "metrics.jsonl"; }
     fs::path checkpoints() const { return root / "ckpt"; }
+    fs::path ledger() const { return root / "ledger"; }
     fs::path logs(std::int64_t incarnation) const;
     fs::path flight(std::int64_t incarnation) const { return logs(incarnation) / "flight"; }
 };

@@ -46,21 +46,23 @@ struct TrainSettings {
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
     std::filesystem::path run;        ///< run directory
 
-    ModelSettings model;           ///< decides
-    OptimizerSettings optimizer;   ///< decides
-    ScheduleSettings schedule;     ///< decides
-    std::int64_t batch = 128;      ///< global batch; decides
-    std::uint64_t seed = 1;        ///< decides
-    int virtual_ranks = 0;         ///< V; 0: ranks at creation, rounded up to 2^k; decides
-    int threads = 1;               ///< intra-op threads of each rank; decides
-    std::string instruction_set;   ///< "": the least among the ranks; decides
-    int lanes = 64;                ///< G; decides
-    int window_blocks = 4;         ///< K; decides
-    bool plain_summation = false;  ///< negative control; decides
-    int micro_batches = 1;         ///< a leaf is computed in so many parts; decides
-    std::string wire = "f32";      ///< WireFormat by name; others than f32 are plain only; decides
-    int powersgd_rank = 4;         ///< of the wire format "powersgd"; decides
-    double clip_norm = 0;          ///< largest norm of the gradient; 0: any; decides
+    ModelSettings model;             ///< decides
+    OptimizerSettings optimizer;     ///< decides
+    ScheduleSettings schedule;       ///< decides
+    std::int64_t batch = 128;        ///< global batch; decides
+    std::uint64_t seed = 1;          ///< decides
+    int virtual_ranks = 0;           ///< V; 0: ranks at creation, rounded up to 2^k; decides
+    int threads = 1;                 ///< intra-op threads of each rank; decides
+    std::string instruction_set;     ///< "": the least among the ranks; decides
+    std::string order = "lanes";     ///< or "uniform", of resident data; decides
+    std::string transform = "none";  ///< text or preset, see TransformPipeline; decides
+    int lanes = 64;                  ///< G; decides
+    int window_blocks = 4;           ///< K; decides
+    bool plain_summation = false;    ///< negative control; decides
+    int micro_batches = 1;           ///< a leaf is computed in so many parts; decides
+    std::string wire = "f32";  ///< WireFormat by name; others than f32 are plain only; decides
+    int powersgd_rank = 4;     ///< of the wire format "powersgd"; decides
+    double clip_norm = 0;      ///< largest norm of the gradient; 0: any; decides
 
     std::int64_t epochs = 1;
     std::int64_t max_steps = 0;  ///< 0: epochs decides
@@ -68,9 +70,13 @@ struct TrainSettings {
     int keep_checkpoints = 3;
     Period evaluate_every{Period::Unit::epochs, 1};
     std::int64_t log_every =
-        0;  ///< steps between step lines; 0: one line every 30 s and each epoch
-    int io_threads = 1;
-    std::uint64_t data_memory = 256u << 20;  ///< bytes
+        0;               ///< steps between step lines; 0: one line every 30 s and each epoch
+    int io_threads = 0;  ///< 0: as many as the data needs
+    std::uint64_t data_memory = 256u << 20;  ///< bytes of each rank
+    std::string data_mode = "auto";          ///< "auto", "stream" or "resident"
+    std::string page_cache = "keep";         ///< or "drop"
+    std::string on_bad_data = "fail";        ///< or "mask"
+    bool ledger = false;                     ///< keep a record of every sample trained on
     std::string transport = "auto";          ///< "auto", "shared-memory", "hierarchical", "mpi"
     std::string comm_thread = "auto";        ///< "auto", "on" or "off"
 

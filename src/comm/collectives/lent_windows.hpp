@@ -2,9 +2,10 @@
 // Memory lent to the ranks of a node, each of which can find its peers' buffers in it.
 #pragma once
 
+#include "lockstep/comm/shared_window.hpp"
+
 #include "collectives/byte_buffer.hpp"
 #include "collectives/shared_meeting.hpp"
-#include "shared_window.hpp"
 
 #include <cstddef>
 #include <deque>

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/shared_window.hpp"
+
 #include "aligned_floats.hpp"
 #include "exchanges.hpp"
 #include "hierarchical/rail_pipeline.hpp"
 #include "rank_flags.hpp"
-#include "shared_window.hpp"
 #include "spin.hpp"
 #include "wait_clock.hpp"
 

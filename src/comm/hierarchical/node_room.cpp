@@ -2,9 +2,8 @@
 #include "hierarchical/node_room.hpp"
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/shared_window.hpp"
 #include "lockstep/core/log.hpp"
-
-#include "shared_window.hpp"
 
 namespace lockstep {
 

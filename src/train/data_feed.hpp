@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// A job's training data: opened once, in memory that a node's ranks share or read as needed.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/leaf_tree.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/resident.hpp"
+#include "lockstep/train/settings.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// Collective. Rank 0 opens the data set at `path` and sends its index to all. `fields` is empty
+/// for packed data; else it names the data sets of HDF5 files of others: "images=/x,labels=/y".
+/// Errors: those of DatasetIndex::open, the same on all ranks.
+std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
+                                                 const std::filesystem::path& path,
+                                                 const std::string& fields);
+
+/// The training data of one rank.
+class DataFeed {
+  public:
+    /// Collective. Chooses how each node gets its data, and loads what is to be resident: each rank
+    /// of the node its part. `load_threads` of this rank do that. Errors: E227, E632, those of
+    /// ResidentRows::load(); the same on all ranks.
+    DataFeed(const Communicator& ranks,
+             std::shared_ptr<const DatasetIndex> index,
+             const TrainSettings& settings,
+             std::uint64_t node_memory_bytes,
+             int load_threads);
+
+    /// This rank's batches from `start` on. Errors: those of BatchStream.
+    std::unique_ptr<BatchStream> batches(LeafRange leaves, StreamPosition start) const;
+
+  private:
+    DataMode choose(const TrainSettings& settings, std::uint64_t node_memory_bytes) const;
+    void reserve();
+    void load(int threads);
+
+    Communicator ranks_, node_;
+    std::shared_ptr<const DatasetIndex> index_;
+    StreamOptions options_;
+    std::shared_ptr<ResidentRows> resident_;  ///< null: read as needed
+};
+
+/// What the settings say about reading, for any stream of the run.
+StreamOptions stream_options(const TrainSettings& settings);
+
+}  // namespace lockstep
