@@ -110,6 +110,12 @@ const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t fiel
     const FieldMapping& mapping = mappings_[field];
     const fs::path& path = files_[number];
     const DatasetFacts& facts = facts_.datasets[field];
+    check(facts.layout != StorageLayout::missing || facts.chunks.fault.empty(), [&] {
+        return Error("E205",
+                     fmt::format("cannot open '{}' of '{}'", mapping.hdf5_path, path.string()),
+                     fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),
+                     "it leads into another file, is damaged, or needs a newer HDF5 library");
+    });
     check(facts.layout != StorageLayout::missing, [&] {
         return Error("E207",
                      fmt::format("'{}' has no data set '{}'", path.string(), mapping.hdf5_path),

@@ -33,7 +33,7 @@ struct FilterFacts {
 struct ChunkFacts {
     std::vector<std::uint64_t> offsets, bytes;  ///< in the file
     std::vector<std::uint64_t> skipped;         ///< bit i: filter i was skipped
-    std::string fault;                          ///< why there are none, or ""
+    std::string fault;  ///< why there are none, or why a data set that is there is `missing`
     bool operator==(const ChunkFacts&) const = default;
 };
 

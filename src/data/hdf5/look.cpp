@@ -25,11 +25,17 @@ h5::Handle access_within_file() {
     return access;
 }
 
-h5::Handle open_dataset(const h5::Handle& file, const std::string& name) {
+// Null if there is none; `refusal` says why, if there is one that the library does not open.
+h5::Handle open_dataset(const h5::Handle& file, const std::string& name, std::string& refusal) {
     const h5::Handle access = access_within_file();
     // Not H5Dopen: that follows what the path names even if it is no data set.
     h5::Handle object(H5Oopen(file.id(), name.c_str(), access.id()), H5Oclose);
-    if (!object || H5Iget_type(object.id()) != H5I_DATASET) return {};
+    if (!object) {
+        const std::string reasons = h5::last_reasons();
+        if (H5Lexists(file.id(), name.c_str(), H5P_DEFAULT) > 0) refusal = reasons;
+        return {};
+    }
+    if (H5Iget_type(object.id()) != H5I_DATASET) return {};
     return object;
 }
 
@@ -121,7 +127,7 @@ void look_at_chunks(const h5::Handle& dataset, const h5::Handle& properties, Dat
 
 DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name) {
     DatasetFacts facts;
-    const h5::Handle dataset = open_dataset(file, name);
+    const h5::Handle dataset = open_dataset(file, name, facts.chunks.fault);
     if (!dataset) return facts;
     const h5::Handle type(H5Dget_type(dataset.id()), H5Tclose);
     const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);

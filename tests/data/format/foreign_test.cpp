@@ -224,7 +224,7 @@ TEST_F(Foreign, LinksIntoOtherFilesAreNotFollowed) {
         EXPECT_EQ(caught_code([&] {
                       DatasetIndex::open_foreign({folder_ / "link.h5"}, {{"labels", path, ""}});
                   }),
-                  "E207")
+                  "E205")
             << path;
 }
 
