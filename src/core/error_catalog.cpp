@@ -232,6 +232,28 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "A cell of a CSV file is empty, not finite, or no number at all. The message names line and\n"
      "column. Without a header, or with more text columns than the label, say so: --header,\n"
      "--label."},
+    {"E240",
+     usage,
+     "an unfinished pack of something else is in the way",
+     "An interrupted pack leaves its finished shards in '.NAME.partial' beside the output, so that "
+     "the\n"
+     "same command can go on with them. This command has other options or another input. Give "
+     "those\n"
+     "of the unfinished pack, or --restart to remove what it left and begin anew."},
+    {"E241",
+     usage,
+     "ranks do not see the same folder",
+     "Ranks that write one data set need a file system that all their nodes share."},
+    {"E242",
+     interrupted,
+     "interrupted",
+     "A signal ended the command. What is finished is kept: the same command goes on from there."},
+    {"E243",
+     usage,
+     "not the staged copy it should be",
+     "'lockstep data stage' only uses, repairs and removes copies that it made of the same data "
+     "set:\n"
+     "folders with a staged.json of that digest."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,

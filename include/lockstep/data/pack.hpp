@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/data/row_source.hpp"
+#include "lockstep/data/team.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -13,6 +14,9 @@
 #include <vector>
 
 namespace lockstep {
+
+/// What to do with what an unfinished pack left.
+enum class Leftovers { resume, discard };
 
 struct PackOptions {
     std::filesystem::path images, labels;  ///< IDX, gzip or not
@@ -26,9 +30,13 @@ struct PackOptions {
     std::optional<std::uint64_t> shuffle_seed = 0;  ///< rows are shuffled once; nullopt = kept
     std::int64_t classes = 0;                       ///< expected; 0 = largest label + 1
     std::vector<std::string> class_names;           ///< empty, or one per class
+    Leftovers leftovers = Leftovers::resume;
+    int threads = 1;  ///< of each member; 0: one for each core
+    Team team;        ///< shards are divided among its members
 };
 
-/// How far packing is. Throwing from the callback cancels and leaves nothing behind.
+/// How far packing is: this member's part, scaled to all of it. Throwing from the callback cancels:
+/// a later pack with the same options goes on after the last finished shard.
 struct PackProgress {
     std::string_view stage;             ///< "scan", "write", "verify"
     std::uint64_t done = 0, total = 0;  ///< samples, samples, bytes
@@ -40,13 +48,17 @@ struct PackResult {
     Manifest manifest;
     std::uint64_t raw_bytes = 0;     ///< of all fields, uncompressed
     std::uint64_t stored_bytes = 0;  ///< of all shards
+    std::size_t resumed_shards = 0;  ///< finished by an earlier pack
 };
 
-/// Packs the inputs named in `options`. The same inputs and options give the same bytes on any
-/// machine. Everything is written to a folder beside `output`, flushed, verified, and renamed; what
-/// an interrupted run left there is removed by the next.
-/// Errors: E407 (output exists), E404 (another pack is writing it), E401, E403, E405; E102, E106
-/// (options); E209, E210, E214 (inputs); E213 (what was written reads back differently).
+/// Collective. Packs the inputs named in `options`. The same inputs and options give the same bytes
+/// on any machine, with any team and threads, interrupted or not. Everything is written to a folder
+/// beside `output` (`.NAME.partial`), flushed, verified, and renamed. If packing ends before that,
+/// however it ends, the folder keeps the finished shards, if there are any, and the next pack of
+/// the same input with the same options goes on from there. Errors: E407 (output exists), E404
+/// (another pack is writing it), E240 (leftovers of another pack), E241 (a member does not see the
+/// folder), E401, E403, E405; E102, E106 (options); E209, E210, E214 (inputs); E213 (what was
+/// written reads back differently).
 PackResult pack_dataset(const PackOptions& options, const PackReport& report = {});
 
 /// The same from any source; options.images and labels are ignored.

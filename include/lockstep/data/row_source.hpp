@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -23,8 +24,11 @@ class RowSource {
     virtual std::uint64_t samples() const = 0;
 
     /// Name, type, shape and layout of each field, and the names of classes if the input has them;
-    /// statistics are left empty.
+    /// statistics are left empty, unless they are known to be right.
     virtual const std::vector<Field>& fields() const = 0;
+
+    /// In which order the rows are; a manifest's row_order if they are not shuffled again.
+    virtual std::string row_order() const { return "source"; }
 
     /// Fills `out`, of the field's bytes_per_sample(), with row `row` of field number `field`,
     /// little-endian. Threads may call it at once. Errors: those of the format, naming the input.

@@ -57,6 +57,8 @@ std::vector<std::uint64_t> counts_of(const Json& list, const std::string& origin
     return counts;
 }
 
+}  // namespace
+
 Json field_json(const Field& field) {
     Json json{{"name", field.name}, {"type", element_name(field.type)}, {"shape", field.shape}};
     if (!field.layout.empty()) json["layout"] = field.layout;
@@ -68,7 +70,7 @@ Json field_json(const Field& field) {
     return json;
 }
 
-Field field_from(const Json& json, const std::string& origin) {
+Field field_from_json(const Json& json, const std::string& origin) {
     Field field;
     field.name = json_field<std::string>(json, "name", origin);
     field.type = parse_element(json_field<std::string>(json, "type", origin), origin);
@@ -83,6 +85,8 @@ Field field_from(const Json& json, const std::string& origin) {
     if (json.contains("source")) field.source = json_field<std::string>(json, "source", origin);
     return field;
 }
+
+namespace {
 
 void check_field(const Field& field, const std::string& origin) {
     const bool is_named = !field.name.empty() && std::ranges::all_of(field.name, [](char c) {
@@ -101,6 +105,8 @@ void check_field(const Field& field, const std::string& origin) {
         throw nonsense(origin, fmt::format("field '{}' has other names than classes", field.name));
 }
 
+}  // namespace
+
 Json shard_json(const Shard& shard, const std::vector<Field>& fields) {
     Json index = Json::array();
     for (std::size_t f = 0; f < shard.index.size(); ++f)
@@ -116,7 +122,9 @@ Json shard_json(const Shard& shard, const std::vector<Field>& fields) {
             {"index", std::move(index)}};
 }
 
-Shard shard_from(const Json& json, const std::vector<Field>& fields, const std::string& origin) {
+Shard shard_from_json(const Json& json,
+                      const std::vector<Field>& fields,
+                      const std::string& origin) {
     Shard shard;
     shard.name = json_field<std::string>(json, "path", origin);
     shard.bytes = json_field<std::uint64_t>(json, "bytes", origin);
@@ -134,6 +142,8 @@ Shard shard_from(const Json& json, const std::vector<Field>& fields, const std::
     }
     return shard;
 }
+
+namespace {
 
 // A shard's index lies within its file and has one row per block.
 void check_places(const Shard& shard, const Manifest& manifest, const std::string& origin) {
@@ -252,9 +262,9 @@ Manifest manifest_from_json(const Json& json, const std::string& origin, Manifes
     manifest.samples = json_field<std::uint64_t>(json, "samples", origin);
     manifest.block_rows = block_rows_of(json, origin);
     for (const Json& field : array_of(json, "fields", origin))
-        manifest.fields.push_back(field_from(field, origin));
+        manifest.fields.push_back(field_from_json(field, origin));
     for (const Json& shard : array_of(json, "shards", origin))
-        manifest.shards.push_back(shard_from(shard, manifest.fields, origin));
+        manifest.shards.push_back(shard_from_json(shard, manifest.fields, origin));
     check_whole(manifest, origin);
     return manifest;
 }

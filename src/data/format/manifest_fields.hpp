@@ -14,6 +14,14 @@ Json manifest_json(const Manifest& manifest);
 /// describe another kind of data set.
 Manifest manifest_from_json(const Json& json, const std::string& origin, ManifestKind kind);
 
+/// One member of "fields" and of "shards". Errors: E222.
+Json field_json(const Field& field);
+Field field_from_json(const Json& json, const std::string& origin);
+Json shard_json(const Shard& shard, const std::vector<Field>& fields);
+Shard shard_from_json(const Json& json,
+                      const std::vector<Field>& fields,
+                      const std::string& origin);
+
 /// `digest` if it looks like one, else how long it is: it comes from a file that may say anything.
 std::string printable_digest(const std::string& digest);
 

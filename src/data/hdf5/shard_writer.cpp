@@ -6,6 +6,7 @@
 
 #include "h5.hpp"
 #include "shard_probe.hpp"
+#include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <array>
@@ -22,29 +23,95 @@ static_assert(std::endian::native == std::endian::little, "shards are little-end
 
 using IndexRow = std::array<std::uint64_t, 4>;  // offset, stored bytes, first row, hash
 
+// A block of one field, ready to be written.
+struct EncodedField {
+    std::vector<std::byte> raw, encoded;  // raw is padded where blocks are chunks
+    bool is_encoded = false;
+    std::uint64_t hash = 0;
+
+    std::span<const std::byte> stored() const { return is_encoded ? encoded : raw; }
+};
+using EncodedBlock = std::vector<EncodedField>;
+
+// Reads, encodes and hashes blocks. One thread.
+class BlockMaker {
+  public:
+    BlockMaker(const ShardPlan& plan, const RowReader& rows, const Encoding& encoding)
+        : plan_(plan), rows_(rows), encoder_(encoding.codec, encoding.level) {}
+
+    int level() const { return encoder_.level(); }
+
+    void operator()(std::uint64_t number, EncodedBlock& out) {
+        out.resize(plan_.manifest.fields.size());
+        for (std::size_t f = 0; f < out.size(); ++f) make(number, f, out[f]);
+    }
+
+  private:
+    void make(std::uint64_t number, std::size_t field, EncodedField& out);
+    void encode(EncodedField& out);
+
+    const ShardPlan& plan_;
+    const RowReader& rows_;
+    Encoder encoder_;
+    Decoder decoder_;
+    std::vector<std::byte> decoded_;
+};
+
+void BlockMaker::make(std::uint64_t number, std::size_t field, EncodedField& out) {
+    const std::size_t row_bytes = plan_.manifest.fields[field].bytes_per_sample();
+    const std::uint64_t block_rows =
+        std::min<std::uint64_t>(plan_.manifest.block_rows, plan_.samples);
+    const std::uint64_t first = number * block_rows;
+    const std::uint64_t rows = std::min(block_rows, plan_.samples - first);
+    const bool is_chunk = encoder_.codec() != Codec::none;
+    out.raw.assign((is_chunk ? block_rows : rows) * row_bytes, std::byte{0});
+    for (std::uint64_t i = 0; i < rows; ++i)
+        rows_(field,
+              plan_.first_sample + first + i,
+              std::span(out.raw).subspan(i * row_bytes, row_bytes));
+    out.is_encoded = false;
+    if (is_chunk) encode(out);
+    out.hash = hash64(out.stored());
+}
+
+void BlockMaker::encode(EncodedField& out) {
+    const auto encoded = encoder_.encode(out.raw);
+    if (!encoded) return;
+    decoded_.resize(out.raw.size());
+    expect(decoder_.decode(encoder_.codec(), *encoded, decoded_) &&
+               std::ranges::equal(decoded_, out.raw),
+           "a compressed block expands to what it was");
+    out.encoded.assign(encoded->begin(), encoded->end());
+    out.is_encoded = true;
+}
+
 // One field of a shard while it is written.
 class FieldWriter {
   public:
-    FieldWriter(const h5::Handle& data, const ShardPlan& plan, std::size_t field, Encoder& encoder);
+    FieldWriter(const h5::Handle& data,
+                const ShardPlan& plan,
+                std::size_t field,
+                const Encoding& encoding);
 
-    void write_block(std::uint64_t first_row, std::uint64_t rows, const RowReader& reader);
+    void write(const RowBlock& rows, const EncodedField& block) {
+        if (is_chunked_)
+            write_chunk(rows.first, block);
+        else
+            write_rows(rows.first, rows.rows, block.raw);
+        index_.push_back({0, block.stored().size(), rows.first, block.hash});
+    }
 
     /// Offsets are 0: only the finished file shows where the blocks are.
     const std::vector<IndexRow>& index() const { return index_; }
 
   private:
-    void write_chunk(std::uint64_t first_row, std::span<const std::byte> raw);
+    void write_chunk(std::uint64_t first_row, const EncodedField& block);
     void write_rows(std::uint64_t first_row, std::uint64_t rows, std::span<const std::byte> raw);
-    bool is_chunked() const { return encoder_.codec() != Codec::none; }
 
     const ShardPlan& plan_;
-    std::size_t number_;
     const Field& field_;
-    Encoder& encoder_;
-    Decoder decoder_;
-    std::uint64_t block_rows_;
+    bool is_chunked_;
     h5::Handle dataset_;
-    std::vector<std::byte> raw_, decoded_;
     std::vector<IndexRow> index_;
 };
 
@@ -58,7 +125,8 @@ void describe_field(const h5::Handle& dataset, const Field& field) {
     if (!field.layout.empty()) h5::write_attribute(dataset, "layout", field.layout);
     if (!field.mean.empty()) h5::write_attribute(dataset, "mean", field.mean);
     if (!field.std.empty()) h5::write_attribute(dataset, "std", field.std);
-    if (!field.mean.empty()) h5::write_attribute(dataset, "units", std::string("value / 255"));
+    if (!field.mean.empty() && field.type == ElementType::u8)
+        h5::write_attribute(dataset, "units", std::string("value / 255"));
     if (!field.class_counts.empty())
         h5::write_attribute(dataset, "class_counts", field.class_counts);
     if (!field.class_names.empty()) h5::write_attribute(dataset, "class_names", field.class_names);
@@ -67,58 +135,30 @@ void describe_field(const h5::Handle& dataset, const Field& field) {
 FieldWriter::FieldWriter(const h5::Handle& data,
                          const ShardPlan& plan,
                          std::size_t field,
-                         Encoder& encoder)
-    : plan_(plan),
-      number_(field),
-      field_(plan.manifest.fields[field]),
-      encoder_(encoder),
-      block_rows_(std::min<std::uint64_t>(plan.manifest.block_rows, plan.samples)) {
-    h5::DatasetShape shape{dimensions(plan.samples, field_), {}, encoder.codec(), encoder.level()};
-    if (is_chunked()) shape.chunk = dimensions(block_rows_, field_);
+                         const Encoding& encoding)
+    : plan_(plan), field_(plan.manifest.fields[field]), is_chunked_(encoding.codec != Codec::none) {
+    h5::DatasetShape shape{dimensions(plan.samples, field_), {}, encoding.codec, encoding.level};
+    if (is_chunked_)
+        shape.chunk =
+            dimensions(std::min<std::uint64_t>(plan.manifest.block_rows, plan.samples), field_);
     dataset_ = h5::create_dataset(data, field_.name, h5::type_of(field_.type), shape, plan.path);
     describe_field(dataset_, field_);
-    raw_.resize(block_rows_ * field_.bytes_per_sample());
-}
-
-void FieldWriter::write_block(std::uint64_t first_row,
-                              std::uint64_t rows,
-                              const RowReader& reader) {
-    const std::size_t row_bytes = field_.bytes_per_sample();
-    for (std::uint64_t i = 0; i < rows; ++i)
-        reader(number_,
-               plan_.first_sample + first_row + i,
-               std::span(raw_).subspan(i * row_bytes, row_bytes));
-    std::fill(
-        raw_.begin() + static_cast<std::ptrdiff_t>(rows * row_bytes), raw_.end(), std::byte{0});
-    if (is_chunked())
-        write_chunk(first_row, raw_);
-    else
-        write_rows(first_row, rows, std::span(raw_).first(rows * row_bytes));
 }
 
 // Bypasses the library's own filters: they are slower, and LZ4 and zstd may not be installed.
-void FieldWriter::write_chunk(std::uint64_t first_row, std::span<const std::byte> raw) {
-    const auto encoded = encoder_.encode(raw);
-    const std::span<const std::byte> stored = encoded.value_or(raw);
-    if (encoded) {
-        decoded_.resize(raw.size());
-        expect(decoder_.decode(encoder_.codec(), stored, decoded_) &&
-                   std::ranges::equal(decoded_, raw),
-               "a compressed block expands to what it was");
-    }
-    const std::uint32_t skipped_filters = encoded ? 0 : 1;
+void FieldWriter::write_chunk(std::uint64_t first_row, const EncodedField& block) {
+    const std::uint32_t skipped_filters = block.is_encoded ? 0 : 1;
     std::vector<hsize_t> start(field_.shape.size() + 1, 0);
     start[0] = first_row;
     h5::checked(H5Dwrite_chunk(dataset_.id(),
                                H5P_DEFAULT,
                                skipped_filters,
                                start.data(),
-                               stored.size(),
-                               stored.data()),
+                               block.stored().size(),
+                               block.stored().data()),
                 "E402",
                 "write",
                 plan_.path);
-    index_.push_back({0, stored.size(), first_row, hash64(stored)});
 }
 
 void FieldWriter::write_rows(std::uint64_t first_row,
@@ -144,7 +184,6 @@ void FieldWriter::write_rows(std::uint64_t first_row,
                 "E402",
                 "write",
                 plan_.path);
-    index_.push_back({0, raw.size(), first_row, hash64(raw)});
 }
 
 void describe_shard(const h5::Handle& file, const ShardPlan& plan) {
@@ -176,24 +215,29 @@ using Indexes = std::vector<std::vector<IndexRow>>;
 // Everything but the content of the index, which needs the finished file.
 Indexes write_objects(const ShardPlan& plan,
                       const RowReader& rows,
-                      Encoder& encoder,
+                      Encoding encoding,
                       const BlockReport& report,
                       int& error) {
     const auto alignment =
-        encoder.codec() == Codec::none ? h5::Alignment::large_objects : h5::Alignment::none;
-    const h5::Handle file = h5::create_file(plan.path, alignment, error);
+        encoding.codec == Codec::none ? h5::Alignment::large_objects : h5::Alignment::none;
     const std::vector<RowBlock> blocks = row_blocks(plan.samples, plan.manifest.block_rows);
+    std::vector<BlockMaker> makers;
+    const auto useful = std::clamp<std::size_t>(blocks.size(), 1, std::max(encoding.threads, 1));
+    for (std::size_t i = 0; i < useful; ++i) makers.emplace_back(plan, rows, encoding);
+    encoding.level = makers[0].level();
+    const h5::Handle file = h5::create_file(plan.path, alignment, error);
     describe_shard(file, plan);
     reserve_indexes(file, plan, blocks.size());
     const h5::Handle data = h5::create_group(file, "data", plan.path);
     std::vector<FieldWriter> fields;
     for (std::size_t f = 0; f < plan.manifest.fields.size(); ++f)
-        fields.emplace_back(data, plan, f, encoder);
-    for (const RowBlock& block : blocks) {
-        for (FieldWriter& field : fields) field.write_block(block.first, block.rows, rows);
+        fields.emplace_back(data, plan, f, encoding);
+    std::vector<EncodedBlock> slots(useful == 1 ? 1 : 2 * useful);
+    work_in_order(blocks.size(), makers, slots, [&](std::uint64_t at, const EncodedBlock& made) {
+        for (std::size_t f = 0; f < fields.size(); ++f) fields[f].write(blocks[at], made[f]);
         check(error == 0, [&] { return system_error("write", plan.path, error); });
-        report(plan.first_sample + block.first + block.rows);
-    }
+        report(plan.first_sample + blocks[at].first + blocks[at].rows);
+    });
     Indexes indexes;
     for (const FieldWriter& field : fields) indexes.push_back(field.index());
     return indexes;
@@ -202,10 +246,10 @@ Indexes write_objects(const ShardPlan& plan,
 // The same, and closed: only then is everything on its way to the disk.
 Indexes write_content(const ShardPlan& plan,
                       const RowReader& rows,
-                      Encoder& encoder,
+                      const Encoding& encoding,
                       const BlockReport& report) {
     int error = 0;
-    Indexes indexes = write_objects(plan, rows, encoder, report, error);
+    Indexes indexes = write_objects(plan, rows, encoding, report, error);
     check(error == 0, [&] { return system_error("write", plan.path, error); });
     return indexes;
 }
@@ -232,10 +276,10 @@ IndexPlace write_index(int fd,
 
 Shard write_shard(const ShardPlan& plan,
                   const RowReader& rows,
-                  Encoder& encoder,
+                  const Encoding& encoding,
                   const BlockReport& report) {
     const h5::QuietErrors quiet;
-    const Indexes indexes = write_content(plan, rows, encoder, report);
+    const Indexes indexes = write_content(plan, rows, encoding, report);
     Shard shard{.name = plan.path.filename().string(),
                 .bytes = fs::file_size(plan.path),
                 .samples = plan.samples,

@@ -22,18 +22,28 @@ struct ShardPlan {
     std::uint64_t first_sample = 0, samples = 0;
 };
 
-/// Fills `out` with row `row` (global, in the data set's order) of field number `field`.
+/// Fills `out` with row `row` (global, in the data set's order) of field number `field`. Called by
+/// several threads at once.
 using RowReader =
     std::function<void(std::size_t field, std::uint64_t row, std::span<std::byte> out)>;
 
 /// Called with the global number of the sample after each block.
 using BlockReport = std::function<void(std::uint64_t)>;
 
-/// Writes the shard, closes and flushes it, and returns its manifest entry.
-/// Errors: E401, E402, E405; E700 if a block does not decode to what was encoded.
+/// How blocks are made: on `threads` threads (>= 1), beside the one that writes.
+struct Encoding {
+    Codec codec = Codec::none;
+    int level = 0;
+    int threads = 1;
+};
+
+/// Writes the shard, closes and flushes it, and returns its manifest entry. Rows are read, encoded
+/// and hashed on threads and written in order by this one, the only one that calls libhdf5; the
+/// bytes do not depend on the threads. What fails leaves an unfinished file behind.
+/// Errors: E102 (level), E401, E402, E405; E700 if a block does not decode to what was encoded.
 Shard write_shard(const ShardPlan& plan,
                   const RowReader& rows,
-                  Encoder& encoder,
+                  const Encoding& encoding,
                   const BlockReport& report);
 
 /// XXH3-128 of a whole file, as hexadecimal digits. Errors: those of reading.

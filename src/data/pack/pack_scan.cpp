@@ -2,100 +2,151 @@
 #include "pack_scan.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/numbers.hpp"
+
+#include "tally.hpp"
+#include "team/ordered_work.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <cstring>
+#include <optional>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t max_classes = 1 << 20;
-constexpr std::uint64_t report_every = 4096;
+constexpr std::uint64_t parts = 256;
+constexpr std::int64_t most_features = 4096;
 
-// Whole numbers, so that neither the order of rows nor the machine changes the result.
-struct ChannelSums {
-    __extension__ using Wide = unsigned __int128;
-    std::uint64_t sum = 0;
-    Wide squares = 0;
-};
-
-void add_pixels(std::span<const std::byte> pixels, ChannelSums& sums) {
-    std::uint64_t sum = 0, squares = 0;
-    for (const std::byte pixel : pixels) {
-        const auto value = std::to_integer<std::uint64_t>(pixel);
-        sum += value;
-        squares += value * value;
-    }
-    sums.sum += sum;
-    sums.squares += squares;
+bool is_real(const Field& field) {
+    return field.type == ElementType::f32 || field.type == ElementType::f64;
 }
 
-void store_statistics(const std::vector<ChannelSums>& channels, double count, Field& field) {
-    for (const ChannelSums& sums : channels) {
-        const double mean = static_cast<double>(sums.sum) / count;
-        const double variance = static_cast<double>(sums.squares) / count - mean * mean;
-        field.mean.push_back(mean / 255);
-        field.std.push_back(std::sqrt(std::max(variance, 0.0)) / 255);
-    }
-}
-
-class Scan {
+// Makes empty tallies of one field; nothing if it needs none.
+class TallyMaker {
   public:
-    Scan(const RowSource& source, const PackOptions& options, const PackReport& report)
-        : source_(source), options_(options), report_(report) {}
-
-    void images(std::size_t number, Field& field) {
-        const auto channels = static_cast<std::size_t>(field.shape[0]);
-        const std::size_t plane = field.bytes_per_sample() / channels;
-        std::vector<ChannelSums> sums(channels);
-        std::vector<std::byte> pixels(channels * plane);
-        for (std::uint64_t row = 0; row < source_.samples(); ++row) {
-            source_.read(number, row, pixels);
-            for (std::size_t c = 0; c < channels; ++c)
-                add_pixels(std::span(pixels).subspan(c * plane, plane), sums[c]);
-            tell(row + 1);
-        }
-        store_statistics(sums, static_cast<double>(source_.samples() * plane), field);
+    TallyMaker(const RowSource& source, const PackOptions& options, std::size_t number)
+        : field_(source.fields()[number]) {
+        const auto named = static_cast<std::int64_t>(options.class_names.size());
+        limits_ = {options.classes > 0 ? options.classes : named, options.class_names};
+        if (limits_.expected == 0)
+            limits_.expected = static_cast<std::int64_t>(field_.class_names.size());
+        const bool is_known = !field_.mean.empty() || !field_.class_counts.empty();
+        if (is_known) return;
+        const bool is_image = field_.layout == "CHW" && !field_.shape.empty();
+        is_labels_ = field_.type == ElementType::i64 && field_.shape.empty();
+        is_pixels_ = field_.type == ElementType::u8 && is_image;
+        const bool is_features =
+            field_.shape.empty() || (field_.shape.size() == 1 && field_.shape[0] <= most_features);
+        is_real_ = is_real(field_) && (is_image || is_features);
+        if (!is_real_) return;
+        first_row_.resize(field_.bytes_per_sample());
+        source.read(number, 0, first_row_);
     }
 
-    void labels(std::size_t number, Field& field) {
-        const auto named = static_cast<std::int64_t>(options_.class_names.size());
-        const std::int64_t expected = options_.classes > 0 ? options_.classes : named;
-        const std::int64_t limit = expected > 0 ? expected : max_classes;
-        field.class_counts.assign(static_cast<std::size_t>(expected), 0);
-        for (std::uint64_t row = 0; row < source_.samples(); ++row) {
-            std::int64_t label = 0;
-            source_.read(number, row, std::as_writable_bytes(std::span(&label, 1)));
-            if (label < 0 || label >= limit) throw out_of_range(label, row, limit);
-            const auto index = static_cast<std::size_t>(label);
-            if (index >= field.class_counts.size()) field.class_counts.resize(index + 1);
-            ++field.class_counts[index];
-        }
-        field.class_names = options_.class_names;
+    bool needs_scan() const { return is_labels_ || is_pixels_ || is_real_; }
+    bool is_exact() const { return !is_real_; }
+
+    std::unique_ptr<Tally> make() const {
+        if (is_labels_) return label_tally(limits_);
+        if (is_pixels_) return pixel_tally(field_);
+        return real_tally(field_, first_row_);
     }
 
   private:
-    static Error out_of_range(std::int64_t label, std::uint64_t row, std::int64_t classes) {
-        return Error(
-            "E210",
-            fmt::format("label {} of input sample {} is out of range", label, grouped(row)),
-            fmt::format("{} classes have labels 0 to {}", classes, classes - 1),
-            "check the labels, or the number of classes given");
-    }
-    void tell(std::uint64_t done) {
-        if (report_ && (done % report_every == 0 || done == source_.samples()))
-            report_({"scan", done, source_.samples()});
-    }
-
-    const RowSource& source_;
-    const PackOptions& options_;
-    const PackReport& report_;
+    const Field& field_;
+    ClassLimits limits_;
+    bool is_labels_ = false, is_pixels_ = false, is_real_ = false;
+    std::vector<std::byte> first_row_;
 };
 
-void check_class_names(const PackOptions& options) {
+using Words = std::vector<std::uint64_t>;
+
+void append(Words& all, const Words& words) {
+    all.push_back(words.size());
+    all.insert(all.end(), words.begin(), words.end());
+}
+
+// The sums of each of this member's parts, end to end, each after its length; those of all of them
+// where their order does not matter.
+Words sums_of_parts(const RowSource& source,
+                    const PackOptions& options,
+                    std::size_t number,
+                    const TallyMaker& tallies,
+                    const std::function<void(std::uint64_t)>& report) {
+    const auto rank = static_cast<std::uint64_t>(options.team.rank);
+    const auto size = static_cast<std::uint64_t>(options.team.size);
+    const std::uint64_t first = parts * rank / size, last = parts * (rank + 1) / size;
+    const auto row_at = [&](std::uint64_t part) { return source.samples() * part / parts; };
+    auto scan = [&](std::uint64_t at, Words& words) {
+        const auto tally = tallies.make();
+        std::vector<std::byte> bytes(source.fields()[number].bytes_per_sample());
+        for (std::uint64_t row = row_at(first + at); row < row_at(first + at + 1); ++row) {
+            source.read(number, row, bytes);
+            tally->add(row, bytes);
+        }
+        words = tally->words();
+    };
+    const auto threads = static_cast<std::size_t>(worker_count(options.threads));
+    std::vector<decltype(scan)> makers(threads, scan);
+    std::vector<Words> slots(2 * threads);
+    const auto total = tallies.make();
+    Words all;
+    work_in_order(last - first, makers, slots, [&](std::uint64_t at, const Words& words) {
+        if (tallies.is_exact())
+            total->add(words);
+        else
+            append(all, words);
+        report(row_at(first + at + 1) - row_at(first));
+    });
+    if (tallies.is_exact()) append(all, total->words());
+    return all;
+}
+
+void add_parts(const std::string& bytes, Tally& total) {
+    Words words(bytes.size() / sizeof(std::uint64_t));
+    std::memcpy(words.data(), bytes.data(), bytes.size());
+    std::span<const std::uint64_t> rest(words);
+    while (!rest.empty()) {
+        const std::uint64_t length = rest[0];
+        total.add(rest.subspan(1, length));
+        rest = rest.subspan(1 + length);
+    }
+}
+
+void scan_field(const RowSource& source,
+                const PackOptions& options,
+                const PackReport& report,
+                std::size_t number,
+                Field& field) {
+    const Team& team = options.team;
+    const std::uint64_t samples = source.samples();
+    const std::uint64_t fields = source.fields().size();
+    const auto tell = [&](std::uint64_t rows) {
+        if (report)
+            report({"scan", (number * samples + std::min(rows, samples)) / fields, samples});
+    };
+    std::optional<TallyMaker> tallies;
+    const Words mine = together(team, [&] {
+        tallies.emplace(source, options, number);
+        if (!tallies->needs_scan()) return Words{};
+        // Where this member is, so are the others, roughly.
+        return sums_of_parts(source, options, number, *tallies, [&](std::uint64_t rows) {
+            tell(rows * static_cast<std::uint64_t>(team.size));
+        });
+    });
+    tell(samples);
+    if (!tallies->needs_scan()) return;
+    const auto total = tallies->make();
+    const std::string bytes(reinterpret_cast<const char*>(mine.data()),
+                            mine.size() * sizeof mine[0]);
+    for (const std::string& one : gather(team, bytes)) add_parts(one, *total);
+    total->finish(samples, field);
+}
+
+}  // namespace
+
+void check_classes(const PackOptions& options) {
     const auto named = static_cast<std::int64_t>(options.class_names.size());
     check(named == 0 || options.classes == 0 || named == options.classes, [&] {
         return Error("E106",
@@ -110,19 +161,12 @@ void check_class_names(const PackOptions& options) {
     });
 }
 
-}  // namespace
-
 std::vector<Field> scan_fields(const RowSource& source,
                                const PackOptions& options,
                                const PackReport& report) {
-    check_class_names(options);
     std::vector<Field> fields = source.fields();
-    Scan scan(source, options, report);
-    for (std::size_t number = 0; number < fields.size(); ++number) {
-        Field& field = fields[number];
-        if (field.type == ElementType::u8 && field.layout == "CHW") scan.images(number, field);
-        if (field.type == ElementType::i64 && field.shape.empty()) scan.labels(number, field);
-    }
+    for (std::size_t number = 0; number < fields.size(); ++number)
+        scan_field(source, options, report, number, fields[number]);
     return fields;
 }
 

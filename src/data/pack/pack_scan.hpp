@@ -4,16 +4,20 @@
 
 #include "lockstep/data/pack.hpp"
 
-#include <cstdint>
-#include <functional>
 #include <vector>
 
 namespace lockstep {
 
-/// The source's fields with mean and deviation of each channel (u8 fields of layout CHW) and the
-/// count of each class (scalar i64 fields). Errors: E210, E106.
+/// Collective. The source's fields with the mean and deviation of each channel (u8 and real fields
+/// of layout CHW) or feature (real fields of one dimension or none), and the count of each class
+/// (scalar i64 fields); a field that has statistics already keeps them. The result depends neither
+/// on options.team nor on options.threads: whole numbers are summed exactly, real ones in a fixed
+/// number of parts whose sums are added in a fixed order. Errors: E210.
 std::vector<Field> scan_fields(const RowSource& source,
                                const PackOptions& options,
                                const PackReport& report);
+
+/// Errors: E102, E106 if the options about classes make no sense.
+void check_classes(const PackOptions& options);
 
 }  // namespace lockstep

@@ -52,6 +52,9 @@ Workspace::Workspace(const fs::path& target) : target_(without_slash(target)) {
     make_directories(target_.parent_path());
     path_ = target_.parent_path() / fmt::format(".{}.partial", target_.filename().string());
     enter();
+}
+
+void Workspace::clear() {
     try {
         for (const fs::directory_entry& left : fs::directory_iterator(path_))
             fs::remove_all(left.path());
@@ -80,14 +83,14 @@ void Workspace::enter() {
 
 Workspace::~Workspace() {
     std::error_code ignored;
-    if (!is_committed_) fs::remove_all(path_, ignored);
+    if (!is_kept_) fs::remove_all(path_, ignored);
 }
 
 void Workspace::commit() {
     sync_path(path_);
     check_is_free(target_);
     if (::rename(path_.c_str(), target_.c_str()) != 0) throw system_error("create", target_, errno);
-    is_committed_ = true;
+    is_kept_ = true;
     sync_path(target_.parent_path());
 }
 

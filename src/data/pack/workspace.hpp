@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// A hidden folder beside `target`, held by a lock and emptied of what an interrupted predecessor
-/// left. The destructor removes it unless commit() was reached.
+/// A hidden folder beside `target`, held by a lock; it has what an interrupted predecessor left.
+/// The destructor removes it unless commit() was reached or keep() was called.
 class Workspace {
   public:
     /// Errors: E407 (target exists), E401 (cannot create), E404 (somebody else works here).
@@ -20,6 +20,12 @@ class Workspace {
 
     const std::filesystem::path& path() const { return path_; }
 
+    /// Removes what is in it. Errors: E401.
+    void clear();
+
+    /// Leaves it there for a successor.
+    void keep() { is_kept_ = true; }
+
     /// Flushes the folder and renames it to the target. Errors: E407, E402.
     void commit();
 
@@ -28,7 +34,7 @@ class Workspace {
 
     std::filesystem::path target_, path_;
     UniqueFd lock_;
-    bool is_committed_ = false;
+    bool is_kept_ = false;
 };
 
 /// Errors: E407 if `target` exists.

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "pack_space.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+
+#include "format/manifest_fields.hpp"
+#include "hdf5/shard_writer.hpp"
+
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+PackSpace::PackSpace(const PackOptions& options, Json identity)
+    : team_(options.team), identity_(std::move(identity)), journal_({}) {
+    journal_ = Journal(by_root(team_, [&] { return look_at_leftovers(options); }));
+    together(team_, [&] {
+        const auto plan = journal_.plan();
+        check(plan && plan->identity == identity_, [&] {
+            return Error("E241",
+                         fmt::format("rank {} does not see what rank 0 wrote to '{}'",
+                                     team_.rank,
+                                     folder().string()),
+                         "the folder is not on a file system that all nodes share",
+                         "give an output on a shared file system, or use the ranks of one node");
+        });
+        if (!plan->fields.empty()) known_fields_ = plan->fields;
+    });
+}
+
+std::string PackSpace::look_at_leftovers(const PackOptions& options) {
+    workspace_.emplace(options.output);
+    const Journal journal(workspace_->path());
+    const auto left = journal.plan();
+    const bool is_same = left && left->identity == identity_;
+    if (is_same && options.leftovers == Leftovers::resume) {
+        journal.remove_unfinished();
+        return workspace_->path();
+    }
+    if (left && options.leftovers == Leftovers::resume && journal.finished_count() > 0)
+        refuse(left->identity);
+    workspace_->clear();
+    journal.write_plan({identity_, {}});
+    return workspace_->path();
+}
+
+void PackSpace::refuse(const Json& other) {
+    workspace_->keep();
+    throw Error("E240",
+                fmt::format("'{}' has {} finished shards of another pack",
+                            workspace_->path().string(),
+                            Journal(workspace_->path()).finished_count()),
+                differences(other, identity_),
+                "give the same input and options to go on with it, or --restart to begin anew");
+}
+
+PackSpace::~PackSpace() {
+    if (!workspace_) return;
+    try {
+        journal_.remove_unfinished();
+        if (journal_.finished_count() > 0) workspace_->keep();
+    } catch (const std::exception&) {
+        workspace_->keep();
+    }
+}
+
+void PackSpace::write_plan(const std::vector<Field>& fields) {
+    fields_ = fields;
+    together(team_, [&] {
+        if (team_.is_root() && !known_fields_) journal_.write_plan({identity_, fields});
+    });
+}
+
+std::vector<std::optional<Shard>> PackSpace::finished_shards(const Manifest& manifest,
+                                                             const PackReport& report) const {
+    std::vector<std::optional<Shard>> found(manifest.shards.size());
+    const auto size = static_cast<std::size_t>(team_.size);
+    const std::string mine = together(team_, [&] {
+        Json list = Json::array();
+        for (auto i = static_cast<std::size_t>(team_.rank); i < found.size(); i += size) {
+            const std::string& name = manifest.shards[i].name;
+            const auto shard = journal_.finished(name, fields_);
+            if (shard && report) report({"resume", i + 1, found.size()});
+            if (shard && file_hash(folder() / name) == shard->xxh3_128)
+                list.push_back({i, shard_json(*shard, fields_)});
+            else
+                journal_.forget(name);
+        }
+        return list.dump();
+    });
+    for (const std::string& one : gather(team_, mine))
+        for (const Json& entry : parse_json(one, "another rank's shards"))
+            found[entry.at(0).get<std::size_t>()] =
+                shard_from_json(entry.at(1), fields_, "another rank's shards");
+    return found;
+}
+
+std::string PackSpace::write_finished(const Shard& shard) const {
+    journal_.write_finished(shard, fields_);
+    return shard_json(shard, fields_).dump();
+}
+
+Shard PackSpace::shard_of(const std::string& record) const {
+    return shard_from_json(parse_json(record, "another rank's shard"), fields_, "a shard's record");
+}
+
+// Data sets are for sharing: what the umask allows the shards, it allows the manifest.
+void PackSpace::write_manifest(const Manifest& manifest) const {
+    const fs::path path = folder() / manifest_name;
+    write_file_atomically(path, manifest_text(manifest));
+    fs::permissions(path, fs::status(folder() / manifest.shards[0].name).permissions());
+}
+
+void PackSpace::commit() {
+    together(team_, [&] {
+        if (!team_.is_root()) return;
+        journal_.remove_records();
+        workspace_->commit();
+    });
+    workspace_.reset();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a part of the rows adds up to, for one field; sums of parts are sums of the whole.
+#pragma once
+
+#include "lockstep/data/row_source.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Sums of one field over some rows. One thread.
+class Tally {
+  public:
+    virtual ~Tally() = default;
+
+    /// Adds row number `row`. Errors: E210.
+    virtual void add(std::uint64_t row, std::span<const std::byte> bytes) = 0;
+
+    /// Adds what another of the same kind summed; the order of calls may matter.
+    virtual void add(std::span<const std::uint64_t> words) = 0;
+
+    /// What it summed, for add() elsewhere.
+    virtual std::vector<std::uint64_t> words() const = 0;
+
+    /// Puts the result into `field`, of `samples` rows.
+    virtual void finish(std::uint64_t samples, Field& field) const = 0;
+};
+
+/// What labels may be.
+struct ClassLimits {
+    std::int64_t expected = 0;  ///< 0: as many as there are
+    std::vector<std::string> names;
+};
+inline constexpr std::int64_t max_classes = 1 << 20;
+
+/// Counts of scalar i64 labels.
+std::unique_ptr<Tally> label_tally(const ClassLimits& limits);
+
+/// Exact sums over the pixels of each channel of u8 CHW images.
+std::unique_ptr<Tally> pixel_tally(const Field& field);
+
+/// Sums of f32 or f64 values, per channel or feature, as differences to those of `first_row`; what
+/// is not finite is left out.
+std::unique_ptr<Tally> real_tally(const Field& field, std::span<const std::byte> first_row);
+
+}  // namespace lockstep
