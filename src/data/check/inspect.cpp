@@ -79,14 +79,15 @@ void describe_fields(const DatasetIndex& index, Text out) {
                        ratio_text(raw, stored));
     }
     for (const Field& field : index.fields())
-        for (std::size_t c = 0; c < field.mean.size(); ++c)
+        for (std::size_t c = 0; c < std::min(field.mean.size(), most_lines); ++c)
             fmt::format_to(out,
-                           "{}channel {} of {}: mean {:.6f}, deviation {:.6f} (of value / 255)\n",
+                           "{}channel {} of {}: mean {:.6g}, deviation {:.6g}{}\n",
                            c == 0 ? "\n" : "",
                            c,
                            field.name,
                            field.mean[c],
-                           field.std[c]);
+                           field.std[c],
+                           field.type == ElementType::u8 ? " (of value / 255)" : "");
 }
 
 void describe_classes(const Field& field, Text out) {

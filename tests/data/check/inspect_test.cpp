@@ -45,5 +45,80 @@ TEST(Inspect, StaysWithinEightyColumns) {
     for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 80u) << line;
 }
 
+test::Samples sorted_samples(std::uint64_t count) {
+    test::Samples samples = test::make_samples(count);
+    std::ranges::sort(samples.labels);
+    return samples;
+}
+
+std::string joined(const std::vector<std::string>& advice) {
+    std::string all;
+    for (const std::string& one : advice) all += one + "\n";
+    return all;
+}
+
+TEST(Inspect, TellsSortedLabelsFromMixedOnes) {
+    const test::TempDir folder;
+    PackOptions options = test::options_for(folder, sorted_samples(4000), "sorted");
+    options.block_rows = 100;
+    options.shuffle_seed.reset();
+    pack_dataset(options);
+    const Inspection sorted = inspect_dataset(test::open_index(options.output));
+    ASSERT_EQ(sorted.labels.size(), 1u);
+    EXPECT_LT(sorted.labels[0].mixing(), 0.2);
+    EXPECT_THAT(joined(sorted.advice), HasSubstr("--shuffle-seed"));
+    options.output = folder / "mixed";
+    options.shuffle_seed = 3;
+    pack_dataset(options);
+    const Inspection mixed = inspect_dataset(test::open_index(options.output));
+    EXPECT_GT(mixed.labels[0].mixing(), 0.95);
+    EXPECT_THAT(joined(mixed.advice), testing::Not(HasSubstr("--shuffle-seed")));
+}
+
+TEST(Inspect, SaysWhatAJobGets) {
+    const test::TempDir folder;
+    PackOptions options = test::options_for(folder, test::make_samples(4096), "toy", Codec::lz4);
+    options.shards = 2;
+    pack_dataset(options);
+    const auto index = test::open_index(options.output);
+    const JobShape even{.ranks = 8, .nodes = 2, .batch = 128, .node_memory_bytes = 1u << 30};
+    const JobFit fits = *inspect_dataset(index, even).fit;
+    EXPECT_EQ(fits.lanes, 64);
+    EXPECT_EQ(fits.lanes_of_rank, 8u);
+    EXPECT_DOUBLE_EQ(fits.read_amplification, 1.0);
+    EXPECT_EQ(fits.rank_bytes, 9 * fits.window_bytes);
+    EXPECT_EQ(fits.window_bytes, 4u * 16 * 24);
+    EXPECT_TRUE(fits.lanes_divide_evenly && fits.shards_suffice && fits.fits_in_memory);
+    const JobShape uneven{.ranks = 6, .nodes = 3, .batch = 100};
+    const Inspection misfit = inspect_dataset(index, uneven);
+    EXPECT_GT(misfit.fit->read_amplification, 1.05);
+    EXPECT_FALSE(misfit.fit->lanes_divide_evenly || misfit.fit->shards_suffice);
+    EXPECT_THAT(joined(misfit.advice), HasSubstr("2 shards for 3 nodes"));
+    std::istringstream lines(describe_inspection(inspect_dataset(index, even)));
+    for (std::string line; std::getline(lines, line);)
+        if (!line.starts_with("advice")) EXPECT_LE(line.size(), 80u) << line;
+}
+
+TEST(Inspect, AdvisesOnBlocksAndCodecs) {
+    const test::TempDir folder;
+    // Random bytes: no codec gets them smaller; 2 KiB each, so that blocks of 16 rows have 32 KiB.
+    test::Samples samples = test::make_samples(10, 1, {.channels = 1, .height = 32, .width = 64});
+    CounterRandom random(Purpose::test, {5});
+    while (samples.images.size() < 9000) {
+        std::string image(2048, '\0');
+        for (char& pixel : image) pixel = static_cast<char>(random.below(256));
+        samples.images.push_back(std::move(image));
+        samples.labels.push_back(static_cast<std::uint8_t>(samples.images.size() % 10));
+    }
+    const PackOptions options = test::options_for(folder, samples, "toy", Codec::lz4);
+    pack_dataset(options);
+    const Inspection found = inspect_dataset(test::open_index(options.output));
+    EXPECT_THAT(joined(found.advice), HasSubstr("--block-rows 256"));
+    EXPECT_THAT(joined(found.advice), HasSubstr("does not pay for decoding"));
+    const Json json = parse_json(inspection_json(*test::open_index(options.output), found), "it");
+    EXPECT_EQ(json.at("fields").at(0).at("block_bytes"), 32768);
+    EXPECT_EQ(json.at("advice").size(), found.advice.size());
+}
+
 }  // namespace
 }  // namespace lockstep
