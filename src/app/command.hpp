@@ -36,6 +36,8 @@ Command data_pack_command();
 Command data_synth_command();
 Command data_export_command();
 Command data_inspect_command();
+Command data_reshard_command();
+Command data_stage_command();
 Command data_verify_command();
 Command data_ledger_command();
 Command diagnose_command();

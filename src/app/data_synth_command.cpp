@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/data/synth.hpp"
 
 #include "command.hpp"
@@ -15,13 +17,13 @@ struct Arguments {
     PackArguments output;
 };
 
-int synthesize(Arguments& arguments) {
+void synthesize(Arguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
     SynthOptions& synth = arguments.synth;
     if (arguments.kind == "segmentation") synth.kind = SynthKind::segmentation;
     if (arguments.kind == "regression") synth.kind = SynthKind::regression;
     StagedProgress progress;
-    return pack_rows(*make_synthetic(synth), arguments.output, progress);
+    pack_rows(*make_synthetic(synth), arguments.output, ranks, progress);
 }
 
 constexpr const char* text =
@@ -59,8 +61,13 @@ Command data_synth_command() {
                     whole_option(
                         "size", synth.size, 1, 65536, "height and width; of regression: features"),
                     whole_option("classes", synth.classes, 2, 255, "of labels or masks")}},
-                  pack_output_section(arguments->output, "shuffle-seed")},
-        .run = [arguments](const Invocation&) { return synthesize(*arguments); }};
+                  pack_output_section(arguments->output, "shuffle-seed"),
+                  pack_how_section(arguments->output)},
+        .run = [arguments](const Invocation&) {
+            const auto ranks = Communicator::world();
+            agree(ranks, [&] { synthesize(*arguments, ranks); });
+            return 0;
+        }};
 }
 
 }  // namespace lockstep

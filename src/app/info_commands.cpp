@@ -113,6 +113,8 @@ std::vector<Command> all_commands() {
             data_pack_command(),
             data_synth_command(),
             data_inspect_command(),
+            data_reshard_command(),
+            data_stage_command(),
             data_export_command(),
             data_verify_command(),
             data_ledger_command(),

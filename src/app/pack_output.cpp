@@ -4,6 +4,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include "data_team.hpp"
 
 #include <filesystem>
 #include <system_error>
@@ -31,6 +34,18 @@ OptionSection pack_output_section(PackArguments& arguments, const std::string& s
          flag_option("keep-order", arguments.keep_order, "do not shuffle")}};
 }
 
+OptionSection pack_how_section(PackArguments& arguments) {
+    return {"How",
+            {whole_option("threads",
+                          arguments.pack.threads,
+                          0,
+                          1024,
+                          "that read and compress, in each rank; 0: one per core"),
+             flag_option("restart",
+                         arguments.restart,
+                         "discard what an unfinished pack left instead of going on")}};
+}
+
 void check_output_given(const PackArguments& arguments) {
     check(!arguments.pack.output.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
@@ -45,24 +60,31 @@ void check_output_given(const PackArguments& arguments) {
     });
 }
 
-int pack_rows(const RowSource& source, PackArguments& arguments, StagedProgress& progress) {
+void pack_rows(const RowSource& source,
+               PackArguments& arguments,
+               const Communicator& ranks,
+               StagedProgress& progress) {
     PackOptions& options = arguments.pack;
     options.codec = parse_codec(arguments.codec);
     options.shuffle_seed.reset();
     if (!arguments.keep_order) options.shuffle_seed = arguments.shuffle_seed;
+    options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
+    options.team = team_of(ranks);
+    const SignalGuard signals;
     const PackResult result = pack_dataset(source, options, [&](const PackProgress& at) {
+        stop_if_asked("packing");
         const bool bytes = at.stage == "verify";
         progress.update(
             at.stage, at.done, at.total, bytes ? ProgressUnit::bytes : ProgressUnit::count);
     });
     progress.finish();
+    if (!ranks.is_root()) return;
     print_once(fmt::format("packed {} samples into {} ({} in {} shard(s), {})\n",
                            grouped(result.manifest.samples),
                            result.path.string(),
                            bytes_text(result.stored_bytes),
                            result.manifest.shards.size(),
                            codec_name(result.manifest.codec)));
-    return 0;
 }
 
 }  // namespace lockstep
