@@ -37,6 +37,7 @@ Without --data it makes one of photograph-like images for each codec, and remove
   blocks, no hashes  our block reader: pread and decode
   blocks             the same with every hash checked, as always in training
   stream             shuffled batches, as training gets them; threads are I/O threads
+  resident           shuffled batches from memory that holds all rows; threads are ranks
 Ways take turns, so that what disturbs one disturbs all; compare their shares, not their MB/s.
 
 hot is read from the operating system's page cache. cold drops the data set's own pages from it

@@ -25,7 +25,7 @@ enum class IoWay {
     unverified,       ///< our block reader, told of no hashes
     blocks,           ///< our block reader: pread, hash, decode
     stream,           ///< shuffled batches from BatchStream; its caller does nothing else
-    resident,         ///< shuffled batches gathered from memory that holds everything, decoded
+    resident,         ///< shuffled batches gathered from memory that holds all; threads are ranks
 };
 std::string_view way_name(IoWay way);
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/data/measure_io.hpp"
+#include "lockstep/data/resident.hpp"
 
 #include "measure/portion.hpp"
 #include "stream/memory.hpp"
@@ -33,7 +34,8 @@ struct IoBench {
     const IoPlan& plan;
     std::shared_ptr<const DatasetIndex> index, unhashed;  ///< unhashed: null if no block has a hash
     Portion portion;
-    Memory source, ring;  ///< touched already
+    Memory source, ring;                           ///< touched already
+    std::shared_ptr<const ResidentRows> resident;  ///< null if not wanted, or too large
 };
 
 /// Why `way` cannot be measured here; "" if it can.

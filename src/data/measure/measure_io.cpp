@@ -15,8 +15,14 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array all_ways = {
-    IoWay::copy, IoWay::pread, IoWay::h5dread, IoWay::unverified, IoWay::blocks, IoWay::stream};
+constexpr std::array all_ways = {IoWay::copy,
+                                 IoWay::pread,
+                                 IoWay::h5dread,
+                                 IoWay::h5dread_batches,
+                                 IoWay::unverified,
+                                 IoWay::blocks,
+                                 IoWay::stream,
+                                 IoWay::resident};
 
 // One line of the result while it is being measured.
 struct Lane {

@@ -128,6 +128,13 @@ TEST(MeasureIo, ReportsEveryWayHotAndColdBesideItsLimits) {
                 EXPECT_TRUE(measured.share_of_pread(*row).has_value());
                 EXPECT_EQ(row->bytes, way == IoWay::pread ? 0 : measured.decoded_bytes);
             }
+    for (const int threads : {1, 2}) {
+        const IoRow* const row = measured.find(IoWay::resident, CacheState::hot, threads);
+        ASSERT_NE(row, nullptr);
+        EXPECT_EQ(row->bytes, measured.decoded_bytes) << "each sample once, over all threads";
+        EXPECT_TRUE(measured.share_of_copy(*row).has_value());
+    }
+    EXPECT_EQ(measured.find(IoWay::resident, CacheState::cold, 1), nullptr);
     const Json json = io_json(measured);
     EXPECT_EQ(json["results"].size(), measured.rows.size());
     EXPECT_EQ(json["verdicts"].size(), 2u);
