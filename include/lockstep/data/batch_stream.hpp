@@ -35,7 +35,7 @@ struct StreamOptions {
     OrderKind order = OrderKind::lanes;  ///< or sequential (evaluation)
     std::uint64_t seed = 0;
     int lanes = 64;                     ///< G
-    int window_blocks = 4;              ///< K
+    int window_blocks = 5;              ///< K
     std::int64_t batch = 128;           ///< global batch: samples of one step over all leaves
     int virtual_ranks = 1;              ///< V: a step's samples are cut into V near-equal leaves
     int first_leaf = 0, last_leaf = 1;  ///< this rank's leaves, half-open

@@ -41,7 +41,7 @@ struct LabelMix {
 struct JobShape {
     int ranks = 1, nodes = 1;
     std::int64_t batch = 128;
-    int lanes = 64, window_blocks = 4;
+    int lanes = 64, window_blocks = 5;
     std::uint64_t node_memory_bytes = 0;  ///< of a node; 0: not known
 };
 

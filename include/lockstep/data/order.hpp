@@ -34,7 +34,7 @@ struct OrderSpec {
     OrderKind kind = OrderKind::lanes;
     std::uint64_t seed = 0;
     int lanes = 64;         ///< G; at most one per block is used
-    int window_blocks = 4;  ///< K
+    int window_blocks = 5;  ///< K
 };
 
 /// Part of one lane, in lane positions, half-open.

@@ -57,7 +57,7 @@ struct TrainSettings {
     std::string order = "lanes";     ///< or "uniform", of resident data; decides
     std::string transform = "none";  ///< text or preset, see TransformPipeline; decides
     int lanes = 64;                  ///< G; decides
-    int window_blocks = 4;           ///< K; decides
+    int window_blocks = 5;           ///< K; decides
     bool plain_summation = false;    ///< negative control; decides
     int micro_batches = 1;           ///< a leaf is computed in so many parts; decides
     std::string wire = "f32";  ///< WireFormat by name; others than f32 are plain only; decides

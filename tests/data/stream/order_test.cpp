@@ -236,6 +236,7 @@ double mean_chi_square(std::uint32_t block_rows, int window_blocks, std::uint64_
 // Labels that come sorted are the worst case: batches must still look like the whole. 256 rows are
 // what 'data pack' makes blocks of for 60,000 samples of 784 bytes.
 TEST(Order, MixesSortedLabelsAsWellAsAFullShuffle) {
+    EXPECT_LE(mean_chi_square(256, OrderSpec{}.window_blocks, 256), 1.2);
     EXPECT_LE(mean_chi_square(256, 4, 128), 1.2);
     EXPECT_LE(mean_chi_square(256, 8, 256), 1.2);
     EXPECT_LE(mean_chi_square(512, 4, 256), 1.2);
