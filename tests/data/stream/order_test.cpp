@@ -217,11 +217,11 @@ TEST(Order, IsPinned) {
 // Chi-square of the classes in batches of data sorted by class, over its degrees of freedom: 1
 // where samples are drawn at random.
 double mean_chi_square(std::uint32_t block_rows, int window_blocks, std::uint64_t batch) {
-    constexpr std::uint64_t samples = 60'000, classes = 10, epochs = 4;
+    constexpr std::uint64_t samples = 60'000, classes = 10, epochs = 6;
     double sum = 0, batches = 0;
     for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
         const auto all = sequence_by_windows(
-            {row_blocks(samples, block_rows), {OrderKind::lanes, 3, 64, window_blocks}, epoch});
+            {row_blocks(samples, block_rows), {OrderKind::lanes, epoch, 64, window_blocks}, epoch});
         for (std::uint64_t begin = 0; begin + batch <= samples; begin += batch, ++batches) {
             std::vector<double> counts(classes, 0);
             for (std::uint64_t p = begin; p < begin + batch; ++p)
