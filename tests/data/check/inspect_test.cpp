@@ -96,7 +96,7 @@ TEST(Inspect, SaysWhatAJobGets) {
     EXPECT_THAT(joined(misfit.advice), HasSubstr("2 shards for 3 nodes"));
     std::istringstream lines(describe_inspection(inspect_dataset(index, even)));
     for (std::string line; std::getline(lines, line);)
-        if (!line.starts_with("advice")) EXPECT_LE(line.size(), 80u) << line;
+        EXPECT_TRUE(line.size() <= 80 || line.starts_with("advice")) << line;
 }
 
 TEST(Inspect, AdvisesOnBlocksAndCodecs) {

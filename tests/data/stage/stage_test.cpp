@@ -155,9 +155,10 @@ TEST_F(Stage, FailsOnAllNodesAlikeAndLeavesNothing) {
     EXPECT_THAT(stage(3, 1), Each("E204"));
     fs::remove(shard);
     EXPECT_THAT(stage(2, 1), Each("E201"));
-    for (int node = 0; node < 3; ++node)
-        if (fs::exists(copy(node).parent_path()))
-            EXPECT_TRUE(fs::is_empty(copy(node).parent_path()));
+    for (int node = 0; node < 3; ++node) {
+        const fs::path home = copy(node).parent_path();
+        EXPECT_TRUE(!fs::exists(home) || fs::is_empty(home)) << home;
+    }
 }
 
 TEST_F(Stage, TouchesNothingThatItDidNotMake) {
