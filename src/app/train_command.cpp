@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/data/transform.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
@@ -109,7 +110,7 @@ Command train_command() {
     return {.name = "train",
             .summary = "train a model on all ranks",
             .usage = "lockstep train --data DIR --run DIR [--np N] [options]",
-            .text = text,
+            .text = text + std::string("\n--transform takes ") + transform_help(),
             .table = train_option_table(*options),
             .run = [options](const Invocation& call) { return run(*options, call); }};
 }

@@ -205,16 +205,6 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "--field NAME=PATH or --field NAME=PATH:LAYOUT: NAME is what training calls it, PATH is a "
      "data\n"
      "set in the HDF5 files, LAYOUT says what it is, such as CHW or label."},
-    {"E247",
-     usage,
-     "transforms cannot be read",
-     "The text after --transform is a list of steps and presets between commas, such as\n"
-     "\"crop 32 pad 4, flip, normalise\". 'lockstep train --help' lists them."},
-    {"E248",
-     usage,
-     "a transform does not fit the images",
-     "The step exists, but not for images of this size or number of channels: for example, a crop\n"
-     "that is larger than the padded image. Shapes are checked step by step before training."},
     {"E237",
      bad_data,
      "an image cannot be decoded",
@@ -254,6 +244,16 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "'lockstep data stage' only uses, repairs and removes copies that it made of the same data "
      "set:\n"
      "folders with a staged.json of that digest."},
+    {"E247",
+     usage,
+     "transforms cannot be read",
+     "The text after --transform is a list of steps and presets between commas, such as\n"
+     "\"crop 32 pad 4, flip, normalise\". 'lockstep train --help' lists them."},
+    {"E248",
+     usage,
+     "a transform does not fit the images",
+     "The step exists, but not for images of this size or number of channels: for example, a crop\n"
+     "that is larger than the padded image. Shapes are checked step by step before training."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,

@@ -109,7 +109,7 @@ TEST(ParseLine, KeepsEachValueOfAnOptionThatRepeats) {
     EXPECT_THAT(options_help(table), HasSubstr("to be read; may be given several times"));
     EXPECT_EQ(caught_code(
                   [&] { resolve_options(table, parse_line({"--file="}, table), no_environment); }),
-              "E103");
+              "E105");
 }
 
 TEST(ParseLine, MissesAValue) {

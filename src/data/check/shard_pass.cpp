@@ -35,7 +35,7 @@ class SegmentReader {
           fd_(open_for_reading(shard.path)) {}
 
     void operator()(std::uint64_t number, ReadSegment& out) {
-        const Segment& segment = plan_.segments[number];
+        const FileSegment& segment = plan_.segments[number];
         out.findings.clear();
         out.bytes.resize(segment.bytes);
         const std::size_t got = read_at(fd_.value(), out.bytes, segment.offset, path_);

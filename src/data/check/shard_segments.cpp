@@ -18,7 +18,7 @@ std::vector<PlacedBlock> by_offset(const std::vector<std::vector<StoredBlock>>& 
 // Cuts what lies between blocks anywhere.
 class Cutter {
   public:
-    Cutter(std::uint64_t usual_bytes, std::vector<Segment>& segments)
+    Cutter(std::uint64_t usual_bytes, std::vector<FileSegment>& segments)
         : usual_(usual_bytes), segments_(segments) {}
 
     std::uint64_t end() const { return segment_.offset + segment_.bytes; }
@@ -43,8 +43,8 @@ class Cutter {
 
   private:
     std::uint64_t usual_;
-    std::vector<Segment>& segments_;
-    Segment segment_;
+    std::vector<FileSegment>& segments_;
+    FileSegment segment_;
 };
 
 }  // namespace

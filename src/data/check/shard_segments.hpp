@@ -18,14 +18,14 @@ struct PlacedBlock {
 };
 
 /// [offset, offset + bytes) of a file, with the blocks that lie in it.
-struct Segment {
+struct FileSegment {
     std::uint64_t offset = 0, bytes = 0;
     std::vector<PlacedBlock> blocks;
 };
 
 /// Segments, end to end, and blocks that are in none of them.
 struct SegmentPlan {
-    std::vector<Segment> segments;      ///< cover [0, file_bytes)
+    std::vector<FileSegment> segments;  ///< cover [0, file_bytes)
     std::vector<PlacedBlock> cut_off;   ///< reach beyond the end of the file
     std::vector<PlacedBlock> overlaps;  ///< begin before the end of another
 };

@@ -14,7 +14,7 @@ TEST(ShardSegments, CoverTheFileAndCutNoBlock) {
     const auto plan =
         plan_segments({{block_at(300, 90), block_at(100, 90)}, {block_at(390, 500)}}, 1000, 128);
     std::uint64_t end = 0, blocks = 0;
-    for (const Segment& segment : plan.segments) {
+    for (const FileSegment& segment : plan.segments) {
         EXPECT_EQ(segment.offset, end);
         EXPECT_GT(segment.bytes, 0u);
         end += segment.bytes;
