@@ -203,7 +203,7 @@ std::vector<BadInput> bad_files_to_pack() {
         {"VerifyFindsDamage",
          {"data", "verify", "<tmp>/bad"},
          65,
-         "verify 948.1 KiB in <time>\n"
+         "verify 474.1 KiB in <time>\n"
          "E213 '<tmp>/bad/train-00000-of-00001.h5' is damaged: field 'images', block 7, 25,088 "
          "bytes at offset 183,808 (samples 224 to 255): their XXH3-64 is b9aefb7ba3c2aa58, the "
          "index says 7a378e9d321d3910; read twice\n"
