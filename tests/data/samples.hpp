@@ -139,11 +139,29 @@ inline std::map<std::uint64_t, Delivered> expected_content(const Samples& sample
     return all;
 }
 
+/// Four lanes, windows of two blocks, 24 samples in a step.
+inline StreamOptions small_stream() {
+    StreamOptions options;
+    options.seed = 11;
+    options.lanes = 4;
+    options.window_blocks = 2;
+    options.batch = 24;
+    return options;
+}
+
 /// Changes bytes of a file in place.
 inline void overwrite(const fs::path& path, std::uint64_t offset, const std::string& bytes) {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(offset));
     file << bytes;
+}
+
+/// Changes bytes in the middle of a stored block.
+inline void damage_block(const DatasetIndex& index, std::size_t field, std::size_t number) {
+    const StoredBlock& block = index.stored_blocks(field)[number];
+    overwrite(index.path() / index.shards()[block.shard].name,
+              block.offset + block.stored_bytes / 2,
+              "!damage!");
 }
 
 /// The manifest with `change` applied to its JSON, sealed again.

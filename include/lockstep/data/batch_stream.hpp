@@ -93,6 +93,9 @@ struct StreamStats {
     int io_threads = 0;                ///< in use now
 };
 
+/// What several threads did together; `total.io_threads` stays.
+StreamStats& operator+=(StreamStats& total, const StreamStats& part);
+
 /// What happened between two looks at the same stream.
 StreamStats operator-(const StreamStats& later, const StreamStats& earlier);
 

@@ -53,15 +53,6 @@ class Dealer {
     std::atomic<std::uint64_t> taken_{0};
 };
 
-void add(StreamStats& total, const StreamStats& part) {
-    total.read_s += part.read_s;
-    total.verify_s += part.verify_s;
-    total.decode_s += part.decode_s;
-    total.bytes_read += part.bytes_read;
-    total.blocks_read += part.blocks_read;
-    total.retries += part.retries;
-}
-
 // The same in every pass, so that the compiler may not drop the copy.
 std::atomic<unsigned char> sink;
 
@@ -128,7 +119,7 @@ Pass run_blocks(const IoBench& bench,
         return [&, reader, ring = Ring(bench.ring_part(thread, threads))]() mutable {
             read_spans(bench, *reader, dealer, ring);
             const std::scoped_lock lock(mutex);
-            add(pass.spent, reader->take_stats());
+            pass.spent += reader->take_stats();
         };
     });
     pass.spent.io_threads = threads;

@@ -80,12 +80,7 @@ class Loader {
 
     void count(const FieldBlock& block, const StreamStats& spent) {
         const std::scoped_lock lock(mutex_);
-        stats_.read_s += spent.read_s;
-        stats_.verify_s += spent.verify_s;
-        stats_.decode_s += spent.decode_s;
-        stats_.bytes_read += spent.bytes_read;
-        stats_.blocks_read += spent.blocks_read;
-        stats_.retries += spent.retries;
+        stats_ += spent;
         done_ += block.bytes;
         if (options_.report) options_.report(done_, total_);
     }

@@ -12,6 +12,20 @@ constexpr double unnoticed_share = 0.01;
 
 }  // namespace
 
+StreamStats& operator+=(StreamStats& total, const StreamStats& part) {
+    total.read_s += part.read_s;
+    total.verify_s += part.verify_s;
+    total.decode_s += part.decode_s;
+    total.assemble_s += part.assemble_s;
+    total.wait_s += part.wait_s;
+    total.bytes_read += part.bytes_read;
+    total.blocks_read += part.blocks_read;
+    total.requests += part.requests;
+    total.retries += part.retries;
+    total.masked_samples += part.masked_samples;
+    return total;
+}
+
 StreamStats operator-(const StreamStats& later, const StreamStats& earlier) {
     StreamStats between = later;
     between.read_s -= earlier.read_s;

@@ -15,16 +15,6 @@ namespace {
 constexpr std::uint64_t bytes_ahead = 16u << 20;
 constexpr std::uint64_t most_windows_ahead = 16;
 
-void add(StreamStats& total, const StreamStats& part) {
-    total.read_s += part.read_s;
-    total.verify_s += part.verify_s;
-    total.decode_s += part.decode_s;
-    total.bytes_read += part.bytes_read;
-    total.blocks_read += part.blocks_read;
-    total.requests += part.requests;
-    total.retries += part.retries;
-}
-
 }  // namespace
 
 WindowPool::WindowPool(ShardFiles& files,
@@ -144,7 +134,7 @@ void WindowPool::issue(Slab& slab, EpochWindow window) {
 void WindowPool::publish(Slab& slab, const StreamStats& spent) {
     const std::scoped_lock lock(mutex_);
     slab.is_ready = true;
-    add(stats_, spent);
+    stats_ += spent;
     slab_issued_or_ready_.notify_one();
 }
 

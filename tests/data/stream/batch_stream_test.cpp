@@ -80,14 +80,6 @@ class Stream : public testing::Test {
         pack_dataset(options_);
         return test::open_index(options_.output);
     }
-    static StreamOptions small() {
-        StreamOptions options;
-        options.seed = 11;
-        options.lanes = 4;
-        options.window_blocks = 2;
-        options.batch = 24;
-        return options;
-    }
 
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
@@ -98,7 +90,7 @@ TEST_F(Stream, DeliversEachSampleOnceAnEpochWithItsContent) {
     for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd}) {
         const auto index = pack(codec);
         for (const OrderKind kind : {OrderKind::lanes, OrderKind::uniform, OrderKind::sequential}) {
-            StreamOptions options = small();
+            StreamOptions options = test::small_stream();
             options.order = kind;
             EXPECT_EQ(test::read_all(index, options), test::expected_content(samples_, options_));
         }
@@ -109,7 +101,7 @@ TEST_F(Stream, DeliversEachSampleOnceAnEpochWithItsContent) {
 TEST_F(Stream, GivesLeavesTheSameSamplesHoweverTheyAreSpread) {
     const auto index = pack();
     for (const int leaves : {1, 2, 4, 5}) {
-        StreamOptions options = small();
+        StreamOptions options = test::small_stream();
         options.virtual_ranks = options.last_leaf = leaves;
         const std::vector<Seen> whole = steps_of(index, options, 50);
         EXPECT_EQ(whole, expected_steps(*index, options, 50));
@@ -125,7 +117,7 @@ TEST_F(Stream, GivesLeavesTheSameSamplesHoweverTheyAreSpread) {
 
 TEST_F(Stream, ResumesAtAnyStepWithTheSameTail) {
     const auto index = pack(Codec::lz4);
-    const StreamOptions options = small();
+    const StreamOptions options = test::small_stream();
     const std::vector<Seen> whole = steps_of(index, options, 45);  // two epochs of 21 steps
     for (std::size_t start = 0; start < 43; start += 3) {
         const std::vector<Seen> tail = steps_of(index, options, 2, whole[start].position);
@@ -158,7 +150,7 @@ RC_GTEST_FIXTURE_PROP(Stream, FollowsTheOrderForAnyOptions, ()) {
 
 TEST_F(Stream, WorksWithTheLeastMemoryItAccepts) {
     const auto index = pack(Codec::deflate);
-    StreamOptions options = small();
+    StreamOptions options = test::small_stream();
     options.memory_bytes = 1;
     const auto error = caught([&] { BatchStream(index, options); });
     ASSERT_TRUE(error);
@@ -173,7 +165,7 @@ TEST_F(Stream, WorksWithTheLeastMemoryItAccepts) {
 TEST_F(Stream, AlignsBuffersAndKeepsThemUntilTheBatchIsGone) {
     std::optional<Batch> kept;
     {
-        BatchStream stream(pack(), small());
+        BatchStream stream(pack(), test::small_stream());
         kept = stream.next();
         for (int i = 0; i < 30; ++i) stream.next();
     }
@@ -185,7 +177,7 @@ TEST_F(Stream, AlignsBuffersAndKeepsThemUntilTheBatchIsGone) {
 }
 
 TEST_F(Stream, LendsThreeBatchesAtOnceAndSaysSoIfMoreAreAskedFor) {
-    BatchStream stream(pack(), small());
+    BatchStream stream(pack(), test::small_stream());
     std::vector<Batch> held;
     for (int i = 0; i < 4; ++i) held.push_back(stream.next());
     EXPECT_EQ(caught_code([&] { stream.next(); }), "E700");
@@ -195,12 +187,12 @@ TEST_F(Stream, LendsThreeBatchesAtOnceAndSaysSoIfMoreAreAskedFor) {
 
 TEST_F(Stream, StopsAtOnceWhateverItIsDoing) {
     const auto index = pack();
-    for (int i = 0; i < 50; ++i) BatchStream(index, small());
+    for (int i = 0; i < 50; ++i) BatchStream(index, test::small_stream());
     for (int i = 0; i < 20; ++i) {
-        BatchStream stream(index, small());
+        BatchStream stream(index, test::small_stream());
         stream.next();
     }
-    BatchStream first(index, small());
+    BatchStream first(index, test::small_stream());
     const BatchStream moved(std::move(first));
 }
 
@@ -211,7 +203,7 @@ TEST_F(Stream, NamesTheDamagedBlockInTheStepThatNeedsIt) {
         test::overwrite(options_.output / index->shards()[block.shard].name,
                         block.offset + block.stored_bytes / 2,
                         "!damage!");
-        StreamOptions options = small();
+        StreamOptions options = test::small_stream();
         options.order = OrderKind::sequential;
         options.batch = 10;
         BatchStream stream(index, options);
@@ -255,7 +247,7 @@ TEST_F(Stream, NoticesLabelsOutOfRange) {
 TEST_F(Stream, ReadsWithinItsLanesWhenTheNumbersDivide) {
     samples_ = test::make_samples(4096);
     const auto index = pack();
-    StreamOptions options = small();
+    StreamOptions options = test::small_stream();
     options.lanes = 16;
     options.batch = 64;
     options.virtual_ranks = 4;
@@ -273,7 +265,7 @@ TEST_F(Stream, ReadsWithinItsLanesWhenTheNumbersDivide) {
 
 TEST_F(Stream, GivesAnEmptyLeafNoRowsInAShortStep) {
     samples_ = test::make_samples(49);
-    StreamOptions options = small();
+    StreamOptions options = test::small_stream();
     options.virtual_ranks = options.last_leaf = 4;
     const std::vector<Seen> steps = steps_of(pack(), options, 3);
     EXPECT_EQ(steps[2].samples_in_step, 1);
@@ -287,7 +279,7 @@ TEST_F(Stream, DeliversEmptyStepsToARankThatNeverHasASample) {
     samples_ = test::make_samples(2);
     options_ = test::options_for(folder_, samples_, "toy");
     pack_dataset(options_);
-    StreamOptions options = small();
+    StreamOptions options = test::small_stream();
     options.virtual_ranks = options.last_leaf = 4;
     options.first_leaf = 3;
     const auto index = test::open_index(options_.output);
@@ -296,8 +288,8 @@ TEST_F(Stream, DeliversEmptyStepsToARankThatNeverHasASample) {
 
 TEST_F(Stream, RefusesAStartBeyondTheData) {
     const auto index = pack();
-    EXPECT_EQ(caught_code([&] { BatchStream(index, small(), {0, 501}); }), "E306");
-    const std::vector<Seen> steps = steps_of(index, small(), 1, {0, 500});
+    EXPECT_EQ(caught_code([&] { BatchStream(index, test::small_stream(), {0, 501}); }), "E306");
+    const std::vector<Seen> steps = steps_of(index, test::small_stream(), 1, {0, 500});
     EXPECT_EQ(steps[0].position, (StreamPosition{1, 0}));
 }
 

@@ -38,13 +38,6 @@ class Resident : public testing::Test {
         return rows;
     }
 
-    void damage(const DatasetIndex& index, std::size_t field, std::size_t block) {
-        const StoredBlock& at = index.stored_blocks(field)[block];
-        test::overwrite(options_.output / index.shards()[at.shard].name,
-                        at.offset + at.stored_bytes / 2,
-                        "!damage!");
-    }
-
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
     PackOptions options_;
@@ -174,8 +167,8 @@ TEST_F(Resident, CutsBlocksIntoDisjointPartsOfNearEqualBytes) {
 
 TEST_F(Resident, NamesDamageOrMasksItsSamples) {
     const auto index = pack(Codec::zstd);
-    damage(*index, 0, 20);  // samples 320 to 335
-    damage(*index, 1, 21);  // samples 336 to 351
+    test::damage_block(*index, 0, 20);  // samples 320 to 335
+    test::damage_block(*index, 1, 21);  // samples 336 to 351
     const auto error = caught([&] { load(index, {.threads = 2}); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E213");
@@ -207,7 +200,7 @@ TEST_F(Resident, NamesDamageOrMasksItsSamples) {
 
 TEST_F(Resident, ShowsOtherProcessesWhatIsMasked) {
     const auto index = pack();
-    damage(*index, 0, 3);
+    test::damage_block(*index, 0, 3);
     const auto first = load(index, {.on_bad_data = BadData::mask});
     const auto own = std::as_writable_bytes(std::span(const_cast<std::byte*>(first->rows(0).data()),
                                                       ResidentRows::bytes_needed(*index)));

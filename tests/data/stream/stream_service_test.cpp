@@ -33,21 +33,6 @@ class Service : public testing::Test {
         pack_dataset(options_);
         return test::open_index(options_.output);
     }
-    static StreamOptions small() {
-        StreamOptions options;
-        options.seed = 11;
-        options.lanes = 4;
-        options.window_blocks = 2;
-        options.batch = 24;
-        return options;
-    }
-    void damage(const DatasetIndex& index, std::size_t field, std::size_t number) {
-        const StoredBlock& block = index.stored_blocks(field)[number];
-        test::overwrite(options_.output / index.shards()[block.shard].name,
-                        block.offset + block.stored_bytes / 2,
-                        "!damage!");
-    }
-
     test::TempDir folder_;
     test::Samples samples_ = test::make_samples(500);
     std::uint32_t block_rows_ = 16;
@@ -98,18 +83,18 @@ TEST_F(Service, MasksAllFieldsOfDamagedSamplesInTheirSlots) {
     for (const Codec codec : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd}) {
         const auto index = pack(codec);
         const auto content = test::expected_content(samples_, options_);
-        const Masked whole = masked_epoch(index, small(), content, {});
+        const Masked whole = masked_epoch(index, test::small_stream(), content, {});
         EXPECT_EQ(whole.batches_with_valid, 0u);
-        damage(*index, 0, 20);
-        damage(*index, 1, 7);
+        test::damage_block(*index, 0, 20);
+        test::damage_block(*index, 1, 7);
         std::set<std::uint64_t> bad = ids_between(320, 336);
         bad.merge(ids_between(112, 128));
-        const Masked seen = masked_epoch(index, small(), content, bad);
+        const Masked seen = masked_epoch(index, test::small_stream(), content, bad);
         EXPECT_EQ(seen.ids, whole.ids);
         EXPECT_EQ(seen.wrong, 0u) << codec_name(codec);
         EXPECT_EQ(seen.masked, 32u);
         EXPECT_GT(seen.batches_with_valid, 0u);
-        EXPECT_EQ(caught_code([&] { test::read_all(index, small()); }), "E213");
+        EXPECT_EQ(caught_code([&] { test::read_all(index, test::small_stream()); }), "E213");
     }
 }
 
@@ -119,21 +104,21 @@ TEST_F(Service, MasksAShardThatCannotBeReadAndWhatIsCutOff) {
     const Shard& second = index->shards()[1];
     const auto bad = ids_between(second.first_sample, second.first_sample + second.samples);
     fs::resize_file(options_.output / second.name, 100);
-    EXPECT_EQ(masked_epoch(index, small(), content, bad).wrong, 0u);
+    EXPECT_EQ(masked_epoch(index, test::small_stream(), content, bad).wrong, 0u);
     fs::remove(options_.output / second.name);
-    EXPECT_EQ(masked_epoch(index, small(), content, bad).wrong, 0u);
-    StreamOptions dropping = small();
+    EXPECT_EQ(masked_epoch(index, test::small_stream(), content, bad).wrong, 0u);
+    StreamOptions dropping = test::small_stream();
     dropping.page_cache = PageCache::drop;
     EXPECT_EQ(masked_epoch(index, dropping, content, bad).wrong, 0u);
-    EXPECT_EQ(caught_code([&] { test::read_all(index, small()); }), "E201");
+    EXPECT_EQ(caught_code([&] { test::read_all(index, test::small_stream()); }), "E201");
 }
 
 TEST_F(Service, WarnsOfADamagedBlockOnceWithItsPlace) {
     const auto index = pack();
-    damage(*index, 0, 20);
+    test::damage_block(*index, 0, 20);
     fs::remove(options_.output / index->shards()[0].name);
     open_log({.directory = folder_ / "log", .terminal_level = Level::error});
-    StreamOptions options = small();
+    StreamOptions options = test::small_stream();
     options.on_bad_data = BadData::mask;
     BatchStream stream(index, options);
     while (stream.next().position.epoch < 3) continue;
@@ -212,7 +197,7 @@ class Growing : public Service {
 TEST_F(Growing, AddsThreadsUpToItsBoundAndChangesNoBatch) {
     const auto index = pack_slow();
     const int most = std::min(2, usable_cores());
-    StreamOptions options = small();
+    StreamOptions options = test::small_stream();
     options.batch = 64;
     options.most_io_threads = 2;
     BatchStream growing(index, options);
@@ -259,9 +244,9 @@ fs::path fake_root(const test::TempDir& folder, int version, const std::string& 
 
 TEST_F(Service, RefusesWhatTheControlGroupHasNoRoomFor) {
     const auto index = pack();
-    const StreamMemory usual = plan_memory(*index, small(), {});
+    const StreamMemory usual = plan_memory(*index, test::small_stream(), {});
     for (const int version : {1, 2}) {
-        StreamOptions options = small();
+        StreamOptions options = test::small_stream();
         options.system_root = fake_root(folder_, version, std::to_string((1u << 20) + 5000));
         const auto error = caught([&] { BatchStream(index, options); });
         ASSERT_TRUE(error);
@@ -280,8 +265,8 @@ TEST_F(Service, RefusesWhatTheControlGroupHasNoRoomFor) {
 
 TEST_F(Service, TakesFewerWindowsThreadsAndBatchesWhereThereIsLittleRoom) {
     const auto index = pack();
-    const StreamMemory usual = plan_memory(*index, small(), {});
-    StreamOptions options = small();
+    const StreamMemory usual = plan_memory(*index, test::small_stream(), {});
+    StreamOptions options = test::small_stream();
     options.io_threads = 1;
     options.memory_bytes = 5 * usual.slab_bytes + 4 * usual.batch_bytes + usual.reader_bytes;
     const StreamMemory least = plan_memory(*index, options, {});
@@ -296,7 +281,7 @@ TEST_F(Service, TakesFewerWindowsThreadsAndBatchesWhereThereIsLittleRoom) {
 }
 
 TEST_F(Service, HandsOutWhatIsAheadWithoutWaiting) {
-    BatchStream stream(pack(), small());
+    BatchStream stream(pack(), test::small_stream());
     stream.next();
     for (double read = -1; read != stream.stats().assemble_s;) {  // until all pools are full
         read = stream.stats().assemble_s;
@@ -321,7 +306,7 @@ double stall_share(BatchStream& stream, double batch_s, int steps) {
 
 TEST_F(Growing, HardlyKeepsASlowerCallerWaiting) {
     const auto index = pack_slow();
-    StreamOptions options = small();
+    StreamOptions options = test::small_stream();
     options.batch = 64;
     options.io_threads = 1;
     // Without reading ahead, work of 1 for every 2.5 of the caller's would be a stall of 0.29.
