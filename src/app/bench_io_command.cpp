@@ -5,6 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/measure_io.hpp"
@@ -94,16 +95,6 @@ class ScratchFolder {
     fs::path path_;
 };
 
-std::vector<std::string> split(const std::string& words) {
-    std::vector<std::string> parts;
-    for (std::size_t at = 0; at <= words.size();) {
-        const std::size_t end = std::min(words.find(',', at), words.size());
-        parts.push_back(words.substr(at, end - at));
-        at = end + 1;
-    }
-    return parts;
-}
-
 /// A list of whole numbers, each `least` to `most`.
 template <class Whole>
 Option numbers_option(const std::string& name,
@@ -113,7 +104,7 @@ Option numbers_option(const std::string& name,
                       const std::string& help) {
     return {name, "N[,N]", usual, help, OptionKind::text, [&target, name, most](auto& given) {
                 target.clear();
-                for (const std::string& part : split(given.text)) {
+                for (const std::string& part : split(given.text, ',')) {
                     const auto number = parse_integer(part);
                     check(number && *number >= 1 && *number <= most, [&] {
                         return Error(
@@ -134,7 +125,7 @@ Option codecs_option(std::vector<std::string>& target) {
             "of the data that is made",
             OptionKind::text,
             [&target](auto& given) {
-                target = split(given.text);
+                target = split(given.text, ',');
                 for (const std::string& name : target) parse_codec(name);
             }};
 }
@@ -215,7 +206,7 @@ DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Code
 DatasetIndex open_data(const BenchIoOptions& options) {
     std::vector<FieldMapping> fields;
     if (!options.fields.empty())
-        for (const std::string& field : split(options.fields))
+        for (const std::string& field : split(options.fields, ','))
             fields.push_back(parse_field_mapping(field));
     return DatasetIndex::open(options.data, fields);
 }

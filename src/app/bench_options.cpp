@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 
@@ -31,11 +32,9 @@ Algorithm algorithm_named(const std::string& name, const GivenValue& given) {
 std::vector<Algorithm> parse_algorithms(const GivenValue& given) {
     std::vector<Algorithm> algorithms;
     if (given.text == "all") return algorithms;
-    for (std::size_t at = 0; at <= given.text.size();) {
-        const std::size_t end = std::min(given.text.find(',', at), given.text.size());
-        const Algorithm found = algorithm_named(given.text.substr(at, end - at), given);
+    for (const std::string& name : split(given.text, ',')) {
+        const Algorithm found = algorithm_named(name, given);
         if (std::ranges::find(algorithms, found) == algorithms.end()) algorithms.push_back(found);
-        at = end + 1;
     }
     return algorithms;
 }

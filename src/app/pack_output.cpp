@@ -8,9 +8,6 @@
 
 #include "data_team.hpp"
 
-#include <filesystem>
-#include <system_error>
-
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -49,15 +46,7 @@ OptionSection pack_how_section(PackArguments& arguments) {
 void check_output_given(const PackArguments& arguments) {
     check(!arguments.pack.output.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
-    const std::filesystem::path& output = arguments.pack.output;
-    std::error_code failed;
-    const auto type = std::filesystem::symlink_status(output, failed).type();
-    check(type == std::filesystem::file_type::not_found || failed, [&] {
-        return Error("E407",
-                     fmt::format("'{}' exists already", output.string()),
-                     "a data set is never overwritten",
-                     "give another name, or remove it first");
-    });
+    check_is_free(arguments.pack.output);
 }
 
 void pack_rows(const RowSource& source,

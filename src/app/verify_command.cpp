@@ -4,6 +4,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "command.hpp"
@@ -66,9 +67,8 @@ class ScratchFolder {
 
 std::vector<int> parse_ranks(const std::string& list) {
     std::vector<int> ranks;
-    for (std::size_t at = 0; at <= list.size();) {
-        const std::size_t end = std::min(list.find(',', at), list.size());
-        const auto number = parse_integer(list.substr(at, end - at));
+    for (const std::string& item : split(list, ',')) {
+        const auto number = parse_integer(item);
         check(number && *number >= 1 && *number <= 1024, [&] {
             return Error("E103",
                          fmt::format("--ranks is '{}'", list),
@@ -76,7 +76,6 @@ std::vector<int> parse_ranks(const std::string& list) {
                          "for example --ranks 1,2,4");
         });
         ranks.push_back(static_cast<int>(*number));
-        at = end + 1;
     }
     check(std::set(ranks.begin(), ranks.end()).size() > 1, [&] {
         return Error("E106",

@@ -114,7 +114,10 @@ std::unique_ptr<BatchStream> DataFeed::batches(LeafRange leaves, StreamPosition 
     StreamOptions options = options_;
     options.first_leaf = leaves.begin;
     options.last_leaf = leaves.end;
-    return std::make_unique<BatchStream>(index_, options, start, resident_);
+    options.memory_sharers = node_.size();
+    auto stream = std::make_unique<BatchStream>(index_, options, start, resident_);
+    once(Level::info, "data: {}", stream->memory_text());
+    return stream;
 }
 
 }  // namespace lockstep

@@ -12,29 +12,45 @@ namespace {
 Error wrong_field(const DatasetIndex& index, const std::string& what) {
     return Error("E217",
                  fmt::format("data set '{}' {}", index.path().string(), what),
-                 "training takes images u8 [n,C,H,W] and labels i64 [n]",
+                 "training takes images u8 [n,C,H,W] or [n,H,W] and labels u8, i32 or i64 [n]",
                  "pack it again with 'lockstep data pack'");
 }
 
 std::size_t checked_images(const DatasetIndex& index) {
     const std::size_t position = index.field_position("images");
     const Field& images = index.fields()[position];
-    check(images.type == ElementType::u8 && images.shape.size() == 3,
+    const bool has_channels = images.shape.size() == 3;
+    check(images.type == ElementType::u8 && (has_channels || images.shape.size() == 2),
           [&] { return wrong_field(index, "has images of another type or shape"); });
     return position;
 }
 
 ImageTransform transform_of(const Field& images, const TransformPipeline& pipeline) {
-    const auto extent = [&](std::size_t i) { return static_cast<int>(images.shape[i]); };
+    std::vector<std::int64_t> shape = images.shape;
+    if (shape.size() == 2) shape.insert(shape.begin(), 1);
+    const auto extent = [&](std::size_t i) { return static_cast<int>(shape[i]); };
     return {pipeline, {extent(0), extent(1), extent(2)}, images.mean, images.std};
 }
 
-// The rows of one leaf, of elements of type T.
-template <class T>
-std::span<const T> elements(std::span<const std::byte> field,
-                            const LeafRows& leaf,
-                            std::size_t of) {
-    return {reinterpret_cast<const T*>(field.data()) + leaf.first_row * of, leaf.rows * of};
+bool is_label_type(ElementType type) {
+    return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
+}
+
+// The rows of one leaf.
+std::span<const std::uint8_t> images_of(std::span<const std::byte> field,
+                                        const LeafRows& leaf,
+                                        std::size_t row_bytes) {
+    return {reinterpret_cast<const std::uint8_t*>(field.data()) + leaf.first_row * row_bytes,
+            leaf.rows * row_bytes};
+}
+
+at::Tensor labels_of(std::span<const std::byte> field, const LeafRows& leaf, ElementType type) {
+    const at::ScalarType stored = type == ElementType::u8    ? torch::kUInt8
+                                  : type == ElementType::i32 ? torch::kInt32
+                                                             : torch::kInt64;
+    const std::byte* const first = field.data() + leaf.first_row * element_bytes(type);
+    const auto rows = static_cast<std::int64_t>(leaf.rows);
+    return torch::from_blob(const_cast<std::byte*>(first), {rows}, stored).to(torch::kInt64);
 }
 
 std::span<const std::uint64_t> ids_of(const Batch& batch, const LeafRows& leaf) {
@@ -60,10 +76,11 @@ InputReader::InputReader(const DatasetIndex& index,
                          std::uint64_t seed)
     : images_(checked_images(index)),
       labels_(index.field_position("labels")),
+      label_type_(index.fields()[labels_].type),
       seed_(seed),
       transform_(transform_of(index.fields()[images_], pipeline)) {
     const Field& labels = index.fields()[labels_];
-    check(labels.type == ElementType::i64 && labels.shape.empty() && labels.classes() > 0,
+    check(is_label_type(labels.type) && labels.shape.empty() && labels.classes() > 0,
           [&] { return wrong_field(index, "has labels of another type or shape"); });
     const ImageShape& out = transform_.output();
     shape_ = {out.channels, out.height, out.width, labels.classes()};
@@ -78,15 +95,13 @@ LeafInput LeafInput::part(std::int64_t first, std::int64_t rows) const {
 
 LeafInput InputReader::read(const Batch& batch, const LeafRows& leaf) const {
     const auto rows = static_cast<std::int64_t>(leaf.rows);
-    const auto bytes =
-        elements<std::uint8_t>(batch.fields[images_], leaf, transform_.input().values());
-    const auto labels = elements<std::int64_t>(batch.fields[labels_], leaf, 1);
+    const auto bytes = images_of(batch.fields[images_], leaf, transform_.input().values());
     // Channels innermost: the layout in which convolutions and pooling use whole vectors.
     const auto layout =
         torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
     LeafInput input{
         .images = torch::empty({rows, shape_.channels, shape_.height, shape_.width}, layout),
-        .labels = torch::from_blob(const_cast<std::int64_t*>(labels.data()), {rows}, torch::kInt64),
+        .labels = labels_of(batch.fields[labels_], leaf, label_type_),
         .partner_labels = {},
         .lambda = {},
         .weights = weights_of(batch, leaf)};
@@ -105,8 +120,7 @@ void InputReader::mix(const Batch& batch,
     const std::vector<MixRow> rows = transform_.mix_rows(ids_of(batch, leaf), key, valid);
     if (rows.empty()) return;
     transform_.mix(values_of(input.images), rows, PixelLayout::nhwc);
-    const MixedLabels mixed =
-        mix_labels(elements<std::int64_t>(batch.fields[labels_], leaf, 1), rows);
+    const MixedLabels mixed = mix_labels({input.labels.data_ptr<std::int64_t>(), leaf.rows}, rows);
     input.partner_labels = torch::tensor(mixed.second, torch::kInt64);
     input.lambda = torch::tensor(mixed.lambda);
 }

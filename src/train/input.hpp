@@ -22,8 +22,9 @@ struct LeafInput {
     LeafInput part(std::int64_t first, std::int64_t rows) const;
 };
 
-/// Knows the fields "images" (u8 [n, C, H, W]) and "labels" (i64 [n]) of one data set, and makes
-/// tensors of rows by a pipeline of transforms, keyed by `seed`, epoch and sample.
+/// Knows the fields "images" (u8 [n, C, H, W] or [n, H, W]) and "labels" (u8, i32 or i64 [n]) of
+/// one data set, and makes tensors of rows by a pipeline of transforms, keyed by `seed`, epoch and
+/// sample.
 /// Errors: E207, E217 if the fields are others; E248 if the images cannot go through the pipeline.
 class InputReader {
   public:
@@ -39,6 +40,7 @@ class InputReader {
     void mix(const Batch& batch, const LeafRows& leaf, TransformKey key, LeafInput& input) const;
 
     std::size_t images_ = 0, labels_ = 0;  ///< positions among the index's fields
+    ElementType label_type_ = ElementType::i64;
     std::uint64_t seed_ = 0;
     ImageTransform transform_;
     ModelShape shape_;

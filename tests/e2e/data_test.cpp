@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training reads its data one way or another: the model is the same, and every sample counts once.
+#include "data/foreign_files.hpp"
 #include "program.hpp"
 #include "run_files.hpp"
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
 
 #include <csignal>
+#include <span>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -71,6 +74,53 @@ TEST_F(TrainData, OrderOfARunCannotChange) {
     const ProcessResult again = run("run", 1, {"--max-steps", "6", "--order", "uniform"});
     EXPECT_NE(again.exit_code, 0);
     EXPECT_THAT(again.output, testing::HasSubstr("order"));
+}
+
+// Two files as others write them: images without channels, labels of 32 bits.
+class ForeignTrainData : public TrainData {
+  protected:
+    ForeignTrainData() {
+        data_ = folder_ / "foreign";
+        fs::create_directory(data_);
+        for (const std::uint64_t number : {1, 2})
+            write_foreign(data_ / fmt::format("part-{}.h5", number),
+                          {images(200, number), labels(200)});
+    }
+
+    static ForeignDataset images(std::uint64_t rows, std::uint64_t seed) {
+        return {.size = {rows, 8, 8},
+                .chunk = {16, 8, 8},
+                .bytes = random_bytes(rows * 64, seed),
+                .filters = {{H5Z_FILTER_DEFLATE, {4}}},
+                .encode = {}};
+    }
+    static ForeignDataset labels(std::uint64_t rows) {
+        std::vector<std::int32_t> values(rows);
+        for (std::uint64_t row = 0; row < rows; ++row)
+            values[row] = static_cast<std::int32_t>(row % 10);
+        const auto bytes = std::as_bytes(std::span(values));
+        return {.path = "/y",
+                .type = H5T_STD_I32LE,
+                .size = {rows},
+                .chunk = {},
+                .bytes = {bytes.begin(), bytes.end()},
+                .filters = {},
+                .encode = {}};
+    }
+};
+
+TEST_F(ForeignTrainData, IsTheSameOnAnyNumberOfRanks) {
+    const Words fields = {"--field", "images=/x/data", "--field", "labels=/y"};
+    const std::string one = hash("one", 1, fields + Words{"--data-mode", "stream"});
+    EXPECT_EQ(hash("shared", 4, fields + Words{"--data-mode", "resident"}), one);
+    EXPECT_EQ(hash("three", 3, fields + Words{"--data-mode", "stream"}), one);
+}
+
+TEST_F(ForeignTrainData, WithoutSuchAFieldIsRefused) {
+    const ProcessResult result =
+        run("run", 2, {"--field", "images=/x/pictures", "--field", "labels=/y"});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.output, testing::HasSubstr("/x/pictures"));
 }
 
 class DamagedTrainData : public TrainData {

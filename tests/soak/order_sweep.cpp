@@ -30,14 +30,16 @@ int main(int count, char** words) {
     SweepResult all;
     for (const std::uint64_t samples : {1u, 7u, 50'000u, 60'000u, 65'537u, 262'145u, 1'281'167u}) {
         const SweepResult result = sweep_samples(samples, size);
-        std::cout << fmt::format(
-            "{:>9} samples: {} cases, {} missing, {} duplicate, {} different ({:.1f} s)\n",
-            samples,
-            result.cases,
-            result.missing,
-            result.duplicate,
-            result.different,
-            now_s() - since);
+        std::cout
+            << fmt::format(
+                   "{:>9} samples: {} cases, {} missing, {} duplicate, {} different ({:.1f} s)\n",
+                   samples,
+                   result.cases,
+                   result.missing,
+                   result.duplicate,
+                   result.different,
+                   now_s() - since)
+            << std::flush;
         all += result;
     }
     std::cout << Json({{"bench", "order"},

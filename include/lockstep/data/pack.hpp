@@ -51,6 +51,9 @@ struct PackResult {
     std::size_t resumed_shards = 0;  ///< finished by an earlier pack
 };
 
+/// A data set is never overwritten. Errors: E407 if `target` exists.
+void check_is_free(const std::filesystem::path& target);
+
 /// Collective. Packs the inputs named in `options`. The same inputs and options give the same bytes
 /// on any machine, with any team and threads, interrupted or not. Everything is written to a folder
 /// beside `output` (`.NAME.partial`), flushed, verified, and renamed. If packing ends before that,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 
 #include <algorithm>
@@ -74,11 +75,9 @@ FieldMapping parse_field_mapping(std::string_view text) {
 
 std::vector<FieldMapping> parse_field_mappings(std::string_view text) {
     std::vector<FieldMapping> mappings;
-    while (!text.empty()) {
-        const std::size_t comma = std::min(text.find(','), text.size());
-        mappings.push_back(parse_field_mapping(text.substr(0, comma)));
-        text.remove_prefix(std::min(comma + 1, text.size()));
-    }
+    if (text.empty()) return mappings;
+    for (const std::string& mapping : split(text, ','))
+        mappings.push_back(parse_field_mapping(mapping));
     return mappings;
 }
 

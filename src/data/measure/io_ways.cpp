@@ -152,29 +152,34 @@ Pass run_stream(const IoBench& bench, int threads, std::uint64_t repeats) {
     return pass;
 }
 
-// Each thread is a rank's stream with its share of every batch.
-std::uint64_t gather(const IoBench& bench, int thread, int threads, std::uint64_t repeats) {
-    StreamOptions options = stream_options(bench, 1);
+// Each thread is a rank that is bound to a core, with its share of every batch.
+std::shared_ptr<BatchStream> rank_stream(const IoBench& bench, int thread, int threads) {
+    StreamOptions options = stream_options(bench, 0);
     options.order = OrderKind::uniform;
     options.batch = bench.plan.batch * threads;
     options.virtual_ranks = threads;
     options.first_leaf = thread;
     options.last_leaf = thread + 1;
-    BatchStream stream(bench.index, options, {}, bench.resident);
-    std::uint64_t rows = 0;
-    for (std::uint64_t epoch = 0; epoch < repeats;) {
+    return std::make_shared<BatchStream>(bench.index, options, StreamPosition{}, bench.resident);
+}
+
+std::uint64_t rows_of_epoch(BatchStream& stream) {
+    for (std::uint64_t rows = 0;;) {
         const Batch batch = stream.next();
         rows += batch.sample_ids.size();
-        epoch = batch.next.epoch;
+        if (batch.next.epoch != batch.position.epoch) return rows;
     }
-    return rows;
 }
 
 Pass run_resident(const IoBench& bench, int threads, std::uint64_t repeats) {
     std::atomic<std::uint64_t> rows{0};
     Pass pass;
     pass.seconds = timed_threads(threads, [&](int thread) -> std::function<void()> {
-        return [&, thread] { rows += gather(bench, thread, threads, repeats); };
+        auto stream = rank_stream(bench, thread, threads);
+        rows_of_epoch(*stream);
+        return [&, stream = std::move(stream)] {
+            for (std::uint64_t epoch = 0; epoch < repeats; ++epoch) rows += rows_of_epoch(*stream);
+        };
     });
     pass.bytes = rows * bench.index->manifest().bytes_per_sample();
     return pass;

@@ -11,7 +11,24 @@
 #include <thread>
 #include <vector>
 
+#include <sched.h>
+
 namespace lockstep {
+namespace {
+
+// This thread, and those that it starts, stay on processor number `number` of the process, as a
+// rank that is bound to a core does.
+void keep_to_processor(int number) {
+    cpu_set_t allowed, kept;
+    if (::sched_getaffinity(0, sizeof allowed, &allowed) != 0) return;
+    number %= CPU_COUNT(&allowed);
+    CPU_ZERO(&kept);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&kept) == 0; ++cpu)
+        if (CPU_ISSET(cpu, &allowed) && number-- == 0) CPU_SET(cpu, &kept);
+    ::sched_setaffinity(0, sizeof kept, &kept);
+}
+
+}  // namespace
 
 double timed_threads(int threads, const std::function<std::function<void()>(int)>& prepare) {
     std::latch ready(threads);
@@ -27,6 +44,7 @@ double timed_threads(int threads, const std::function<std::function<void()>(int)
         }
     };
     const auto run = [&](int thread) {
+        keep_to_processor(thread);
         std::function<void()> work = [] {};
         guarded([&] { work = prepare(thread); });
         ready.arrive_and_wait();

@@ -11,9 +11,8 @@
 namespace lockstep {
 
 /// Calls prepare(thread) on each of `threads` threads; when all are done, calls what they returned
-/// and returns the
-/// seconds from the first that begins to the last that ends. The first exception of any comes out
-/// of here.
+/// and returns the seconds from the first that begins to the last that ends. Each has a processor
+/// of its own, where there are enough. The first exception of any comes out of here.
 double timed_threads(int threads, const std::function<std::function<void()>(int)>& prepare);
 
 /// Buffers that are used over and over, as a reader with a fixed amount of memory uses its own. One

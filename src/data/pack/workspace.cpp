@@ -2,6 +2,7 @@
 #include "workspace.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/pack.hpp"
 
 #include <cerrno>
 #include <cstring>

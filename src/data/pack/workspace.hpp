@@ -37,7 +37,4 @@ class Workspace {
     bool is_kept_ = false;
 };
 
-/// Errors: E407 if `target` exists.
-void check_is_free(const std::filesystem::path& target);
-
 }  // namespace lockstep

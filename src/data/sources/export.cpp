@@ -5,6 +5,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/pack.hpp"
 
 #include "npy_header.hpp"
 #include "pack/workspace.hpp"

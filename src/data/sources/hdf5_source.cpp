@@ -4,6 +4,7 @@
 
 #include "field_plan.hpp"
 #include "hdf5/h5.hpp"
+#include "hdf5/sandbox.hpp"
 #include "spool.hpp"
 
 #include <algorithm>
@@ -147,7 +148,11 @@ class Hdf5Import {
                const SourceOptions& options)
         : fields_(fields), options_(options) {
         parts_.resize(fields.size());
+        FileRequest request;
+        for (const NamedInput& field : fields) request.datasets.push_back(field.place);
         for (const fs::path& path : files) {
+            request.path = path;
+            sandbox_.look(request);  // what a child does not survive is not opened here
             for (std::size_t f = 0; f < fields.size(); ++f) {
                 parts_[f].push_back(open_part(path, fields[f]));
                 check_like(parts_[f].back(), parts_[f].front());
@@ -227,6 +232,7 @@ class Hdf5Import {
                     part.path.string() + ":" + part.name);
     }
 
+    Sandbox sandbox_;
     const std::vector<NamedInput>& fields_;
     const SourceOptions& options_;
     std::vector<std::vector<Part>> parts_;  // by field, then by file

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batch_buffers.hpp"
 
+#include "stream_memory.hpp"
+
+#include <algorithm>
+
 namespace lockstep {
 
 BatchBuffers::BatchBuffers(const DatasetIndex& index, std::size_t count, std::uint64_t rows)
-    : memory_(count * buffer_bytes(index, rows)), buffers_(count) {
+    : memory_(count * buffer_bytes(index, rows)),
+      buffers_(count),
+      worth_waking_((count - std::min(count, lendable_batches) + 2) / 2) {
     std::span<std::byte> rest = memory_.bytes();
     for (std::size_t i = 0; i < count; ++i) {
         for (const Field& field : index.fields()) {
@@ -25,10 +31,17 @@ std::uint64_t BatchBuffers::buffer_bytes(const DatasetIndex& index, std::uint64_
 BatchBuffers::Lent BatchBuffers::take() {
     std::unique_lock lock(mutex_);
     given_back_.wait(lock, [&] { return is_stopped_ || !free_.empty(); });
-    if (is_stopped_) return {};
+    return is_stopped_ ? Lent{} : lend();
+}
+
+BatchBuffers::Lent BatchBuffers::try_take() {
+    const std::scoped_lock lock(mutex_);
+    return is_stopped_ || free_.empty() ? Lent{} : lend();
+}
+
+BatchBuffers::Lent BatchBuffers::lend() {
     const std::size_t buffer = free_.back();
     free_.pop_back();
-    lock.unlock();
     std::shared_ptr<void> lease(
         this, [self = shared_from_this(), buffer](void*) { self->give_back(buffer); });
     return {buffers_[buffer], std::move(lease)};
@@ -37,7 +50,7 @@ BatchBuffers::Lent BatchBuffers::take() {
 void BatchBuffers::give_back(std::size_t buffer) {
     const std::scoped_lock lock(mutex_);
     free_.push_back(buffer);
-    given_back_.notify_one();
+    if (free_.size() >= worth_waking_) given_back_.notify_one();
 }
 
 void BatchBuffers::stop() {

@@ -31,9 +31,12 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
 
     /// Waits for a free buffer; without lease after stop().
     Lent take();
+    /// Without lease where none is free.
+    Lent try_take();
     void stop();
 
   private:
+    Lent lend();  // under the mutex, with a free one
     void give_back(std::size_t buffer);
 
     Memory memory_;
@@ -41,6 +44,9 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
     std::mutex mutex_;
     std::condition_variable given_back_;
     std::vector<std::size_t> free_;
+    // Waking a thread costs who gives a buffer back microseconds: better once for several. No more
+    // than are free when the consumer holds all but one that it may hold and has none to take.
+    const std::size_t worth_waking_;
     bool is_stopped_ = false;
 };
 

@@ -10,13 +10,16 @@ namespace {
 constexpr std::size_t line = 64;
 
 // The processor itself goes on with a row once it has seen so many lines of it.
-constexpr std::size_t most_prefetched = 1024;
+constexpr std::size_t most_prefetched = 4096;
 
-// So many bytes are on their way at once: about what a core's line buffers hold.
-constexpr std::size_t bytes_ahead = 3072;
+// So many bytes are on their way at once. They go to the second cache: the first one's few line
+// buffers held rows up to half of the speed (docs/decisions/0011-reads.md).
+constexpr std::size_t bytes_ahead = 12288;
 
 void prefetch(const std::byte* row, std::size_t bytes) {
-    for (std::size_t at = 0; at < bytes; at += line) __builtin_prefetch(row + at);
+    constexpr int to_read = 0, second_cache = 2;
+    for (std::size_t at = 0; at < bytes; at += line)
+        __builtin_prefetch(row + at, to_read, second_cache);
 }
 
 // A size that the compiler knows costs no call.

@@ -25,18 +25,24 @@
 namespace lockstep {
 namespace {
 
-// More do not make memory faster.
+// More do not make memory faster. On a single core there is none: the caller gathers by itself.
 constexpr int most_assemblers = 4;
 // How often the stream looks whether another assembler would help.
 constexpr std::uint64_t steps_of_a_look = 64;
 
 int assemblers_at_most(const StreamOptions& options) {
     if (options.io_threads > 0) return std::min(options.io_threads, most_assemblers);
-    return std::clamp(std::min(usable_cores() - 1, options.most_io_threads), 1, most_assemblers);
+    return std::clamp(std::min(usable_cores() - 1, options.most_io_threads), 0, most_assemblers);
 }
 
-/// Gathers batches ahead of next(). Each assembler takes a buffer, then the next step: so the step
-/// that is waited for has a buffer, however many batches are held.
+// One more than the consumer holds for each thread that assembles, and for the caller if none does.
+std::size_t buffers_for(int assemblers) {
+    return lendable_batches - 1 + static_cast<std::size_t>(std::max(assemblers, 1));
+}
+
+/// Gathers batches ahead of next(), whose caller helps instead of waiting. Whoever assembles takes
+/// a buffer, then the next step: so the step that is waited for has a buffer, however many batches
+/// are held.
 class ResidentSource : public BatchSource {
   public:
     ResidentSource(std::shared_ptr<const DatasetIndex> index,
@@ -55,10 +61,14 @@ class ResidentSource : public BatchSource {
     void add_assembler();
     void grow_if_late(double waited_s);
     void assemble_batches();
+    void assemble_next(BatchBuffers::Lent buffer);
+    Batch wait_or_help();
+    bool help();
     Batch assemble(StepSamples step, BatchBuffers::Lent buffer);
     void mask(Batch& batch, const std::vector<std::span<std::byte>>& fields) const;
     void deliver(std::uint64_t number, Batch batch, double seconds);
-    void fail();
+    template <class Work>
+    void run_guarded(Work work);
     void stop();
 
     const std::shared_ptr<const DatasetIndex> index_;
@@ -96,9 +106,7 @@ ResidentSource::ResidentSource(std::shared_ptr<const DatasetIndex> index,
       most_threads_(assemblers_at_most(options)),
       walk_bytes_(SampleWalk::memory_bytes(index_->blocks(), options)),
       buffers_(std::make_shared<BatchBuffers>(
-          *index_,
-          lendable_batches - 1 + static_cast<std::size_t>(most_threads_),
-          most_rows(options, index_->samples()))),
+          *index_, buffers_for(most_threads_), most_rows(options, index_->samples()))),
       walk_(index_->blocks(), options, start) {
     try {
         for (int i = 0; i < std::min(std::max(options.io_threads, 1), most_threads_); ++i)
@@ -120,32 +128,35 @@ std::string ResidentSource::memory_text() const {
 }
 
 void ResidentSource::add_assembler() {
-    threads_.emplace_back([this] {
-        try {
-            assemble_batches();
-        } catch (...) {
-            fail();
-        }
-    });
+    threads_.emplace_back([this] { run_guarded([this] { assemble_batches(); }); });
     const std::scoped_lock lock(mutex_);
     stats_.io_threads = static_cast<int>(threads_.size());
 }
 
-void ResidentSource::fail() {
-    const std::scoped_lock lock(mutex_);
-    if (!error_) error_ = std::current_exception();
-    changed_.notify_all();
+template <class Work>
+void ResidentSource::run_guarded(Work work) {
+    try {
+        work();
+    } catch (...) {
+        const std::scoped_lock lock(mutex_);
+        if (!error_) error_ = std::current_exception();
+        changed_.notify_all();
+    }
 }
 
 void ResidentSource::assemble_batches() {
     for (;;) {
         BatchBuffers::Lent buffer = buffers_->take();
         if (!buffer.lease) return;
-        const double since = now_s();
-        auto [number, step] = claim_step();
-        Batch batch = assemble(std::move(step), std::move(buffer));
-        deliver(number, std::move(batch), now_s() - since);
+        assemble_next(std::move(buffer));
     }
+}
+
+void ResidentSource::assemble_next(BatchBuffers::Lent buffer) {
+    const double since = now_s();
+    auto [number, step] = claim_step();
+    Batch batch = assemble(std::move(step), std::move(buffer));
+    deliver(number, std::move(batch), now_s() - since);
 }
 
 std::pair<std::uint64_t, StepSamples> ResidentSource::claim_step() {
@@ -196,17 +207,36 @@ Batch ResidentSource::next() {
     const double since = now_s();
     std::erase_if(lent_, [](const auto& lease) { return lease.expired(); });
     expect(lent_.size() < lendable_batches, "batches are given back before more are asked for");
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return ready_.contains(steps_given_) || error_; });
+    Batch batch = wait_or_help();
     const double waited_s = now_s() - since;
-    stats_.wait_s += waited_s;
+    ++steps_given_;
+    lent_.emplace_back(batch.lease);
+    grow_if_late(waited_s);
+    return batch;
+}
+
+Batch ResidentSource::wait_or_help() {
+    const double since = now_s();
+    std::unique_lock lock(mutex_);
+    while (!ready_.contains(steps_given_) && !error_) {
+        lock.unlock();
+        const bool has_helped = help();
+        lock.lock();
+        if (!has_helped)
+            changed_.wait(lock, [&] { return ready_.contains(steps_given_) || error_; });
+    }
+    stats_.wait_s += now_s() - since;
     auto step = ready_.extract(steps_given_);
     if (!step) std::rethrow_exception(error_);
-    lock.unlock();
-    ++steps_given_;
-    lent_.emplace_back(step.mapped().lease);
-    grow_if_late(waited_s);
     return std::move(step.mapped());
+}
+
+// The caller would only wait: it may as well gather a batch itself.
+bool ResidentSource::help() {
+    BatchBuffers::Lent buffer = buffers_->try_take();
+    if (!buffer.lease) return false;
+    run_guarded([&] { assemble_next(std::move(buffer)); });
+    return true;
 }
 
 void ResidentSource::grow_if_late(double waited_s) {
@@ -232,7 +262,7 @@ void ResidentSource::stop() {
 
 void check_memory(const DatasetIndex& index, const StreamOptions& options) {
     const std::uint64_t buffers =
-        (lendable_batches - 1 + static_cast<std::uint64_t>(assemblers_at_most(options))) *
+        buffers_for(assemblers_at_most(options)) *
         BatchBuffers::buffer_bytes(index, most_rows(options, index.samples()));
     const std::uint64_t needed = buffers + SampleWalk::memory_bytes(index.blocks(), options);
     check(needed <= options.memory_bytes, [&] {

@@ -117,7 +117,8 @@ StreamMemory plan_memory(const DatasetIndex& index,
     const std::vector<RowBlock> blocks = index.blocks();
     const std::size_t held = lanes_held(blocks, options, start);
     StreamMemory memory;
-    memory.window_rows = OrderCache(blocks, options).of_epoch(start.epoch)->max_window_rows();
+    const auto order = OrderCache(blocks, options).of_epoch(start.epoch);
+    memory.window_rows = order->max_window_rows();
     memory.batch_rows = most_rows(options, index.samples());
     memory.slab_bytes =
         WindowPool::slab_bytes(index, memory.window_rows) + memory.window_rows * row_overhead;
@@ -142,7 +143,7 @@ StreamMemory plan_memory(const DatasetIndex& index,
         fitting(memory.reader_bytes,
                 static_cast<std::uint64_t>(most_io_threads(options) - memory.readers)));
     // All lanes begin a new window when an epoch begins. What is ahead then hides that.
-    const std::uint64_t windows = (index.samples() - 1) / memory.window_rows + 1;
+    const std::uint64_t windows = held * ((order->lane_samples(0) - 1) / memory.window_rows + 1);
     const std::uint64_t ahead =
         std::min<std::uint64_t>(std::max<std::size_t>(least_windows_ahead, held), windows);
     memory.slabs += fitting(memory.slab_bytes, ahead > 0 ? ahead - 1 : 0);

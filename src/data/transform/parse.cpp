@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/data/transform.hpp"
 
 #include "transform/text.hpp"
@@ -159,16 +160,6 @@ std::string_view trimmed(std::string_view text) {
     return text.substr(first, text.find_last_not_of(" \t") - first + 1);
 }
 
-/// Calls `take` with each text between commas.
-template <class Take>
-void for_each_item(std::string_view text, Take&& take) {
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const std::size_t end = std::min(text.find(',', begin), text.size());
-        take(trimmed(text.substr(begin, end - begin)));
-        begin = end + 1;
-    }
-}
-
 void append_item(std::vector<TransformOp>& ops, std::string_view item, std::string_view all) {
     check(!item.empty(), [&] {
         return Error("E247",
@@ -179,14 +170,14 @@ void append_item(std::vector<TransformOp>& ops, std::string_view item, std::stri
     const auto preset = std::ranges::find(presets, item, &Preset::name);
     if (preset == presets.end()) return append(ops, read_op(item));
     if (preset->steps.empty()) return;
-    for_each_item(preset->steps, [&](std::string_view step) { append(ops, read_op(step)); });
+    for (const std::string& step : split(preset->steps, ',')) append(ops, read_op(trimmed(step)));
 }
 
 }  // namespace
 
 TransformPipeline TransformPipeline::parse(std::string_view text) {
     std::vector<TransformOp> ops;
-    for_each_item(text, [&](std::string_view item) { append_item(ops, item, text); });
+    for (const std::string& item : split(text, ',')) append_item(ops, trimmed(item), text);
     if (std::ranges::find(ops, normalise, &TransformOp::kind) == ops.end())
         ops.push_back(TransformOp{});
     std::ranges::stable_partition(ops, [](const TransformOp& op) { return op.kind < mixup; });

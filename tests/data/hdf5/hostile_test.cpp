@@ -2,6 +2,7 @@
 // HDF5 files with fuzzed structures, as foreign files and as shards: each ends in an error or in
 // data, soon, and never in a crash.
 #include "lockstep/core/clock.hpp"
+#include "lockstep/data/sources.hpp"
 #include "lockstep/data/verify.hpp"
 
 #include "data/foreign_files.hpp"
@@ -126,6 +127,18 @@ TEST(Hostile, ForeignFilesNeverCrashOrHangTheJob) {
         }
     }
     for (const auto& [code, times] : outcomes) fmt::print("{}: {}\n", code, times);
+    EXPECT_LT(outcomes["data"], static_cast<int>(files_or(25))) << "the mutations hit what matters";
+}
+
+TEST(Hostile, ForeignFilesNeverCrashOrHangPacking) {
+    const test::TempDir folder;
+    test::write_foreign(folder / "good.h5", rich_datasets(), test::Format::earliest);
+    const std::string good = test::content_of(folder / "good.h5");
+    std::map<std::string, int> outcomes;
+    for (std::uint64_t number = 0; number < files_or(25); ++number) {
+        const fs::path path = folder.file("bad.h5", hostile_content(good, old_targets, number));
+        ++outcomes[outcome([&] { open_hdf5({path}, {{"images", "/x/data"}, {"labels", "/y"}}); })];
+    }
     EXPECT_LT(outcomes["data"], static_cast<int>(files_or(25))) << "the mutations hit what matters";
 }
 

@@ -4,6 +4,7 @@
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 
+#include <deque>
 #include <optional>
 
 #include <gmock/gmock.h>
@@ -183,6 +184,15 @@ TEST_F(Stream, LendsThreeBatchesAtOnceAndSaysSoIfMoreAreAskedFor) {
     EXPECT_EQ(caught_code([&] { stream.next(); }), "E700");
     held.pop_back();
     EXPECT_EQ(caught_code([&] { stream.next(); }), "");
+}
+
+TEST_F(Stream, GoesOnForAConsumerThatAlwaysHoldsThree) {
+    BatchStream stream(pack(), test::small_stream());
+    std::deque<Batch> held;
+    for (int i = 0; i < 100; ++i) {
+        if (held.size() == 4) held.pop_front();
+        held.push_back(stream.next());
+    }
 }
 
 TEST_F(Stream, StopsAtOnceWhateverItIsDoing) {

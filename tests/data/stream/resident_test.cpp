@@ -6,12 +6,14 @@
 #include "stream/sample_walk.hpp"
 #include "support/caught.hpp"
 
+#include <deque>
 #include <set>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sched.h>
 
 namespace lockstep {
 namespace {
@@ -52,6 +54,16 @@ StreamOptions small(OrderKind kind) {
     options.batch = 24;
     options.virtual_ranks = options.last_leaf = 3;
     return options;
+}
+
+// For this thread and those that it starts.
+void keep_to_one_core() {
+    cpu_set_t allowed, one;
+    ASSERT_EQ(::sched_getaffinity(0, sizeof allowed, &allowed), 0);
+    CPU_ZERO(&one);
+    for (int cpu = 0; cpu < CPU_SETSIZE && CPU_COUNT(&one) == 0; ++cpu)
+        if (CPU_ISSET(cpu, &allowed)) CPU_SET(cpu, &one);
+    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
 }
 
 // Whether two streams give the same batches, to the last bit.
@@ -238,6 +250,23 @@ TEST_F(Resident, LendsThreeBatchesAtOnceAndSaysSoIfMoreAreAskedFor) {
         held.erase(held.begin());
         EXPECT_EQ(caught_code([&] { stream.next(); }), "");
     }
+}
+
+TEST_F(Resident, NeedsNoThreadOfItsOwnOnASingleCore) {
+    const auto index = pack();
+    const auto rows = load(index);
+    std::jthread([&] {
+        keep_to_one_core();
+        BatchStream stream(index, small(OrderKind::uniform));
+        BatchStream resident(index, small(OrderKind::uniform), {}, rows);
+        expect_equal(stream, resident, 50);
+        EXPECT_EQ(resident.stats().io_threads, 0);
+        std::deque<Batch> held;
+        for (int i = 0; i < 50; ++i) {
+            if (held.size() == 4) held.pop_front();
+            held.push_back(resident.next());
+        }
+    });
 }
 
 TEST_F(Resident, StopsAtOnceAndLetsBatchesLiveOn) {

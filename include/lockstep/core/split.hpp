@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Lists in one text: "a,b,c".
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// What lies between the separators, also where that is nothing: "a,,b" is three, "" is one.
+inline std::vector<std::string> split(std::string_view text, char separator) {
+    std::vector<std::string> parts;
+    for (std::size_t begin = 0; begin <= text.size();) {
+        const std::size_t end = std::min(text.find(separator, begin), text.size());
+        parts.emplace_back(text.substr(begin, end - begin));
+        begin = end + 1;
+    }
+    return parts;
+}
+
+}  // namespace lockstep
