@@ -3,6 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 #include <torch/types.h>
 
@@ -12,7 +14,8 @@ namespace {
 Error wrong_field(const DatasetIndex& index, const std::string& what) {
     return Error("E217",
                  fmt::format("data set '{}' {}", index.path().string(), what),
-                 "training takes images u8 [n,C,H,W] or [n,H,W] and labels u8, i32 or i64 [n]",
+                 "training takes images u8 [n,C,H,W], [n,H,W] or, called HWC, [n,H,W,C] and labels "
+                 "u8, i32 or i64 [n]",
                  "pack it again with 'lockstep data pack'");
 }
 
@@ -25,9 +28,14 @@ std::size_t checked_images(const DatasetIndex& index) {
     return position;
 }
 
+bool has_channels_last(const Field& images) {
+    return images.layout == "HWC" && images.shape.size() == 3;
+}
+
 ImageTransform transform_of(const Field& images, const TransformPipeline& pipeline) {
     std::vector<std::int64_t> shape = images.shape;
     if (shape.size() == 2) shape.insert(shape.begin(), 1);
+    if (has_channels_last(images)) std::ranges::rotate(shape, shape.begin() + 2);
     const auto extent = [&](std::size_t i) { return static_cast<int>(shape[i]); };
     return {pipeline, {extent(0), extent(1), extent(2)}, images.mean, images.std};
 }
@@ -42,6 +50,19 @@ std::span<const std::uint8_t> images_of(std::span<const std::byte> field,
                                         std::size_t row_bytes) {
     return {reinterpret_cast<const std::uint8_t*>(field.data()) + leaf.first_row * row_bytes,
             leaf.rows * row_bytes};
+}
+
+// From [n, H, W, C] to [n, C, H, W].
+std::vector<std::uint8_t> channels_first(std::span<const std::uint8_t> images,
+                                         const ImageShape& shape) {
+    std::vector<std::uint8_t> first(images.size());
+    const auto channels = static_cast<std::size_t>(shape.channels);
+    const std::size_t pixels = shape.values() / channels;
+    for (std::size_t image = 0; image < images.size(); image += shape.values())
+        for (std::size_t pixel = 0; pixel < pixels; ++pixel)
+            for (std::size_t c = 0; c < channels; ++c)
+                first[image + c * pixels + pixel] = images[image + pixel * channels + c];
+    return first;
 }
 
 at::Tensor labels_of(std::span<const std::byte> field, const LeafRows& leaf, ElementType type) {
@@ -77,6 +98,7 @@ InputReader::InputReader(const DatasetIndex& index,
     : images_(checked_images(index)),
       labels_(index.field_position("labels")),
       label_type_(index.fields()[labels_].type),
+      has_channels_last_(has_channels_last(index.fields()[images_])),
       seed_(seed),
       transform_(transform_of(index.fields()[images_], pipeline)) {
     const Field& labels = index.fields()[labels_];
@@ -95,7 +117,9 @@ LeafInput LeafInput::part(std::int64_t first, std::int64_t rows) const {
 
 LeafInput InputReader::read(const Batch& batch, const LeafRows& leaf) const {
     const auto rows = static_cast<std::int64_t>(leaf.rows);
-    const auto bytes = images_of(batch.fields[images_], leaf, transform_.input().values());
+    auto bytes = images_of(batch.fields[images_], leaf, transform_.input().values());
+    std::vector<std::uint8_t> moved;
+    if (has_channels_last_) bytes = moved = channels_first(bytes, transform_.input());
     // Channels innermost: the layout in which convolutions and pooling use whole vectors.
     const auto layout =
         torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);

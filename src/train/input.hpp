@@ -22,7 +22,8 @@ struct LeafInput {
     LeafInput part(std::int64_t first, std::int64_t rows) const;
 };
 
-/// Knows the fields "images" (u8 [n, C, H, W] or [n, H, W]) and "labels" (u8, i32 or i64 [n]) of
+/// Knows the fields "images" (u8 [n, C, H, W], [n, H, W] or, of layout HWC,
+/// [n, H, W, C]) and "labels" (u8, i32 or i64 [n]) of
 /// one data set, and makes tensors of rows by a pipeline of transforms, keyed by `seed`, epoch and
 /// sample.
 /// Errors: E207, E217 if the fields are others; E248 if the images cannot go through the pipeline.
@@ -41,6 +42,7 @@ class InputReader {
 
     std::size_t images_ = 0, labels_ = 0;  ///< positions among the index's fields
     ElementType label_type_ = ElementType::i64;
+    bool has_channels_last_ = false;
     std::uint64_t seed_ = 0;
     ImageTransform transform_;
     ModelShape shape_;

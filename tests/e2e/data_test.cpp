@@ -94,6 +94,10 @@ class ForeignTrainData : public TrainData {
                 .filters = {{H5Z_FILTER_DEFLATE, {4}}},
                 .encode = {}};
     }
+    static ForeignDataset contiguous(const std::vector<hsize_t>& size,
+                                     const std::vector<std::byte>& bytes) {
+        return {.size = size, .chunk = {}, .bytes = bytes, .filters = {}, .encode = {}};
+    }
     static ForeignDataset labels(std::uint64_t rows) {
         std::vector<std::int32_t> values(rows);
         for (std::uint64_t row = 0; row < rows; ++row)
@@ -114,6 +118,26 @@ TEST_F(ForeignTrainData, IsTheSameOnAnyNumberOfRanks) {
     const std::string one = hash("one", 1, fields + Words{"--data-mode", "stream"});
     EXPECT_EQ(hash("shared", 4, fields + Words{"--data-mode", "resident"}), one);
     EXPECT_EQ(hash("three", 3, fields + Words{"--data-mode", "stream"}), one);
+}
+
+// The same pixels, channels first in one file and last in the other, give the same model.
+TEST_F(ForeignTrainData, MayHaveItsChannelsLast) {
+    constexpr std::size_t rows = 120, channels = 3, pixels = 6 * 5, values = channels * pixels;
+    const std::vector<std::byte> first = random_bytes(rows * values, 3);
+    std::vector<std::byte> last(first.size());
+    for (std::size_t i = 0; i < first.size(); ++i) {
+        const std::size_t image = i / values, channel = i % values / pixels, pixel = i % pixels;
+        last[image * values + pixel * channels + channel] = first[i];
+    }
+    write_foreign(folder_ / "CHW.h5", {contiguous({rows, channels, 6, 5}, first), labels(rows)});
+    write_foreign(folder_ / "HWC.h5", {contiguous({rows, 6, 5, channels}, last), labels(rows)});
+    const auto hash_of = [&](const std::string& layout, int ranks) {
+        data_ = folder_ / (layout + ".h5");
+        return hash(layout + "-run",
+                    ranks,
+                    {"--field", "images=/x/data:" + layout, "--field", "labels=/y"});
+    };
+    EXPECT_EQ(hash_of("HWC", 2), hash_of("CHW", 1));
 }
 
 TEST_F(ForeignTrainData, WithoutSuchAFieldIsRefused) {
