@@ -75,6 +75,11 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
         case EACCES:
         case EPERM:
             return Error("E202", what, "", "ask its owner, or use your own copy");
+        case EIO:
+            return Error("E409", what, "", "the device or the network to it fails: look at dmesg");
+        case EMFILE:
+        case ENFILE:
+            return Error("E402", what, "", "raise the limit of open files: ulimit -n");
         case ENOSPC:
         case EDQUOT:
             return Error("E405", what, "", "free some space or use another folder, then run again");

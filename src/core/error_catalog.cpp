@@ -306,6 +306,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      io,
      "the run was taken over",
      "A newer incarnation of this run has started; this one must not write any more."},
+    {"E409",
+     io,
+     "the device failed",
+     "The operating system could not read or write these bytes (EIO): a disk with bad sectors, or a\n"
+     "network file system whose server is gone."},
     {"E601",
      usage,
      "more ranks than cores",

@@ -4,7 +4,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include <cstring>
+#include "format/labels.hpp"
 
 #include <fmt/format.h>
 
@@ -64,20 +64,14 @@ std::optional<Finding> BlockCheck::check(const PlacedBlock& placed,
 std::optional<Finding> BlockCheck::check_labels(const PlacedBlock& placed,
                                                 std::span<const std::byte> rows) const {
     const Field& field = manifest_.fields[placed.field];
-    if (field.classes() == 0 || field.type != ElementType::i64) return {};
-    for (std::size_t row = 0; row < placed.block.rows; ++row) {
-        std::int64_t label = 0;
-        std::memcpy(&label, rows.data() + row * sizeof label, sizeof label);
-        if (label < 0 || label >= field.classes())
-            return finding(
-                placed,
-                "E210",
-                fmt::format("label {} of sample {} is out of range; there are {} classes",
-                            label,
-                            grouped(placed.block.first_row + row),
-                            field.classes()));
-    }
-    return {};
+    const std::optional<BadLabel> bad = first_bad_label(field, rows, placed.block.rows);
+    if (!bad) return {};
+    return finding(placed,
+                   "E210",
+                   fmt::format("label {} of sample {} is out of range; there are {} classes",
+                               bad->label,
+                               grouped(placed.block.first_row + bad->row),
+                               field.classes()));
 }
 
 }  // namespace lockstep

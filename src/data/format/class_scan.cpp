@@ -3,9 +3,8 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "foreign.hpp"
+#include "labels.hpp"
 #include "stream/block_reader.hpp"
-
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -13,24 +12,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t most_classes = 1'000'000;
-
-template <class T>
-std::int64_t label_at(std::span<const std::byte> rows, std::size_t row) {
-    T label{};
-    std::memcpy(&label, rows.data() + row * sizeof label, sizeof label);
-    return label;
-}
-
-std::int64_t label_of(ElementType type, std::span<const std::byte> rows, std::size_t row) {
-    switch (type) {
-        case ElementType::u8:
-            return label_at<std::uint8_t>(rows, row);
-        case ElementType::i32:
-            return label_at<std::int32_t>(rows, row);
-        default:
-            return label_at<std::int64_t>(rows, row);
-    }
-}
 
 }  // namespace
 
@@ -42,7 +23,7 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
     for (std::size_t b = 0; b < blocks.size(); ++b) {
         const std::span<const std::byte> rows = reader.read_block(field, b);
         for (std::size_t row = 0; row < blocks[b].rows; ++row) {
-            const std::int64_t label = label_of(index.fields()[field].type, rows, row);
+            const std::int64_t label = label_at(index.fields()[field].type, rows, row);
             check(label >= 0 && label < most_classes, [&] {
                 return Error("E210",
                              fmt::format("label {} of sample {} in '{}' is out of range",

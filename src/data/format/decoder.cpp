@@ -136,6 +136,7 @@ bool Decoder::decode(const FilterChain& chain,
                      std::span<const std::byte> stored,
                      std::span<std::byte> raw) {
     const std::span filters(chain);
+    std::size_t made = 0;  // results so far: the next goes where the last one is not
     for (std::size_t i = filters.size(); i-- > 0;) {
         const Filter& filter = filters[i];
         if (!makes_new_bytes(filter)) {
@@ -146,7 +147,7 @@ bool Decoder::decode(const FilterChain& chain,
         const auto earlier = filters.first(i);
         const std::size_t bytes =
             filter.kind == FilterKind::shuffle ? stored.size() : bytes_before(earlier, raw.size());
-        std::vector<std::byte>& between = state_->between[i % 2];
+        std::vector<std::byte>& between = state_->between[made++ % 2];
         const bool is_last = bytes == raw.size() && std::ranges::none_of(earlier, makes_new_bytes);
         if (!is_last && between.size() < bytes) between.resize(bytes);
         const std::span<std::byte> out = is_last ? raw : std::span(between).first(bytes);

@@ -81,6 +81,11 @@ Handle open_attribute(const Handle& object, const char* name) {
     return {H5Aopen(object.id(), name, H5P_DEFAULT), H5Aclose};
 }
 
+herr_t refuse_to_leave(
+    const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) {
+    return -1;
+}
+
 }  // namespace
 
 Handle& Handle::operator=(Handle&& other) noexcept {
@@ -120,6 +125,12 @@ Error failure(const char* code, const char* doing, const std::filesystem::path& 
     return Error(code,
                  fmt::format("cannot {} '{}'", doing, path.string()),
                  fmt::format("HDF5 says: {}", reasons.empty() ? "nothing more" : reasons));
+}
+
+Handle access_within_file() {
+    Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
+    H5Pset_elink_cb(access.id(), refuse_to_leave, nullptr);
+    return access;
 }
 
 Handle create_file(const std::filesystem::path& path, Alignment alignment, int& error) {

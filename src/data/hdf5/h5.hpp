@@ -74,6 +74,9 @@ Handle create_file(const std::filesystem::path& path, Alignment alignment, int& 
 /// remembers where it is (driver.hpp). Errors: E205.
 Handle open_for_probing(const std::filesystem::path& path);
 
+/// For opening data sets of one file only: links into others are refused.
+Handle access_within_file();
+
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);
 
 /// The library's type for `type` on disk.

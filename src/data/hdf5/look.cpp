@@ -13,21 +13,9 @@
 namespace lockstep {
 namespace {
 
-herr_t refuse_to_leave(
-    const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) {
-    return -1;
-}
-
-// For opening data sets of this file only.
-h5::Handle access_within_file() {
-    h5::Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
-    H5Pset_elink_cb(access.id(), refuse_to_leave, nullptr);
-    return access;
-}
-
 // Null if there is none; `refusal` says why, if there is one that the library does not open.
 h5::Handle open_dataset(const h5::Handle& file, const std::string& name, std::string& refusal) {
-    const h5::Handle access = access_within_file();
+    const h5::Handle access = h5::access_within_file();
     // Not H5Dopen: that follows what the path names even if it is no data set.
     h5::Handle object(H5Oopen(file.id(), name.c_str(), access.id()), H5Oclose);
     if (!object) {

@@ -6,6 +6,7 @@
 #include "hdf5/h5.hpp"
 #include "hdf5/sandbox.hpp"
 #include "spool.hpp"
+#include "stream/shard_files.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -50,6 +51,13 @@ h5::Handle open_file(const fs::path& path) {
 #endif
     return {h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), "E205", "open", path),
             H5Fclose};
+}
+
+// A file may name any other that this user can read.
+void check_is_within_file(const Part& part) {
+    const h5::Handle properties(H5Dget_create_plist(part.dataset.id()), H5Pclose);
+    if (H5Pget_layout(properties.id()) == H5D_VIRTUAL || H5Pget_external_count(properties.id()) > 0)
+        throw malformed(part, "its values lie in other files, which are not followed");
 }
 
 ElementType whole_type(std::size_t bytes, bool has_sign, const Part& part) {
@@ -107,13 +115,15 @@ void choose_rows(Part& part) {
 
 Part open_part(const fs::path& path, const NamedInput& field) {
     Part part{path, field.place, open_file(path), {}, {}};
-    part.dataset = h5::Handle(H5Dopen2(part.file.id(), field.place.c_str(), H5P_DEFAULT), H5Dclose);
+    const h5::Handle access = h5::access_within_file();
+    part.dataset = h5::Handle(H5Dopen2(part.file.id(), field.place.c_str(), access.id()), H5Dclose);
     check(static_cast<bool>(part.dataset), [&] {
         return Error("E207",
                      fmt::format("'{}' has no data set '{}'", path.string(), field.place),
                      h5::last_reasons(),
                      fmt::format("'h5ls -r {}' shows what it has", path.string()));
     });
+    check_is_within_file(part);
     part.type = element_type(part);
     read_shape(part);
     choose_rows(part);
@@ -148,6 +158,7 @@ class Hdf5Import {
                const SourceOptions& options)
         : fields_(fields), options_(options) {
         parts_.resize(fields.size());
+        allow_open_files(files.size() * fields.size());
         FileRequest request;
         for (const NamedInput& field : fields) request.datasets.push_back(field.place);
         for (const fs::path& path : files) {

@@ -6,6 +6,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "stream/shard_files.hpp"
 #include "team/ordered_work.hpp"
 
 #include <algorithm>
@@ -61,6 +62,7 @@ class PartWriter {
   public:
     void write(const fs::path& part, std::uint64_t offset, std::string_view bytes) {
         UniqueFd& fd = files_[part];
+        if (!fd) allow_open_files(files_.size());
         if (!fd) fd = UniqueFd(::open(part.c_str(), O_WRONLY | O_CLOEXEC));
         if (!fd) throw system_error("write", part, errno);
         while (!bytes.empty()) {

@@ -5,6 +5,8 @@
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 
 namespace lockstep {
 namespace {
@@ -17,6 +19,11 @@ std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t 
     const auto first =
         std::ranges::lower_bound(blocks, blocks[block].shard, {}, &StoredBlock::shard);
     return block - static_cast<std::size_t>(first - blocks.begin());
+}
+
+bool is_about_data(const Error& error) {
+    constexpr std::array<std::string_view, 6> codes{"E201", "E202", "E204", "E210", "E213", "E409"};
+    return std::ranges::find(codes, error.code()) != codes.end();
 }
 
 void BadBlocks::add(const BlockPiece& piece, const Error& error) {

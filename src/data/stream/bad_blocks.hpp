@@ -36,6 +36,10 @@ class BadBlocks {
     std::set<std::uint32_t> closed_;                       // shards
 };
 
+/// Whether `error` says that data are bad or not there, so that their samples may be masked: E201,
+/// E202, E204, E210, E213, E409. All others end the job, as too many open files or a bug do.
+bool is_about_data(const Error& error);
+
 /// Number of `block` among the blocks of its shard.
 std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t block);
 

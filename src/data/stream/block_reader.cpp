@@ -7,9 +7,9 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "bad_blocks.hpp"
+#include "format/labels.hpp"
 
 #include <algorithm>
-#include <cstring>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -95,7 +95,7 @@ void BlockReader::read(const RequestPlan& plan,
             if (!is_fetched) fetch(stored(read.pieces[0]), read.stored);
             finish(read);
         } catch (const Error& error) {
-            if (!on_bad) throw;
+            if (!on_bad || !is_about_data(error)) throw;
             on_bad(read.pieces[0], error);
         }
     }
@@ -223,22 +223,17 @@ void BlockReader::check_labels(std::size_t number,
                                const StoredBlock& block,
                                std::span<const std::byte> rows) const {
     const Field& field = index_.fields()[number];
-    if (field.classes() == 0 || field.type != ElementType::i64) return;
-    for (std::size_t row = 0; row < block.rows; ++row) {
-        std::int64_t label = 0;
-        std::memcpy(&label, rows.data() + row * sizeof label, sizeof label);
-        check(label >= 0 && label < field.classes(), [&] {
-            return Error(
-                "E210",
-                fmt::format(
-                    "label {} of sample {} is out of range", label, grouped(block.first_row + row)),
+    const std::optional<BadLabel> bad = first_bad_label(field, rows, block.rows);
+    if (!bad) return;
+    throw Error("E210",
+                fmt::format("label {} of sample {} is out of range",
+                            bad->label,
+                            grouped(block.first_row + bad->row)),
                 fmt::format("field '{}' in '{}' has {} classes",
                             field.name,
                             files_.path(block.shard).string(),
                             field.classes()),
                 "pack the data again from sound labels");
-        });
-    }
 }
 
 Error BlockReader::damaged(std::size_t field, std::size_t number, const std::string& why) const {

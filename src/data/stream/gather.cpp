@@ -13,7 +13,7 @@ constexpr std::size_t line = 64;
 constexpr std::size_t most_prefetched = 4096;
 
 // So many bytes are on their way at once. They go to the second cache: the first one's few line
-// buffers held rows up to half of the speed (docs/decisions/0011-reads.md).
+// buffers held rows up to half of the speed (docs/decisions/0011).
 constexpr std::size_t bytes_ahead = 12288;
 
 void prefetch(const std::byte* row, std::size_t bytes) {

@@ -67,7 +67,7 @@ class Loader {
             reader.read_rows(at.field, block.first_row, block.rows, place);
             set_state(at, block_loaded);
         } catch (const Error& error) {
-            if (options_.on_bad_data == BadData::fail) throw;
+            if (options_.on_bad_data == BadData::fail || !is_about_data(error)) throw;
             bad_blocks_.add({at.field, at.block, 0, place}, error);
             std::ranges::fill(place, std::byte{0});
             set_state(at, block_masked);

@@ -15,6 +15,10 @@ namespace lockstep {
 /// How a file will be read: the system reads ahead by itself only where that helps.
 enum class Access { sequential, scattered };
 
+/// Raises this process's soft limit of open files, within the hard one, so that `count` more may be
+/// opened.
+void allow_open_files(std::size_t count);
+
 /// The shards' descriptors, each opened when it is first needed. Any thread.
 class ShardFiles {
   public:
@@ -23,7 +27,8 @@ class ShardFiles {
 
     const DatasetIndex& index() const { return *index_; }
 
-    /// A descriptor that stays open as long as this object. Errors: E201, E202, E220, E204.
+    /// A descriptor that stays open as long as this object. Errors: E201, E202, E220, E204, E402
+    /// (too many are open).
     int descriptor(std::uint32_t shard);
     std::filesystem::path path(std::uint32_t shard) const;
 

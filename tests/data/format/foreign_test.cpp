@@ -142,6 +142,24 @@ TEST_F(Foreign, LabelsOfAnyWholeTypeAreCounted) {
     EXPECT_EQ(caught_code([&] { counts("label"); }), "E210") << "memory is bounded";
 }
 
+TEST_F(Foreign, LabelsThatAreDamagedAfterOpeningAreNamed) {
+    const std::vector<std::int32_t> values{0, 3, 3, 1, 2, 0};
+    ForeignDataset labels{.path = "/y", .type = H5T_STD_I32LE, .size = {values.size()}};
+    const auto bytes = std::as_bytes(std::span(values));
+    labels.bytes.assign(bytes.begin(), bytes.end());
+    const fs::path path = write("l.h5", {labels});
+    const auto index = std::make_shared<const DatasetIndex>(
+        DatasetIndex::open_foreign({path}, {{"labels", "/y", "label"}}));
+    test::overwrite(path, index->stored_blocks(0)[0].offset + 2 * 4, "\x04");
+    const auto error = caught([&] {
+        BatchStream stream(index, {.order = OrderKind::sequential, .batch = 6});
+        stream.next();
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E210");
+    EXPECT_THAT(error->text(), HasSubstr("label 4 of sample 2"));
+}
+
 TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
     const auto refused = [&](const ForeignDataset& data, const char* code, const char* why) {
         const auto error = error_of(data);
@@ -379,6 +397,12 @@ INSTANTIATE_TEST_SUITE_P(
         Chain{"fletcher32_deflate", {{H5Z_FILTER_FLETCHER32, {}}, {H5Z_FILTER_DEFLATE, {1}}}},
         Chain{"fletcher32_shuffle_deflate",
               {{H5Z_FILTER_FLETCHER32, {}}, {H5Z_FILTER_SHUFFLE, {4}}, {H5Z_FILTER_DEFLATE, {1}}}},
+        Chain{"shuffle_shuffle_fletcher32_shuffle",
+              {{H5Z_FILTER_SHUFFLE, {4}},
+               {H5Z_FILTER_SHUFFLE, {4}},
+               {H5Z_FILTER_FLETCHER32, {}},
+               {H5Z_FILTER_SHUFFLE, {4}}},
+              false},
         Chain{"lz4", {{lz4, {0}}}, false},
         Chain{"zstd", {{zstd, {3}}}, false},
         Chain{"shuffle_zstd", {{H5Z_FILTER_SHUFFLE, {4}}, {zstd, {3}}}, false},

@@ -158,6 +158,31 @@ TEST_F(Hdf5Source, NamesWhatIsWrong) {
     EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "x"}}); }).code(), "E205");
 }
 
+TEST_F(Hdf5Source, DoesNotFollowAFileIntoOthers) {
+    create("secret.h5");
+    add_numbers("x", {3}, H5T_STD_I32LE);
+    const fs::path path = create("a.h5");
+    H5Lcreate_external("secret.h5", "x", file_, "link", H5P_DEFAULT, H5P_DEFAULT);
+    const hsize_t size = 3;
+    const hid_t space = H5Screate_simple(1, &size, nullptr);
+    const hid_t outside = H5Pcreate(H5P_DATASET_CREATE), virtually = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(outside, (folder_ / "secret.h5").c_str(), 0, 12);
+    H5Pset_virtual(virtually, space, "secret.h5", "x", space);
+    for (const auto& [name, properties] : {std::pair("raw", outside), {"virtual", virtually}}) {
+        H5Dclose(
+            H5Dcreate2(file_, name, H5T_STD_I32LE, space, H5P_DEFAULT, properties, H5P_DEFAULT));
+        H5Pclose(properties);
+    }
+    H5Sclose(space);
+    close();
+    EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "link"}}); }).code(), "E207");
+    for (const char* name : {"raw", "virtual"}) {
+        const Error error = error_of([&] { open_hdf5({path}, {{"x", name}}); });
+        EXPECT_EQ(error.code(), "E214") << name;
+        EXPECT_THAT(error.why(), HasSubstr("other files")) << name;
+    }
+}
+
 TEST_F(Hdf5Source, NoticesChunksThatAreDamaged) {
     const fs::path path = create("a.h5");
     std::vector<std::int32_t> values(4096);

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // How a window's bytes come from the files: requests, the page cache, and gathering.
 #include "data/samples.hpp"
+#include "stream/bad_blocks.hpp"
 #include "stream/block_reader.hpp"
 #include "stream/gather.hpp"
 #include "stream/page_cache.hpp"
 #include "stream/request_plan.hpp"
 #include "support/caught.hpp"
 
+#include <cerrno>
 #include <set>
 
 #include <fcntl.h>
@@ -14,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -36,6 +39,30 @@ class Reading : public testing::Test {
     test::Samples samples_ = test::make_samples(300);
     PackOptions options_;
 };
+
+TEST_F(Reading, OpensMoreFilesThanTheSoftLimitAllowed) {
+    const auto index = pack(Codec::none, 4, 70);
+    rlimit usual{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+    rlimit low = usual;
+    low.rlim_cur = 40;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+    EXPECT_EQ(caught_code([&] {
+                  ShardFiles files(index);
+                  for (std::uint32_t shard = 0; shard < 70; ++shard) files.descriptor(shard);
+              }),
+              "");
+    ::setrlimit(RLIMIT_NOFILE, &usual);
+}
+
+TEST(BadData, IsWhatIsWrongWithDataAndNothingElse) {
+    for (const char* code : {"E201", "E202", "E204", "E210", "E213", "E409"})
+        EXPECT_TRUE(is_about_data(Error(code, ""))) << code;
+    for (const int reason : {EMFILE, ENFILE, ENOMEM})
+        EXPECT_FALSE(is_about_data(system_error("open", "x", reason))) << reason;
+    EXPECT_TRUE(is_about_data(system_error("read", "x", EIO)));
+    EXPECT_FALSE(is_about_data(Error("E700", "")));
+}
 
 // Rows of all fields, room for exactly the runs.
 struct Rows {
