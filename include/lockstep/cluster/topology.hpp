@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a node is made of: CPUs, memory, GPUs, network ports, limits; read live or from JSON.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Memory and the CPUs next to it.
+struct NumaNode {
+    int id = 0;
+    std::vector<int> cpus;
+    std::uint64_t memory_bytes = 0;
+    bool operator==(const NumaNode&) const = default;
+};
+
+/// A PCI link as it runs now and as it could; 0 where the kernel does not say. Idle GPUs lower
+/// their speed, never their width.
+struct PciLink {
+    double speed_gts = 0, max_speed_gts = 0;  ///< GT/s
+    int width = 0, max_width = 0;             ///< lanes
+    bool operator==(const PciLink&) const = default;
+};
+
+/// Where a device sits.
+struct PciPlace {
+    std::string address;       ///< "0000:1b:00.0", lower case; "" for a device that is not on PCI
+    std::string path;          ///< "pci0000:1a/0000:1a:01.0/0000:1b:00.0", below /sys/devices
+    int numa_node = -1;        ///< -1: the firmware does not say
+    std::vector<int> cpus;     ///< local_cpulist
+    std::string vendor;        ///< "0x10de"
+    std::string device_class;  ///< "0x030200"
+    PciLink link;
+    bool operator==(const PciPlace&) const = default;
+};
+
+/// The way from one GPU to another.
+struct GpuPeer {
+    std::string address;      ///< PCI address of the other
+    int nvlinks = 0;          ///< active links to it, straight or through switches
+    std::string peer_access;  ///< "ok", "not supported", ...; "" where NVML does not say
+    bool operator==(const GpuPeer&) const = default;
+};
+
+/// What NVML says of a GPU's state; nothing where it does not.
+struct GpuHealth {
+    std::optional<std::uint64_t> memory_bytes, memory_used_bytes;
+    std::optional<int> processes;                  ///< compute processes of anyone
+    std::string compute_mode;                      ///< "default", "exclusive process", "prohibited"
+    std::optional<bool> keeps_driver_loaded;       ///< persistence mode
+    std::optional<std::uint64_t> ecc_uncorrected;  ///< since the driver was loaded
+    std::optional<bool> awaits_reset;              ///< rows to remap or pages to retire are pending
+    std::vector<std::string> slowed_by;            ///< "power brake", "thermal", "hardware"
+    bool operator==(const GpuHealth&) const = default;
+};
+
+/// One NVIDIA GPU, or what looks like one on PCI.
+struct GpuFacts {
+    PciPlace pci;
+    std::string uuid;  ///< "GPU-..."; "" without NVML
+    std::string model;
+    bool has_driver = false;       ///< NVML knows it: CUDA can use it, if this process may
+    bool has_render_node = false;  ///< /dev/dri/renderD*
+    bool has_mig = false;          ///< cut into instances
+    std::vector<std::string> mig_uuids;
+    int nvlinks_active = 0;
+    int nvlinks_down = 0;
+    bool has_nvswitch = false;  ///< its links end in a switch: all GPUs of the node are peers
+    std::vector<GpuPeer> peers;
+    GpuHealth health;
+    bool operator==(const GpuFacts&) const = default;
+};
+
+/// One port of an RDMA device.
+struct RdmaPort {
+    std::string device;  ///< "mlx5_0"
+    int port = 1;
+    std::string state;       ///< "ACTIVE", "DOWN", "INIT"
+    std::string phys_state;  ///< "LinkUp", "Disabled", "Polling"
+    double rate_gbps = 0;
+    std::string link_layer;              ///< "InfiniBand" or "Ethernet"
+    std::vector<std::string> gid_types;  ///< each once: "IB/RoCE v1", "RoCE v2"
+    std::string firmware;
+    std::string interface;  ///< its network interface, "" if it has none
+    PciPlace pci;
+    bool operator==(const RdmaPort&) const = default;
+
+    /// "mlx5_0:1", as UCX and NCCL write it.
+    std::string name() const;
+    bool is_up() const { return state == "ACTIVE"; }
+};
+
+enum class InterfaceKind {
+    ethernet,
+    infiniband,
+    loopback,
+    bridge,
+    docker,
+    bond,
+    vlan,
+    tunnel,
+    veth,
+    dummy,
+    other
+};
+std::string_view interface_kind_name(InterfaceKind kind);
+
+/// One network interface.
+struct NetworkInterface {
+    std::string name;
+    std::string state;  ///< operstate: "up", "down", "unknown"
+    bool has_carrier = false;
+    int mtu = 0;
+    double speed_mbps = 0;               ///< 0: not said
+    std::vector<std::string> addresses;  ///< "10.0.0.7/24", "fe80::1/64"
+    bool is_virtual = false;             ///< no device behind it
+    InterfaceKind kind = InterfaceKind::other;
+    PciPlace pci;
+    bool operator==(const NetworkInterface&) const = default;
+};
+
+/// What control groups allow this process; the smallest on the way up.
+struct ControlGroupFacts {
+    int version = 0;                  ///< 0: none found
+    std::vector<int> cpus;            ///< cpuset; empty: not said
+    std::vector<int> memory_nodes;    ///< cpuset; empty: not said
+    std::optional<double> cpu_quota;  ///< CPUs' worth of time; nothing: no quota
+    std::optional<std::uint64_t> memory_limit_bytes;
+    std::uint64_t throttled_periods = 0;
+    bool operator==(const ControlGroupFacts&) const = default;
+};
+
+/// Soft limits of this process; nothing: unlimited.
+struct ResourceLimits {
+    std::optional<std::uint64_t> locked_memory_bytes, open_files, stack_bytes, processes;
+    bool operator==(const ResourceLimits&) const = default;
+};
+
+/// The kernel's and driver's settings that decide whether devices reach each other.
+struct KernelFacts {
+    std::string release;  ///< "6.1.0-18-amd64"
+    std::string command_line;
+    bool has_iommu = false;       ///< /sys/class/iommu is not empty
+    std::string nvidia_driver;    ///< "550.54.15", "" without
+    bool nvidia_is_open = false;  ///< the open kernel module
+    bool has_nvidia_peermem = false;
+    int ptrace_scope = 0;  ///< yama's; 0 without
+    bool operator==(const KernelFacts&) const = default;
+};
+
+/// One node as one process sees it.
+struct NodeTopology {
+    std::string host;
+    std::string boot_id;
+    bool is_container = false;
+    std::string cpu_model;
+    std::string governor;  ///< of the first allowed CPU; "" where there is none
+    std::uint64_t memory_bytes = 0;
+
+    std::vector<int> cpus;          ///< online
+    std::vector<int> allowed_cpus;  ///< of this process
+    std::vector<int> allowed_memory_nodes;
+    std::vector<std::vector<int>> cores;      ///< each core's hardware threads
+    std::vector<std::vector<int>> l3_groups;  ///< CPUs that share a last-level cache
+    std::vector<std::vector<int>> sockets;
+    std::vector<NumaNode> numa_nodes;
+
+    std::vector<GpuFacts> gpus;                ///< by PCI address
+    std::vector<RdmaPort> rdma_ports;          ///< by device (mlx5_2 before mlx5_10), then port
+    std::vector<NetworkInterface> interfaces;  ///< by name
+
+    ControlGroupFacts control_group;
+    ResourceLimits limits;
+    KernelFacts kernel;
+    std::vector<std::string> notes;  ///< what could not be read, and why: "no NVML library ..."
+    bool operator==(const NodeTopology&) const = default;
+
+    /// Equal for processes of one booted node, and for no others.
+    std::string host_id() const { return boot_id + "/" + host; }
+};
+
+/// The NUMA node of `cpu`; -1 if none has it.
+int numa_node_of(const NodeTopology& node, int cpu);
+
+/// The GPUs that compute: a driver or a render node is there. A management controller's display
+/// or a GPU without driver is none.
+std::vector<const GpuFacts*> usable_gpus(const NodeTopology& node);
+
+struct NvmlFunctions;  // nvml.hpp
+
+/// Where to read from.
+struct TopologySource {
+    std::filesystem::path root = "/";     ///< a test puts a copy of /proc and /sys there
+    const NvmlFunctions* nvml = nullptr;  ///< nothing is asked of GPUs without
+};
+
+/// Reads below `source.root`. What is missing there stays empty: no file is promised on every
+/// kernel. Addresses of interfaces are the live system's, and only where root is "/".
+NodeTopology read_topology(const TopologySource& source);
+
+/// This node, with NVML where its library is.
+NodeTopology read_topology();
+
+/// JSON on one line; empty and unknown things are left out.
+std::string serialize(const NodeTopology& node);
+
+/// Errors: E222 naming `origin` (no JSON, a wrong type, an unknown key), E606 naming what
+/// contradicts what.
+NodeTopology deserialize_topology(std::string_view text, const std::string& origin = "topology");
+
+/// As files, indented. Errors: those of files and of deserialize_topology.
+void save_topology(const NodeTopology& node, const std::filesystem::path& path);
+NodeTopology load_topology(const std::filesystem::path& path);
+
+}  // namespace lockstep
