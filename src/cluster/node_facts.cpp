@@ -5,6 +5,8 @@
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "fact_files.hpp"
+
 #include <algorithm>
 #include <array>
 #include <iterator>
@@ -26,30 +28,6 @@ constexpr std::array<LevelNames, 3> level_names{{
     {"avx2", "AVX2"},
     {"avx512", "AVX512_CORE"},
 }};
-
-/// The value after "key :" or "key:" in a file of such lines; "" if there is none.
-std::string value_of(const std::string& text, std::string_view key) {
-    std::istringstream lines(text);
-    for (std::string line; std::getline(lines, line);) {
-        const auto colon = line.find(':');
-        if (colon == line.npos || !line.starts_with(key)) continue;
-        if (line.find_last_not_of(" \t", colon - 1) + 1 != key.size()) continue;
-        const auto begin = line.find_first_not_of(" \t", colon + 1);
-        return begin == line.npos ? "" : line.substr(begin);
-    }
-    return "";
-}
-
-/// Directory entries in order of name; none if the directory is missing.
-std::vector<fs::path> entries_of(const fs::path& directory) {
-    std::error_code missing;
-    std::vector<fs::path> entries;
-    for (const auto& entry : fs::directory_iterator(directory, missing)) {
-        entries.push_back(entry.path());
-    }
-    std::ranges::sort(entries);
-    return entries;
-}
 
 std::vector<int> numa_nodes_of(const fs::path& root, const std::vector<int>& cpus) {
     std::set<int> nodes;

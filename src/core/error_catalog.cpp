@@ -330,6 +330,27 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "ranks differ",
      "Ranks run different versions or were given different settings."},
+    {"E606",
+     config,
+     "a topology contradicts itself",
+     "A file of 'lockstep map --save-topology' names a node's parts. Each CPU is in one core, one\n"
+     "cache, one socket and one NUMA node; devices are on NUMA nodes that exist, each once."},
+    {"E607",
+     usage,
+     "the ranks do not fit the hosts",
+     "'lockstep map' lays ranks out as mpirun and srun do: over --hosts NAME:SLOTS,... or over\n"
+     "--nodes N with --ntasks-per-node M. Names are unique, and there is a slot for each rank."},
+    {"E608",
+     config,
+     "two ranks on one GPU",
+     "Each rank computes on a GPU of its own. Two on one share its memory and its time, and NCCL\n"
+     "refuses them. Start as many ranks on a node as it has GPUs, each seeing all of them."},
+    {"E609",
+     config,
+     "two ranks on the same cores",
+     "The launcher bound two ranks to sets of cores that overlap: each runs at a fraction of its\n"
+     "speed and waits for the other in every step. The message has the line that binds them "
+     "right."},
     {"E610",
      missing_input,
      "a program cannot be started",
@@ -374,6 +395,38 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "the communication thread cannot stay on its CPU",
      "The system refused the CPU that was chosen for it: this process may not use it."},
+    {"E643",
+     config,
+     "more ranks than cores on a node",
+     "A plan gives each rank at least one core of its own. Use fewer ranks, allow SMT siblings\n"
+     "(--smt), or ask the launcher for more cores."},
+    {"E644",
+     config,
+     "reality differs from the plan",
+     "Ranks do not run where the plan has them. The message names each difference; start the job\n"
+     "with the line that 'lockstep map --format mpirun' or '--format srun' gives."},
+    {"E645",
+     usage,
+     "a plan cannot be written in this form",
+     "mpirun and srun can say less than a table: srun binds every node alike. Another --format\n"
+     "(rankfile, json, table) can say it."},
+    {"E646",
+     config,
+     "the witnesses disagree about who shares a node",
+     "MPI, the launcher's variables and the operating system each say which ranks share a node.\n"
+     "They must agree: otherwise ranks would take each other's cores and GPUs. Containers that "
+     "hide\n"
+     "the host's name or share one, and variables left over from another launch, make them "
+     "differ."},
+    {"E647",
+     config,
+     "a rank cannot be bound to its cores",
+     "The system refused the cores that the plan gives: this process may not use them."},
+    {"E648",
+     config,
+     "no such GPU",
+     "CUDA_VISIBLE_DEVICES names GPUs by index or by UUID. One of its words names none that this\n"
+     "node has, or mixes GPUs with MIG instances."},
     {"E650",
      usage,
      "buffers larger than memory",

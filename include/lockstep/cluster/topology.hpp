@@ -187,11 +187,11 @@ struct NodeTopology {
 /// The NUMA node of `cpu`; -1 if none has it.
 int numa_node_of(const NodeTopology& node, int cpu);
 
-/// The GPUs that compute: a driver or a render node is there. A management controller's display
-/// or a GPU without driver is none.
+/// The GPUs that this process can compute on: NVIDIA's with a driver or, where none has one, with a
+/// render node. A management controller's display is none, nor a GPU that a control group hides.
 std::vector<const GpuFacts*> usable_gpus(const NodeTopology& node);
 
-struct NvmlFunctions;  // nvml.hpp
+struct NvmlFunctions;
 
 /// Where to read from.
 struct TopologySource {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// NVIDIA's management library as a table of functions: loaded where it is, made up by tests.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// NVML's own types, as its documentation gives them (nvml.h, API version 12). 0 is success.
+using NvmlStatus = int;
+using NvmlDevice = struct NvmlDeviceHandle*;
+struct NvmlPciInfo {
+    std::array<char, 16> legacy_address;
+    unsigned domain, bus, device, device_id, subsystem_id;
+    std::array<char, 32> address;  ///< "00000000:1B:00.0"
+};
+struct NvmlMemory {
+    unsigned long long total_bytes, free_bytes, used_bytes;
+};
+
+/// Each may be null: older libraries lack some, and then those facts stay unknown.
+struct NvmlFunctions {
+    NvmlStatus (*driver_version)(char* text, unsigned size);
+    NvmlStatus (*count)(unsigned* devices);
+    NvmlStatus (*device)(unsigned index, NvmlDevice* device);
+    NvmlStatus (*pci)(NvmlDevice, NvmlPciInfo*);
+    NvmlStatus (*uuid)(NvmlDevice, char* text, unsigned size);
+    NvmlStatus (*name)(NvmlDevice, char* text, unsigned size);
+    NvmlStatus (*mig_mode)(NvmlDevice, unsigned* now, unsigned* after_reset);
+    NvmlStatus (*mig_count)(NvmlDevice, unsigned* most);
+    NvmlStatus (*mig_device)(NvmlDevice, unsigned index, NvmlDevice* instance);
+    NvmlStatus (*memory)(NvmlDevice, NvmlMemory*);
+    NvmlStatus (*processes)(NvmlDevice, unsigned* count, void* infos);
+    NvmlStatus (*compute_mode)(NvmlDevice, int* mode);
+    NvmlStatus (*persistence)(NvmlDevice, int* is_on);
+    NvmlStatus (*ecc_errors)(NvmlDevice, int type, int counter, unsigned long long* count);
+    NvmlStatus (*retired_pending)(NvmlDevice, int* is_pending);
+    NvmlStatus (*remapped_rows)(
+        NvmlDevice, unsigned* corrected, unsigned* failed, unsigned* pending, unsigned* failure);
+    NvmlStatus (*slow_reasons)(NvmlDevice, unsigned long long* bits);
+    NvmlStatus (*link_state)(NvmlDevice, unsigned link, int* is_active);
+    NvmlStatus (*link_remote_type)(NvmlDevice, unsigned link, int* type);
+    NvmlStatus (*link_remote)(NvmlDevice, unsigned link, NvmlPciInfo*);
+    NvmlStatus (*peer_status)(NvmlDevice, NvmlDevice, int capability, int* status);
+};
+
+/// libnvidia-ml.so.1, loaded and initialised as long as this lives.
+class NvmlLibrary {
+  public:
+    NvmlLibrary();
+    ~NvmlLibrary();
+    NvmlLibrary(const NvmlLibrary&) = delete;
+    NvmlLibrary& operator=(const NvmlLibrary&) = delete;
+
+    /// Null where the library is missing or does not start.
+    const NvmlFunctions* functions() const { return is_ready_ ? &functions_ : nullptr; }
+    const std::string& why_not() const { return why_not_; }
+
+  private:
+    void* library_ = nullptr;
+    NvmlFunctions functions_{};
+    bool is_ready_ = false;
+    std::string why_not_;
+};
+
+}  // namespace lockstep

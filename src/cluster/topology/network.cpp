@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/control_group.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "fact_files.hpp"
+#include "topology_readers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <memory>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if_arp.h>
+#include <netinet/in.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "ACTIVE" of "4: ACTIVE".
+std::string word_of(const fs::path& file) {
+    const auto text = text_of(file);
+    const auto colon = text.find(": ");
+    return colon == text.npos ? text : text.substr(colon + 2);
+}
+
+/// The kinds of addresses that the port has; the kernel refuses to read unused entries.
+std::vector<std::string> gid_types_of(const fs::path& port) {
+    std::vector<std::string> types;
+    for (const auto& entry : entries_of(port / "gid_attrs/types")) {
+        const auto type = text_of(entry);
+        if (!type.empty() && std::ranges::find(types, type) == types.end()) types.push_back(type);
+    }
+    std::ranges::sort(types);
+    return types;
+}
+
+RdmaPort read_rdma_port(const fs::path& device, const fs::path& port) {
+    RdmaPort facts;
+    facts.device = device.filename().string();
+    facts.port = static_cast<int>(parse_integer(port.filename().string()).value_or(1));
+    facts.state = word_of(port / "state");
+    facts.phys_state = word_of(port / "phys_state");
+    facts.rate_gbps = std::strtod(text_of(port / "rate").c_str(), nullptr);
+    facts.link_layer = text_of(port / "link_layer");
+    facts.gid_types = gid_types_of(port);
+    facts.firmware = text_of(device / "fw_ver");
+    facts.interface = text_of(port / "gid_attrs/ndevs/0");
+    facts.pci = read_pci_place(device / "device");
+    return facts;
+}
+
+/// "mlx5_2" before "mlx5_10": shorter first, as long as only the number differs.
+auto device_order(const RdmaPort& port) {
+    const auto digits = port.device.find_last_not_of("0123456789") + 1;
+    const auto number = parse_integer(port.device.substr(digits)).value_or(-1);
+    return std::tuple(port.device.substr(0, digits), number, port.port);
+}
+
+/// Docker names its bridges docker0 and br-0123456789ab.
+bool is_dockers(const std::string& name) {
+    if (name.starts_with("docker")) return true;
+    return name.starts_with("br-") && name.size() == 15 &&
+           name.find_first_not_of("0123456789abcdef", 3) == name.npos;
+}
+
+InterfaceKind kind_of(const fs::path& folder, bool is_virtual) {
+    const auto name = folder.filename().string();
+    const auto type = integer_in(folder / "type", -1);
+    const auto uevent = text_of(folder / "uevent");
+    std::error_code missing;
+    if (type == ARPHRD_LOOPBACK) return InterfaceKind::loopback;
+    if (type == ARPHRD_INFINIBAND) return InterfaceKind::infiniband;
+    if (is_dockers(name)) return InterfaceKind::docker;
+    if (fs::exists(folder / "bridge", missing)) return InterfaceKind::bridge;
+    if (fs::exists(folder / "bonding", missing)) return InterfaceKind::bond;
+    if (uevent.find("DEVTYPE=vlan") != uevent.npos) return InterfaceKind::vlan;
+    if (fs::exists(folder / "tun_flags", missing) || type == ARPHRD_NONE || type == ARPHRD_TUNNEL ||
+        type == ARPHRD_SIT || type == ARPHRD_IPGRE)
+        return InterfaceKind::tunnel;
+    if (type != ARPHRD_ETHER) return InterfaceKind::other;
+    if (!is_virtual) return InterfaceKind::ethernet;
+    if (name.starts_with("dummy") || name.starts_with("ifb")) return InterfaceKind::dummy;
+    const auto index = integer_in(folder / "ifindex", 0);
+    const bool has_twin = integer_in(folder / "iflink", index) != index;
+    return has_twin ? InterfaceKind::veth : InterfaceKind::other;
+}
+
+NetworkInterface read_interface(const fs::path& folder) {
+    NetworkInterface facts;
+    std::error_code missing;
+    const auto real = fs::canonical(folder, missing).string();
+    facts.name = folder.filename().string();
+    facts.state = text_of(folder / "operstate");
+    facts.has_carrier = integer_in(folder / "carrier", 0) == 1;
+    facts.mtu = static_cast<int>(integer_in(folder / "mtu", 0));
+    facts.speed_mbps =
+        static_cast<double>(std::max<std::int64_t>(integer_in(folder / "speed", 0), 0));
+    facts.is_virtual =
+        real.find("/devices/virtual/") != real.npos || !fs::exists(folder / "device", missing);
+    facts.kind = kind_of(folder, facts.is_virtual);
+    if (!facts.is_virtual) facts.pci = read_pci_place(folder / "device");
+    return facts;
+}
+
+int prefix_length(const sockaddr* mask) {
+    if (mask == nullptr) return 0;
+    const bool is_v4 = mask->sa_family == AF_INET;
+    const auto* bytes = is_v4 ? reinterpret_cast<const unsigned char*>(
+                                    &reinterpret_cast<const sockaddr_in*>(mask)->sin_addr)
+                              : reinterpret_cast<const sockaddr_in6*>(mask)->sin6_addr.s6_addr;
+    int length = 0;
+    for (int i = 0; i < (is_v4 ? 4 : 16); ++i) length += std::popcount(bytes[i]);
+    return length;
+}
+
+/// "10.0.0.7/24"; "" for what is no internet address.
+std::string address_text(const ifaddrs& entry) {
+    if (entry.ifa_addr == nullptr) return "";
+    const auto family = entry.ifa_addr->sa_family;
+    if (family != AF_INET && family != AF_INET6) return "";
+    const void* address = family == AF_INET
+                              ? static_cast<const void*>(
+                                    &reinterpret_cast<const sockaddr_in*>(entry.ifa_addr)->sin_addr)
+                              : &reinterpret_cast<const sockaddr_in6*>(entry.ifa_addr)->sin6_addr;
+    std::array<char, INET6_ADDRSTRLEN> text{};
+    if (::inet_ntop(family, address, text.data(), text.size()) == nullptr) return "";
+    return fmt::format("{}/{}", text.data(), prefix_length(entry.ifa_netmask));
+}
+
+}  // namespace
+
+std::vector<RdmaPort> read_rdma_ports(const fs::path& root) {
+    std::vector<RdmaPort> ports;
+    for (const auto& device : entries_of(root / "sys/class/infiniband"))
+        for (const auto& port : entries_of(device / "ports"))
+            ports.push_back(read_rdma_port(device, port));
+    std::ranges::stable_sort(ports, {}, device_order);
+    return ports;
+}
+
+std::vector<NetworkInterface> read_interfaces(const fs::path& root) {
+    std::vector<NetworkInterface> interfaces;
+    for (const auto& folder : entries_of(root / "sys/class/net")) {
+        std::error_code missing;
+        if (fs::is_directory(folder, missing)) interfaces.push_back(read_interface(folder));
+    }
+    return interfaces;
+}
+
+void add_live_addresses(std::vector<NetworkInterface>& interfaces) {
+    ifaddrs* list = nullptr;
+    if (::getifaddrs(&list) != 0) return;
+    const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
+    for (const auto* entry = list; entry != nullptr; entry = entry->ifa_next) {
+        const auto found = std::ranges::find(interfaces, entry->ifa_name, &NetworkInterface::name);
+        const auto text = address_text(*entry);
+        if (found != interfaces.end() && !text.empty()) found->addresses.push_back(text);
+    }
+}
+
+}  // namespace lockstep

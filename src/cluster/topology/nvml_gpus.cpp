@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/nvml.hpp"
+
+#include "topology_readers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr unsigned most_links = 18;
+constexpr int uncorrected = 1, since_load = 0, read_capability = 0, remote_switch = 2;
+constexpr NvmlStatus too_small = 7;  // how NVML answers "how many" with a count
+
+/// What `function` puts into a T, or nothing where it is missing or fails.
+template <class T, class Function, class... Before>
+std::optional<T> ask(Function function, Before... before) {
+    T value{};
+    if (function == nullptr || function(before..., &value) != 0) return {};
+    return value;
+}
+
+template <class Function>
+std::string ask_text(Function function, NvmlDevice device) {
+    std::array<char, 96> text{};
+    if (function == nullptr || function(device, text.data(), text.size()) != 0) return "";
+    return text.data();
+}
+
+/// "0000:1b:00.0", as sysfs writes it, of "00000000:1B:00.0".
+std::string address_of(const NvmlPciInfo& pci) {
+    return fmt::format("{:04x}:{:02x}:{:02x}.0", pci.domain, pci.bus, pci.device);
+}
+
+std::string peer_text(int status) {
+    constexpr std::array names{"ok",
+                               "chipset does not support it",
+                               "GPU does not support it",
+                               "topology does not support it",
+                               "disabled by registry key",
+                               "not supported"};
+    const auto index = static_cast<std::size_t>(status);
+    return index < names.size() ? names[index] : "unknown";
+}
+
+std::string mode_text(int mode) {
+    constexpr std::array names{"default", "exclusive thread", "prohibited", "exclusive process"};
+    const auto index = static_cast<std::size_t>(mode);
+    return index < names.size() ? names[index] : "unknown";
+}
+
+std::vector<std::string> slow_texts(unsigned long long bits) {
+    constexpr std::array<std::pair<unsigned long long, const char*>, 5> names{{
+        {0x4, "power cap"},
+        {0x8, "hardware"},
+        {0x20, "thermal (software)"},
+        {0x40, "thermal"},
+        {0x80, "power brake"},
+    }};
+    std::vector<std::string> texts;
+    for (const auto& [bit, name] : names)
+        if ((bits & bit) != 0) texts.emplace_back(name);
+    return texts;
+}
+
+GpuHealth health_of(const NvmlFunctions& nvml, NvmlDevice device) {
+    GpuHealth health;
+    if (const auto memory = ask<NvmlMemory>(nvml.memory, device)) {
+        health.memory_bytes = memory->total_bytes;
+        health.memory_used_bytes = memory->used_bytes;
+    }
+    unsigned processes = 0;
+    if (nvml.processes != nullptr) {
+        const auto status = nvml.processes(device, &processes, nullptr);
+        if (status == 0 || status == too_small) health.processes = static_cast<int>(processes);
+    }
+    if (const auto mode = ask<int>(nvml.compute_mode, device))
+        health.compute_mode = mode_text(*mode);
+    if (const auto on = ask<int>(nvml.persistence, device)) health.keeps_driver_loaded = *on != 0;
+    health.ecc_uncorrected =
+        ask<unsigned long long>(nvml.ecc_errors, device, uncorrected, since_load);
+    if (const auto pending = ask<int>(nvml.retired_pending, device))
+        health.awaits_reset = *pending != 0;
+    std::array<unsigned, 4> rows{};
+    if (nvml.remapped_rows != nullptr &&
+        nvml.remapped_rows(device, &rows[0], &rows[1], &rows[2], &rows[3]) == 0)
+        health.awaits_reset = health.awaits_reset.value_or(false) || rows[2] != 0 || rows[3] != 0;
+    if (const auto bits = ask<unsigned long long>(nvml.slow_reasons, device))
+        health.slowed_by = slow_texts(*bits);
+    return health;
+}
+
+void add_mig(const NvmlFunctions& nvml, NvmlDevice device, GpuFacts& gpu) {
+    unsigned now = 0, after_reset = 0;
+    if (nvml.mig_mode == nullptr || nvml.mig_mode(device, &now, &after_reset) != 0) return;
+    gpu.has_mig = now != 0;
+    const auto most = gpu.has_mig ? ask<unsigned>(nvml.mig_count, device).value_or(0) : 0;
+    for (unsigned i = 0; i < most; ++i)
+        if (const auto instance = ask<NvmlDevice>(nvml.mig_device, device, i))
+            gpu.mig_uuids.push_back(ask_text(nvml.uuid, *instance));
+}
+
+void add_links(const NvmlFunctions& nvml, NvmlDevice device, GpuFacts& gpu) {
+    for (unsigned link = 0; link < most_links; ++link) {
+        const auto active = ask<int>(nvml.link_state, device, link);
+        if (!active) continue;
+        ++(*active != 0 ? gpu.nvlinks_active : gpu.nvlinks_down);
+        if (*active == 0) continue;
+        if (ask<int>(nvml.link_remote_type, device, link) == remote_switch) {
+            gpu.has_nvswitch = true;
+            continue;
+        }
+        const auto remote = ask<NvmlPciInfo>(nvml.link_remote, device, link);
+        if (!remote) continue;
+        const auto peer = std::ranges::find(gpu.peers, address_of(*remote), &GpuPeer::address);
+        if (peer != gpu.peers.end()) ++peer->nvlinks;
+    }
+    if (gpu.has_nvswitch)
+        for (auto& peer : gpu.peers) peer.nvlinks = gpu.nvlinks_active;
+}
+
+struct Handle {
+    NvmlDevice device;
+    std::string address;
+};
+
+void add_gpu(const NvmlFunctions& nvml,
+             const Handle& handle,
+             const std::vector<Handle>& all,
+             GpuFacts& gpu) {
+    gpu.has_driver = true;
+    gpu.uuid = ask_text(nvml.uuid, handle.device);
+    gpu.model = ask_text(nvml.name, handle.device);
+    for (const auto& other : all) {
+        if (other.address == handle.address) continue;
+        const auto status =
+            ask<int>(nvml.peer_status, handle.device, other.device, read_capability);
+        gpu.peers.push_back({other.address, 0, status ? peer_text(*status) : ""});
+    }
+    add_mig(nvml, handle.device, gpu);
+    add_links(nvml, handle.device, gpu);
+    gpu.health = health_of(nvml, handle.device);
+}
+
+std::vector<Handle> handles_of(const NvmlFunctions& nvml, std::vector<std::string>& notes) {
+    std::vector<Handle> handles;
+    const auto count = ask<unsigned>(nvml.count).value_or(0);
+    for (unsigned i = 0; i < count; ++i) {
+        const auto device = ask<NvmlDevice>(nvml.device, i);
+        const auto pci = device ? ask<NvmlPciInfo>(nvml.pci, *device) : std::nullopt;
+        if (pci)
+            handles.push_back({*device, address_of(*pci)});
+        else
+            notes.push_back(
+                fmt::format("NVML counts {} GPUs but does not open number {}", count, i));
+    }
+    return handles;
+}
+
+}  // namespace
+
+void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node) {
+    if (nvml == nullptr) return;
+    const auto handles = handles_of(*nvml, node.notes);
+    // The driver's /proc lists every GPU; NVML only those that this process may open.
+    for (auto& gpu : node.gpus) gpu.has_driver = false;
+    for (const auto& handle : handles) {
+        auto gpu = std::ranges::find(
+            node.gpus, handle.address, [](const GpuFacts& facts) { return facts.pci.address; });
+        if (gpu == node.gpus.end()) {  // a container may hide /sys/bus/pci
+            gpu = node.gpus.emplace(node.gpus.end());
+            gpu->pci.address = handle.address;
+            gpu->pci.vendor = "0x10de";
+        }
+        add_gpu(*nvml, handle, handles, *gpu);
+    }
+    std::ranges::sort(node.gpus, {}, [](const GpuFacts& facts) { return facts.pci.address; });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/nvml.hpp"
+#include "lockstep/core/control_group.hpp"
+
+#include "fact_files.hpp"
+#include "topology_check.hpp"
+#include "topology_readers.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_in_container(const fs::path& root) {
+    std::error_code missing;
+    return fs::exists(root / ".dockerenv", missing) ||
+           fs::exists(root / "run/.containerenv", missing) ||
+           fs::exists(root / "run/systemd/container", missing) ||
+           fs::exists(root / ".singularity.d", missing);
+}
+
+}  // namespace
+
+NodeTopology read_topology(const TopologySource& source) {
+    const auto& root = source.root;
+    const NodeFacts facts = read_node_facts(root);
+    NodeTopology node;
+    node.host = facts.host;
+    node.boot_id = facts.boot_id;
+    node.is_container = is_in_container(root);
+    node.cpu_model = facts.cpu_model;
+    node.memory_bytes = facts.total_memory_bytes;
+    node.allowed_cpus = facts.cpus;
+    const auto status = text_of(root / "proc/self/status");
+    node.allowed_memory_nodes =
+        parse_cpu_list(value_of(status, "Mems_allowed_list")).value_or(std::vector<int>{});
+    read_processors(root, node);
+    node.gpus = read_pci_gpus(root);
+    add_nvml_facts(source.nvml, node);
+    node.rdma_ports = read_rdma_ports(root);
+    node.interfaces = read_interfaces(root);
+    if (root == "/") add_live_addresses(node.interfaces);
+    node.control_group = read_control_group(root);
+    node.limits = read_resource_limits(root);
+    node.kernel = read_kernel_facts(root);
+    complete_topology(node);
+    return node;
+}
+
+NodeTopology read_topology() {
+    const NvmlLibrary library;
+    NodeTopology node = read_topology({"/", library.functions()});
+    if (!node.gpus.empty() && library.functions() == nullptr)
+        node.notes.push_back(library.why_not());
+    return node;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The parts of read_topology(), each reading one kind of fact below a root.
+#pragma once
+
+#include "lockstep/cluster/topology.hpp"
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// CPUs, cores, caches, sockets and NUMA nodes; only CPUs that are online.
+void read_processors(const std::filesystem::path& root, NodeTopology& node);
+
+/// Where the device behind `link` (a symbolic link into /sys/devices) sits.
+PciPlace read_pci_place(const std::filesystem::path& link);
+
+/// Display controllers on PCI, and what the driver's own /proc says of them.
+std::vector<GpuFacts> read_pci_gpus(const std::filesystem::path& root);
+
+/// Adds what NVML knows, matching by PCI address; a line of notes where it cannot be asked.
+void add_nvml_facts(const NvmlFunctions* nvml, NodeTopology& node);
+
+std::vector<RdmaPort> read_rdma_ports(const std::filesystem::path& root);
+
+/// Interfaces without their addresses.
+std::vector<NetworkInterface> read_interfaces(const std::filesystem::path& root);
+
+/// The live system's addresses, into the interfaces of the same names.
+void add_live_addresses(std::vector<NetworkInterface>& interfaces);
+
+ControlGroupFacts read_control_group(const std::filesystem::path& root);
+ResourceLimits read_resource_limits(const std::filesystem::path& root);
+KernelFacts read_kernel_facts(const std::filesystem::path& root);
+
+}  // namespace lockstep
