@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// Identity and name of one GPU.
-struct GpuFacts {
+struct CudaDeviceFacts {
     std::string uuid;  ///< "GPU-1b2c...", as nvidia-smi prints it
     std::string pci;   ///< "0000:3b:00.0"
     std::string name;
@@ -30,7 +30,7 @@ struct CudaApi {
     std::function<const char*(Status)> error_text;
     std::function<Status(int*)> device_count;
     std::function<Status(int)> set_device;
-    std::function<Status(int, GpuFacts*)> device_facts;
+    std::function<Status(int, CudaDeviceFacts*)> device_facts;
     std::function<Status(void**, std::size_t)> allocate;
     std::function<Status(void*)> release;
     std::function<Status(Stream*)> create_stream;  ///< non-blocking, of the highest priority

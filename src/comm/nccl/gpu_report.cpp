@@ -16,7 +16,7 @@ std::string describe_gpus() {
         const CudaLibrary cuda = load_cuda();
         int count = 0;
         check_cuda(cuda.api, cuda.api.device_count(&count), "cudaGetDeviceCount");
-        GpuFacts first;
+        CudaDeviceFacts first;
         check_cuda(cuda.api, cuda.api.device_facts(0, &first), "cudaGetDeviceProperties");
         return fmt::format("{} x {}, {}", count, first.name, load_nccl().text());
     } catch (const Error& error) {

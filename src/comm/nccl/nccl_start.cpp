@@ -41,7 +41,7 @@ RankFacts read_facts(const GpuRuntime& runtime, const NcclOptions& options) {
             "start at most as many ranks on a node as it has GPUs");
     });
     check_cuda(cuda, cuda.set_device(options.device), "cudaSetDevice");
-    GpuFacts gpu;
+    CudaDeviceFacts gpu;
     check_cuda(cuda, cuda.device_facts(options.device, &gpu), "cudaGetDeviceProperties");
     return {host_name(),
             nccl_host_id(options.environment),

@@ -19,8 +19,8 @@
 namespace {
 
 using lockstep::Bootstrap;
+using lockstep::CudaDeviceFacts;
 using lockstep::Environment;
-using lockstep::GpuFacts;
 using lockstep::NcclOptions;
 using lockstep::test::caught_text;
 using lockstep::test::ranks;
@@ -66,7 +66,7 @@ TEST(Bootstrap, HearsAnnouncementsOnce) {
 }
 
 /// The error of starting a communicator over MPI with a made-up NCCL on every rank.
-std::string start_error(const GpuFacts& gpu, NcclOptions options, int nccl_version = 22809) {
+std::string start_error(const CudaDeviceFacts& gpu, NcclOptions options, int nccl_version = 22809) {
     lockstep::test::FakeCuda cuda;
     lockstep::test::FakeNccl nccl(cuda);
     nccl.version = nccl_version;
@@ -81,7 +81,7 @@ std::string start_error(const GpuFacts& gpu, NcclOptions options, int nccl_versi
     return text;
 }
 
-GpuFacts own_gpu() {
+CudaDeviceFacts own_gpu() {
     return {fmt::format("GPU-{}", ranks().rank()), "0000:01:00.0", "fake", 1};
 }
 

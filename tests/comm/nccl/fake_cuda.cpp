@@ -153,7 +153,7 @@ void FakeCuda::add_event_functions(CudaApi& api) {
     };
 }
 
-CudaApi FakeCuda::api(const GpuFacts& gpu) {
+CudaApi FakeCuda::api(const CudaDeviceFacts& gpu) {
     CudaApi api;
     api.error_text = [](int) { return "a fake error"; };
     api.device_count = [this](int* count) {
@@ -161,7 +161,7 @@ CudaApi FakeCuda::api(const GpuFacts& gpu) {
         return CudaApi::success;
     };
     api.set_device = [](int) { return CudaApi::success; };
-    api.device_facts = [gpu](int, GpuFacts* facts) {
+    api.device_facts = [gpu](int, CudaDeviceFacts* facts) {
         *facts = gpu;
         return CudaApi::success;
     };

@@ -25,7 +25,7 @@ class FakeCuda {
     ~FakeCuda();
 
     /// The table of a rank whose only GPU is `gpu`.
-    CudaApi api(const GpuFacts& gpu);
+    CudaApi api(const CudaDeviceFacts& gpu);
 
     void enqueue(GpuStream stream, Task task);
     GpuStream make_stream();

@@ -70,7 +70,8 @@ std::vector<std::optional<Error>> FakeRanksTest::run(
     std::vector<std::optional<Error>> errors(static_cast<std::size_t>(ranks));
     std::vector<std::thread> threads;
     for (int rank = 0; rank < ranks; ++rank) {
-        GpuFacts gpu{fmt::format("GPU-{}", rank), fmt::format("0000:0{}:00.0", rank), "fake", 1};
+        CudaDeviceFacts gpu{
+            fmt::format("GPU-{}", rank), fmt::format("0000:0{}:00.0", rank), "fake", 1};
         NcclOptions mine = options;
         vary(rank, gpu, mine);
         threads.emplace_back([&, rank, gpu, mine] {

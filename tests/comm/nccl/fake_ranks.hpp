@@ -75,8 +75,8 @@ class FakeRanksTest : public testing::Test {
     FakeCuda cuda;
     FakeNccl nccl{cuda};
     NcclOptions options;
-    std::function<void(int rank, GpuFacts&, NcclOptions&)> vary = [](int, GpuFacts&, NcclOptions&) {
-    };
+    std::function<void(int rank, CudaDeviceFacts&, NcclOptions&)> vary =
+        [](int, CudaDeviceFacts&, NcclOptions&) {};
 };
 
 }  // namespace lockstep::test

@@ -29,7 +29,7 @@ std::string uuid_text(const cudaUUID_t& uuid) {
     return text;
 }
 
-int device_facts(int device, GpuFacts* facts) {
+int device_facts(int device, CudaDeviceFacts* facts) {
     cudaDeviceProp properties{};
     if (const cudaError_t failed = cudaGetDeviceProperties(&properties, device)) return failed;
     char pci[32] = {};
