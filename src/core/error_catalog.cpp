@@ -418,10 +418,6 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "hide\n"
      "the host's name or share one, and variables left over from another launch, make them "
      "differ."},
-    {"E647",
-     config,
-     "a rank cannot be bound to its cores",
-     "The system refused the cores that the plan gives: this process may not use them."},
     {"E648",
      config,
      "no such GPU",

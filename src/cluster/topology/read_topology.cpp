@@ -8,6 +8,8 @@
 #include "topology_check.hpp"
 #include "topology_readers.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 namespace {
 
@@ -19,6 +21,12 @@ bool is_in_container(const fs::path& root) {
            fs::exists(root / "run/.containerenv", missing) ||
            fs::exists(root / "run/systemd/container", missing) ||
            fs::exists(root / ".singularity.d", missing);
+}
+
+/// A container may show devices of NUMA nodes that it hides.
+void forget_hidden_numa_node(const NodeTopology& node, PciPlace& place) {
+    if (std::ranges::find(node.numa_nodes, place.numa_node, &NumaNode::id) == node.numa_nodes.end())
+        place.numa_node = -1;
 }
 
 }  // namespace
@@ -46,6 +54,8 @@ NodeTopology read_topology(const TopologySource& source) {
     node.limits = read_resource_limits(root);
     node.kernel = read_kernel_facts(root);
     complete_topology(node);
+    for (auto& gpu : node.gpus) forget_hidden_numa_node(node, gpu.pci);
+    for (auto& port : node.rdma_ports) forget_hidden_numa_node(node, port.pci);
     return node;
 }
 

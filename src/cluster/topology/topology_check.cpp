@@ -27,11 +27,11 @@ void lower(std::string& text) {
         text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
 }
 
-/// Each CPU of the node is in exactly one of `groups`, and nothing else is.
-void check_groups(std::span<const std::vector<int>> groups,
-                  const NodeTopology& node,
-                  const char* noun,
-                  const std::string& origin) {
+/// No CPU is in two of `groups`, and nothing else is in any.
+std::set<int> check_members(std::span<const std::vector<int>> groups,
+                            const NodeTopology& node,
+                            const char* noun,
+                            const std::string& origin) {
     std::set<int> seen;
     for (const auto& group : groups)
         for (const int cpu : group) {
@@ -46,6 +46,15 @@ void check_groups(std::span<const std::vector<int>> groups,
                 return contradiction(origin, fmt::format("CPU {} is in two {}s", cpu, noun));
             });
         }
+    return seen;
+}
+
+/// And each is in one.
+void check_groups(std::span<const std::vector<int>> groups,
+                  const NodeTopology& node,
+                  const char* noun,
+                  const std::string& origin) {
+    const auto seen = check_members(groups, node, noun, origin);
     for (const int cpu : node.cpus)
         check(seen.contains(cpu),
               [&] { return contradiction(origin, fmt::format("CPU {} is in no {}", cpu, noun)); });
@@ -71,7 +80,7 @@ void check_cpus(const NodeTopology& node, const std::string& origin) {
     check_groups(node.cores, node, "core", origin);
     check_groups(node.l3_groups, node, "cache", origin);
     check_groups(node.sockets, node, "socket", origin);
-    check_groups(by_numa, node, "NUMA node", origin);
+    check_members(by_numa, node, "NUMA node", origin);  // containers hide some of them
 }
 
 void check_device(const PciPlace& place,

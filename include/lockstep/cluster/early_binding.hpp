@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// A rank's cores where its launcher bound none: chosen before MPI and OpenMP start.
+#pragma once
+
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/topology.hpp"
+#include "lockstep/core/environment.hpp"
+
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Set for a rank that was bound so, to its cores ("4-7"); "off" forbids it.
+inline constexpr const char* bound_variable = "LOCKSTEP_BOUND";
+
+struct EarlyBinding {
+    std::vector<int> cpus;                         ///< empty: leave everything as it is
+    std::map<std::string, std::string> variables;  ///< for OpenMP, which reads them once, at start
+    std::string why_not;                           ///< whose word it is that nothing is bound
+};
+
+/// The seat that place_on_node() gives this rank, by what its launcher says of ranks on this node.
+/// Nothing is bound where the launcher bound, where ranks are more than cores, or where
+/// GOMP_CPU_AFFINITY, KMP_AFFINITY or LOCKSTEP_BOUND=off say that the user does it. OMP_PLACES,
+/// OMP_PROC_BIND and OMP_NUM_THREADS are added unless the user set any of them.
+/// `node` must be as this process sees it.
+EarlyBinding early_binding(const NodeTopology& node,
+                           const LaunchFacts& launch,
+                           const Environment& environment);
+
+/// Lets the calling thread run on `cpus` only; false where the system refuses.
+bool bind_thread(const std::vector<int>& cpus);
+
+}  // namespace lockstep

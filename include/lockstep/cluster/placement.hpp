@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which rank computes on which cores and GPU and talks through which network port.
+#pragma once
+
+#include "lockstep/cluster/topology.hpp"
+#include "lockstep/core/environment.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// One rank of a node as its launcher left it.
+struct LaunchedRank {
+    int rank = 0;
+    int local_rank = 0;
+    std::vector<int> cpus;                         ///< it may run on
+    std::optional<std::vector<std::string>> gpus;  ///< UUIDs or PCI addresses; nothing: sees all
+    bool operator==(const LaunchedRank&) const = default;
+};
+
+enum class SiblingUse { first_thread, all_threads };
+enum class SharingRule { refuse, allow };
+enum class CommCore { automatic, reserve, none };
+
+/// What the user decides.
+struct PlacementRules {
+    SiblingUse siblings = SiblingUse::first_thread;
+    SharingRule gpus = SharingRule::refuse;
+    SharingRule cores = SharingRule::refuse;
+    CommCore comm_core = CommCore::automatic;  ///< automatic: where a rank has a GPU and 2 cores
+    int threads = 0;                           ///< compute threads a rank; 0: one a core
+};
+
+/// One rank's place.
+struct RankSeat {
+    int rank = 0;
+    std::string host;
+    std::string host_id;  ///< "" in a plan made without that host
+    int local_rank = 0;
+    std::vector<int> cpus;        ///< with the communication thread's
+    std::optional<int> comm_cpu;  ///< the last of them, where it is kept free of computing
+    int threads = 1;              ///< that compute
+    std::vector<int> numa_nodes;  ///< of `cpus`
+    std::string gpu;              ///< PCI address, "" for none
+    std::string gpu_uuid;         ///< of the GPU or its MIG instance; "" where unknown
+    std::string gpu_model;
+    std::string nic;        ///< "mlx5_0:1", "" for none
+    std::string nic_path;   ///< path class from GPU (or cores) to it
+    bool is_bound = false;  ///< the launcher chose the cores, and they are kept
+    bool operator==(const RankSeat&) const = default;
+};
+
+/// Seats by rank, and what is worth knowing about them.
+struct Placement {
+    std::vector<RankSeat> seats;
+    std::vector<std::string> warnings;  ///< each with its remedy
+    bool names_hosts = true;            ///< false: made for nodes whose names nobody knew
+    bool operator==(const Placement&) const = default;
+};
+
+/// The places of one node's ranks: a pure function, the same on every rank. GPUs by a minimum-cost
+/// matching (another's GPU 10000, another NUMA node 100, path class to the best port 10 a step,
+/// then order of addresses). Cores that the launcher chose are kept; others are split evenly next
+/// to the GPUs, by caches, without crossing one where that can be avoided, the same number for
+/// each rank. Errors: E608 fewer GPUs than ranks, E609 launcher's cores overlap, E643 fewer cores
+/// than ranks; each names ranks, and the launch line that would be right.
+Placement place_on_node(const NodeTopology& node,
+                        std::span<const LaunchedRank> ranks,
+                        const PlacementRules& rules);
+
+/// One node as all its ranks together see it: the first one's view, with the GPUs that control
+/// groups show to the others only.
+NodeTopology merge_views(std::span<const NodeTopology> views);
+
+/// What CUDA_VISIBLE_DEVICES leaves of this node's GPUs, as LaunchedRank::gpus has them; nothing if
+/// it is not set. Indices are CUDA's: by PCI address, which is true for
+/// CUDA_DEVICE_ORDER=PCI_BUS_ID and for GPUs of one model. Errors: E648 a word that names no GPU,
+/// or indices where order is unknown.
+std::optional<std::vector<std::string>> visible_gpus(const NodeTopology& node,
+                                                     const Environment& environment);
+
+/// Errors: E608 where two seats of one host have the same GPU, E609 where two that the launcher
+/// bound have a core in common; named are both ranks. The last check before a job starts.
+void check_no_sharing(std::span<const RankSeat> seats, const PlacementRules& rules);
+
+/// Who says which ranks share a node.
+struct NodeWitness {
+    int rank = 0;
+    std::string host_id;  ///< the operating system's word
+    int mpi_node = 0;     ///< lowest rank of those that MPI finds sharing memory
+    int mpi_local_rank = 0;
+    std::optional<int> launcher_local_rank;
+    bool operator==(const NodeWitness&) const = default;
+};
+
+/// Errors: E646 naming the first rank whose witnesses differ, with all their words.
+void check_witnesses(std::span<const NodeWitness> witnesses);
+
+/// JSON, and back. Errors: E222 naming `origin`.
+std::string serialize(const LaunchedRank& rank);
+std::string serialize(const RankSeat& seat);
+std::string serialize(const NodeWitness& witness);
+std::string serialize(const Placement& placement);
+LaunchedRank deserialize_launched_rank(std::string_view text, const std::string& origin = "rank");
+RankSeat deserialize_seat(std::string_view text, const std::string& origin = "seat");
+NodeWitness deserialize_witness(std::string_view text, const std::string& origin = "witness");
+Placement deserialize_placement(std::string_view text, const std::string& origin = "plan");
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/map.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include <algorithm>
+#include <numeric>
+#include <sstream>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t most_slots = 1 << 16;
+
+Error bad_hosts(std::string_view text, const std::string& why) {
+    return Error("E607",
+                 fmt::format("hosts '{}' make no sense", text),
+                 why,
+                 "write them as mpirun does: --hosts n1:4,n2:4");
+}
+
+HostSlots parse_host(std::string_view text, const std::string& word) {
+    const auto colon = word.rfind(':');
+    const auto name = word.substr(0, colon);
+    check(!name.empty() && name.find_first_of(" \t/") == name.npos, [&] {
+        return bad_hosts(text, fmt::format("'{}' does not begin with a host's name", word));
+    });
+    if (colon == word.npos) return {name, 1};
+    const auto slots = parse_integer(word.substr(colon + 1));
+    check(slots && *slots >= 1 && *slots <= most_slots, [&] {
+        return bad_hosts(text, fmt::format("'{}' is no number of slots", word.substr(colon + 1)));
+    });
+    return {name, static_cast<int>(*slots)};
+}
+
+/// The next host after `host`, around the end, that has a slot left.
+std::size_t next_free(std::span<const HostSlots> hosts,
+                      const std::vector<int>& used,
+                      std::size_t host) {
+    while (used[host] >= hosts[host].slots) host = (host + 1) % hosts.size();
+    return host;
+}
+
+}  // namespace
+
+std::vector<HostSlots> parse_hosts(std::string_view text) {
+    std::vector<HostSlots> hosts;
+    std::istringstream words{std::string(text)};
+    for (std::string word; std::getline(words, word, ',');) {
+        const auto host = parse_host(text, word);
+        const auto known = std::ranges::find(hosts, host.host, &HostSlots::host);
+        if (known == hosts.end())
+            hosts.push_back(host);
+        else
+            known->slots += host.slots;
+    }
+    check(!hosts.empty() && !text.ends_with(','),
+          [&] { return bad_hosts(text, "a host's name is missing"); });
+    return hosts;
+}
+
+std::vector<RankOnHost> lay_out(std::span<const HostSlots> hosts, int ranks, MapBy by) {
+    const int slots = std::accumulate(
+        hosts.begin(), hosts.end(), 0, [](int sum, const auto& host) { return sum + host.slots; });
+    if (ranks == 0) ranks = slots;
+    check(ranks <= slots, [&] {
+        return Error("E607",
+                     fmt::format("{} ranks for {} slots on {} host(s)", ranks, slots, hosts.size()),
+                     "each rank takes a slot",
+                     fmt::format("-np {}, or more slots: NAME:SLOTS", slots));
+    });
+    std::vector<RankOnHost> places;
+    std::vector<int> used(hosts.size());
+    std::size_t host = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+        host = next_free(hosts, used, host);
+        places.push_back({rank, static_cast<int>(host), used[host]++});
+        if (by == MapBy::node) host = (host + 1) % hosts.size();
+    }
+    return places;
+}
+
+}  // namespace lockstep

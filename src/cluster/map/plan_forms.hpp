@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the written forms of a plan have in common.
+#pragma once
+
+#include "lockstep/cluster/map.hpp"
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A plan's hosts in order of their first rank, each with its seats by local rank.
+struct HostSeats {
+    std::string host;
+    std::vector<RankSeat> seats;
+};
+std::vector<HostSeats> seats_by_host(const Placement& placement);
+
+/// Whether ranks fill one host after the other.
+bool is_by_slot(const Placement& placement);
+
+/// Whether every host has as many seats, on the same cores.
+bool are_hosts_alike(const std::vector<HostSeats>& hosts);
+
+/// "n1:4,n2:4"
+std::string host_list(const std::vector<HostSeats>& hosts);
+
+/// "export OMP_NUM_THREADS=..." where all ranks have the same number of threads, else "".
+std::string openmp_exports(const Placement& placement);
+
+inline constexpr const char* train_words = "lockstep train ...";
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/core/error.hpp"
+
+#include "placement/core_split.hpp"
+#include "plan_forms.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+/// Open MPI's number of each CPU's core: its place in the order of all cores of the node.
+std::map<int, int> core_numbers(const NodeTopology& node) {
+    std::map<int, int> numbers;
+    int next = 0;
+    for (const auto& core : cores_within(node, node.cpus)) {
+        for (const int cpu : core) numbers[cpu] = next;
+        ++next;
+    }
+    return numbers;
+}
+
+std::vector<int> cores_of(const RankSeat& seat, const std::map<int, int>& numbers) {
+    std::vector<int> cores;
+    for (const int cpu : seat.cpus) {
+        const auto number = numbers.find(cpu);
+        check(number != numbers.end(), [&] {
+            return Error("E645",
+                         fmt::format("core {} of rank {} is not in the topology", cpu, seat.rank),
+                         "the plan was made for another node",
+                         "give the --topology that the plan was made from");
+        });
+        cores.push_back(number->second);
+    }
+    std::ranges::sort(cores);
+    cores.erase(std::ranges::unique(cores).begin(), cores.end());
+    return cores;
+}
+
+}  // namespace
+
+std::vector<HostSeats> seats_by_host(const Placement& placement) {
+    std::vector<HostSeats> hosts;
+    for (const auto& seat : placement.seats) {
+        auto host = std::ranges::find(hosts, seat.host, &HostSeats::host);
+        if (host == hosts.end()) host = hosts.insert(hosts.end(), {seat.host, {}});
+        host->seats.push_back(seat);
+    }
+    for (auto& host : hosts) std::ranges::sort(host.seats, {}, &RankSeat::local_rank);
+    return hosts;
+}
+
+bool is_by_slot(const Placement& placement) {
+    const auto& seats = placement.seats;
+    for (std::size_t i = 1; i < seats.size(); ++i)
+        if (seats[i].host == seats[i - 1].host ? seats[i].local_rank != seats[i - 1].local_rank + 1
+                                               : seats[i].local_rank != 0)
+            return false;
+    return true;
+}
+
+bool are_hosts_alike(const std::vector<HostSeats>& hosts) {
+    return std::ranges::all_of(hosts, [&](const HostSeats& host) {
+        return std::ranges::equal(
+            host.seats, hosts.front().seats, {}, &RankSeat::cpus, &RankSeat::cpus);
+    });
+}
+
+std::string host_list(const std::vector<HostSeats>& hosts) {
+    std::vector<std::string> words;
+    for (const auto& host : hosts)
+        words.push_back(fmt::format("{}:{}", host.host, host.seats.size()));
+    return fmt::format("{}", fmt::join(words, ","));
+}
+
+OpenMpSettings openmp_settings(const RankSeat& seat) {
+    // Where a core has several CPUs here, OpenMP's own "cores" would be one place for all of them.
+    return {std::to_string(std::max(1, seat.threads)),
+            seat.threads > static_cast<int>(seat.cpus.size()) ? "" : "threads",
+            seat.threads > static_cast<int>(seat.cpus.size()) ? "false" : "close"};
+}
+
+std::string openmp_exports(const Placement& placement) {
+    if (placement.seats.empty() || placement.seats.front().threads < 1) return "";
+    const auto first = openmp_settings(placement.seats.front());
+    for (const auto& seat : placement.seats)
+        if (openmp_settings(seat) != first) return "";
+    return fmt::format("export OMP_NUM_THREADS={} OMP_PROC_BIND={}{}\n",
+                       first.threads,
+                       first.bind,
+                       first.places.empty() ? "" : " OMP_PLACES=" + first.places);
+}
+
+std::string rankfile_text(const Placement& placement, const NodeTopology* node) {
+    check(node != nullptr, [] {
+        return Error("E645",
+                     "a plan without cores has no form 'rankfile'",
+                     "nothing is known of the nodes",
+                     "give --topology FILE, made on such a node by 'lockstep map --save-topology'");
+    });
+    const auto numbers = core_numbers(*node);
+    std::string text;
+    for (const auto& seat : placement.seats)
+        text += fmt::format(
+            "rank {}={} slot={}\n", seat.rank, seat.host, cpu_list_text(cores_of(seat, numbers)));
+    return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/early_binding.hpp"
+
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/map.hpp"
+
+#include "core_split.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <sched.h>
+
+namespace lockstep {
+namespace {
+
+/// Each of them alone decides where an OpenMP runtime, GNU's or Intel's, puts threads.
+constexpr std::array deciding{"GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET"};
+constexpr std::array openmp{"OMP_PLACES", "OMP_PROC_BIND", "OMP_NUM_THREADS"};
+
+template <class Names>
+std::string first_set(const Environment& environment, const Names& names) {
+    for (const char* name : names)
+        if (environment.text(name)) return name;
+    return "";
+}
+
+std::vector<LaunchedRank> local_ranks(const LaunchFacts& launch, const std::vector<int>& cpus) {
+    std::vector<LaunchedRank> ranks;
+    for (int i = 0; i < *launch.local_size; ++i) ranks.push_back({i, i, cpus, {}});
+    return ranks;
+}
+
+bool is_unbound(const NodeTopology& node) {
+    const auto& all = node.control_group.cpus.empty() ? node.cpus : node.control_group.cpus;
+    return std::ranges::includes(node.allowed_cpus, all);
+}
+
+bool knows_ranks(const LaunchFacts& launch) {
+    return launch.local_size && launch.local_rank && *launch.local_size > 1 &&
+           *launch.local_rank >= 0 && *launch.local_rank < *launch.local_size;
+}
+
+}  // namespace
+
+EarlyBinding early_binding(const NodeTopology& node,
+                           const LaunchFacts& launch,
+                           const Environment& environment) {
+    EarlyBinding binding;
+    const auto cores = static_cast<std::int64_t>(cores_within(node, node.allowed_cpus).size());
+    if (environment.text(bound_variable)) return binding;
+    if (!knows_ranks(launch) || !is_unbound(node) || cores < *launch.local_size) return binding;
+    if (const auto name = first_set(environment, deciding); !name.empty()) {
+        binding.why_not = fmt::format("{} is set: ranks are left unbound", name);
+        return binding;
+    }
+    NodeTopology plain = node;
+    plain.gpus.clear();  // ranks may each see others; the split must be the same for all
+    const auto placement =
+        place_on_node(plain, local_ranks(launch, node.allowed_cpus), PlacementRules{});
+    const auto& seat = placement.seats[static_cast<std::size_t>(*launch.local_rank)];
+    binding.cpus = seat.cpus;
+    binding.variables[bound_variable] = cpu_list_text(seat.cpus);
+    if (!first_set(environment, openmp).empty()) return binding;
+    const auto settings = openmp_settings(seat);
+    binding.variables["OMP_NUM_THREADS"] = settings.threads;
+    binding.variables["OMP_PLACES"] = settings.places;
+    binding.variables["OMP_PROC_BIND"] = settings.bind;
+    return binding;
+}
+
+bool bind_thread(const std::vector<int>& cpus) {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    for (const int cpu : cpus)
+        if (cpu >= 0 && cpu < CPU_SETSIZE) CPU_SET(cpu, &set);
+    return ::sched_setaffinity(0, sizeof set, &set) == 0;
+}
+
+}  // namespace lockstep

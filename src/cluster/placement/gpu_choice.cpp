@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "gpu_choice.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "matching.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t cost_taken = 10000, cost_numa = 100, cost_path = 10, cost_hidden = 1 << 20;
+
+/// The GPUs' NUMA node lies among those of the rank's cores, or one of them is unknown.
+bool is_near(const NodeTopology& node, const GpuFacts& gpu, const std::vector<int>& cpus) {
+    if (gpu.pci.numa_node < 0) return true;
+    return std::ranges::any_of(
+        cpus, [&](int cpu) { return numa_node_of(node, cpu) == gpu.pci.numa_node; });
+}
+
+std::int64_t best_path_cost(const NodeTopology& node, const GpuFacts& gpu) {
+    std::int64_t best = 0;
+    bool is_first = true;
+    for (const auto* port : fabric_ports(node)) {
+        const auto kind = static_cast<std::int64_t>(path_between(node, gpu.pci, port->pci).kind);
+        best = is_first ? kind : std::min(best, kind);
+        is_first = false;
+    }
+    return best * cost_path;
+}
+
+bool sees(const LaunchedRank& rank, const GpuUnit& unit) {
+    if (!rank.gpus) return true;
+    return std::ranges::any_of(*rank.gpus, [&](const std::string& name) {
+        return name == unit.gpu->pci.address || name == unit.uuid || name == unit.gpu->uuid;
+    });
+}
+
+Error too_few(const NodeTopology& node,
+              std::size_t units,
+              std::span<const LaunchedRank> ranks,
+              const std::string& which) {
+    return Error(
+        "E608",
+        fmt::format("{} ranks on {} for {} GPU(s): {}", ranks.size(), node.host, units, which),
+        "each rank computes on a GPU of its own",
+        fmt::format("mpirun --map-by ppr:{0}:node, or srun --ntasks-per-node={0} "
+                    "--gpus-per-node={0}; --share-gpu for a test",
+                    std::max<std::size_t>(units, 1)));
+}
+
+/// Columns: each unit once, and where sharing is allowed once more for each further turn.
+std::vector<std::vector<std::int64_t>> cost_table(const NodeTopology& node,
+                                                  std::span<const GpuUnit> units,
+                                                  std::span<const LaunchedRank> ranks,
+                                                  std::size_t turns) {
+    std::vector<std::vector<std::int64_t>> costs;
+    for (const auto& rank : ranks) {
+        auto& row = costs.emplace_back();
+        for (std::size_t turn = 0; turn < turns; ++turn)
+            for (std::size_t u = 0; u < units.size(); ++u) {
+                const auto& gpu = *units[u].gpu;
+                auto cost = static_cast<std::int64_t>(turn) * cost_taken;
+                cost += is_near(node, gpu, rank.cpus) ? 0 : cost_numa;
+                cost += best_path_cost(node, gpu) + static_cast<std::int64_t>(u);
+                row.push_back(sees(rank, units[u]) ? cost : cost_hidden);
+            }
+    }
+    return costs;
+}
+
+PathClass path_to_cores(const NodeTopology& node, const RankSeat& seat, const RdmaPort& port) {
+    const bool is_here =
+        port.pci.numa_node < 0 || node.numa_nodes.size() < 2 ||
+        std::ranges::find(seat.numa_nodes, port.pci.numa_node) != seat.numa_nodes.end();
+    return {is_here ? PathKind::node : PathKind::sys};
+}
+
+PathClass path_of(const NodeTopology& node, const RankSeat& seat, const RdmaPort& port) {
+    const auto gpu = std::ranges::find(
+        node.gpus, seat.gpu, [](const GpuFacts& facts) { return facts.pci.address; });
+    if (seat.gpu.empty() || gpu == node.gpus.end()) return path_to_cores(node, seat, port);
+    return path_between(node, gpu->pci, port.pci);
+}
+
+}  // namespace
+
+std::vector<GpuUnit> gpu_units(const NodeTopology& node) {
+    std::vector<GpuUnit> units;
+    for (const auto* gpu : usable_gpus(node)) {
+        if (!gpu->has_mig) units.push_back({gpu, gpu->uuid});
+        for (const auto& uuid : gpu->mig_uuids) units.push_back({gpu, uuid});
+    }
+    return units;
+}
+
+std::vector<const RdmaPort*> fabric_ports(const NodeTopology& node) {
+    std::vector<const RdmaPort*> ports;
+    for (const auto& port : node.rdma_ports)
+        if (port.is_up()) ports.push_back(&port);
+    const auto is_infiniband = [](const RdmaPort* port) {
+        return port->link_layer == "InfiniBand";
+    };
+    if (std::ranges::any_of(ports, is_infiniband))
+        std::erase_if(ports, [&](const RdmaPort* port) { return !is_infiniband(port); });
+    return ports;
+}
+
+std::vector<int> choose_gpus(const NodeTopology& node,
+                             std::span<const GpuUnit> units,
+                             std::span<const LaunchedRank> ranks,
+                             const PlacementRules& rules) {
+    if (units.empty()) return std::vector<int>(ranks.size(), -1);
+    const auto turns = (ranks.size() + units.size() - 1) / units.size();
+    const bool may_share = rules.gpus == SharingRule::allow;
+    check(turns == 1 || may_share, [&] {
+        return too_few(node,
+                       units.size(),
+                       ranks,
+                       fmt::format("ranks {} and {} would share GPU {}",
+                                   ranks.front().rank,
+                                   ranks[units.size()].rank,
+                                   units.front().gpu->pci.address));
+    });
+    // A rank that sees one GPU only may have to share it although others are free.
+    const auto costs = cost_table(node, units, ranks, may_share ? ranks.size() : 1);
+    auto chosen = cheapest_pairs(costs);
+    std::set<std::string> seen;
+    for (std::size_t r = 0; r < ranks.size(); ++r) {
+        const auto column = static_cast<std::size_t>(chosen[r]);
+        check(costs[r][column] < cost_hidden, [&] {
+            return too_few(node,
+                           units.size(),
+                           ranks,
+                           fmt::format("rank {} sees {}, which other ranks need, too",
+                                       ranks[r].rank,
+                                       ranks[r].gpus->empty()
+                                           ? "none"
+                                           : fmt::format("{}", fmt::join(*ranks[r].gpus, ","))));
+        });
+        chosen[r] = static_cast<int>(column % units.size());
+    }
+    return chosen;
+}
+
+void choose_ports(const NodeTopology& node, std::span<RankSeat> seats) {
+    const auto ports = fabric_ports(node);
+    std::vector<int> uses(ports.size());
+    for (auto& seat : seats) {
+        std::size_t best = ports.size();
+        PathClass best_path;
+        for (std::size_t p = 0; p < ports.size(); ++p) {
+            const auto path = path_of(node, seat, *ports[p]);
+            const bool is_better =
+                best == ports.size() ||
+                std::pair(path.kind, uses[p]) < std::pair(best_path.kind, uses[best]);
+            if (!is_better) continue;
+            best = p;
+            best_path = path;
+        }
+        if (best == ports.size()) continue;
+        ++uses[best];
+        seat.nic = ports[best]->name();
+        seat.nic_path = path_class_name(best_path);
+    }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+// GPUs and network ports for the ranks of one node.
+#pragma once
+
+#include "lockstep/cluster/path_class.hpp"
+#include "lockstep/cluster/placement.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What a rank can compute on: a GPU, or one instance of a GPU that is cut up.
+struct GpuUnit {
+    const GpuFacts* gpu = nullptr;  ///< lent by the topology
+    std::string uuid;
+};
+
+/// In order of addresses.
+std::vector<GpuUnit> gpu_units(const NodeTopology& node);
+
+/// Ports that can carry messages between nodes: up, and of InfiniBand where there is any.
+std::vector<const RdmaPort*> fabric_ports(const NodeTopology& node);
+
+/// A unit for each rank, or -1 for each where the node has none. Errors: E608.
+std::vector<int> choose_gpus(const NodeTopology& node,
+                             std::span<const GpuUnit> units,
+                             std::span<const LaunchedRank> ranks,
+                             const PlacementRules& rules);
+
+/// The nearest port for each seat; of equally near ones, that with the fewest seats so far.
+void choose_ports(const NodeTopology& node, std::span<RankSeat> seats);
+
+}  // namespace lockstep

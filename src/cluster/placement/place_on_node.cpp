@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/placement.hpp"
+#include "lockstep/core/error.hpp"
+
+#include "core_split.hpp"
+#include "gpu_choice.hpp"
+#include "launcher_cores.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using Cores = std::vector<std::vector<int>>;
+
+std::vector<RankSeat> blank_seats(const NodeTopology& node, std::span<const LaunchedRank> ranks) {
+    std::vector<RankSeat> seats;
+    for (const auto& rank : ranks) {
+        auto& seat = seats.emplace_back();
+        seat.rank = rank.rank;
+        seat.local_rank = rank.local_rank;
+        seat.host = node.host;
+        seat.host_id = node.host_id();
+        seat.cpus = rank.cpus;
+    }
+    return seats;
+}
+
+void give_gpus(std::span<const GpuUnit> units,
+               const std::vector<int>& chosen,
+               std::span<RankSeat> seats) {
+    for (std::size_t i = 0; i < seats.size(); ++i) {
+        if (chosen[i] < 0) continue;
+        const auto& unit = units[static_cast<std::size_t>(chosen[i])];
+        seats[i].gpu = unit.gpu->pci.address;
+        seats[i].gpu_uuid = unit.uuid;
+        seats[i].gpu_model = unit.gpu->model;
+    }
+}
+
+/// The CPUs next to a seat's GPU; empty where nobody knows.
+std::vector<int> local_cpus(const NodeTopology& node, const RankSeat& seat) {
+    const auto gpu = std::ranges::find(
+        node.gpus, seat.gpu, [](const GpuFacts& facts) { return facts.pci.address; });
+    if (seat.gpu.empty() || gpu == node.gpus.end()) return {};
+    const auto numa = std::ranges::find(node.numa_nodes, gpu->pci.numa_node, &NumaNode::id);
+    if (numa != node.numa_nodes.end()) return numa->cpus;
+    return gpu->pci.cpus;
+}
+
+/// Seats that share out one set of cores.
+struct SeatGroup {
+    Cores cores;
+    std::vector<RankSeat*> seats;
+};
+
+bool are_enough(const std::vector<SeatGroup>& groups) {
+    std::set<int> seen;
+    for (const auto& group : groups) {
+        if (group.cores.size() < group.seats.size()) return false;
+        for (const auto& core : group.cores)
+            if (!seen.insert(core.front()).second) return false;
+    }
+    return true;
+}
+
+/// By the cores next to their GPUs; all in one group where those are unknown or too few.
+std::vector<SeatGroup> groups_of(const NodeTopology& node,
+                                 const std::vector<int>& pool,
+                                 std::span<RankSeat> seats) {
+    std::map<std::vector<int>, SeatGroup> by_cpus;
+    for (auto& seat : seats) {
+        std::vector<int> near;
+        std::ranges::set_intersection(local_cpus(node, seat), pool, std::back_inserter(near));
+        if (near.empty()) near = pool;
+        auto& group = by_cpus[near];
+        if (group.seats.empty()) group.cores = cores_within(node, near);
+        group.seats.push_back(&seat);
+    }
+    std::vector<SeatGroup> groups;
+    for (auto& [cpus, group] : by_cpus) groups.push_back(std::move(group));
+    if (are_enough(groups)) return groups;
+    SeatGroup all{cores_within(node, pool), {}};
+    for (auto& seat : seats) all.seats.push_back(&seat);
+    return {all};
+}
+
+bool keeps_comm_core(const RankSeat& seat, std::size_t cores, const PlacementRules& rules) {
+    if (cores < 2 || rules.comm_core == CommCore::none) return false;
+    return rules.comm_core == CommCore::reserve || !seat.gpu.empty();
+}
+
+/// The same number for every seat: the number of threads decides bits, so ranks must not differ.
+int cores_each(const std::vector<SeatGroup>& groups, const PlacementRules& rules) {
+    std::size_t each = groups.front().cores.size();
+    for (const auto& group : groups) each = std::min(each, group.cores.size() / group.seats.size());
+    if (rules.threads <= 0 || rules.siblings == SiblingUse::all_threads)
+        return static_cast<int>(each);
+    const bool keeps = keeps_comm_core(*groups.front().seats.front(), each, rules);
+    return std::min(static_cast<int>(each), rules.threads + (keeps ? 1 : 0));
+}
+
+void give_cores(const NodeTopology& node, const SeatGroup& group, int each, SiblingUse siblings) {
+    const auto split = split_cores(node, group.cores, static_cast<int>(group.seats.size()), each);
+    for (std::size_t i = 0; i < split.size(); ++i) {
+        auto& cpus = group.seats[i]->cpus;
+        cpus.clear();
+        for (const int index : split[i]) {
+            const auto& core = group.cores[static_cast<std::size_t>(index)];
+            const auto end = siblings == SiblingUse::all_threads ? core.end() : core.begin() + 1;
+            cpus.insert(cpus.end(), core.begin(), end);
+        }
+        std::ranges::sort(cpus);
+    }
+}
+
+void share_out(const NodeTopology& node,
+               std::span<RankSeat> seats,
+               const PlacementRules& rules,
+               std::vector<std::string>& warnings) {
+    const auto pool = seats.front().cpus;
+    const auto groups = groups_of(node, pool, seats);
+    const int each = cores_each(groups, rules);
+    for (const auto& group : groups) give_cores(node, group, each, rules.siblings);
+    const auto all = static_cast<int>(cores_within(node, pool).size());
+    const auto used = each * static_cast<int>(seats.size());
+    if (used == all || rules.threads > 0) return;
+    warnings.push_back(fmt::format(
+        "{}: {} of {} cores stay idle: {} rank(s) get {} each, {}; fix: another number "
+        "of ranks on a node, if those cores are wanted",
+        node.host,
+        all - used,
+        all,
+        seats.size(),
+        each,
+        groups.size() > 1 || seats.front().gpu.empty() ? "all the same" : "next to their GPUs"));
+}
+
+void finish_seat(const NodeTopology& node, const PlacementRules& rules, RankSeat& seat) {
+    const auto cores = cores_within(node, seat.cpus);
+    const bool keeps = keeps_comm_core(seat, cores.size(), rules);
+    if (keeps) seat.comm_cpu = cores.back().front();
+    const auto units = rules.siblings == SiblingUse::all_threads ? seat.cpus.size() : cores.size();
+    const int free = static_cast<int>(units) - (keeps ? 1 : 0);
+    seat.threads = rules.threads > 0 ? rules.threads : std::max(1, free);
+    std::set<int> numa;
+    for (const int cpu : seat.cpus) numa.insert(numa_node_of(node, cpu));
+    numa.erase(-1);
+    seat.numa_nodes.assign(numa.begin(), numa.end());
+}
+
+std::string names_of(const std::vector<const RankSeat*>& seats) {
+    std::vector<int> ranks;
+    for (const auto* seat : seats) ranks.push_back(seat->rank);
+    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
+}
+
+void warn_of_far_cores(const NodeTopology& node,
+                       const RankSeat& seat,
+                       std::vector<std::string>& warnings) {
+    const auto near = local_cpus(node, seat);
+    if (near.empty() || !seat.is_bound) return;
+    const auto here = std::ranges::count_if(
+        seat.cpus, [&](int cpu) { return std::ranges::binary_search(near, cpu); });
+    if (2 * here >= std::ssize(seat.cpus)) return;
+    warnings.push_back(
+        fmt::format("rank {} is bound to cores {}, far from its GPU {}; fix: cores among {}, or "
+                    "--bind-to none and lockstep chooses them",
+                    seat.rank,
+                    cpu_list_text(seat.cpus),
+                    seat.gpu,
+                    cpu_list_text(near)));
+}
+
+void warn_of_too_many_threads(const NodeTopology& node,
+                              std::span<const RankSeat> seats,
+                              std::vector<std::string>& warnings) {
+    std::vector<const RankSeat*> crowded;
+    for (const auto& seat : seats)
+        if (seat.threads > static_cast<int>(seat.cpus.size())) crowded.push_back(&seat);
+    if (crowded.empty()) return;
+    warnings.push_back(
+        fmt::format("{} of {}: {} threads on {} core(s); fix: fewer --threads, or "
+                    "fewer ranks on a node",
+                    names_of(crowded),
+                    node.host,
+                    crowded.front()->threads,
+                    crowded.front()->cpus.size()));
+}
+
+void warn_of_idle_gpus(const NodeTopology& node,
+                       std::span<const GpuUnit> units,
+                       std::span<const RankSeat> seats,
+                       std::vector<std::string>& warnings) {
+    std::set<std::string> idle;
+    for (const auto& unit : units) {
+        const bool is_used = std::ranges::any_of(seats, [&](const RankSeat& seat) {
+            return seat.gpu == unit.gpu->pci.address && seat.gpu_uuid == unit.uuid;
+        });
+        if (!is_used) idle.insert(unit.gpu->has_mig ? unit.uuid : unit.gpu->pci.address);
+    }
+    if (idle.empty()) return;
+    warnings.push_back(fmt::format("{}: no rank uses GPU {}; fix: {} ranks on a node",
+                                   node.host,
+                                   fmt::join(idle, ", "),
+                                   units.size()));
+}
+
+}  // namespace
+
+Placement place_on_node(const NodeTopology& node,
+                        std::span<const LaunchedRank> ranks,
+                        const PlacementRules& rules) {
+    if (ranks.empty()) return {};
+    Placement placement{blank_seats(node, ranks), {}};
+    auto& seats = placement.seats;
+    const auto units = gpu_units(node);
+    give_gpus(units, choose_gpus(node, units, ranks, rules), seats);
+    const auto binding = binding_of(node, ranks, rules);
+    if (binding == LauncherBinding::shared) share_out(node, seats, rules, placement.warnings);
+    for (auto& seat : seats) {
+        seat.is_bound = binding == LauncherBinding::kept;
+        finish_seat(node, rules, seat);
+        warn_of_far_cores(node, seat, placement.warnings);
+    }
+    choose_ports(node, seats);
+    if (binding == LauncherBinding::crowded)
+        placement.warnings.push_back(fmt::format("{}: {} ranks on cores {}, which they share",
+                                                 node.host,
+                                                 seats.size(),
+                                                 cpu_list_text(seats.front().cpus)));
+    warn_of_too_many_threads(node, seats, placement.warnings);
+    warn_of_idle_gpus(node, units, seats, placement.warnings);
+    return placement;
+}
+
+}  // namespace lockstep

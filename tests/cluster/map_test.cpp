@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/map.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using test::caught_text;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+NodeTopology node_of(const std::string& name) {
+    return load_topology(std::filesystem::path(LOCKSTEP_TOPOLOGIES) / (name + ".json"));
+}
+
+Placement plan_of(const std::string& hosts,
+                  int ranks,
+                  const NodeTopology* node,
+                  MapBy by = MapBy::slot) {
+    const auto parsed = parse_hosts(hosts);
+    return plan_job(parsed, lay_out(parsed, ranks, by), node, {});
+}
+
+/// "host.local" by rank.
+std::vector<std::string> places_of(const Placement& plan) {
+    std::vector<std::string> places;
+    for (const auto& seat : plan.seats)
+        places.push_back(seat.host + "." + std::to_string(seat.local_rank));
+    return places;
+}
+
+TEST(Map, LaysOutTheBooksTable) {
+    EXPECT_THAT(places_of(plan_of("r1:4,r2:2", 6, nullptr)),
+                ElementsAre("r1.0", "r1.1", "r1.2", "r1.3", "r2.0", "r2.1"));
+    EXPECT_EQ(placement_table(plan_of("r1:4,r2:2", 6, nullptr)),
+              "2 nodes | 6 ranks\n"
+              "rank  node  local  cores  threads  comm  numa  gpu  path  nic\n"
+              "0     r1    0      -      -        -     -     -    -     -\n"
+              "1     r1    1      -      -        -     -     -    -     -\n"
+              "2     r1    2      -      -        -     -     -    -     -\n"
+              "3     r1    3      -      -        -     -     -    -     -\n"
+              "4     r2    0      -      -        -     -     -    -     -\n"
+              "5     r2    1      -      -        -     -     -    -     -\n");
+}
+
+TEST(Map, TakesTurnsByNodeWhileThereAreSlots) {
+    EXPECT_THAT(places_of(plan_of("r1:4,r2:2", 0, nullptr, MapBy::node)),
+                ElementsAre("r1.0", "r2.0", "r1.1", "r2.1", "r1.2", "r1.3"));
+    EXPECT_THAT(places_of(plan_of("r1:4,r2:2", 3, nullptr)), ElementsAre("r1.0", "r1.1", "r1.2"));
+}
+
+TEST(Map, ReadsHostsAsMpirunDoes) {
+    EXPECT_THAT(parse_hosts("a,b:2,a:3"), ElementsAre(HostSlots{"a", 4}, HostSlots{"b", 2}));
+    for (const auto* wrong : {"", "a:0", "a:x", ":3", "a,,b", "a,", "a:-1", "a b", "a:99999999"})
+        EXPECT_EQ(caught_code([&] { parse_hosts(wrong); }), "E607") << wrong;
+}
+
+TEST(Map, RefusesMoreRanksThanSlots) {
+    EXPECT_THAT(
+        caught_text([] { plan_of("r1:4,r2:2", 7, nullptr); }),
+        AllOf(HasSubstr("E607: 7 ranks for 6 slots on 2 host(s)"), HasSubstr("fix: -np 6")));
+}
+
+TEST(Map, PlansEveryHostLikeTheTopology) {
+    const auto node = node_of("dgx");
+    const auto plan = plan_of("dgx:8,other:8", 16, &node);
+    EXPECT_EQ(plan.seats[9].cpus, plan.seats[1].cpus);
+    EXPECT_EQ(plan.seats[9].gpu, plan.seats[1].gpu);
+    EXPECT_THAT(plan.seats[1].gpu_uuid, Not(IsEmpty()));
+    EXPECT_THAT(plan.seats[9].gpu_uuid, IsEmpty()) << "another node's UUIDs are not known";
+    EXPECT_THAT(placement_table(plan), HasSubstr("2 nodes | 16 ranks x 13 threads\n"));
+    EXPECT_THAT(placement_table(plan),
+                HasSubstr("\n9     other  1      14-27   13       27    0     0000:38:00.0"));
+}
+
+TEST(Map, WritesARankfileWithCoresAsOpenMpiCountsThem) {
+    const auto node = node_of("two-socket");
+    EXPECT_EQ(rankfile_text(plan_of("cpu:2", 2, &node), &node),
+              "rank 0=cpu slot=0-23\nrank 1=cpu slot=24-47\n");
+    auto odd = node;  // sockets that take turns: core 1 of the first is CPU 2
+    odd.cpus = odd.allowed_cpus = {0, 1, 2, 3};
+    odd.cores = {{0}, {1}, {2}, {3}};
+    odd.sockets = odd.l3_groups = {{0, 2}, {1, 3}};
+    odd.numa_nodes = {{0, {0, 2}}, {1, {1, 3}}};
+    const auto plan = plan_of("cpu:2", 2, &odd);
+    EXPECT_THAT(plan.seats[1].cpus, ElementsAre(1, 3));
+    EXPECT_EQ(rankfile_text(plan, &odd), "rank 0=cpu slot=0-1\nrank 1=cpu slot=2-3\n");
+}
+
+TEST(Map, WritesMpirunLines) {
+    const auto node = node_of("dgx");
+    EXPECT_EQ(
+        mpirun_text(plan_of("a:8,b:8", 16, &node), &node),
+        "export OMP_NUM_THREADS=13 OMP_PROC_BIND=close OMP_PLACES=threads\n"
+        "mpirun -np 16 --host a:8,b:8 --map-by ppr:8:node:PE=14 --bind-to core lockstep train "
+        "...\n");
+    const auto sockets = node_of("two-socket");
+    EXPECT_THAT(mpirun_text(plan_of("a:10", 10, &sockets), &sockets),
+                HasSubstr("--map-by ppr:5:socket:PE=4 --bind-to core"));
+    const auto odd = node_of("odd-numa");
+    EXPECT_THAT(mpirun_text(plan_of("a:4", 4, &odd), &odd),
+                AllOf(HasSubstr("# No --map-by gives these cores"), HasSubstr("--rankfile ranks")));
+    EXPECT_EQ(mpirun_text(plan_of("r1:4,r2:2", 6, nullptr), nullptr),
+              "mpirun -np 6 --host r1:4,r2:2 --map-by slot lockstep train ...\n");
+}
+
+TEST(Map, WritesSrunAndSbatch) {
+    const auto node = node_of("cpu16");
+    EXPECT_EQ(
+        srun_text(plan_of("a:2,b:2", 4, &node)),
+        "export OMP_NUM_THREADS=8 OMP_PROC_BIND=close OMP_PLACES=threads\n"
+        "srun --mpi=pmix --nodes=2 --ntasks-per-node=2 --cpus-per-task=8 --distribution=block "
+        "--cpu-bind=mask_cpu:0xff,0xff00 lockstep train ...\n");
+    const auto dgx = node_of("dgx");
+    const auto script = sbatch_text(plan_of("a:8,b:8", 16, &dgx, MapBy::node));
+    EXPECT_THAT(script,
+                AllOf(HasSubstr("#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"),
+                      HasSubstr("#SBATCH --gpus-per-node=8\n"),
+                      HasSubstr("--distribution=cyclic"),
+                      HasSubstr("mask_cpu:0x3fff,0xfffc000,")));
+}
+
+TEST(Map, RefusesFormsThatCannotSayThePlan) {
+    const auto node = node_of("cpu16");
+    EXPECT_THAT(caught_text([&] { srun_text(plan_of("a:4,b:2", 6, &node)); }),
+                AllOf(HasSubstr("E645"), HasSubstr("--format rankfile")));
+    EXPECT_EQ(caught_code([&] { sbatch_text(plan_of("a:4", 4, nullptr)); }), "E645");
+    EXPECT_EQ(caught_code([&] { rankfile_text(plan_of("a:4", 4, nullptr), nullptr); }), "E645");
+}
+
+TEST(Map, FindsNoDifferenceWhereThereIsNone) {
+    const auto node = node_of("dgx");
+    const auto plan = plan_of("dgx:8", 8, &node);
+    auto reality = plan.seats;
+    reality[3].cpus.pop_back();
+    EXPECT_THAT(differences(plan, reality), IsEmpty())
+        << "fewer cores than planned are planned cores";
+    EXPECT_NO_THROW(check_against_plan(plan, reality));
+}
+
+TEST(Map, NamesEachDifference) {
+    const auto node = node_of("dgx");
+    const auto plan = plan_of("dgx:8", 8, &node);
+    auto reality = plan.seats;
+    std::swap(reality[0].gpu, reality[1].gpu);
+    reality[2].cpus = {0, 1};
+    reality[3].host = "elsewhere";
+    reality[4].gpu_uuid = "GPU-new";
+    const auto lines = differences(plan, reality);
+    EXPECT_THAT(lines, Contains("rank 0: GPU 0000:18:00.0 is planned, 0000:38:00.0 is found"));
+    EXPECT_THAT(lines, Contains("rank 2: cores 28-41 are planned, 0-1 are found"));
+    EXPECT_THAT(lines, Contains("rank 3: host dgx is planned, elsewhere is found"));
+    EXPECT_THAT(lines, Contains(HasSubstr("rank 4: GPU GPU-00000000")));
+    EXPECT_THAT(caught_text([&] { check_against_plan(plan, reality); }),
+                AllOf(HasSubstr("E644: the job does not run as planned: rank 0: GPU"),
+                      HasSubstr("lockstep map --format mpirun")));
+    reality.pop_back();
+    EXPECT_THAT(differences(plan, reality), ElementsAre("8 ranks are planned, 7 are found"));
+}
+
+TEST(Map, ComparesNodesOfUnknownNamesByWhoSharesThem) {
+    auto plan = plan_of("node0:2,node1:2", 4, nullptr);
+    plan.names_hosts = false;
+    auto reality = plan_of("n7:2,n9:2", 4, nullptr).seats;
+    for (auto& seat : reality) seat.host_id = seat.host;
+    EXPECT_THAT(differences(plan, reality), IsEmpty());
+    reality[1].host = reality[1].host_id = "n9";
+    EXPECT_THAT(differences(plan, reality), Contains(HasSubstr("rank 1: it is on n9")));
+}
+
+TEST(Map, SaysWhatOpenMpReads) {
+    RankSeat seat;
+    seat.cpus = {4, 5, 6};
+    seat.threads = 2;
+    EXPECT_EQ(openmp_settings(seat), (OpenMpSettings{"2", "threads", "close"}));
+    seat.threads = 4;
+    EXPECT_EQ(openmp_settings(seat), (OpenMpSettings{"4", "", "false"})) << "more than cores";
+}
+
+}  // namespace
+}  // namespace lockstep
