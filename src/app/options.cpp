@@ -42,7 +42,8 @@ po::options_description describe(const OptionTable& table) {
 po::parsed_options split(const std::vector<std::string>& words, const OptionTable& table) {
     namespace style = po::command_line_style;
     const int allowed = style::allow_long | style::long_allow_adjacent | style::long_allow_next |
-                        style::allow_short | style::allow_dash_for_short | style::short_allow_next;
+                        style::allow_short | style::allow_dash_for_short | style::short_allow_next |
+                        style::allow_long_disguise;  // -np, as mpirun has it
     try {
         return po::command_line_parser(words)
             .options(describe(table))

@@ -123,6 +123,13 @@ TEST(ParseLine, RefusesAValueForAFlag) {
     EXPECT_EQ(caught_code([] { parsed({"--plain=yes"}); }), "E103");
 }
 
+TEST(ParseLine, TakesANameWithOneDashAsMpirunDoes) {
+    int np = 1;
+    const OptionTable table = {{"Ranks", {whole_option("np", np, 1, 10, "ranks")}}};
+    EXPECT_EQ(parse_line({"-np", "4"}, table).options.at("np"), "4");
+    EXPECT_EQ(caught_code([&] { parse_line({"-npp", "4"}, table); }), "E101");
+}
+
 TEST(ParseLine, KnowsLettersThatAreShortForAName) {
     int size = 1;
     const OptionTable table = {

@@ -100,9 +100,8 @@ TEST(Map, WritesMpirunLines) {
     const auto node = node_of("dgx");
     EXPECT_EQ(
         mpirun_text(plan_of("a:8,b:8", 16, &node), &node),
-        "export OMP_NUM_THREADS=13 OMP_PROC_BIND=close OMP_PLACES=threads\n"
         "mpirun -np 16 --host a:8,b:8 --map-by ppr:8:node:PE=14 --bind-to core lockstep train "
-        "...\n");
+        "--threads 13 ...\n");
     const auto sockets = node_of("two-socket");
     EXPECT_THAT(mpirun_text(plan_of("a:10", 10, &sockets), &sockets),
                 HasSubstr("--map-by ppr:5:socket:PE=4 --bind-to core"));
@@ -117,9 +116,8 @@ TEST(Map, WritesSrunAndSbatch) {
     const auto node = node_of("cpu16");
     EXPECT_EQ(
         srun_text(plan_of("a:2,b:2", 4, &node)),
-        "export OMP_NUM_THREADS=8 OMP_PROC_BIND=close OMP_PLACES=threads\n"
         "srun --mpi=pmix --nodes=2 --ntasks-per-node=2 --cpus-per-task=8 --distribution=block "
-        "--cpu-bind=mask_cpu:0xff,0xff00 lockstep train ...\n");
+        "--cpu-bind=mask_cpu:0xff,0xff00 lockstep train --threads 8 ...\n");
     const auto dgx = node_of("dgx");
     const auto script = sbatch_text(plan_of("a:8,b:8", 16, &dgx, MapBy::node));
     EXPECT_THAT(script,

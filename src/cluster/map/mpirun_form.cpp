@@ -61,20 +61,18 @@ std::string map_by(const NodeTopology& node, const std::vector<HostSeats>& hosts
 
 std::string mpirun_text(const Placement& placement, const NodeTopology* node) {
     const auto hosts = seats_by_host(placement);
-    const auto start = fmt::format("{}mpirun -np {} --host {}",
-                                   openmp_exports(placement),
-                                   placement.seats.size(),
-                                   host_list(hosts));
+    const auto start =
+        fmt::format("mpirun -np {} --host {}", placement.seats.size(), host_list(hosts));
+    const auto words = train_words(placement);
     const auto order = is_by_slot(placement) ? "slot" : "node";
-    if (node == nullptr) return fmt::format("{} --map-by {} {}\n", start, order, train_words);
+    if (node == nullptr) return fmt::format("{} --map-by {} {}\n", start, order, words);
     const auto ppr = is_by_slot(placement) ? map_by(*node, hosts) : "";
-    if (!ppr.empty())
-        return fmt::format("{} --map-by {} --bind-to core {}\n", start, ppr, train_words);
+    if (!ppr.empty()) return fmt::format("{} --map-by {} --bind-to core {}\n", start, ppr, words);
     return fmt::format(
         "# No --map-by gives these cores: write 'lockstep map ... --format rankfile > ranks' "
         "first.\n{} --rankfile ranks {}\n",
         start,
-        train_words);
+        words);
 }
 
 }  // namespace lockstep

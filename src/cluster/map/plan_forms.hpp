@@ -25,9 +25,8 @@ bool are_hosts_alike(const std::vector<HostSeats>& hosts);
 /// "n1:4,n2:4"
 std::string host_list(const std::vector<HostSeats>& hosts);
 
-/// "export OMP_NUM_THREADS=..." where all ranks have the same number of threads, else "".
-std::string openmp_exports(const Placement& placement);
-
-inline constexpr const char* train_words = "lockstep train ...";
+/// "lockstep train --threads 8 ...", as far as ranks have the same number of them. (OMP_PROC_BIND
+/// would keep readers and the communication thread on a rank's first core.)
+std::string train_words(const Placement& placement);
 
 }  // namespace lockstep

@@ -84,15 +84,13 @@ OpenMpSettings openmp_settings(const RankSeat& seat) {
             seat.threads > static_cast<int>(seat.cpus.size()) ? "false" : "close"};
 }
 
-std::string openmp_exports(const Placement& placement) {
-    if (placement.seats.empty() || placement.seats.front().threads < 1) return "";
-    const auto first = openmp_settings(placement.seats.front());
-    for (const auto& seat : placement.seats)
-        if (openmp_settings(seat) != first) return "";
-    return fmt::format("export OMP_NUM_THREADS={} OMP_PROC_BIND={}{}\n",
-                       first.threads,
-                       first.bind,
-                       first.places.empty() ? "" : " OMP_PLACES=" + first.places);
+std::string train_words(const Placement& placement) {
+    const auto& seats = placement.seats;
+    const bool is_same = !seats.empty() && std::ranges::all_of(seats, [&](const RankSeat& seat) {
+        return seat.threads >= 1 && seat.threads == seats.front().threads;
+    });
+    if (!is_same) return "lockstep train ...";
+    return fmt::format("lockstep train --threads {} ...", seats.front().threads);
 }
 
 std::string rankfile_text(const Placement& placement, const NodeTopology* node) {

@@ -62,7 +62,7 @@ std::string step_line(const Placement& placement, const std::vector<HostSeats>& 
                        fmt::join(shape_of(hosts), " "),
                        is_by_slot(placement) ? "block" : "cyclic",
                        masks_of(hosts.front()),
-                       train_words);
+                       train_words(placement));
 }
 
 }  // namespace
@@ -70,7 +70,7 @@ std::string step_line(const Placement& placement, const std::vector<HostSeats>& 
 std::string srun_text(const Placement& placement) {
     const auto hosts = seats_by_host(placement);
     check_form(hosts, "srun");
-    return openmp_exports(placement) + step_line(placement, hosts);
+    return step_line(placement, hosts);
 }
 
 std::string sbatch_text(const Placement& placement) {
@@ -80,7 +80,7 @@ std::string sbatch_text(const Placement& placement) {
     for (const auto& word : shape_of(hosts)) text += "#SBATCH " + word + "\n";
     // Masks name CPUs of the whole node; a job with a part of it has others.
     text += "#SBATCH --exclusive\n#SBATCH --signal=USR1@120\n";
-    return text + "\n" + openmp_exports(placement) + step_line(placement, hosts);
+    return text + "\n" + step_line(placement, hosts);
 }
 
 }  // namespace lockstep

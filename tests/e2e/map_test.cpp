@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep map`: plans without running anything, and the job that runs.
+#include "program.hpp"
+#include "support/temp_dir.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string fixture(const std::string& name) {
+    return std::string(LOCKSTEP_TOPOLOGIES) + "/" + name + ".json";
+}
+
+std::string map_of(const Words& words, int exit_code = 0) {
+    const ProcessResult result = run_lockstep(Words{"map"} + words, {}, 60);
+    EXPECT_EQ(result.exit_code, exit_code) << result.output;
+    return result.output;
+}
+
+TEST(MapCommand, ShowsTheBooksTable) {
+    const std::string table = map_of({"--hosts", "r1:4,r2:2", "-np", "6"});
+    EXPECT_THAT(table, HasSubstr("2 nodes | 6 ranks\n"));
+    EXPECT_THAT(table, HasSubstr("\n3     r1    3  "));
+    EXPECT_THAT(table, HasSubstr("\n4     r2    0  "));
+}
+
+TEST(MapCommand, DividesSixteenCoresAsTheBookDoes) {
+    for (const auto& [ranks, summary] : {std::pair("2", "2 ranks x 8 threads"),
+                                         {"4", "4 ranks x 4 threads"},
+                                         {"8", "8 ranks x 2 threads"}})
+        EXPECT_THAT(map_of({"--topology", fixture("cpu16"), "--ntasks-per-node", ranks}),
+                    HasSubstr(summary));
+}
+
+TEST(MapCommand, WritesBatchScripts) {
+    EXPECT_THAT(map_of({"--nodes",
+                        "2",
+                        "--ntasks-per-node",
+                        "8",
+                        "--topology",
+                        fixture("dgx"),
+                        "--format",
+                        "sbatch"}),
+                AllOf(HasSubstr("#SBATCH --nodes=2"), HasSubstr("--cpu-bind=mask_cpu:0x3fff,")));
+}
+
+TEST(MapCommand, RefusesWhatMakesNoSense) {
+    EXPECT_THAT(map_of({"--hosts", "r1:4", "-np", "7"}, 64), HasSubstr("E607"));
+    EXPECT_THAT(map_of({"--hosts", "r1:4", "--nodes", "2"}, 64), HasSubstr("E106"));
+    EXPECT_THAT(map_of({"--hosts", "r1:4", "--format", "srun"}, 64), HasSubstr("E645"));
+    EXPECT_THAT(map_of({"--topology", "none.json"}, 66), HasSubstr("E201"));
+    EXPECT_THAT(map_of({"--check", "none.json"}, 66), HasSubstr("E201"));
+    EXPECT_THAT(map_of({"--topology", fixture("workstation"), "-np", "5"}, 78), HasSubstr("E608"));
+}
+
+TEST(MapCommand, SavesThisNodeAndPlansFromIt) {
+    const TempDir folder;
+    const std::string file = (folder / "node.json").string();
+    EXPECT_THAT(map_of({"--save-topology", file}), HasSubstr("1 node | 1 rank"));
+    EXPECT_THAT(map_of({"--topology", file, "-np", "1"}), HasSubstr("1 node | 1 rank"));
+}
+
+TEST(MapCommand, ShowsTheJobThatRuns) {
+    const ProcessResult result = run_under_mpirun(2, {"map", "--oversubscribe"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr("1 node | 2 ranks"), HasSubstr("\n1     ")));
+}
+
+TEST(MapCommand, ComparesAJobWithItsPlan) {
+    const TempDir folder;
+    const std::string file =
+        folder.file("plan.json", map_of({"-np", "1", "--format", "json"})).string();
+    EXPECT_THAT(map_of({"--check", file}), HasSubstr("as planned: 1 rank(s)"));
+    const ProcessResult result = run_under_mpirun(2, {"map", "--check", file});
+    EXPECT_EQ(result.exit_code, 78) << result.output;
+    EXPECT_THAT(
+        result.output,
+        HasSubstr("E644: the job does not run as planned: 1 ranks are planned, 2 are found"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
