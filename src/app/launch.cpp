@@ -70,11 +70,12 @@ void check_trainer() {
     });
 }
 
-void become_trainer(const std::vector<std::string>& words) {
+void become_trainer(const std::vector<std::string>& words,
+                    const std::map<std::string, std::string>& environment) {
     check_trainer();
     std::vector<std::string> argv = {trainer_program()};
     argv.insert(argv.end(), words.begin(), words.end());
-    become_process(argv);
+    become_process(argv, environment);
 }
 
 std::string shell_text(const std::vector<std::string>& argv) {

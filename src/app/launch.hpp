@@ -5,6 +5,7 @@
 #include "lockstep/core/environment.hpp"
 
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -31,8 +32,10 @@ std::string trainer_program();
 /// Errors: E610 if lockstep-train is missing, which mpirun would tell only by a strange exit code.
 void check_trainer();
 
-/// Goes on as lockstep-train with the same words. Returns only by Error E610.
-[[noreturn]] void become_trainer(const std::vector<std::string>& words);
+/// Goes on as lockstep-train with the same words; `environment` is added. Returns only by Error
+/// E610.
+[[noreturn]] void become_trainer(const std::vector<std::string>& words,
+                                 const std::map<std::string, std::string>& environment = {});
 
 /// "mpirun -np 2 ..." with quotes where a shell needs them.
 std::string shell_text(const std::vector<std::string>& argv);

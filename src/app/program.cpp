@@ -7,6 +7,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/version.hpp"
 
+#include "bind_rank.hpp"
 #include "command.hpp"
 #include "launch.hpp"
 
@@ -149,6 +150,13 @@ int run_guarded(const std::vector<std::string>& words, const Communicator& ranks
     }
 }
 
+// OpenMP reads its variables when its library is loaded: a rank that is bound starts once more.
+void start_rank(const std::vector<std::string>& words, Trainer trainer) {
+    const auto variables = bind_rank();
+    if (trainer == nullptr || !variables.empty()) become_trainer(words, variables);
+    release_first_thread();
+}
+
 }  // namespace
 
 int run_command(const std::vector<std::string>& words, Trainer trainer) {
@@ -164,7 +172,7 @@ int run_command(const std::vector<std::string>& words, Trainer trainer) {
 
 int run_program(const std::vector<std::string>& words, Trainer trainer) {
     const bool is_rank_of_train = launched_by_mpi() && !words.empty() && words[0] == "train";
-    if (trainer == nullptr && is_rank_of_train) become_trainer(words);
+    if (is_rank_of_train) start_rank(words, trainer);
     std::optional<MpiSession> session;
     if (launched_by_mpi()) session.emplace();
     open_log(first_log_target());

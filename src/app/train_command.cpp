@@ -8,8 +8,10 @@
 #include "lockstep/data/transform.hpp"
 #include "lockstep/train/train.hpp"
 
+#include "bind_rank.hpp"
 #include "command.hpp"
 #include "launch.hpp"
+#include "live_placement.hpp"
 #include "post_mortem.hpp"
 #include "supervise.hpp"
 #include "train_options.hpp"
@@ -96,6 +98,8 @@ int run(TrainOptions& options, const Invocation& call) {
     if (options.np > 1 && !launched_by_mpi()) return launch(options, call);
     if (call.trainer == nullptr) become_trainer(call.words);
     if (ranks.size() > 1) die_with_parent(::getppid());
+    if (!options.plan.empty()) check_plan(ranks, options.plan);
+    if (const std::string note = binding_note(); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);
     const TrainResult result = call.trainer(options.settings, ranks);

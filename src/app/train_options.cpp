@@ -122,6 +122,8 @@ OptionSection on_what(TrainOptions& options) {
              "np", options.np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
          flag_option("oversubscribe", options.oversubscribe, "allow more ranks than cores"),
          flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
+         path_option(
+             "plan", "FILE", options.plan, "stop unless ranks run as 'lockstep map' planned"),
          choice_option("transport",
                        s.transport,
                        {"auto", "shared-memory", "hierarchical", "mpi"},

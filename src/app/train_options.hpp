@@ -16,7 +16,7 @@ struct TrainOptions {
     int np = 0;  ///< 0: not given
     bool oversubscribe = false;
     bool dry_run = false;
-    std::filesystem::path config;
+    std::filesystem::path config, plan;
 };
 
 /// The table that fills `options`, which must outlive it.
