@@ -309,7 +309,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E409",
      io,
      "the device failed",
-     "The operating system could not read or write these bytes (EIO): a disk with bad sectors, or a\n"
+     "The operating system could not read or write these bytes (EIO): a disk with bad sectors, or "
+     "a\n"
      "network file system whose server is gone."},
     {"E601",
      usage,
