@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/link_probe.hpp"
+
+#include "lockstep/core/clock.hpp"
+
+#include "mpi_check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+namespace lockstep {
+namespace {
+
+constexpr int tag = 1, round_trips = 5, repetitions = 3;
+
+/// One question and answer with rank 0; what it says of the offset, and how long it took.
+struct RoundTrip {
+    double offset_s = 0, duration_s = 0;
+};
+
+RoundTrip ask_for_time(const Communicator& ranks) {
+    double theirs = 0;
+    const double begin = unix_time_s();
+    check_mpi(MPI_Send(nullptr, 0, MPI_BYTE, 0, tag, ranks.handle()), "MPI_Send");
+    check_mpi(MPI_Recv(&theirs, 1, MPI_DOUBLE, 0, tag, ranks.handle(), MPI_STATUS_IGNORE),
+              "MPI_Recv");
+    const double end = unix_time_s();
+    return {(begin + end) / 2 - theirs, end - begin};
+}
+
+void tell_time(const Communicator& ranks, int to) {
+    check_mpi(MPI_Recv(nullptr, 0, MPI_BYTE, to, tag, ranks.handle(), MPI_STATUS_IGNORE),
+              "MPI_Recv");
+    const double now = unix_time_s();
+    check_mpi(MPI_Send(&now, 1, MPI_DOUBLE, to, tag, ranks.handle()), "MPI_Send");
+}
+
+double seconds_of_exchange(const Communicator& ranks,
+                           int peer,
+                           std::vector<std::byte>& out,
+                           std::vector<std::byte>& in) {
+    const auto bytes = static_cast<int>(out.size());
+    const double begin = now_s();
+    check_mpi(MPI_Sendrecv(out.data(),
+                           bytes,
+                           MPI_BYTE,
+                           peer,
+                           tag,
+                           in.data(),
+                           bytes,
+                           MPI_BYTE,
+                           peer,
+                           tag,
+                           ranks.handle(),
+                           MPI_STATUS_IGNORE),
+              "MPI_Sendrecv");
+    return now_s() - begin;
+}
+
+}  // namespace
+
+int mpi_thread_level() {
+    constexpr std::array levels{
+        MPI_THREAD_SINGLE, MPI_THREAD_FUNNELED, MPI_THREAD_SERIALIZED, MPI_THREAD_MULTIPLE};
+    int initialized = 0, level = MPI_THREAD_MULTIPLE;
+    check_mpi(MPI_Initialized(&initialized), "MPI_Initialized");
+    if (initialized != 0) check_mpi(MPI_Query_thread(&level), "MPI_Query_thread");
+    return static_cast<int>(std::ranges::find(levels, level) - levels.begin());
+}
+
+double measure_clock_offset_s(const Communicator& ranks) {
+    RoundTrip best{0, std::numeric_limits<double>::infinity()};
+    for (int asker = 1; asker < ranks.size(); ++asker)
+        for (int trip = 0; trip < round_trips; ++trip) {
+            if (ranks.is_root()) tell_time(ranks, asker);
+            if (ranks.rank() != asker) continue;
+            const RoundTrip now = ask_for_time(ranks);
+            if (now.duration_s < best.duration_s) best = now;
+        }
+    return best.offset_s;
+}
+
+int tournament_rounds(int ranks) {
+    return ranks < 2 ? 0 : ranks - 1 + ranks % 2;
+}
+
+int tournament_peer(int rank, int round, int ranks) {
+    const int circle = tournament_rounds(ranks);  // odd; the one beyond it sits in the middle
+    int peer = (2 * round - rank) % circle;
+    if (peer < 0) peer += circle;
+    if (rank == circle) peer = round;
+    if (rank < circle && peer == rank) peer = circle;
+    return peer < ranks ? peer : -1;
+}
+
+std::vector<LinkSpeed> measure_link_speeds(const Communicator& ranks, std::size_t bytes) {
+    std::vector<LinkSpeed> speeds;
+    std::vector<std::byte> out(bytes), in(bytes);
+    for (int round = 0; round < tournament_rounds(ranks.size()); ++round) {
+        const int peer = tournament_peer(ranks.rank(), round, ranks.size());
+        ranks.barrier();
+        if (peer < 0) continue;
+        double best = std::numeric_limits<double>::infinity();
+        for (int i = 0; i < repetitions; ++i)
+            best = std::min(best, seconds_of_exchange(ranks, peer, out, in));
+        speeds.push_back({peer, static_cast<double>(bytes) / std::max(best, 1e-9)});
+    }
+    return speeds;
+}
+
+}  // namespace lockstep
