@@ -8,6 +8,7 @@
 #include "lockstep/core/json.hpp"
 
 #include <concepts>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -57,6 +58,12 @@ class FactsWriter {
             walk(inner, value);
             return std::move(inner.object);
         }
+    }
+    template <class T>
+    static Json json_of(const std::map<std::string, T>& values) {
+        Json object = Json::object();
+        for (const auto& [key, value] : values) object[key] = json_of(value);
+        return object;
     }
     static Json json_of(const std::vector<int>& cpus) { return cpu_list_text(cpus); }
     static Json json_of(InterfaceKind kind) { return std::string(interface_kind_name(kind)); }
@@ -145,6 +152,11 @@ class FactsReader {
             if (interface_kind_name(kind) == name) return;
         }
         throw wrong_type(origin, value, "a kind of interface");
+    }
+    template <class T>
+    static void take(const Json& value, const std::string& origin, std::map<std::string, T>& map) {
+        check(value.is_object(), [&] { return wrong_type(origin, value, "an object"); });
+        for (const auto& [key, item] : value.items()) take(item, origin + ": " + key, map[key]);
     }
     template <class T>
     static void take(const Json& value, const std::string& origin, std::optional<T>& maybe) {

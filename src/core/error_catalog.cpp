@@ -363,6 +363,17 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "mpirun or one of its ranks was ended by a signal that nobody here sent. Nothing is lost but "
      "the\n"
      "steps since the newest checkpoint."},
+    {"E613",
+     config,
+     "the doctor found errors",
+     "'lockstep doctor' names each with its cause and remedy; 'train' looks at the fast ones "
+     "before it\n"
+     "starts. docs/doctor.md has a paragraph on each check."},
+    {"E614",
+     usage,
+     "no such check",
+     "Checks are called D1 to D9, C1 to C7, G1 to G13, F1 to F16, L1 to L9 and T1 to T5; a letter\n"
+     "alone means its family. 'lockstep doctor --list' shows them."},
     {"E620", peer_lost, "MPI reported an error", "The message carries MPI's own text."},
     {"E630",
      peer_lost,

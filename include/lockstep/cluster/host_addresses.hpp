@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which of a node's addresses other nodes may use, and why the others are left out.
+#pragma once
+
+#include "lockstep/cluster/topology.hpp"
+
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// An address of a network interface.
+struct HostAddress {
+    std::string interface;
+    std::string address;  ///< "10.0.0.7"
+    std::string network;  ///< "10.0.0.0/24"
+    bool operator==(const HostAddress&) const = default;
+};
+
+/// An interface that is no candidate.
+struct LeftOutInterface {
+    std::string name, why;
+    bool operator==(const LeftOutInterface&) const = default;
+};
+
+struct HostAddresses {
+    std::vector<HostAddress> usable;
+    std::vector<LeftOutInterface> left_out;
+};
+
+/// Addresses by which other nodes could reach this one. Left out: loopback, interfaces that are
+/// down, bridges of containers and virtual machines, and link-local addresses.
+HostAddresses addresses_of(const NodeTopology& node);
+
+/// Networks in which every node has a usable address, sorted.
+std::vector<std::string> shared_networks(std::span<const NodeTopology* const> nodes);
+
+/// "10.0.0.0/24" for "10.0.0.7/24", of both families; nothing if it is no such text.
+std::optional<std::string> network_of(std::string_view address_with_prefix);
+
+}  // namespace lockstep

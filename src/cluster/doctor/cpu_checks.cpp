@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/cpu_list.hpp"
+
+#include "doctor/families.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double slow_share = 0.5;  // of the highest frequency
+
+using Cpus = std::vector<int>;
+
+bool overlap(const Cpus& a, const Cpus& b) {
+    return std::ranges::find_first_of(a, b) != a.end();
+}
+
+Cpus joined_cpus(const NodeRanks& ranks) {
+    std::set<int> all;
+    for (const auto* facts : ranks)
+        all.insert(facts->node.allowed_cpus.begin(), facts->node.allowed_cpus.end());
+    return {all.begin(), all.end()};
+}
+
+int joined_threads(const NodeRanks& ranks) {
+    int threads = 0;
+    for (const auto* facts : ranks) threads += facts->plan.threads;
+    return threads;
+}
+
+Ailments threads_on_one_cpu(const DoctorFacts& facts) {
+    const Cpus& cpus = facts.node.allowed_cpus;
+    if (cpus.size() != 1 || facts.plan.threads <= 1) return {};
+    return {{fmt::format("{} threads share CPU {}", facts.plan.threads, cpus[0])}};
+}
+
+/// Ranks with exactly these CPUs; two or more of them are crowded if the CPUs are fewer than they.
+using RanksByCpus = std::map<Cpus, std::vector<int>>;
+RanksByCpus by_cpus(const NodeRanks& ranks) {
+    RanksByCpus groups;
+    for (const auto* facts : ranks) groups[facts->node.allowed_cpus].push_back(facts->rank);
+    return groups;
+}
+
+/// Where all ranks may use the same CPUs, the launcher left them unbound, and the kernel spreads
+/// them, as long as there are as many CPUs as ranks.
+Ailments shared_cpus(const NodeRanks& ranks) {
+    const RanksByCpus groups = by_cpus(ranks);
+    Ailments found;
+    for (const auto& [cpus, sharers] : groups)
+        if (!cpus.empty() && sharers.size() > cpus.size())
+            found.push_back({.what = fmt::format("{} share {} {} and run at a fraction of their "
+                                                 "speed",
+                                                 ranks_text(sharers),
+                                                 cpus.size() == 1 ? "core" : "cores",
+                                                 cpu_list_text(cpus)),
+                             .ranks = sharers});
+    for (auto one = groups.begin(); one != groups.end(); ++one)
+        for (auto other = std::next(one); other != groups.end(); ++other)
+            if (overlap(one->first, other->first))
+                found.push_back(
+                    {.what = fmt::format("{} may use cores {}, {} cores {}: they overlap",
+                                         ranks_text(one->second),
+                                         cpu_list_text(one->first),
+                                         ranks_text(other->second),
+                                         cpu_list_text(other->first))});
+    return found;
+}
+
+Ailments lost_cpus_per_task(const DoctorFacts& facts) {
+    const auto wanted = whole_variable(facts, "SLURM_CPUS_PER_TASK");
+    const bool is_step = facts.environment.contains("SLURM_STEP_ID");
+    const auto cpus = static_cast<std::int64_t>(facts.node.allowed_cpus.size());
+    if (!wanted || !is_step || facts.environment.contains("SRUN_CPUS_PER_TASK")) return {};
+    if (cpus == 0 || cpus >= *wanted) return {};
+    return {{fmt::format("{} CPU(s) of the {} that --cpus-per-task asked for", cpus, *wanted)}};
+}
+
+Ailments too_many_threads(const NodeRanks& ranks) {
+    const Cpus cpus = joined_cpus(ranks);
+    const int threads = joined_threads(ranks);
+    if (cpus.size() < ranks.size()) return {};  // or nothing is known; else C2 says it
+    if (threads <= static_cast<int>(cpus.size())) return {};
+    const auto each = cpus.size() / ranks.size();
+    return {{.what = fmt::format("{} threads of {} on CPUs {}",
+                                 threads,
+                                 ranks_text([&] {
+                                     std::vector<int> all;
+                                     for (const auto* facts : ranks) all.push_back(facts->rank);
+                                     return all;
+                                 }()),
+                                 cpu_list_text(cpus)),
+             .fix = fmt::format("--threads {} (OMP_NUM_THREADS={})", each, each)}};
+}
+
+std::set<int> numa_nodes_under(const DoctorFacts& facts) {
+    std::set<int> nodes;
+    for (const int cpu : facts.node.allowed_cpus) nodes.insert(numa_node_of(facts.node, cpu));
+    nodes.erase(-1);
+    return nodes;
+}
+
+Ailments spans_numa_nodes(const NodeRanks& ranks) {
+    Ailments found;
+    for (const auto* facts : ranks) {
+        const auto nodes = numa_nodes_under(*facts);
+        const auto& memory = facts->node.allowed_memory_nodes;
+        const bool has_local_memory = memory.empty() || std::ranges::all_of(nodes, [&](int node) {
+                                          return std::ranges::count(memory, node) > 0;
+                                      });
+        if (!has_local_memory)
+            found.push_back({.what = "memory of the cores' own NUMA node is not allowed",
+                             .fix = "ask for whole sockets, or have cpuset.mems looked at",
+                             .ranks = {facts->rank}});
+        else if (nodes.size() > 1)
+            found.push_back({.what = fmt::format("cores lie in {} NUMA nodes", nodes.size()),
+                             .severity = ranks.size() > 1 ? Severity::warning : Severity::info,
+                             .ranks = {facts->rank}});
+    }
+    return found;
+}
+
+Ailments throttled(const DoctorFacts& facts) {
+    const auto quota = facts.node.control_group.cpu_quota;
+    if (quota && *quota < facts.plan.threads)
+        return {{fmt::format("the control group gives {:.1f} CPUs of time to {} thread(s)",
+                             *quota,
+                             facts.plan.threads)}};
+    if (facts.system.throttled_moved == 0) return {};
+    return {{fmt::format("the control group stopped this job {} time(s) while it was watched",
+                         facts.system.throttled_moved)}};
+}
+
+/// The drivers whose governor "powersave" means "as fast as needed".
+bool scales_by_itself(const std::string& driver) {
+    return driver.starts_with("intel_pstate") || driver.starts_with("amd-pstate-epp") ||
+           driver.starts_with("amd_pstate");
+}
+
+Ailments slow_clock(const DoctorFacts& facts) {
+    const SystemFacts& system = facts.system;
+    if (facts.node.governor == "powersave" && !scales_by_itself(system.frequency_driver))
+        return {{"the CPU frequency governor is 'powersave'"}};
+    if (!system.frequency_khz || !system.max_frequency_khz) return {};
+    const auto now = static_cast<double>(*system.frequency_khz);
+    const auto most = static_cast<double>(*system.max_frequency_khz);
+    if (now >= slow_share * most) return {};
+    return {{.what = fmt::format("the CPU runs at {:.1f} of {:.1f} GHz", now / 1e6, most / 1e6),
+             .severity = Severity::info}};
+}
+
+/// Each rank of `ranks` that has one hardware thread of a core of which another rank has the other.
+Ailments shared_cores(const NodeRanks& ranks) {
+    std::set<std::vector<int>> pairs;
+    for (const auto& threads : ranks.front()->node.cores) {
+        std::set<int> users;
+        std::set<Cpus> masks;
+        for (const auto* facts : ranks)
+            if (overlap(facts->node.allowed_cpus, threads)) {
+                users.insert(facts->rank);
+                masks.insert(facts->node.allowed_cpus);
+            }
+        if (threads.size() > 1 && masks.size() > 1) pairs.insert({users.begin(), users.end()});
+    }
+    Ailments found;
+    for (const auto& users : pairs)
+        found.push_back(
+            {.what = fmt::format("{} use hardware threads of the same cores", ranks_text(users)),
+             .why = "Two hardware threads share one core's arithmetic units.",
+             .fix = "srun --hint=nomultithread, or mpirun --bind-to core",
+             .ranks = users});
+    return found;
+}
+
+Ailments slow_cores(const NodeRanks& ranks) {
+    Ailments found = shared_cores(ranks);
+    for (const auto* facts : ranks)
+        for (Ailment& ailment : slow_clock(*facts)) {
+            ailment.ranks = {facts->rank};
+            found.push_back(ailment);
+        }
+    return found;
+}
+
+const std::array checks{
+    DoctorCheck{"C1",
+                Severity::warning,
+                "several threads on one CPU",
+                "The launcher bound this rank to one CPU; its threads take turns there.",
+                "--cpus-per-task N (Slurm), --map-by slot:PE=N (mpirun), or --bind-to none",
+                threads_on_one_cpu},
+    DoctorCheck{"C2",
+                Severity::warning,
+                "ranks share cores",
+                "Every step waits for the slowest rank, and ranks on one core take turns.",
+                "give each rank cores of its own: mpirun --bind-to core --map-by core, or srun "
+                "--cpu-bind=cores",
+                shared_cpus},
+    DoctorCheck{"C3",
+                Severity::warning,
+                "srun forgot --cpus-per-task",
+                "From Slurm 22.05 on, srun does not take it over from sbatch.",
+                "export SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK in the batch script",
+                lost_cpus_per_task},
+    DoctorCheck{"C4",
+                Severity::warning,
+                "more threads than CPUs",
+                "Threads that wait for each other also wait for a CPU.",
+                "fewer ranks or fewer --threads",
+                too_many_threads},
+    DoctorCheck{"C5",
+                Severity::warning,
+                "a rank spans NUMA nodes",
+                "Memory of another socket is slower by half.",
+                "mpirun --map-by numa --bind-to numa, or srun --cpu-bind=ldoms",
+                spans_numa_nodes},
+    DoctorCheck{"C6",
+                Severity::warning,
+                "a quota stops the CPUs",
+                "When the quota of a period is used up, all threads stop until the next.",
+                "ask for as many CPUs as there are threads (docker --cpus, Kubernetes limits)",
+                throttled},
+    DoctorCheck{"C7",
+                Severity::warning,
+                "cores are slower than they could be",
+                "A low clock costs speed on every rank, because all wait for the slowest.",
+                "ask the system's staff for the 'performance' governor (cpupower frequency-set)",
+                slow_cores},
+};
+
+}  // namespace
+
+std::span<const DoctorCheck> cpu_checks() {
+    return checks;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/doctor.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "doctor/families.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<DoctorCheck> joined_families() {
+    std::vector<DoctorCheck> all;
+    for (const auto family : {launch_checks(),
+                              cpu_checks(),
+                              gpu_checks(),
+                              gpu_health_checks(),
+                              fabric_checks(),
+                              network_checks(),
+                              limit_checks(),
+                              self_test_checks()})
+        all.insert(all.end(), family.begin(), family.end());
+    return all;
+}
+
+bool names(const std::string& wanted, std::string_view id) {
+    const std::string word = lower_case(wanted), own = lower_case(std::string(id));
+    return word == own || (word.size() == 1 && own.starts_with(word));
+}
+
+bool is_named(const std::vector<std::string>& words, std::string_view id) {
+    return std::ranges::any_of(words, [&](const std::string& word) { return names(word, id); });
+}
+
+void check_names(const std::vector<std::string>& words) {
+    std::vector<std::string> ids;
+    for (const DoctorCheck& each : doctor_checks()) ids.emplace_back(each.id);
+    for (const std::string& word : words)
+        check(std::ranges::any_of(ids, [&](const auto& id) { return names(word, id); }), [&] {
+            return Error("E614",
+                         fmt::format("no check is called '{}'", word),
+                         "checks have ids such as G2; a letter alone is its family",
+                         "'lockstep doctor --list' shows them all");
+        });
+}
+
+std::vector<int> numbers_of(const NodeRanks& ranks) {
+    std::vector<int> numbers;
+    for (const DoctorFacts* each : ranks) numbers.push_back(each->rank);
+    return numbers;
+}
+
+/// Whose ailments one look found.
+struct Looked {
+    Ailments ailments;
+    std::vector<int> ranks;
+};
+
+std::vector<Looked> look_at(const DoctorCheck& row, JobRanks ranks) {
+    std::vector<Looked> looked;
+    if (const auto* rank_look = std::get_if<RankLook>(&row.look))
+        for (const DoctorFacts& facts : ranks)
+            looked.push_back({(*rank_look)(facts), {facts.rank}});
+    if (const auto* node_look = std::get_if<NodeLook>(&row.look))
+        for (const NodeRanks& node : nodes_of(ranks))
+            looked.push_back({(*node_look)(node), numbers_of(node)});
+    if (const auto* job_look = std::get_if<JobLook>(&row.look)) {
+        std::vector<int> all;
+        for (const DoctorFacts& facts : ranks) all.push_back(facts.rank);
+        looked.push_back({(*job_look)(ranks), all});
+    }
+    return looked;
+}
+
+std::string either(const std::string& own, std::string_view row) {
+    return own.empty() ? std::string(row) : own;
+}
+
+DoctorFinding finding_of(const DoctorCheck& row, const Ailment& ailment, const Looked& looked) {
+    DoctorFinding finding{.id = std::string(row.id),
+                          .severity = ailment.severity.value_or(row.severity),
+                          .title = std::string(row.title),
+                          .what = ailment.what,
+                          .why = either(ailment.why, row.why),
+                          .fix = either(ailment.fix, row.fix),
+                          .ranks = ailment.ranks.empty() ? looked.ranks : ailment.ranks};
+    std::ranges::sort(finding.ranks);
+    return finding;
+}
+
+bool say_the_same(const DoctorFinding& a, const DoctorFinding& b) {
+    return a.id == b.id && a.severity == b.severity && a.what == b.what && a.why == b.why &&
+           a.fix == b.fix;
+}
+
+void fold_in(DoctorFinding finding, std::vector<DoctorFinding>& findings) {
+    const auto same = std::ranges::find_if(
+        findings, [&](const DoctorFinding& each) { return say_the_same(each, finding); });
+    if (same == findings.end()) {
+        findings.push_back(std::move(finding));
+        return;
+    }
+    auto& ranks = same->ranks;
+    ranks.insert(ranks.end(), finding.ranks.begin(), finding.ranks.end());
+    std::ranges::sort(ranks);
+    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+}
+
+void name_hosts(DoctorFinding& finding, JobRanks ranks) {
+    for (const DoctorFacts& facts : ranks)
+        if (std::ranges::count(finding.ranks, facts.rank) > 0 &&
+            std::ranges::count(finding.hosts, facts.node.host) == 0)
+            finding.hosts.push_back(facts.node.host);
+}
+
+}  // namespace
+
+std::string_view severity_name(Severity severity) {
+    switch (severity) {
+        case Severity::error:
+            return "error";
+        case Severity::warning:
+            return "warning";
+        default:
+            return "info";
+    }
+}
+
+std::span<const DoctorCheck> doctor_checks() {
+    static const std::vector<DoctorCheck> all = joined_families();
+    return all;
+}
+
+std::vector<const DoctorCheck*> selected_checks(const DoctorSelection& selection) {
+    check_names(selection.only);
+    check_names(selection.skip);
+    std::vector<const DoctorCheck*> selected;
+    for (const DoctorCheck& each : doctor_checks()) {
+        if (each.pace == Pace::slow && selection.slowest == Pace::fast) continue;
+        if (!selection.only.empty() && !is_named(selection.only, each.id)) continue;
+        if (!is_named(selection.skip, each.id)) selected.push_back(&each);
+    }
+    return selected;
+}
+
+std::vector<DoctorFinding> run_checks(JobRanks ranks, const DoctorSelection& selection) {
+    expect(!ranks.empty(), "the doctor has somebody to look at");
+    std::vector<DoctorFinding> findings;
+    for (const DoctorCheck* row : selected_checks(selection))
+        for (const Looked& looked : look_at(*row, ranks))
+            for (const Ailment& ailment : looked.ailments)
+                fold_in(finding_of(*row, ailment, looked), findings);
+    for (DoctorFinding& finding : findings) name_hosts(finding, ranks);
+    std::ranges::stable_sort(findings, std::ranges::greater{}, &DoctorFinding::severity);
+    return findings;
+}
+
+bool has_errors(std::span<const DoctorFinding> findings) {
+    return std::ranges::count(findings, Severity::error, &DoctorFinding::severity) > 0;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/path_class.hpp"
+
+#include "doctor/families.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<const RdmaPort*> active_ports(const DoctorFacts& facts) {
+    std::vector<const RdmaPort*> ports;
+    for (const RdmaPort& port : facts.node.rdma_ports)
+        if (port.is_up()) ports.push_back(&port);
+    return ports;
+}
+
+/// One rank a node is enough where only the node's hardware counts.
+std::vector<const DoctorFacts*> first_of_nodes(JobRanks ranks) {
+    std::vector<const DoctorFacts*> first;
+    for (const NodeRanks& node : nodes_of(ranks)) first.push_back(node.front());
+    return first;
+}
+
+Ailments port_down(const DoctorFacts& facts) {
+    Ailments found;
+    const bool has_other = !active_ports(facts).empty();
+    for (const RdmaPort& port : facts.node.rdma_ports)
+        if (!port.is_up())
+            found.push_back(
+                {.what =
+                     fmt::format("port {} is {} ({})", port.name(), port.state, port.phys_state),
+                 .severity =
+                     !has_other && facts.plan.expects_rdma ? Severity::error : Severity::warning});
+    return found;
+}
+
+using Rates = std::map<std::string, double>;
+
+void keep_best(Rates& rates, const std::string& key, double rate) {
+    rates[key] = std::max(rates[key], rate);
+}
+
+/// A port slower than its node's fastest of the same kind, or than the same port of other nodes.
+/// Storage often has Ethernet of its own beside InfiniBand.
+Ailments slow_port(JobRanks ranks) {
+    const auto nodes = first_of_nodes(ranks);
+    Rates rails;
+    for (const auto* facts : nodes)
+        for (const auto* port : active_ports(*facts))
+            keep_best(rails, port->name(), port->rate_gbps);
+    Ailments found;
+    for (const auto* facts : nodes) {
+        Rates layers;
+        for (const auto* port : active_ports(*facts))
+            keep_best(layers, port->link_layer, port->rate_gbps);
+        for (const auto* port : active_ports(*facts)) {
+            const double best = std::max(layers[port->link_layer], rails[port->name()]);
+            if (port->rate_gbps < best)
+                found.push_back({.what = fmt::format("port {} runs at {} Gbit/s, others at {}",
+                                                     port->name(),
+                                                     port->rate_gbps,
+                                                     best),
+                                 .ranks = {facts->rank}});
+        }
+    }
+    return found;
+}
+
+Ailments mixed_link_layers(JobRanks ranks) {
+    RanksByValue layers;
+    for (const auto* facts : first_of_nodes(ranks)) {
+        std::set<std::string> here;
+        for (const auto* port : active_ports(*facts)) here.insert(port->link_layer);
+        if (!here.empty()) layers[fmt::format("{}", fmt::join(here, "+"))].push_back(facts->rank);
+    }
+    const auto has_common = [&](const std::string& layer) {
+        return std::ranges::all_of(
+            layers, [&](auto& each) { return each.first.find(layer) != each.first.npos; });
+    };
+    if (layers.size() < 2 || has_common("InfiniBand") || has_common("Ethernet")) return {};
+    return {{fmt::format("nodes have no common fabric: {}", values_text(layers))}};
+}
+
+Ailments no_rdma(JobRanks ranks) {
+    const auto nodes = first_of_nodes(ranks);
+    const bool somebody_has =
+        std::ranges::any_of(nodes, [](const auto* facts) { return !active_ports(*facts).empty(); });
+    Ailments found;
+    for (const auto* facts : nodes)
+        if (active_ports(*facts).empty() && (somebody_has || facts->plan.expects_rdma))
+            found.push_back({.what = "no active InfiniBand or RoCE port", .ranks = {facts->rank}});
+    return found;
+}
+
+/// Many servers have a RoCE card that nobody uses: only InfiniBand between nodes surely fails.
+Ailments locked_memory(const DoctorFacts& facts) {
+    const auto& limit = facts.node.limits.locked_memory_bytes;
+    if (facts.node.rdma_ports.empty() || !limit) return {};
+    const bool fails = facts.size > facts.local_size &&
+                       std::ranges::any_of(active_ports(facts), [](const RdmaPort* port) {
+                           return port->link_layer == "InfiniBand";
+                       });
+    return {{.what = fmt::format("locked memory is limited to {} KiB (ulimit -l)", *limit / 1024),
+             .severity = fails ? Severity::error : Severity::warning}};
+}
+
+Ailments no_gpu_direct(const DoctorFacts& facts) {
+    const KernelFacts& kernel = facts.node.kernel;
+    const bool concerns =
+        facts.plan.uses_gpus && !active_ports(facts).empty() && !visible_gpus(facts).empty();
+    if (!concerns || kernel.has_nvidia_peermem || kernel.nvidia_is_open) return {};
+    return {{"neither nvidia_peermem nor the open kernel module (dma-buf) is loaded"}};
+}
+
+/// NCCL sends straight from the GPU up to class PXB, its default NCCL_NET_GDR_LEVEL.
+Ailments far_port(const DoctorFacts& facts) {
+    const GpuFacts* gpu = gpu_of(facts);
+    if (!facts.plan.uses_gpus || gpu == nullptr) return {};
+    PathClass nearest;
+    for (const auto* port : active_ports(facts)) {
+        const PathClass path = path_between(facts.node, gpu->pci, port->pci);
+        if (path.kind < nearest.kind) nearest = path;
+    }
+    if (nearest.kind == PathKind::unknown || nearest.kind <= PathKind::pxb) return {};
+    return {{fmt::format(
+        "the port nearest to GPU {} is {} away", gpu->pci.address, path_class_name(nearest))}};
+}
+
+Ailments redirected_pci(const DoctorFacts& facts) {
+    if (!facts.plan.uses_gpus || active_ports(facts).empty()) return {};
+    const KernelFacts& kernel = facts.node.kernel;
+    if (facts.system.redirects_pci.value_or(false))
+        return {{"a PCIe switch sends traffic between devices through the root complex (ACS)"}};
+    const bool passes = kernel.command_line.find("iommu=pt") != std::string::npos;
+    if (kernel.has_iommu && !passes && !facts.node.is_container)
+        return {{.what = "the IOMMU translates every address (no iommu=pt)",
+                 .fix = "ask the system's staff for iommu=pt on the kernel's command line"}};
+    if (facts.system.redirects_pci) return {};
+    return {{.what = "whether PCIe switches redirect traffic (ACS) is for root to read",
+             .severity = Severity::info}};
+}
+
+Ailments old_roce(const DoctorFacts& facts) {
+    Ailments found;
+    for (const auto* port : active_ports(facts))
+        if (port->link_layer == "Ethernet" && std::ranges::count(port->gid_types, "RoCE v2") == 0)
+            found.push_back({fmt::format("port {} has no RoCE v2 address", port->name())});
+    const bool is_set = facts.environment.contains("NCCL_IB_GID_INDEX");
+    if (is_set && facts.plan.uses_gpus && !active_ports(facts).empty())
+        found.push_back({.what = variable_text(facts, "NCCL_IB_GID_INDEX"),
+                         .why = "NCCL chooses the right index by itself from 2.21 on; a fixed one "
+                                "breaks when addresses change.",
+                         .fix = "unset NCCL_IB_GID_INDEX"});
+    return found;
+}
+
+Ailments moving_errors(const DoctorFacts& facts) {
+    Ailments found;
+    for (const auto& [name, count] : facts.system.errors_moved)
+        if (count > 0 && facts.local_rank == 0)
+            found.push_back({fmt::format("{} rose by {}", name, count)});
+    return found;
+}
+
+const std::array checks{
+    DoctorCheck{"F1",
+                Severity::warning,
+                "a fabric port is down",
+                "What goes through this port goes elsewhere, slower, or not at all.",
+                "ibstat says more; use another node (--write-exclude)",
+                port_down},
+    DoctorCheck{"F2",
+                Severity::warning,
+                "a fabric port is slow",
+                "All ranks wait for the slowest link: a bad cable or a port that negotiated less.",
+                "use another node (--write-exclude), and tell the system's staff",
+                slow_port},
+    DoctorCheck{"F3",
+                Severity::error,
+                "nodes are on different fabrics",
+                "InfiniBand and RoCE do not reach each other.",
+                "ask for nodes of one kind (sbatch --constraint)",
+                mixed_link_layers},
+    DoctorCheck{"F4",
+                Severity::warning,
+                "a node has no fabric",
+                "Messages go over TCP: 1 to 10 GB/s instead of 12 to 50 GB/s a port.",
+                "ask for nodes of one kind (sbatch --constraint); in a container pass "
+                "/dev/infiniband",
+                no_rdma},
+    DoctorCheck{"F5",
+                Severity::error,
+                "locked memory is limited",
+                "InfiniBand registers memory, which must be locked: ibv_reg_mr fails.",
+                "ulimit -l unlimited; in Slurm PropagateResourceLimitsExcept=MEMLOCK and "
+                "LimitMEMLOCK=infinity for slurmd; docker --ulimit memlock=-1",
+                locked_memory},
+    DoctorCheck{"F6",
+                Severity::warning,
+                "no GPUDirect RDMA",
+                "Data of GPUs are copied through the host before they are sent.",
+                "modprobe nvidia_peermem, or the open kernel module",
+                no_gpu_direct},
+    DoctorCheck{"F7",
+                Severity::warning,
+                "the nearest port is far from the GPU",
+                "NCCL does not send straight from the GPU over the processor's root complex.",
+                "'lockstep map' shows the classes; NCCL_NET_GDR_LEVEL=PHB forces it, if the "
+                "platform is good at it",
+                far_port},
+    DoctorCheck{"F8",
+                Severity::warning,
+                "PCIe traffic takes detours",
+                "GPUs and ports reach each other through the processor instead of their switch.",
+                "ask the system's staff to turn off ACS on bare metal",
+                redirected_pci},
+    DoctorCheck{"F13",
+                Severity::warning,
+                "RoCE is not at version 2",
+                "Version 1 is not routed and mostly not configured on switches.",
+                "have an IP address put on the port's interface",
+                old_roce},
+    DoctorCheck{"F14",
+                Severity::warning,
+                "a fabric link makes errors",
+                "Retransmissions cost time; a dying cable begins so.",
+                "use another node (--write-exclude), and tell the system's staff",
+                moving_errors,
+                Pace::slow},
+};
+
+}  // namespace
+
+std::span<const DoctorCheck> fabric_checks() {
+    return checks;
+}
+
+}  // namespace lockstep

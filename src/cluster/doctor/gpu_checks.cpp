@@ -1,0 +1,257 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "doctor/families.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+/// Ranks that train on CPUs have nothing to fear from GPUs.
+bool concerns(const DoctorFacts& facts) {
+    return facts.plan.uses_gpus;
+}
+
+std::string cuda_version_text(int version) {
+    return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+bool is_nvidia_gpu(const GpuFacts& gpu) {
+    return gpu.pci.vendor == "0x10de" || gpu.pci.vendor.empty();
+}
+
+Ailments no_driver(const DoctorFacts& facts) {
+    if (!concerns(facts)) return {};
+    const ProgramFacts& program = facts.program;
+    const std::string driver =
+        facts.node.kernel.nvidia_driver.empty() ? "none" : facts.node.kernel.nvidia_driver;
+    const int own_major = program.cuda_runtime.value_or(0) / 1000;
+    if (program.cuda_driver && *program.cuda_driver / 1000 < own_major)
+        return {
+            {.what = fmt::format("the driver ({}) knows CUDA {}, this program needs {}",
+                                 driver,
+                                 cuda_version_text(*program.cuda_driver),
+                                 cuda_version_text(*program.cuda_runtime)),
+             .why = "A driver runs programs of its own major version of CUDA and of older ones.",
+             .fix = "ask for nodes with a newer driver, or build with an older CUDA"}};
+    const bool has_gpu = std::ranges::any_of(facts.node.gpus, is_nvidia_gpu);
+    const bool has_driver = std::ranges::any_of(facts.node.gpus, &GpuFacts::has_driver);
+    if (has_gpu && !has_driver && facts.node.kernel.nvidia_driver.empty())
+        return {{"there is an NVIDIA GPU, but no driver is loaded"}};
+    if (!program.cuda_fault.empty())
+        return {{fmt::format("CUDA does not start: {} (driver {})", program.cuda_fault, driver)}};
+    return {};
+}
+
+/// Ranks of a node by the GPU they use.
+std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users_of(const NodeRanks& ranks,
+                                                                    std::set<std::string>& used) {
+    std::map<std::string, const GpuFacts*> first;
+    std::map<const GpuFacts*, std::vector<const DoctorFacts*>> users;
+    for (const auto* facts : ranks) {
+        const GpuFacts* gpu = gpu_of(*facts);
+        if (!concerns(*facts) || gpu == nullptr) continue;
+        const std::string& key = gpu->uuid.empty() ? gpu->pci.address : gpu->uuid;
+        used.insert(gpu->pci.address);
+        users[first.try_emplace(key, gpu).first->second].push_back(facts);
+    }
+    return users;
+}
+
+Ailments shared_gpu(const NodeRanks& ranks) {
+    std::set<std::string> used;
+    Ailments found;
+    for (const auto& [gpu, users] : users_of(ranks, used)) {
+        if (users.size() < 2) continue;
+        std::vector<int> numbers;
+        std::vector<std::string> values;
+        for (const auto* facts : users) {
+            numbers.push_back(facts->rank);
+            values.push_back(fmt::format(
+                "rank {}: {}", facts->rank, variable_text(*facts, "CUDA_VISIBLE_DEVICES")));
+        }
+        found.push_back({.what = fmt::format("{} use one GPU, {} {} ({})",
+                                             ranks_text(numbers),
+                                             gpu->pci.address,
+                                             gpu->uuid,
+                                             fmt::join(values, ", ")),
+                         .ranks = numbers});
+    }
+    return found;
+}
+
+Ailments wrong_number_of_gpus(const NodeRanks& ranks) {
+    if (!concerns(*ranks.front())) return {};
+    std::set<std::string> visible, used;
+    for (const auto* facts : ranks)
+        for (const auto* gpu : visible_gpus(*facts)) visible.insert(gpu->pci.address);
+    (void)users_of(ranks, used);
+    if (ranks.size() > visible.size())
+        return {
+            {.what = fmt::format("{} ranks, {} usable GPU(s)", ranks.size(), visible.size()),
+             .why = "Each rank needs a GPU of its own.",
+             .fix = fmt::format(
+                 "start {} rank(s) on this node, or ask for {} GPUs", visible.size(), ranks.size()),
+             .severity = Severity::error}};
+    std::vector<std::string> idle;
+    std::ranges::set_difference(visible, used, std::back_inserter(idle));
+    if (idle.empty()) return {};
+    return {{fmt::format("nobody uses GPU {}", fmt::join(idle, ", "))}};
+}
+
+/// Ranks of one node to which the driver shows different GPUs: the control group hides the others.
+Ailments isolated_gpus(const NodeRanks& ranks) {
+    std::set<std::set<std::string>> views;
+    for (const auto* facts : ranks) {
+        std::set<std::string> view;
+        for (const GpuFacts& gpu : facts->node.gpus)
+            if (gpu.has_driver) view.insert(gpu.uuid.empty() ? gpu.pci.address : gpu.uuid);
+        if (!concerns(*facts) || view.size() != 1) return {};
+        views.insert(view);
+    }
+    if (views.size() < 2) return {};
+    return {{"each rank sees one GPU only, and the node has more"}};
+}
+
+enum class WordKind { index, gpu, mig, wrong };
+
+WordKind kind_of(const std::string& word) {
+    if (const auto index = parse_integer(word))
+        return *index >= 0 ? WordKind::index : WordKind::wrong;
+    if (word.starts_with("MIG-")) return WordKind::mig;
+    return word.starts_with("GPU-") ? WordKind::gpu : WordKind::wrong;
+}
+
+Ailments bad_visible_devices(const DoctorFacts& facts) {
+    const std::string text = variable(facts, "CUDA_VISIBLE_DEVICES");
+    if (!concerns(facts) || !facts.environment.contains("CUDA_VISIBLE_DEVICES")) return {};
+    const auto words = comma_separated(text);
+    const auto say = [&](const std::string& reason) {
+        return Ailments{{fmt::format("CUDA_VISIBLE_DEVICES={} {}", text, reason)}};
+    };
+    if (words.empty()) return say("hides all GPUs");
+    std::set<WordKind> kinds;
+    for (const std::string& word : words) kinds.insert(kind_of(word));
+    if (kinds.contains(WordKind::wrong)) return say("is no list of indices or UUIDs");
+    if (kinds.size() > 1) return say("mixes indices, GPUs and MIG instances");
+    if (std::set(words.begin(), words.end()).size() != words.size()) return say("names one twice");
+    const auto visible = visible_gpus(facts).size();
+    const bool has_any = std::ranges::any_of(facts.node.gpus, &GpuFacts::has_driver);
+    if (has_any && visible < words.size())
+        return say(fmt::format("names a GPU that is not there: '{}'", words[visible]));
+    return {};
+}
+
+Ailments disagrees_with_slurm(const DoctorFacts& facts) {
+    auto found = bad_visible_devices(facts);
+    const auto given = comma_separated(variable(facts, "SLURM_STEP_GPUS"));
+    const auto used = comma_separated(variable(facts, "CUDA_VISIBLE_DEVICES"));
+    if (!found.empty() || !concerns(facts) || used.size() <= given.size() || given.empty())
+        return found;
+    return {{.what = fmt::format("CUDA_VISIBLE_DEVICES names {} GPUs, Slurm gave this step {} ({})",
+                                 used.size(),
+                                 given.size(),
+                                 variable_text(facts, "SLURM_STEP_GPUS")),
+             .severity = Severity::warning}};
+}
+
+Ailments far_gpu(const DoctorFacts& facts) {
+    const GpuFacts* gpu = gpu_of(facts);
+    if (!concerns(facts) || gpu == nullptr || gpu->pci.numa_node < 0) return {};
+    const std::vector<int>& cpus = facts.node.allowed_cpus;
+    const auto near = std::ranges::count_if(
+        cpus, [&](int cpu) { return numa_node_of(facts.node, cpu) == gpu->pci.numa_node; });
+    const auto far = static_cast<std::ptrdiff_t>(cpus.size()) - near;
+    if (far <= near) return {};
+    return {{.what = fmt::format("GPU {} is at NUMA node {}, this rank's cores {} are elsewhere",
+                                 gpu->pci.address,
+                                 gpu->pci.numa_node,
+                                 cpu_list_text(cpus)),
+             .fix = fmt::format("cores {} are near it; 'lockstep map' prints the binding",
+                                cpu_list_text(gpu->pci.cpus))}};
+}
+
+Ailments unknown_locality(const DoctorFacts& facts) {
+    std::vector<std::string> unknown;
+    for (const auto* gpu : visible_gpus(facts))
+        if (gpu->pci.numa_node < 0 && facts.node.numa_nodes.size() > 1)
+            unknown.push_back(gpu->pci.address);
+    if (!concerns(facts) || unknown.empty()) return {};
+    return {{fmt::format("GPU {} has no NUMA node", fmt::join(unknown, ", "))}};
+}
+
+Ailments mig(const NodeRanks& ranks) {
+    if (!concerns(*ranks.front()) || ranks.size() < 2) return {};
+    for (const auto* facts : ranks)
+        for (const auto* gpu : visible_gpus(*facts))
+            if (gpu->has_mig)
+                return {{fmt::format("GPU {} is cut into instances (MIG)", gpu->pci.address)}};
+    return {};
+}
+
+const std::array checks{
+    DoctorCheck{"G1",
+                Severity::error,
+                "no usable driver",
+                "GPUs need a loaded driver that is at least as new as the program's CUDA.",
+                "nvidia-smi on the node says more; in a container start with --nv or --gpus",
+                no_driver},
+    DoctorCheck{"G2",
+                Severity::error,
+                "two ranks on one GPU",
+                "NCCL refuses it, and both would run at half speed.",
+                "leave CUDA_VISIBLE_DEVICES alone and ask for --gpus-per-node; each rank then "
+                "takes its own",
+                shared_gpu},
+    DoctorCheck{"G3",
+                Severity::warning,
+                "ranks and GPUs do not match",
+                "GPUs that nobody uses are paid for.",
+                "start one rank for each GPU",
+                wrong_number_of_gpus},
+    DoctorCheck{"G4",
+                Severity::warning,
+                "each rank is alone with its GPU",
+                "--gpus-per-task hides the others' GPUs, and CUDA cannot map their memory: NCCL "
+                "falls back to slower paths or fails.",
+                "--gpus-per-node=N without --gpus-per-task, or --gpu-bind=none",
+                isolated_gpus},
+    DoctorCheck{"G5",
+                Severity::error,
+                "CUDA_VISIBLE_DEVICES is wrong",
+                "CUDA stops reading at the first word it does not know, and hides the rest.",
+                "unset CUDA_VISIBLE_DEVICES, or list indices or UUIDs (nvidia-smi -L)",
+                disagrees_with_slurm},
+    DoctorCheck{"G6",
+                Severity::warning,
+                "the GPU is far from the cores",
+                "Every copy crosses the link between sockets.",
+                "'lockstep map' prints a binding near the GPU",
+                far_gpu},
+    DoctorCheck{"G7",
+                Severity::info,
+                "the GPU's place is unknown",
+                "The firmware or hypervisor does not say where the GPU is; NCCL guesses.",
+                "ask the cloud's staff for NCCL_TOPO_FILE",
+                unknown_locality},
+    DoctorCheck{"G13",
+                Severity::warning,
+                "GPU instances (MIG) with several ranks",
+                "NCCL before 2.30 cannot join instances of one GPU.",
+                "ask for whole GPUs, or use one rank",
+                mig},
+};
+
+}  // namespace
+
+std::span<const DoctorCheck> gpu_checks() {
+    return checks;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "doctor/families.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t small_shared_bytes = 256u << 20;  // Docker's default is 64 MiB
+constexpr std::size_t longest_tmp = 60;  // PMIx adds up to 47 of a socket name's 107 characters
+constexpr std::uint64_t few_inodes = 1000;
+constexpr std::uint64_t little_space = 1u << 30;
+constexpr double short_time_s = 300;
+
+bool is_network_file_system(const std::string& name) {
+    constexpr std::array shared{
+        "nfs", "lustre", "gpfs", "beegfs", "ceph", "cifs", "smb2", "fuse", "afs"};
+    return std::ranges::count(shared, name) > 0;
+}
+
+Ailments small_shared_memory(const DoctorFacts& facts) {
+    const auto& free = facts.shared_memory.free_bytes;
+    if (!free) return {};
+    if (facts.plan.shared_bytes > *free)
+        return {{.what = fmt::format("/dev/shm has {} free, this run needs {}",
+                                     bytes_text(*free),
+                                     bytes_text(facts.plan.shared_bytes)),
+                 .severity = Severity::error}};
+    if (*free < small_shared_bytes)
+        return {{fmt::format("/dev/shm has only {} free of {}",
+                             bytes_text(*free),
+                             bytes_text(facts.shared_memory.total_bytes.value_or(*free)))}};
+    if (facts.system.stale_shared_files.empty() || facts.local_rank != 0) return {};
+    return {{.what = fmt::format("/dev/shm holds {} file(s) of processes that are gone: {}",
+                                 facts.system.stale_shared_files.size(),
+                                 fmt::join(facts.system.stale_shared_files, " ")),
+             .why = "They take memory until somebody removes them.",
+             .fix = "rm them below /dev/shm"}};
+}
+
+Ailments removed_ipc(const DoctorFacts& facts) {
+    if (!facts.system.removes_ipc || facts.system.user < 1000) return {};
+    return {{"RemoveIPC=yes is written in logind.conf"}};
+}
+
+Ailments few_files(JobRanks ranks) {
+    const auto nodes = nodes_of(ranks).size();
+    Ailments found;
+    for (const DoctorFacts& facts : ranks) {
+        const bool has_many = nodes > 1 || facts.plan.uses_gpus;
+        const std::uint64_t needed = (has_many ? 4096u : 512u) + 64u * ranks.size();
+        const auto& limit = facts.node.limits.open_files;
+        if (limit && *limit < needed)
+            found.push_back(
+                {.what = fmt::format("{} open files are allowed, {} may be needed", *limit, needed),
+                 .fix = fmt::format("ulimit -n {}", needed),
+                 .ranks = {facts.rank}});
+    }
+    return found;
+}
+
+/// "2.28.9" is before 2.28? Compares the first two numbers.
+bool is_before_2_28(const std::string& version) {
+    int major = 0, minor = 0;
+    return std::sscanf(version.c_str(), "%d.%d", &major, &minor) == 2 &&
+           std::pair(major, minor) < std::pair(2, 28);
+}
+
+Ailments unlimited_stack(const DoctorFacts& facts) {
+    if (facts.node.limits.stack_bytes || !is_before_2_28(facts.program.nccl_version)) return {};
+    return {{fmt::format("the stack is unlimited, and NCCL is {}", facts.program.nccl_version)}};
+}
+
+Ailments no_single_copy(const NodeRanks& ranks) {
+    const KernelFacts& kernel = ranks.front()->node.kernel;
+    if (ranks.size() < 2 || kernel.ptrace_scope < 1) return {};
+    return {{fmt::format("kernel.yama.ptrace_scope is {}", kernel.ptrace_scope)}};
+}
+
+Ailments bad_temporary_folder(const DoctorFacts& facts) {
+    const FolderFacts& folder = facts.temporary_folder;
+    if (folder.path.empty()) return {};
+    if (!folder.exists || !folder.is_writable)
+        return {{.what = fmt::format("TMPDIR is '{}', which {}",
+                                     folder.path,
+                                     folder.exists ? "cannot be written to" : "does not exist")}};
+    if (folder.path.size() > longest_tmp)
+        return {
+            {.what = fmt::format("TMPDIR has {} characters: '{}'", folder.path.size(), folder.path),
+             .why = "PMIx puts sockets there, whose names may have 107 characters at most."}};
+    if (!is_network_file_system(folder.file_system)) return {};
+    return {{fmt::format("TMPDIR is on {}: '{}'", folder.file_system, folder.path)}};
+}
+
+Ailments unshared_run_folder(JobRanks ranks, const std::vector<NodeRanks>& nodes) {
+    RanksByValue seen;
+    for (const NodeRanks& node : nodes) {
+        const FolderFacts& folder = node.front()->run_folder;
+        seen[folder.exists ? fmt::format("inode {} of {}", folder.inode, folder.file_system)
+                           : "missing"]
+            .push_back(node.front()->rank);
+    }
+    if (nodes.size() < 2 || seen.size() < 2) return {};
+    return {{.what = fmt::format("the run's folder '{}' is not one and the same: {}",
+                                 ranks.front().run_folder.path,
+                                 values_text(seen)),
+             .severity = Severity::error}};
+}
+
+Ailments bad_run_folder(JobRanks ranks) {
+    if (ranks.front().run_folder.path.empty()) return {};
+    const auto nodes = nodes_of(ranks);
+    Ailments found = unshared_run_folder(ranks, nodes);
+    for (const NodeRanks& node : nodes) {
+        const FolderFacts& folder = node.front()->run_folder;
+        const auto say = [&](std::string what, Severity severity) {
+            found.push_back({.what = std::move(what),
+                             .why = "Logs and checkpoints go there.",
+                             .fix = "give --run on another file system, or make room",
+                             .severity = severity,
+                             .ranks = {node.front()->rank}});
+        };
+        if (folder.exists && !folder.is_writable)
+            say(fmt::format("'{}' cannot be written to", folder.path), Severity::error);
+        if (folder.free_inodes.value_or(few_inodes) < few_inodes)
+            say(fmt::format("'{}' has {} inodes left", folder.path, *folder.free_inodes),
+                Severity::warning);
+        if (folder.free_bytes.value_or(little_space) < little_space)
+            say(fmt::format("'{}' has {} left", folder.path, bytes_text(*folder.free_bytes)),
+                Severity::warning);
+    }
+    return found;
+}
+
+Ailments little_memory(const NodeRanks& ranks) {
+    std::uint64_t needed = 0;
+    for (const auto* facts : ranks) needed += facts->plan.memory_bytes;
+    const DoctorFacts& first = *ranks.front();
+    const auto limit = first.node.control_group.memory_limit_bytes;
+    std::uint64_t memory = first.node.memory_bytes;
+    if (limit && (memory == 0 || *limit < memory)) memory = *limit;
+    if (memory > 0 && needed > memory)
+        return {{.what = fmt::format("{} rank(s) plan {} of memory, the {} has {}",
+                                     ranks.size(),
+                                     bytes_text(needed),
+                                     limit == memory ? "control group" : "node",
+                                     bytes_text(memory)),
+                 .severity = Severity::error}};
+    if (first.system.overcommit != 2) return {};
+    return {{.what = "vm.overcommit_memory is 2: memory is refused before it is used up",
+             .why = "Reserved but unused memory counts too.",
+             .fix = "plan half of the memory"}};
+}
+
+Ailments short_of_time(JobRanks ranks) {
+    const auto end = whole_variable(ranks.front(), "SLURM_JOB_END_TIME");
+    if (!end) return {};
+    const double left_s = static_cast<double>(*end) - ranks.front().now_s;
+    const double planned_s = ranks.front().plan.duration_s;
+    if (left_s >= planned_s && left_s >= short_time_s) return {};
+    const std::string left = duration_text(std::max(left_s, 0.0));
+    if (planned_s > left_s)
+        return {{fmt::format("{} are left, the run may take {}", left, duration_text(planned_s))}};
+    return {{fmt::format("only {} are left", left)}};
+}
+
+const std::array checks{
+    DoctorCheck{"L1",
+                Severity::warning,
+                "little shared memory",
+                "Ranks of a node share gradients in /dev/shm; when it is full they die with a bus "
+                "error.",
+                "docker run --shm-size=8g; Apptainer shares the host's; mount -o remount,size=50% "
+                "/dev/shm as root",
+                small_shared_memory},
+    DoctorCheck{
+        "L2",
+        Severity::warning,
+        "logging out removes shared memory",
+        "When the user's last session on the node ends, systemd deletes the job's segments.",
+        "RemoveIPC=no in /etc/systemd/logind.conf",
+        removed_ipc},
+    DoctorCheck{"L3",
+                Severity::warning,
+                "few open files",
+                "Connections, shards and logs are open files.",
+                "ulimit -n 65536",
+                few_files},
+    DoctorCheck{"L4",
+                Severity::warning,
+                "unlimited stack with an old NCCL",
+                "Threads then get stacks of 2 MiB, which NCCL before 2.28 can overrun.",
+                "ulimit -s 8192",
+                unlimited_stack},
+    DoctorCheck{"L5",
+                Severity::info,
+                "MPI copies twice inside a node",
+                "Processes may not read each other's memory; Open MPI then goes through a buffer.",
+                "sysctl kernel.yama.ptrace_scope=0, if the site allows it",
+                no_single_copy},
+    DoctorCheck{
+        "L6",
+        Severity::warning,
+        "TMPDIR is not fit",
+        "MPI keeps its session files there; on a shared disk nodes are in each other's way.",
+        "export TMPDIR=/tmp",
+        bad_temporary_folder},
+    DoctorCheck{"L7",
+                Severity::warning,
+                "the run's folder is not fit",
+                "All ranks write logs and checkpoints into one folder that all nodes must see.",
+                "give --run on a file system that all nodes share",
+                bad_run_folder},
+    DoctorCheck{"L8",
+                Severity::warning,
+                "too little memory",
+                "The kernel would kill a rank in the middle of the run.",
+                "sbatch --mem=..., fewer ranks on a node, or a smaller --data-memory",
+                little_memory},
+    DoctorCheck{"L9",
+                Severity::warning,
+                "the job's time is short",
+                "The run ends at the limit; it resumes from its newest checkpoint.",
+                "sbatch --time=..., or --signal=B:USR1@120 and requeue (slurm/README.md)",
+                short_of_time},
+};
+
+}  // namespace
+
+std::span<const DoctorCheck> limit_checks() {
+    return checks;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/control_group.hpp"
+#include "lockstep/core/version.hpp"
+
+#include "doctor/read_facts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_messages = 20;
+
+/// What checks look at, and no more: the environment may hold secrets.
+constexpr std::array variables{"CUDA_VISIBLE_DEVICES",
+                               "LOCAL_RANK",
+                               "LOCAL_WORLD_SIZE",
+                               "OMPI_COMM_WORLD_LOCAL_RANK",
+                               "OMPI_COMM_WORLD_LOCAL_SIZE",
+                               "OMPI_COMM_WORLD_RANK",
+                               "OMPI_COMM_WORLD_SIZE",
+                               "OMPI_MCA_btl_tcp_if_exclude",
+                               "OMPI_MCA_btl_tcp_if_include",
+                               "OMPI_MCA_oob_tcp_if_exclude",
+                               "OMPI_MCA_oob_tcp_if_include",
+                               "OMP_NUM_THREADS",
+                               "PMIX_RANK",
+                               "RANK",
+                               "SLURM_CPUS_PER_TASK",
+                               "SLURM_HET_SIZE",
+                               "SLURM_JOB_END_TIME",
+                               "SLURM_JOB_ID",
+                               "SLURM_LOCALID",
+                               "SLURM_NODEID",
+                               "SLURM_NTASKS",
+                               "SLURM_PROCID",
+                               "SLURM_RESTART_COUNT",
+                               "SLURM_STEP_GPUS",
+                               "SLURM_STEP_ID",
+                               "SLURM_STEP_NUM_TASKS",
+                               "SLURM_STEP_TASKS_PER_NODE",
+                               "SLURM_TASKS_PER_NODE",
+                               "SRUN_CPUS_PER_TASK",
+                               "TORCHELASTIC_RUN_ID",
+                               "WORLD_SIZE"};
+
+std::map<std::string, std::string> extract_of(const Environment& environment) {
+    std::map<std::string, std::string> extract;
+    std::vector<std::string> names = environment.names_with_prefix("NCCL_");
+    names.insert(names.end(), variables.begin(), variables.end());
+    for (const std::string& name : names)
+        if (const auto value = environment.text(name)) extract[name] = *value;
+    return extract;
+}
+
+/// Files mapped into this process whose name begins so, each once.
+std::vector<std::string> mapped_files(const fs::path& root, std::string_view name) {
+    std::istringstream lines(text_of(root / "proc/self/maps"));
+    std::vector<std::string> files;
+    for (std::string line; std::getline(lines, line);) {
+        const auto begin = line.find('/');
+        if (begin == line.npos) continue;
+        const std::string file = line.substr(begin);
+        const bool fits = fs::path(file).filename().string().starts_with(name);
+        if (fits && std::ranges::count(files, file) == 0) files.push_back(file);
+    }
+    return files;
+}
+
+/// "2.28.9" of "libnccl.so.2.28.9"; "2" where the file's name says no more.
+std::string version_in_name(const std::vector<std::string>& files) {
+    if (files.empty()) return "";
+    const auto begin = files.front().rfind(".so.");
+    return begin == std::string::npos ? "" : files.front().substr(begin + 4);
+}
+
+/// libcuda tells its version without being started: nothing is decided yet about devices.
+void ask_cuda_driver(ProgramFacts& program) {
+    void* library = ::dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+        program.cuda_fault = "libcuda.so.1 cannot be loaded";
+        return;
+    }
+    using VersionFunction = int (*)(int*);
+    const auto version_of =
+        reinterpret_cast<VersionFunction>(::dlsym(library, "cuDriverGetVersion"));
+    int version = 0;
+    if (version_of != nullptr && version_of(&version) == 0) program.cuda_driver = version;
+}
+
+ProgramFacts program_facts(const FactSource& source) {
+    ProgramFacts program;
+    program.version = version_text();
+    program.mpi_libraries = mapped_files(source.root, "libmpi.so");
+    program.nccl_version = version_in_name(mapped_files(source.root, "libnccl.so"));
+    program.ancestors = ancestors_of_this(source.root);
+    if (source.plan.uses_gpus && source.root == "/") ask_cuda_driver(program);
+    return program;
+}
+
+}  // namespace
+
+DoctorFacts read_doctor_facts(const FactSource& source, const NodeTopology& node) {
+    DoctorFacts facts;
+    facts.plan = source.plan;
+    facts.environment = extract_of(source.environment);
+    facts.program = program_facts(source);
+    facts.node = node;
+    facts.system = read_system_facts(source, node);
+    facts.shared_memory = folder_facts(source.root, "/dev/shm");
+    facts.temporary_folder =
+        folder_facts(source.root, source.environment.text("TMPDIR").value_or("/tmp"));
+    if (!source.plan.run_folder.empty())
+        facts.run_folder = folder_facts(source.root, source.plan.run_folder);
+    facts.now_s = unix_time_s();
+    return facts;
+}
+
+std::vector<std::string> pmix_errors_in(std::string_view text) {
+    constexpr std::array signs{
+        "PMIX ERROR", "gds_ds12", "gds_ds21", "psec", "PMIX_ERR", "pmix_server_init"};
+    std::istringstream lines{std::string(text)};
+    std::vector<std::string> errors;
+    for (std::string line; std::getline(lines, line) && errors.size() < most_messages;) {
+        const bool is_sign = std::ranges::any_of(
+            signs, [&](const char* sign) { return line.find(sign) != line.npos; });
+        if (is_sign && std::ranges::count(errors, line) == 0) errors.push_back(line);
+    }
+    return errors;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/control_group.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "doctor/read_facts.hpp"
+#include "fact_files.hpp"
+
+#include <algorithm>
+#include <array>
+#include <iterator>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::optional<std::uint64_t> number_in(const fs::path& file) {
+    const auto number = parse_integer(text_of(file));
+    if (!number || *number < 0) return {};
+    return static_cast<std::uint64_t>(*number);
+}
+
+std::vector<std::string> words_of(const std::string& line) {
+    std::istringstream in(line.substr(0, line.find('#')));
+    return {std::istream_iterator<std::string>(in), {}};
+}
+
+std::vector<std::string> addresses_in_hosts(const fs::path& root, const std::string& host) {
+    std::istringstream lines(text_of(root / "etc/hosts"));
+    std::vector<std::string> addresses;
+    for (std::string line; std::getline(lines, line);) {
+        const auto words = words_of(line);
+        if (words.size() > 1 && std::count(words.begin() + 1, words.end(), host) > 0)
+            addresses.push_back(words[0]);
+    }
+    return addresses;
+}
+
+bool says_remove_ipc(const fs::path& file) {
+    std::istringstream lines(text_of(file));
+    bool removes = false;
+    for (std::string line; std::getline(lines, line);)
+        if (line.starts_with("RemoveIPC=")) removes = line == "RemoveIPC=yes";
+    return removes;
+}
+
+bool removes_ipc(const fs::path& root) {
+    bool removes = says_remove_ipc(root / "etc/systemd/logind.conf");
+    for (const fs::path& file : entries_of(root / "etc/systemd/logind.conf.d"))
+        removes = says_remove_ipc(file) || removes;
+    return removes;
+}
+
+/// The user id that listens on port 28028, from /proc/net/tcp's columns.
+std::optional<std::uint64_t> ras_port_owner(const fs::path& root) {
+    constexpr const char *port = ":6D7C", *listening = "0A";
+    std::istringstream lines(text_of(root / "proc/net/tcp"));
+    for (std::string line; std::getline(lines, line);) {
+        const auto words = words_of(line);
+        if (words.size() < 8 || !words[1].ends_with(port) || words[3] != listening) continue;
+        if (const auto user = parse_integer(words[7])) return static_cast<std::uint64_t>(*user);
+    }
+    return {};
+}
+
+std::vector<std::string> nccl_files(const FactSource& source) {
+    std::vector<std::string> files;
+    const std::string home = source.environment.text("HOME").value_or("");
+    for (const std::string& file : {home + "/.nccl.conf", std::string("/etc/nccl.conf")})
+        if (fs::exists(source.root / fs::path(file).relative_path())) files.push_back(file);
+    return files;
+}
+
+void read_frequency(const fs::path& root, const NodeTopology& node, SystemFacts& system) {
+    if (node.allowed_cpus.empty()) return;
+    const auto folder = root / "sys/devices/system/cpu" /
+                        fmt::format("cpu{}", node.allowed_cpus.front()) / "cpufreq";
+    system.frequency_khz = number_in(folder / "scaling_cur_freq");
+    system.max_frequency_khz = number_in(folder / "cpuinfo_max_freq");
+    system.frequency_driver = text_of(folder / "scaling_driver");
+}
+
+std::vector<PciPlace> places_of(const NodeTopology& node) {
+    std::vector<PciPlace> places;
+    for (const GpuFacts& gpu : node.gpus) places.push_back(gpu.pci);
+    for (const RdmaPort& port : node.rdma_ports) places.push_back(port.pci);
+    return places;
+}
+
+}  // namespace
+
+SystemFacts read_system_facts(const FactSource& source, const NodeTopology& node) {
+    SystemFacts system;
+    read_frequency(source.root, node, system);
+    system.stale_shared_files = stale_shared_files(source.root);
+    system.removes_ipc = removes_ipc(source.root);
+    system.overcommit =
+        static_cast<int>(number_in(source.root / "proc/sys/vm/overcommit_memory").value_or(0));
+    system.host_addresses = addresses_in_hosts(source.root, node.host);
+    system.nccl_files = nccl_files(source);
+    system.redirects_pci = redirects_pci(source.root, places_of(node));
+    system.port_errors = read_port_errors(source.root);
+    system.ras_port_owner = ras_port_owner(source.root);
+    system.user = ::getuid();
+    return system;
+}
+
+std::map<std::string, std::uint64_t> read_port_errors(const fs::path& root) {
+    constexpr std::array wanted{"packet_seq_err",
+                                "local_ack_timeout_err",
+                                "rnr_nak_retry_err",
+                                "symbol_error",
+                                "link_downed"};
+    std::map<std::string, std::uint64_t> errors;
+    for (const fs::path& device : entries_of(root / "sys/class/infiniband"))
+        for (const fs::path& port : entries_of(device / "ports"))
+            for (const char* group : {"counters", "hw_counters"})
+                for (const char* name : wanted)
+                    if (const auto count = number_in(port / group / name))
+                        errors[fmt::format("{}:{} {}",
+                                           device.filename().string(),
+                                           port.filename().string(),
+                                           name)] = *count;
+    return errors;
+}
+
+}  // namespace lockstep
