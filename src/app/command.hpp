@@ -42,6 +42,7 @@ Command data_stage_command();
 Command data_verify_command();
 Command data_ledger_command();
 Command diagnose_command();
+Command doctor_command();
 Command ckpt_ls_command();
 Command ckpt_verify_command();
 Command bench_comm_command();

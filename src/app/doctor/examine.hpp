@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gathers what the doctor's checks look at, over all ranks.
+#pragma once
+
+#include "lockstep/cluster/doctor.hpp"
+#include "lockstep/comm/communicator.hpp"
+
+#include <vector>
+
+namespace lockstep {
+
+/// Collective. What this rank knows by itself and from MPI, within a fraction of a second. Errors:
+/// those of read_topology, on all ranks.
+DoctorFacts examine_rank(const Communicator& ranks, const DoctorPlan& plan);
+
+/// Collective. Adds what only probes can tell: clocks, reachable addresses, links, sums, steps,
+/// errors counted meanwhile. Takes seconds.
+void examine_slowly(const Communicator& ranks, DoctorFacts& mine);
+
+/// Collective. Everyone's facts, by rank.
+std::vector<DoctorFacts> gather_facts(const Communicator& ranks, const DoctorFacts& mine);
+
+}  // namespace lockstep

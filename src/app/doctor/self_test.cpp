@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "doctor/self_test.hpp"
+
+#include "lockstep/comm/cost_model.hpp"
+#include "lockstep/comm/link_probe.hpp"
+#include "lockstep/comm/measure.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/hash.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t link_bytes = std::size_t{4} << 20;
+constexpr std::size_t modelled_bytes = std::size_t{4} << 20;
+constexpr int steps = 24;
+constexpr std::array<std::size_t, 4> tested_counts{1, 3, 1023, (std::size_t{1} << 20) + 1};
+
+/// Shared memory that the cost model's measurements take for one rank.
+constexpr std::uint64_t calibration_bytes = std::uint64_t{160} << 20;
+
+/// One step of a small dense recurrence in operations that IEEE 754 defines to the last bit.
+void work(std::span<float> state) {
+    constexpr int passes = 64;
+    for (int pass = 0; pass < passes; ++pass)
+        for (std::size_t i = 0; i < state.size(); ++i) {
+            const float other = state[(i * 7 + 3) % state.size()];
+            state[i] = std::sqrt(0.5f * state[i] * state[i] + 0.25f * other + 0.125f);
+        }
+}
+
+MeasurePlan exact_plan(DataType type, bool is_one_node) {
+    MeasurePlan plan;
+    for (const std::size_t count : tested_counts) plan.sizes.push_back(count * size_of(type));
+    plan.types = {type};
+    plan.algorithms = {is_one_node ? Algorithm::shared_memory : Algorithm::hierarchical,
+                       Algorithm::open_mpi};
+    plan.iterations = plan.rounds = 1;
+    plan.warmup = 0;
+    return plan;
+}
+
+/// Collective. Whether every rank has a core and its node has room: the model knows no crowds.
+bool can_calibrate(const Communicator& ranks, const DoctorFacts& mine) {
+    const auto local = static_cast<std::uint64_t>(mine.local_size);
+    const bool has_room = mine.shared_memory.free_bytes.value_or(0) > local * calibration_bytes;
+    const bool has_cores = mine.node.allowed_cpus.size() >= local;
+    std::array<std::int64_t, 1> lacks{!has_room || !has_cores || mine.local_size != mine.size};
+    ranks.all_reduce_max(lacks);
+    return lacks[0] == 0;
+}
+
+void test_against_model(const Communicator& ranks, SelfTestFacts& test) {
+    MeasurePlan plan;
+    plan.sizes = {modelled_bytes};
+    plan.algorithms = {Algorithm::shared_memory};
+    const Measurements measured = measure(ranks, plan);
+    const MachineCost cost = calibrate(ranks);
+    test.reduced_bytes = modelled_bytes;
+    test.measured_s = measured.rows.at(0).best_s;
+    test.predicted_s = predict_s(
+        Algorithm::shared_memory, cost, static_cast<double>(modelled_bytes), ranks.size());
+}
+
+}  // namespace
+
+std::vector<PairSpeed> test_links(const Communicator& world, const Communicator& leaders) {
+    std::vector<int> world_ranks;
+    for (const std::string& rank : leaders.all_gather(std::to_string(world.rank())))
+        world_ranks.push_back(std::stoi(rank));
+    std::vector<PairSpeed> pairs;
+    for (const LinkSpeed& link : measure_link_speeds(leaders, link_bytes))
+        pairs.push_back({world_ranks.at(static_cast<std::size_t>(link.peer)), link.bytes_per_s});
+    return pairs;
+}
+
+void test_work(const Communicator& ranks, SelfTestFacts& test) {
+    std::vector<float> state(4096);
+    for (std::size_t i = 0; i < state.size(); ++i) state[i] = static_cast<float>(i % 97) / 97;
+    ranks.barrier();
+    for (int step = 0; step < steps; ++step) {
+        const double begin = now_s();
+        work(state);
+        test.step_s.push_back(now_s() - begin);
+    }
+    for (const float value : state) test.not_finite += !std::isfinite(value);
+    test.state_hash = hash128(bytes_of(std::span<const float>(state))).hex();
+}
+
+void test_sums(const Communicator& ranks, const DoctorFacts& mine, SelfTestFacts& test) {
+    const bool is_one_node = mine.local_size == mine.size;
+    for (const DataType type : all_data_types())
+        for (const Measurement& row : measure(ranks, exact_plan(type, is_one_node)).rows)
+            test.wrong_sums.push_back(
+                {std::string(name_of(row.algorithm)) + " " + std::string(name_of(type)),
+                 row.count,
+                 row.wrong.value_or(0)});
+    if (can_calibrate(ranks, mine)) test_against_model(ranks, test);
+}
+
+}  // namespace lockstep
