@@ -47,6 +47,7 @@ Command ckpt_ls_command();
 Command ckpt_verify_command();
 Command bench_comm_command();
 Command bench_io_command();
+Command slurm_epilog_command();
 Command config_show_command();
 Command config_check_command();
 Command explain_command();

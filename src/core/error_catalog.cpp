@@ -309,9 +309,23 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E409",
      io,
      "the device failed",
-     "The operating system could not read or write these bytes (EIO): a disk with bad sectors, or "
-     "a\n"
-     "network file system whose server is gone."},
+     "The operating system could not read or write these bytes (EIO): a disk with bad sectors, or\n"
+     "a network file system whose server is gone."},
+    {"E511",
+     service_away,
+     "SLURM does not answer",
+     "squeue or scontrol failed: the controller is away, or this host may not talk to it. The\n"
+     "message carries SLURM's own words."},
+    {"E520",
+     usage,
+     "not in a SLURM job",
+     "'lockstep slurm' commands are lines of a batch script: SLURM tells them which job they are "
+     "in."},
+    {"E522",
+     saved_please_requeue,
+     "a job could not be requeued",
+     "'scontrol requeue' failed three times. The site may not allow it (JobRequeue=0), or the\n"
+     "controller is away. The run is saved: submitting the same job again goes on."},
     {"E601",
      usage,
      "more ranks than cores",

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a SLURM job does when its ranks have ended: done, once more, or never again.
+#pragma once
+
+#include "lockstep/core/environment.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+/// What the run's own state file says; the launcher's exit code is not to be trusted.
+enum class RunEnd { unknown, running, saved, interrupted, complete, failed };
+
+/// The job as its batch script sees it.
+struct SlurmJob {
+    std::string id;             ///< "4711", for an array's task "4711_3": what scontrol requeues
+    std::string node_list;      ///< "node[1-2]", as SLURM folds it
+    std::int64_t restarts = 0;  ///< how often SLURM has started it again
+};
+
+/// Errors: E520 outside a job; E113 where a variable is no number.
+SlurmJob read_slurm_job(const Environment& environment);
+
+/// Everything that the decision rests on.
+struct JobEnd {
+    int launcher_exit = 0;              ///< of mpirun or srun; 128 + signal when killed
+    RunEnd run = RunEnd::unknown;       ///< unknown: the run has no state file
+    int failure_exit = 0;               ///< the state file's, where it says failed
+    std::int64_t restarts = 0;          ///< of the job so far
+    std::int64_t idle_starts = 0;       ///< starts in a row, this one too, without a new checkpoint
+    std::string job_state = "RUNNING";  ///< SLURM's word; others are ending the job already
+};
+
+/// When enough is enough.
+struct RequeueLimits {
+    std::int64_t restarts = 20;
+    std::int64_t idle_starts = 3;
+};
+
+/// The decision, and why, in words for the job's output.
+struct RequeueVerdict {
+    bool requeues = false;
+    int exit_code = 0;  ///< of the batch script, if it does not requeue or cannot
+    std::string reason;
+};
+
+/// Pure. Requeues what a lost node, a limit or a preemption ended, never what would fail again:
+/// exit codes 64 to 74, 77, 78 and 130 stay; 93 where starts bring no progress.
+RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits);
+
+}  // namespace lockstep

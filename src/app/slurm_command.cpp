@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/requeue_rule.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include "command.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+struct EpilogOptions {
+    fs::path run;
+    int launcher_exit = 0;
+    RequeueLimits limits;
+    bool dry_run = false;
+};
+
+RunEnd run_end(const std::optional<RunState>& state) {
+    if (!state) return RunEnd::unknown;
+    switch (state->phase) {
+        case RunPhase::running:
+            return RunEnd::running;
+        case RunPhase::complete:
+            return RunEnd::complete;
+        case RunPhase::failed:
+            return RunEnd::failed;
+        case RunPhase::checkpointed:
+            break;
+    }
+    const bool by_hand = state->exit == static_cast<int>(ExitCode::interrupted);
+    return by_hand ? RunEnd::interrupted : RunEnd::saved;
+}
+
+// Starts in a row that ended with the same newest checkpoint, kept in RUN/starts.json.
+std::int64_t count_idle_starts(const EpilogOptions& options) {
+    const fs::path record = options.run / "starts.json";
+    const auto checkpoints = list_checkpoints(options.run / "ckpt");
+    const std::int64_t newest = checkpoints.empty() ? -1 : checkpoints.back().step;
+    std::int64_t before = -1, idle = 0;
+    if (fs::exists(record)) {
+        const Json known = read_json(record);
+        before = json_field<std::int64_t>(known, "newest_checkpoint", record.string());
+        idle = json_field<std::int64_t>(known, "idle_starts", record.string());
+    }
+    idle = newest > before ? 0 : idle + 1;
+    if (!options.dry_run)
+        write_file_atomically(
+            record, Json{{"newest_checkpoint", newest}, {"idle_starts", idle}}.dump(2) + "\n");
+    return idle;
+}
+
+// SLURM's word for the job: while a cancelled job ends, its script still runs.
+std::string job_state(const SlurmJob& job) {
+    const auto answer = run_process({"squeue", "-h", "-j", job.id, "-o", "%T"}, {}, 60);
+    check(answer.exit_code == 0, [&] {
+        return Error("E511",
+                     "SLURM does not answer",
+                     printable(answer.output),
+                     "the run can be continued by submitting the same job again");
+    });
+    return answer.output.substr(0, answer.output.find('\n'));
+}
+
+// The job dies in it, if it succeeds.
+void requeue(const SlurmJob& job) {
+    ProcessResult answer;
+    for (const unsigned pause_s : {0u, 2u, 10u}) {
+        ::sleep(pause_s);
+        answer = run_process({"scontrol", "requeue", job.id}, {}, 60);
+        if (answer.exit_code == 0) return;
+    }
+    throw Error("E522",
+                fmt::format("job {} could not be requeued", job.id),
+                printable(answer.output),
+                "nothing is lost: submit the same job again, and the run goes on");
+}
+
+int epilog(const EpilogOptions& options) {
+    const SlurmJob job = read_slurm_job(Environment());
+    JobEnd end{.launcher_exit = options.launcher_exit, .restarts = job.restarts};
+    if (const auto state = read_run_state(options.run)) {
+        end.run = run_end(state);
+        end.failure_exit = state->exit;
+        end.idle_starts = count_idle_starts(options);
+    }
+    if (!options.dry_run && end.run != RunEnd::complete) end.job_state = job_state(job);
+    const RequeueVerdict verdict = judge_job_end(end, options.limits);
+    print_once(fmt::format(
+        "lockstep: job {} on {}, start {}: {}; {}\n",
+        job.id,
+        job.node_list.empty() ? "?" : job.node_list,
+        job.restarts + 1,
+        verdict.reason,
+        verdict.requeues ? "requeued" : fmt::format("ends with exit code {}", verdict.exit_code)));
+    if (verdict.requeues && !options.dry_run) requeue(job);
+    return verdict.exit_code;
+}
+
+OptionTable epilog_table(EpilogOptions& options) {
+    return {
+        {"What happened",
+         {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
+          whole_option("rc", options.launcher_exit, 0, 255, "exit code of mpirun or srun")}},
+        {"When to give up (exit code 93)",
+         {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "of this job"),
+          whole_option("max-idle-starts",
+                       options.limits.idle_starts,
+                       1,
+                       100'000,
+                       "starts in a row that bring no new checkpoint"),
+          flag_option("dry-run", options.dry_run, "say what would be done, and change nothing")}}};
+}
+
+}  // namespace
+
+Command slurm_epilog_command() {
+    const auto options = std::make_shared<EpilogOptions>();
+    return {
+        .name = "slurm epilog",
+        .summary = "end a batch script: done, requeue, or give up",
+        .usage = "lockstep slurm epilog --run DIR --rc N [options]",
+        .text =
+            "The last line of a batch script, after mpirun or srun has ended. Decides from the\n"
+            "run's own state, for mpirun returns 0 also when it lost a node. Requeues the job\n"
+            "as its last act where the run is saved or was hit from outside; ends with the\n"
+            "run's exit code where another start would fail the same way. See docs/slurm.md.\n",
+        .table = epilog_table(*options),
+        .run = [options](const Invocation&) {
+            check(!options->run.empty(),
+                  [] { return Error("E105", "--run is missing", "", "give the run directory"); });
+            return epilog(*options);
+        }};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/requeue_rule.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int saved = static_cast<int>(ExitCode::saved_please_requeue);
+constexpr int lost = static_cast<int>(ExitCode::peer_lost);
+
+// What the world did to the run, and another start may mend.
+bool may_mend(int exit_code) {
+    return exit_code == 0 || exit_code == 1 || exit_code == saved || exit_code == lost ||
+           exit_code > 130;
+}
+
+RequeueVerdict stop(int exit_code, std::string reason) {
+    return {false, exit_code, std::move(reason)};
+}
+
+RequeueVerdict once_more(const JobEnd& end,
+                         const RequeueLimits& limits,
+                         int exit_code,
+                         const std::string& reason) {
+    constexpr int never = static_cast<int>(ExitCode::do_not_requeue);
+    if (end.job_state != "RUNNING")
+        return stop(exit_code,
+                    fmt::format("{}; SLURM is ending the job already ({})", reason, end.job_state));
+    if (end.idle_starts >= limits.idle_starts)
+        return stop(
+            never,
+            fmt::format(
+                "{}, but {} starts in a row brought no new checkpoint", reason, end.idle_starts));
+    if (end.restarts >= limits.restarts)
+        return stop(
+            never,
+            fmt::format("{}, but SLURM has started this job {} times", reason, end.restarts + 1));
+    return {true, exit_code, reason};
+}
+
+}  // namespace
+
+SlurmJob read_slurm_job(const Environment& environment) {
+    const auto job = environment.integer("SLURM_JOB_ID");
+    check(job.has_value(), [] {
+        return Error("E520",
+                     "this is no SLURM job",
+                     "SLURM_JOB_ID is not set",
+                     "call it in a batch script, after mpirun or srun; see slurm/README.md");
+    });
+    SlurmJob facts;
+    facts.id = fmt::format("{}", *job);
+    const auto array = environment.integer("SLURM_ARRAY_JOB_ID");
+    const auto task = environment.integer("SLURM_ARRAY_TASK_ID");
+    if (array && task) facts.id = fmt::format("{}_{}", *array, *task);
+    facts.node_list = environment.text("SLURM_JOB_NODELIST").value_or("");
+    facts.restarts = environment.integer("SLURM_RESTART_COUNT").value_or(0);
+    return facts;
+}
+
+RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits) {
+    switch (end.run) {
+        case RunEnd::complete:
+            return stop(0, "the run is complete");
+        case RunEnd::saved:
+            return once_more(end, limits, saved, "the run is saved and not yet complete");
+        case RunEnd::interrupted:
+            return stop(static_cast<int>(ExitCode::interrupted), "the run was interrupted");
+        case RunEnd::failed:
+            if (!may_mend(end.failure_exit))
+                return stop(end.failure_exit, "the run failed, and would again");
+            return once_more(end, limits, lost, "the run failed by the loss of a rank");
+        case RunEnd::running:
+            if (!may_mend(end.launcher_exit))
+                return stop(end.launcher_exit, "the run failed, and would again");
+            return once_more(end,
+                             limits,
+                             lost,
+                             fmt::format("the ranks are gone, but not done (the launcher says {})",
+                                         end.launcher_exit));
+        case RunEnd::unknown:
+            break;
+    }
+    return stop(end.launcher_exit == 0 ? lost : end.launcher_exit, "the run did not begin");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/requeue_rule.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+const RequeueLimits limits{.restarts = 20, .idle_starts = 3};
+
+RequeueVerdict judge(const JobEnd& end) {
+    return judge_job_end(end, limits);
+}
+
+TEST(RequeueRule, EndsWithACompleteRunWhateverTheLauncherSays) {
+    for (const int exit_code : {0, 1, 75, 137, 205}) {
+        const auto verdict = judge({.launcher_exit = exit_code, .run = RunEnd::complete});
+        EXPECT_FALSE(verdict.requeues);
+        EXPECT_EQ(verdict.exit_code, 0);
+    }
+}
+
+TEST(RequeueRule, RequeuesASavedRun) {
+    const auto verdict = judge({.launcher_exit = 75, .run = RunEnd::saved});
+    EXPECT_TRUE(verdict.requeues);
+    EXPECT_EQ(verdict.exit_code, 75);
+}
+
+TEST(RequeueRule, DoesNotTakeZeroFromMpirunForSuccess) {
+    const auto verdict = judge({.launcher_exit = 0, .run = RunEnd::running});
+    EXPECT_TRUE(verdict.requeues);
+    EXPECT_EQ(verdict.exit_code, 76);
+    EXPECT_THAT(verdict.reason, HasSubstr("gone, but not done (the launcher says 0)"));
+}
+
+TEST(RequeueRule, RequeuesAfterTheLossOfARankOrNode) {
+    for (const int exit_code : {1, 76, 137, 139, 143, 205})
+        EXPECT_TRUE(judge({.launcher_exit = exit_code, .run = RunEnd::running}).requeues)
+            << exit_code;
+    EXPECT_TRUE(judge({.launcher_exit = 76, .run = RunEnd::failed, .failure_exit = 76}).requeues);
+}
+
+TEST(RequeueRule, NeverRequeuesWhatWouldFailAgain) {
+    for (const int exit_code : {64, 65, 66, 69, 70, 73, 74, 77, 78, 130}) {
+        const auto verdict = judge({.launcher_exit = exit_code, .run = RunEnd::running});
+        EXPECT_FALSE(verdict.requeues) << exit_code;
+        EXPECT_EQ(verdict.exit_code, exit_code);
+        EXPECT_FALSE(
+            judge({.launcher_exit = 1, .run = RunEnd::failed, .failure_exit = exit_code}).requeues);
+    }
+    EXPECT_EQ(judge({.launcher_exit = 1, .run = RunEnd::interrupted}).exit_code, 130);
+}
+
+TEST(RequeueRule, NeverRequeuesARunThatDidNotBegin) {
+    EXPECT_EQ(judge({.launcher_exit = 132}).exit_code, 132);
+    EXPECT_EQ(judge({.launcher_exit = 0}).exit_code, 76);
+    EXPECT_FALSE(judge({.launcher_exit = 137}).requeues);
+}
+
+TEST(RequeueRule, GivesUpWithoutProgressAndAfterManyStarts) {
+    JobEnd end{.launcher_exit = 75, .run = RunEnd::saved};
+    end.idle_starts = 2;
+    EXPECT_TRUE(judge(end).requeues);
+    end.idle_starts = 3;
+    EXPECT_FALSE(judge(end).requeues);
+    EXPECT_EQ(judge(end).exit_code, 93);
+    EXPECT_THAT(judge(end).reason, HasSubstr("3 starts in a row brought no new checkpoint"));
+    end = {.launcher_exit = 75, .run = RunEnd::saved, .restarts = 20};
+    EXPECT_EQ(judge(end).exit_code, 93);
+    EXPECT_THAT(judge(end).reason, HasSubstr("21 times"));
+}
+
+TEST(RequeueRule, LeavesAJobAloneThatSlurmEnds) {
+    const auto verdict =
+        judge({.launcher_exit = 75, .run = RunEnd::saved, .job_state = "COMPLETING"});
+    EXPECT_FALSE(verdict.requeues);
+    EXPECT_EQ(verdict.exit_code, 75);
+    EXPECT_THAT(verdict.reason, HasSubstr("COMPLETING"));
+}
+
+SlurmJob job_of(const std::map<std::string, std::string>& variables) {
+    return read_slurm_job(Environment(variables));
+}
+
+TEST(SlurmJob, IsNamedAsScontrolKnowsIt) {
+    const auto job = job_of({{"SLURM_JOB_ID", "12"},
+                             {"SLURM_RESTART_COUNT", "2"},
+                             {"SLURM_JOB_NODELIST", "node[1-2]"}});
+    EXPECT_EQ(job.id, "12");
+    EXPECT_EQ(job.restarts, 2);
+    EXPECT_EQ(job.node_list, "node[1-2]");
+    EXPECT_EQ(
+        job_of({{"SLURM_JOB_ID", "14"}, {"SLURM_ARRAY_JOB_ID", "12"}, {"SLURM_ARRAY_TASK_ID", "3"}})
+            .id,
+        "12_3");
+}
+
+TEST(SlurmJob, RefusesWhatIsNoJob) {
+    EXPECT_EQ(test::caught_code([] { job_of({}); }), "E520");
+    EXPECT_EQ(test::caught_code([] { job_of({{"SLURM_JOB_ID", "12; rm -rf ~"}}); }), "E113");
+    EXPECT_EQ(test::caught_code([] {
+                  job_of({{"SLURM_JOB_ID", "12"},
+                          {"SLURM_ARRAY_JOB_ID", "$(id)"},
+                          {"SLURM_ARRAY_TASK_ID", "1"}});
+              }),
+              "E113");
+}
+
+}  // namespace
+}  // namespace lockstep
