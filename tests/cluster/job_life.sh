@@ -7,6 +7,7 @@ name=jobs-$$
 failures=0
 folder=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-jobs-XXXXXX")
 data=$folder/data
+: "${settings:=--model cnn --epochs 4 --batch 128}" # the templates' own
 trap '"$here/down" --name "$name" 2>/dev/null || true; rm -rf "$folder"' EXIT
 
 expect_equal() {
@@ -22,7 +23,7 @@ expect_match() { [[ $(tr '\n' ' ' <<<"$2") =~ $3 ]] || expect_equal "$1" "$2" "a
 # Runs on the login node with the program on PATH. Twice as many ranks as cores: they must yield.
 cluster() {
     (cd "$folder" && "$here/run" --name "$name" env PATH="$(dirname "$program"):$PATH" \
-        OMPI_MCA_mpi_yield_when_idle=1 LOCKSTEP_VIRTUAL_RANKS=8 LOCKSTEP_MAX_STEPS="${steps:-6}" \
+        OMPI_MCA_mpi_yield_when_idle=1 LOCKSTEP_VIRTUAL_RANKS=8 LOCKSTEP_MAX_STEPS="${steps:-4}" \
         LOCKSTEP_EVALUATE_EVERY=never DATA="$data" LOCKSTEP_ROOT="$root" "$@")
 }
 
@@ -67,9 +68,10 @@ parameters() {
 
 # The same run without SLURM, by one rank.
 reference_parameters() {
-    (cd "$folder" && LOCKSTEP_VIRTUAL_RANKS=8 LOCKSTEP_MAX_STEPS="${steps:-6}" \
-        LOCKSTEP_EVALUATE_EVERY=never "$program" train --np 1 --data "$data/train" --model cnn \
-        --epochs 4 --batch 128 --run reference >/dev/null)
+    # shellcheck disable=SC2086 # words
+    (cd "$folder" && LOCKSTEP_VIRTUAL_RANKS=8 LOCKSTEP_MAX_STEPS="${steps:-4}" \
+        LOCKSTEP_EVALUATE_EVERY=never "$program" train --np 1 --data "$data/train" $settings \
+        --run reference >/dev/null)
     parameters reference
 }
 
