@@ -45,3 +45,9 @@ need_cluster() {
         "$cluster_folder/up 2 --name $1"
     echo "$process"
 }
+
+# need_host NAME PROCESS HOST
+need_host() {
+    local names=/proc/$2/root/run/cluster/names
+    grep -qxF -- "$3" "$names" || fail 69 "cluster '$1' has no host '$3'" "one of: $(paste -sd' ' "$names")"
+}
