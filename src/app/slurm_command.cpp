@@ -60,30 +60,38 @@ std::int64_t count_idle_starts(const EpilogOptions& options) {
     return idle;
 }
 
+// A busy controller answers the second or third time.
+ProcessResult ask_slurm(const std::vector<std::string>& argv) {
+    ProcessResult answer;
+    for (const unsigned pause_s : {0u, 2u, 10u}) {
+        ::sleep(pause_s);
+        answer = run_process(argv, {}, 60);
+        if (answer.exit_code == 0) break;
+    }
+    return answer;
+}
+
 // SLURM's word for the job: while a cancelled job ends, its script still runs.
 std::string job_state(const SlurmJob& job) {
-    const auto answer = run_process({"squeue", "-h", "-j", job.id, "-o", "%T"}, {}, 60);
+    const auto answer = ask_slurm({"squeue", "-h", "-j", job.id, "-o", "%T"});
     check(answer.exit_code == 0, [&] {
         return Error("E511",
                      "SLURM does not answer",
                      printable(answer.output),
-                     "the run can be continued by submitting the same job again");
+                     "nothing is lost: submit the same job again, and the run goes on");
     });
     return answer.output.substr(0, answer.output.find('\n'));
 }
 
 // The job dies in it, if it succeeds.
 void requeue(const SlurmJob& job) {
-    ProcessResult answer;
-    for (const unsigned pause_s : {0u, 2u, 10u}) {
-        ::sleep(pause_s);
-        answer = run_process({"scontrol", "requeue", job.id}, {}, 60);
-        if (answer.exit_code == 0) return;
-    }
-    throw Error("E522",
-                fmt::format("job {} could not be requeued", job.id),
-                printable(answer.output),
-                "nothing is lost: submit the same job again, and the run goes on");
+    const auto answer = ask_slurm({"scontrol", "requeue", job.id});
+    check(answer.exit_code == 0, [&] {
+        return Error("E522",
+                     fmt::format("job {} could not be requeued", job.id),
+                     printable(answer.output),
+                     "nothing is lost: submit the same job again, and the run goes on");
+    });
 }
 
 int epilog(const EpilogOptions& options) {

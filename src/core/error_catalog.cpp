@@ -314,7 +314,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E511",
      service_away,
      "SLURM does not answer",
-     "squeue or scontrol failed: the controller is away, or this host may not talk to it. The\n"
+     "squeue failed three times: the controller is away, or this host may not talk to it. The\n"
      "message carries SLURM's own words."},
     {"E520",
      usage,
