@@ -13,6 +13,10 @@ endif()
 # Looks at HDF5 files that nobody vouches for; the programs and the libraries' users start it.
 install(TARGETS lockstep-h5probe RUNTIME COMPONENT program)
 
+# Batch scripts: LOCKSTEP_ROOT is share/lockstep then.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep
+    USE_SOURCE_PERMISSIONS COMPONENT program)
+
 if(TARGET lockstep_cuda)
     install(TARGETS lockstep_cuda LIBRARY DESTINATION lib COMPONENT program)
     install(TARGETS lockstep-gpu-selftest RUNTIME COMPONENT program)
