@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch.hpp"
 
+#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
 
+#include "launch_network.hpp"
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -34,22 +38,47 @@ void check_cores(const LaunchRequest& request) {
           });
 }
 
+using Words = std::vector<std::string>;
+
+// One node: shared memory only, no sockets.
+Words words_for_one_node(const LaunchRequest& request) {
+    check_cores(request);
+    Words words{"-np", fmt::format("{}", request.np), "--mca", "btl", "self,vader"};
+    if (!request.folder.empty())
+        for (const char* place :
+             {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
+            words.insert(words.end(), {"--mca", place, request.folder.string()});
+    return words;
+}
+
+Words words_for_hosts(const LaunchRequest& request) {
+    const std::vector<HostSlots> hosts = parse_hosts(request.hosts);
+    const std::size_t ranks = request.oversubscribe && request.np > 0
+                                  ? static_cast<std::size_t>(request.np)
+                                  : lay_out(hosts, request.np, MapBy::slot).size();
+    Words names, listed;
+    for (const HostSlots& host : hosts) {
+        names.push_back(host.host);
+        listed.push_back(fmt::format("{}:{}", host.host, host.slots));
+    }
+    Words words{
+        "-np", fmt::format("{}", ranks), "--host", fmt::format("{}", fmt::join(listed, ","))};
+    const Words network = network_words(network_towards(names, addresses_of(read_topology())));
+    words.insert(words.end(), network.begin(), network.end());
+    return words;
+}
+
 }  // namespace
 
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment) {
     check_root(environment);
-    check_cores(request);
-    // One node: shared memory only, no sockets. Quiet: our own messages say what went wrong.
-    std::vector<std::string> argv = {"mpirun", "-np", fmt::format("{}", request.np)};
-    const auto add = [&](std::initializer_list<std::string> words) {
-        argv.insert(argv.end(), words);
+    Words argv{"mpirun"};
+    const auto add = [&](const Words& words) {
+        argv.insert(argv.end(), words.begin(), words.end());
     };
-    add({"--bind-to", "none", "--quiet"});
-    add({"--mca", "btl", "self,vader", "--mca", "pml", "ob1"});
-    if (!request.folder.empty())
-        for (const char* place :
-             {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
-            add({"--mca", place, request.folder.string()});
+    add(request.hosts.empty() ? words_for_one_node(request) : words_for_hosts(request));
+    // Quiet: our own messages say what went wrong.
+    add({"--bind-to", "none", "--quiet", "--mca", "pml", "ob1"});
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
     argv.push_back(request.program.empty() ? trainer_program() : request.program.string());
     argv.insert(argv.end(), request.words.begin(), request.words.end());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting ranks on this machine with an mpirun of our own.
+// Starting ranks with an mpirun of our own, on this machine or over ssh.
 #pragma once
 
 #include "lockstep/core/environment.hpp"
@@ -21,9 +21,12 @@ struct LaunchRequest {
     std::vector<std::string> words;
     std::filesystem::path folder;   ///< for Open MPI's own files; "": its usual places
     std::filesystem::path program;  ///< "": lockstep-train
+    std::string hosts;              ///< "a:4,b:4", over ssh; "": this machine alone
 };
 
-/// The mpirun line. Errors: E601 more ranks than cores, E603 root without Open MPI's leave.
+/// The mpirun line. Over hosts, `np` 0 is one rank for each slot, and the network is the one that
+/// leads to all of them. Errors: E601 more ranks than cores, E603 root without Open MPI's leave,
+/// E607 (hosts that make no sense, more ranks than slots), E647 (hosts that are not reached).
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment);
 
 /// Path of lockstep-train, beside this program.

@@ -10,11 +10,14 @@
 
 #include "bind_rank.hpp"
 #include "command.hpp"
+#include "doctor/preflight.hpp"
 #include "launch.hpp"
 #include "live_placement.hpp"
 #include "post_mortem.hpp"
 #include "supervise.hpp"
 #include "train_options.hpp"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -32,6 +35,7 @@ USR1, USR2 and TERM save and stop with exit code 75, Ctrl-C with 130.
 
 Examples:
   lockstep train --np 2 --data D/train --test-data D/test --run runs/a
+  lockstep train --hosts n1:4,n2:4 --data D/train --run runs/a
   mpirun -np 4 lockstep train --data D/train --run runs/b --epochs 10 --lr 3e-4
   srun --mpi=pmix lockstep train --config train.toml --run runs/c
 )";
@@ -56,9 +60,11 @@ int launch(const TrainOptions& options, const Invocation& call) {
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
     const PostMortem post_mortem(options.settings.run);
     return post_mortem.explain([&] {
-        return supervise(mpirun_line({options.np, options.oversubscribe, call.words, folder.path()},
-                                     Environment()),
-                         environment);
+        return supervise(
+            mpirun_line(
+                {options.np, options.oversubscribe, call.words, folder.path(), {}, options.hosts},
+                Environment()),
+            environment);
     });
 }
 
@@ -81,6 +87,15 @@ void show_result(const TrainSettings& settings, const TrainResult& result) {
     print_once(fmt::format("logs          {}\n", (settings.run / "logs").string()));
 }
 
+void check_job(const TrainOptions& options, const Communicator& ranks) {
+    std::vector<std::string> skipped = options.skip_checks;
+    if (std::ranges::find(skipped, "all") != skipped.end()) return;
+    skipped.insert(skipped.end(), {"C2", "C4"});  // the table of ranks warns of these
+    const TrainSettings& settings = options.settings;
+    run_preflight(
+        ranks, {.threads = settings.threads, .run_folder = settings.run.string()}, skipped);
+}
+
 int run(TrainOptions& options, const Invocation& call) {
     const auto ranks = Communicator::world();
     agree(ranks, [&] {
@@ -90,18 +105,25 @@ int run(TrainOptions& options, const Invocation& call) {
     if (options.dry_run) {
         std::vector<std::string> words = call.words;
         std::erase(words, "--dry-run");
-        const auto line =
-            mpirun_line({std::max(options.np, 1), options.oversubscribe, words, {}}, Environment());
+        const auto line = mpirun_line({options.hosts.empty() ? std::max(options.np, 1) : options.np,
+                                       options.oversubscribe,
+                                       words,
+                                       {},
+                                       {},
+                                       options.hosts},
+                                      Environment());
         print_once(shell_text(line) + "\n");
         return 0;
     }
-    if (options.np > 1 && !launched_by_mpi()) return launch(options, call);
+    const bool wants_ranks = options.np > 1 || !options.hosts.empty();
+    if (wants_ranks && !launched_by_mpi()) return launch(options, call);
     if (call.trainer == nullptr) become_trainer(call.words);
     if (ranks.size() > 1) die_with_parent(::getppid());
     if (!options.plan.empty()) check_plan(ranks, options.plan);
     if (const std::string note = binding_note(); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);
+    check_job(options, ranks);
     const TrainResult result = call.trainer(options.settings, ranks);
     show_result(options.settings, result);
     return exit_of(result);

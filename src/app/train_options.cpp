@@ -120,10 +120,18 @@ OptionSection on_what(TrainOptions& options) {
         "Ranks and resources (free to change on resume)",
         {whole_option(
              "np", options.np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
+         text_option("hosts",
+                     "HOST:N[,HOST:N]",
+                     options.hosts,
+                     "outside mpirun and srun: start N ranks on each, over ssh"),
          flag_option("oversubscribe", options.oversubscribe, "allow more ranks than cores"),
          flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
          path_option(
              "plan", "FILE", options.plan, "stop unless ranks run as 'lockstep map' planned"),
+         list_option("skip-checks",
+                     "ID[,ID]",
+                     options.skip_checks,
+                     "checks of 'lockstep doctor' not to make at the start, or all"),
          choice_option("transport",
                        s.transport,
                        {"auto", "shared-memory", "hierarchical", "mpi"},

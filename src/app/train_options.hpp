@@ -7,16 +7,20 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
 /// Everything the command line of `train` sets.
 struct TrainOptions {
     TrainSettings settings;
-    int np = 0;  ///< 0: not given
+    int np = 0;         ///< 0: not given
+    std::string hosts;  ///< "a:4,b:4"; "": this machine
     bool oversubscribe = false;
     bool dry_run = false;
     std::filesystem::path config, plan;
+    std::vector<std::string> skip_checks;  ///< of the doctor's; "all" for all
 };
 
 /// The table that fills `options`, which must outlive it.

@@ -444,6 +444,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "hide\n"
      "the host's name or share one, and variables left over from another launch, make them "
      "differ."},
+    {"E647",
+     config,
+     "a host cannot be reached",
+     "A name given with --hosts means nothing here, or no network of this host leads to it."},
     {"E648",
      config,
      "no such GPU",

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/process.hpp"
 
+#include "launch_network.hpp"
 #include "support/caught.hpp"
 
 #include <gmock/gmock.h>
@@ -52,6 +53,44 @@ TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
                 testing::AllOf(testing::HasSubstr(" --mca orte_tmpdir_base /dev/shm/x "),
                                testing::HasSubstr(" --mca btl_vader_backing_directory /dev/shm/x "),
                                testing::HasSubstr(" --mca osc_sm_backing_directory /dev/shm/x ")));
+}
+
+LaunchRequest request_on(const std::string& hosts, int np = 0) {
+    LaunchRequest request = request_for(np, false);
+    request.hosts = hosts;
+    return request;
+}
+
+TEST(MpirunLine, StartsRanksOnHostsAndTakesNoSocketsWhereAllAreThisOne) {
+    const auto text = shell_text(mpirun_line(request_on("127.0.0.1:2,127.0.0.1"), allowing()));
+    EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 --host 127.0.0.1:3 "));
+    EXPECT_THAT(text, testing::HasSubstr("--mca btl self,vader "));
+    EXPECT_THAT(shell_text(mpirun_line(request_on("127.0.0.1:4", 2), allowing())),
+                testing::StartsWith("mpirun -np 2 --host 127.0.0.1:4 "));
+}
+
+TEST(MpirunLine, RefusesHostsThatMakeNoSense) {
+    const auto code = [](const LaunchRequest& request) {
+        return test::caught_code([&] { mpirun_line(request, allowing()); });
+    };
+    EXPECT_EQ(code(request_on("no-such-host.invalid:2")), "E647");
+    EXPECT_EQ(code(request_on("127.0.0.1:x")), "E607");
+    EXPECT_EQ(code(request_on("127.0.0.1:2", 3)), "E607");
+}
+
+TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
+    EXPECT_THAT(network_words({.is_needed = true, .network = "10.0.0.0/24", .left_out = {"lo"}}),
+                ElementsAre("--mca",
+                            "btl",
+                            "self,vader,tcp",
+                            "--mca",
+                            "btl_tcp_if_include",
+                            "10.0.0.0/24",
+                            "--mca",
+                            "oob_tcp_if_include",
+                            "10.0.0.0/24"));
+    EXPECT_THAT(network_words({.is_needed = true, .network = {}, .left_out = {"lo", "docker0"}}),
+                testing::AllOf(Contains("btl_tcp_if_exclude"), Contains("lo,docker0")));
 }
 
 TEST(MpirunLine, AllowsMoreRanksThanCoresOnlyIfAsked) {

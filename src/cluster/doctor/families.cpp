@@ -54,10 +54,6 @@ std::vector<NodeRanks> nodes_of(JobRanks ranks) {
     return nodes;
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-    return (ranks.size() == 1 ? "rank " : "ranks ") + fold_ranks(ranks);
-}
-
 std::string values_text(const RanksByValue& values) {
     std::string text;
     for (const auto& [value, ranks] : values)

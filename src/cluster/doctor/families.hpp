@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/cluster/doctor.hpp"
+#include "lockstep/core/ranks_text.hpp"
 
 #include <map>
 #include <set>
@@ -36,9 +37,6 @@ std::vector<NodeRanks> nodes_of(JobRanks ranks);
 using RanksByValue = std::map<std::string, std::vector<int>>;
 /// "A on ranks 0-3, B on rank 4".
 std::string values_text(const RanksByValue& values);
-
-/// "rank 3", "ranks 0-2,5".
-std::string ranks_text(const std::vector<int>& ranks);
 
 std::string lower_case(std::string text);
 

@@ -145,10 +145,6 @@ std::string ranks_text(const Traces& traces) {
     return traces.size() == 1 ? rank_text(*traces.front()) : ranks_text(numbers_of(traces));
 }
 
-std::string ranks_text(const std::vector<int>& ranks) {
-    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
-}
-
 std::vector<int> numbers_of(const Traces& traces) {
     std::vector<int> ranks;
     for (const RankTrace* trace : traces) ranks.push_back(trace->rank);

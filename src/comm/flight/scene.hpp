@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/comm/verdict.hpp"
+#include "lockstep/core/ranks_text.hpp"
 
 #include <cstdint>
 #include <span>
@@ -78,9 +79,6 @@ std::string rank_text(const RankTrace& trace);
 
 /// "rank 7 (node03, pid 4711)", or "ranks 0-3" where they are several.
 std::string ranks_text(const Traces& traces);
-
-/// "rank 3", "ranks 0-2,5"
-std::string ranks_text(const std::vector<int>& ranks);
 
 std::vector<int> numbers_of(const Traces& traces);
 

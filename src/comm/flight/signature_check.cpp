@@ -4,6 +4,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/flight_recorder.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/ranks_text.hpp"
 
 #include <algorithm>
 #include <map>
@@ -15,10 +16,6 @@
 
 namespace lockstep {
 namespace {
-
-std::string ranks_text(const std::vector<int>& ranks) {
-    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
-}
 
 /// Ranks by what they gave, those that most gave first; between equals, the lowest rank's first.
 std::vector<std::vector<int>> grouped_by(const std::vector<std::string>& given) {

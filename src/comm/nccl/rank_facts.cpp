@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/ranks_text.hpp"
 
 #include "nccl/nccl_api.hpp"
 
@@ -48,10 +49,6 @@ void add_file(std::map<std::string, std::string>& settings, const std::string& p
         if (line.starts_with('#') || equals == std::string::npos) continue;
         settings.try_emplace(line.substr(0, equals), line.substr(equals + 1));
     }
-}
-
-std::string ranks_text(const std::vector<int>& ranks) {
-    return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
 }
 
 /// "2.28.9 on ranks 0-2, 2.27.3 on rank 3": who has which value.
