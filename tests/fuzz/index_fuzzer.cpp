@@ -5,12 +5,17 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
+#include "format/expansion.hpp"
 #include "format/index_columns.hpp"
 #include "format/index_table.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/stored_blocks.hpp"
 
+#include <array>
 #include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -26,6 +31,7 @@ void check_block(const StoredBlock& block, std::uint64_t file_bytes, std::uint64
     must(block.stored_bytes >= 1 && block.rows >= 1);
     must(block.rows <= block.decoded_bytes / row_bytes);
     must(block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
+    must(block.codec == Codec::none || block.decoded_bytes <= most_chunk_bytes);
 }
 
 template <class Action>
@@ -43,17 +49,39 @@ std::vector<std::byte> sealed_bytes(Bytes bytes) {
     return out.finish();
 }
 
-void read_table(Bytes bytes) {
+// The manifest of one shard with one field, of the four numbers that the input begins with.
+std::string manifest_text_of(std::span<const std::uint64_t> numbers, std::uint64_t blocks) {
+    constexpr auto codecs = std::to_array({Codec::none, Codec::deflate, Codec::lz4, Codec::zstd});
     Manifest manifest;
-    manifest.codec = bytes.size() % 64 == 0 ? Codec::none : Codec::lz4;
-    manifest.samples = bytes.size() / index_row_bytes * 4;
-    manifest.block_rows = 4;
-    manifest.fields = {{.name = "x", .shape = {8}}};
-    manifest.shards = {{.name = "a", .bytes = 4096, .samples = manifest.samples}};
-    if (manifest.samples == 0) return;
-    const auto blocks = parse_index_rows(bytes, manifest, 0, 0);
+    manifest.codec = codecs[numbers[3] % codecs.size()];
+    manifest.samples = numbers[1];
+    manifest.block_rows = static_cast<std::uint32_t>(numbers[2]);
+    manifest.fields = {{.name = "x", .shape = {static_cast<std::int64_t>(numbers[0])}}};
+    manifest.shards = {{.name = "a",
+                        .bytes = numbers[3],
+                        .samples = manifest.samples,
+                        .index = {{.blocks = blocks}}}};
+    return manifest_text(manifest);
+}
+
+// Whatever manifest and table say: blocks that are taken from them make an index.
+void read_table(Bytes bytes) {
+    std::array<std::uint64_t, 4> numbers{};
+    if (bytes.size() < sizeof numbers) return;
+    std::memcpy(numbers.data(), bytes.data(), sizeof numbers);
+    const Bytes table = bytes.subspan(sizeof numbers);
+    const std::string text = manifest_text_of(numbers, table.size() / index_row_bytes);
+    const Manifest manifest = parse_manifest(text, "fuzz");
+    auto blocks = parse_index_rows(table, manifest, 0, 0);
     if (!blocks) return;
-    for (const StoredBlock& block : *blocks) check_block(block, 4096, 8);
+    for (const StoredBlock& block : *blocks)
+        check_block(block, manifest.shards[0].bytes, manifest.bytes_per_sample());
+    const auto index = DatasetIndex::of_blocks("/fuzz", text, {std::move(*blocks)});
+    try {
+        static_cast<void>(DatasetIndex::deserialize(index.serialize()));
+    } catch (const Error&) {
+        must(false);
+    }
 }
 
 void read_index(Bytes bytes) {

@@ -155,7 +155,7 @@ std::vector<std::vector<StoredBlock>> Verification::indexes_of(std::size_t numbe
                  .offset = place.offset,
                  .bytes = place.blocks * index_row_bytes,
                  .text = fmt::format("'{}' is damaged: the index of field '{}', {} bytes at offset "
-                                     "{}, does not match its hash",
+                                     "{}, does not match its hash or names impossible blocks",
                                      path.string(),
                                      manifest_.fields[f].name,
                                      grouped(place.blocks * index_row_bytes),

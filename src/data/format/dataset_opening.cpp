@@ -68,6 +68,7 @@ DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
             index.append(f, shard.blocks[f], shard.chains);
         if (!shard.is_as_packed) index.warnings_.push_back(rewritten(index.shards()[number]));
     }
+    index.check_blocks();
     for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
     return index;
 }

@@ -3,6 +3,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
+#include "expansion.hpp"
 #include "index_columns.hpp"
 
 #include <algorithm>
@@ -196,6 +197,9 @@ void DatasetIndex::check_blocks() const {
             if (!has_bytes) throw damaged_index("a block has wrong bytes");
             if (block.codec == Codec::filters && block.chain >= chains_.size())
                 throw damaged_index("a block went through filters that are not named");
+            if (block.codec != Codec::none &&
+                block.decoded_bytes > most_expanded(chain_of(block), block.stored_bytes))
+                throw damaged_index("a block cannot expand to what it is said to");
             next += block.rows;
         }
         if (next != samples()) throw damaged_index("its blocks do not hold all samples");

@@ -3,6 +3,9 @@
 
 #include "lockstep/core/files.hpp"
 
+#include "expansion.hpp"
+#include "index_columns.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -46,7 +49,10 @@ std::optional<std::vector<StoredBlock>> parse_index_rows(std::span<const std::by
     const bool is_chunked = manifest.codec != Codec::none;
     const std::uint64_t count = (shard.samples - 1) / manifest.block_rows + 1;
     if (bytes.size() / index_row_bytes != count || bytes.size() % index_row_bytes != 0) return {};
+    if (chunk_rows > most_decoded_bytes / row_bytes) return {};
     const std::vector<RowBlock> rows = row_blocks(shard.samples, manifest.block_rows);
+    // A codec has the number of its filter.
+    const FilterChain filters{{static_cast<FilterKind>(manifest.codec)}};
     std::vector<StoredBlock> blocks;
     blocks.reserve(rows.size());
     for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -64,6 +70,9 @@ std::optional<std::vector<StoredBlock>> parse_index_rows(std::span<const std::by
         // Blocks that would not get smaller are stored as they are.
         if (block.stored_bytes == block.decoded_bytes) block.codec = Codec::none;
         if (!is_sound(block, row, rows[i].first, shard.bytes)) return {};
+        if (block.codec != Codec::none &&
+            block.decoded_bytes > most_expanded(filters, block.stored_bytes))
+            return {};
         blocks.push_back(block);
     }
     return blocks;

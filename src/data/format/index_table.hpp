@@ -16,7 +16,8 @@ namespace lockstep {
 inline constexpr std::uint64_t index_row_bytes = 32;
 
 /// The blocks that the table's `bytes` describe, if they are one row for each block of field number
-/// `field` of shard number `number`, and every block lies within the file; else nothing.
+/// `field` of shard number `number`, and every block lies within the file and can be what it is
+/// said to expand to; else nothing.
 std::optional<std::vector<StoredBlock>> parse_index_rows(std::span<const std::byte> bytes,
                                                          const Manifest& manifest,
                                                          std::size_t number,

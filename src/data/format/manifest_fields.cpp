@@ -4,6 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "expansion.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -157,6 +159,20 @@ void check_places(const Shard& shard, const Manifest& manifest, const std::strin
         throw nonsense(origin, fmt::format("the index of '{}' does not fit it", shard.name));
 }
 
+// What is not compressed needs its size in the file; what is, is a chunk of HDF5.
+void check_block_sizes(const Shard& shard, const Manifest& manifest, const std::string& origin) {
+    if (manifest.kind == ManifestKind::foreign) return;
+    const std::uint64_t rows = std::min<std::uint64_t>(manifest.block_rows, shard.samples);
+    const std::uint64_t most = manifest.codec == Codec::none ? shard.bytes : most_chunk_bytes;
+    for (const Field& field : manifest.fields)
+        if (rows > most / field.bytes_per_sample())
+            throw nonsense(origin,
+                           fmt::format("blocks of {} samples of field '{}' have more than {} bytes",
+                                       grouped(rows),
+                                       field.name,
+                                       grouped(most)));
+}
+
 void check_shards(const Manifest& manifest, const std::string& origin) {
     std::uint64_t next = 0;
     std::set<std::string> names;
@@ -170,6 +186,7 @@ void check_shards(const Manifest& manifest, const std::string& origin) {
         if (!names.insert(shard.name).second)
             throw nonsense(origin, fmt::format("shard '{}' is there twice", shard.name));
         check_places(shard, manifest, origin);
+        check_block_sizes(shard, manifest, origin);
         next += shard.samples;
     }
     if (next != manifest.samples)

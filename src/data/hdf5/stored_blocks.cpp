@@ -4,10 +4,12 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "format/expansion.hpp"
 #include "format/index_columns.hpp"
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -18,6 +20,7 @@ namespace {
 struct Way {
     Codec codec = Codec::none;
     std::uint16_t chain = 0;
+    FilterChain filters;
     bool compresses = false;
     std::uint64_t checksum_bytes = 0;
     std::string fault;
@@ -76,6 +79,7 @@ class Ways {
         }
         way.fault = filter_fault(chain);
         if (way.fault.empty()) name(chain, way);
+        way.filters = std::move(chain);
         return way;
     }
 
@@ -145,7 +149,8 @@ FoundBlocks chunked_blocks(const DatasetFacts& facts,
         const std::uint64_t stored = facts.chunks.bytes[i];
         if (stored < 1 || !lies_in_file(facts.chunks.offsets[i], stored, rows))
             return {{}, fmt::format("the chunk of row {} lies outside of the file", first)};
-        if (!way.compresses && stored != decoded + way.checksum_bytes)
+        if (way.compresses ? decoded > most_expanded(way.filters, stored)
+                           : stored != decoded + way.checksum_bytes)
             return {{}, fmt::format("the chunk of row {} has a wrong size", first)};
         found.blocks.push_back(
             {.first_row = rows.first_sample + first,

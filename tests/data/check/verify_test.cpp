@@ -103,6 +103,18 @@ TEST_P(Verify, FindsPathsThatLeaveTheFolder) {
     EXPECT_EQ(findings().at(0).code, "E220");
 }
 
+TEST_P(Verify, FindsBlocksThatCannotBeWithoutMakingRoomForThem) {
+    test::rewrite_manifest(options_.output, [](Json& json) {
+        json["fields"][0]["shape"] = {1, 4096, 3000};
+    });
+    const auto found = findings();
+    ASSERT_FALSE(found.empty());
+    if (GetParam() == Codec::none)
+        EXPECT_EQ(found[0].code, "E222");
+    else
+        EXPECT_THAT(found[0].text, HasSubstr("impossible blocks"));
+}
+
 TEST_P(Verify, ThrowsWhereThereIsNoDataSet) {
     EXPECT_EQ(caught_code([&] { verify_dataset(folder_ / "none"); }), "E201");
     EXPECT_EQ(caught_code([&] { verify_dataset(folder_.path()); }), "E216");

@@ -169,6 +169,21 @@ TEST_P(Index, NoticesShapesThatDiffer) {
     EXPECT_THAT(error().why(), HasSubstr("[36, 1, 4, 4], not [36, 1, 2, 8]"));
 }
 
+TEST_P(Index, RefusesBlocksThatNoFileOrChunkHolds) {
+    test::rewrite_manifest(
+        options_.output, [](Json& json) { json["fields"][0]["shape"] = {std::int64_t{1} << 37}; });
+    EXPECT_EQ(error().code(), "E222");
+    EXPECT_THAT(error().why(), HasSubstr("blocks of 16 samples of field 'images' have more than"));
+}
+
+TEST_P(Index, BelievesNoBlockThatExpandsMoreThanItsCodecCan) {
+    test::rewrite_manifest(options_.output, [](Json& json) {
+        json["fields"][0]["shape"] = {1, 4096, 3000};
+    });
+    // Then the shard itself is asked.
+    EXPECT_EQ(error().code(), GetParam() == Codec::none ? "E222" : "E208");
+}
+
 TEST_P(Index, FindsBlocksAgainWhenTheIndexIsStale) {
     test::overwrite(shard(1), manifest_.shards[1].index[0].offset + 8, "damage");
     const auto index = test::open_index(options_.output);

@@ -52,6 +52,20 @@ TEST(Manifest, SurvivesTheWayThroughText) {
     EXPECT_EQ(back, example());
 }
 
+TEST(Manifest, RefusesBlocksWhoseBytesOverflow) {
+    for (const Codec codec : {Codec::none, Codec::zstd}) {
+        Manifest manifest = example();
+        manifest.codec = codec;
+        manifest.samples = manifest.block_rows = 1 << 30;
+        manifest.fields = {field("x", ElementType::u8, {(std::int64_t{1} << 34) + 1})};
+        manifest.shards = {
+            {"a.h5", 5000, manifest.samples, 0, std::string(32, 'a'), {{100, 1, 7}}}};
+        EXPECT_EQ(code_of(manifest), "E222");
+        manifest.fields[0].shape = {1};
+        EXPECT_EQ(code_of(manifest), codec == Codec::none ? "E222" : "");
+    }
+}
+
 TEST(Manifest, NoticesAnyFlippedBit) {
     const std::string text = manifest_text(example());
     for (std::size_t i = 0; i < text.size(); ++i) {

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "expansion.hpp"
+
+#include <algorithm>
+
+namespace lockstep {
+namespace {
+
+// What one stored byte stands for at most: in deflate 258 bytes in two bits (RFC 1951), in LZ4 255
+// in a byte of a match's length (lz4_Block_format.md), in Zstandard a block of 128 KiB in the four
+// bytes of a repeated one (RFC 8878), which is the strongest of those that Blosc 1 holds.
+std::uint64_t expansion(FilterKind kind) {
+    switch (kind) {
+        case FilterKind::deflate:
+            return 1032;
+        case FilterKind::lz4:
+            return 255;
+        case FilterKind::zstd:
+        case FilterKind::blosc:
+            return 32768;
+        case FilterKind::shuffle:
+        case FilterKind::fletcher32:
+            break;
+    }
+    return 1;
+}
+
+}  // namespace
+
+std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored) {
+    std::uint64_t bytes = std::min(stored, most_chunk_bytes);
+    for (const Filter& filter : chain)
+        bytes = std::min(bytes * expansion(filter.kind), most_chunk_bytes);
+    return bytes;
+}
+
+}  // namespace lockstep

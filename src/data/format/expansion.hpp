@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much a compressed chunk can hold, so that what it announces is not believed too easily.
+#pragma once
+
+#include "lockstep/data/filters.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// No chunk that went through filters has more bytes: HDF5's own limit (H5Pset_chunk).
+inline constexpr std::uint64_t most_chunk_bytes = 0xffffffff;
+
+/// Most bytes that a chunk of `stored` bytes expands to, by the formats of its filters. What
+/// announces more is damaged or made to do harm; finding that out takes no memory.
+std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored);
+
+}  // namespace lockstep
