@@ -7,13 +7,12 @@
 
 #include "block_check.hpp"
 #include "shard_segments.hpp"
+#include "stream/page_cache.hpp"
 #include "team/ordered_work.hpp"
 
 #include <algorithm>
 #include <iterator>
 #include <utility>
-
-#include <fcntl.h>
 
 namespace lockstep {
 namespace {
@@ -53,10 +52,7 @@ class SegmentReader {
   private:
     // Past the page cache, whose copy may be what is damaged.
     void read_again(const StoredBlock& block, std::span<std::byte> stored) {
-        ::posix_fadvise(fd_.value(),
-                        static_cast<off_t>(block.offset),
-                        static_cast<off_t>(block.stored_bytes),
-                        POSIX_FADV_DONTNEED);
+        drop_pages(fd_.value(), block.offset, block.stored_bytes);
         read_at(fd_.value(), stored, block.offset, path_);
     }
 

@@ -8,10 +8,10 @@
 
 #include "bad_blocks.hpp"
 #include "format/labels.hpp"
+#include "page_cache.hpp"
 
 #include <algorithm>
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -172,10 +172,7 @@ void BlockReader::make_intact(const BlockPiece& piece, std::span<std::byte> byte
     const StoredBlock& block = stored(piece);
     if (is_intact(block, bytes)) return;
     ++stats_.retries;
-    ::posix_fadvise(files_.descriptor(block.shard),
-                    static_cast<off_t>(block.offset),
-                    static_cast<off_t>(block.stored_bytes),
-                    POSIX_FADV_DONTNEED);
+    drop_pages(files_.descriptor(block.shard), block.offset, block.stored_bytes);
     fetch(block, bytes);
     if (!is_intact(block, bytes))
         throw damaged(piece.field,

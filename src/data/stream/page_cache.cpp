@@ -50,6 +50,12 @@ void forget(ShardFiles& files, const RequestPlan& plan) {
             advise(*file, request.begin, request.end, POSIX_FADV_DONTNEED);
 }
 
+void drop_pages(int file, std::uint64_t offset, std::uint64_t bytes) {
+    constexpr std::uint64_t unit = std::uint64_t{2} << 20;
+    advise(
+        file, offset / unit * unit, (offset + bytes + unit - 1) / unit * unit, POSIX_FADV_DONTNEED);
+}
+
 PageDropper::PageDropper(ShardFiles& files)
     : files_(files), page_(static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE))) {
     for (std::size_t f = 0; f < files.index().fields().size(); ++f)

@@ -18,6 +18,11 @@ void read_ahead(ShardFiles& files, const RequestPlan& plan);
 /// Takes that back for what nobody will read now.
 void forget(ShardFiles& files, const RequestPlan& plan);
 
+/// Drops what the page cache has of these bytes of `file`, so that the next read is one of the
+/// disk. Whole huge pages go: the system keeps a page, or a group that it holds as one, that the
+/// range covers in part. Never fails; a file system in memory has nothing else.
+void drop_pages(int file, std::uint64_t offset, std::uint64_t bytes);
+
 /// Drops pages behind the readers. Pages are larger than some blocks: one that two blocks share is
 /// dropped with the second of them. Any thread.
 class PageDropper {

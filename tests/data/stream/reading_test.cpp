@@ -285,6 +285,30 @@ TEST_F(Pages, AreDroppedAllButTheOnesThatOtherBlocksShare) {
     EXPECT_TRUE(cached_pages(shard_)[blocks[3].offset / page]);
 }
 
+TEST_F(Pages, OfABlockAreAllDroppedBeforeItIsReadAgain) {
+    const auto index = pack_large();
+    if (!can_drop()) GTEST_SKIP() << "this file system keeps its pages";
+    const StoredBlock& block = index->stored_blocks(0)[5];
+    ASSERT_NE(block.offset % 4096, 0u);
+    ASSERT_NE((block.offset + block.stored_bytes) % 4096, 0u);
+    ShardFiles files(index);
+    BlockReader reader(files);
+    std::vector<std::byte> rows(1500 * 3072);
+    const auto pages_of_block = [&] {
+        const std::vector<bool> pages = cached_pages(shard_);
+        std::size_t cached = 0;
+        for (std::uint64_t page = block.offset / 4096;
+             page * 4096 < block.offset + block.stored_bytes;
+             ++page)
+            cached += pages[page] ? 1 : 0;
+        return cached;
+    };
+    reader.read_rows(0, 0, 1500, rows);
+    EXPECT_GE(pages_of_block() * 4096, block.stored_bytes);
+    drop_pages(files.descriptor(0), block.offset, block.stored_bytes);
+    EXPECT_EQ(pages_of_block(), 0u);
+}
+
 TEST_F(Pages, AreReadAheadWhereTheyAreNotCached) {
     const auto index = pack_large();
     if (!can_drop()) GTEST_SKIP() << "this file system keeps its pages";
