@@ -129,13 +129,15 @@ void scan_field(const RowSource& source,
     std::optional<TallyMaker> tallies;
     const Words mine = together(team, [&] {
         tallies.emplace(source, options, number);
-        if (!tallies->needs_scan()) return Words{};
+        Words sums;
         // Where this member is, so are the others, roughly.
-        return sums_of_parts(source, options, number, *tallies, [&](std::uint64_t rows) {
-            tell(rows * static_cast<std::uint64_t>(team.size));
-        });
+        if (tallies->needs_scan())
+            sums = sums_of_parts(source, options, number, *tallies, [&](std::uint64_t rows) {
+                tell(rows * static_cast<std::uint64_t>(team.size));
+            });
+        tell(samples);  // which may throw, and then ends all members
+        return sums;
     });
-    tell(samples);
     if (!tallies->needs_scan()) return;
     const auto total = tallies->make();
     const std::string bytes(reinterpret_cast<const char*>(mine.data()),

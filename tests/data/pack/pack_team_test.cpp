@@ -75,6 +75,19 @@ class PackTeam : public testing::Test {
     Content expected_;
 };
 
+TEST_F(PackTeam, EndsOnAllRanksWhenOneIsInterruptedAtTheEndOfTheScan) {
+    for (const int interrupted : {0, 1, 2})
+        for (const auto& failure : test::run_team(3, [&](const Team& team) {
+                 PackOptions options = options_;
+                 options.team = team;
+                 pack_dataset(options, [&](const PackProgress& at) {
+                     if (team.rank == interrupted && at.stage == "scan" && at.done == at.total)
+                         throw Error("E242", "pack was interrupted");
+                 });
+             }))
+            EXPECT_EQ(caught_code([&] { std::rethrow_exception(failure); }), "E242");
+}
+
 TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
     for (const int ranks : {1, 2, 3, 4, 9})
         for (const int threads : {1, 3}) {
