@@ -96,7 +96,7 @@ void read_index(Bytes bytes) {
 }
 
 void read_facts(Bytes bytes) {
-    const FileFacts facts = facts_from(bytes, 4096);
+    const FileFacts facts = facts_from(bytes, 3, 4096);
     for (const DatasetFacts& dataset : facts.datasets) {
         if (dataset.size.empty() || dataset.size[0] < 1 || dataset.size[0] > 4096) continue;
         std::vector<FilterChain> chains;

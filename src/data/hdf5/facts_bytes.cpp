@@ -145,7 +145,7 @@ std::vector<std::byte> to_bytes(const FileFacts& facts) {
     return out.finish();
 }
 
-FileFacts facts_from(std::span<const std::byte> bytes, std::uint64_t most) {
+FileFacts facts_from(std::span<const std::byte> bytes, std::size_t datasets, std::uint64_t most) {
     ByteReader in(bytes);
     if (in.number() != version) throw damaged_index("it is of another version");
     FileFacts facts;
@@ -156,7 +156,8 @@ FileFacts facts_from(std::span<const std::byte> bytes, std::uint64_t most) {
     facts.samples = take_optional(in);
     facts.first_sample = take_optional(in);
     facts.reads = in.number();
-    for (std::uint64_t left = in.count(64); left > 0; --left)
+    if (in.count(64) != datasets) throw damaged_index("it is about other data sets");
+    for (std::size_t left = datasets; left > 0; --left)
         facts.datasets.push_back(take_dataset(in, std::min(most, most_chunks)));
     check_end(in);
     return facts;

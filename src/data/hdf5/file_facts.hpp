@@ -70,9 +70,14 @@ inline constexpr std::uint64_t most_chunks = std::uint64_t{1} << 26;
 std::vector<std::byte> to_bytes(const FileRequest& request);
 std::vector<std::byte> to_bytes(const FileFacts& facts);
 
-/// Errors: E230 for bytes that were not made by to_bytes(), and for data sets of more than `most`
-/// chunks: a file has no more than bytes.
+/// Errors: E230 for bytes that were not made by to_bytes().
 FileRequest request_from(std::span<const std::byte> bytes);
-FileFacts facts_from(std::span<const std::byte> bytes, std::uint64_t most = most_chunks);
+
+/// Errors: E230 for bytes that were not made by to_bytes(), for another number of data sets than
+/// `datasets`, and for data sets of more than `most` chunks (a file has no more than bytes): a few
+/// bytes can announce many chunks, which then take memory.
+FileFacts facts_from(std::span<const std::byte> bytes,
+                     std::size_t datasets,
+                     std::uint64_t most = most_chunks);
 
 }  // namespace lockstep

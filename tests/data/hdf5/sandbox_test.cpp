@@ -63,7 +63,7 @@ TEST_F(Sandboxed, ChildSeesWhatThisProcessWouldSee) {
     EXPECT_EQ(there, here);
     EXPECT_EQ(there.datasets.at(2).layout, StorageLayout::missing);
     EXPECT_EQ(sandbox.look(request_), here) << "one child answers many requests";
-    EXPECT_EQ(facts_from(to_bytes(here)), here);
+    EXPECT_EQ(facts_from(to_bytes(here), 3), here);
     EXPECT_EQ(request_from(to_bytes(request_)), request_);
 }
 
@@ -142,9 +142,23 @@ TEST_F(Sandboxed, FactsFromElsewhereNeverDoHarm) {
         ByteWriter sealed_again;
         sealed_again.add(bad);
         const auto bytes = sealed_again.finish();
-        const std::string code = caught_code([&] { facts_from(bytes, 1000); });
+        const std::string code = caught_code([&] { facts_from(bytes, 3, 1000); });
         EXPECT_TRUE(code.empty() || code == "E230") << code;
     }
+}
+
+TEST(Facts, AboutOtherDataSetsThanAskedForTakeNoMemory) {
+    // A column in equal steps has any number of chunks in 24 bytes.
+    FileFacts facts;
+    facts.datasets.resize(1);
+    auto& chunks = facts.datasets[0].chunks;
+    for (auto* column : {&chunks.offsets, &chunks.bytes, &chunks.skipped}) column->assign(1000, 1);
+    facts.datasets.resize(10, facts.datasets[0]);
+    const auto bytes = to_bytes(facts);
+    EXPECT_LT(bytes.size(), 4000u);
+    EXPECT_EQ(facts_from(bytes, 10), facts);
+    EXPECT_EQ(caught_code([&] { facts_from(bytes, 1); }), "E230");
+    EXPECT_EQ(caught_code([&] { facts_from(bytes, 11); }), "E230");
 }
 
 // A file of `chunks` chunks of one row of 64 bytes.
