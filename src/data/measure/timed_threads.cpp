@@ -55,7 +55,12 @@ double timed_threads(int threads, const std::function<std::function<void()>(int)
         end_s = std::max(end_s, now_s());
     };
     std::vector<std::jthread> running;
-    for (int i = 0; i < threads; ++i) running.emplace_back(run, i);
+    // Those that run wait for all: what cannot be started is counted as there.
+    int started = 0;
+    guarded([&] {
+        for (; started < threads; ++started) running.emplace_back(run, started);
+    });
+    ready.count_down(threads - started);
     running.clear();
     if (error) std::rethrow_exception(error);
     return end_s - begin_s;

@@ -16,9 +16,11 @@
 #include <barrier>
 #include <map>
 #include <set>
+#include <system_error>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 namespace lockstep::test {
 namespace {
@@ -28,6 +30,22 @@ using testing::Contains;
 using testing::Ge;
 using testing::HasSubstr;
 using testing::Le;
+
+TEST(TimedThreads, ThatCannotAllBeStartedEndWithTheReason) {
+    pthread_attr_t usual, huge;
+    ASSERT_EQ(::pthread_getattr_default_np(&usual), 0);
+    ASSERT_EQ(::pthread_attr_init(&huge), 0);
+    ASSERT_EQ(::pthread_attr_setstacksize(&huge, std::size_t{1} << 47), 0);
+    // Once the first thread is there, no other can be made.
+    const auto prepare = [&](int thread) -> std::function<void()> {
+        if (thread == 0) ::pthread_setattr_default_np(&huge);
+        return [] {};
+    };
+    EXPECT_THROW(timed_threads(300, prepare), std::system_error);
+    ::pthread_setattr_default_np(&usual);
+    ::pthread_attr_destroy(&huge);
+    ::pthread_attr_destroy(&usual);
+}
 
 std::shared_ptr<const DatasetIndex> packed(const TempDir& folder, Codec codec, int shards = 2) {
     PackOptions options;
