@@ -35,6 +35,8 @@ struct StageOptions {
     std::filesystem::path target;  ///< the copy: a folder of each node's own
     StageTrust trust = StageTrust::sizes;
     std::uint64_t piece_bytes = 4u << 20;
+    /// Shards become whole together, at least so many bytes of them: what an interruption costs.
+    std::uint64_t round_bytes = std::uint64_t{4} << 30;
     StageTeam team;
 };
 
@@ -57,7 +59,9 @@ inline constexpr const char* staged_marker = "staged.json";
 /// stay; what any node lacks is cut into pieces, of which each node reads 1/nodes and sends them to
 /// the others. Every file is compared with the manifest's hash before it gets its name; a new copy
 /// gets its own at the end. The copy has a file `staged.json`, which says what it is a copy of.
-/// A copy that exists is used if its digest is that of `source`, and repaired.
+/// A copy that exists is used if its digest is that of `source`, and repaired. If `report` throws
+/// E242, on any process, shards that are whole stay for the next call; after other errors nothing
+/// is left of a new copy.
 /// Errors: E407 (the target is no staged copy), E243 (a copy of something else), E403, E404, E213
 /// (a shard arrives damaged), those of reading and writing, and of a source that is no data set;
 /// the same on all processes.

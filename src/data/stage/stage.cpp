@@ -12,6 +12,7 @@
 #include "stage_plan.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <utility>
@@ -46,6 +47,9 @@ class Staging {
 
     StageResult run();
 
+    /// After E242: whole shards of a new copy stay for a successor.
+    void keep_whole_files();
+
   private:
     bool leads() const { return team_.node.is_root(); }
     std::string enter();
@@ -53,8 +57,11 @@ class Staging {
     bool is_whole(std::size_t shard) const;
     void check_room() const;
     void make_files() const;
-    void exchange();
-    void finish_files() const;
+    void remove_leftovers() const;
+    void bring();
+    void exchange(const std::vector<std::size_t>& shards);
+    void finish_files(const std::vector<std::size_t>& shards) const;
+    std::uint64_t bytes_of(const std::vector<std::size_t>& shards) const;
     void commit();
 
     const StageOptions& options_;
@@ -67,6 +74,7 @@ class Staging {
     bool is_new_ = true;
     std::vector<std::size_t> missing_;  // here
     std::vector<std::size_t> wanted_;   // by some node
+    std::uint64_t brought_bytes_ = 0;   // of those, in earlier rounds
     StageResult result_;
 };
 
@@ -82,12 +90,11 @@ StageResult Staging::run() {
     wanted_ = union_of(gather(team_.all, Json(missing_).dump()));
     together(team_.all, [&] { check_room(); });
     together(team_.all, [&] { make_files(); });
-    together(team_.all, [&] { exchange(); });
-    together(team_.all, [&] { finish_files(); });
+    bring();
     together(team_.all, [&] { commit(); });
     result_.digest = manifest_.digest;
     for (const Shard& shard : manifest_.shards) result_.dataset_bytes += shard.bytes;
-    for (const std::size_t shard : wanted_) result_.sent_bytes += manifest_.shards[shard].bytes;
+    result_.sent_bytes = bytes_of(wanted_);
     result_.reused_files = manifest_.shards.size() - missing_.size();
     return result_;
 }
@@ -146,8 +153,7 @@ std::string Staging::look_at_mine() const {
 
 void Staging::check_room() const {
     if (!leads()) return;
-    std::uint64_t needed = 0;
-    for (const std::size_t shard : missing_) needed += manifest_.shards[shard].bytes;
+    const std::uint64_t needed = bytes_of(missing_);
     const std::uint64_t free = free_bytes(folder_);
     check(free >= needed, [&] {
         return Error("E403",
@@ -162,24 +168,57 @@ void Staging::check_room() const {
 
 void Staging::make_files() const {
     if (!leads()) return;
-    for (const Shard& shard : manifest_.shards) fs::remove(part_of(folder_ / shard.name));
+    remove_leftovers();
     for (const std::size_t number : missing_)
         create_part(folder_ / manifest_.shards[number].name, manifest_.shards[number].bytes);
 }
 
-void Staging::exchange() {
+// Parts, and in a new copy whatever is no shard: another data set may have been on its way here.
+void Staging::remove_leftovers() const {
+    std::set<std::string> names;
+    for (const Shard& shard : manifest_.shards) {
+        names.insert(shard.name);
+        fs::remove(part_of(folder_ / shard.name));
+    }
+    if (!is_new_) return;
+    for (const auto& entry : fs::directory_iterator(folder_))
+        if (!names.contains(entry.path().filename())) fs::remove_all(entry.path());
+}
+
+std::uint64_t Staging::bytes_of(const std::vector<std::size_t>& shards) const {
+    std::uint64_t bytes = 0;
+    for (const std::size_t shard : shards) bytes += manifest_.shards[shard].bytes;
+    return bytes;
+}
+
+void Staging::bring() {
+    for (const auto& shards : stage_rounds(manifest_, wanted_, options_.round_bytes)) {
+        together(team_.all, [&] { exchange(shards); });
+        together(team_.all, [&] { finish_files(shards); });
+        brought_bytes_ += bytes_of(shards);
+    }
+}
+
+void Staging::exchange(const std::vector<std::size_t>& shards) {
     if (team_.node.rank >= team_.columns) return;
     const PieceMover mover(options_, manifest_, folder_, missing_);
     const auto pieces = pieces_of_column(
-        manifest_, wanted_, options_.piece_bytes, team_.node.rank, team_.columns, team_.nodes);
-    result_.read_bytes = mover.move(pieces, report_);
+        manifest_, shards, options_.piece_bytes, team_.node.rank, team_.columns, team_.nodes);
+    const double bytes = static_cast<double>(bytes_of(shards));
+    const std::uint64_t all = bytes_of(wanted_);
+    result_.read_bytes += mover.move(pieces, [&](const StageProgress& at) {
+        const double part = static_cast<double>(at.done) / static_cast<double>(at.total);
+        if (report_) report_({brought_bytes_ + static_cast<std::uint64_t>(part * bytes), all});
+    });
 }
 
 // Compares what arrived with its hash, flushes it, and gives it its name.
-void Staging::finish_files() const {
+void Staging::finish_files(const std::vector<std::size_t>& shards) const {
+    std::vector<std::size_t> arrived;
+    std::ranges::set_intersection(shards, missing_, std::back_inserter(arrived));
     const auto size = static_cast<std::size_t>(team_.node.size);
-    for (auto i = static_cast<std::size_t>(team_.node.rank); i < missing_.size(); i += size) {
-        const Shard& shard = manifest_.shards[missing_[i]];
+    for (auto i = static_cast<std::size_t>(team_.node.rank); i < arrived.size(); i += size) {
+        const Shard& shard = manifest_.shards[arrived[i]];
         const fs::path path = folder_ / shard.name, part = part_of(path);
         const std::string hash = file_hash(part);
         if (hash != shard.xxh3_128) {
@@ -208,10 +247,24 @@ void Staging::commit() {
     }
 }
 
+void Staging::keep_whole_files() {
+    if (!workspace_ || folder_.empty()) return;
+    remove_leftovers();
+    const bool has_some = std::ranges::any_of(
+        manifest_.shards, [&](const Shard& shard) { return fs::exists(folder_ / shard.name); });
+    if (has_some) workspace_->keep();
+}
+
 }  // namespace
 
 StageResult stage_dataset(const StageOptions& options, const StageReport& report) {
-    return Staging(options, report).run();
+    Staging staging(options, report);
+    try {
+        return staging.run();
+    } catch (const Error& error) {
+        if (error.code() == "E242") staging.keep_whole_files();
+        throw;
+    }
 }
 
 void unstage_dataset(const fs::path& target) {

@@ -5,6 +5,22 @@
 
 namespace lockstep {
 
+std::vector<std::vector<std::size_t>> stage_rounds(const Manifest& manifest,
+                                                   const std::vector<std::size_t>& shards,
+                                                   std::uint64_t bytes) {
+    std::vector<std::vector<std::size_t>> rounds;
+    std::uint64_t filled = bytes;
+    for (const std::size_t shard : shards) {
+        if (filled >= bytes) {
+            rounds.emplace_back();
+            filled = 0;
+        }
+        rounds.back().push_back(shard);
+        filled += manifest.shards[shard].bytes;
+    }
+    return rounds;
+}
+
 std::vector<StagePiece> pieces_of_column(const Manifest& manifest,
                                          const std::vector<std::size_t>& shards,
                                          std::uint64_t piece_bytes,

@@ -18,6 +18,11 @@ struct StagePiece {
     bool operator==(const StagePiece&) const = default;
 };
 
+/// `shards` (numbers, ascending) in groups, each but the last of at least `bytes`.
+std::vector<std::vector<std::size_t>> stage_rounds(const Manifest& manifest,
+                                                   const std::vector<std::size_t>& shards,
+                                                   std::uint64_t bytes);
+
 /// The pieces of `shards` (numbers, ascending) that go through column `column` of `columns`, in
 /// order. Over all columns each byte is in one piece; owners take turns.
 std::vector<StagePiece> pieces_of_column(const Manifest& manifest,

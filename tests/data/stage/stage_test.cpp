@@ -69,7 +69,10 @@ class Stage : public testing::Test {
     fs::path copy(int node) const { return folder_ / fmt::format("node{}", node) / "data"; }
 
     /// Stages over `nodes` nodes; returns what each failed with, or "". Adds to read_ and sent_.
-    std::vector<std::string> stage(int nodes, int width, StageTrust trust = StageTrust::sizes) {
+    std::vector<std::string> stage(int nodes,
+                                   int width,
+                                   StageTrust trust = StageTrust::sizes,
+                                   const StageReport& report = {}) {
         read_ = 0;
         std::vector<std::string> codes;
         FakeNodes cluster(nodes, width);
@@ -79,8 +82,9 @@ class Stage : public testing::Test {
             options.target = copy(team.node_number);
             options.trust = trust;
             options.piece_bytes = 1000;
+            options.round_bytes = 12000;
             options.team = team;
-            const StageResult result = stage_dataset(options);
+            const StageResult result = stage_dataset(options, report);
             read_ += result.read_bytes;
             sent_ = result.sent_bytes;
         });
@@ -172,6 +176,52 @@ TEST_F(Stage, TouchesNothingThatItDidNotMake) {
     fs::remove_all(folder_ / "source");
     pack_dataset(test::options_for(folder_, test::make_samples(50, 7), "source"));
     EXPECT_THAT(stage(2, 1), Each("E243"));
+}
+
+TEST_F(Stage, KeepsWholeFilesWhenInterruptedAndGoesOn) {
+    for (const auto& [nodes, width] : {std::pair(1, 1), std::pair(2, 2)}) {
+        const StageReport interrupt = [&](const StageProgress& at) {
+            if (2 * at.done > at.total) throw Error("E242", "staging was interrupted");
+        };
+        EXPECT_THAT(stage(nodes, width, StageTrust::sizes, interrupt), Each("E242"));
+        EXPECT_FALSE(fs::exists(copy(0)));
+        std::uint64_t kept = 0;
+        for (const auto& entry : fs::directory_iterator(copy(0).parent_path() / ".data.partial")) {
+            EXPECT_NE(entry.path().extension(), ".part");
+            kept += entry.file_size();
+        }
+        EXPECT_GT(kept, 0u);
+        folder_.file("node0/.data.partial/other.h5", "of another data set");
+        EXPECT_THAT(stage(nodes, width), Each(""));
+        EXPECT_EQ(read_, bytes_ - kept);
+        EXPECT_FALSE(fs::exists(copy(0) / "other.h5"));
+        expect_whole(nodes);
+        for (int node = 0; node < nodes; ++node) unstage_dataset(copy(node));
+    }
+}
+
+TEST_F(Stage, SaysHowFarItIsToTheEnd) {
+    StageProgress last;
+    EXPECT_THAT(stage(1,
+                      1,
+                      StageTrust::sizes,
+                      [&](const StageProgress& at) {
+                          EXPECT_GE(at.done, last.done);
+                          last = at;
+                      }),
+                Each(""));
+    EXPECT_EQ(last.done, bytes_);
+    EXPECT_EQ(last.total, bytes_);
+}
+
+TEST(StagePlan, MakesRoundsOfEnoughBytes) {
+    Manifest manifest;
+    for (const std::uint64_t bytes : {5u, 3u, 9u, 20u, 1u})
+        manifest.shards.push_back({.name = "s", .bytes = bytes});
+    using Rounds = std::vector<std::vector<std::size_t>>;
+    EXPECT_EQ(stage_rounds(manifest, {0, 1, 2, 3, 4}, 8), (Rounds{{0, 1}, {2}, {3}, {4}}));
+    EXPECT_EQ(stage_rounds(manifest, {0, 3, 4}, 100), (Rounds{{0, 3, 4}}));
+    EXPECT_EQ(stage_rounds(manifest, {}, 8), Rounds{});
 }
 
 TEST_F(Stage, GoesOnWithWholeFilesOfAKilledPredecessor) {
