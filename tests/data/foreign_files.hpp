@@ -103,13 +103,17 @@ enum class Format { earliest, newest };
 
 inline void write_foreign(const std::filesystem::path& path,
                           const std::vector<ForeignDataset>& datasets,
-                          Format format = Format::earliest) {
+                          Format format = Format::earliest,
+                          hsize_t user_block = 0) {
     const hid_t access = must(H5Pcreate(H5P_FILE_ACCESS));
     if (format == Format::newest)
         H5Pset_libver_bounds(access, H5F_LIBVER_LATEST, H5F_LIBVER_LATEST);
-    const hid_t file = must(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access));
+    const hid_t creation = must(H5Pcreate(H5P_FILE_CREATE));
+    must(H5Pset_userblock(creation, user_block));
+    const hid_t file = must(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, creation, access));
     for (const ForeignDataset& dataset : datasets) write_dataset(file, dataset);
     H5Fclose(file);
+    H5Pclose(creation);
     H5Pclose(access);
 }
 

@@ -50,6 +50,20 @@ std::string meaning_of(std::string_view start) {
     return fmt::format("it begins with the bytes {}", hex);
 }
 
+// Where the superblock may lie (HDF5 File Format Specification 3.0, II.A): at the beginning, or
+// behind a user block, which others may fill. Nothing if it is at none of these places.
+std::optional<std::uint64_t> superblock_offset(int file,
+                                               std::uint64_t bytes,
+                                               const fs::path& path) {
+    std::array<char, hdf5_signature.size()> found{};
+    for (std::uint64_t offset = 0; offset < bytes; offset = offset == 0 ? 512 : 2 * offset) {
+        const std::size_t got =
+            read_at(file, std::as_writable_bytes(std::span(found)), offset, path);
+        if (std::string_view(found.data(), got) == hdf5_signature) return offset;
+    }
+    return {};
+}
+
 // The end of the file by its superblock (HDF5 File Format Specification 3.0, II.A), for 8-byte
 // offsets; nothing for other kinds of superblock.
 std::optional<std::uint64_t> end_by_superblock(std::string_view start) {
@@ -76,12 +90,14 @@ Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expecte
 
 void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
     const UniqueFd fd = open_for_reading(path);
-    std::array<char, 64> buffer{};
-    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
-    const std::string_view start(buffer.data(), got);
     const std::uint64_t bytes = fs::file_size(path);
     if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes);
-    check(start.starts_with(hdf5_signature), [&] {
+    const auto superblock = superblock_offset(fd.value(), bytes, path);
+    std::array<char, 64> buffer{};
+    const std::size_t got = read_at(
+        fd.value(), std::as_writable_bytes(std::span(buffer)), superblock.value_or(0), path);
+    const std::string_view start(buffer.data(), got);
+    check(superblock.has_value(), [&] {
         return Error("E203",
                      fmt::format("'{}' is not HDF5", path.string()),
                      meaning_of(start),

@@ -87,6 +87,29 @@ TEST_F(Foreign, FilesOfAnyLengthStreamInTheOrderGiven) {
     EXPECT_EQ(hdf5_files_opened() - opened, 3u) << "only rank 0 of the job opens files";
 }
 
+TEST_F(Foreign, FilesWithAUserBlockStreamLikeThoseWithout) {
+    auto content = test::images_and_labels(37, 1);
+    content[0].chunk = {5, 3, 5};
+    const auto open = [&](const fs::path& path) {
+        return DatasetIndex::open_foreign({path}, fields);
+    };
+    const DatasetIndex usual = open(write("usual.h5", content));
+    for (const auto format : {test::Format::earliest, test::Format::newest})
+        for (const hsize_t user_block : {512u, 2048u}) {
+            const fs::path path = folder_ / "behind.h5";
+            test::write_foreign(path, content, format, user_block);
+            test::overwrite(path, 0, "MATLAB 7.3 MAT-file");
+            const DatasetIndex index = open(path);
+            for (const std::size_t field : {0u, 1u})
+                EXPECT_EQ(streamed(index, field), streamed(usual, field)) << user_block;
+            EXPECT_GE(index.stored_blocks(1)[0].offset, user_block);
+            fs::resize_file(path, fs::file_size(path) - 1);
+            EXPECT_EQ(caught_code([&] { open(path); }), "E204");
+            fs::resize_file(path, user_block - 1);
+            EXPECT_EQ(caught_code([&] { open(path); }), "E203");
+        }
+}
+
 TEST_F(Foreign, EachSampleComesOnceInAShuffledEpoch) {
     std::vector<fs::path> files;
     for (std::uint64_t i = 0; i < 3; ++i)
