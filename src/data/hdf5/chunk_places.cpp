@@ -77,10 +77,6 @@ ChunkFacts iterate_chunks(const Handle& dataset, const DatasetFacts& facts) {
 
 }  // namespace
 
-bool iterates_chunks() {
-    return LOCKSTEP_HAS_CHUNK_ITER;
-}
-
 ChunkFacts probe_chunks(const Handle& dataset, const DatasetFacts& facts) {
     ChunkFacts chunks;
     ChunkProbe probe(dataset, facts.size.size(), most_stored(facts));

@@ -15,7 +15,4 @@ ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts);
 /// The same, each time with the driver that notes where the library would read.
 ChunkFacts probe_chunks(const Handle& dataset, const DatasetFacts& facts);
 
-/// Whether find_chunks() has H5Dchunk_iter.
-bool iterates_chunks();
-
 }  // namespace lockstep::h5

@@ -62,9 +62,4 @@ void BadBlocks::warn_of_block(const BlockPiece& piece, const Error& error) const
          error.why().empty() ? error.what() : error.why());
 }
 
-std::size_t BadBlocks::count() const {
-    const std::scoped_lock lock(mutex_);
-    return known_.size();
-}
-
 }  // namespace lockstep

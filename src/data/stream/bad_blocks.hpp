@@ -23,14 +23,12 @@ class BadBlocks {
     /// a shard that cannot be opened once for all of its blocks.
     void add(const BlockPiece& piece, const Error& error);
 
-    std::size_t count() const;
-
   private:
     void warn_of_shard(std::uint32_t shard, const Error& error);
     void warn_of_block(const BlockPiece& piece, const Error& error) const;
 
     const ShardFiles& files_;
-    mutable std::mutex mutex_;
+    std::mutex mutex_;
     std::size_t warnings_ = 0;
     std::set<std::pair<std::size_t, std::size_t>> known_;  // field and block
     std::set<std::uint32_t> closed_;                       // shards

@@ -54,7 +54,6 @@ class RequestPlan {
     std::span<const BlockPiece> pieces_of(const ReadRequest& request) const {
         return std::span(pieces_).subspan(request.first_piece, request.pieces);
     }
-    const RequestLimits& limits() const { return limits_; }
 
   private:
     const StoredBlock& stored(const BlockPiece& piece) const {

@@ -52,10 +52,6 @@ std::uint64_t WindowPool::slab_bytes(const DatasetIndex& index, std::uint64_t ro
     return bytes;
 }
 
-std::uint64_t WindowPool::memory_bytes() const {
-    return memory_.bytes().size();
-}
-
 void WindowPool::divide_memory(std::uint64_t rows) {
     std::span<std::byte> rest = memory_.bytes();
     for (Slab& slab : slabs_) {

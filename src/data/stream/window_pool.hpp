@@ -45,7 +45,6 @@ class WindowPool {
     WindowPool& operator=(const WindowPool&) = delete;
 
     static std::uint64_t slab_bytes(const DatasetIndex& index, std::uint64_t rows);
-    std::uint64_t memory_bytes() const;
     std::size_t lanes() const { return lanes_.size(); }
 
     /// For I/O threads: loads windows until stop().
