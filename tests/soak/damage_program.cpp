@@ -8,6 +8,7 @@
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <optional>
@@ -72,7 +73,7 @@ class Soak {
             for (std::uint64_t bytes = 0; bytes < good.size(); bytes += step) {
                 write(file, good.substr(0, bytes));
                 const std::string where = fmt::format("{} cut to {} bytes", file, bytes);
-                if (!finding_of(file)) miss(where, "verify found nothing");
+                look_at_cut(where, file, bytes);
                 if (!test::caught([&] { DatasetIndex::open(pack_.output); }))
                     miss(where, "it was opened");
                 ++tally_.cut;
@@ -166,6 +167,45 @@ class Soak {
         }
         ++tally_.flipped["block"];
         look_at_block(where, *place, *finding, error);
+    }
+
+    void look_at_cut(const std::string& where, const std::string& file, std::uint64_t bytes) {
+        const std::vector<Finding> findings = verify_dataset(pack_.output);
+        if (findings.empty()) return miss(where, "verify found nothing");
+        for (const Finding& finding : findings)
+            if (finding.file != file) miss(where, "verify names " + finding.file);
+        const auto shard =
+            static_cast<std::size_t>(std::ranges::find(files_, file) - files_.begin());
+        if (shard + 1 == files_.size()) return;
+        for (std::size_t f = 0; f < index_->fields().size(); ++f)
+            look_at_cut_field(where, shard, f, bytes, findings);
+    }
+
+    // Blocks that are gone are named with their places, or the index is if it is gone itself.
+    void look_at_cut_field(const std::string& where,
+                           std::size_t shard,
+                           std::size_t field,
+                           std::uint64_t bytes,
+                           const std::vector<Finding>& findings) {
+        const auto names = [&](std::int64_t block, std::uint64_t offset, std::uint64_t size) {
+            return std::ranges::any_of(findings, [&](const Finding& finding) {
+                return finding.field == index_->fields()[field].name && finding.block == block &&
+                       finding.offset == offset && finding.bytes == size;
+            });
+        };
+        const IndexPlace& table = index_->shards()[shard].index[field];
+        if (table.offset + table.blocks * 32 > bytes) {
+            if (!names(-1, table.offset, table.blocks * 32)) miss(where, "the index is not named");
+            return;
+        }
+        std::int64_t number = 0;
+        for (const StoredBlock& block : index_->stored_blocks(field)) {
+            if (block.shard != shard) continue;
+            const bool is_cut = block.offset + block.stored_bytes > bytes;
+            if (is_cut != names(number, block.offset, block.stored_bytes))
+                miss(where, fmt::format("block {} is {}named", number, is_cut ? "not " : ""));
+            ++number;
+        }
     }
 
     void look_at_block(const std::string& where,
