@@ -12,6 +12,7 @@
 #include "hdf5/shard_probe.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "index_columns.hpp"
+#include "naming.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -274,16 +275,7 @@ void ForeignOpening::describe_origin() {
     manifest_.writer = version_text();
     manifest_.row_order = "source";
     manifest_.codec = Codec::filters;
-    // RFC 9562, version 8: made from what the files look like.
-    std::string digits = hash128(std::string_view(manifest_text(manifest_))).hex();
-    digits[12] = '8';
-    digits[16] = '8';
-    manifest_.uuid = fmt::format("{}-{}-{}-{}-{}",
-                                 digits.substr(0, 8),
-                                 digits.substr(8, 4),
-                                 digits.substr(12, 4),
-                                 digits.substr(16, 4),
-                                 digits.substr(20));
+    manifest_.uuid = uuid_from(hash128(std::string_view(manifest_text(manifest_))).hex());
 }
 
 void ForeignOpening::describe(DatasetIndex& index) const {

@@ -4,6 +4,8 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 
+#include "naming.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -20,12 +22,6 @@ Error bad_mapping(std::string_view text, const std::string& why) {
                  fmt::format("'{}' does not describe a field", text),
                  why,
                  "write NAME=PATH or NAME=PATH:LAYOUT, such as images=/x/data:CHW");
-}
-
-bool is_name(std::string_view text) {
-    return !text.empty() && std::ranges::all_of(text, [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '_' || c == '-';
-    });
 }
 
 bool looks_like_hdf5(const fs::path& path) {
@@ -57,7 +53,7 @@ FieldMapping parse_field_mapping(std::string_view text) {
     const std::size_t equals = text.find('=');
     if (equals == text.npos) throw bad_mapping(text, "it has no '='");
     FieldMapping mapping{std::string(text.substr(0, equals)), "", ""};
-    if (!is_name(mapping.name))
+    if (!is_field_name(mapping.name))
         throw bad_mapping(text, "a name has letters, digits, '_' and '-' only");
     std::string_view path = text.substr(equals + 1);
     // A layout has letters only, so that a colon in a path that is no layout stays in the path.

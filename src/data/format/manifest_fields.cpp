@@ -5,6 +5,7 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "expansion.hpp"
+#include "naming.hpp"
 
 #include <algorithm>
 #include <array>
@@ -91,10 +92,8 @@ Field field_from_json(const Json& json, const std::string& origin) {
 namespace {
 
 void check_field(const Field& field, const std::string& origin) {
-    const bool is_named = !field.name.empty() && std::ranges::all_of(field.name, [](char c) {
-        return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '-';
-    });
-    if (!is_named) throw nonsense(origin, "a field's name has other signs than letters and digits");
+    if (!is_field_name(field.name))
+        throw nonsense(origin, "a field's name has other signs than letters and digits");
     std::uint64_t bytes = element_bytes(field.type);
     for (const std::int64_t size : field.shape) {
         if (size < 1 || static_cast<std::uint64_t>(size) > max_sample_bytes / bytes)

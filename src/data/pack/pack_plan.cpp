@@ -8,6 +8,7 @@
 #include "lockstep/data/order.hpp"
 
 #include "format/codec.hpp"
+#include "format/naming.hpp"
 #include "pack_scan.hpp"
 
 #include <algorithm>
@@ -83,12 +84,8 @@ std::string uuid_of(Manifest manifest, const std::string& content) {
     const std::size_t shards = manifest.shards.size();
     manifest.shards.clear();
     manifest.uuid.clear();
-    std::string hex =
-        hash128(fmt::format("{} {} {}", manifest_text(manifest), content, shards)).hex();
-    hex[12] = '8';
-    hex[16] = '8';
-    for (const std::size_t dash : {8, 13, 18, 23}) hex.insert(dash, 1, '-');
-    return hex;
+    return uuid_from(
+        hash128(fmt::format("{} {} {}", manifest_text(manifest), content, shards)).hex());
 }
 
 Manifest outline(const RowSource& source, const PackOptions& options) {

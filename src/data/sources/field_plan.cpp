@@ -3,8 +3,9 @@
 
 #include "lockstep/core/numbers.hpp"
 
+#include "format/naming.hpp"
+
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <set>
 
@@ -83,19 +84,13 @@ FieldPlan plan_labels(Field field, const fs::path& origin) {
     return {std::move(field), std::move(transform)};
 }
 
-bool is_plain_name(std::string_view name) {
-    return !name.empty() && std::ranges::all_of(name, [](unsigned char c) {
-        return std::isalnum(c) != 0 || c == '_' || c == '-';
-    });
-}
-
 }  // namespace
 
 NamedInput parse_named_input(const std::string& option, std::string_view text) {
     const auto cut = text.find('=');
     const std::string_view name = text.substr(0, cut);
     const bool is_whole =
-        cut != std::string_view::npos && is_plain_name(name) && cut + 1 < text.size();
+        cut != std::string_view::npos && is_field_name(name) && cut + 1 < text.size();
     check(is_whole, [&] {
         return Error("E103",
                      fmt::format("--{} is '{}'", option, text),
