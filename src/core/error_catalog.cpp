@@ -553,6 +553,32 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      peer_lost,
      "another rank gave up",
      "The message repeats its error; its own log has all of it."},
+    {"E683",
+     service_away,
+     "nothing runs there",
+     "'lockstep stop' and 'lockstep save' ask a run that is at work. This one has ended, or its\n"
+     "process is gone; 'lockstep status RUN' says which. The same 'lockstep train' goes on with "
+     "it."},
+    {"E684",
+     peer_lost,
+     "the run ended otherwise",
+     "While 'lockstep stop' or 'lockstep save' waited, the run failed, was killed or was started\n"
+     "anew. Its own message and logs say why; its checkpoints are whole."},
+    {"E685",
+     service_away,
+     "the run has not answered yet",
+     "A run looks for requests once a second, between two steps, and not while it sets up or\n"
+     "evaluates. The request stays: it will be met when the run gets to it. 'lockstep diagnose "
+     "RUN'\n"
+     "says whether a rank hangs."},
+    {"E686",
+     usage,
+     "another request took the place of this one",
+     "A run meets one request at a time, and the newest counts. Somebody else asked after you."},
+    {"E688",
+     missing_input,
+     "this is no run",
+     "A run directory has a run.json and a run.lock in it; 'lockstep train --run DIR' makes them."},
     {"E700",
      bug,
      "this is a bug in Lockstep",

@@ -149,8 +149,12 @@ void RunDirectory::check_settings(const Json& deciding, const Json& origins) con
 
 std::int64_t RunDirectory::begin_incarnation() {
     const auto next = incarnation_on_disk(paths_.incarnation()) + 1;
+    for (const auto& stale : {ControlPaths{paths_.root}.asked(), ControlPaths{paths_.root}.taken()})
+        if (std::error_code failed; fs::remove(stale, failed))
+            once(Level::info, "a request to an earlier start of the run is removed");
     write_file_atomically(paths_.incarnation(), fmt::format("{}\n", next));
     incarnation_ = next;
+    control_.emplace(paths_.root, next);
     make_directories(logs());
     make_directories(paths_.checkpoints());
     return next;
@@ -164,9 +168,20 @@ void RunDirectory::check_still_ours() const {
     check_newest(paths_, incarnation_);
 }
 
-void RunDirectory::write_state(RunState state) const {
+const std::optional<ControlRequest>& RunDirectory::control_request() {
+    expect(control_.has_value(), "requests are for an incarnation that has begun");
+    return control_->poll(now_s());
+}
+
+// The state comes first: who asked looks for it when the request is gone.
+void RunDirectory::write_state(RunState state) {
     check_still_ours();
+    const auto& asked = control_->pending();
+    const bool answers =
+        asked && (state.phase != RunPhase::running || asked->action == ControlAction::save);
+    state.answered = answers ? asked->id : control_->answered();
     write_file_atomically(paths_.state(), state_text(state, incarnation_));
+    if (answers) control_->answer();
 }
 
 std::vector<std::string> RunDirectory::warnings() const {

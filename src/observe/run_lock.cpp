@@ -96,6 +96,24 @@ UniqueFd take_run_lock(const fs::path& path, double wait_s) {
     return file;
 }
 
+RunHolder read_run_holder(const fs::path& path) {
+    if (std::error_code missing; !fs::is_regular_file(path, missing)) return {};
+    const UniqueFd file = open_for_reading(path);
+    RunHolder holder;
+    holder.is_held = ::flock(file.value(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+    try {
+        const auto lease = read_json(path, 4096);
+        const auto origin = path.string();
+        holder.pid = json_field<std::int64_t>(lease, "pid", origin);
+        holder.host = printable(json_field<std::string>(lease, "host", origin));
+        holder.since = printable(json_field<std::string>(lease, "since", origin));
+        holder.is_here = holder.host == host_name();
+    } catch (const Error&) {
+        // Empty after an orderly end; a torn one says as little.
+    }
+    return holder;
+}
+
 void clear_lease(const UniqueFd& lock) noexcept {
     if (lock && ::ftruncate(lock.value(), 0) == 0) ::lseek(lock.value(), 0, SEEK_SET);
 }

@@ -4,6 +4,7 @@
 
 #include "lockstep/core/files.hpp"
 
+#include <cstdint>
 #include <string>
 
 namespace lockstep {
@@ -16,6 +17,19 @@ std::string user_at_host();
 /// kernel frees it when the holder dies, however it dies.
 /// Errors: E404 naming the holder from its lease; E402.
 UniqueFd take_run_lock(const fs::path& path, double wait_s);
+
+/// Who holds a run, or held it last.
+struct RunHolder {
+    bool is_held = false;  ///< its lock is taken, as this host sees it
+    bool is_here = false;  ///< the lease names this host
+    std::int64_t pid = 0;  ///< 0: there is no lease: nobody has begun, or all was put in order
+    std::string host{};
+    std::string since{};  ///< UTC
+};
+
+/// Who holds the run with the lock file `path`. Tries the lock for a moment, which those who wait
+/// for it do not notice. Errors: E202, E402.
+RunHolder read_run_holder(const fs::path& path);
 
 /// Empties the lease; the lock itself goes with the descriptor.
 void clear_lease(const UniqueFd& lock) noexcept;

@@ -26,6 +26,12 @@ Json object_field(const Json& object, const std::string& key, const std::string&
     return value;
 }
 
+/// States of earlier versions lack some fields.
+template <class T>
+T optional_field(const Json& object, const std::string& key, const std::string& origin) {
+    return object.contains(key) ? json_field<T>(object, key, origin) : T{};
+}
+
 RunPhase parse_phase(const std::string& name, const std::string& origin) {
     const auto found = std::ranges::find(phase_names, name);
     check(found != phase_names.end(), [&] {
@@ -92,7 +98,9 @@ std::string state_text(const RunState& state, std::int64_t incarnation) {
                        {"epoch", state.epoch},
                        {"reason", state.reason},
                        {"exit", state.exit},
+                       {"steps_total", state.steps_total},
                        {"incarnation", incarnation},
+                       {"answered", state.answered},
                        {"updated", utc_text(unix_time_s())}});
 }
 
@@ -106,7 +114,10 @@ std::optional<RunState> read_run_state(const fs::path& root) {
                     .epoch = json_field<std::int64_t>(json, "epoch", origin),
                     .reason = json_field<std::string>(json, "reason", origin),
                     .exit = static_cast<int>(json_field<std::int64_t>(json, "exit", origin)),
-                    .updated = json_field<std::string>(json, "updated", origin)};
+                    .updated = json_field<std::string>(json, "updated", origin),
+                    .steps_total = optional_field<std::int64_t>(json, "steps_total", origin),
+                    .incarnation = optional_field<std::int64_t>(json, "incarnation", origin),
+                    .answered = optional_field<std::string>(json, "answered", origin)};
 }
 
 }  // namespace lockstep

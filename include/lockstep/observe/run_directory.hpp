@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/observe/control.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -52,9 +53,12 @@ struct RunState {
     RunPhase phase = RunPhase::running;
     std::int64_t step = 0;
     std::int64_t epoch = 0;
-    std::string reason{};   ///< in words, for people
-    int exit = 0;           ///< exit code that goes with the phase
-    std::string updated{};  ///< UTC; filled in when written
+    std::string reason{};          ///< in words, for people
+    int exit = 0;                  ///< exit code that goes with the phase
+    std::string updated{};         ///< UTC; filled in when written
+    std::int64_t steps_total = 0;  ///< of the whole run; 0: not known
+    std::int64_t incarnation = 0;  ///< which start wrote it; filled in when written
+    std::string answered{};        ///< id of the newest control request that was met
 };
 
 /// state.json of the run in `root`, or nothing where there is none yet. Errors: E222.
@@ -112,8 +116,14 @@ class RunDirectory {
     /// Errors: E408 unless still_ours(). To be called before anything is committed.
     void check_still_ours() const;
 
-    /// Replaces state.json. Errors: E408.
-    void write_state(RunState state) const;
+    /// What somebody asks of this incarnation, until a state answers it. Looks into the directory
+    /// at most once a second, so that it may be called in every step.
+    const std::optional<ControlRequest>& control_request();
+
+    /// Replaces state.json. A state that says how this incarnation ended answers any control
+    /// request that control_request() has shown, one that still says `running` a request to save.
+    /// Errors: E408.
+    void write_state(RunState state);
 
     /// Things to tell the user once, such as W402 (anyone may write here).
     std::vector<std::string> warnings() const;
@@ -126,6 +136,7 @@ class RunDirectory {
     UniqueFd lock_;
     std::optional<RunRecord> record_;
     std::int64_t incarnation_ = 0;
+    std::optional<ControlBox> control_;
 };
 
 }  // namespace lockstep

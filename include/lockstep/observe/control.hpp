@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a user asks of a run from outside: to save or to stop, by a file in its directory.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+enum class ControlAction {
+    save,                   ///< a checkpoint after the next step, then go on
+    stop,                   ///< a checkpoint after the next step, then end
+    stop_after_checkpoint,  ///< end with the next checkpoint that is due anyway
+    stop_now,               ///< end after the next step without a checkpoint
+};
+std::string_view control_action_name(ControlAction action);
+
+/// One request. It is meant for one incarnation: no later one obeys it.
+struct ControlRequest {
+    std::string id{};  ///< 32 hexadecimal digits
+    ControlAction action = ControlAction::save;
+    std::int64_t incarnation = 0;
+    std::string by{};     ///< "user@host"
+    std::string asked{};  ///< UTC
+};
+
+/// Where a request waits to be read, and where it lies until it is met.
+struct ControlPaths {
+    fs::path root;
+
+    fs::path asked() const { return root / "control.json"; }
+    fs::path taken() const { return root / "control.taken.json"; }
+};
+
+/// Asks incarnation `incarnation` of the run in `root`; replaces a request that has not been read.
+/// Errors: E402, E405, those of system_error().
+ControlRequest ask_run(const fs::path& root, ControlAction action, std::int64_t incarnation);
+
+/// The request in `path`; nothing where there is none. Errors: E222, E406, E202.
+std::optional<ControlRequest> read_control_request(const fs::path& path);
+
+/// The run's side, on rank 0. Takes requests by rename, so that none is lost between reading and
+/// removing. A request that cannot be read, or is for another incarnation, is removed with a
+/// warning.
+class ControlBox {
+  public:
+    ControlBox(const fs::path& root, std::int64_t incarnation)
+        : paths_{root}, incarnation_(incarnation) {}
+
+    /// The newest request that was not met yet. Looks at most once in `pause_s` at the file system;
+    /// `time_s` is that of now_s().
+    const std::optional<ControlRequest>& poll(double time_s);
+
+    /// What poll() gave last, until it is met.
+    const std::optional<ControlRequest>& pending() const { return pending_; }
+
+    /// The pending request is met.
+    void answer();
+
+    /// Id of the request that was met last; "" before the first.
+    const std::string& answered() const { return answered_; }
+
+    static constexpr double pause_s = 1;
+
+  private:
+    void take();
+
+    ControlPaths paths_;
+    std::int64_t incarnation_;
+    double looked_s_ = -pause_s;
+    std::optional<ControlRequest> pending_;
+    std::string answered_;
+};
+
+}  // namespace lockstep

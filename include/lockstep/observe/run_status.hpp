@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a run stands, and where its time went, from its directory alone.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/observe/control.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// state.json's phase, seen together with whether anybody is still there.
+enum class RunCondition {
+    starting,      ///< a start holds the run and has not begun to train
+    running,       ///< a start holds the run and trains
+    checkpointed,  ///< ended, to be continued
+    complete,
+    failed,
+    lost,  ///< it was never said that the newest start ended, and nobody is there
+};
+std::string_view run_condition_name(RunCondition condition);
+
+/// What others know about a run, for this module reads no flight records and no manifests.
+struct StatusClues {
+    double now_unix_s = 0;
+    double heartbeat_unix_s = 0;   ///< newest of the newest start's ranks; 0: none seen
+    std::int64_t saved_step = -1;  ///< of the newest committed checkpoint; -1: none
+};
+
+/// One start of a run, from the log of its rank 0.
+struct StartRecord {
+    std::int64_t incarnation = 0;
+    double began_unix_s = 0;      ///< its first line
+    double ended_unix_s = 0;      ///< its last line
+    std::int64_t from_step = -1;  ///< it went on from here; -1: it never trained
+    std::int64_t to_step = -1;    ///< newest step that was reported
+    double first_report_s = 0;    ///< seconds from its first line to its first step
+    double train_s = 0;           ///< of reported steps, checkpoints left out
+    double save_s = 0;
+    double evaluate_s = 0;
+    double step_s = -1;  ///< what a step takes by the newest reports; negative: not known
+    double kept_s = 0;   ///< of train_s: steps that no later start did again
+};
+
+/// Where the seconds from the first line of a run to its end, or to its newest report, went.
+/// The parts sum to `elapsed`.
+struct RunTimes {
+    double elapsed = 0;
+    double training = 0;  ///< of steps that count
+    double repeated = 0;  ///< of steps that were done again, or are lost
+    double saving = 0, evaluating = 0;
+    double starting = 0;  ///< from a start's first line to its first step
+    double down = 0;      ///< between starts
+    double other = 0;     ///< steps that no report tells of, and ending
+
+    /// training / elapsed: the effective training time ratio of Kokolis et al., arXiv 2410.21680.
+    double goodput() const { return elapsed > 0 ? training / elapsed : 0; }
+    double lost() const { return elapsed - training; }
+};
+
+struct RunStatus {
+    fs::path root;
+    RunCondition condition = RunCondition::starting;
+    std::int64_t incarnation = 0;
+    std::int64_t step = 0, steps_total = 0, epoch = 0;  ///< steps_total 0: not known
+    std::int64_t saved_step = -1;
+    double eta_s = -1;  ///< negative: not known, or nobody is at work
+    std::string reason{};
+    int exit = 0;
+    bool is_held = false;        ///< this host sees the lock of a start that still is there
+    std::string holder{};        ///< "process 71 on n1 since ..."; "" where nobody holds it
+    double sign_of_life_s = -1;  ///< seconds since the newest; negative: none was seen
+    std::string answered{};      ///< RunState::answered
+    std::optional<ControlRequest> asked{};  ///< what has not been met yet
+    std::vector<StartRecord> starts{};
+    RunTimes times{};
+
+    bool is_alive() const {
+        return condition == RunCondition::starting || condition == RunCondition::running;
+    }
+};
+
+/// Whether `root` is a run, or will be one as soon as its start has set up.
+bool is_run(const fs::path& root);
+
+/// Whether logs, which may be long, are read for `starts`, `times` and `eta_s`.
+enum class StatusDepth { now, history };
+
+/// Errors: E201 if `root` is missing, E688 if it is no run, E222 if its state is damaged.
+RunStatus read_run_status(const fs::path& root,
+                          const StatusClues& clues,
+                          StatusDepth depth = StatusDepth::history);
+
+/// Runs in `folder` itself and one folder below, by name. Errors: E201.
+std::vector<fs::path> find_runs(const fs::path& folder);
+
+/// Several lines about one run.
+std::string status_text(const RunStatus& status);
+
+/// A table with one line for each run.
+std::string status_table(std::span<const RunStatus> runs);
+
+Json status_json(const RunStatus& status);
+
+}  // namespace lockstep

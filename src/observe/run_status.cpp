@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/run_status.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/observe/run_directory.hpp"
+
+#include "run_history.hpp"
+#include "run_lock.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 6> condition_names{
+    "starting", "running", "checkpointed", "complete", "failed", "lost"};
+
+/// Ranks of other hosts write heartbeats into mapped files, which file servers show late.
+constexpr double silence_s = 120;
+
+void check_run(const fs::path& root) {
+    std::error_code failed;
+    check(fs::exists(root, failed), [&] {
+        return Error(
+            "E201", fmt::format("'{}' does not exist", root.string()), "", "give a run directory");
+    });
+    check(is_run(root), [&] {
+        return Error("E688",
+                     fmt::format("'{}' is no run", root.string()),
+                     "it has no run.json and no run.lock",
+                     "give the directory that was given to 'train --run'; "
+                     "'lockstep status --all DIR' lists the runs below a folder");
+    });
+}
+
+/// Newest write that rank 0 does at least every 30 s, by the file's own time.
+double newest_write_unix_s(const fs::path& root, std::int64_t incarnation, double now_unix_s) {
+    double newest = 0;
+    const auto here = fs::file_time_type::clock::now();
+    for (const auto& path : {RunPaths{root}.logs(incarnation) / "rank-00000.jsonl",
+                             RunPaths{root}.state(),
+                             RunPaths{root}.lock()}) {
+        std::error_code missing;
+        const auto time = fs::last_write_time(path, missing);
+        if (missing) continue;
+        newest = std::max(newest, now_unix_s - std::chrono::duration<double>(here - time).count());
+    }
+    return newest;
+}
+
+/// A lock that this host sees is proof of life. One it does not see proves death on the holder's
+/// own host only: not every file system carries flock between hosts.
+bool is_somebody_there(const RunHolder& holder, double sign_of_life_s) {
+    if (holder.is_held) return true;
+    if (holder.pid == 0 || holder.is_here) return false;
+    return sign_of_life_s >= 0 && sign_of_life_s < silence_s;
+}
+
+RunCondition condition_of(bool is_there,
+                          const std::optional<RunState>& state,
+                          std::int64_t incarnation) {
+    const bool is_newest = state && (state->incarnation == incarnation || state->incarnation == 0);
+    if (!is_newest) return is_there ? RunCondition::starting : RunCondition::lost;
+    switch (state->phase) {
+        case RunPhase::checkpointed:
+            return RunCondition::checkpointed;
+        case RunPhase::complete:
+            return RunCondition::complete;
+        case RunPhase::failed:
+            return RunCondition::failed;
+        default:
+            return is_there ? RunCondition::running : RunCondition::lost;
+    }
+}
+
+std::optional<ControlRequest> unmet_request(const RunStatus& status) {
+    const ControlPaths paths{status.root};
+    for (const auto& path : {paths.asked(), paths.taken()}) try {
+            auto request = read_control_request(path);
+            if (request && request->incarnation == status.incarnation) return request;
+        } catch (const Error&) {
+            // The run itself says so; here it is as good as none.
+        }
+    return {};
+}
+
+void add_history(RunStatus& status, const StatusClues& clues) {
+    const std::int64_t kept_until =
+        status.is_alive() ? -1 : std::max<std::int64_t>(clues.saved_step, 0);
+    status.starts = read_starts(status.root, status.incarnation, kept_until);
+    if (status.starts.empty()) return;
+    const StartRecord& newest = status.starts.back();
+    const bool is_newest = newest.incarnation == status.incarnation;
+    double end_s = std::max(newest.ended_unix_s, is_newest ? clues.heartbeat_unix_s : 0.0);
+    if (status.is_alive()) end_s = newest.to_step < 0 ? clues.now_unix_s : newest.ended_unix_s;
+    status.times = run_times(status.starts, end_s);
+    if (!status.is_alive() || !is_newest) return;
+    status.step = std::max(status.step, newest.to_step);
+    if (newest.step_s < 0 || status.steps_total <= 0) return;
+    const double left_s = newest.step_s * static_cast<double>(status.steps_total - status.step) -
+                          (clues.now_unix_s - newest.ended_unix_s);
+    status.eta_s = std::max(left_s, 0.0);
+}
+
+}  // namespace
+
+std::string_view run_condition_name(RunCondition condition) {
+    return condition_names.at(static_cast<std::size_t>(condition));
+}
+
+bool is_run(const fs::path& root) {
+    std::error_code failed;
+    return fs::exists(RunPaths{root}.record(), failed) || fs::exists(RunPaths{root}.lock(), failed);
+}
+
+RunStatus read_run_status(const fs::path& root, const StatusClues& clues, StatusDepth depth) {
+    check_run(root);
+    RunStatus status{.root = root, .saved_step = clues.saved_step};
+    const RunHolder holder = read_run_holder(RunPaths{root}.lock());
+    status.incarnation = read_incarnation(root);
+    const auto state = read_run_state(root);
+    const double sign_s = std::max(clues.heartbeat_unix_s,
+                                   newest_write_unix_s(root, status.incarnation, clues.now_unix_s));
+    if (sign_s > 0) status.sign_of_life_s = std::max(clues.now_unix_s - sign_s, 0.0);
+    const bool is_there = is_somebody_there(holder, status.sign_of_life_s);
+    status.condition = condition_of(is_there, state, status.incarnation);
+    status.is_held = holder.is_held;
+    if (holder.pid > 0)
+        status.holder =
+            fmt::format("process {} on {} since {}", holder.pid, holder.host, holder.since);
+    if (state) {
+        status.step = state->step;
+        status.steps_total = state->steps_total;
+        status.epoch = state->epoch;
+        status.reason = printable(state->reason);
+        status.exit = state->exit;
+        status.answered = state->answered;
+    }
+    if (is_there) status.asked = unmet_request(status);
+    if (depth == StatusDepth::history) add_history(status, clues);
+    return status;
+}
+
+std::vector<fs::path> find_runs(const fs::path& folder) {
+    std::error_code failed;
+    check(fs::is_directory(folder, failed), [&] {
+        return Error("E201",
+                     fmt::format("'{}' is no folder", folder.string()),
+                     "",
+                     "give a folder with run directories in it");
+    });
+    std::vector<fs::path> runs;
+    if (is_run(folder)) runs.push_back(folder);
+    for (const auto& entry : fs::directory_iterator(folder, failed))
+        if (entry.is_directory(failed) && is_run(entry.path())) runs.push_back(entry.path());
+    std::ranges::sort(runs);
+    return runs;
+}
+
+}  // namespace lockstep

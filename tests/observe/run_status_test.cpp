@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/run_status.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/observe/run_directory.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <chrono>
+#include <memory>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::caught_code;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr double t0 = 1.5e9;  // when the first start begins, long ago
+
+// The log of rank 0, line by line.
+class LogText {
+  public:
+    explicit LogText(double time_s) : time_s_(time_s) { add("log", {}); }
+
+    LogText& at(double time_s) {
+        time_s_ = time_s;
+        return *this;
+    }
+    LogText& first_step(std::int64_t step) { return add("first_step", {{"step", step}}); }
+    LogText& steps(std::int64_t step, double wall_s, double save_s = 0) {
+        return add("steps",
+                   {{"step", step}, {"wall_s", wall_s}, {"phases", {{"checkpoint", save_s}}}});
+    }
+    LogText& evaluation(double seconds) { return add("evaluation", {{"seconds", seconds}}); }
+    LogText& torn() {
+        text_ += "{\"t\": 19, \"event\": \"ste";
+        return *this;
+    }
+    const std::string& text() const { return text_; }
+
+  private:
+    LogText& add(const char* event, Json fields) {
+        fields["event"] = event;
+        fields["t"] = time_s_;
+        text_ += fields.dump() + "\n";
+        return *this;
+    }
+
+    double time_s_;
+    std::string text_;
+};
+
+class Status : public testing::Test {
+  protected:
+    RunDirectory open() const { return RunDirectory::open(root_); }
+
+    /// The run as a first start leaves it that was killed: state `running`, its lease still there.
+    void leave_killed(const std::string& host, std::int64_t pid) {
+        {
+            auto run = open();
+            run.create({});
+            run.begin_incarnation();
+            run.write_state({.step = 5, .steps_total = 40});
+        }
+        folder_.file(
+            "run/run.lock",
+            fmt::format(
+                R"({{"by": "u@{0}", "host": "{0}", "pid": {1}, "since": "then"}})", host, pid));
+    }
+    void log(std::int64_t incarnation, const LogText& text) {
+        folder_.file(fmt::format("run/logs/i{}/rank-00000.jsonl", incarnation), text.text());
+    }
+    RunStatus status(StatusClues clues = {}) const {
+        if (clues.now_unix_s == 0) clues.now_unix_s = unix_time_s();
+        return read_run_status(root_, clues);
+    }
+
+    test::TempDir folder_;
+    const fs::path root_ = folder_ / "run";
+};
+
+TEST_F(Status, IsStartingUntilTheNewestStartHasSaidSomething) {
+    auto run = open();
+    run.create({});
+    EXPECT_EQ(status().condition, RunCondition::starting);
+    run.begin_incarnation();
+    EXPECT_EQ(status().condition, RunCondition::starting);
+    run.write_state({.step = 3, .epoch = 1, .steps_total = 10});
+    EXPECT_EQ(status().condition, RunCondition::running);
+    EXPECT_THAT(status().holder, HasSubstr(fmt::format("process {} on ", ::getpid())));
+    run.begin_incarnation();
+    EXPECT_EQ(status().condition, RunCondition::starting);
+}
+
+TEST_F(Status, IsWhatTheRunSaidWhenItEnded) {
+    for (const auto& [phase, condition] :
+         {std::pair(RunPhase::checkpointed, RunCondition::checkpointed),
+          std::pair(RunPhase::complete, RunCondition::complete),
+          std::pair(RunPhase::failed, RunCondition::failed)}) {
+        {
+            auto run = open();
+            if (run.is_new()) run.create({});
+            run.begin_incarnation();
+            run.write_state({.phase = phase, .step = 7, .reason = "why", .exit = 9});
+        }
+        const RunStatus found = status();
+        EXPECT_EQ(found.condition, condition);
+        EXPECT_FALSE(found.is_alive());
+        EXPECT_EQ(found.step, 7);
+        EXPECT_EQ(found.exit, 9);
+        EXPECT_THAT(status_text(found), HasSubstr("why"));
+    }
+}
+
+TEST_F(Status, RecognisesARunWhoseProcessWasKilled) {
+    const auto child = ::fork();
+    if (child == 0) {
+        auto run = open();
+        run.create({});
+        run.begin_incarnation();
+        run.write_state({.step = 5, .steps_total = 40});
+        ::raise(SIGKILL);
+    }
+    ::waitpid(child, nullptr, 0);
+    const RunStatus found = status({.heartbeat_unix_s = unix_time_s(), .saved_step = 4});
+    EXPECT_EQ(found.condition, RunCondition::lost);
+    EXPECT_THAT(status_text(found), HasSubstr(fmt::format("process {} on ", child)));
+    EXPECT_THAT(status_text(found), HasSubstr("goes on from step 4"));
+}
+
+// Where the file system does not carry locks between hosts, signs of life decide.
+TEST_F(Status, BelievesTheHeartbeatOfAnotherHost) {
+    leave_killed("elsewhere.invalid", 1);
+    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+    for (const auto* name : {"run.lock", "state.json"}) fs::last_write_time(root_ / name, long_ago);
+    const double now = unix_time_s();
+    EXPECT_EQ(status({.heartbeat_unix_s = now - 60}).condition, RunCondition::running);
+    EXPECT_EQ(status({.heartbeat_unix_s = now - 600}).condition, RunCondition::lost);
+    EXPECT_EQ(status().condition, RunCondition::lost);
+    fs::last_write_time(root_ / "state.json", fs::file_time_type::clock::now());
+    EXPECT_EQ(status().condition, RunCondition::running);
+}
+
+TEST_F(Status, DoesNotDisturbWhoTakesTheLock) {
+    leave_killed("elsewhere.invalid", 1);
+    status();
+    EXPECT_NO_THROW(open());
+}
+
+TEST_F(Status, SaysWhenARunningRunWillBeDone) {
+    auto run = open();
+    run.create({});
+    run.begin_incarnation();
+    run.write_state({.step = 0, .steps_total = 100});
+    log(1,
+        LogText(t0).at(t0 + 2).first_step(1).at(t0 + 12).steps(20, 10).at(t0 + 22).steps(40, 10));
+    const RunStatus found = status({.now_unix_s = t0 + 25});
+    EXPECT_EQ(found.step, 40);
+    EXPECT_NEAR(found.eta_s, 60 * 0.5 - 3, 1e-9);
+    EXPECT_THAT(status_text(found), HasSubstr("40 of 100 (40 %)"));
+    EXPECT_THAT(status_text(found), HasSubstr("done in     27.0s"));
+}
+
+TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
+    {
+        auto run = open();
+        run.create({});
+        run.begin_incarnation();
+        run.begin_incarnation();
+        run.write_state({.phase = RunPhase::complete, .step = 40, .steps_total = 40});
+    }
+    log(1,
+        LogText(t0)
+            .at(t0 + 3)
+            .first_step(1)
+            .at(t0 + 13)
+            .steps(10, 10, 2)
+            .at(t0 + 23)
+            .steps(20, 10)
+            .torn());
+    log(2,
+        LogText(t0 + 30)
+            .at(t0 + 34)
+            .first_step(16)
+            .at(t0 + 44)
+            .steps(40, 10)
+            .at(t0 + 47)
+            .evaluation(3)
+            .at(t0 + 48)
+            .steps(40, 0));
+    const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 40});
+    const RunTimes& times = found.times;
+    EXPECT_NEAR(times.elapsed, 48, 1e-9);
+    EXPECT_NEAR(times.training, 8 + 5 + 10, 1e-9) << "steps 16 to 20 were done twice";
+    EXPECT_NEAR(times.repeated, 5, 1e-9);
+    EXPECT_NEAR(times.saving, 2, 1e-9);
+    EXPECT_NEAR(times.evaluating, 3, 1e-9);
+    EXPECT_NEAR(times.starting, 3 + 4, 1e-9);
+    EXPECT_NEAR(times.down, 7, 1e-9);
+    EXPECT_NEAR(times.other, 1, 1e-9);
+    EXPECT_NEAR(times.goodput(), 23.0 / 48, 1e-9);
+    ASSERT_EQ(found.starts.size(), 2u);
+    EXPECT_EQ(found.starts[1].from_step, 15);
+    EXPECT_THAT(status_text(found), HasSubstr("48 % of 48.0s"));
+    EXPECT_THAT(status_text(found), HasSubstr("steps done again or lost 5.0s"));
+    EXPECT_THAT(status_text(found), HasSubstr("steps 15 to 40"));
+}
+
+TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
+    leave_killed("elsewhere.invalid", 1);
+    for (const auto* name : {"run.lock", "state.json"})
+        fs::last_write_time(root_ / name, fs::file_time_type::clock::now() - std::chrono::hours(1));
+    log(1, LogText(t0).first_step(1).at(t0 + 20).steps(20, 20));
+    fs::last_write_time(root_ / "logs/i1/rank-00000.jsonl",
+                        fs::file_time_type::clock::now() - std::chrono::hours(1));
+    EXPECT_NEAR(status({.saved_step = 5}).times.training, 5, 1e-9);
+    const RunStatus unsaved = status({.heartbeat_unix_s = t0 + 25});
+    EXPECT_EQ(unsaved.times.training, 0);
+    EXPECT_NEAR(unsaved.times.repeated, 20, 1e-9);
+    EXPECT_NEAR(unsaved.times.other, 5, 1e-9);
+}
+
+TEST_F(Status, ShowsWhatWasAskedAndNotMetYet) {
+    auto run = open();
+    run.create({});
+    run.begin_incarnation();
+    run.write_state({});
+    ask_run(root_, ControlAction::stop_after_checkpoint, 1);
+    EXPECT_THAT(status_text(status()), HasSubstr("to stop after checkpoint"));
+    run.control_request();
+    EXPECT_EQ(status_json(status())["asked"], "stop after checkpoint");
+    folder_.file("run/control.taken.json", "{");
+    EXPECT_FALSE(status().asked);
+}
+
+TEST_F(Status, SurvivesStatesOfEarlierVersions) {
+    { open().create({}); }
+    folder_.file("run/state.json",
+                 R"({"phase": "complete", "step": 9, "epoch": 1, "reason": "", "exit": 0,
+                     "updated": ""})");
+    EXPECT_EQ(status().condition, RunCondition::complete);
+    EXPECT_THAT(status_text(status()), HasSubstr("step        9, epoch 1\n"));
+}
+
+TEST_F(Status, RefusesWhatIsNoRun) {
+    EXPECT_EQ(caught_code([&] { status(); }), "E201");
+    fs::create_directory(root_);
+    EXPECT_EQ(caught_code([&] { status(); }), "E688");
+    { open().create({}); }
+    folder_.file("run/state.json", "{");
+    EXPECT_EQ(caught_code([&] { status(); }), "E222");
+}
+
+TEST_F(Status, FindsTheRunsBelowAFolder) {
+    for (const auto* name : {"b", "a"}) RunDirectory::open(folder_ / name).create({});
+    folder_.file("c/notes.txt", "x");
+    folder_.file("d.txt", "x");
+    EXPECT_THAT(find_runs(folder_.path()), ElementsAre(folder_ / "a", folder_ / "b"));
+    EXPECT_THAT(find_runs(folder_ / "a"), ElementsAre(folder_ / "a"));
+    EXPECT_EQ(caught_code([&] { find_runs(folder_ / "d.txt"); }), "E201");
+}
+
+TEST_F(Status, IsOneLineOfATableForEachRun) {
+    RunStatus run{.root = "runs/a", .condition = RunCondition::running, .incarnation = 2};
+    run.step = 50;
+    run.steps_total = 200;
+    run.eta_s = 90;
+    run.times = {.elapsed = 100, .training = 80};
+    const RunStatus other{.root = "runs/longer\033[31m"};
+    const std::vector<RunStatus> both = {run, other};
+    EXPECT_EQ(status_table(both),
+              "run               phase         step                       done in  starts      lost"
+              "  goodput\n"
+              "runs/a            running       50 of 200 (25 %)             1m30s       2     20.0s"
+              "     80 %\n"
+              "runs/longer?[31m  starting      0                                -       0         -"
+              "        -\n");
+}
+
+}  // namespace
+}  // namespace lockstep
