@@ -26,7 +26,8 @@ struct Command {
     std::string usage;    ///< "lockstep train --data DIR --run DIR [options]"
     std::string text;     ///< a paragraph and examples
     OptionTable table;
-    std::size_t positionals = 0;  ///< how many it takes
+    std::size_t positionals = 0;           ///< how many it takes
+    std::size_t optional_positionals = 0;  ///< how many more it may be given
     std::function<int(const Invocation&)> run;
 };
 
@@ -43,6 +44,9 @@ Command data_verify_command();
 Command data_ledger_command();
 Command diagnose_command();
 Command doctor_command();
+Command status_command();
+Command stop_command();
+Command save_command();
 Command ckpt_ls_command();
 Command ckpt_verify_command();
 Command bench_comm_command();

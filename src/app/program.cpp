@@ -71,9 +71,10 @@ Error unknown_command(const std::vector<Command>& commands, const std::vector<st
 void check_positionals(const Command& command, const std::vector<std::string>& given) {
     check(given.size() >= command.positionals,
           [&] { return Error("E105", "an argument is missing", "", "usage: " + command.usage); });
-    check(given.size() <= command.positionals, [&] {
+    const std::size_t most = command.positionals + command.optional_positionals;
+    check(given.size() <= most, [&] {
         return Error("E101",
-                     fmt::format("unexpected argument '{}'", printable(given[command.positionals])),
+                     fmt::format("unexpected argument '{}'", printable(given[most])),
                      "",
                      "usage: " + command.usage);
     });

@@ -31,7 +31,8 @@ parameters, bit for bit, on any number of ranks up to the run's virtual ranks.
 
 The run directory keeps everything: settings, checkpoints, one log per rank, metrics.
 The same command again resumes the run where its newest whole checkpoint left it.
-USR1, USR2 and TERM save and stop with exit code 75, Ctrl-C with 130.
+USR1, USR2 and TERM save and stop with exit code 75, Ctrl-C with 130. From another terminal or host,
+'lockstep status RUN' says where it stands, 'lockstep save RUN' and 'lockstep stop RUN' ask it.
 
 Examples:
   lockstep train --np 2 --data D/train --test-data D/test --run runs/a

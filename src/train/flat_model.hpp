@@ -21,7 +21,8 @@ enum class StepScalar : std::size_t {
     correct,           ///< samples classified correctly
     requeue_wanted,    ///< > 0: some rank was asked to save and requeue
     interrupt_wanted,  ///< > 0: some rank was interrupted
-    save_wanted,       ///< > 0: rank 0's clock says that a checkpoint is due
+    save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
+    discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
     count,
 };
 

@@ -10,26 +10,48 @@
 #include "reporter.hpp"
 
 #include <cmath>
+#include <utility>
 
 namespace lockstep {
 namespace {
 
 // Whether something that happens every `period` happens after the step just done. Periods in
 // seconds are rank 0's to judge: see save_is_due().
-bool is_due(const Period& period, const JobProgress& at, std::int64_t steps_per_epoch) {
-    if (period.unit == Period::Unit::steps) return at.step % period.count == 0;
-    if (period.unit == Period::Unit::epochs) return at.step % (period.count * steps_per_epoch) == 0;
+bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoch) {
+    if (period.unit == Period::Unit::steps) return step % period.count == 0;
+    if (period.unit == Period::Unit::epochs) return step % (period.count * steps_per_epoch) == 0;
     return false;
 }
 
-StepWishes wishes_of(const Job& job, double last_save_s) {
+struct LastSave {
+    std::int64_t step = 0;
+    double time_s = 0;
+};
+
+// What a user asks of rank 0, on top of `wishes` for the step to come.
+void add_request(StepWishes& wishes, Job& job) {
+    const auto& asked = job.run.directory->control_request();
+    if (!asked) return;
+    const bool saves =
+        wishes.save ||
+        is_due(job.settings.checkpoint_every, job.progress.step + 1, job.steps_per_epoch);
+    const bool stops = asked->action == ControlAction::stop ||
+                       (asked->action == ControlAction::stop_after_checkpoint && saves);
+    wishes.save = wishes.save || asked->action == ControlAction::save;
+    wishes.interrupt = wishes.interrupt || stops;
+    wishes.discard = asked->action == ControlAction::stop_now;
+}
+
+StepWishes wishes_of(Job& job, const LastSave& last) {
     const StopRequest request = stop_requested();
     const Period& period = job.settings.checkpoint_every;
     const bool clock_says_save = job.ranks.is_root() && period.unit == Period::Unit::seconds &&
-                                 now_s() - last_save_s >= static_cast<double>(period.count);
-    return {.requeue = request == StopRequest::save_and_requeue,
-            .interrupt = request == StopRequest::interrupt,
-            .save = clock_says_save};
+                                 now_s() - last.time_s >= static_cast<double>(period.count);
+    StepWishes wishes{.requeue = request == StopRequest::save_and_requeue,
+                      .interrupt = request == StopRequest::interrupt,
+                      .save = clock_says_save};
+    if (job.run.directory) add_request(wishes, job);
+    return wishes;
 }
 
 // The loss is the same on all ranks: they fail together, with one message.
@@ -64,12 +86,20 @@ void write_state(Job& job, RunPhase phase, const std::string& reason, ExitCode e
                                         .step = job.progress.step,
                                         .epoch = job.progress.epoch,
                                         .reason = reason,
-                                        .exit = static_cast<int>(exit)});
+                                        .exit = static_cast<int>(exit),
+                                        .steps_total = job.total_steps});
 }
 
-void save(Job& job) {
+LastSave save(Job& job) {
     save_job(job);
     write_state(job, RunPhase::running, "checkpoint written", ExitCode::complete);
+    return {job.progress.step, now_s()};
+}
+
+// Of interruptions; rank 0, which writes it down, is who knows a user's request.
+std::string interruption(Job& job) {
+    if (!job.run.directory || !job.run.directory->control_request()) return "interrupted";
+    return "stopped by request of " + job.run.directory->control_request()->by;
 }
 
 TrainEnd stop(Job& job, const StepWishes& agreed) {
@@ -77,7 +107,7 @@ TrainEnd stop(Job& job, const StepWishes& agreed) {
     const bool requeue = !agreed.interrupt;
     write_state(job,
                 RunPhase::checkpointed,
-                requeue ? "stopped by a signal" : "interrupted",
+                requeue ? "stopped by a signal" : interruption(job),
                 requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from there",
@@ -85,12 +115,24 @@ TrainEnd stop(Job& job, const StepWishes& agreed) {
     return requeue ? TrainEnd::saved_for_requeue : TrainEnd::interrupted;
 }
 
+// Without a checkpoint: the run goes on from the last one.
+TrainEnd leave(Job& job, const LastSave& last) {
+    const std::int64_t step = std::exchange(job.progress.step, last.step);
+    job.progress.epoch = last.step / job.steps_per_epoch;
+    write_state(job, RunPhase::checkpointed, interruption(job), ExitCode::interrupted);
+    once(Level::info,
+         "stopped after step {}; the same command goes on from step {}",
+         step,
+         last.step);
+    return TrainEnd::interrupted;
+}
+
 }  // namespace
 
 TrainEnd run_loop(Job& job) {
     Reporter reporter(job);
     write_state(job, RunPhase::running, "training", ExitCode::complete);
-    double last_save_s = now_s();
+    LastSave last{job.progress.step, now_s()};
     while (job.progress.step < job.total_steps) {
         const Batch batch = [&] {
             const PhaseScope scope(job.clock, Phase::data);
@@ -99,24 +141,26 @@ TrainEnd run_loop(Job& job) {
         const double rate = learning_rate(
             job.settings.optimizer, job.settings.schedule, job.progress.step, job.total_steps);
         const StepOutcome outcome =
-            job.step->run(batch, job.progress.step, rate, wishes_of(job, last_save_s));
+            job.step->run(batch, job.progress.step, rate, wishes_of(job, last));
         if (job.ledger) job.ledger->add(batch);
         advance(job.progress, batch);
         check_loss(outcome, job);
         reporter.after_step(outcome, batch.samples_in_step, rate);
 
         const bool at_end = job.progress.step == job.total_steps;
-        if (at_end || is_due(job.settings.evaluate_every, job.progress, job.steps_per_epoch))
+        if (outcome.agreed.discard && !at_end) {
+            reporter.finish();
+            return leave(job, last);
+        }
+        if (at_end || is_due(job.settings.evaluate_every, job.progress.step, job.steps_per_epoch))
             evaluate(job, reporter);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
             reporter.finish();
             if (!at_end) return stop(job, outcome.agreed);
         }
         if (at_end || outcome.agreed.save ||
-            is_due(job.settings.checkpoint_every, job.progress, job.steps_per_epoch)) {
-            save(job);
-            last_save_s = now_s();
-        }
+            is_due(job.settings.checkpoint_every, job.progress.step, job.steps_per_epoch))
+            last = save(job);
     }
     reporter.finish();
     write_state(job, RunPhase::complete, "all steps are done", ExitCode::complete);

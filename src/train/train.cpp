@@ -24,7 +24,8 @@ void note_failure(Job& job, const Error& error) {
                                         .step = job.progress.step,
                                         .epoch = job.progress.epoch,
                                         .reason = error.code() + ": " + error.what(),
-                                        .exit = static_cast<int>(error.exit_code())});
+                                        .exit = static_cast<int>(error.exit_code()),
+                                        .steps_total = job.total_steps});
     } catch (const Error&) {
         // The run was taken over or its disk is gone: the first error is the one to show.
     }

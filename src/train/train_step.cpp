@@ -136,6 +136,7 @@ void TrainStep::add_wishes(const StepWishes& wishes, float* slot) {
     model.scalar(slot, StepScalar::requeue_wanted) = wishes.requeue ? 1.0F : 0.0F;
     model.scalar(slot, StepScalar::interrupt_wanted) = wishes.interrupt ? 1.0F : 0.0F;
     model.scalar(slot, StepScalar::save_wanted) = wishes.save ? 1.0F : 0.0F;
+    model.scalar(slot, StepScalar::discard_wanted) = wishes.discard ? 1.0F : 0.0F;
 }
 
 // Exact, so that its bits do not depend on how many ranks hold how much of the gradient. Of the
@@ -186,7 +187,8 @@ StepOutcome TrainStep::outcome() {
             .correct = static_cast<std::int64_t>(model.scalar(values, StepScalar::correct)),
             .agreed = {.requeue = wished(StepScalar::requeue_wanted),
                        .interrupt = wished(StepScalar::interrupt_wanted),
-                       .save = wished(StepScalar::save_wanted)}};
+                       .save = wished(StepScalar::save_wanted),
+                       .discard = wished(StepScalar::discard_wanted)}};
 }
 
 }  // namespace lockstep

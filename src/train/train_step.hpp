@@ -17,7 +17,7 @@ namespace lockstep {
 
 /// What this rank wants all ranks to do at the end of the step.
 struct StepWishes {
-    bool requeue = false, interrupt = false, save = false;
+    bool requeue = false, interrupt = false, save = false, discard = false;
 };
 
 /// The same on all ranks.

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+// A run that is asked from outside: status, save, stop; and the same command again gives the
+// undisturbed result.
+#include "lockstep/observe/control.hpp"
+
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <csignal>
+#include <memory>
+#include <regex>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+constexpr const char* endless = "1000000";
+
+Words train(const fs::path& run, const std::string& max_steps, const std::string& checkpoints) {
+    return {"train",
+            "--data",
+            SmallData::get().train(),
+            "--run",
+            run,
+            "--model",
+            "mlp",
+            "--batch",
+            "24",
+            "--epochs",
+            endless,
+            "--log-every",
+            "20",
+            "--max-steps",
+            max_steps,
+            "--np",
+            "2",
+            "--oversubscribe",
+            "--checkpoint-every",
+            checkpoints};
+}
+
+class Control : public testing::Test {
+  protected:
+    /// Starts a run that does not end by itself, and waits until it trains.
+    std::unique_ptr<Background> start(const std::string& checkpoints = "never") const {
+        auto job = std::make_unique<Background>(
+            Words{program()} + train(run_, endless, checkpoints), folder_ / "output");
+        const auto before = newest_step(run_);
+        EXPECT_TRUE(eventually([&] { return newest_step(run_) > before || job->has_ended(); }, 60));
+        EXPECT_FALSE(job->has_ended()) << output();
+        return job;
+    }
+
+    ProcessResult call(const Words& words) const { return run_lockstep(words, {}, 60); }
+
+    ProcessResult expect_done(const Words& words) const {
+        const ProcessResult result = call(words);
+        EXPECT_EQ(result.exit_code, 0) << result.output << output();
+        return result;
+    }
+
+    Json status() const {
+        return parse_json(expect_done({"status", run_, "--json"}).output, "status --json");
+    }
+    std::string phase() const { return status().at("phase").get<std::string>(); }
+
+    std::int64_t saved_step() const { return status().at("saved_step").get<std::int64_t>(); }
+    std::int64_t state_step() const {
+        return read_json(run_ / "state.json").at("step").get<std::int64_t>();
+    }
+    bool has_request() const {
+        const ControlPaths paths{run_};
+        return fs::exists(paths.asked()) || fs::exists(paths.taken());
+    }
+
+    /// The same command to `last` ends with what a run that nobody disturbed ends with.
+    void expect_undisturbed_end(std::int64_t last) const {
+        const auto steps = std::to_string(last);
+        const ProcessResult resumed = call(train(run_, steps, "never"));
+        EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+        const auto hash = printed_hash(resumed.output);
+        EXPECT_EQ(hash.size(), 32u);
+        EXPECT_EQ(hash, printed_hash(call(train(folder_ / "other", steps, "never")).output));
+        EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", last));
+    }
+
+    std::string output() const { return content_of(folder_ / "output"); }
+
+    TempDir folder_;
+    const fs::path run_ = folder_ / "run";
+};
+
+TEST_F(Control, SavesAndGoesOnThenStopsWithACheckpoint) {
+    auto job = start();
+    EXPECT_EQ(phase(), "running");
+    EXPECT_EQ(saved_step(), -1);
+    const auto saved = expect_done({"save", run_});
+    EXPECT_THAT(saved.output, ContainsRegex("run: saved step [0-9]+; the run goes on\n"));
+    const auto step = saved_step();
+    EXPECT_TRUE(fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
+    EXPECT_TRUE(eventually([&] { return newest_step(run_) > step || job->has_ended(); }, 60));
+    EXPECT_EQ(phase(), "running");
+
+    const auto stopped = expect_done({"stop", run_});
+    EXPECT_EQ(job->wait(30), 130) << output();
+    const auto end = state_step();
+    EXPECT_GT(end, step);
+    EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
+    EXPECT_EQ(saved_step(), end);
+    EXPECT_EQ(phase(), "checkpointed");
+    EXPECT_THAT(
+        stopped.output,
+        HasSubstr(fmt::format("run: stopped; the same command goes on from step {}\n", end)));
+    EXPECT_THAT(status().at("reason").get<std::string>(), HasSubstr("stopped by request of "));
+    EXPECT_FALSE(has_request());
+    expect_undisturbed_end(end + 30);
+}
+
+TEST_F(Control, StopsAtOnceWithoutACheckpoint) {
+    auto job = start();
+    expect_done({"save", run_});
+    const auto saved = saved_step();
+    EXPECT_TRUE(eventually([&] { return newest_step(run_) > saved || job->has_ended(); }, 60));
+    expect_done({"stop", run_, "--now"});
+    EXPECT_EQ(job->wait(30), 130) << output();
+    EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", saved));
+    EXPECT_EQ(saved_step(), saved);
+    EXPECT_GT(newest_step(run_), saved);
+    const auto times = status().at("seconds");
+    EXPECT_GT(times.at("training").get<double>(), 0);
+    EXPECT_GT(times.at("repeated").get<double>(), 0);
+    expect_undisturbed_end(saved + 30);
+    EXPECT_EQ(phase(), "complete");
+    EXPECT_EQ(status().at("starts").size(), 2u);
+}
+
+TEST_F(Control, StopsWithTheCheckpointThatIsDue) {
+    auto job = start("170steps");
+    expect_done({"stop", run_, "--after-checkpoint"});
+    EXPECT_EQ(job->wait(30), 130) << output();
+    const auto end = state_step();
+    EXPECT_GT(end, 0);
+    EXPECT_EQ(end % 170, 0);
+    EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
+    EXPECT_EQ(saved_step(), end);
+}
+
+TEST_F(Control, IgnoresARequestToAnEarlierStart) {
+    {
+        auto job = start();
+        expect_done({"stop", run_});
+        EXPECT_EQ(job->wait(30), 130);
+    }
+    ask_run(run_, ControlAction::stop_now, 1);
+    auto job = start();
+    EXPECT_FALSE(has_request());
+    ask_run(run_, ControlAction::stop_now, 1);
+    EXPECT_TRUE(eventually([&] { return !has_request() || job->has_ended(); }, 60));
+    const auto step = newest_step(run_);
+    EXPECT_TRUE(eventually([&] { return newest_step(run_) > step || job->has_ended(); }, 60));
+    EXPECT_FALSE(job->has_ended()) << output();
+    EXPECT_THAT(output(), HasSubstr("a request to an earlier start of the run was found"));
+}
+
+TEST_F(Control, KnowsARunThatWasKilled) {
+    auto job = start();
+    const auto launcher = children_of(job->pid());
+    ASSERT_FALSE(launcher.empty());
+    job->send(SIGKILL);
+    EXPECT_TRUE(job->wait(30).has_value());
+    EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30));
+    EXPECT_EQ(state_of(run_), "running, step 0, exit 0") << "nobody could say so";
+    EXPECT_EQ(phase(), "lost");
+    EXPECT_EQ(status().at("seconds").at("training"), 0.0);
+    EXPECT_THAT(expect_done({"status", run_}).output, HasSubstr("nobody is there: process "));
+    const auto refused = call({"stop", run_});
+    EXPECT_EQ(refused.exit_code, 69);
+    EXPECT_THAT(refused.output, HasSubstr("lockstep: error E683: nothing runs in '"));
+    EXPECT_THAT(refused.output, HasSubstr("is gone\n"));
+    EXPECT_FALSE(has_request());
+}
+
+// The ranks are held up, so that they cannot answer in time; then they do.
+TEST_F(Control, KeepsARequestThatWasNotMetInTime) {
+    auto job = start();
+    const auto launcher = children_of(job->pid());
+    ASSERT_FALSE(launcher.empty());
+    const auto ranks = children_of(launcher.front());
+    ASSERT_EQ(ranks.size(), 2u);
+    for (const pid_t rank : ranks) ::kill(rank, SIGSTOP);
+    const auto late = call({"save", run_, "--timeout", "1s"});
+    for (const pid_t rank : ranks) ::kill(rank, SIGCONT);
+    EXPECT_EQ(late.exit_code, 69);
+    EXPECT_THAT(late.output, HasSubstr("lockstep: error E685: "));
+    EXPECT_TRUE(eventually([&] { return saved_step() > 0 || job->has_ended(); }, 60));
+    EXPECT_TRUE(eventually([&] { return !has_request(); }, 30));
+    EXPECT_FALSE(job->has_ended()) << output();
+}
+
+TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
+    Background job(Words{program()} + train(run_, "60", "20steps"), folder_ / "output");
+    std::vector<std::string> seen;
+    while (!job.has_ended()) {
+        const auto found = call({"status", run_, "--json"});
+        if (found.exit_code != 0) {
+            EXPECT_THAT(found.output, ContainsRegex("error E(201|688): "));
+            continue;
+        }
+        const auto now = parse_json(found.output, "status").at("phase").get<std::string>();
+        if (seen.empty() || seen.back() != now) seen.push_back(now);
+    }
+    EXPECT_EQ(job.wait(), 0) << output();
+    for (const auto& phase : seen)
+        EXPECT_THAT(phase, testing::AnyOf("starting", "running", "complete"));
+    EXPECT_FALSE(seen.empty());
+    EXPECT_EQ(phase(), "complete");
+    EXPECT_THAT(expect_done({"status", "--all", folder_.path()}).output,
+                ContainsRegex("/run +complete +60 of 60 \\(100 %\\) +- +1 +[0-9]"));
+    EXPECT_THAT(expect_done({"status", run_}).output, ContainsRegex("goodput +[0-9]+ % of "));
+    EXPECT_THAT(call({"save", run_}).output, HasSubstr("why: the run is complete at step 60\n"));
+}
+
+TEST(ControlCommands, RefuseWhatIsNoRun) {
+    const TempDir folder;
+    for (const std::string command : {"status", "stop", "save"}) {
+        EXPECT_EQ(run_lockstep({command, folder / "none"}).exit_code, 66);
+        const auto empty = run_lockstep({command, folder.path()});
+        EXPECT_EQ(empty.exit_code, 66);
+        EXPECT_THAT(empty.output, HasSubstr("lockstep: error E688: "));
+        EXPECT_EQ(run_lockstep({command}).exit_code, 64);
+        EXPECT_EQ(run_lockstep({command, "a", "b"}).exit_code, 64);
+    }
+    EXPECT_EQ(run_lockstep({"stop", "a", "--now", "--after-checkpoint"}).exit_code, 64);
+    EXPECT_THAT(run_lockstep({"status", "--all", folder.path()}).output, HasSubstr("no runs in '"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
