@@ -42,6 +42,7 @@ void add_report(StartLog& log, const Json& record, double time_s) {
     log.reports.push_back(
         {std::max<std::int64_t>(before, 0), step_in(record), wall_s - save_s, save_s});
     log.record.to_step = step_in(record);
+    log.record.epoch = static_cast<std::int64_t>(number_in(record, "epoch"));
 }
 
 void add_line(StartLog& log, const std::string& line) {

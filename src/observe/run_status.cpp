@@ -101,6 +101,7 @@ void add_history(RunStatus& status, const StatusClues& clues) {
     status.times = run_times(status.starts, end_s);
     if (!status.is_alive() || !is_newest) return;
     status.step = std::max(status.step, newest.to_step);
+    status.epoch = std::max(status.epoch, newest.epoch);
     if (newest.step_s < 0 || status.steps_total <= 0) return;
     const double left_s = newest.step_s * static_cast<double>(status.steps_total - status.step) -
                           (clues.now_unix_s - newest.ended_unix_s);

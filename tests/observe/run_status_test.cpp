@@ -40,7 +40,10 @@ class LogText {
     LogText& first_step(std::int64_t step) { return add("first_step", {{"step", step}}); }
     LogText& steps(std::int64_t step, double wall_s, double save_s = 0) {
         return add("steps",
-                   {{"step", step}, {"wall_s", wall_s}, {"phases", {{"checkpoint", save_s}}}});
+                   {{"step", step},
+                    {"epoch", step / 15},
+                    {"wall_s", wall_s},
+                    {"phases", {{"checkpoint", save_s}}}});
     }
     LogText& evaluation(double seconds) { return add("evaluation", {{"seconds", seconds}}); }
     LogText& torn() {
@@ -167,6 +170,7 @@ TEST_F(Status, SaysWhenARunningRunWillBeDone) {
         LogText(t0).at(t0 + 2).first_step(1).at(t0 + 12).steps(20, 10).at(t0 + 22).steps(40, 10));
     const RunStatus found = status({.now_unix_s = t0 + 25});
     EXPECT_EQ(found.step, 40);
+    EXPECT_EQ(found.epoch, 2);
     EXPECT_NEAR(found.eta_s, 60 * 0.5 - 3, 1e-9);
     EXPECT_THAT(status_text(found), HasSubstr("40 of 100 (40 %)"));
     EXPECT_THAT(status_text(found), HasSubstr("done in     27.0s"));

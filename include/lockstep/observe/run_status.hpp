@@ -40,6 +40,7 @@ struct StartRecord {
     double ended_unix_s = 0;      ///< its last line
     std::int64_t from_step = -1;  ///< it went on from here; -1: it never trained
     std::int64_t to_step = -1;    ///< newest step that was reported
+    std::int64_t epoch = 0;       ///< finished with that step
     double first_report_s = 0;    ///< seconds from its first line to its first step
     double train_s = 0;           ///< of reported steps, checkpoints left out
     double save_s = 0;
