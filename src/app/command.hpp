@@ -15,6 +15,7 @@ namespace lockstep {
 struct Invocation {
     std::vector<std::string> words;        ///< the program's arguments, as given
     std::vector<std::string> positionals;  ///< what is left after options
+    std::vector<std::string> job_words;    ///< after "--", where the command takes them
     std::vector<ResolvedOption> options;
     Trainer trainer = nullptr;
 };
@@ -28,6 +29,7 @@ struct Command {
     OptionTable table;
     std::size_t positionals = 0;           ///< how many it takes
     std::size_t optional_positionals = 0;  ///< how many more it may be given
+    bool takes_job_words = false;          ///< words after "--" are not its own, but a job's
     std::function<int(const Invocation&)> run;
 };
 
@@ -52,6 +54,7 @@ Command ckpt_verify_command();
 Command bench_comm_command();
 Command bench_io_command();
 Command slurm_epilog_command();
+Command submit_command();
 Command config_show_command();
 Command config_check_command();
 Command explain_command();

@@ -113,11 +113,11 @@ std::vector<Command> all_commands() {
         verify_command(),       data_pack_command(),    data_synth_command(),
         data_inspect_command(), data_reshard_command(), data_stage_command(),
         data_export_command(),  data_verify_command(),  data_ledger_command(),
-        status_command(),       stop_command(),         save_command(),
-        diagnose_command(),     ckpt_ls_command(),      ckpt_verify_command(),
-        bench_comm_command(),   bench_io_command(),     slurm_epilog_command(),
-        config_show_command(),  config_check_command(), explain_command(),
-        version_command(),
+        submit_command(),       status_command(),       stop_command(),
+        save_command(),         diagnose_command(),     ckpt_ls_command(),
+        ckpt_verify_command(),  bench_comm_command(),   bench_io_command(),
+        slurm_epilog_command(), config_show_command(),  config_check_command(),
+        explain_command(),      version_command(),
     };
 }
 

@@ -80,6 +80,15 @@ void check_positionals(const Command& command, const std::vector<std::string>& g
     });
 }
 
+// Takes what follows the first "--" away from `words`.
+std::vector<std::string> split_off_job_words(std::vector<std::string>& words) {
+    const auto mark = std::ranges::find(words, "--");
+    if (mark == words.end()) return {};
+    std::vector<std::string> job_words(mark + 1, words.end());
+    words.erase(mark, words.end());
+    return job_words;
+}
+
 // Several ranks: everything that can fail before ranks talk fails on all of them with one message.
 struct Prepared {
     std::optional<Command> command;
@@ -100,15 +109,17 @@ Prepared prepare(const std::vector<std::string>& words) {
     const Command* command = find_command(commands, words, used);
     if (command == nullptr && words[0] == "--version") return prepare({"version"});
     if (command == nullptr) throw unknown_command(commands, words);
-    const std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(used),
-                                        words.end());
+    std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
+    const auto job_words =
+        command->takes_job_words ? split_off_job_words(rest) : std::vector<std::string>{};
     const ParsedLine line = parse_line(rest, command->table);
     if (line.wants_help) {
         prepared.help = command_help(*command);
         return prepared;
     }
     check_positionals(*command, line.positionals);
-    prepared.call = {words, line.positionals, resolve_options(command->table, line, Environment())};
+    prepared.call = {
+        words, line.positionals, job_words, resolve_options(command->table, line, Environment())};
     prepared.command = *command;
     return prepared;
 }

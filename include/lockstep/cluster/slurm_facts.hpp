@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a SLURM cluster has and allows, read from the texts of its commands.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A partition's rules, from `scontrol show partition --oneliner`. Nothing: no limit.
+struct SlurmPartition {
+    std::string name;
+    bool is_default = false;
+    std::string state;  ///< "UP", "DOWN", "DRAIN", "INACTIVE"
+    std::int64_t total_nodes = 0;
+    std::int64_t least_nodes = 0;
+    std::optional<std::int64_t> most_nodes;
+    std::optional<std::int64_t> most_seconds;
+    std::optional<std::int64_t> most_memory_mb;  ///< of a node
+    std::optional<std::int64_t> most_node_cpus;
+    std::vector<std::string> accounts;         ///< that alone may use it; empty: all
+    std::vector<std::string> denied_accounts;  ///< that may not
+};
+
+/// Equal nodes of one partition, from `sinfo -h -o NODE_GROUP_FORMAT`.
+struct NodeGroup {
+    std::string partition;
+    std::string state;  ///< "idle", "mixed", "allocated", "down*", ...
+    std::int64_t nodes = 0;
+    std::int64_t cpus = 0;                     ///< of each
+    std::int64_t memory_mb = 0;                ///< of each
+    std::map<std::string, std::int64_t> gpus;  ///< of each, by type; "" without a type
+
+    bool is_usable() const;                               ///< now, or when its jobs end
+    std::int64_t gpus_of(const std::string& type) const;  ///< "": of all types together
+};
+
+/// The format of sinfo that parse_node_groups() reads.
+inline constexpr const char* node_group_format = "%R|%T|%D|%c|%m|%G";
+
+/// All that a request is checked against.
+struct SlurmFacts {
+    std::vector<SlurmPartition> partitions;
+    std::vector<NodeGroup> groups;
+    std::int64_t most_array_index = 1000;
+    bool has_accounts = false;           ///< the cluster keeps accounts (slurmdbd)
+    std::vector<std::string> accounts;   ///< the user's, if it does
+    std::vector<std::string> mpi_types;  ///< of srun; empty: not asked
+    std::vector<std::string> jobs;       ///< of a dependency, those that SLURM knows
+};
+
+/// Errors: E511 where `text` is not what SLURM prints.
+std::vector<SlurmPartition> parse_partitions(const std::string& text);
+std::vector<NodeGroup> parse_node_groups(const std::string& text);
+
+/// "Name = value" lines of `scontrol show config`.
+std::map<std::string, std::string> parse_slurm_config(const std::string& text);
+
+/// Names that `srun --mpi=list` offers.
+std::vector<std::string> parse_mpi_types(const std::string& text);
+
+/// "gpu:h100:4(S:0-1),gpu:2" as counts by type.
+std::map<std::string, std::int64_t> parse_gpus(const std::string& gres);
+
+/// SLURM's "D-HH:MM:SS", "HH:MM:SS", "MM:SS", "MM", "D-HH", "D-HH:MM" in seconds; nothing if it is
+/// none of them.
+std::optional<std::int64_t> parse_slurm_time(const std::string& text);
+
+/// "1-00:00:00", "00:10:00".
+std::string slurm_time_text(std::int64_t seconds);
+
+/// Why a command of SLURM failed, from what it printed: E530 (munge) or E511.
+Error slurm_failure(const std::string& command, const std::string& output);
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `lockstep submit` is told: SLURM's own options as texts, and ours.
+#pragma once
+
+#include "options.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// The values of --help's table. SLURM's options stay texts: the batch script's own are checked
+/// with them, by the same rules.
+struct SubmitOptions {
+    std::vector<std::string> slurm_values;  ///< by slurm_option_names()
+    std::string het_partition, het_nodes, het_node_tasks;
+    std::string template_name, site, image;
+    std::string launcher = "auto";
+    std::string runtime = "auto";  ///< of the container
+    std::filesystem::path data, run;
+    std::int64_t chain = 1;
+    std::uint64_t parameters = 0;  ///< of the model; 0: known from its name
+    bool dry_run = false;
+};
+
+/// Long names of the options that are SLURM's.
+const std::vector<std::string>& slurm_option_names();
+
+/// The table that fills `options`, which must outlive it.
+OptionTable submit_option_table(SubmitOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "slurm/misfit.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<NodeGroup> groups_of(const SlurmPartition& partition, const SlurmFacts& facts) {
+    std::vector<NodeGroup> groups;
+    for (const NodeGroup& group : facts.groups)
+        if (group.partition == partition.name) groups.push_back(group);
+    return groups;
+}
+
+std::int64_t most_cpus(const NodeGroup& group, const SlurmPartition& partition) {
+    return std::min(group.cpus, partition.most_node_cpus.value_or(group.cpus));
+}
+
+std::int64_t most_memory(const NodeGroup& group, const SlurmPartition& partition) {
+    return std::min(group.memory_mb, partition.most_memory_mb.value_or(group.memory_mb));
+}
+
+std::int64_t node_cpus(const JobPart& part) {
+    return part.node_tasks.value_or(1) * part.task_cpus;
+}
+
+bool can_hold(const NodeGroup& group, const SlurmPartition& partition, const JobPart& part) {
+    return most_cpus(group, partition) >= node_cpus(part) &&
+           most_memory(group, partition) >= part.node_memory_mb &&
+           group.gpus_of(part.gpu_type) >= part.node_gpus;
+}
+
+// The largest `amount` over the groups.
+template <class Amount>
+std::int64_t largest(const std::vector<NodeGroup>& groups, Amount&& amount) {
+    std::int64_t most = 0;
+    for (const NodeGroup& group : groups) most = std::max(most, amount(group));
+    return most;
+}
+
+void check_node_shape(const JobPart& part,
+                      const SlurmPartition& partition,
+                      const std::vector<NodeGroup>& groups,
+                      std::vector<Misfit>& found) {
+    const auto cpus = largest(groups, [&](auto& group) { return most_cpus(group, partition); });
+    if (node_cpus(part) > cpus)
+        found.push_back({"E536",
+                         fmt::format("{} CPUs of a node are asked: {} tasks of {}",
+                                     node_cpus(part),
+                                     part.node_tasks.value_or(1),
+                                     part.task_cpus),
+                         fmt::format("the largest node of '{}' has {}", partition.name, cpus),
+                         part.task_cpus <= cpus
+                             ? fmt::format("--ntasks-per-node {}", cpus / part.task_cpus)
+                             : fmt::format("--ntasks-per-node 1 --cpus-per-task {}", cpus)});
+    const auto gpus = largest(groups, [&](auto& group) { return group.gpus_of(part.gpu_type); });
+    if (part.node_gpus > gpus)
+        found.push_back(
+            {"E527",
+             fmt::format("{} GPUs per node are asked{}",
+                         part.node_gpus,
+                         part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
+             gpus == 0 ? fmt::format("nodes of '{}' have none", partition.name)
+                       : fmt::format("nodes of '{}' have {}", partition.name, gpus),
+             gpus == 0 ? ""
+                       : fmt::format("--gpus-per-node {}{}{}",
+                                     part.gpu_type,
+                                     part.gpu_type.empty() ? "" : ":",
+                                     gpus)});
+    const auto memory = largest(groups, [&](auto& group) { return most_memory(group, partition); });
+    if (part.node_memory_mb > memory)
+        found.push_back({"E528",
+                         fmt::format("{} MB of memory per node are asked", part.node_memory_mb),
+                         fmt::format("the largest node of '{}' has {} MB", partition.name, memory),
+                         fmt::format("--mem {}M", memory)});
+}
+
+void check_node_count(const JobPart& part,
+                      const SlurmPartition& partition,
+                      const std::vector<NodeGroup>& groups,
+                      std::vector<Misfit>& found) {
+    std::int64_t nodes = 0;
+    for (const NodeGroup& group : groups)
+        if (can_hold(group, partition, part)) nodes += group.nodes;
+    const std::int64_t most = std::min(nodes, partition.most_nodes.value_or(nodes));
+    if (part.node_count() > most && most > 0)
+        found.push_back({"E524",
+                         fmt::format("{} nodes are asked", part.node_count()),
+                         most < nodes
+                             ? fmt::format("'{}' gives a job at most {}", partition.name, most)
+                             : fmt::format("'{}' has {} such nodes", partition.name, nodes),
+                         fmt::format("--nodes {}", most)});
+    const std::int64_t asked = part.most_nodes.value_or(partition.least_nodes);
+    if (asked < partition.least_nodes)
+        found.push_back(
+            {"E524",
+             fmt::format("{} nodes are asked", asked),
+             fmt::format("'{}' gives a job at least {}", partition.name, partition.least_nodes),
+             fmt::format("--nodes {}", partition.least_nodes)});
+}
+
+// All tasks of a part on the nodes that it may have.
+void check_tasks(const JobPart& part,
+                 const SlurmPartition& partition,
+                 std::vector<NodeGroup> groups,
+                 std::vector<Misfit>& found) {
+    if (!part.tasks) return;
+    std::ranges::sort(groups, std::greater{}, &NodeGroup::cpus);
+    std::int64_t left = part.most_nodes.value_or(partition.most_nodes.value_or(1 << 30)), room = 0;
+    for (const NodeGroup& group : groups) {
+        if (!can_hold(group, partition, part)) continue;
+        const auto by_cpus = most_cpus(group, partition) / part.task_cpus;
+        room += std::min(left, group.nodes) * std::min(by_cpus, part.node_tasks.value_or(by_cpus));
+        left -= std::min(left, group.nodes);
+    }
+    if (room > 0 && *part.tasks > room)
+        found.push_back(
+            {"E536",
+             fmt::format("{} tasks are asked", *part.tasks),
+             fmt::format(
+                 "'{}' has room for {} of {} CPUs each", partition.name, room, part.task_cpus),
+             fmt::format("--ntasks {}", room)});
+}
+
+void check_rules(const JobPart& part,
+                 const SlurmPartition& partition,
+                 const std::string& account,
+                 std::vector<Misfit>& found) {
+    if (partition.state != "UP")
+        found.push_back({"E535",
+                         fmt::format("partition '{}' starts no jobs", partition.name),
+                         fmt::format("its state is {}", partition.state),
+                         ""});
+    if (part.seconds && partition.most_seconds && *part.seconds > *partition.most_seconds)
+        found.push_back(
+            {"E525",
+             fmt::format("a time of {} is asked", slurm_time_text(*part.seconds)),
+             fmt::format(
+                 "'{}' allows {}", partition.name, slurm_time_text(*partition.most_seconds)),
+             fmt::format("--time {} (a run that is longer requeues itself and goes on)",
+                         slurm_time_text(*partition.most_seconds))});
+    const bool may_use = account.empty() || partition.accounts.empty() ||
+                         std::ranges::count(partition.accounts, account) > 0;
+    if (!may_use || std::ranges::count(partition.denied_accounts, account) > 0)
+        found.push_back(
+            {"E533",
+             fmt::format("account '{}' may not use partition '{}'", account, partition.name),
+             partition.accounts.empty()
+                 ? "it is denied"
+                 : fmt::format("only {} may", fmt::join(partition.accounts, ", ")),
+             partition.accounts.empty() ? "" : fmt::format("--account {}", partition.accounts[0])});
+}
+
+}  // namespace
+
+std::vector<Misfit> misfits(const JobPart& part,
+                            const SlurmPartition& partition,
+                            const SlurmFacts& facts,
+                            const std::string& account) {
+    std::vector<Misfit> found;
+    const auto groups = groups_of(partition, facts);
+    check_rules(part, partition, account, found);
+    check_node_shape(part, partition, groups, found);
+    check_node_count(part, partition, groups, found);
+    check_tasks(part, partition, groups, found);
+    return found;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/job_request.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+std::string code_of(const std::string& name, const std::string& value) {
+    return test::caught_code([&] { read_request({{{name, value}}}); });
+}
+
+TEST(JobRequest, ReadsEachOptionByItsType) {
+    const auto request = read_request({{{"job-name", "a.b-1"},
+                                        {"partition", "gpu,debug"},
+                                        {"nodes", "1-4"},
+                                        {"ntasks-per-node", "2"},
+                                        {"cpus-per-task", "3"},
+                                        {"gpus-per-node", "h100:2"},
+                                        {"mem", "2G"},
+                                        {"time", "10"},
+                                        {"array", "0-7:2,9%2"},
+                                        {"dependency", "afterok:12:13_4,singleton"}}});
+    const JobPart& part = request.parts.at(0);
+    EXPECT_EQ(request.job_name, "a.b-1");
+    EXPECT_THAT(part.partitions, testing::ElementsAre("gpu", "debug"));
+    EXPECT_EQ(part.least_nodes, 1);
+    EXPECT_EQ(part.most_nodes, 4);
+    EXPECT_EQ(part.node_tasks, 2);
+    EXPECT_EQ(part.task_cpus, 3);
+    EXPECT_EQ(part.gpu_type, "h100");
+    EXPECT_EQ(part.node_gpus, 2);
+    EXPECT_EQ(part.node_memory_mb, 2048);
+    EXPECT_EQ(part.seconds, 600);
+    EXPECT_EQ(request.last_task, 9);
+    EXPECT_THAT(request.awaited_jobs, testing::ElementsAre("12", "13"));
+}
+
+TEST(JobRequest, ReadsMemoryInSlurmsUnits) {
+    const auto memory = [](const std::string& text) {
+        return read_request({{{"mem", text}}}).parts[0].node_memory_mb;
+    };
+    EXPECT_EQ(memory("500"), 500);
+    EXPECT_EQ(memory("500M"), 500);
+    EXPECT_EQ(memory("1025K"), 2);
+    EXPECT_EQ(memory("1t"), 1024 * 1024);
+}
+
+TEST(JobRequest, RefusesValuesOfAnotherType) {
+    for (const auto& [name, value] :
+         std::vector<std::pair<std::string, std::string>>{{"nodes", "two"},
+                                                          {"nodes", "0"},
+                                                          {"nodes", "4-1"},
+                                                          {"nodes", "1e3"},
+                                                          {"ntasks", "-3"},
+                                                          {"ntasks-per-node", "0"},
+                                                          {"cpus-per-task", "99999999999999999999"},
+                                                          {"mem", "lots"},
+                                                          {"mem", "1.5G"},
+                                                          {"gpus-per-node", "h100"},
+                                                          {"gpus-per-node", "h100:x"},
+                                                          {"array", "7-0"},
+                                                          {"array", "a"},
+                                                          {"array", "0-7%0"},
+                                                          {"dependency", "afterok"},
+                                                          {"dependency", "later:5"}})
+        EXPECT_EQ(code_of(name, value), "E103") << name << "=" << value;
+    for (const char* time : {"abc", "1:2:3:4", "0", "-5"})
+        EXPECT_EQ(code_of("time", time), "E526") << time;
+}
+
+// Comment lines of the script carry these values unquoted.
+TEST(JobRequest, RefusesCharactersThatAScriptCannotCarry) {
+    for (const char* text : {"x; rm -rf ~",
+                             "a\nb",
+                             "a\tb",
+                             "$(id)",
+                             "`id`",
+                             "a b",
+                             "'",
+                             "\"",
+                             "\\",
+                             "a>b",
+                             "a<b",
+                             "#",
+                             "",
+                             "~",
+                             "{a}",
+                             "a\x7f",
+                             "\x1b[2J",
+                             "\xc3\xa4"})
+        for (const char* name : {"job-name", "partition", "account", "qos", "nodes", "comment"})
+            EXPECT_EQ(code_of(name, text), "E532") << name << "=" << text;
+    for (const char* text :
+         {"-x", ".", "..", "a/b", "a|b", "a&b", "a*", "a?", "(a)", "[a]", "!a", "%x"})
+        EXPECT_EQ(code_of("job-name", text), "E532") << text;
+    EXPECT_EQ(code_of("job-name", std::string(200, 'a')), "E532");
+}
+
+}  // namespace
+}  // namespace lockstep

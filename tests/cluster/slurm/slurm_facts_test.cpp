@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/slurm_facts.hpp"
+
+#include "mini_cluster_text.hpp"
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST(SlurmFacts, ReadsPartitions) {
+    const auto partitions = parse_partitions(test::mini_partitions);
+    ASSERT_EQ(partitions.size(), 4u);
+    EXPECT_EQ(partitions[0].name, "debug");
+    EXPECT_TRUE(partitions[0].is_default);
+    EXPECT_EQ(partitions[0].state, "UP");
+    EXPECT_EQ(partitions[0].total_nodes, 2);
+    EXPECT_EQ(partitions[0].most_seconds, 600);
+    EXPECT_FALSE(partitions[0].most_nodes.has_value());
+    EXPECT_TRUE(partitions[0].accounts.empty());
+    EXPECT_EQ(partitions[1].most_seconds, 86'400);
+    EXPECT_FALSE(partitions[1].is_default);
+}
+
+TEST(SlurmFacts, ReadsGroupsOfNodes) {
+    const auto groups = parse_node_groups("gpu|mixed|2|8+|8000|gpu:h100:4(S:0-1),gpu:2\n");
+    ASSERT_EQ(groups.size(), 1u);
+    EXPECT_EQ(groups[0].nodes, 2);
+    EXPECT_EQ(groups[0].cpus, 8);
+    EXPECT_EQ(groups[0].gpus_of("h100"), 4);
+    EXPECT_EQ(groups[0].gpus_of(""), 6);
+    EXPECT_EQ(groups[0].gpus_of("a100"), 0);
+    EXPECT_TRUE(groups[0].is_usable());
+}
+
+TEST(SlurmFacts, KnowsNodesThatAreAway) {
+    for (const char* state : {"down", "down*", "drained", "draining", "idle*", "fail", "unknown"})
+        EXPECT_FALSE((NodeGroup{.state = state}.is_usable())) << state;
+    for (const char* state : {"idle", "mixed", "allocated", "completing", "reserved", "idle~"})
+        EXPECT_TRUE((NodeGroup{.state = state}.is_usable())) << state;
+}
+
+TEST(SlurmFacts, RefusesTextsThatAreNotSlurms) {
+    EXPECT_EQ(test::caught_code([] { parse_partitions("PartitionName=x State=UP"); }), "E511");
+    EXPECT_EQ(test::caught_code([] { parse_partitions("hello"); }), "E511");
+    EXPECT_EQ(test::caught_code([] { parse_node_groups("gpu|idle|2"); }), "E511");
+    EXPECT_EQ(test::caught_code([] { parse_node_groups("gpu|idle|x|8|1|(null)"); }), "E511");
+}
+
+TEST(SlurmFacts, ReadsConfigAndMpiTypes) {
+    auto config = parse_slurm_config(
+        "Configuration data as of 2026-11-22T00:20:57\n"
+        "AccountingStorageType   = accounting_storage/none\n"
+        "MaxArraySize            = 1001\n");
+    EXPECT_EQ(config["MaxArraySize"], "1001");
+    EXPECT_EQ(config["AccountingStorageType"], "accounting_storage/none");
+    EXPECT_THAT(parse_mpi_types("MPI plugin types are...\n\tpmix\n\tnone\n\tcray_shasta\n\tpmi2\n"
+                                "specific pmix plugin versions available: pmix_v4\n"),
+                testing::IsSupersetOf({"pmix", "none", "pmi2", "pmix_v4"}));
+    EXPECT_THAT(parse_mpi_types("MPI plugin types are...\n\tnone\n"),
+                testing::Not(testing::Contains("pmix")));
+}
+
+TEST(SlurmTime, HasSlurmsForms) {
+    EXPECT_EQ(parse_slurm_time("10"), 600);
+    EXPECT_EQ(parse_slurm_time("10:30"), 630);
+    EXPECT_EQ(parse_slurm_time("01:02:03"), 3723);
+    EXPECT_EQ(parse_slurm_time("2-3"), 2 * 86'400 + 3 * 3600);
+    EXPECT_EQ(parse_slurm_time("2-03:04"), 2 * 86'400 + 3 * 3600 + 240);
+    EXPECT_EQ(parse_slurm_time("1-00:00:00"), 86'400);
+    for (const char* text :
+         {"abc", "", "-", "1-", "1:2:3:4", "-5", "1e3", "9999999999", "UNLIMITED"})
+        EXPECT_FALSE(parse_slurm_time(text).has_value()) << text;
+    EXPECT_EQ(slurm_time_text(86'400), "1-00:00:00");
+    EXPECT_EQ(slurm_time_text(630), "00:10:30");
+}
+
+// What sinfo printed without a controller, and without munge.
+TEST(SlurmFailure, TellsAControllerFromMunge) {
+    const Error away = slurm_failure(
+        "sinfo", "slurm_load_partitions: Unable to contact slurm controller (connect failure)\n");
+    EXPECT_EQ(away.code(), "E511");
+    EXPECT_THAT(away.why(), HasSubstr("Unable to contact"));
+    const Error munge = slurm_failure(
+        "sinfo",
+        "sinfo: error: If munged is up, restart with --num-threads=10\n"
+        "sinfo: error: Munge encode failed: Failed to access \"/run/munge/munge.socket.2\"\n"
+        "slurm_load_partitions: Protocol authentication error\n");
+    EXPECT_EQ(munge.code(), "E530");
+    EXPECT_EQ(munge.exit_code(), ExitCode::service_away);
+}
+
+}  // namespace
+}  // namespace lockstep
