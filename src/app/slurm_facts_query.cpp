@@ -84,8 +84,9 @@ std::string ask_slurm(const std::vector<std::string>& argv) {
 SlurmFacts query_slurm(const JobRequest& request, const std::string& launcher) {
     check_installed("sbatch");
     SlurmFacts facts;
-    facts.partitions = parse_partitions(ask_slurm({"scontrol", "show", "partition", "--oneliner"}));
-    facts.groups = parse_node_groups(ask_slurm({"sinfo", "-h", "-o", node_group_format}));
+    facts.partitions =
+        parse_partitions(ask_slurm({"scontrol", "--all", "show", "partition", "--oneliner"}));
+    facts.groups = parse_node_groups(ask_slurm({"sinfo", "--all", "-h", "-o", node_group_format}));
     auto config = parse_slurm_config(ask_slurm({"scontrol", "show", "config"}));
     // SLURM counts the index 0, too.
     if (const auto most = parse_integer(config["MaxArraySize"])) facts.most_array_index = *most - 1;

@@ -105,8 +105,10 @@ std::string submit_once(const std::string& path) {
     const bool is_job =
         !job.empty() && std::ranges::all_of(job, [](char c) { return c >= '0' && c <= '9'; });
     check(answer.exit_code == 0 && is_job, [&] {
-        return Error(
-            "E540", "SLURM refused the job", printable(answer.output), "nothing was submitted");
+        return Error("E540",
+                     "SLURM refused the job",
+                     printable(answer.output),
+                     "change what SLURM names; no further job was submitted");
     });
     return job;
 }

@@ -168,9 +168,9 @@ std::string settled_launcher(const SubmitOptions& options,
                          ? "--launcher srun, or --partition A,B where either would do"
                          : "--launcher srun, or --container-runtime apptainer");
     });
-    if (launcher_of(script).empty()) return "";
     if (needs_srun) return "srun";
     if (options.launcher != "auto") return options.launcher;
+    if (launcher_of(script).empty()) return "";
     const bool site_decides = options.template_name.empty() && !site.launcher.empty();
     return site_decides ? site.launcher : launcher_of(script);
 }

@@ -86,6 +86,12 @@ void check_node_count(const JobPart& part,
     std::int64_t nodes = 0;
     for (const NodeGroup& group : groups)
         if (can_hold(group, partition, part)) nodes += group.nodes;
+    // Each is there, but not on one node.
+    if (nodes == 0 && found.empty())
+        found.push_back({"E524",
+                         "CPUs, GPUs and memory of different nodes are asked",
+                         fmt::format("no node of '{}' has all of them", partition.name),
+                         "less of --ntasks-per-node, --gpus-per-node or --mem"});
     const std::int64_t most = std::min(nodes, partition.most_nodes.value_or(nodes));
     if (part.node_count() > most && most > 0)
         found.push_back({"E524",
@@ -130,10 +136,12 @@ void check_rules(const JobPart& part,
                  const SlurmPartition& partition,
                  const std::string& account,
                  std::vector<Misfit>& found) {
-    if (partition.state != "UP")
+    if (partition.state != "UP" || partition.total_nodes == 0)
         found.push_back({"E535",
                          fmt::format("partition '{}' starts no jobs", partition.name),
-                         fmt::format("its state is {}", partition.state),
+                         partition.total_nodes == 0
+                             ? "it has no nodes"
+                             : fmt::format("its state is {}", partition.state),
                          ""});
     if (part.seconds && partition.most_seconds && *part.seconds > *partition.most_seconds)
         found.push_back(
@@ -163,10 +171,12 @@ std::vector<Misfit> misfits(const JobPart& part,
                             const std::string& account) {
     std::vector<Misfit> found;
     const auto groups = groups_of(partition, facts);
+    if (partition.total_nodes > 0) {
+        check_node_shape(part, partition, groups, found);
+        check_node_count(part, partition, groups, found);
+        check_tasks(part, partition, groups, found);
+    }
     check_rules(part, partition, account, found);
-    check_node_shape(part, partition, groups, found);
-    check_node_count(part, partition, groups, found);
-    check_tasks(part, partition, groups, found);
     return found;
 }
 

@@ -83,6 +83,15 @@ TEST(JobCheck, RefusesGpusMemoryAndCpusThatNoNodeHas) {
     EXPECT_EQ(refusal({{"ntasks", "999"}}).fix(), "--ntasks 16");
 }
 
+TEST(JobCheck, RefusesWhatDifferentNodesHave) {
+    SlurmFacts facts = test::mini_facts();
+    facts.groups.push_back({"debug", "idle", 1, 8, 64'000, {}});
+    EXPECT_THAT(notes_on({{"mem", "60G"}}, facts), IsEmpty());
+    const Error error = refusal({{"mem", "60G"}, {"gpus-per-node", "1"}}, facts);
+    EXPECT_EQ(error.code(), "E524");
+    EXPECT_THAT(error.why(), HasSubstr("no node of 'debug' has all of them"));
+}
+
 TEST(JobCheck, SaysEveryReasonAtOnce) {
     const Error error = refusal({{"nodes", "9"}, {"time", "9-0"}, {"mem", "9T"}});
     EXPECT_THAT(error.fix(), AllOf(HasSubstr("--time 00:10:00"), HasSubstr("--mem 8000M")));
@@ -111,6 +120,9 @@ TEST(JobCheck, RefusesAClosedPartitionAndWaitsForNodesThatAreAway) {
     SlurmFacts facts = test::mini_facts();
     facts.partitions[0].state = "DOWN";
     EXPECT_EQ(refusal({}, facts).code(), "E535");
+    facts.partitions[0].state = "UP";
+    facts.partitions[0].total_nodes = 0;
+    EXPECT_THAT(refusal({}, facts).why(), HasSubstr("it has no nodes"));
     EXPECT_THAT(notes_on({{"partition", "cpu"}, {"nodes", "7"}}, test::mini_facts()),
                 Contains(HasSubstr("2 of the 8 nodes of 'cpu' are down or drained")));
 }
