@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// A rank with LibTorch and MPI and no model: measured, see docs/slurm.md.
+// A rank with LibTorch and MPI: what the step line of the quick start shows, less its small model.
 constexpr std::uint64_t bare_rank_bytes = 220u << 20;
 
 struct DataShape {
