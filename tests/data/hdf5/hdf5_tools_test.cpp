@@ -108,6 +108,7 @@ void expect_readable_after(const std::vector<std::string>& repack_options,
     const auto index = test::open_index(options.output);
     EXPECT_THAT(index->warnings(), SizeIs(1)) << fmt::format("{}", fmt::join(repack_options, " "));
     EXPECT_EQ(test::read_all(index), test::expected_content(samples, options));
+    EXPECT_EQ(DatasetIndex::deserialize(index->serialize()), *index);
     fs::rename(original, shard);
     EXPECT_THAT(test::open_index(options.output)->warnings(), IsEmpty());
 }
