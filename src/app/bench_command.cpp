@@ -203,12 +203,8 @@ int launch(const BenchOptions& options, const Invocation& call) {
                      "an all-reduce needs ranks, and no launcher started any",
                      "for example: lockstep bench comm --np 2");
     });
-    const LaunchFolder folder;
-    std::map<std::string, std::string> environment;
-    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
-    const LaunchRequest request{
-        options.np, options.oversubscribe, call.words, folder.path(), this_executable()};
-    return supervise(mpirun_line(request, Environment()), environment);
+    return supervise_ranks(
+        {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});
 }
 
 int run(const BenchOptions& options, const Invocation& call) {

@@ -204,11 +204,7 @@ DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Code
 }
 
 DatasetIndex open_data(const BenchIoOptions& options) {
-    std::vector<FieldMapping> fields;
-    if (!options.fields.empty())
-        for (const std::string& field : split(options.fields, ','))
-            fields.push_back(parse_field_mapping(field));
-    return DatasetIndex::open(options.data, fields);
+    return DatasetIndex::open(options.data, parse_field_mappings(options.fields));
 }
 
 /// Measures one data set and shows it, or adds it to `report`.

@@ -143,21 +143,14 @@ bool examine_all(const DoctorOptions& options, const Communicator& world) {
     return !verdict.empty();
 }
 
-int launch(const DoctorOptions& options, const Invocation& call) {
-    const LaunchFolder folder;
-    std::map<std::string, std::string> environment;
-    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
-    const LaunchRequest request{
-        options.np, options.oversubscribe, call.words, folder.path(), this_executable()};
-    return supervise(mpirun_line(request, Environment()), environment);
-}
-
 int run(const DoctorOptions& options, const Invocation& call) {
     if (options.list) {
         print_once(list_text());
         return 0;
     }
-    if (options.np > 0 && !launched_by_mpi()) return launch(options, call);
+    if (options.np > 0 && !launched_by_mpi())
+        return supervise_ranks(
+            {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});
     const auto world = Communicator::world();
     if (world.size() > 1) die_with_parent(::getppid());
     return examine_all(options, world) ? static_cast<int>(ExitCode::config) : 0;

@@ -18,7 +18,7 @@ struct LaunchNetwork {
 };
 
 /// Asks the system's routes; nothing is sent. `own` are this host's addresses.
-/// Errors: E647 for a name that cannot be resolved, or an address that only a bridge leads to.
+/// Errors: E647 for a name that cannot be resolved or that no route leads to.
 LaunchNetwork network_towards(std::span<const std::string> hosts, const HostAddresses& own);
 
 /// The words for mpirun.

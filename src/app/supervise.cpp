@@ -93,6 +93,14 @@ int exit_code_of(int status, bool interrupted) {
 
 }  // namespace
 
+int supervise_ranks(LaunchRequest request) {
+    const LaunchFolder folder;
+    request.folder = folder.path();
+    std::map<std::string, std::string> environment;
+    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
+    return supervise(mpirun_line(request, Environment()), environment);
+}
+
 LaunchFolder::LaunchFolder() {
     remove_abandoned();
     std::string name = base_folder() / (std::string(folder_prefix) + "XXXXXX");

@@ -4,6 +4,8 @@
 
 #include "lockstep/core/files.hpp"
 
+#include "launch.hpp"
+
 #include <filesystem>
 #include <map>
 #include <string>
@@ -34,5 +36,9 @@ class LaunchFolder {
 /// Returns the ranks' exit code, 130 after INT. Errors: E612 if they were killed; E610.
 int supervise(const std::vector<std::string>& argv,
               const std::map<std::string, std::string>& environment);
+
+/// supervise() of the mpirun line for `request`, with a LaunchFolder of its own; ranks learn
+/// whether this process has a terminal. Errors: mpirun_line()'s and supervise()'s.
+int supervise_ranks(LaunchRequest request);
 
 }  // namespace lockstep

@@ -56,16 +56,10 @@ void check_required(const TrainSettings& settings) {
 
 int launch(const TrainOptions& options, const Invocation& call) {
     check_trainer();
-    const LaunchFolder folder;
-    std::map<std::string, std::string> environment;
-    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
     const PostMortem post_mortem(options.settings.run);
     return post_mortem.explain([&] {
-        return supervise(
-            mpirun_line(
-                {options.np, options.oversubscribe, call.words, folder.path(), {}, options.hosts},
-                Environment()),
-            environment);
+        return supervise_ranks(
+            {options.np, options.oversubscribe, call.words, {}, {}, options.hosts});
     });
 }
 

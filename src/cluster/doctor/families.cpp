@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -68,12 +69,8 @@ std::string lower_case(std::string text) {
 }
 
 std::vector<std::string> comma_separated(const std::string& text) {
-    std::vector<std::string> pieces;
-    for (std::size_t begin = 0; begin <= text.size();) {
-        const auto end = std::min(text.find(',', begin), text.size());
-        if (end > begin) pieces.push_back(text.substr(begin, end - begin));
-        begin = end + 1;
-    }
+    std::vector<std::string> pieces = split(text, ',');
+    std::erase(pieces, "");
     return pieces;
 }
 

@@ -189,9 +189,12 @@ TEST_F(Stream, LendsThreeBatchesAtOnceAndSaysSoIfMoreAreAskedFor) {
 TEST_F(Stream, GoesOnForAConsumerThatAlwaysHoldsThree) {
     BatchStream stream(pack(), test::small_stream());
     std::deque<Batch> held;
+    StreamPosition expected;
     for (int i = 0; i < 100; ++i) {
         if (held.size() == 4) held.pop_front();
         held.push_back(stream.next());
+        EXPECT_EQ(held.back().position, expected);
+        expected = held.back().next;
     }
 }
 

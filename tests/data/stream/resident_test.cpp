@@ -262,9 +262,12 @@ TEST_F(Resident, NeedsNoThreadOfItsOwnOnASingleCore) {
         expect_equal(stream, resident, 50);
         EXPECT_EQ(resident.stats().io_threads, 0);
         std::deque<Batch> held;
+        StreamPosition expected = resident.next().next;
         for (int i = 0; i < 50; ++i) {
             if (held.size() == 4) held.pop_front();
             held.push_back(resident.next());
+            EXPECT_EQ(held.back().position, expected);
+            expected = held.back().next;
         }
     });
 }
