@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <sstream>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -71,16 +72,20 @@ ProcessResult ask_slurm(const std::vector<std::string>& argv) {
     return answer;
 }
 
-// SLURM's word for the job: while a cancelled job ends, its script still runs.
-std::string job_state(const SlurmJob& job) {
-    const auto answer = ask_slurm({"squeue", "-h", "-j", job.id, "-o", "%T"});
+// SLURM's word for the job: while a cancelled job ends, its script still runs; and so it does on a
+// node that SLURM has lost sight of, when the job has long begun again elsewhere.
+void ask_about_job(const SlurmJob& job, JobEnd& end) {
+    const auto answer = ask_slurm({"squeue", "-h", "-j", job.id, "-O", "State:32,RestartCnt:16"});
     check(answer.exit_code == 0, [&] {
         return Error("E511",
                      "SLURM does not answer",
                      printable(answer.output),
                      "nothing is lost: submit the same job again, and the run goes on");
     });
-    return answer.output.substr(0, answer.output.find('\n'));
+    std::istringstream words(answer.output);
+    std::int64_t restarts = job.restarts;
+    words >> end.job_state >> restarts;
+    end.is_newest_start = restarts == job.restarts;
 }
 
 // The job dies in it, if it succeeds.
@@ -97,12 +102,13 @@ void requeue(const SlurmJob& job) {
 int epilog(const EpilogOptions& options) {
     const SlurmJob job = read_slurm_job(Environment());
     JobEnd end{.launcher_exit = options.launcher_exit, .restarts = job.restarts};
-    if (const auto state = read_run_state(options.run)) {
-        end.run = run_end(state);
+    const auto state = read_run_state(options.run);
+    end.run = run_end(state);
+    if (!options.dry_run && end.run != RunEnd::complete) ask_about_job(job, end);
+    if (state && end.is_newest_start) {
         end.failure_exit = state->exit;
         end.idle_starts = count_idle_starts(options);
     }
-    if (!options.dry_run && end.run != RunEnd::complete) end.job_state = job_state(job);
     const RequeueVerdict verdict = judge_job_end(end, options.limits);
     print_once(fmt::format(
         "lockstep: job {} on {}, start {}: {}; {}\n",

@@ -2,10 +2,12 @@
 #include "run_lock.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include <array>
 #include <cerrno>
@@ -16,6 +18,7 @@
 #include <fmt/format.h>
 #include <pwd.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -37,11 +40,30 @@ std::string user_name() {
     return fmt::format("uid-{}", uid);
 }
 
+// One start of a SLURM job; a requeued job keeps its number, and SLURM counts the restarts.
+struct JobStart {
+    std::string job;  // empty: no SLURM job
+    std::int64_t restarts = 0;
+};
+
+JobStart own_job_start() {
+    const Environment environment;
+    const auto job = environment.text("SLURM_JOB_ID");
+    if (!job) return {};
+    const std::string cluster = environment.text("SLURM_CLUSTER_NAME").value_or("");
+    const auto restarts = parse_integer(environment.text("SLURM_RESTART_COUNT").value_or("0"));
+    return {*job + '@' + cluster, restarts.value_or(0)};
+}
+
 std::string lease_text() {
-    const Json lease{{"by", user_at_host()},
-                     {"host", host_name()},
-                     {"pid", ::getpid()},
-                     {"since", utc_text(unix_time_s())}};
+    Json lease{{"by", user_at_host()},
+               {"host", host_name()},
+               {"pid", ::getpid()},
+               {"since", utc_text(unix_time_s())}};
+    if (const JobStart own = own_job_start(); !own.job.empty()) {
+        lease["job"] = own.job;
+        lease["restarts"] = own.restarts;
+    }
     return lease.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
 }
 
@@ -60,6 +82,27 @@ std::string holder_text(const fs::path& path) {
     }
 }
 
+/// Whether the holder is an earlier start of this very job. SLURM starts a job again only when it
+/// has ended it, or has lost the node where it ran on: what is left of it there must not stop us.
+bool is_held_by_earlier_start(const fs::path& path) {
+    const JobStart own = own_job_start();
+    if (own.job.empty()) return false;
+    try {
+        const auto lease = read_json(path, 4096);
+        const auto origin = path.string();
+        return json_field<std::string>(lease, "job", origin) == own.job &&
+               json_field<std::int64_t>(lease, "restarts", origin) < own.restarts;
+    } catch (const Error&) {
+        return false;  // torn, or of no job
+    }
+}
+
+UniqueFd open_lock_file(const fs::path& path, int flags) {
+    UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+    if (!file) throw system_error("open", path.string(), errno);
+    return file;
+}
+
 bool try_lock(const UniqueFd& file, const fs::path& path) {
     while (::flock(file.value(), LOCK_EX | LOCK_NB) != 0) {
         if (errno == EWOULDBLOCK) return false;
@@ -76,6 +119,35 @@ Error in_use(const fs::path& path, double wait_s) {
             "wait for that job or end it (scancel, kill); or use another run directory"};
 }
 
+// A lock that was taken over lies no longer where others look for it.
+bool is_still_at(const UniqueFd& file, const fs::path& path) {
+    struct stat held {};
+    struct stat found {};
+    return ::fstat(file.value(), &held) == 0 && ::lstat(path.c_str(), &found) == 0 &&
+           held.st_dev == found.st_dev && held.st_ino == found.st_ino;
+}
+
+void write_lease(const UniqueFd& file, const fs::path& path) {
+    clear_lease(file);
+    write_all(file.value(), bytes_of(lease_text()), path);
+}
+
+// A lock cannot be torn out of a hand: a new one, held already, takes the place of its file.
+UniqueFd take_over(const fs::path& path) {
+    once(
+        Level::warn,
+        "the run's lock is taken over from {}: an earlier start of this job, which SLURM has ended",
+        holder_text(path));
+    const fs::path fresh = path.string() + ".new";
+    std::error_code ignored;
+    fs::remove(fresh, ignored);
+    UniqueFd file = open_lock_file(fresh, O_EXCL);
+    expect(try_lock(file, fresh), "nobody knows a lock that was just made");
+    write_lease(file, fresh);
+    fs::rename(fresh, path);
+    return file;
+}
+
 }  // namespace
 
 std::string user_at_host() {
@@ -84,16 +156,19 @@ std::string user_at_host() {
 
 UniqueFd take_run_lock(const fs::path& path, double wait_s) {
     constexpr std::chrono::milliseconds pause(50);
-    UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!file) throw system_error("open", path.string(), errno);
     const double deadline = now_s() + wait_s;
-    while (!try_lock(file, path)) {
-        check(now_s() < deadline, [&] { return in_use(path, wait_s); });
+    while (true) {
+        UniqueFd file = open_lock_file(path, 0);
+        if (try_lock(file, path)) {
+            if (!is_still_at(file, path)) continue;
+            write_lease(file, path);
+            return file;
+        }
+        if (now_s() >= deadline) break;
         std::this_thread::sleep_for(pause);
     }
-    clear_lease(file);
-    write_all(file.value(), bytes_of(lease_text()), path);
-    return file;
+    check(is_held_by_earlier_start(path), [&] { return in_use(path, wait_s); });
+    return take_over(path);
 }
 
 RunHolder read_run_holder(const fs::path& path) {

@@ -13,9 +13,10 @@ namespace lockstep {
 std::string user_at_host();
 
 /// Locks `path` (created 0600) for as long as the descriptor lives, trying for `wait_s` seconds,
-/// and writes a lease into it: who, where, since when. flock belongs to the open file, so the
-/// kernel frees it when the holder dies, however it dies.
-/// Errors: E404 naming the holder from its lease; E402.
+/// and writes a lease into it: who, where, since when, and of which start of which SLURM job. flock
+/// belongs to the open file, so the kernel frees it when the holder dies, however it dies. Where
+/// the holder is an earlier start of this job it is taken over after `wait_s`: the new incarnation
+/// then fences that start's writes. Errors: E404 naming the holder from its lease; E402.
 UniqueFd take_run_lock(const fs::path& path, double wait_s);
 
 /// Who holds a run, or held it last.

@@ -125,6 +125,7 @@ void commit(const CheckpointPlace& place,
     if (place.check_still_ours) place.check_still_ours();
     write_file_atomically(unfinished / "manifest.json", manifest);
     const fs::path final_path = place.root / name;
+    if (place.check_still_ours) place.check_still_ours();  // syncing may have taken long
     if (fs::exists(final_path)) remove_folder(place.root, final_path);
     fs::rename(unfinished, final_path);
     sync_path(place.root);

@@ -78,7 +78,13 @@ void Reporter::add_data(Json& record, double elapsed_s) {
                       {"bound", binding_stage(spent, elapsed_s)}};
 }
 
+// A start that SLURM has lost sight of ends here, before it writes into its successor's files.
+void Reporter::check_still_ours() const {
+    if (job_.run.directory) job_.run.directory->check_still_ours();
+}
+
 void Reporter::report(double rate) {
+    check_still_ours();
     const double now = now_s();
     const JobProgress& at = job_.progress;
     const StepReport report{.epoch = at.epoch,
@@ -124,6 +130,7 @@ void Reporter::report_epoch() {
 }
 
 void Reporter::after_evaluation(const Evaluation& evaluation) {
+    check_still_ours();
     const JobProgress& at = job_.progress;
     const double now = now_s();
     log_event("evaluation", {{"step", at.step}, {"seconds", now - since_s_}});

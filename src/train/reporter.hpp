@@ -32,6 +32,7 @@ class Reporter {
     void finish();
 
   private:
+    void check_still_ours() const;
     void report(double rate);
     void add_communication(Json& record) const;
     void add_data(Json& record, double elapsed_s);

@@ -160,6 +160,48 @@ TEST_F(RunDirectoryTest, WaitsForAHolderThatIsKilled) {
     ::close(pipe[1]);
 }
 
+/// What SLURM tells the processes of a job, for as long as it lives.
+struct JobVariables {
+    JobVariables(const char* job, const char* restarts) {
+        ::setenv("SLURM_JOB_ID", job, 1);
+        ::setenv("SLURM_RESTART_COUNT", restarts, 1);
+    }
+    ~JobVariables() {
+        ::unsetenv("SLURM_JOB_ID");
+        ::unsetenv("SLURM_RESTART_COUNT");
+    }
+    JobVariables(const JobVariables&) = delete;
+    JobVariables& operator=(const JobVariables&) = delete;
+};
+
+// A node that SLURM has lost still runs the first start, which holds the lock.
+TEST_F(RunDirectoryTest, IsTakenOverFromAnEarlierStartOfTheSameJob) {
+    std::optional<JobVariables> job(std::in_place, "7", "0");
+    auto old = open();
+    old.begin_incarnation();
+    job.emplace("7", "1");
+    auto next = open();
+    EXPECT_EQ(next.begin_incarnation(), 2);
+    EXPECT_EQ(caught_code([&] { old.write_state({.step = 6}); }), "E408");
+    next.write_state({.step = 5});
+    job.emplace("8", "5");
+    EXPECT_EQ(caught_code([&] { open(); }), "E404");
+    EXPECT_FALSE(fs::exists(root_ / "run.lock.new"));
+}
+
+TEST_F(RunDirectoryTest, IsNotTakenOverFromOthers) {
+    std::optional<JobVariables> job(std::in_place, "7", "1");
+    const auto holder = open();
+    for (const char* restarts : {"0", "1", "x", ""}) {
+        job.emplace("7", restarts);
+        EXPECT_EQ(caught_code([&] { open(); }), "E404") << restarts;
+    }
+    job.emplace("17", "2");
+    EXPECT_EQ(caught_code([&] { open(); }), "E404");
+    job.reset();
+    EXPECT_EQ(caught_code([&] { open(); }), "E404");
+}
+
 TEST_F(RunDirectoryTest, GoesOnWithEqualSettings) {
     auto run = open();
     run.create(record_of({{"seed", 1}, {"lr", 0.1}}));

@@ -30,6 +30,7 @@ struct JobEnd {
     std::int64_t restarts = 0;          ///< of the job so far
     std::int64_t idle_starts = 0;       ///< starts in a row, this one too, without a new checkpoint
     std::string job_state = "RUNNING";  ///< SLURM's word; others are ending the job already
+    bool is_newest_start = true;        ///< false: SLURM has lost this one and begun another
 };
 
 /// When enough is enough.
@@ -46,7 +47,8 @@ struct RequeueVerdict {
 };
 
 /// Pure. Requeues what a lost node, a limit or a preemption ended, never what would fail again:
-/// exit codes 64 to 74, 77, 78 and 130 stay; 93 where starts bring no progress.
+/// exit codes 64 to 74, 77, 78 and 130 stay; 93 where starts bring no progress. A start that SLURM
+/// has lost sight of decides nothing: the job is a later start's.
 RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits);
 
 }  // namespace lockstep

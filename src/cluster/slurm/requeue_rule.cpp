@@ -62,6 +62,8 @@ SlurmJob read_slurm_job(const Environment& environment) {
 }
 
 RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits) {
+    if (!end.is_newest_start)
+        return stop(lost, "SLURM has begun a later start of this job, which goes on with the run");
     switch (end.run) {
         case RunEnd::complete:
             return stop(0, "the run is complete");

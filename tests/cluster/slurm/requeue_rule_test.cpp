@@ -83,6 +83,16 @@ TEST(RequeueRule, LeavesAJobAloneThatSlurmEnds) {
     EXPECT_THAT(verdict.reason, HasSubstr("COMPLETING"));
 }
 
+// Its script lives on where SLURM cannot see it, and would requeue the start that took its place.
+TEST(RequeueRule, LeavesALaterStartAlone) {
+    for (const RunEnd run : {RunEnd::running, RunEnd::saved, RunEnd::complete, RunEnd::unknown}) {
+        const auto verdict = judge({.launcher_exit = 76, .run = run, .is_newest_start = false});
+        EXPECT_FALSE(verdict.requeues);
+        EXPECT_EQ(verdict.exit_code, 76);
+        EXPECT_THAT(verdict.reason, HasSubstr("a later start"));
+    }
+}
+
 SlurmJob job_of(const std::map<std::string, std::string>& variables) {
     return read_slurm_job(Environment(variables));
 }
