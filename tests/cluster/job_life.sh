@@ -1,12 +1,14 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 # What tests of jobs share: a cluster of their own, a small data set, submitting, waiting, comparing.
-# Expects `here`, `root` and `program`.
+# Expects `here`, `root` and `program`. In the environment: LIFE_CACHE, a folder that keeps data and the
+# hashes of undisturbed runs for the next call; LIFE_KEEP, a folder for what explains a failure.
 
 name=jobs-$$
 failures=0
 folder=$(mktemp -d "${TMPDIR:-/tmp}/lockstep-jobs-XXXXXX")
-data=$folder/data
+cache=${LIFE_CACHE:-$folder}
+data=$cache/data
 : "${settings:=--model cnn --epochs 4 --batch 128}" # the templates' own
 trap '"$here/down" --name "$name" 2>/dev/null || true; rm -rf "$folder"' EXIT
 
@@ -46,9 +48,10 @@ pack_first() {
 start_cluster() {
     local status=0
     "$here/up" "$1" --name "$name" --owner $$ --for 1200 --share "$folder" \
-        --share "$(dirname "$program")" >/dev/null || status=$?
+        --share "$cache" --share "$(dirname "$program")" >/dev/null || status=$?
     if ((status)); then exit "$status"; fi
-    mkdir "$data"
+    [[ ! -e $data/test ]] || return 0
+    mkdir -p "$data"
     pack_first 4000 train train
     pack_first 200 test t10k
 }
@@ -71,8 +74,23 @@ reference_parameters() {
     # shellcheck disable=SC2086 # words
     (cd "$folder" && LOCKSTEP_VIRTUAL_RANKS=8 LOCKSTEP_MAX_STEPS="${steps:-4}" \
         LOCKSTEP_EVALUATE_EVERY=never "$program" train --np 1 --data "$data/train" $settings \
-        --run reference >/dev/null)
-    parameters reference
+        --run "reference-${steps:-4}" >/dev/null)
+    parameters "reference-${steps:-4}"
+}
+
+# The same, done once for each number of steps.
+reference() {
+    local known=$cache/reference-${steps:-4}
+    [[ -s $known ]] || reference_parameters >"$known"
+    cat "$known"
+}
+
+# keep_traces NAME: the runs' folders, what jobs wrote and what SLURM's daemons said.
+keep_traces() {
+    [[ -n ${LIFE_KEEP:-} ]] || return 0
+    mkdir -p "$LIFE_KEEP"
+    "$here/run" --name "$name" cp -r /run/cluster/log "$folder/slurm-log" || true
+    cp -r "$folder" "$LIFE_KEEP/$1" || true
 }
 
 wait_for_queue() { until [[ -z $(cluster squeue -h) ]]; do sleep 0.5; done; }

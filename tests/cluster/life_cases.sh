@@ -1,0 +1,216 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: Apache-2.0
+# The ways in which a job ends, each as a case: run_case CASE. Whatever ends it, the job goes on by itself
+# or when it is submitted again, and ends with the bits of a run that nobody disturbed. For life_test and
+# tests/soak/slurm; includes job_life.sh. A case may break its cluster of four nodes: one case, one cluster.
+
+# Long enough to be disturbed, small steps: these ranks share two cores.
+# shellcheck disable=SC2034 # job_life.sh's
+settings="--model cnn --epochs 4 --batch 16"
+: "${steps:=60}"
+# shellcheck source=job_life.sh
+. "$here/job_life.sh"
+
+# In the order of a round: first what is said, then what is lost.
+# shellcheck disable=SC2034 # for those who include this
+all_cases=(time-limit-{mpirun,srun} cancel-{mpirun,srun} preempt-{mpirun,srun} requeue-{mpirun,srun}
+    ctrl-c-{mpirun,srun} rank-killed orted-killed launcher-killed-{mpirun,srun} slurmd-killed-{mpirun,srun}
+    cut-{mpirun,srun} node-lost-{mpirun,srun} third-{mpirun,srun} fewer-nodes fenced)
+
+# start_job CASE TEMPLATE [OPTION of sbatch...]: returns when its first steps are done; sets `job`, `run`.
+start_job() {
+    run=runs/$1-$RANDOM
+    # shellcheck disable=SC2086 # words
+    job=$(cluster env RUN="$run" LOCKSTEP_LOG_EVERY="${log_every:-1}" LOCKSTEP_CHECKPOINT_EVERY="${save_every:-10m}" \
+        sbatch --parsable "${@:3}" "$root/slurm/$2.sbatch" $settings ${more_settings:-})
+    until_true 90 test -e "$folder/$run/${first_sign:-metrics.jsonl}"
+    until_true 90 test -s "$folder/$run/${first_sign:-metrics.jsonl}"
+}
+
+# until_true SECONDS COMMAND...
+until_true() {
+    local end=$((SECONDS + $1))
+    until "${@:2}" 2>/dev/null; do
+        ((SECONDS < end)) || {
+            expect_equal "within $1 s: ${*:2}" no yes
+            return 0
+        }
+        sleep 0.2
+    done
+}
+
+# shellcheck disable=SC2317 # called by until_true
+job_is_gone() { [[ -z $(cluster squeue -h -j "$job" 2>/dev/null) ]]; }
+# shellcheck disable=SC2317
+starts_are() { [[ $(cat "$folder/$run/incarnation") == "$1" ]]; }
+# shellcheck disable=SC2317
+job_is() { [[ $(cluster squeue -h -j "$job" -o %T) == "$1" ]]; }
+
+# on HOST COMMAND...
+on() { "$here/run" --name "$name" --on "$@"; }
+
+# expect_bits CASE: those of the undisturbed run.
+expect_bits() {
+    until_true 300 job_is_gone
+    expect_equal "parameters after $1" "$(parameters "$run")" "$(reference)"
+    expect_match "state after $1" "$(cat "$folder/$run/state.json")" '"phase": *"complete"'
+}
+
+# expect_same_bits CASE STARTS
+expect_same_bits() {
+    expect_bits "$1"
+    expect_equal "starts of the run after $1" "$(cat "$folder/$run/incarnation")" "$2"
+}
+
+# Each sample once in each epoch, over all starts.
+expect_ledger() {
+    local status=0
+    (cd "$folder" && "$program" data ledger "$run" >ledger.out 2>&1) || status=$?
+    expect_equal "ledger of $1: $(tail -n 3 "$folder/ledger.out")" "$status" 0
+}
+
+preempt_by() { cluster sbatch --quiet -p gpu -N4 --exclusive -o "$folder/other.out" --wrap "sleep 1"; }
+
+# SLURM's own limit of a minute; its signal comes once the job has run for about 15 s.
+limit_of() {
+    if [[ $1 == mpirun ]]; then limit=(-t 1 --signal=B:USR1@30); else limit=(-t 1 --signal=USR2@30); fi
+}
+
+time_limit_case() {
+    local limit steps=250
+    limit_of "$1"
+    start_job "time-limit-$1" "multi-node-$1" -p short "${limit[@]}"
+    expect_bits "time-limit-$1"
+    expect_match "starts by time limits" "$(cat "$folder/$run/incarnation")" '^[2-9]'
+}
+
+# The limit leaves time for about a third of the run.
+third_case() {
+    local limit steps=500 more_settings=--ledger
+    limit_of "$1"
+    start_job "third-$1" "multi-node-$1" -p short "${limit[@]}"
+    expect_bits "third-$1"
+    expect_match "starts by time limits" "$(cat "$folder/$run/incarnation")" '^([3-9]|1[0-9]) ?$'
+    expect_ledger "third-$1"
+}
+
+# The user's word is the last one: saved, and not requeued. The same command goes on.
+cancel_case() {
+    start_job "cancel-$1" "multi-node-$1"
+    cluster scancel "$job"
+    until_true 60 job_is_gone
+    expect_match "a cancelled run" "$(cat "$folder/$run/state.json")" '"phase": *"checkpointed"'
+    expect_equal "a cancelled job" "$(cluster squeue -h)" ""
+    # shellcheck disable=SC2086 # words
+    expect_equal "goes on when submitted again" "$(RUN=$run submit "multi-node-$1" $settings)" 0
+    expect_same_bits "cancel-$1" 2
+}
+
+# launch_by_hand LAUNCHER RUN: in an allocation, without a batch script.
+launch_by_hand() {
+    local line=(mpirun --bind-to none)
+    [[ $1 == mpirun ]] || line=(srun --mpi=pmix --cpu-bind=none)
+    # shellcheck disable=SC2016,SC2086 # expanded in there; words
+    cluster env LOCKSTEP_LOG_EVERY=1 salloc -Q -N2 --ntasks-per-node=2 bash -c \
+        '. "$LOCKSTEP_ROOT/slurm/env.sh"; exec "$@"' by-hand "${line[@]}" lockstep train \
+        --data "$data/train" --run "$2" $settings >>"$folder/by-hand.out" 2>&1
+}
+
+# mpirun ends its ranks two seconds after Ctrl-C; srun asks for a second one, and ends them at once.
+ctrl_c_case() {
+    local run=runs/ctrl-c-$1 by_hand ended=0
+    launch_by_hand "$1" "$run" &
+    by_hand=$!
+    until_true 90 test -s "$folder/$run/metrics.jsonl"
+    # shellcheck disable=SC2016 # expanded in there
+    on head bash -c 'kill -INT $(pgrep -o -x "$1"); sleep 0.3; [[ $1 == mpirun ]] || kill -INT $(pgrep -o -x srun)' c "$1"
+    wait "$by_hand" || ended=$?
+    expect_match "exit code of $1 after Ctrl-C" "$ended" '^[1-9]'
+    expect_match "a run after Ctrl-C" "$(cat "$folder/$run/state.json")" '"phase": *"(checkpointed|running)"'
+    launch_by_hand "$1" "$run" || expect_equal "goes on by the same command" $? 0
+    expect_equal "parameters after ctrl-c-$1" "$(parameters "$run")" "$(reference)"
+    expect_equal "starts of the run after ctrl-c-$1" "$(cat "$folder/$run/incarnation")" 2
+}
+
+# node2 stays as it is, but for its daemon: SLURM takes the node for dead, and ranks live there.
+slurmd_killed_case() {
+    local steps=600 save_every=100steps
+    start_job "slurmd-killed-$1" "multi-node-$1"
+    on node2 pkill -9 -x slurmd
+    expect_bits "slurmd-killed-$1"
+    expect_match "starts after slurmd was killed" "$(cat "$folder/$run/incarnation")" '^[2-4] ?$'
+}
+
+# change_job NODES RANKS: while it waits to begin again. One by one: together SLURM refuses some.
+change_job() {
+    local change
+    until_true 60 job_is PENDING
+    for change in "NumTasks=$2" "NumCPUs=$2" "NumNodes=$1-$1" "TasksPerNode=$(($2 / $1))"; do
+        cluster scontrol update "JobId=$job" "$change"
+    done
+}
+
+# 4 ranks, then 2 on the one node that is left, then 3 on three nodes.
+fewer_nodes_case() {
+    local steps=260 more_settings=--ledger nodes ranks=4 start=1
+    start_job fewer-nodes multi-node-mpirun -N2 --ntasks-per-node=2
+    for nodes in 1 3; do
+        sleep 3
+        cluster scancel --batch --signal=USR1 "$job"
+        ranks=$((nodes == 1 ? 2 : 3)) start=$((start + 1))
+        change_job "$nodes" "$ranks"
+        until_true 60 starts_are "$start"
+        until_true 60 test -d "$folder/$run/logs/i$start"
+    done
+    expect_same_bits fewer-nodes 3
+    expect_equal "ranks of the starts" "$(cd "$folder/$run/logs" && for i in i1 i2 i3; do
+        printf '%s\n' "$i"/rank-*.jsonl | wc -l
+    done | paste -sd' ')" "4 2 3"
+    expect_ledger fewer-nodes
+}
+
+# A node hangs, ranks, script and all; SLURM loses it and starts the job elsewhere; the node comes back to
+# life. Its ranks' next checkpoint is refused, and its script leaves the job alone.
+fenced_case() {
+    local steps=100 save_every=20steps log_every=1000 first_sign=ckpt/step-000020/manifest.json first
+    start_job fenced multi-node-mpirun -N1 --ntasks-per-node=2
+    first=$(cluster squeue -h -j "$job" -o %N)
+    on "$first" pkill -STOP -x lockstep-train
+    on "$first" pkill -9 -x slurmd
+    cluster scontrol update "NodeName=$first" State=DOWN Reason=lost
+    until_true 150 starts_are 2
+    on "$first" pkill -CONT -x lockstep-train
+    # shellcheck disable=SC2317 # called by until_true
+    nobody_is_left() { ! on "$first" pgrep -f slurm_script >/dev/null; }
+    until_true 60 nobody_is_left
+    expect_same_bits fenced 2
+    expect_match "what the first start met" "$(cat "$folder/$run"/logs/i1/rank-00000.log "$folder"/*.out)" \
+        "E408: run '[^']*' was taken over"
+    expect_match "what its script said" "$(cat "$folder"/*.out)" 'begun a later start of this job'
+    (cd "$folder" && "$program" ckpt verify "$run" >verify.out 2>&1) || expect_equal "checkpoints" damaged whole
+}
+
+run_case() {
+    local launcher=${1##*-}
+    case $1 in
+    time-limit-*) time_limit_case "$launcher" && return ;;
+    third-*) third_case "$launcher" && return ;;
+    cancel-*) cancel_case "$launcher" && return ;;
+    ctrl-c-*) ctrl_c_case "$launcher" && return ;;
+    slurmd-killed-*) slurmd_killed_case "$launcher" && return ;;
+    fewer-nodes) fewer_nodes_case && return ;;
+    fenced) fenced_case && return ;;
+    signal-mpirun) start_job "$1" multi-node-mpirun && cluster scancel --batch --signal=USR1 "$job" ;;
+    signal-srun) start_job "$1" multi-node-srun && cluster scancel --signal=USR2 "$job" ;;
+    preempt-mpirun) start_job "$1" multi-node-mpirun -p preempt && preempt_by ;;
+    preempt-srun) start_job "$1" preemptible && preempt_by ;;
+    rank-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -o lockstep-train ;;
+    orted-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -x orted ;;
+    launcher-killed-*) start_job "$1" "multi-node-$launcher" && on node1 pkill -9 -x "$launcher" ;;
+    requeue-*) start_job "$1" "multi-node-$launcher" && cluster scontrol requeue "$job" ;;
+    cut-*) start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" cut node2 ;;
+    node-lost-*) start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" kill node2 ;;
+    *) expect_equal "a case" "$1" "one of ${all_cases[*]} signal-mpirun signal-srun" && return ;;
+    esac
+    expect_same_bits "$1" 2
+}
