@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/random.hpp"
 
+#include "philox_blocks.hpp"
+
+#include <algorithm>
+#include <tuple>
+
 namespace lockstep {
 namespace {
-
-// Multipliers and Weyl constants of Philox4x32 (Salmon et al., table 2).
-constexpr std::uint64_t multiplier_0 = 0xD2511F53, multiplier_1 = 0xCD9E8D57;
-constexpr std::uint32_t weyl_0 = 0x9E3779B9, weyl_1 = 0xBB67AE85;
 
 std::uint32_t high(std::uint64_t value) {
     return static_cast<std::uint32_t>(value >> 32);
@@ -15,18 +16,28 @@ std::uint32_t low(std::uint64_t value) {
     return static_cast<std::uint32_t>(value);
 }
 
+// Makes a word a number below n; false for the few words that would make some numbers likelier.
+bool scale_below(std::uint64_t n, std::uint64_t& word) {
+    __extension__ using Wide = unsigned __int128;
+    const Wide product = Wide{word} * n;
+    const auto rest = static_cast<std::uint64_t>(product);
+    if (rest < n && rest < (0 - n) % n) return false;
+    word = static_cast<std::uint64_t>(product >> 64);
+    return true;
+}
+
 }  // namespace
 
 std::array<std::uint32_t, 4> philox4x32(std::array<std::uint32_t, 4> counter,
                                         std::array<std::uint32_t, 2> key) {
     for (int round = 0; round < 10; ++round) {
-        const std::uint64_t product_0 = multiplier_0 * counter[0];
-        const std::uint64_t product_1 = multiplier_1 * counter[2];
+        const std::uint64_t product_0 = philox_multiplier_0 * counter[0];
+        const std::uint64_t product_1 = philox_multiplier_1 * counter[2];
         counter = {high(product_1) ^ counter[1] ^ key[0],
                    low(product_1),
                    high(product_0) ^ counter[3] ^ key[1],
                    low(product_0)};
-        key = {key[0] + weyl_0, key[1] + weyl_1};
+        key = {key[0] + philox_weyl_0, key[1] + philox_weyl_1};
     }
     return counter;
 }
@@ -57,14 +68,36 @@ std::uint64_t CounterRandom::next() {
     return block_[counter_++ % 2];
 }
 
-std::uint64_t CounterRandom::below(std::uint64_t n) {
-    __extension__ using Wide = unsigned __int128;
-    Wide product = Wide{next()} * n;
-    if (static_cast<std::uint64_t>(product) < n) {
-        const std::uint64_t threshold = (0 - n) % n;
-        while (static_cast<std::uint64_t>(product) < threshold) product = Wide{next()} * n;
+void CounterRandom::next(std::span<std::uint64_t> words) {
+    constexpr std::size_t many = std::tuple_size_v<PhiloxWords>;
+    while (!words.empty()) {
+        if (counter_ % 2 != 0 || words.size() < many) {
+            words.front() = next();
+            words = words.subspan(1);
+        } else {
+            std::ranges::copy(philox_blocks().back()(counter_ / 2, key_), words.begin());
+            words = words.subspan(many);
+            counter_ += many;
+        }
     }
-    return static_cast<std::uint64_t>(product >> 64);
+}
+
+std::uint64_t CounterRandom::below(std::uint64_t n) {
+    std::uint64_t number = next();
+    while (!scale_below(n, number)) number = next();
+    return number;
+}
+
+void CounterRandom::below_falling(std::uint64_t n, std::span<std::uint64_t> numbers) {
+    next(numbers);
+    for (std::size_t i = 0; i < numbers.size();) {
+        if (scale_below(n - i, numbers[i])) {
+            ++i;
+        } else {
+            std::shift_left(numbers.begin() + static_cast<std::ptrdiff_t>(i), numbers.end(), 1);
+            numbers.back() = next();
+        }
+    }
 }
 
 double CounterRandom::uniform() {

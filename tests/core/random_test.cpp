@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/random.hpp"
 
+#include "philox_blocks.hpp"
+
 #include <algorithm>
 #include <numeric>
 #include <set>
@@ -26,6 +28,26 @@ TEST(Philox, HasThePublishedValues) {
     EXPECT_EQ(
         philox4x32({0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, {0xa4093822, 0x299f31d0}),
         (Words4{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
+}
+
+TEST(Philox, GivesTheSameByManyBlocksInEveryWayThisProcessorHas) {
+    constexpr std::uint64_t key = 0x299f31d0a4093822;
+    constexpr std::array keys{std::uint32_t{0xa4093822}, std::uint32_t{0x299f31d0}};
+    // The second time the counter's low word runs over, the third time all of it.
+    for (const std::uint64_t first : {0ull, 0xfffffff0ull, 0xfffffffffffffff0ull})
+        for (const PhiloxBlocks blocks : philox_blocks()) {
+            const PhiloxWords words = blocks(first, key);
+            for (std::uint64_t i = 0; i < philox_blocks_at_once; ++i) {
+                const std::uint64_t number = first + i;
+                const Words4 block = philox4x32({static_cast<std::uint32_t>(number),
+                                                 static_cast<std::uint32_t>(number >> 32),
+                                                 0,
+                                                 0},
+                                                keys);
+                EXPECT_EQ(words[2 * i], block[0] | std::uint64_t{block[1]} << 32);
+                EXPECT_EQ(words[2 * i + 1], block[2] | std::uint64_t{block[3]} << 32);
+            }
+        }
 }
 
 // The values below are pinned: runs of every version must draw the same numbers. They were
@@ -131,6 +153,40 @@ RC_GTEST_PROP(CounterRandom, StaysBelowItsBound, (std::uint64_t seed)) {
     RC_ASSERT(random.below(1) == 0u);
     const double real = random.uniform();
     RC_ASSERT(real >= 0 && real < 1);
+}
+
+RC_GTEST_PROP(CounterRandom, HasTheSameNumbersOneByOneAndAtOnce, (std::uint64_t seed)) {
+    CounterRandom one(Purpose::test, {seed}), many = one;
+    for (const std::size_t count :
+         *rc::gen::container<std::vector<std::size_t>>(rc::gen::inRange<std::size_t>(0, 200))) {
+        std::vector<std::uint64_t> words(count);
+        many.next(words);
+        for (const std::uint64_t word : words) RC_ASSERT(word == one.next());
+    }
+}
+
+RC_GTEST_PROP(CounterRandom, FallsAsOneNumberAfterTheOther, (std::uint64_t seed)) {
+    // Of the largest bounds here nearly every second word is of no use.
+    const std::uint64_t bound =
+        *rc::gen::element<std::uint64_t>(200, 1000, 1ull << 32, (1ull << 63) + 1000);
+    CounterRandom one(Purpose::test, {seed}), many = one;
+    std::vector<std::uint64_t> numbers(*rc::gen::inRange<std::size_t>(0, 200));
+    many.below_falling(bound, numbers);
+    for (std::size_t i = 0; i < numbers.size(); ++i) RC_ASSERT(numbers[i] == one.below(bound - i));
+    RC_ASSERT(many.next() == one.next());
+}
+
+TEST(Shuffle, IsThatOfFisherAndYatesAtAnyLength) {
+    for (std::size_t length = 0; length < 300; ++length) {
+        std::vector<std::size_t> shuffled(length), expected(length);
+        std::iota(shuffled.begin(), shuffled.end(), 0u);
+        std::iota(expected.begin(), expected.end(), 0u);
+        CounterRandom random(Purpose::test, {length});
+        shuffle(std::span(shuffled), random);
+        for (std::size_t i = length; i > 1; --i)
+            std::swap(expected[i - 1], expected[random.below(i)]);
+        EXPECT_EQ(shuffled, expected);
+    }
 }
 
 RC_GTEST_PROP(Shuffle, IsAPermutation, (std::vector<int> values, std::uint64_t seed)) {

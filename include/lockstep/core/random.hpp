@@ -2,6 +2,7 @@
 // Random numbers as pure functions of (seed, purpose, counters): the same on every machine.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -42,8 +43,14 @@ class CounterRandom {
 
     std::uint64_t next();
 
+    /// Fills `words` with the next ones; many come at half the price.
+    void next(std::span<std::uint64_t> words);
+
     /// Uniform in [0, n), n >= 1, without bias (Lemire, https://doi.org/10.1145/3230636).
     std::uint64_t below(std::uint64_t n);
+
+    /// Fills `numbers` with what below(n), below(n - 1), ... give in turn; no more than n.
+    void below_falling(std::uint64_t n, std::span<std::uint64_t> numbers);
 
     /// Uniform in [0, 1), 53 bits.
     double uniform();
@@ -57,8 +64,15 @@ class CounterRandom {
 /// Fisher-Yates; the permutation depends on the stream and the length only.
 template <class T>
 void shuffle(std::span<T> values, CounterRandom random) {
-    for (std::size_t i = values.size(); i > 1; --i)
-        std::swap(values[i - 1], values[random.below(i)]);
+    std::array<std::uint64_t, 64> places;
+    while (values.size() > 1) {
+        const auto some = std::span(places).first(std::min(places.size(), values.size() - 1));
+        random.below_falling(values.size(), some);
+        for (const std::uint64_t place : some) {
+            std::swap(values.back(), values[place]);
+            values = values.first(values.size() - 1);
+        }
+    }
 }
 
 }  // namespace lockstep
