@@ -23,6 +23,14 @@ target_link_libraries(lockstep_test_base INTERFACE
     lockstep_warnings lockstep_numerics lockstep_sanitize lockstep_test_economy)
 target_compile_features(lockstep_test_base INTERFACE cxx_std_20)
 
+# The headers of all test programs without Torch, whose own flags are others.
+file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp CONTENT "")
+add_library(lockstep_test_precompiled OBJECT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp)
+set_target_properties(lockstep_test_precompiled PROPERTIES CXX_EXTENSIONS OFF)
+target_link_libraries(lockstep_test_precompiled PRIVATE lockstep_test_base fmt::fmt)
+target_precompile_headers(lockstep_test_precompiled PRIVATE
+    ${LOCKSTEP_STANDARD_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
+
 set(lockstep_test_environment
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     ASAN_OPTIONS=detect_leaks=0 UBSAN_OPTIONS=print_stacktrace=1
@@ -71,6 +79,9 @@ function(lockstep_add_test name)
     add_executable(${target} ${arg_SOURCES})
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
     target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_test_base)
+    if(NOT "lockstep::train" IN_LIST arg_LINK)
+        target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
+    endif()
     if("threads" IN_LIST arg_LABELS)
         add_dependencies(lockstep_threaded_tests ${target})
     endif()
