@@ -9,25 +9,59 @@ namespace {
 
 constexpr std::size_t line = 64;
 
-// The processor itself goes on with a row once it has seen so many lines of it.
-constexpr std::size_t most_prefetched = 4096;
-
 // So many bytes are on their way at once. They go to the second cache: the first one's few line
 // buffers held rows up to half of the speed (docs/decisions/0011).
 constexpr std::size_t bytes_ahead = 12288;
 
-void prefetch(const std::byte* row, std::size_t bytes) {
+// Longer rows are copied in parts: 12 KiB in one call took half as long again.
+constexpr std::size_t most_at_once = 2048;
+
+/// Rows one after the other, in parts.
+class Parts {
+  public:
+    Parts(std::span<const std::byte* const> rows, std::size_t bytes) : rows_(rows), bytes_(bytes) {
+        const std::size_t parts = (bytes + most_at_once - 1) / most_at_once;
+        part_ = (bytes + parts * line - 1) / (parts * line) * line;
+    }
+
+    /// How many parts `bytes` are, at least one.
+    std::size_t count_in(std::size_t bytes) const {
+        return std::max<std::size_t>(bytes / part_, 1);
+    }
+
+    /// Empty after the last.
+    std::span<const std::byte> next() {
+        if (rows_.empty()) return {};
+        const std::span part(rows_.front() + at_, std::min(part_, bytes_ - at_));
+        at_ += part.size();
+        if (at_ == bytes_) {
+            at_ = 0;
+            rows_ = rows_.subspan(1);
+        }
+        return part;
+    }
+
+  private:
+    std::span<const std::byte* const> rows_;
+    std::size_t bytes_, part_, at_ = 0;  // at_: in the first row
+};
+
+void prefetch(const std::byte* at) {
     constexpr int to_read = 0, second_cache = 2;
-    for (std::size_t at = 0; at < bytes; at += line)
-        __builtin_prefetch(row + at, to_read, second_cache);
+    __builtin_prefetch(at, to_read, second_cache);
+}
+
+void prefetch(std::span<const std::byte> part) {
+    for (std::size_t at = 0; at < part.size(); at += line) prefetch(part.data() + at);
 }
 
 // A size that the compiler knows costs no call.
 template <std::size_t bytes>
 void gather_small(std::span<const std::byte* const> rows, std::byte* to) {
-    constexpr std::size_t ahead = 16;
+    constexpr std::size_t ahead = 256;
+    for (const std::byte* row : rows.first(std::min(ahead, rows.size()))) prefetch(row);
     for (std::size_t i = 0; i < rows.size(); ++i, to += bytes) {
-        if (i + ahead < rows.size()) __builtin_prefetch(rows[i + ahead]);
+        if (i + ahead < rows.size()) prefetch(rows[i + ahead]);
         std::memcpy(to, rows[i], bytes);
     }
 }
@@ -45,12 +79,14 @@ void gather_rows(std::span<const std::byte* const> rows, std::size_t bytes, std:
         default:
             break;
     }
-    const std::size_t fetched = std::min(bytes, most_prefetched);
-    const std::size_t ahead = std::max<std::size_t>(bytes_ahead / fetched, 1);
-    for (std::size_t i = 0; i < std::min(ahead, rows.size()); ++i) prefetch(rows[i], fetched);
-    for (std::size_t i = 0; i < rows.size(); ++i, to += bytes) {
-        if (i + ahead < rows.size()) prefetch(rows[i + ahead], fetched);
-        std::memcpy(to, rows[i], bytes);
+    Parts far(rows, bytes), near(rows, bytes), here(rows, bytes);
+    for (std::size_t i = far.count_in(bytes_ahead); i > 0; --i) prefetch(far.next());
+    for (std::size_t i = near.count_in(bytes_ahead / 2); i > 0; --i) near.next();
+    for (auto part = here.next(); !part.empty(); part = here.next()) {
+        prefetch(far.next());
+        prefetch(near.next());  // again: the processor drops what it has no room for
+        std::memcpy(to, part.data(), part.size());
+        to += part.size();
     }
 }
 

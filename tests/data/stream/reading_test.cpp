@@ -326,13 +326,14 @@ TEST_F(Pages, AreReadAheadWhereTheyAreNotCached) {
 }
 
 RC_GTEST_PROP(Gather, CopiesRowsOfAnySizeInTheOrderAsked, ()) {
-    const auto bytes = *rc::gen::element<std::size_t>(1, 3, 4, 8, 63, 64, 784, 1025, 5000);
+    const auto bytes =
+        *rc::gen::element<std::size_t>(1, 3, 4, 8, 63, 64, 784, 1025, 2049, 5000, 12288);
     const auto source = *rc::gen::inRange<std::size_t>(1, 30);
     std::vector<std::byte> memory(source * bytes);
     for (std::size_t i = 0; i < memory.size(); ++i) memory[i] = static_cast<std::byte>(i * 37 >> 3);
     std::vector<const std::byte*> rows;
     std::vector<std::byte> expected;
-    for (int i = *rc::gen::inRange(0, 60); i > 0; --i) {
+    for (int i = *rc::gen::inRange(0, 300); i > 0; --i) {
         const std::size_t row = *rc::gen::inRange<std::size_t>(0, source);
         rows.push_back(memory.data() + row * bytes);
         expected.insert(expected.end(), rows.back(), rows.back() + bytes);
