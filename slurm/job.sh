@@ -3,6 +3,7 @@
 # What every batch script here does: find the program, start ranks so that signals reach each of them,
 # and decide what comes next from the run's own state. Included by the templates:
 #   . "${LOCKSTEP_ROOT:-$SLURM_SUBMIT_DIR}/slurm/job.sh"
+#   prepare "$run"
 #   run_ranks mpirun lockstep train ... --run "$run"
 #   settle "$run"
 # LOCKSTEP_ROOT is the folder that holds slurm/: a checkout or an installation's share/lockstep.
@@ -29,6 +30,12 @@ trap forward_signal USR1 USR2 TERM
 wait_for_launcher() {
     while wait "$launcher"; kill -0 "$launcher" 2>/dev/null; do :; done
     wait "$launcher"
+}
+
+# prepare RUN: ends the job here where its ranks would be started for nothing; tells them its end.
+prepare() {
+    LOCKSTEP_DEADLINE=$(lockstep slurm prolog --run "$1") || exit
+    export LOCKSTEP_DEADLINE
 }
 
 # run_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`.

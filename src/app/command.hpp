@@ -54,6 +54,7 @@ Command ckpt_verify_command();
 Command bench_comm_command();
 Command bench_io_command();
 Command slurm_epilog_command();
+Command slurm_prolog_command();
 Command submit_command();
 Command config_show_command();
 Command config_check_command();

@@ -2,13 +2,12 @@
 #include "lockstep/cluster/requeue_rule.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/observe/run_directory.hpp"
-#include "lockstep/train/checkpoint.hpp"
 
 #include "command.hpp"
+#include "idle_starts.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -41,24 +40,6 @@ RunEnd run_end(const std::optional<RunState>& state) {
     }
     const bool by_hand = state->exit == static_cast<int>(ExitCode::interrupted);
     return by_hand ? RunEnd::interrupted : RunEnd::saved;
-}
-
-// Starts in a row that ended with the same newest checkpoint, kept in RUN/starts.json.
-std::int64_t count_idle_starts(const EpilogOptions& options) {
-    const fs::path record = options.run / "starts.json";
-    const auto checkpoints = list_checkpoints(options.run / "ckpt");
-    const std::int64_t newest = checkpoints.empty() ? -1 : checkpoints.back().step;
-    std::int64_t before = -1, idle = 0;
-    if (fs::exists(record)) {
-        const Json known = read_json(record);
-        before = json_field<std::int64_t>(known, "newest_checkpoint", record.string());
-        idle = json_field<std::int64_t>(known, "idle_starts", record.string());
-    }
-    idle = newest > before ? 0 : idle + 1;
-    if (!options.dry_run)
-        write_file_atomically(
-            record, Json{{"newest_checkpoint", newest}, {"idle_starts", idle}}.dump(2) + "\n");
-    return idle;
 }
 
 // A busy controller answers the second or third time.
@@ -107,7 +88,8 @@ int epilog(const EpilogOptions& options) {
     if (!options.dry_run && end.run != RunEnd::complete) ask_about_job(job, end);
     if (state && end.is_newest_start) {
         end.failure_exit = state->exit;
-        end.idle_starts = count_idle_starts(options);
+        end.idle_starts =
+            note_start_end(options.run, options.dry_run ? StartsFile::leave : StartsFile::update);
     }
     const RequeueVerdict verdict = judge_job_end(end, options.limits);
     print_once(fmt::format(

@@ -102,6 +102,12 @@ OptionSection how_long(TrainOptions& options) {
         "How long, how often",
         {whole_option("epochs", s.epochs, 1, 1'000'000, "passes over the data"),
          whole_option("max-steps", s.max_steps, 0, many, "stop after N steps; 0: epochs decide"),
+         whole_option("deadline",
+                      s.deadline,
+                      0,
+                      many,
+                      "Unix time before which to save and stop (exit code 75), as "
+                      "'lockstep slurm prolog' tells it; 0: none"),
          period_option("checkpoint-every",
                        s.checkpoint_every,
                        "500steps, 1epoch, 10m or never; one is always written at the end"),

@@ -408,6 +408,12 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "SLURM refused the job",
      "sbatch said no although the request looked possible. The message carries its words; nothing\n"
      "more was submitted."},
+    {"E541",
+     do_not_requeue,
+     "a job is started again and again and gets nowhere",
+     "'lockstep slurm prolog' saw it before the ranks were started: SLURM requeues a job whose "
+     "node\n"
+     "is lost by itself, and its script never comes to 'lockstep slurm epilog'."},
     {"E601",
      usage,
      "more ranks than cores",

@@ -8,6 +8,7 @@
 
 #include "job_checkpoint.hpp"
 #include "reporter.hpp"
+#include "time_limit.hpp"
 
 #include <cmath>
 #include <utility>
@@ -42,12 +43,13 @@ void add_request(StepWishes& wishes, Job& job) {
     wishes.discard = asked->action == ControlAction::stop_now;
 }
 
-StepWishes wishes_of(Job& job, const LastSave& last) {
+StepWishes wishes_of(Job& job, const LastSave& last, const TimeLimit& limit) {
     const StopRequest request = stop_requested();
     const Period& period = job.settings.checkpoint_every;
     const bool clock_says_save = job.ranks.is_root() && period.unit == Period::Unit::seconds &&
                                  now_s() - last.time_s >= static_cast<double>(period.count);
-    StepWishes wishes{.requeue = request == StopRequest::save_and_requeue,
+    const bool limit_is_near = job.ranks.is_root() && limit.is_near(now_s());
+    StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
                       .interrupt = request == StopRequest::interrupt,
                       .save = clock_says_save};
     if (job.run.directory) add_request(wishes, job);
@@ -90,8 +92,10 @@ void write_state(Job& job, RunPhase phase, const std::string& reason, ExitCode e
                                         .steps_total = job.total_steps});
 }
 
-LastSave save(Job& job) {
+LastSave save(Job& job, TimeLimit& limit) {
+    const double begin_s = now_s();
     save_job(job);
+    limit.note_save(now_s() - begin_s);
     write_state(job, RunPhase::running, "checkpoint written", ExitCode::complete);
     return {job.progress.step, now_s()};
 }
@@ -102,12 +106,14 @@ std::string interruption(Job& job) {
     return "stopped by request of " + job.run.directory->control_request()->by;
 }
 
-TrainEnd stop(Job& job, const StepWishes& agreed) {
+TrainEnd stop(Job& job, const StepWishes& agreed, const TimeLimit& limit) {
+    const char* why =
+        limit.is_near(now_s()) ? "stopped before its deadline" : "stopped by a signal";
     save_job(job);
     const bool requeue = !agreed.interrupt;
     write_state(job,
                 RunPhase::checkpointed,
-                requeue ? "stopped by a signal" : interruption(job),
+                requeue ? why : interruption(job),
                 requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from there",
@@ -133,7 +139,9 @@ TrainEnd run_loop(Job& job) {
     Reporter reporter(job);
     write_state(job, RunPhase::running, "training", ExitCode::complete);
     LastSave last{job.progress.step, now_s()};
+    TimeLimit limit(job.settings.deadline, unix_time_s(), now_s());
     while (job.progress.step < job.total_steps) {
+        limit.begin_turn(now_s());
         const Batch batch = [&] {
             const PhaseScope scope(job.clock, Phase::data);
             return job.stream->next();
@@ -141,7 +149,7 @@ TrainEnd run_loop(Job& job) {
         const double rate = learning_rate(
             job.settings.optimizer, job.settings.schedule, job.progress.step, job.total_steps);
         const StepOutcome outcome =
-            job.step->run(batch, job.progress.step, rate, wishes_of(job, last));
+            job.step->run(batch, job.progress.step, rate, wishes_of(job, last, limit));
         if (job.ledger) job.ledger->add(batch);
         advance(job.progress, batch);
         check_loss(outcome, job);
@@ -156,11 +164,11 @@ TrainEnd run_loop(Job& job) {
             evaluate(job, reporter);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
             reporter.finish();
-            if (!at_end) return stop(job, outcome.agreed);
+            if (!at_end) return stop(job, outcome.agreed, limit);
         }
         if (at_end || outcome.agreed.save ||
             is_due(job.settings.checkpoint_every, job.progress.step, job.steps_per_epoch))
-            last = save(job);
+            last = save(job, limit);
     }
     reporter.finish();
     write_state(job, RunPhase::complete, "all steps are done", ExitCode::complete);

@@ -51,4 +51,9 @@ struct RequeueVerdict {
 /// has lost sight of decides nothing: the job is a later start's.
 RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits);
 
+/// Before the ranks of a job are started: a job that SLURM itself starts again and again, after
+/// lost nodes, never comes to judge_job_end(). `idle_starts`: those before this one. One that was
+/// submitted anew is always started. Errors: E541 (exit code 93).
+void check_start(std::int64_t restarts, std::int64_t idle_starts, const RequeueLimits& limits);
+
 }  // namespace lockstep

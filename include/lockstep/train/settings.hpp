@@ -66,6 +66,7 @@ struct TrainSettings {
 
     std::int64_t epochs = 1;
     std::int64_t max_steps = 0;  ///< 0: epochs decides
+    std::int64_t deadline = 0;   ///< Unix time before which to save and stop; 0: none
     Period checkpoint_every{Period::Unit::epochs, 1};
     int keep_checkpoints = 3;
     Period evaluate_every{Period::Unit::epochs, 1};

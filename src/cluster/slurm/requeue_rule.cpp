@@ -89,4 +89,17 @@ RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits) {
     return stop(end.launcher_exit == 0 ? lost : end.launcher_exit, "the run did not begin");
 }
 
+void check_start(std::int64_t restarts, std::int64_t idle_starts, const RequeueLimits& limits) {
+    if (restarts == 0) return;
+    check(idle_starts < limits.idle_starts && restarts <= limits.restarts, [&] {
+        return Error("E541",
+                     fmt::format("SLURM has started this job {} times", restarts + 1),
+                     idle_starts < limits.idle_starts
+                         ? fmt::format("the limit is {} restarts", limits.restarts)
+                         : fmt::format("the last {} brought no new checkpoint", idle_starts),
+                     "find out why (the run's logs, 'lockstep diagnose', 'sacct' of the job), then "
+                     "submit it again: the run goes on");
+    });
+}
+
 }  // namespace lockstep

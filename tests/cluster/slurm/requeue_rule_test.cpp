@@ -56,6 +56,20 @@ TEST(RequeueRule, NeverRequeuesWhatWouldFailAgain) {
     EXPECT_EQ(judge({.launcher_exit = 1, .run = RunEnd::interrupted}).exit_code, 130);
 }
 
+TEST(RequeueRule, StartsNoJobThatGetsNowhere) {
+    const auto code = [](std::int64_t restarts, std::int64_t idle) {
+        const auto error = test::caught([&] { check_start(restarts, idle, limits); });
+        return error ? error->code() + " " + std::to_string(static_cast<int>(error->exit_code()))
+                     : "";
+    };
+    EXPECT_EQ(code(2, 2), "");
+    EXPECT_EQ(code(20, 0), "");
+    EXPECT_EQ(code(3, 3), "E541 93");
+    EXPECT_EQ(code(21, 0), "E541 93");
+    // Submitted by hand, perhaps after a repair.
+    EXPECT_EQ(code(0, 3), "");
+}
+
 TEST(RequeueRule, NeverRequeuesARunThatDidNotBegin) {
     EXPECT_EQ(judge({.launcher_exit = 132}).exit_code, 132);
     EXPECT_EQ(judge({.launcher_exit = 0}).exit_code, 76);
