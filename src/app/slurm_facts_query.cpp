@@ -6,6 +6,7 @@
 #include "lockstep/core/process.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -54,17 +55,32 @@ std::vector<std::string> lines_of(const std::string& text) {
     return lines;
 }
 
-// What `squeue` does not know makes it fail, like a controller that is away.
-bool is_known(const std::string& job) {
-    const auto answer = run_once({"squeue", "-h", "-t", "all", "-j", job, "-o", "%i"});
-    if (answer.exit_code == 0) return !lines_of(answer.output).empty();
-    if (answer.output.find("Invalid job id") != answer.output.npos) return false;
+// The job's state, or nothing. What `squeue` does not know makes it fail, like a controller that is
+// away.
+std::optional<std::string> state_of(const std::string& job) {
+    const auto answer = run_once({"squeue", "-h", "-t", "all", "-j", job, "-o", "%T"});
+    const auto states = lines_of(answer.output);
+    if (answer.exit_code == 0 && states.empty()) return std::nullopt;
+    if (answer.exit_code == 0) return states.size() == 1 ? states.front() : "SEVERAL";
+    if (answer.output.find("Invalid job id") != answer.output.npos) return std::nullopt;
     throw slurm_failure("squeue", answer.output);
 }
 
 std::string user_name() {
     const passwd* user = ::getpwuid(::getuid());
     return user != nullptr ? user->pw_name : fmt::format("{}", ::getuid());
+}
+
+void query_accounts(SlurmFacts& facts) {
+    const auto rows = parse_associations(ask_slurm({"sacctmgr",
+                                                    "-n",
+                                                    "-P",
+                                                    "show",
+                                                    "associations",
+                                                    "user=" + facts.user,
+                                                    "format=account,qos"}));
+    facts.accounts = rows.accounts;
+    facts.qos = rows.qos;
 }
 
 }  // namespace
@@ -91,17 +107,16 @@ SlurmFacts query_slurm(const JobRequest& request, const std::string& launcher) {
     // SLURM counts the index 0, too.
     if (const auto most = parse_integer(config["MaxArraySize"])) facts.most_array_index = *most - 1;
     facts.has_accounts = config["AccountingStorageType"].ends_with("slurmdbd");
-    if (facts.has_accounts)
-        facts.accounts = lines_of(ask_slurm({"sacctmgr",
-                                             "-n",
-                                             "-P",
-                                             "show",
-                                             "associations",
-                                             "user=" + user_name(),
-                                             "format=account"}));
+    facts.user = user_name();
+    if (facts.has_accounts) query_accounts(facts);
     if (launcher == "srun") facts.mpi_types = parse_mpi_types(ask_slurm({"srun", "--mpi=list"}));
-    for (const std::string& job : request.awaited_jobs)
-        if (is_known(job)) facts.jobs.push_back(job);
+    for (const AwaitedJob& awaited : request.awaited_jobs)
+        if (const auto state = state_of(awaited.job)) facts.jobs[awaited.job] = *state;
+    if (!request.reservation.empty())
+        facts.reservations =
+            parse_reservations(ask_slurm({"scontrol", "show", "reservation", "--oneliner"}));
+    if (!request.licences.empty())
+        facts.licences = parse_licences(ask_slurm({"scontrol", "show", "license", "--oneliner"}));
     return facts;
 }
 

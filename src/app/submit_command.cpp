@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/job_map.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
@@ -119,10 +120,13 @@ void submit_all(const std::string& script, std::int64_t chain) {
         print_once(fmt::format("submitted job {}\n", submit_once(file.path())));
 }
 
-std::string dry_run_text(const SubmitPlan& plan, const SubmitOptions& options) {
+std::string dry_run_text(const SubmitPlan& plan,
+                         const SubmitOptions& options,
+                         const SlurmFacts& facts) {
     std::string text;
     if (trains(plan)) {
         const TrainSettings settings = train_settings(options, plan);
+        text += job_map_text(plan.request, facts, settings.threads);
         text += estimate_text(
             estimate_job(settings, plan.request.parts.front(), options.parameters), settings);
     }
@@ -140,7 +144,7 @@ int submit(const SubmitOptions& options, const Invocation& call) {
     check_launcher(plan, facts);
     say_notes(plan, notes);
     if (options.dry_run)
-        print_once(script + dry_run_text(plan, options));
+        print_once(script + dry_run_text(plan, options, facts));
     else
         submit_all(script, options.chain);
     return 0;

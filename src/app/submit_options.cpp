@@ -19,6 +19,11 @@ constexpr SlurmOption slurm_options[] = {
     {"time", "t", "TIME", "MM, HH:MM:SS or D-HH:MM:SS"},
     {"account", "A", "NAME", "that pays"},
     {"qos", "q", "NAME", "quality of service"},
+    {"constraint", "C", "A&B", "features that nodes must have"},
+    {"exclude", "x", "NODES", "that it must not get, such as node[3,7]"},
+    {"nodelist", "w", "NODES", "that it must get"},
+    {"reservation", "", "NAME", "nodes that are kept for you"},
+    {"licenses", "L", "NAME:N", "that it needs"},
     {"job-name", "J", "NAME", "letters, digits and . _ -"},
     {"array", "a", "LIST", "one job for each, such as 0-7%2; words after -- may use %a"},
     {"dependency", "d", "LIST", "afterok:4711, singleton"}};
@@ -67,7 +72,7 @@ OptionTable submit_option_table(SubmitOptions& o) {
                         {"auto", "apptainer", "pyxis"},
                         "what starts it; auto: the site's, or apptainer"),
           whole_option("parameters", o.parameters, 0, 1LL << 50, "of your model, for the estimate"),
-          flag_option("dry-run", o.dry_run, "print script and estimate, submit nothing")}}};
+          flag_option("dry-run", o.dry_run, "print script, map and estimate, submit nothing")}}};
 }
 
 }  // namespace lockstep

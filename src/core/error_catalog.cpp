@@ -381,8 +381,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "user=$USER' lists yours."},
     {"E534",
      usage,
-     "a dependency on a job that SLURM does not know",
-     "Such a job would wait for ever. SLURM forgets jobs some minutes after their end."},
+     "a dependency that waits for nothing, or for ever",
+     "SLURM starts a job at once that waits for one it does not know, and forgets jobs some "
+     "minutes\n"
+     "after their end. One that waits for the success of a job that failed waits for ever."},
     {"E535",
      usage,
      "a partition that starts no jobs",
@@ -414,6 +416,29 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "'lockstep slurm prolog' saw it before the ranks were started: SLURM requeues a job whose "
      "node\n"
      "is lost by itself, and its script never comes to 'lockstep slurm epilog'."},
+    {"E542",
+     usage,
+     "a feature that no node has",
+     "--constraint names features of nodes; 'sinfo -o \"%P %f %N\"' lists them."},
+    {"E543",
+     usage,
+     "nodes that cannot be had by name",
+     "--nodelist and --exclude name nodes of the cluster; a job gets all of the first and none of\n"
+     "the second, and has to fit on what is left. 'sinfo -N' lists them."},
+    {"E544",
+     usage,
+     "a reservation that is not there, or not yours",
+     "'scontrol show reservation' lists those that have not ended, their nodes and their users."},
+    {"E545",
+     usage,
+     "a QOS that may not be used",
+     "'sacctmgr show associations user=$USER format=account,qos' lists yours; a partition may "
+     "allow\n"
+     "some only ('scontrol show partition')."},
+    {"E546",
+     usage,
+     "licences that the cluster has not",
+     "'scontrol show license' lists those that SLURM counts."},
     {"E601",
      usage,
      "more ranks than cores",

@@ -6,6 +6,7 @@
 #include "lockstep/cluster/slurm_facts.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -20,20 +21,32 @@ struct JobPart {
     std::optional<std::int64_t> tasks;        ///< of the whole part
     std::optional<std::int64_t> node_tasks;   ///< of each node
     std::int64_t task_cpus = 1;
+    bool takes_whole_nodes = false;  ///< --exclusive
     std::int64_t node_gpus = 0;
     std::string gpu_type;                 ///< "": any
     std::int64_t node_memory_mb = 0;      ///< 0: the partition's default, or all
     std::optional<std::int64_t> seconds;  ///< nothing: the partition's default
+    std::string constraint;               ///< "a&b", "a|b", ..., as SLURM reads it
+    std::vector<std::string> excluded;    ///< nodes that it must not get
+    std::vector<std::string> required;    ///< nodes that it must get, all of them
 
     std::int64_t node_count() const { return least_nodes.value_or(1); }
     std::int64_t ranks_per_node() const;
 };
 
+/// One job of --dependency, and how it has to end.
+struct AwaitedJob {
+    std::string condition;  ///< "afterok", "afterany", ...
+    std::string job;        ///< its number, without that of an array's task
+    bool operator==(const AwaitedJob&) const = default;
+};
+
 /// Options that are checked; all others go to SLURM as they are.
 struct JobRequest {
-    std::string job_name, account;
-    std::optional<std::int64_t> last_task;  ///< the highest index of an array
-    std::vector<std::string> awaited_jobs;  ///< of --dependency
+    std::string job_name, account, qos, reservation;
+    std::optional<std::int64_t> last_task;         ///< the highest index of an array
+    std::vector<AwaitedJob> awaited_jobs;          ///< of --dependency
+    std::map<std::string, std::int64_t> licences;  ///< how many of each
     std::vector<JobPart> parts;
 };
 
@@ -43,7 +56,8 @@ JobRequest read_request(const std::vector<SbatchOptions>& parts);
 
 /// Refuses what SLURM would take and never start, with the nearest request that it could start.
 /// Errors: E523 partition, E524 nodes, E525 time, E527 GPUs, E528 memory, E533 account, E534
-/// dependency, E535 closed partition, E536 CPUs, E538 array. Returns what the user should know.
+/// dependency, E535 closed partition, E536 CPUs, E538 array, E542 constraint, E543 names of nodes,
+/// E544 reservation, E545 QOS, E546 licences. Returns what the user should know.
 std::vector<std::string> check_request(const JobRequest& request, const SlurmFacts& facts);
 
 }  // namespace lockstep

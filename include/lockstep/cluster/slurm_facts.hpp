@@ -25,6 +25,8 @@ struct SlurmPartition {
     std::optional<std::int64_t> most_node_cpus;
     std::vector<std::string> accounts;         ///< that alone may use it; empty: all
     std::vector<std::string> denied_accounts;  ///< that may not
+    std::vector<std::string> qos;              ///< that alone may be used in it; empty: all
+    std::vector<std::string> denied_qos;
 };
 
 /// Equal nodes of one partition, from `sinfo -h -o NODE_GROUP_FORMAT`.
@@ -35,28 +37,59 @@ struct NodeGroup {
     std::int64_t cpus = 0;                     ///< of each
     std::int64_t memory_mb = 0;                ///< of each
     std::map<std::string, std::int64_t> gpus;  ///< of each, by type; "" without a type
+    std::int64_t sockets = 1;                  ///< of each
+    std::int64_t socket_cores = 0;             ///< cores of each socket
+    std::int64_t core_threads = 1;             ///< hardware threads of each core
+    std::vector<std::string> features;         ///< for --constraint
+    std::vector<std::string> names;            ///< of the nodes
 
     bool is_usable() const;                               ///< now, or when its jobs end
     std::int64_t gpus_of(const std::string& type) const;  ///< "": of all types together
 };
 
 /// The format of sinfo that parse_node_groups() reads.
-inline constexpr const char* node_group_format = "%R|%T|%D|%c|%m|%G";
+inline constexpr const char* node_group_format = "%R|%T|%D|%c|%m|%G|%z|%f|%N";
+
+/// Nodes kept for some users, from `scontrol show reservation --oneliner`.
+struct SlurmReservation {
+    std::string name, state;  ///< "ACTIVE", "INACTIVE": its time has not come
+    std::string start;        ///< as SLURM writes it
+    std::int64_t nodes = 0;
+    std::vector<std::string> users, accounts;  ///< that may use it; both empty: nobody is named
+};
 
 /// All that a request is checked against.
 struct SlurmFacts {
     std::vector<SlurmPartition> partitions;
     std::vector<NodeGroup> groups;
     std::int64_t most_array_index = 1000;
-    bool has_accounts = false;           ///< the cluster keeps accounts (slurmdbd)
-    std::vector<std::string> accounts;   ///< the user's, if it does
-    std::vector<std::string> mpi_types;  ///< of srun; empty: not asked
-    std::vector<std::string> jobs;       ///< of a dependency, those that SLURM knows
+    bool has_accounts = false;                   ///< the cluster keeps accounts (slurmdbd)
+    std::string user;                            ///< who asks
+    std::vector<std::string> accounts;           ///< the user's, if it does
+    std::vector<std::string> qos;                ///< that one of these accounts may use
+    std::vector<std::string> mpi_types;          ///< of srun; empty: not asked
+    std::map<std::string, std::string> jobs;     ///< of a dependency, those that SLURM knows: state
+    std::vector<SlurmReservation> reservations;  ///< asked for only where one is wanted
+    std::map<std::string, std::int64_t> licences;  ///< all of each; as reservations
 };
 
 /// Errors: E511 where `text` is not what SLURM prints.
 std::vector<SlurmPartition> parse_partitions(const std::string& text);
 std::vector<NodeGroup> parse_node_groups(const std::string& text);
+
+std::vector<SlurmReservation> parse_reservations(const std::string& text);
+
+/// How many of each licence there are, from `scontrol show license --oneliner`.
+std::map<std::string, std::int64_t> parse_licences(const std::string& text);
+
+/// A user's rows of `sacctmgr -n -P show associations format=account,qos`, each name once.
+struct SlurmAssociations {
+    std::vector<std::string> accounts, qos;
+};
+SlurmAssociations parse_associations(const std::string& text);
+
+/// "node[01-03,7],head" as names; nothing where it is no list of hosts, or one of more than 65536.
+std::optional<std::vector<std::string>> expand_hosts(const std::string& text);
 
 /// "Name = value" lines of `scontrol show config`.
 std::map<std::string, std::string> parse_slurm_config(const std::string& text);

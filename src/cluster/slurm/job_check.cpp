@@ -2,6 +2,7 @@
 #include "lockstep/cluster/job_request.hpp"
 
 #include "slurm/misfit.hpp"
+#include "slurm/site_rules.hpp"
 
 #include <algorithm>
 
@@ -61,22 +62,22 @@ std::vector<const SlurmPartition*> partitions_of(const JobPart& part, const Slur
 // Another partition that could start this part as it is, or "".
 std::string other_partition(const JobPart& part,
                             const SlurmFacts& facts,
-                            const std::string& account) {
+                            const JobRequest& request) {
     for (const SlurmPartition& partition : facts.partitions)
-        if (misfits(part, partition, facts, account).empty()) return partition.name;
+        if (misfits(part, partition, facts, request).empty()) return partition.name;
     return "";
 }
 
 [[noreturn]] void refuse(const JobPart& part,
                          const SlurmFacts& facts,
-                         const std::string& account,
+                         const JobRequest& request,
                          const std::vector<Misfit>& found) {
     std::vector<std::string> whys, fixes;
     for (const Misfit& misfit : found) {
         whys.push_back(misfit.why);
         if (!misfit.fix.empty()) fixes.push_back(misfit.fix);
     }
-    const std::string other = other_partition(part, facts, account);
+    const std::string other = other_partition(part, facts, request);
     if (!other.empty() && !fixes.empty()) fixes.push_back("or");
     if (!other.empty()) fixes.push_back("--partition " + other);
     throw Error(found[0].code,
@@ -105,12 +106,12 @@ void note_nodes_away(const JobPart& part,
 // Any of the part's partitions will do.
 void check_part(const JobPart& part,
                 const SlurmFacts& facts,
-                const std::string& account,
+                const JobRequest& request,
                 std::vector<std::string>& notes) {
     std::vector<Misfit> least;
     bool fits = false;
     for (const SlurmPartition* partition : partitions_of(part, facts)) {
-        auto found = misfits(part, *partition, facts, account);
+        auto found = misfits(part, *partition, facts, request);
         if (found.empty()) {
             note_nodes_away(part, facts, *partition, notes);
             fits = true;
@@ -120,57 +121,18 @@ void check_part(const JobPart& part,
             if (least.empty() || found.size() < least.size()) least = std::move(found);
         }
     }
-    if (!fits) refuse(part, facts, account, least);
-}
-
-void check_account(const JobRequest& request, const SlurmFacts& facts) {
-    if (!facts.has_accounts) return;
-    const bool is_mine =
-        request.account.empty() || std::ranges::count(facts.accounts, request.account) > 0;
-    check(is_mine && !facts.accounts.empty(), [&] {
-        const std::string nearest = nearest_name(request.account, facts.accounts);
-        return Error(
-            "E533",
-            request.account.empty() ? "you have no account on this cluster"
-                                    : fmt::format("account '{}' is not yours", request.account),
-            facts.accounts.empty() ? "sacctmgr names none"
-                                   : fmt::format("yours: {}", fmt::join(facts.accounts, ", ")),
-            facts.accounts.empty()
-                ? "ask the administrators for one"
-                : fmt::format("--account {}", nearest.empty() ? facts.accounts.front() : nearest));
-    });
-}
-
-void check_dependency(const JobRequest& request, const SlurmFacts& facts) {
-    for (const std::string& job : request.awaited_jobs)
-        check(std::ranges::count(facts.jobs, job) > 0, [&] {
-            return Error("E534",
-                         fmt::format("SLURM does not know job {}", job),
-                         "it never was, or ended some time ago; the new job would wait for ever",
-                         "squeue --me lists your jobs; drop --dependency if it has ended");
-        });
-}
-
-void check_array(const JobRequest& request, const SlurmFacts& facts) {
-    check(request.last_task.value_or(0) <= facts.most_array_index, [&] {
-        return Error("E538",
-                     fmt::format("the array has a task {}", *request.last_task),
-                     fmt::format("this cluster numbers tasks up to {}", facts.most_array_index),
-                     fmt::format("--array 0-{}", facts.most_array_index));
-    });
+    if (!fits) refuse(part, facts, request, least);
 }
 
 }  // namespace
 
 std::vector<std::string> check_request(const JobRequest& request, const SlurmFacts& facts) {
     std::vector<std::string> notes;
-    check_account(request, facts);
-    check_array(request, facts);
-    check_dependency(request, facts);
+    check_site_rules(request, facts, notes);
     for (const JobPart& part : request.parts) {
         JobPart whole = part;  // the first part's time is everybody's
         if (!whole.seconds) whole.seconds = request.parts.front().seconds;
-        check_part(whole, facts, request.account, notes);
+        check_part(whole, facts, request, notes);
     }
     return notes;
 }

@@ -127,6 +127,15 @@ std::optional<std::int64_t> time_in(const SbatchOptions& options) {
     return seconds;
 }
 
+std::vector<std::string> hosts_in(const SbatchOptions& options, const std::string& name) {
+    const auto text = value_of(options, name);
+    if (!text) return {};
+    const auto hosts = expand_hosts(*text);
+    check(hosts.has_value(),
+          [&] { return unreadable(name, *text, "names of nodes, such as node[1-4,7]"); });
+    return *hosts;
+}
+
 JobPart read_part(const SbatchOptions& options) {
     for (const SbatchOption& option : options) check_characters(option);
     JobPart part;
@@ -138,9 +147,13 @@ JobPart read_part(const SbatchOptions& options) {
     part.tasks = whole_in(options, "ntasks");
     part.node_tasks = whole_in(options, "ntasks-per-node");
     part.task_cpus = whole_in(options, "cpus-per-task").value_or(1);
+    part.takes_whole_nodes = value_of(options, "exclusive").has_value();
     read_gpus(options, part);
     read_memory(options, part);
     part.seconds = time_in(options);
+    part.constraint = value_of(options, "constraint").value_or("");
+    part.excluded = hosts_in(options, "exclude");
+    part.required = hosts_in(options, "nodelist");
     return part;
 }
 
@@ -160,7 +173,7 @@ std::optional<std::int64_t> last_task_of(const SbatchOptions& options) {
     return last;
 }
 
-std::vector<std::string> awaited_jobs_of(const SbatchOptions& options) {
+std::vector<AwaitedJob> awaited_jobs_of(const SbatchOptions& options) {
     const auto text = value_of(options, "dependency");
     if (!text) return {};
     const std::string item =
@@ -168,13 +181,27 @@ std::vector<std::string> awaited_jobs_of(const SbatchOptions& options) {
     check(matches(*text, "(" + item + ")(,(" + item + "))*"), [&] {
         return unreadable("dependency", *text, "afterok:4711, afterany:4711:4712 or singleton");
     });
-    std::vector<std::string> jobs;
+    std::vector<AwaitedJob> jobs;
     for (const std::string& condition : split_text(*text, ',')) {
         const auto words = split_text(condition, ':');
         for (std::size_t i = 1; i < words.size(); ++i)
-            jobs.push_back(words[i].substr(0, words[i].find('_')));
+            jobs.push_back({words[0], words[i].substr(0, words[i].find('_'))});
     }
     return jobs;
+}
+
+std::map<std::string, std::int64_t> licences_of(const SbatchOptions& options) {
+    const auto text = value_of(options, "licenses");
+    if (!text) return {};
+    const std::string item = "[A-Za-z0-9][A-Za-z0-9._@/-]{0,127}(:[0-9]{1,9})?";
+    check(matches(*text, item + "(," + item + ")*"),
+          [&] { return unreadable("licenses", *text, "NAME or NAME:COUNT, with commas"); });
+    std::map<std::string, std::int64_t> counts;
+    for (const std::string& licence : split_text(*text, ',')) {
+        const auto words = split_text(licence, ':');
+        counts[words[0]] += words.size() > 1 ? *parse_integer(words[1]) : 1;
+    }
+    return counts;
 }
 
 }  // namespace
@@ -190,7 +217,9 @@ JobRequest read_request(const std::vector<SbatchOptions>& parts) {
     const SbatchOptions& first = parts.front();
     request.job_name = name_in(first, "job-name");
     request.account = name_in(first, "account");
-    name_in(first, "qos");
+    request.qos = name_in(first, "qos");
+    request.reservation = name_in(first, "reservation");
+    request.licences = licences_of(first);
     request.last_task = last_task_of(first);
     request.awaited_jobs = awaited_jobs_of(first);
     return request;

@@ -26,6 +26,7 @@ std::string long_name(char letter) {
                                                                         {'d', "dependency"},
                                                                         {'e', "error"},
                                                                         {'J', "job-name"},
+                                                                        {'L', "licenses"},
                                                                         {'N', "nodes"},
                                                                         {'n', "ntasks"},
                                                                         {'o', "output"},

@@ -2,6 +2,7 @@
 #include "slurm/misfit.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,11 +10,57 @@
 namespace lockstep {
 namespace {
 
-std::vector<NodeGroup> groups_of(const SlurmPartition& partition, const SlurmFacts& facts) {
+// Without the nodes that the job must not get, and those that lack what it wants.
+std::vector<NodeGroup> groups_of(const JobPart& part,
+                                 const SlurmPartition& partition,
+                                 const SlurmFacts& facts) {
     std::vector<NodeGroup> groups;
-    for (const NodeGroup& group : facts.groups)
-        if (group.partition == partition.name) groups.push_back(group);
+    for (NodeGroup group : facts.groups) {
+        if (group.partition != partition.name || !has_features(group, part.constraint)) continue;
+        group.nodes -= std::ranges::count_if(group.names, [&](const std::string& name) {
+            return std::ranges::count(part.excluded, name) > 0;
+        });
+        if (group.nodes > 0) groups.push_back(group);
+    }
     return groups;
+}
+
+std::string filters_text(const JobPart& part) {
+    std::vector<std::string> filters;
+    if (!part.constraint.empty()) filters.push_back("with --constraint " + part.constraint);
+    if (!part.excluded.empty()) filters.emplace_back("without those of --exclude");
+    return fmt::format("{}{}", filters.empty() ? "" : " ", fmt::join(filters, " and "));
+}
+
+// Nodes by name, and those that are left.
+void check_choice(const JobPart& part,
+                  const SlurmPartition& partition,
+                  const SlurmFacts& facts,
+                  const std::vector<NodeGroup>& groups,
+                  std::vector<Misfit>& found) {
+    if (groups.empty())
+        found.push_back(
+            {part.excluded.empty() ? "E542" : "E543",
+             fmt::format("no node of '{}' is left{}", partition.name, filters_text(part)),
+             fmt::format("it has {} nodes", partition.total_nodes),
+             part.excluded.empty() ? "drop --constraint" : "shorten --exclude"});
+    const auto is_in = [&](const std::string& name) {
+        return std::ranges::any_of(facts.groups, [&](const NodeGroup& group) {
+            return group.partition == partition.name && std::ranges::count(group.names, name) > 0;
+        });
+    };
+    for (const std::string& name : part.required)
+        if (!is_in(name))
+            found.push_back({"E543",
+                             fmt::format("node '{}' is wanted", name),
+                             fmt::format("it is not in partition '{}'", partition.name),
+                             ""});
+    const auto required = static_cast<std::int64_t>(part.required.size());
+    if (part.most_nodes && required > *part.most_nodes)
+        found.push_back({"E543",
+                         fmt::format("{} nodes are asked", *part.most_nodes),
+                         fmt::format("--nodelist names {}, and a job gets them all", required),
+                         fmt::format("--nodes {}", required)});
 }
 
 std::int64_t most_cpus(const NodeGroup& group, const SlurmPartition& partition) {
@@ -26,12 +73,6 @@ std::int64_t most_memory(const NodeGroup& group, const SlurmPartition& partition
 
 std::int64_t node_cpus(const JobPart& part) {
     return part.node_tasks.value_or(1) * part.task_cpus;
-}
-
-bool can_hold(const NodeGroup& group, const SlurmPartition& partition, const JobPart& part) {
-    return most_cpus(group, partition) >= node_cpus(part) &&
-           most_memory(group, partition) >= part.node_memory_mb &&
-           group.gpus_of(part.gpu_type) >= part.node_gpus;
 }
 
 // The largest `amount` over the groups.
@@ -94,12 +135,14 @@ void check_node_count(const JobPart& part,
                          "less of --ntasks-per-node, --gpus-per-node or --mem"});
     const std::int64_t most = std::min(nodes, partition.most_nodes.value_or(nodes));
     if (part.node_count() > most && most > 0)
-        found.push_back({"E524",
-                         fmt::format("{} nodes are asked", part.node_count()),
-                         most < nodes
-                             ? fmt::format("'{}' gives a job at most {}", partition.name, most)
-                             : fmt::format("'{}' has {} such nodes", partition.name, nodes),
-                         fmt::format("--nodes {}", most)});
+        found.push_back(
+            {"E524",
+             fmt::format("{} nodes are asked", part.node_count()),
+             most < nodes
+                 ? fmt::format("'{}' gives a job at most {}", partition.name, most)
+                 : fmt::format(
+                       "'{}' has {} such nodes{}", partition.name, nodes, filters_text(part)),
+             fmt::format("--nodes {}", most)});
     const std::int64_t asked = part.most_nodes.value_or(partition.least_nodes);
     if (asked < partition.least_nodes)
         found.push_back(
@@ -134,8 +177,9 @@ void check_tasks(const JobPart& part,
 
 void check_rules(const JobPart& part,
                  const SlurmPartition& partition,
-                 const std::string& account,
+                 const JobRequest& request,
                  std::vector<Misfit>& found) {
+    const std::string& account = request.account;
     if (partition.state != "UP" || partition.total_nodes == 0)
         found.push_back({"E535",
                          fmt::format("partition '{}' starts no jobs", partition.name),
@@ -161,22 +205,61 @@ void check_rules(const JobPart& part,
                  ? "it is denied"
                  : fmt::format("only {} may", fmt::join(partition.accounts, ", ")),
              partition.accounts.empty() ? "" : fmt::format("--account {}", partition.accounts[0])});
+    const bool fits_qos =
+        partition.qos.empty() || std::ranges::count(partition.qos, request.qos) > 0;
+    const bool is_denied = std::ranges::count(partition.denied_qos, request.qos) > 0;
+    if (!request.qos.empty() && (!fits_qos || is_denied))
+        found.push_back(
+            {"E545",
+             fmt::format("QOS '{}' may not be used in partition '{}'", request.qos, partition.name),
+             is_denied ? "it is denied"
+                       : fmt::format("only {} may", fmt::join(partition.qos, ", ")),
+             is_denied ? "" : fmt::format("--qos {}", partition.qos[0])});
 }
 
 }  // namespace
 
+bool can_hold(const NodeGroup& group, const SlurmPartition& partition, const JobPart& part) {
+    return most_cpus(group, partition) >= node_cpus(part) &&
+           most_memory(group, partition) >= part.node_memory_mb &&
+           group.gpus_of(part.gpu_type) >= part.node_gpus;
+}
+
+std::vector<std::string> feature_names_in(const std::string& constraint) {
+    std::vector<std::string> names(1);
+    for (const char c : constraint) {
+        if (std::string_view("&|()[],*").find(c) == std::string_view::npos)
+            names.back() += c;
+        else
+            names.emplace_back(c == '*' ? "*" : "");
+    }
+    std::erase_if(names, [](const std::string& name) { return name.empty() || name[0] == '*'; });
+    return names;
+}
+
+bool has_features(const NodeGroup& group, const std::string& constraint) {
+    if (constraint.find_first_of("()[]*") != constraint.npos) return true;
+    const auto names = feature_names_in(constraint);
+    const auto has = [&](const std::string& name) {
+        return std::ranges::count(group.features, name) > 0;
+    };
+    if (constraint.find('|') == constraint.npos) return std::ranges::all_of(names, has);
+    return constraint.find_first_of("&,") != constraint.npos || std::ranges::any_of(names, has);
+}
+
 std::vector<Misfit> misfits(const JobPart& part,
                             const SlurmPartition& partition,
                             const SlurmFacts& facts,
-                            const std::string& account) {
+                            const JobRequest& request) {
     std::vector<Misfit> found;
-    const auto groups = groups_of(partition, facts);
-    if (partition.total_nodes > 0) {
+    const auto groups = groups_of(part, partition, facts);
+    if (partition.total_nodes > 0) check_choice(part, partition, facts, groups, found);
+    if (partition.total_nodes > 0 && !groups.empty()) {
         check_node_shape(part, partition, groups, found);
         check_node_count(part, partition, groups, found);
         check_tasks(part, partition, groups, found);
     }
-    check_rules(part, partition, account, found);
+    check_rules(part, partition, request, found);
     return found;
 }
 

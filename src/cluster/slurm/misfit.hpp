@@ -19,6 +19,16 @@ struct Misfit {
 std::vector<Misfit> misfits(const JobPart& part,
                             const SlurmPartition& partition,
                             const SlurmFacts& facts,
-                            const std::string& account);
+                            const JobRequest& request);
+
+/// The features that --constraint speaks of.
+std::vector<std::string> feature_names_in(const std::string& constraint);
+
+/// Whether nodes of `group` have what `constraint` asks of each. Where it asks for some of one kind
+/// and some of another ("[a*2&b*1]"), or for combinations, SLURM has to decide: true.
+bool has_features(const NodeGroup& group, const std::string& constraint);
+
+/// Whether a node of `group` has CPUs, memory and GPUs enough for what `part` puts on one.
+bool can_hold(const NodeGroup& group, const SlurmPartition& partition, const JobPart& part);
 
 }  // namespace lockstep

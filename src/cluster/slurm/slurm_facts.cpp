@@ -36,11 +36,17 @@ std::vector<std::string> names_of(const std::map<std::string, std::string>& fiel
     return split_text(found->second, ',');
 }
 
-SlurmPartition read_partition(const std::string& line) {
+// "Name=value Name=value": values have no spaces in what is read here.
+std::map<std::string, std::string> fields_of(const std::string& line) {
     std::map<std::string, std::string> fields;
     for (const std::string& word : split_text(line, ' '))
         if (const auto equals = word.find('='); equals != word.npos)
             fields[word.substr(0, equals)] = word.substr(equals + 1);
+    return fields;
+}
+
+SlurmPartition read_partition(const std::string& line) {
+    auto fields = fields_of(line);
     const auto nodes = limit_of(fields, "TotalNodes");
     check(fields.contains("PartitionName") && nodes,
           [&] { return strange("scontrol show partition", line); });
@@ -54,13 +60,19 @@ SlurmPartition read_partition(const std::string& line) {
             .most_memory_mb = limit_of(fields, "MaxMemPerNode"),
             .most_node_cpus = limit_of(fields, "MaxCPUsPerNode"),
             .accounts = names_of(fields, "AllowAccounts"),
-            .denied_accounts = names_of(fields, "DenyAccounts")};
+            .denied_accounts = names_of(fields, "DenyAccounts"),
+            .qos = names_of(fields, "AllowQos"),
+            .denied_qos = names_of(fields, "DenyQos")};
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
     std::vector<std::string> lines = split_text(text, '\n');
     std::erase_if(lines, [](const std::string& line) { return line.empty(); });
     return lines;
+}
+
+std::vector<std::string> feature_names(const std::string& column) {
+    return column == "(null)" ? std::vector<std::string>() : split_text(column, ',');
 }
 
 // "8+" where sinfo folded nodes that differ: at least 8.
@@ -95,14 +107,66 @@ std::vector<NodeGroup> parse_node_groups(const std::string& text) {
     std::vector<NodeGroup> groups;
     for (const std::string& line : lines_of(text)) {
         const auto columns = split_text(line, '|');
-        check(columns.size() == 6, [&] { return strange("sinfo", line); });
-        const auto nodes = count_of(columns[2]), cpus = count_of(columns[3]),
-                   memory_mb = count_of(columns[4]);
-        check(nodes && cpus && memory_mb, [&] { return strange("sinfo", line); });
-        groups.push_back(
-            {columns[0], columns[1], *nodes, *cpus, *memory_mb, parse_gpus(columns[5])});
+        check(columns.size() == 9, [&] { return strange("sinfo", line); });
+        const auto shape = split_text(columns[6], ':');  // sockets:cores:threads
+        check(shape.size() == 3, [&] { return strange("sinfo", line); });
+        const auto number = [&](const std::string& word) {
+            const auto count = count_of(word);
+            check(count.has_value(), [&] { return strange("sinfo", line); });
+            return *count;
+        };
+        groups.push_back({.partition = columns[0],
+                          .state = columns[1],
+                          .nodes = number(columns[2]),
+                          .cpus = number(columns[3]),
+                          .memory_mb = number(columns[4]),
+                          .gpus = parse_gpus(columns[5]),
+                          .sockets = number(shape[0]),
+                          .socket_cores = number(shape[1]),
+                          .core_threads = number(shape[2]),
+                          .features = feature_names(columns[7]),
+                          .names = expand_hosts(columns[8]).value_or(std::vector<std::string>())});
     }
     return groups;
+}
+
+std::vector<SlurmReservation> parse_reservations(const std::string& text) {
+    std::vector<SlurmReservation> reservations;
+    for (const std::string& line : lines_of(text)) {
+        auto fields = fields_of(line);
+        if (!fields.contains("ReservationName")) continue;  // "No reservations in the system"
+        reservations.push_back({.name = fields["ReservationName"],
+                                .state = fields["State"],
+                                .start = fields["StartTime"],
+                                .nodes = limit_of(fields, "NodeCnt").value_or(0),
+                                .users = names_of(fields, "Users"),
+                                .accounts = names_of(fields, "Accounts")});
+    }
+    return reservations;
+}
+
+SlurmAssociations parse_associations(const std::string& text) {
+    SlurmAssociations found;
+    const auto add = [](std::vector<std::string>& names, const std::string& name) {
+        if (!name.empty() && std::ranges::count(names, name) == 0) names.push_back(name);
+    };
+    for (const std::string& line : lines_of(text)) {
+        const auto columns = split_text(line, '|');
+        check(columns.size() == 2, [&] { return strange("sacctmgr", line); });
+        add(found.accounts, columns[0]);
+        for (const std::string& qos : split_text(columns[1], ',')) add(found.qos, qos);
+    }
+    return found;
+}
+
+std::map<std::string, std::int64_t> parse_licences(const std::string& text) {
+    std::map<std::string, std::int64_t> licences;
+    for (const std::string& line : lines_of(text)) {
+        auto fields = fields_of(line);
+        if (fields.contains("LicenseName"))
+            licences[fields["LicenseName"]] = limit_of(fields, "Total").value_or(0);
+    }
+    return licences;
 }
 
 std::map<std::string, std::string> parse_slurm_config(const std::string& text) {

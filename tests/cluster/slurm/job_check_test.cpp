@@ -142,13 +142,106 @@ TEST(JobCheck, RefusesAccountsThatAreNotTheUsers) {
     EXPECT_EQ(refusal({}, facts).code(), "E533");
 }
 
-TEST(JobCheck, RefusesUnknownJobsAndTasks) {
+TEST(JobCheck, RefusesUnknownTasks) {
+    EXPECT_EQ(refusal({{"array", "0-1001"}}).code(), "E538");
+    EXPECT_THAT(notes_on({{"array", "0-1000%2"}}, test::mini_facts()), IsEmpty());
+}
+
+TEST(JobCheck, RefusesDependenciesThatAreNoneOrNeverHold) {
     SlurmFacts facts = test::mini_facts();
     EXPECT_EQ(refusal({{"dependency", "afterok:99"}}, facts).code(), "E534");
-    facts.jobs = {"99"};
-    EXPECT_THAT(notes_on({{"dependency", "afterok:99"}}, facts), IsEmpty());
-    EXPECT_EQ(refusal({{"array", "0-1001"}}).code(), "E538");
-    EXPECT_THAT(notes_on({{"array", "0-1000%2"}}, facts), IsEmpty());
+    facts.jobs = {{"99", "RUNNING"}, {"98", "FAILED"}, {"97", "COMPLETED"}};
+    for (const char* text :
+         {"afterok:99", "afterany:98", "afternotok:98", "afterok:97:99", "after:98"})
+        EXPECT_THAT(notes_on({{"dependency", text}}, facts), IsEmpty()) << text;
+    for (const char* text : {"afterok:98", "aftercorr:98", "afternotok:97", "afterok:99:98"}) {
+        const Error error = refusal({{"dependency", text}}, facts);
+        EXPECT_EQ(error.code(), "E534") << text;
+        EXPECT_THAT(error.why(), HasSubstr("for ever")) << text;
+    }
+    EXPECT_THAT(refusal({{"dependency", "afterok:98"}}, facts).fix(), HasSubstr("afterany:98"));
+}
+
+TEST(JobCheck, RefusesFeaturesThatNoNodeHas) {
+    const SlurmFacts facts = test::mini_facts();
+    const Error error = refusal({{"partition", "cpu"}, {"constraint", "bigg"}});
+    EXPECT_EQ(error.code(), "E542");
+    EXPECT_EQ(error.why(), "there are avx512, big");
+    EXPECT_EQ(error.fix(), "write 'big'");
+    EXPECT_EQ(refusal({{"partition", "cpu"}, {"constraint", "big|slow"}}).code(), "E542");
+    for (const char* text :
+         {"big", "big&avx512", "big|avx512", "[big*2&avx512*1]", "(big&avx512)|big"})
+        EXPECT_THAT(notes_on({{"partition", "cpu"}, {"constraint", text}}, facts), IsEmpty())
+            << text;
+    // Six of eight nodes have it.
+    EXPECT_EQ(refusal({{"partition", "cpu"}, {"nodes", "7"}, {"constraint", "avx512"}}).fix(),
+              "--nodes 6");
+    EXPECT_THAT(notes_on({{"partition", "cpu"}, {"nodes", "7"}, {"constraint", "big"}}, facts),
+                Contains(HasSubstr("down or drained")));
+    const Error elsewhere = refusal({{"partition", "debug"}, {"constraint", "big"}});
+    EXPECT_EQ(elsewhere.code(), "E542");
+    EXPECT_EQ(elsewhere.fix(), "drop --constraint or --partition cpu");
+}
+
+TEST(JobCheck, RefusesNodesThatCannotBeHadByName) {
+    const SlurmFacts facts = test::mini_facts();
+    const auto code = [](const SbatchOptions& options) { return refusal(options).code(); };
+    EXPECT_EQ(code({{"exclude", "nide1"}}), "E543");
+    EXPECT_EQ(refusal({{"nodelist", "nide1"}}).fix(), "write 'node1'");
+    EXPECT_EQ(refusal({{"nodes", "2"}, {"exclude", "node1"}}).fix(),
+              "--nodes 1 or --partition cpu");
+    EXPECT_THAT(refusal({{"nodes", "2"}, {"exclude", "node1"}}).why(), HasSubstr("--exclude"));
+    EXPECT_EQ(code({{"exclude", "node[1-2]"}}), "E543");
+    EXPECT_EQ(code({{"nodelist", "cpu01"}}), "E543");
+    EXPECT_EQ(refusal({{"nodes", "1"}, {"nodelist", "node[1-2]"}}).fix(), "--nodes 2");
+    EXPECT_EQ(code({{"nodelist", "node1"}, {"exclude", "node1"}}), "E543");
+    EXPECT_EQ(code({{"nodelist", "node[1-"}}), "E103");
+    EXPECT_THAT(notes_on({{"nodelist", "node[1-2]"}}, facts), IsEmpty());
+    EXPECT_THAT(notes_on({{"exclude", "node1"}}, facts), IsEmpty());
+    EXPECT_EQ(refusal({{"ntasks", "16"}, {"exclude", "node1"}}).fix(),
+              "--ntasks 8 or --partition cpu");
+}
+
+TEST(JobCheck, RefusesReservationsThatAreNotTheUsers) {
+    SlurmFacts facts = test::mini_facts();
+    EXPECT_EQ(refusal({{"reservation", "noon"}}, facts).code(), "E544");
+    facts.user = "ada";
+    facts.reservations = {{"now", "ACTIVE", "", 1, {"ada"}, {}},
+                          {"later", "INACTIVE", "2030-01-01", 2, {}, {"proj1"}},
+                          {"bobs", "ACTIVE", "", 2, {"bob"}, {}}};
+    EXPECT_THAT(notes_on({{"reservation", "now"}}, facts), IsEmpty());
+    EXPECT_EQ(refusal({{"reservation", "noww"}}, facts).fix(), "--reservation now");
+    EXPECT_EQ(refusal({{"reservation", "now"}, {"nodes", "2"}}, facts).fix(), "--nodes 1");
+    EXPECT_THAT(refusal({{"reservation", "bobs"}}, facts).why(), HasSubstr("it is for bob"));
+    EXPECT_EQ(refusal({{"reservation", "later"}}, facts).code(), "E544");
+    EXPECT_THAT(notes_on({{"reservation", "later"}, {"account", "proj1"}}, facts),
+                Contains(HasSubstr("which begins at 2030-01-01")));
+}
+
+TEST(JobCheck, RefusesQosThatIsNotTheUsers) {
+    SlurmFacts facts = test::mini_facts();
+    EXPECT_THAT(notes_on({{"qos", "any"}}, facts), IsEmpty()) << "no accounts are kept";
+    facts.has_accounts = true;
+    facts.accounts = {"proj1"};
+    facts.qos = {"normal", "high"};
+    const Error error = refusal({{"qos", "hihg"}}, facts);
+    EXPECT_EQ(error.code(), "E545");
+    EXPECT_EQ(error.fix(), "--qos high");
+    facts.partitions[0].qos = {"normal"};
+    EXPECT_EQ(refusal({{"qos", "high"}}, facts).fix(), "--qos normal or --partition gpu");
+    facts.partitions[0].qos.clear();
+    facts.partitions[0].denied_qos = {"high"};
+    EXPECT_EQ(refusal({{"qos", "high"}}, facts).code(), "E545");
+    EXPECT_THAT(notes_on({{"qos", "normal"}}, facts), IsEmpty());
+}
+
+TEST(JobCheck, RefusesLicencesThatThereAreNot) {
+    SlurmFacts facts = test::mini_facts();
+    EXPECT_EQ(refusal({{"licenses", "matlab"}}, facts).code(), "E546");
+    facts.licences = {{"matlab", 2}};
+    EXPECT_THAT(notes_on({{"licenses", "matlab:2"}}, facts), IsEmpty());
+    EXPECT_EQ(refusal({{"licenses", "matlab:3"}}, facts).fix(), "--licenses matlab:2");
+    EXPECT_EQ(refusal({{"licenses", "matlab:x"}}, facts).code(), "E103");
 }
 
 }  // namespace

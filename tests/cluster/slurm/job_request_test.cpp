@@ -3,6 +3,8 @@
 
 #include "support/caught.hpp"
 
+#include <fstream>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +38,8 @@ TEST(JobRequest, ReadsEachOptionByItsType) {
     EXPECT_EQ(part.node_memory_mb, 2048);
     EXPECT_EQ(part.seconds, 600);
     EXPECT_EQ(request.last_task, 9);
-    EXPECT_THAT(request.awaited_jobs, testing::ElementsAre("12", "13"));
+    EXPECT_THAT(request.awaited_jobs,
+                testing::ElementsAre(AwaitedJob{"afterok", "12"}, AwaitedJob{"afterok", "13"}));
 }
 
 TEST(JobRequest, ReadsMemoryInSlurmsUnits) {
@@ -98,6 +101,44 @@ TEST(JobRequest, RefusesCharactersThatAScriptCannotCarry) {
          {"-x", ".", "..", "a/b", "a|b", "a&b", "a*", "a?", "(a)", "[a]", "!a", "%x"})
         EXPECT_EQ(code_of("job-name", text), "E532") << text;
     EXPECT_EQ(code_of("job-name", std::string(200, 'a')), "E532");
+}
+
+// Texts that a shell, or sbatch, would make something else of.
+TEST(JobRequest, CarriesStrangeTextsUnchangedOrRefusesThem) {
+    std::ifstream file(LOCKSTEP_STRANGE_TEXTS);
+    int texts = 0, carried = 0;
+    for (std::string text; std::getline(file, text); ++texts)
+        for (const char* name : {"job-name",
+                                 "partition",
+                                 "account",
+                                 "qos",
+                                 "constraint",
+                                 "exclude",
+                                 "nodelist",
+                                 "reservation",
+                                 "licenses",
+                                 "dependency",
+                                 "array",
+                                 "time",
+                                 "nodes",
+                                 "mem",
+                                 "gpus-per-node",
+                                 "output",
+                                 "comment"}) {
+            const std::string code = code_of(name, text);
+            if (!code.empty()) {
+                EXPECT_THAT(code, testing::AnyOf("E532", "E103", "E526")) << name << " " << text;
+                continue;
+            }
+            ++carried;
+            const JobTemplate script{
+                .name = {}, .head = "#!/bin/sh\n", .parts = {{{name, text}}}, .body = {}};
+            const auto again = parse_template("again", render_script(script, {}));
+            EXPECT_EQ(value_of(again.parts.at(0), name), text) << name;
+            EXPECT_EQ(again.parts[0].size(), 1u) << name << " " << text;
+        }
+    EXPECT_GE(texts, 40);
+    EXPECT_GT(carried, 0);
 }
 
 }  // namespace

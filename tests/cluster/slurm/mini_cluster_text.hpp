@@ -42,18 +42,19 @@ inline const std::string mini_partitions =
     "TRES=cpu=16,mem=16000M,node=2,billing=16\n";
 
 inline const std::string mini_nodes =
-    "debug|idle|2|8|8000|gpu:h100:4\n"
-    "gpu|idle|2|8|8000|gpu:h100:4\n"
-    "short|idle|2|8|8000|gpu:h100:4\n"
-    "preempt|idle|2|8|8000|gpu:h100:4\n";
+    "debug|idle|2|8|8000|gpu:h100:4|2:4:1|(null)|node[1-2]\n"
+    "gpu|idle|2|8|8000|gpu:h100:4|2:4:1|(null)|node[1-2]\n"
+    "short|idle|2|8|8000|gpu:h100:4|2:4:1|(null)|node[1-2]\n"
+    "preempt|idle|2|8|8000|gpu:h100:4|2:4:1|(null)|node[1-2]\n";
 
 /// The mini cluster, and `cpu`: eight smaller nodes without GPUs, two of them down; a job gets at
 /// most seven.
 inline SlurmFacts mini_facts() {
     SlurmFacts facts;
     facts.partitions = parse_partitions(mini_partitions);
-    facts.groups =
-        parse_node_groups(mini_nodes + "cpu|idle|6|4|4000|(null)\ncpu|down*|2|4|4000|(null)\n");
+    facts.groups = parse_node_groups(mini_nodes +
+                                     "cpu|idle|6|4|4000|(null)|1:4:1|big,avx512|cpu[01-06]\n"
+                                     "cpu|down*|2|4|4000|(null)|1:4:1|big|cpu[07,08]\n");
     facts.partitions.push_back(
         {.name = "cpu", .state = "UP", .total_nodes = 8, .most_nodes = 7, .most_seconds = 3600});
     return facts;

@@ -28,7 +28,8 @@ TEST(SlurmFacts, ReadsPartitions) {
 }
 
 TEST(SlurmFacts, ReadsGroupsOfNodes) {
-    const auto groups = parse_node_groups("gpu|mixed|2|8+|8000|gpu:h100:4(S:0-1),gpu:2\n");
+    const auto groups =
+        parse_node_groups("gpu|mixed|2|8+|8000|gpu:h100:4(S:0-1),gpu:2|2:2+:2|a,b|n[1-2]\n");
     ASSERT_EQ(groups.size(), 1u);
     EXPECT_EQ(groups[0].nodes, 2);
     EXPECT_EQ(groups[0].cpus, 8);
@@ -36,6 +37,64 @@ TEST(SlurmFacts, ReadsGroupsOfNodes) {
     EXPECT_EQ(groups[0].gpus_of(""), 6);
     EXPECT_EQ(groups[0].gpus_of("a100"), 0);
     EXPECT_TRUE(groups[0].is_usable());
+    EXPECT_EQ(groups[0].sockets, 2);
+    EXPECT_EQ(groups[0].socket_cores, 2);
+    EXPECT_EQ(groups[0].core_threads, 2);
+    EXPECT_THAT(groups[0].features, ElementsAre("a", "b"));
+    EXPECT_THAT(groups[0].names, ElementsAre("n1", "n2"));
+}
+
+TEST(SlurmFacts, ExpandsListsOfHosts) {
+    EXPECT_THAT(expand_hosts("node[08-10,3],head").value(),
+                ElementsAre("node08", "node09", "node10", "node3", "head"));
+    EXPECT_THAT(expand_hosts("r[1-2]n[1-2]").value(), ElementsAre("r1n1", "r1n2", "r2n1", "r2n2"));
+    EXPECT_THAT(expand_hosts("a[1]-ib").value(), ElementsAre("a1-ib"));
+    for (const char* text : {"",
+                             "a,,b",
+                             "a[",
+                             "a]b[",
+                             "a[1-]",
+                             "a[x]",
+                             "a[3-1]",
+                             "a[1-2-3]",
+                             "a[[1]]",
+                             "a[0-99999999]",
+                             "a[0-999]b[0-999]",
+                             "a[1-99999999999]"})
+        EXPECT_FALSE(expand_hosts(text).has_value()) << text;
+}
+
+// What SLURM 22.05.8 printed on the mini cluster, with two reservations and a licence.
+TEST(SlurmFacts, ReadsReservationsAndLicences) {
+    const auto found = parse_reservations(
+        "ReservationName=later StartTime=2026-11-22T04:15:04 EndTime=2026-11-22T04:20:04 "
+        "Duration=00:05:00 Nodes=node1 NodeCnt=1 CoreCnt=8 Features=(null) PartitionName=(null) "
+        "Flags=SPEC_NODES TRES=cpu=8 Users=root Groups=(null) Accounts=(null) Licenses=(null) "
+        "State=INACTIVE BurstBuffer=(null) Watts=n/a MaxStartDelay=(null)\n"
+        "ReservationName=bobs StartTime=2026-11-22T03:15:04 EndTime=2026-11-22T03:45:04 "
+        "Duration=00:30:00 Nodes=node2 NodeCnt=1 CoreCnt=8 Features=(null) PartitionName=(null) "
+        "Flags=SPEC_NODES TRES=cpu=8 Users=nobody,bob Groups=(null) Accounts=phys Licenses=(null) "
+        "State=ACTIVE BurstBuffer=(null) Watts=n/a MaxStartDelay=(null)\n");
+    ASSERT_EQ(found.size(), 2u);
+    EXPECT_EQ(found[0].name, "later");
+    EXPECT_EQ(found[0].state, "INACTIVE");
+    EXPECT_EQ(found[0].start, "2026-11-22T04:15:04");
+    EXPECT_EQ(found[0].nodes, 1);
+    EXPECT_TRUE(found[0].accounts.empty());
+    EXPECT_THAT(found[1].users, ElementsAre("nobody", "bob"));
+    EXPECT_THAT(found[1].accounts, ElementsAre("phys"));
+    EXPECT_TRUE(parse_reservations("No reservations in the system\n").empty());
+    EXPECT_EQ(parse_licences("LicenseName=matlab Total=2 Used=0 Free=2 Reserved=0 Remote=no\n"),
+              (std::map<std::string, std::int64_t>{{"matlab", 2}}));
+    EXPECT_TRUE(parse_licences("No licenses configured in Slurm.\n").empty());
+}
+
+// The form of sacctmgr -n -P; there is no slurmdbd on the mini cluster.
+TEST(SlurmFacts, ReadsAssociations) {
+    const auto found = parse_associations("proj1|normal,high\nproj2|normal\nproj1|\n");
+    EXPECT_THAT(found.accounts, ElementsAre("proj1", "proj2"));
+    EXPECT_THAT(found.qos, ElementsAre("normal", "high"));
+    EXPECT_EQ(test::caught_code([] { parse_associations("proj1\n"); }), "E511");
 }
 
 TEST(SlurmFacts, KnowsNodesThatAreAway) {
@@ -49,7 +108,9 @@ TEST(SlurmFacts, RefusesTextsThatAreNotSlurms) {
     EXPECT_EQ(test::caught_code([] { parse_partitions("PartitionName=x State=UP"); }), "E511");
     EXPECT_EQ(test::caught_code([] { parse_partitions("hello"); }), "E511");
     EXPECT_EQ(test::caught_code([] { parse_node_groups("gpu|idle|2"); }), "E511");
-    EXPECT_EQ(test::caught_code([] { parse_node_groups("gpu|idle|x|8|1|(null)"); }), "E511");
+    for (const char* line :
+         {"gpu|idle|x|8|1|(null)|1:8:1|(null)|n1", "gpu|idle|1|8|1|(null)|8|(null)|n1"})
+        EXPECT_EQ(test::caught_code([&] { parse_node_groups(line); }), "E511") << line;
 }
 
 TEST(SlurmFacts, ReadsConfigAndMpiTypes) {
