@@ -114,14 +114,14 @@ TEST(Map, WritesMpirunLines) {
 
 TEST(Map, WritesSrunAndSbatch) {
     const auto node = node_of("cpu16");
-    EXPECT_EQ(
-        srun_text(plan_of("a:2,b:2", 4, &node)),
-        "srun --mpi=pmix --nodes=2 --ntasks-per-node=2 --cpus-per-task=8 --distribution=block "
-        "--cpu-bind=mask_cpu:0xff,0xff00 lockstep train --threads 8 ...\n");
+    EXPECT_EQ(srun_text(plan_of("a:2,b:2", 4, &node)),
+              "srun --mpi=pmix --nodes=2 --ntasks-per-node=2 --whole --distribution=block "
+              "--cpu-bind=mask_cpu:0xff,0xff00 lockstep train --threads 8 ...\n");
     const auto dgx = node_of("dgx");
     const auto script = sbatch_text(plan_of("a:8,b:8", 16, &dgx, MapBy::node));
     EXPECT_THAT(script,
                 AllOf(HasSubstr("#!/bin/bash\n#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"),
+                      HasSubstr("#SBATCH --cpus-per-task=14\n"),
                       HasSubstr("#SBATCH --gpus-per-node=8\n"),
                       HasSubstr("--distribution=cyclic"),
                       HasSubstr("mask_cpu:0x3fff,0xfffc000,")));

@@ -46,19 +46,24 @@ void check_form(const std::vector<HostSeats>& hosts, const char* form) {
 /// Options that the step and the batch job have in common.
 std::vector<std::string> shape_of(const std::vector<HostSeats>& hosts) {
     const auto& first = hosts.front();
-    std::size_t cpus = 0;
-    for (const auto& seat : first.seats) cpus = std::max(cpus, seat.cpus.size());
     std::vector<std::string> words{fmt::format("--nodes={}", hosts.size()),
-                                   fmt::format("--ntasks-per-node={}", first.seats.size()),
-                                   fmt::format("--cpus-per-task={}", cpus)};
+                                   fmt::format("--ntasks-per-node={}", first.seats.size())};
     const auto gpus =
         std::ranges::count_if(first.seats, [](const auto& seat) { return !seat.gpu.empty(); });
     if (gpus > 0) words.push_back(fmt::format("--gpus-per-node={}", gpus));
     return words;
 }
 
+std::string task_cpus(const HostSeats& host) {
+    std::size_t cpus = 0;
+    for (const auto& seat : host.seats) cpus = std::max(cpus, seat.cpus.size());
+    return fmt::format("--cpus-per-task={}", cpus);
+}
+
+/// A step with --cpus-per-task gets so many CPUs wherever SLURM picks them, and refuses masks that
+/// name others: it takes the whole node.
 std::string step_line(const Placement& placement, const std::vector<HostSeats>& hosts) {
-    return fmt::format("srun --mpi=pmix {} --distribution={} --cpu-bind=mask_cpu:{} {}\n",
+    return fmt::format("srun --mpi=pmix {} --whole --distribution={} --cpu-bind=mask_cpu:{} {}\n",
                        fmt::join(shape_of(hosts), " "),
                        is_by_slot(placement) ? "block" : "cyclic",
                        masks_of(hosts.front()),
@@ -78,6 +83,7 @@ std::string sbatch_text(const Placement& placement) {
     check_form(hosts, "sbatch");
     std::string text = "#!/bin/bash\n";
     for (const auto& word : shape_of(hosts)) text += "#SBATCH " + word + "\n";
+    text += "#SBATCH " + task_cpus(hosts.front()) + "\n";
     // Masks name CPUs of the whole node; a job with a part of it has others.
     text += "#SBATCH --exclusive\n#SBATCH --signal=USR1@120\n";
     return text + "\n" + step_line(placement, hosts);
