@@ -13,6 +13,7 @@
 #include "bench_report.hpp"
 #include "command.hpp"
 #include "launch.hpp"
+#include "live_placement.hpp"
 #include "supervise.hpp"
 
 #include <algorithm>
@@ -121,26 +122,23 @@ void check_memory(const Communicator& world, const MeasurePlan& plan) {
     });
 }
 
-/// Collective.
-std::vector<RankRow> gather_hosts(const Communicator& world) {
-    const int local_rank = world.split_by_node().rank();
-    const RankRow mine = make_rank_row(read_node_facts(), world.rank(), local_rank, 1);
-    std::vector<RankRow> rows;
-    for (const std::string& row : world.all_gather(serialize(mine)))
-        rows.push_back(deserialize_rank_row(row));
-    return rows;
+/// Collective. Where ranks run, however they share their cores.
+std::vector<RankSeat> gather_seats(const Communicator& world) {
+    return place_live(world,
+                      {.cores = SharingRule::allow, .threads = 1, .compute_on = ComputeOn::cpus})
+        .reality;
 }
 
 /// Collective. Everything but the measurements.
 CommReport make_report(const BenchOptions& options, const Communicator& world, const Group& group) {
     CommReport report;
     report.plan = plan_of(options, group.ranks);
-    report.hosts = gather_hosts(world);
+    report.seats = gather_seats(world);
     report.cpu_model = read_node_facts().cpu_model;
     report.split = options.split;
     report.ranks = group.ranks.size();
     std::set<std::string> nodes;
-    for (const RankRow& row : report.hosts) nodes.insert(row.host_id);
+    for (const RankSeat& seat : report.seats) nodes.insert(seat.host_id);
     report.nodes = options.split == "intra" ? 1 : static_cast<int>(nodes.size());
     return report;
 }

@@ -46,10 +46,10 @@ Json model_json(const FittedModel& model) {
             {"median_error", median_error(model.points)}};
 }
 
-Json hosts_json(const std::vector<RankRow>& hosts) {
+Json hosts_json(const std::vector<RankSeat>& seats) {
     Json json = Json::array();
-    for (const RankRow& row : hosts)
-        json.push_back({{"rank", row.rank}, {"host", row.host}, {"cpus", row.cpus}});
+    for (const RankSeat& seat : seats)
+        json.push_back({{"rank", seat.rank}, {"host", seat.host}, {"cpus", seat.cpus}});
     return json;
 }
 
@@ -60,7 +60,7 @@ Json report_json(const CommReport& report) {
                  {"lockstep", version_text()},
                  {"mpi", mpi_version()},
                  {"cpu", report.cpu_model},
-                 {"hosts", hosts_json(report.hosts)},
+                 {"hosts", hosts_json(report.seats)},
                  {"ranks", report.ranks},
                  {"nodes", report.nodes},
                  {"split", report.split},

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bench_report.hpp"
 
+#include "lockstep/cluster/map.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
@@ -206,7 +207,7 @@ std::string header_text(const CommReport& report) {
                        version_text(),
                        mpi_version(),
                        report.cpu_model) +
-           commented(rank_table(report.hosts)) +
+           commented(placement_table({report.seats, {}})) +
            fmt::format("# all-reduce over {} rank(s), {} node(s), split {} | buffers {}\n",
                        report.ranks,
                        report.nodes,

@@ -2,7 +2,7 @@
 // What `lockstep bench comm` found, as text for people and as JSON.
 #pragma once
 
-#include "lockstep/cluster/rank_table.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/json.hpp"
@@ -22,7 +22,7 @@ struct FittedModel {
 /// Everything the outputs are made from.
 struct CommReport {
     MeasurePlan plan;
-    std::vector<RankRow> hosts;  ///< by rank of the whole launch
+    std::vector<RankSeat> seats;  ///< by rank of the whole launch
     std::string cpu_model;
     std::string split;  ///< "all", "intra", "inter"
     int ranks = 1;      ///< of one group

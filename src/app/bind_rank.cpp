@@ -3,6 +3,7 @@
 
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/placement.hpp"
 
 #include <exception>
 
@@ -11,8 +12,10 @@ namespace {
 
 EarlyBinding own_binding() {
     const Environment environment;
-    return early_binding(
-        read_topology({"/", nullptr}), read_launch_facts(environment), environment);
+    return early_binding(read_topology({"/", nullptr}),
+                         read_launch_facts(environment),
+                         environment,
+                         launcher_cpus());
 }
 
 }  // namespace

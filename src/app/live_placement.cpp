@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "live_placement.hpp"
 
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/comm/agree.hpp"
@@ -30,9 +32,14 @@ void hear_witnesses(const Communicator& ranks, const Communicator& local, const 
 
 LaunchedRank launched_rank(const Communicator& ranks,
                            const Communicator& local,
-                           const NodeTopology& own) {
-    LaunchedRank mine{ranks.rank(), local.rank(), own.allowed_cpus, {}};
-    mine.gpus = visible_gpus(own, Environment());
+                           const NodeTopology& own,
+                           const PlacementRules& rules) {
+    const Environment environment;
+    LaunchedRank mine{ranks.rank(), local.rank(), own.allowed_cpus, {}, launcher_cpus()};
+    const auto bound = parse_cpu_list(environment.text(bound_variable).value_or(""));
+    mine.binds_itself = bound && *bound == own.allowed_cpus;
+    if (rules.compute_on == ComputeOn::cpus) return mine;
+    mine.gpus = visible_gpus(own, environment);
     if (mine.gpus) return mine;
     for (const GpuFacts* gpu : usable_gpus(own)) mine.gpus.emplace().push_back(gpu->pci.address);
     return mine;
@@ -62,10 +69,10 @@ LivePlacement gather_parts(const Communicator& ranks, const Communicator& local,
 
 /// Collective. The plan's seats, with the cores that their ranks may use now.
 std::vector<RankSeat> seats_as_they_are(const Communicator& ranks,
-                                        const std::vector<RankSeat>& seats,
-                                        const std::vector<int>& cpus) {
-    RankSeat mine = seats[static_cast<std::size_t>(ranks.rank())];
-    mine.cpus = cpus;
+                                        const NodeTopology& node,
+                                        const LaunchedRank& own,
+                                        const std::vector<RankSeat>& seats) {
+    const auto mine = seat_as_it_is(node, own, seats[static_cast<std::size_t>(ranks.rank())]);
     std::vector<RankSeat> reality;
     for (const std::string& text : ranks.all_gather(serialize(mine)))
         reality.push_back(deserialize_seat(text));
@@ -78,7 +85,7 @@ LivePlacement place_live(const Communicator& ranks, const PlacementRules& rules)
     const Communicator local = ranks.split_by_node();
     const NodeTopology own = agree(ranks, [] { return read_topology(); });
     hear_witnesses(ranks, local, own.host_id());
-    const LaunchedRank mine = agree(ranks, [&] { return launched_rank(ranks, local, own); });
+    const LaunchedRank mine = agree(ranks, [&] { return launched_rank(ranks, local, own, rules); });
     std::vector<LaunchedRank> launched;
     for (const std::string& text : local.all_gather(serialize(mine)))
         launched.push_back(deserialize_launched_rank(text));
@@ -86,7 +93,7 @@ LivePlacement place_live(const Communicator& ranks, const PlacementRules& rules)
     LivePlacement live = gather_parts(
         ranks, local, agree(ranks, [&] { return place_on_node(node, launched, rules); }));
     agree(ranks, [&] { check_no_sharing(live.plan.seats, rules); });
-    live.reality = seats_as_they_are(ranks, live.plan.seats, own.allowed_cpus);
+    live.reality = seats_as_they_are(ranks, node, mine, live.plan.seats);
     live.node = node;
     return live;
 }

@@ -19,7 +19,7 @@ namespace {
 struct MapOptions {
     std::filesystem::path topology, save_topology, check;
     int nodes = 0, tasks_per_node = 0, np = 0, threads = 0;
-    std::string hosts, map_by = "slot", format = "table", comm_core = "auto";
+    std::string hosts, map_by = "slot", format = "table", comm_core = "auto", device = "auto";
     bool smt = false, share_gpu = false, oversubscribe = false;
 };
 
@@ -46,6 +46,7 @@ PlacementRules rules_of(const MapOptions& options) {
     if (options.smt) rules.siblings = SiblingUse::all_threads;
     if (options.share_gpu) rules.gpus = SharingRule::allow;
     if (options.oversubscribe) rules.cores = SharingRule::allow;
+    if (options.device == "cpu") rules.compute_on = ComputeOn::cpus;
     if (options.comm_core == "on") rules.comm_core = CommCore::reserve;
     if (options.comm_core == "off") rules.comm_core = CommCore::none;
     return rules;
@@ -156,6 +157,10 @@ OptionTable map_table(MapOptions& o) {
                         o.comm_core,
                         {"auto", "on", "off"},
                         "keep a core for communication; auto: where ranks have GPUs"),
+          choice_option("device",
+                        o.device,
+                        {"auto", "cpu"},
+                        "what ranks compute on; auto: GPUs where there are any"),
           flag_option("smt", o.smt, "use all hardware threads of a core"),
           flag_option("share-gpu", o.share_gpu, "more ranks than GPUs, for tests"),
           flag_option("oversubscribe", o.oversubscribe, "more ranks than cores, for tests")}},

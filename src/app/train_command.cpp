@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/map.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
@@ -82,10 +83,28 @@ void show_result(const TrainSettings& settings, const TrainResult& result) {
     print_once(fmt::format("logs          {}\n", (settings.run / "logs").string()));
 }
 
+/// "C" skips C2, too.
+bool skips(const TrainOptions& options, std::string_view check) {
+    return std::ranges::any_of(options.skip_checks, [&](const std::string& skipped) {
+        return skipped == "all" || check.starts_with(skipped);
+    });
+}
+
+/// Collective. Where ranks run, for the first lines of the run. Errors: E609 on all ranks where the
+/// launcher gave ranks one core that need not share any.
+void settle_ranks(TrainOptions& options, const Communicator& ranks) {
+    PlacementRules rules{.cores = SharingRule::unless_needed, .compute_on = ComputeOn::cpus};
+    if (options.oversubscribe || skips(options, "C2")) rules.cores = SharingRule::allow;
+    rules.threads = options.settings.threads;
+    LivePlacement live = place_live(ranks, rules);
+    options.settings.rank_table = placement_table({live.reality, {}});
+    options.settings.warnings = std::move(live.plan.warnings);
+}
+
 void check_job(const TrainOptions& options, const Communicator& ranks) {
+    if (skips(options, "all")) return;
     std::vector<std::string> skipped = options.skip_checks;
-    if (std::ranges::find(skipped, "all") != skipped.end()) return;
-    skipped.insert(skipped.end(), {"C2", "C4"});  // the table of ranks warns of these
+    skipped.insert(skipped.end(), {"C2", "C4"});  // settle_ranks() tells of these
     const TrainSettings& settings = options.settings;
     run_preflight(
         ranks, {.threads = settings.threads, .run_folder = settings.run.string()}, skipped);
@@ -118,6 +137,7 @@ int run(TrainOptions& options, const Invocation& call) {
     if (const std::string note = binding_note(); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);
+    settle_ranks(options, ranks);
     check_job(options, ranks);
     const TrainResult result = call.trainer(options.settings, ranks);
     show_result(options.settings, result);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/rank_table.hpp"
+#include "lockstep/cluster/rank_row.hpp"
 
 #include <algorithm>
 

@@ -3,7 +3,7 @@
 
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/cluster/rank_table.hpp"
+#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/error.hpp"
@@ -252,14 +252,14 @@ void Job::introduce() {
                   .directory = run.paths.logs(run.incarnation),
                   .shows_live = settings.shows_live});
     });
-    const Communicator local = ranks.split_by_node();
-    const RankRow mine = make_rank_row(node, ranks.rank(), local.rank(), settings.threads);
+    const RankRow mine = make_rank_row(node, ranks.rank());
     std::vector<RankRow> rows;
     for (const std::string& text : ranks.all_gather(serialize(mine)))
         rows.push_back(deserialize_rank_row(text));
     cpus = cpu_share(rows, ranks.rank());
-    print_once(rank_table(rows));
-    for (const std::string& warning : placement_warnings(rows)) once(Level::warn, "{}", warning);
+    print_once(settings.rank_table);
+    for (const std::string& warning : settings.warnings) once(Level::warn, "{}", warning);
+    for (const std::string& warning : hardware_warnings(rows)) once(Level::warn, "{}", warning);
     if (run.directory)
         for (const std::string& warning : run.directory->warnings())
             once(Level::warn, "{}", warning);

@@ -2,7 +2,7 @@
 // Everything a training run holds, in the order in which it is set up and torn down.
 #pragma once
 
-#include "lockstep/cluster/rank_table.hpp"
+#include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/reducer.hpp"

@@ -3,14 +3,19 @@
 #include "program.hpp"
 #include "support/temp_dir.hpp"
 
+#include <filesystem>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 
 namespace lockstep::test {
 namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 std::string fixture(const std::string& name) {
     return std::string(LOCKSTEP_TOPOLOGIES) + "/" + name + ".json";
@@ -69,6 +74,38 @@ TEST(MapCommand, ShowsTheJobThatRuns) {
     const ProcessResult result = run_under_mpirun(2, {"map", "--oversubscribe"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, AllOf(HasSubstr("1 node | 2 ranks"), HasSubstr("\n1     ")));
+}
+
+std::vector<int> own_cpus() {
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    ::sched_getaffinity(0, sizeof set, &set);
+    std::vector<int> cpus;
+    for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu)
+        if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+    return cpus;
+}
+
+/// What two ranks of `train` say, each put on the first core; there are no data, so none trains.
+std::string start_on_one_core(const Words& more = {}) {
+    const TempDir folder;
+    const Words bound{"taskset", "-c", std::to_string(own_cpus().front()), program()};
+    const Words train{"train", "--data", "none", "--run", (folder / "run").string()};
+    const ProcessResult result =
+        run_process(mpirun_words(2) + bound + train + more, {{"LOCKSTEP_BOUND", "off"}}, 60);
+    EXPECT_NE(result.exit_code, 0) << result.output;
+    EXPECT_FALSE(std::filesystem::exists(folder / "run"));
+    return result.output;
+}
+
+TEST(TrainStart, RefusesOneCoreForTwoRanksWhereThereIsAnother) {
+    if (own_cpus().size() < 2) GTEST_SKIP() << "one core only: it must be shared";
+    EXPECT_THAT(start_on_one_core(),
+                AllOf(HasSubstr("E609: ranks 0 and 1 share core "),
+                      HasSubstr("fix: mpirun --bind-to core --map-by slot:PE=")));
+    for (const Words& allowing :
+         {Words{"--skip-checks", "C2"}, {"--skip-checks", "all"}, {"--oversubscribe"}})
+        EXPECT_THAT(start_on_one_core(allowing), AllOf(Not(HasSubstr("E609")), HasSubstr("E201")));
 }
 
 TEST(MapCommand, ComparesAJobWithItsPlan) {

@@ -185,7 +185,7 @@ TEST_F(RunDirectory, HasNoControlCharacterInAnyTextOrOutput) {
 }
 
 TEST_F(RunDirectory, IsToldOnTheTerminalInTheFormThatTheBookShows) {
-    EXPECT_THAT(output(), HasSubstr("rank  host  local"));
+    EXPECT_THAT(output(), HasSubstr("\nrank  node"));
     EXPECT_THAT(output(), HasSubstr(fmt::format("run {} | incarnation 1 | ", path().string())));
     EXPECT_THAT(output(),
                 testing::ContainsRegex(

@@ -24,11 +24,12 @@ struct EarlyBinding {
 /// The seat that place_on_node() gives this rank, by what its launcher says of ranks on this node.
 /// Nothing is bound where the launcher bound, where ranks are more than cores, or where
 /// GOMP_CPU_AFFINITY, KMP_AFFINITY or LOCKSTEP_BOUND=off say that the user does it. OMP_PLACES,
-/// OMP_PROC_BIND and OMP_NUM_THREADS are added unless the user set any of them.
-/// `node` must be as this process sees it.
+/// OMP_PROC_BIND and OMP_NUM_THREADS are added unless the user set any of them. `node` must
+/// be as this process sees it; `offered` is what launcher_cpus() says.
 EarlyBinding early_binding(const NodeTopology& node,
                            const LaunchFacts& launch,
-                           const Environment& environment);
+                           const Environment& environment,
+                           const std::vector<int>& offered = {});
 
 /// Lets the calling thread run on `cpus` only; false where the system refuses.
 bool bind_thread(const std::vector<int>& cpus);

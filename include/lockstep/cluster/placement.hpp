@@ -5,6 +5,7 @@
 #include "lockstep/cluster/topology.hpp"
 #include "lockstep/core/environment.hpp"
 
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -19,11 +20,18 @@ struct LaunchedRank {
     int local_rank = 0;
     std::vector<int> cpus;                         ///< it may run on
     std::optional<std::vector<std::string>> gpus;  ///< UUIDs or PCI addresses; nothing: sees all
+    std::vector<int> offered;   ///< what the launcher itself may use; empty: nobody knows
+    bool binds_itself = false;  ///< `cpus` are not the launcher's choice, but this rank's own
     bool operator==(const LaunchedRank&) const = default;
 };
 
 enum class SiblingUse { first_thread, all_threads };
-enum class SharingRule { refuse, allow };
+enum class SharingRule {
+    refuse,
+    unless_needed,  ///< refuse, but where a node has fewer of them than ranks
+    allow
+};
+enum class ComputeOn { gpus, cpus };  ///< gpus: where a node has any
 enum class CommCore { automatic, reserve, none };
 
 /// What the user decides.
@@ -33,6 +41,7 @@ struct PlacementRules {
     SharingRule cores = SharingRule::refuse;
     CommCore comm_core = CommCore::automatic;  ///< automatic: where a rank has a GPU and 2 cores
     int threads = 0;                           ///< compute threads a rank; 0: one a core
+    ComputeOn compute_on = ComputeOn::gpus;    ///< cpus: ranks get no GPU, and need none
 };
 
 /// One rank's place.
@@ -64,13 +73,21 @@ struct Placement {
 
 /// The places of one node's ranks: a pure function, the same on every rank. GPUs by a minimum-cost
 /// matching (another's GPU 10000, another NUMA node 100, path class to the best port 10 a step,
-/// then order of addresses). Cores that the launcher chose are kept; others are split evenly next
-/// to the GPUs, by caches, without crossing one where that can be avoided, the same number for
-/// each rank. Errors: E608 fewer GPUs than ranks, E609 launcher's cores overlap, E643 fewer cores
-/// than ranks; each names ranks, and the launch line that would be right.
+/// then order of addresses). Cores that the launcher gave one rank alone are kept; a set that
+/// several ranks have alike, such as a whole node or socket, is split evenly among them next to the
+/// GPUs, by caches, without crossing one where that can be avoided, the same number for each rank.
+/// Errors: E608 fewer GPUs than ranks, E609 launcher's cores overlap, E643 fewer cores than ranks;
+/// each names ranks, and the launch line that would be right.
 Placement place_on_node(const NodeTopology& node,
                         std::span<const LaunchedRank> ranks,
                         const PlacementRules& rules);
+
+/// `planned` with the cores that its rank may use now, and whether its launcher chose them.
+RankSeat seat_as_it_is(const NodeTopology& node, const LaunchedRank& rank, RankSeat planned);
+
+/// CPUs that this process's mpirun (or its daemon on this node) may use: what it can give to
+/// ranks. Empty where the process above is no such launcher.
+std::vector<int> launcher_cpus(const std::filesystem::path& root = "/");
 
 /// One node as all its ranks together see it: the first one's view, with the GPUs that control
 /// groups show to the others only.

@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -85,6 +86,9 @@ struct TrainSettings {
     std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps
 
     bool shows_live = true;  ///< whether stdout is a terminal that a person looks at
+
+    std::string rank_table;             ///< who runs where, shown at the start
+    std::vector<std::string> warnings;  ///< about that, logged at the start
 
     std::map<std::string, ConfigEntry> origins;  ///< what was given for each option, and where
 };

@@ -5,6 +5,7 @@
 #include "lockstep/cluster/map.hpp"
 
 #include "core_split.hpp"
+#include "launcher_cores.hpp"
 
 #include <algorithm>
 #include <array>
@@ -32,9 +33,8 @@ std::vector<LaunchedRank> local_ranks(const LaunchFacts& launch, const std::vect
     return ranks;
 }
 
-bool is_unbound(const NodeTopology& node) {
-    const auto& all = node.control_group.cpus.empty() ? node.cpus : node.control_group.cpus;
-    return std::ranges::includes(node.allowed_cpus, all);
+bool is_unbound(const NodeTopology& node, const std::vector<int>& offered) {
+    return std::ranges::includes(node.allowed_cpus, available_cpus(node, offered));
 }
 
 bool knows_ranks(const LaunchFacts& launch) {
@@ -46,19 +46,20 @@ bool knows_ranks(const LaunchFacts& launch) {
 
 EarlyBinding early_binding(const NodeTopology& node,
                            const LaunchFacts& launch,
-                           const Environment& environment) {
+                           const Environment& environment,
+                           const std::vector<int>& offered) {
     EarlyBinding binding;
     const auto cores = static_cast<std::int64_t>(cores_within(node, node.allowed_cpus).size());
     if (environment.text(bound_variable)) return binding;
-    if (!knows_ranks(launch) || !is_unbound(node) || cores < *launch.local_size) return binding;
+    if (!knows_ranks(launch) || !is_unbound(node, offered) || cores < *launch.local_size)
+        return binding;
     if (const auto name = first_set(environment, deciding); !name.empty()) {
         binding.why_not = fmt::format("{} is set: ranks are left unbound", name);
         return binding;
     }
-    NodeTopology plain = node;
-    plain.gpus.clear();  // ranks may each see others; the split must be the same for all
-    const auto placement =
-        place_on_node(plain, local_ranks(launch, node.allowed_cpus), PlacementRules{});
+    // Ranks may each see other GPUs; the split must be the same for all.
+    const auto placement = place_on_node(
+        node, local_ranks(launch, node.allowed_cpus), {.compute_on = ComputeOn::cpus});
     const auto& seat = placement.seats[static_cast<std::size_t>(*launch.local_rank)];
     binding.cpus = seat.cpus;
     binding.variables[bound_variable] = cpu_list_text(seat.cpus);

@@ -18,6 +18,13 @@ namespace {
 
 using Cores = std::vector<std::vector<int>>;
 
+std::vector<int> numa_nodes_of(const NodeTopology& node, const std::vector<int>& cpus) {
+    std::set<int> numa;
+    for (const int cpu : cpus) numa.insert(numa_node_of(node, cpu));
+    numa.erase(-1);
+    return {numa.begin(), numa.end()};
+}
+
 std::vector<RankSeat> blank_seats(const NodeTopology& node, std::span<const LaunchedRank> ranks) {
     std::vector<RankSeat> seats;
     for (const auto& rank : ranks) {
@@ -72,22 +79,20 @@ bool are_enough(const std::vector<SeatGroup>& groups) {
 /// By the cores next to their GPUs; all in one group where those are unknown or too few.
 std::vector<SeatGroup> groups_of(const NodeTopology& node,
                                  const std::vector<int>& pool,
-                                 std::span<RankSeat> seats) {
+                                 const std::vector<RankSeat*>& seats) {
     std::map<std::vector<int>, SeatGroup> by_cpus;
-    for (auto& seat : seats) {
+    for (auto* seat : seats) {
         std::vector<int> near;
-        std::ranges::set_intersection(local_cpus(node, seat), pool, std::back_inserter(near));
+        std::ranges::set_intersection(local_cpus(node, *seat), pool, std::back_inserter(near));
         if (near.empty()) near = pool;
         auto& group = by_cpus[near];
         if (group.seats.empty()) group.cores = cores_within(node, near);
-        group.seats.push_back(&seat);
+        group.seats.push_back(seat);
     }
     std::vector<SeatGroup> groups;
     for (auto& [cpus, group] : by_cpus) groups.push_back(std::move(group));
     if (are_enough(groups)) return groups;
-    SeatGroup all{cores_within(node, pool), {}};
-    for (auto& seat : seats) all.seats.push_back(&seat);
-    return {all};
+    return {{cores_within(node, pool), seats}};
 }
 
 bool keeps_comm_core(const RankSeat& seat, std::size_t cores, const PlacementRules& rules) {
@@ -120,10 +125,10 @@ void give_cores(const NodeTopology& node, const SeatGroup& group, int each, Sibl
 }
 
 void share_out(const NodeTopology& node,
-               std::span<RankSeat> seats,
+               const std::vector<RankSeat*>& seats,
                const PlacementRules& rules,
                std::vector<std::string>& warnings) {
-    const auto pool = seats.front().cpus;
+    const auto pool = seats.front()->cpus;
     const auto groups = groups_of(node, pool, seats);
     const int each = cores_each(groups, rules);
     for (const auto& group : groups) give_cores(node, group, each, rules.siblings);
@@ -138,7 +143,7 @@ void share_out(const NodeTopology& node,
         all,
         seats.size(),
         each,
-        groups.size() > 1 || seats.front().gpu.empty() ? "all the same" : "next to their GPUs"));
+        groups.size() > 1 || seats.front()->gpu.empty() ? "all the same" : "next to their GPUs"));
 }
 
 void finish_seat(const NodeTopology& node, const PlacementRules& rules, RankSeat& seat) {
@@ -148,10 +153,22 @@ void finish_seat(const NodeTopology& node, const PlacementRules& rules, RankSeat
     const auto units = rules.siblings == SiblingUse::all_threads ? seat.cpus.size() : cores.size();
     const int free = static_cast<int>(units) - (keeps ? 1 : 0);
     seat.threads = rules.threads > 0 ? rules.threads : std::max(1, free);
-    std::set<int> numa;
-    for (const int cpu : seat.cpus) numa.insert(numa_node_of(node, cpu));
-    numa.erase(-1);
-    seat.numa_nodes.assign(numa.begin(), numa.end());
+    seat.numa_nodes = numa_nodes_of(node, seat.cpus);
+}
+
+void keep_or_share(const NodeTopology& node,
+                   std::span<const LaunchedRank> ranks,
+                   const PlacementRules& rules,
+                   Placement& placement) {
+    for (const auto& set : launched_sets(node, ranks, rules, placement.warnings)) {
+        std::vector<RankSeat*> seats;
+        for (const auto i : set.members) {
+            seats.push_back(&placement.seats[i]);
+            seats.back()->is_bound = set.binding == LauncherBinding::kept && !ranks[i].binds_itself;
+        }
+        if (set.binding == LauncherBinding::shared)
+            share_out(node, seats, rules, placement.warnings);
+    }
 }
 
 std::string names_of(const std::vector<const RankSeat*>& seats) {
@@ -219,24 +236,29 @@ Placement place_on_node(const NodeTopology& node,
     if (ranks.empty()) return {};
     Placement placement{blank_seats(node, ranks), {}};
     auto& seats = placement.seats;
-    const auto units = gpu_units(node);
+    const auto units =
+        rules.compute_on == ComputeOn::gpus ? gpu_units(node) : std::vector<GpuUnit>{};
     give_gpus(units, choose_gpus(node, units, ranks, rules), seats);
-    const auto binding = binding_of(node, ranks, rules);
-    if (binding == LauncherBinding::shared) share_out(node, seats, rules, placement.warnings);
+    keep_or_share(node, ranks, rules, placement);
     for (auto& seat : seats) {
-        seat.is_bound = binding == LauncherBinding::kept;
         finish_seat(node, rules, seat);
         warn_of_far_cores(node, seat, placement.warnings);
     }
     choose_ports(node, seats);
-    if (binding == LauncherBinding::crowded)
-        placement.warnings.push_back(fmt::format("{}: {} ranks on cores {}, which they share",
-                                                 node.host,
-                                                 seats.size(),
-                                                 cpu_list_text(seats.front().cpus)));
     warn_of_too_many_threads(node, seats, placement.warnings);
     warn_of_idle_gpus(node, units, seats, placement.warnings);
     return placement;
+}
+
+RankSeat seat_as_it_is(const NodeTopology& node, const LaunchedRank& rank, RankSeat planned) {
+    planned.cpus = rank.cpus;
+    planned.numa_nodes = numa_nodes_of(node, rank.cpus);
+    const bool is_everything = std::ranges::includes(rank.cpus, available_cpus(node, rank.offered));
+    planned.is_bound = !rank.binds_itself && !is_everything;
+    const bool has_comm_cpu =
+        planned.comm_cpu && std::ranges::binary_search(rank.cpus, *planned.comm_cpu);
+    if (!has_comm_cpu) planned.comm_cpu.reset();
+    return planned;
 }
 
 }  // namespace lockstep

@@ -14,6 +14,8 @@ void walk(Walker& on, Facts& facts) {
     on("local_rank", facts.local_rank, -1);
     on("cpus", facts.cpus);
     on("gpus", facts.gpus);
+    on("offered", facts.offered);
+    on("binds_itself", facts.binds_itself);
 }
 
 template <class Walker, FactsOf<RankSeat> Facts>

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "sharing.hpp"
+
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/error.hpp"
@@ -44,29 +46,29 @@ void check_cores(std::span<const RankSeat> seats) {
         for (const int cpu : seat.cpus) {
             const auto [found, is_new] = owner.emplace(std::pair(host_of(seat), cpu), &seat);
             check(is_new, [&] {
-                const auto& other = *found->second;
-                const auto each = std::max(1, seat.threads);
-                return Error(
-                    "E609",
-                    fmt::format("ranks {} and {} share core {} of {} (cores {} and {})",
-                                other.rank,
-                                seat.rank,
-                                cpu,
-                                seat.host,
-                                cpu_list_text(other.cpus),
-                                cpu_list_text(seat.cpus)),
-                    "each runs at a fraction of its speed, and all others wait for them",
-                    fmt::format(
-                        "mpirun --bind-to core --map-by slot:PE={0}, or srun "
-                        "--cpus-per-task={0} --cpu-bind=cores; --bind-to none lets lockstep "
-                        "bind the ranks",
-                        each));
+                return shared_core(*found->second, seat, cpu, std::max(1, seat.threads));
             });
         }
     }
 }
 
 }  // namespace
+
+Error shared_core(const RankSeat& first, const RankSeat& second, int cpu, int each) {
+    return Error("E609",
+                 fmt::format("ranks {} and {} share core {} of {} (cores {} and {})",
+                             first.rank,
+                             second.rank,
+                             cpu,
+                             second.host,
+                             cpu_list_text(first.cpus),
+                             cpu_list_text(second.cpus)),
+                 "each runs at a fraction of its speed, and all others wait for them",
+                 fmt::format("mpirun --bind-to core --map-by slot:PE={0}, or srun "
+                             "--cpus-per-task={0} --cpu-bind=cores; --bind-to none lets lockstep "
+                             "bind the ranks",
+                             each));
+}
 
 void check_no_sharing(std::span<const RankSeat> seats, const PlacementRules& rules) {
     if (rules.gpus == SharingRule::refuse) check_gpus(seats);

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/early_binding.hpp"
+
+#include "placement_cases.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+EarlyBinding early(const NodeTopology& node,
+                   int local_rank,
+                   const std::map<std::string, std::string>& more = {}) {
+    std::map<std::string, std::string> variables{
+        {"OMPI_COMM_WORLD_RANK", std::to_string(local_rank)},
+        {"OMPI_COMM_WORLD_SIZE", "2"},
+        {"OMPI_COMM_WORLD_LOCAL_RANK", std::to_string(local_rank)},
+        {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
+    variables.insert(more.begin(), more.end());
+    const Environment environment(variables);
+    return early_binding(node, read_launch_facts(environment), environment);
+}
+
+TEST(EarlyBinding, GivesUnboundRanksTheirShareAndOpenMpItsPlaces) {
+    const auto binding = early(node_of("cpu16"), 1);
+    EXPECT_THAT(binding.cpus, ElementsAre(8, 9, 10, 11, 12, 13, 14, 15));
+    EXPECT_EQ(binding.variables.at("LOCKSTEP_BOUND"), "8-15");
+    EXPECT_EQ(binding.variables.at("OMP_NUM_THREADS"), "8");
+    EXPECT_EQ(binding.variables.at("OMP_PLACES"), "threads");
+    EXPECT_EQ(binding.variables.at("OMP_PROC_BIND"), "close");
+}
+
+TEST(EarlyBinding, LeavesTheUsersOpenMpSettingsAlone) {
+    const auto binding = early(node_of("cpu16"), 0, {{"OMP_PLACES", "sockets"}});
+    EXPECT_FALSE(binding.cpus.empty());
+    EXPECT_FALSE(binding.variables.contains("OMP_PROC_BIND"));
+    for (const auto* name : {"GOMP_CPU_AFFINITY", "KMP_AFFINITY"}) {
+        const auto none = early(node_of("cpu16"), 0, {{name, "0-3"}});
+        EXPECT_THAT(none.cpus, IsEmpty());
+        EXPECT_THAT(none.why_not, HasSubstr(std::string(name) + " is set"));
+    }
+    EXPECT_THAT(early(node_of("cpu16"), 0, {{"LOCKSTEP_BOUND", "off"}}).cpus, IsEmpty());
+}
+
+TEST(EarlyBinding, KeepsWhatALauncherBoundAndCrowdedNodes) {
+    auto node = node_of("cpu16");
+    node.allowed_cpus = {0, 1};
+    EXPECT_THAT(early(node, 0).cpus, IsEmpty()) << "bound";
+    node = node_of("two-core-vm");
+    node.cpus = node.allowed_cpus = {0};
+    node.cores = {{0}};
+    EXPECT_THAT(early(node, 0).cpus, IsEmpty()) << "two ranks, one core";
+}
+
+TEST(EarlyBinding, SharesOutWhatTheLauncherItselfMayUse) {
+    auto node = node_of("cpu16");
+    node.allowed_cpus = {4, 5, 6, 7};
+    const Environment environment(
+        std::map<std::string, std::string>{{"OMPI_COMM_WORLD_RANK", "1"},
+                                           {"OMPI_COMM_WORLD_SIZE", "2"},
+                                           {"OMPI_COMM_WORLD_LOCAL_RANK", "1"},
+                                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}});
+    const auto launch = read_launch_facts(environment);
+    EXPECT_THAT(early_binding(node, launch, environment).cpus, IsEmpty()) << "bound by it";
+    EXPECT_THAT(early_binding(node, launch, environment, {4, 5, 6, 7}).cpus, ElementsAre(6, 7));
+}
+
+TEST(EarlyBinding, DoesNothingOutsideALaunch) {
+    const Environment none(std::map<std::string, std::string>{});
+    EXPECT_THAT(early_binding(node_of("cpu16"), read_launch_facts(none), none).cpus, IsEmpty());
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "placement_cases.hpp"
+#include "support/caught.hpp"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::SizeIs;
+
+TEST(Placement, OfADgxGivesEachRankItsGpuCardAndCores) {
+    const auto placement = place("dgx", 8);
+    EXPECT_THAT(
+        cores_of(placement),
+        ElementsAre("0-13", "14-27", "28-41", "42-55", "56-69", "70-83", "84-97", "98-111"));
+    EXPECT_THAT(devices_of(placement),
+                ElementsAre("0000:18:00.0 PIX mlx5_0:1",
+                            "0000:38:00.0 PIX mlx5_1:1",
+                            "0000:58:00.0 PIX mlx5_2:1",
+                            "0000:78:00.0 PIX mlx5_3:1",
+                            "0000:98:00.0 PIX mlx5_4:1",
+                            "0000:b8:00.0 PIX mlx5_5:1",
+                            "0000:d8:00.0 PIX mlx5_6:1",
+                            "0000:f8:00.0 PIX mlx5_7:1"));
+    EXPECT_EQ(placement.seats[4].comm_cpu, 69);
+    EXPECT_EQ(placement.seats[4].threads, 13);
+    EXPECT_THAT(placement.seats[4].numa_nodes, ElementsAre(1));
+    EXPECT_THAT(placement.warnings, IsEmpty());
+}
+
+TEST(Placement, FollowsGpusToOddNumaNodesAndLeavesTheDisplayAlone) {
+    const auto placement = place("odd-numa", 4);
+    EXPECT_THAT(cores_of(placement), ElementsAre("24-31", "8-15", "56-63", "40-47"));
+    EXPECT_THAT(devices_of(placement),
+                ElementsAre("0000:21:00.0 PHB mlx5_0:1",
+                            "0000:41:00.0 SYS mlx5_1:1",
+                            "0000:61:00.0 PHB mlx5_1:1",
+                            "0000:81:00.0 SYS mlx5_0:1"));
+    EXPECT_THAT(placement.warnings, ElementsAre(HasSubstr("32 of 64 cores stay idle")));
+}
+
+TEST(Placement, TakesGpusNearACardFirst) {
+    const auto placement = place("odd-numa", 2);
+    EXPECT_EQ(placement.seats[0].gpu, "0000:21:00.0");
+    EXPECT_EQ(placement.seats[1].gpu, "0000:61:00.0");
+    EXPECT_THAT(placement.warnings,
+                Contains(HasSubstr("no rank uses GPU 0000:41:00.0, 0000:81:00.0")));
+}
+
+TEST(Placement, OfAWorkstationSplitsByCaches) {
+    const auto placement = place("workstation", 4);
+    EXPECT_THAT(cores_of(placement), ElementsAre("0-7", "8-15", "16-23", "24-31"));
+    EXPECT_THAT(devices_of(placement), Contains("0000:43:00.0  "));
+    const auto three = place("workstation", 3, {.comm_core = CommCore::none});
+    EXPECT_THAT(cores_of(three), ElementsAre("0-9", "10-19", "20-29")) << "a cache is 8 cores";
+}
+
+TEST(Placement, ManagesWithoutNumaFacts) {
+    const auto placement = place("cloud-vm", 4);
+    EXPECT_THAT(cores_of(placement), ElementsAre("0-3", "4-7", "8-11", "12-15"));
+    EXPECT_EQ(placement.seats[3].gpu, "0000:00:1e.0");
+}
+
+TEST(Placement, CountsMigInstancesAsDevices) {
+    const auto placement = place("mig", 4);
+    EXPECT_EQ(placement.seats[0].gpu_uuid, "MIG-44444444-0000-0000-0000-000000000000");
+    EXPECT_EQ(placement.seats[2].gpu_uuid, "MIG-44444444-0000-0000-0000-000000000002");
+    EXPECT_EQ(placement.seats[3].gpu, "0000:ca:00.0");
+    EXPECT_EQ(caught_code([] { place("mig", 5); }), "E608");
+}
+
+TEST(Placement, KeepsWhatAControlGroupGivesATask) {
+    const auto node = node_of("isolated");
+    const auto placement =
+        place_on_node(node, std::vector{LaunchedRank{3, 0, node.allowed_cpus, {}}}, {});
+    EXPECT_THAT(cores_of(placement), ElementsAre("16-23"));
+    EXPECT_THAT(devices_of(placement), ElementsAre("0000:81:00.0 NODE mlx5_0:1"));
+}
+
+TEST(Placement, JoinsWhatIsolatedRanksSee) {
+    auto one = node_of("isolated"), two = one;
+    for (auto& gpu : two.gpus) gpu.has_driver = gpu.pci.address == "0000:01:00.0";
+    two.gpus[0].uuid = "GPU-other";
+    const auto node = merge_views(std::vector{one, two});
+    EXPECT_THAT(usable_gpus(node), SizeIs(2));
+    auto ranks = bound({"16-23", "0-7"});
+    ranks[0].gpus = {{"0000:81:00.0"}};
+    ranks[1].gpus = {{"0000:01:00.0"}};
+    const auto placement = place_on_node(node, ranks, {});
+    EXPECT_EQ(placement.seats[0].gpu, "0000:81:00.0");
+    EXPECT_EQ(placement.seats[1].gpu_uuid, "GPU-other");
+}
+
+TEST(Placement, OfTwoSocketsUsesNoSiblings) {
+    const auto placement = place("two-socket", 4);
+    EXPECT_THAT(cores_of(placement), ElementsAre("0-11", "12-23", "24-35", "36-47"));
+    EXPECT_THAT(devices_of(placement),
+                ElementsAre(" NODE hfi1_0:1", " NODE hfi1_0:1", " SYS hfi1_0:1", " SYS hfi1_0:1"));
+    EXPECT_EQ(placement.seats[0].threads, 12) << "nothing is kept free where there are no GPUs";
+    const auto siblings = place("two-socket", 4, {.siblings = SiblingUse::all_threads});
+    EXPECT_EQ(cores_of(siblings)[0], "0-11,48-59");
+    EXPECT_EQ(siblings.seats[0].threads, 24);
+    EXPECT_THAT(cores_of(place("two-socket", 3, {.threads = 4})),
+                ElementsAre("0-3", "4-7", "24-27"))
+        << "spread over sockets, packed inside";
+}
+
+TEST(Placement, DividesSixteenCoresAsTheBookDoes) {
+    for (const auto& [ranks, threads] : {std::pair(2, 8), {4, 4}, {8, 2}}) {
+        const auto placement = place("cpu16", ranks);
+        for (const auto& seat : placement.seats) EXPECT_EQ(seat.threads, threads);
+        EXPECT_EQ(placement.seats.back().cpus.back(), 15);
+        EXPECT_THAT(placement.warnings, IsEmpty());
+    }
+}
+
+TEST(Placement, GivesEveryRankTheSameNumberOfCores) {
+    const auto placement = place("cpu16", 3);
+    EXPECT_THAT(cores_of(placement), ElementsAre("0-4", "5-9", "10-14"));
+    EXPECT_THAT(placement.warnings, ElementsAre(HasSubstr("1 of 16 cores stay idle")));
+    EXPECT_THAT(cores_of(place("cpu16", 4, {.threads = 2})),
+                ElementsAre("0-1", "2-3", "4-5", "6-7"));
+}
+
+RC_GTEST_PROP(Placement, SharesNoCoreAndCrossesNoSocketInVain, ()) {
+    const int ranks = *rc::gen::inRange(1, 49);
+    const auto placement = place("two-socket", ranks);
+    std::vector<int> used;
+    for (const auto& seat : placement.seats) {
+        used.insert(used.end(), seat.cpus.begin(), seat.cpus.end());
+        RC_ASSERT(seat.cpus.size() == placement.seats[0].cpus.size());
+        if (ranks % 2 == 0) RC_ASSERT(seat.numa_nodes.size() == 1u);
+    }
+    std::ranges::sort(used);
+    RC_ASSERT(std::ranges::adjacent_find(used) == used.end());
+    RC_ASSERT(place("two-socket", ranks) == placement);
+}
+
+TEST(Placement, LeavesPortsThatAreDownAndOtherFabricsAlone) {
+    auto node = node_of("dgx");
+    node.rdma_ports[0].state = "DOWN";
+    const auto placement = place_on_node(node, unbound(node, 8), {});
+    EXPECT_EQ(placement.seats[0].nic, "mlx5_1:1");
+    EXPECT_EQ(placement.seats[0].nic_path, "NODE");
+    for (const auto& seat : placement.seats) EXPECT_NE(seat.nic, "mlx5_8:1");
+}
+
+TEST(Placement, ComesBackFromJson) {
+    auto placement = place("dgx", 8);
+    placement.warnings.push_back("w");
+    EXPECT_EQ(deserialize_placement(serialize(placement)), placement);
+    EXPECT_EQ(deserialize_seat(serialize(placement.seats[7])), placement.seats[7]);
+    const LaunchedRank rank{4, 1, {2, 3}, {{"GPU-1"}}, {2, 3, 4}, true};
+    EXPECT_EQ(deserialize_launched_rank(serialize(rank)), rank);
+    placement.seats[2].rank = 7;
+    EXPECT_THAT(caught_text([&] { deserialize_placement(serialize(placement), "p.json"); }),
+                HasSubstr("E222: 'p.json': seat 2 is of rank 7"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

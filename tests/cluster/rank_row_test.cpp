@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/rank_row.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+RankRow row_of(int rank, std::vector<int> cpus) {
+    RankRow row;
+    row.rank = rank;
+    row.host = "node-a";
+    row.host_id = "boot/node-a";
+    row.cpus = std::move(cpus);
+    row.instruction_set = "avx2";
+    row.memory_bytes = 8ull << 30;
+    return row;
+}
+
+TEST(RankRow, IsMadeOfTheNodesFacts) {
+    NodeFacts node;
+    node.host = "node-a";
+    node.boot_id = "boot";
+    node.cpus = {0, 1};
+    node.instruction_set = InstructionSet::avx512;
+    node.total_memory_bytes = 100;
+    node.memory_limit_bytes = 60;
+    const auto row = make_rank_row(node, 3);
+    EXPECT_EQ(row.rank, 3);
+    EXPECT_EQ(row.host_id, "boot/node-a");
+    EXPECT_EQ(row.instruction_set, "avx512");
+    EXPECT_EQ(row.memory_bytes, 60u);
+    EXPECT_TRUE(row.memory_is_limited);
+}
+
+TEST(RankRow, ComesBackFromItsText) {
+    auto row = row_of(3, {0, 1, 2, 8});
+    row.memory_is_limited = true;
+    const auto text = serialize(row);
+    EXPECT_EQ(text.find('\n'), std::string::npos);
+    EXPECT_EQ(deserialize_rank_row(text), row);
+    EXPECT_EQ(deserialize_rank_row(serialize(RankRow{})), RankRow{});
+}
+
+TEST(RankRow, RefusesDamagedText) {
+    const auto good = serialize(row_of(0, {0}));
+    const auto code_of = [](const std::string& text) {
+        return test::caught_code([&] { deserialize_rank_row(text); });
+    };
+    EXPECT_EQ(code_of("{"), "E222");
+    EXPECT_EQ(code_of(R"({"rang": 1})"), "E222");
+    auto text = good;
+    text.replace(text.find(R"("cpus":"0")"), 10, R"("cpus":"z")");
+    EXPECT_EQ(code_of(text), "E222");
+    text = good;
+    text.replace(text.find(R"("rank":0)"), 8, R"("rank":"")");
+    EXPECT_EQ(code_of(text), "E222");
+}
+
+TEST(CpuShare, IsAllOfARanksOwnCores) {
+    const std::vector rows = {row_of(0, {0, 1}), row_of(1, {2, 3, 4})};
+    EXPECT_EQ(cpu_share(rows, 0), (CpuShare{2, 1}));
+    EXPECT_EQ(cpu_share(rows, 1), (CpuShare{3, 4}));
+}
+
+TEST(CpuShare, DividesCoresAmongRanksThatOverlap) {
+    const std::vector rows = {row_of(0, {0, 1, 2}), row_of(1, {2, 3, 4}), row_of(2, {8})};
+    EXPECT_EQ(cpu_share(rows, 0), (CpuShare{1, std::nullopt}));
+    EXPECT_EQ(cpu_share(rows, 1), (CpuShare{1, std::nullopt}));
+    EXPECT_EQ(cpu_share(rows, 2), (CpuShare{1, 8}));
+}
+
+TEST(CpuShare, DoesNotMixNodes) {
+    std::vector rows = {row_of(0, {0, 1}), row_of(1, {0, 1})};
+    rows[1].host_id = "boot/node-b";
+    EXPECT_EQ(cpu_share(rows, 0), (CpuShare{2, 1}));
+}
+
+TEST(HardwareWarnings, AreNoneWhereAllIsWell) {
+    EXPECT_THAT(hardware_warnings(std::vector{row_of(0, {0}), row_of(1, {1})}), IsEmpty());
+    EXPECT_THAT(hardware_warnings({}), IsEmpty());
+}
+
+TEST(HardwareWarnings, TellOfLittleMemory) {
+    std::vector rows{row_of(0, {0}), row_of(1, {1})};
+    for (auto& row : rows) {
+        row.memory_bytes = 600u << 20;
+        row.memory_is_limited = true;
+    }
+    EXPECT_THAT(hardware_warnings(rows),
+                ElementsAre("ranks 0-1 of node-a: 300 MiB each of the 600 MiB that its "
+                            "control group allows is little (a rank takes 512 MiB and up); "
+                            "fix: ask for more memory (sbatch --mem), or start fewer ranks"));
+}
+
+TEST(HardwareWarnings, TellOfMixedProcessors) {
+    auto other = row_of(1, {1});
+    other.instruction_set = "avx512";
+    EXPECT_THAT(hardware_warnings(std::vector{row_of(0, {0}), other}),
+                ElementsAre(HasSubstr("processors differ (avx2 on rank 0, avx512 on rank 1)")));
+}
+
+}  // namespace
+}  // namespace lockstep
