@@ -175,6 +175,8 @@ TEST(Doctor, ExcludesHostsThatAreAtFaultThemselves) {
     Job job = gpu_job();
     job[9].node.gpus[2].health.ecc_uncorrected = 4;
     EXPECT_THAT(hosts_to_exclude(run_checks(job), job), ElementsAre("dgx1"));
+    job[9].shared_memory.free_bytes = 64u << 20;
+    EXPECT_THAT(hosts_to_exclude(found("L1", job), job), ElementsAre("dgx1"));
     for (DoctorFacts& facts : job) facts.node.limits.locked_memory_bytes = 65536;
     EXPECT_THAT(hosts_to_exclude(found("F5", job), job), IsEmpty());
     job[0].program.thread_level = 0;
