@@ -3,6 +3,7 @@
 
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/memory_policy.hpp"
 #include "lockstep/cluster/placement.hpp"
 
 #include <exception>
@@ -23,6 +24,7 @@ EarlyBinding own_binding() {
 std::map<std::string, std::string> bind_rank() {
     try {
         const EarlyBinding binding = own_binding();
+        if (binding.memory_node) prefer_memory_of(*binding.memory_node);
         if (binding.cpus.empty() || !bind_thread(binding.cpus)) return {};
         return binding.variables;
     } catch (const std::exception&) {

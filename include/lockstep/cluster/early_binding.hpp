@@ -7,6 +7,7 @@
 #include "lockstep/core/environment.hpp"
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -18,14 +19,16 @@ inline constexpr const char* bound_variable = "LOCKSTEP_BOUND";
 struct EarlyBinding {
     std::vector<int> cpus;                         ///< empty: leave everything as it is
     std::map<std::string, std::string> variables;  ///< for OpenMP, which reads them once, at start
-    std::string why_not;                           ///< whose word it is that nothing is bound
+    std::optional<int> memory_node;  ///< where memory is to come from, if that matters
+    std::string why_not;             ///< whose word it is that nothing is bound
 };
 
 /// The seat that place_on_node() gives this rank, by what its launcher says of ranks on this node.
 /// Nothing is bound where the launcher bound, where ranks are more than cores, or where
 /// GOMP_CPU_AFFINITY, KMP_AFFINITY or LOCKSTEP_BOUND=off say that the user does it. OMP_PLACES,
-/// OMP_PROC_BIND and OMP_NUM_THREADS are added unless the user set any of them. `node` must
-/// be as this process sees it; `offered` is what launcher_cpus() says.
+/// OMP_PROC_BIND and OMP_NUM_THREADS are added unless the user set any of them. Memory comes from
+/// the NUMA node of the cores, also where the launcher chose those. `node` must be as this process
+/// sees it; `offered` is what launcher_cpus() says.
 EarlyBinding early_binding(const NodeTopology& node,
                            const LaunchFacts& launch,
                            const Environment& environment,

@@ -3,6 +3,7 @@
 
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/memory_policy.hpp"
 
 #include "core_split.hpp"
 #include "launcher_cores.hpp"
@@ -51,8 +52,9 @@ EarlyBinding early_binding(const NodeTopology& node,
     EarlyBinding binding;
     const auto cores = static_cast<std::int64_t>(cores_within(node, node.allowed_cpus).size());
     if (environment.text(bound_variable)) return binding;
-    if (!knows_ranks(launch) || !is_unbound(node, offered) || cores < *launch.local_size)
-        return binding;
+    if (!knows_ranks(launch)) return binding;
+    if (!is_unbound(node, offered)) binding.memory_node = memory_node_of(node, node.allowed_cpus);
+    if (!is_unbound(node, offered) || cores < *launch.local_size) return binding;
     if (const auto name = first_set(environment, deciding); !name.empty()) {
         binding.why_not = fmt::format("{} is set: ranks are left unbound", name);
         return binding;
@@ -62,6 +64,7 @@ EarlyBinding early_binding(const NodeTopology& node,
         node, local_ranks(launch, node.allowed_cpus), {.compute_on = ComputeOn::cpus});
     const auto& seat = placement.seats[static_cast<std::size_t>(*launch.local_rank)];
     binding.cpus = seat.cpus;
+    binding.memory_node = memory_node_of(node, seat.cpus);
     binding.variables[bound_variable] = cpu_list_text(seat.cpus);
     if (!first_set(environment, openmp).empty()) return binding;
     const auto settings = openmp_settings(seat);

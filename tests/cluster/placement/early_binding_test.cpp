@@ -70,6 +70,15 @@ TEST(EarlyBinding, SharesOutWhatTheLauncherItselfMayUse) {
     EXPECT_THAT(early_binding(node, launch, environment, {4, 5, 6, 7}).cpus, ElementsAre(6, 7));
 }
 
+TEST(EarlyBinding, TakesMemoryFromTheNumaNodeOfTheCores) {
+    auto node = node_of("two-socket");
+    EXPECT_EQ(early(node, 0).memory_node, 0);
+    EXPECT_EQ(early(node, 1).memory_node, 1);
+    node.allowed_cpus = {24, 25};
+    EXPECT_EQ(early(node, 0).memory_node, 1) << "the launcher's cores";
+    EXPECT_EQ(early(node_of("two-core-vm"), 0).memory_node, std::nullopt);
+}
+
 TEST(EarlyBinding, DoesNothingOutsideALaunch) {
     const Environment none(std::map<std::string, std::string>{});
     EXPECT_THAT(early_binding(node_of("cpu16"), read_launch_facts(none), none).cpus, IsEmpty());
