@@ -10,6 +10,7 @@
 
 #include "command.hpp"
 #include "doctor/examine.hpp"
+#include "doctor/host_probe.hpp"
 #include "launch.hpp"
 #include "supervise.hpp"
 
@@ -42,7 +43,7 @@ struct DoctorOptions {
     DoctorPlan plan;
     std::string device = "auto";
     std::vector<std::string> only, skip;
-    bool preflight = false, json = false, list = false;
+    bool preflight = false, json = false, list = false, answers_probe = false;
     std::filesystem::path exclude_file, launcher_log;
 };
 
@@ -78,7 +79,10 @@ OptionTable table_of(DoctorOptions& options) {
           path_option("launcher-log",
                       "FILE",
                       options.launcher_log,
-                      "what mpirun or srun wrote, searched for PMIx errors")}}};
+                      "what mpirun or srun wrote, searched for PMIx errors"),
+          flag_option("answer-probe",
+                      options.answers_probe,
+                      "for 'train --hosts': say and try addresses over stdin and stdout")}}};
 }
 
 std::string list_text() {
@@ -146,6 +150,10 @@ bool examine_all(const DoctorOptions& options, const Communicator& world) {
 int run(const DoctorOptions& options, const Invocation& call) {
     if (options.list) {
         print_once(list_text());
+        return 0;
+    }
+    if (options.answers_probe) {
+        answer_probe();
         return 0;
     }
     if (options.np > 0 && !launched_by_mpi())

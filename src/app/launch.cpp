@@ -4,6 +4,7 @@
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
 #include "launch_network.hpp"
@@ -51,7 +52,7 @@ Words words_for_one_node(const LaunchRequest& request) {
     return words;
 }
 
-Words words_for_hosts(const LaunchRequest& request) {
+Words words_for_hosts(const LaunchRequest& request, const Environment& environment) {
     const std::vector<HostSlots> hosts = parse_hosts(request.hosts);
     const std::size_t ranks = request.oversubscribe && request.np > 0
                                   ? static_cast<std::size_t>(request.np)
@@ -63,8 +64,11 @@ Words words_for_hosts(const LaunchRequest& request) {
     }
     Words words{
         "-np", fmt::format("{}", ranks), "--host", fmt::format("{}", fmt::join(listed, ","))};
-    const Words network = network_words(network_towards(names, addresses_of(read_topology())));
-    words.insert(words.end(), network.begin(), network.end());
+    const LaunchNetwork network =
+        network_towards(names, addresses_of(read_topology()), environment);
+    if (!network.note.empty()) once(Level::info, "{}", network.note);
+    const Words about_network = network_words(network);
+    words.insert(words.end(), about_network.begin(), about_network.end());
     return words;
 }
 
@@ -76,7 +80,8 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
     const auto add = [&](const Words& words) {
         argv.insert(argv.end(), words.begin(), words.end());
     };
-    add(request.hosts.empty() ? words_for_one_node(request) : words_for_hosts(request));
+    add(request.hosts.empty() ? words_for_one_node(request)
+                              : words_for_hosts(request, environment));
     // Quiet: our own messages say what went wrong.
     add({"--bind-to", "none", "--quiet", "--mca", "pml", "ob1"});
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");

@@ -24,9 +24,10 @@ struct LaunchRequest {
     std::string hosts;              ///< "a:4,b:4", over ssh; "": this machine alone
 };
 
-/// The mpirun line. Over hosts, `np` 0 is one rank for each slot, and the network is the one that
-/// leads to all of them. Errors: E601 more ranks than cores, E603 root without Open MPI's leave,
-/// E607 (hosts that make no sense, more ranks than slots), E647 (hosts that are not reached).
+/// The mpirun line. Over hosts, `np` 0 is one rank for each slot, and the network is one in which
+/// they all reach each other, which is tried, and said in the log. Errors: E601 more ranks than
+/// cores, E603 root without Open MPI's leave, E607 (hosts that make no sense, more ranks than
+/// slots), E647 (hosts that are not reached).
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment);
 
 /// Path of lockstep-train, beside this program.

@@ -3,14 +3,19 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/process.hpp"
+
+#include "doctor/host_probe.hpp"
+#include "launch.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <memory>
 #include <set>
+#include <sstream>
 
 #include <arpa/inet.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <netdb.h>
 #include <sys/socket.h>
 
@@ -61,38 +66,73 @@ bool is_own(const addrinfo& address, const std::string& source) {
     return source == text || source.starts_with("127.");
 }
 
-}  // namespace
+/// Which hosts are this one, and the network by which this host's routes lead to the others.
+struct Routes {
+    std::vector<std::string> others;  ///< names of hosts that are not this one
+    std::string network;              ///< "" where routes lead by several
+};
 
-LaunchNetwork network_towards(std::span<const std::string> hosts, const HostAddresses& own) {
+Routes routes_to(std::span<const std::string> hosts, const HostAddresses& own) {
+    Routes routes;
     std::set<std::string> networks;
-    bool is_needed = false;
     for (const std::string& host : hosts) {
         const Resolved address = resolve(host);
         const std::string source = source_towards(*address, host);
         if (is_own(*address, source)) continue;
-        is_needed = true;
+        routes.others.push_back(host);
         const auto found = std::ranges::find(own.usable, source, &HostAddress::address);
         networks.insert(found == own.usable.end() ? "" : found->network);
     }
-    LaunchNetwork chosen{is_needed, {}, {}};
-    if (networks.size() == 1) chosen.network = *networks.begin();
-    if (chosen.network.empty())
-        for (const LeftOutInterface& interface : own.left_out)
-            chosen.left_out.push_back(interface.name);
-    return chosen;
+    if (networks.size() == 1) routes.network = *networks.begin();
+    return routes;
+}
+
+/// The user's own word on networks, or "".
+std::string chosen_by_user(const Environment& environment) {
+    for (const char* part :
+         {"btl_tcp_if_include", "btl_tcp_if_exclude", "oob_tcp_if_include", "oob_tcp_if_exclude"})
+        if (const std::string name = fmt::format("OMPI_MCA_{}", part); environment.text(name))
+            return name;
+    return "";
+}
+
+/// The program with which mpirun reaches other hosts, with its words.
+std::vector<std::string> remote_shell(const Environment& environment) {
+    const auto agents = environment.text("OMPI_MCA_plm_rsh_agent").value_or("ssh");
+    std::istringstream text(agents.substr(0, agents.find(':')));
+    std::vector<std::string> words(std::istream_iterator<std::string>(text), {});
+    if (words == std::vector<std::string>{"ssh"})
+        words.insert(words.end(), {"-o", "BatchMode=yes", "-o", "ConnectTimeout=10"});
+    return words;
+}
+
+}  // namespace
+
+LaunchNetwork network_towards(std::span<const std::string> hosts,
+                              const HostAddresses& own,
+                              const Environment& environment) {
+    if (const auto name = chosen_by_user(environment); !name.empty())
+        return {true, "", fmt::format("{} is set: the network is yours to choose", name)};
+    const Routes routes = routes_to(hosts, own);
+    if (routes.others.empty()) return {};
+    const std::vector<std::string> answer{this_executable(), "doctor", "--answer-probe"};
+    std::vector<std::string> names{"this host"};
+    std::vector<std::vector<std::string>> commands{answer};
+    for (const std::string& host : routes.others) {
+        names.push_back(host);
+        auto& command = commands.emplace_back(remote_shell(environment));
+        command.insert(command.end(), {host, shell_text(answer)});
+    }
+    const auto chosen = choose_network(ask_hosts(names, commands), routes.network);
+    return {true, chosen.network, chosen.note};
 }
 
 std::vector<std::string> network_words(const LaunchNetwork& network) {
     if (!network.is_needed) return {"--mca", "btl", "self,vader"};
     std::vector<std::string> words{"--mca", "btl", "self,vader,tcp"};
-    const bool is_known = !network.network.empty();
-    if (!is_known && network.left_out.empty()) return words;
-    const std::string value =
-        is_known ? network.network : fmt::format("{}", fmt::join(network.left_out, ","));
-    for (const char* part : {"btl", "oob"})
-        words.insert(
-            words.end(),
-            {"--mca", fmt::format("{}_tcp_if_{}", part, is_known ? "include" : "exclude"), value});
+    if (network.network.empty()) return words;
+    for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})
+        words.insert(words.end(), {"--mca", part, network.network});
     return words;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/cluster/host_addresses.hpp"
+#include "lockstep/core/environment.hpp"
 
 #include <span>
 #include <string>
@@ -12,14 +13,18 @@ namespace lockstep {
 
 /// What mpirun is told about networks.
 struct LaunchNetwork {
-    bool is_needed = false;             ///< some host is another one
-    std::string network;                ///< "10.0.0.0/24": the one that leads to all others; or ""
-    std::vector<std::string> left_out;  ///< interfaces that lead nowhere, if there is no such one
+    bool is_needed = false;  ///< some host is another one
+    std::string network;     ///< "10.0.0.0/24"; "" where the user's variables choose
+    std::string note;        ///< for people: what it joins, and what is left out, and why
 };
 
-/// Asks the system's routes; nothing is sent. `own` are this host's addresses.
-/// Errors: E647 for a name that cannot be resolved or that no route leads to.
-LaunchNetwork network_towards(std::span<const std::string> hosts, const HostAddresses& own);
+/// The network in which this host and all `hosts` reach each other, tried by each of them over ssh;
+/// of several, the one by which this host's routes lead to them. `own` are this host's addresses.
+/// Nothing is tried where all are this host, or where OMPI_MCA_* choose interfaces. Errors: E647
+/// for a name that cannot be resolved, a host that does not answer, or where no network joins them.
+LaunchNetwork network_towards(std::span<const std::string> hosts,
+                              const HostAddresses& own,
+                              const Environment& environment);
 
 /// The words for mpirun.
 std::vector<std::string> network_words(const LaunchNetwork& network);

@@ -560,7 +560,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E647",
      config,
      "a host cannot be reached",
-     "A name given with --hosts means nothing here, or no network of this host leads to it."},
+     "A name given with --hosts means nothing here, its host does not answer over ssh, or there is "
+     "no\n"
+     "network in which all hosts reach each other; the message says what is wrong with each."},
     {"E648",
      config,
      "no such GPU",

@@ -4,7 +4,8 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/signals.hpp"
+
+#include "child.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,62 +24,6 @@
 
 namespace lockstep {
 namespace {
-
-std::vector<char*> pointers(const std::vector<std::string>& words) {
-    std::vector<char*> list;
-    for (const std::string& word : words) list.push_back(const_cast<char*>(word.c_str()));
-    list.push_back(nullptr);
-    return list;
-}
-
-std::vector<std::string> environment_with(const std::map<std::string, std::string>& extra) {
-    std::vector<std::string> list;
-    for (char** entry = environ; *entry; ++entry)
-        if (!extra.contains(std::string(*entry, std::strcspn(*entry, "=")))) list.push_back(*entry);
-    for (const auto& [name, value] : extra) list.push_back(name + "=" + value);
-    return list;
-}
-
-std::string program_or_error(const std::string& program) {
-    const std::string path = find_program(program);
-    check(!path.empty(), [&] {
-        return Error("E610",
-                     fmt::format("cannot start '{}'", program),
-                     "it is not on PATH",
-                     program == "mpirun" ? "install Open MPI, or load its module" : "install it");
-    });
-    return path;
-}
-
-struct Child {
-    pid_t pid;
-    UniqueFd output;
-};
-
-Child start(const std::vector<std::string>& argv,
-            const std::map<std::string, std::string>& environment) {
-    const std::string path = program_or_error(argv.at(0));
-    const auto variables = environment_with(environment);
-    const auto argument_list = pointers(argv);
-    const auto variable_list = pointers(variables);
-    std::array<int, 2> ends{};
-    check(::pipe2(ends.data(), O_CLOEXEC) == 0,
-          [] { return system_error("open", "a pipe", errno); });
-    UniqueFd read_end(ends[0]), write_end(ends[1]);
-    const int parent = ::getpid();
-    const pid_t pid = ::fork();
-    check(pid >= 0, [] { return system_error("start", "a process", errno); });
-    if (pid == 0) {
-        ::setpgid(0, 0);
-        die_with_parent(parent);
-        ::dup2(::open("/dev/null", O_RDONLY | O_CLOEXEC), STDIN_FILENO);
-        ::dup2(write_end.value(), STDOUT_FILENO);
-        ::dup2(write_end.value(), STDERR_FILENO);
-        ::execve(path.c_str(), argument_list.data(), variable_list.data());
-        ::_exit(127);
-    }
-    return {pid, std::move(read_end)};
-}
 
 // Reads until the child closes its output or the deadline passes. Returns whether it closed.
 bool drain(int fd, double deadline_s, std::string& output) {
@@ -108,25 +53,17 @@ std::optional<int> wait_for(pid_t pid, double deadline_s) {
     }
 }
 
-int end_now(pid_t pid) {
-    ::kill(-pid, SIGKILL);
-    int status = 0;
-    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
-    }
-    return 128 + SIGKILL;
-}
-
 }  // namespace
 
 ProcessResult run_process(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment,
                           double timeout_s) {
-    const Child child = start(argv, environment);
+    const Child child = start_child(argv, environment, ChildInput::nothing);
     ProcessResult result;
     const double deadline_s = now_s() + timeout_s;
     const bool closed = drain(child.output.value(), deadline_s, result.output);
     const auto exit_code = closed ? wait_for(child.pid, deadline_s) : std::nullopt;
-    result.exit_code = exit_code ? *exit_code : end_now(child.pid);
+    result.exit_code = exit_code ? *exit_code : end_child(child.pid);
     check(exit_code.has_value(), [&] {
         return Error("E611",
                      fmt::format("'{}' took longer than {}", argv[0], duration_text(timeout_s)),
@@ -134,14 +71,6 @@ ProcessResult run_process(const std::vector<std::string>& argv,
                      "look at its output, or allow more time");
     });
     return result;
-}
-
-void become_process(const std::vector<std::string>& argv,
-                    const std::map<std::string, std::string>& environment) {
-    const std::string path = program_or_error(argv.at(0));
-    const auto variables = environment_with(environment);
-    ::execve(path.c_str(), pointers(argv).data(), pointers(variables).data());
-    throw Error("E610", fmt::format("cannot start '{}'", argv[0]), std::strerror(errno));
 }
 
 std::string find_program(const std::string& program) {

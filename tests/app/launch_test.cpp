@@ -79,7 +79,7 @@ TEST(MpirunLine, RefusesHostsThatMakeNoSense) {
 }
 
 TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
-    EXPECT_THAT(network_words({.is_needed = true, .network = "10.0.0.0/24", .left_out = {"lo"}}),
+    EXPECT_THAT(network_words({.is_needed = true, .network = "10.0.0.0/24", .note = {}}),
                 ElementsAre("--mca",
                             "btl",
                             "self,vader,tcp",
@@ -89,8 +89,18 @@ TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
                             "--mca",
                             "oob_tcp_if_include",
                             "10.0.0.0/24"));
-    EXPECT_THAT(network_words({.is_needed = true, .network = {}, .left_out = {"lo", "docker0"}}),
-                testing::AllOf(Contains("btl_tcp_if_exclude"), Contains("lo,docker0")));
+    EXPECT_THAT(network_words({.is_needed = true, .network = {}, .note = {}}),
+                ElementsAre("--mca", "btl", "self,vader,tcp"));
+}
+
+TEST(LaunchNetwork, IsTheUsersWhereVariablesChooseIt) {
+    const std::vector<std::string> hosts{"192.0.2.7"};  // nobody's: nothing may be asked there
+    const Environment environment(
+        std::map<std::string, std::string>{{"OMPI_MCA_oob_tcp_if_include", "eth7"}});
+    const auto network = network_towards(hosts, {}, environment);
+    EXPECT_TRUE(network.is_needed);
+    EXPECT_EQ(network.network, "");
+    EXPECT_THAT(network.note, testing::HasSubstr("OMPI_MCA_oob_tcp_if_include is set"));
 }
 
 TEST(MpirunLine, AllowsMoreRanksThanCoresOnlyIfAsked) {

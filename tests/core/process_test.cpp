@@ -2,6 +2,7 @@
 #include "lockstep/core/process.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/talking_process.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
@@ -21,6 +22,24 @@ namespace {
 using test::caught_code;
 using testing::EndsWith;
 using testing::HasSubstr;
+
+TEST(TalkingProcess, AnswersLineByLine) {
+    TalkingProcess child({"sh", "-c", "while read -r word; do echo \"<$word>\"; done; echo bye"});
+    child.say("one");
+    EXPECT_EQ(child.hear(now_s() + 20), "<one>");
+    child.say("two\nthree");
+    EXPECT_EQ(child.hear(now_s() + 20), "<two>");
+    EXPECT_EQ(child.hear(now_s() + 20), "<three>");
+    EXPECT_EQ(child.hear(now_s() + 0.05), std::nullopt) << "the deadline";
+}
+
+TEST(TalkingProcess, IsSilentOnceItHasEnded) {
+    TalkingProcess child({"true"});
+    EXPECT_EQ(child.hear(now_s() + 20), std::nullopt);
+    child.say("is anybody there?");
+    child.say(std::string(1 << 20, 'x'));
+    EXPECT_EQ(caught_code([] { TalkingProcess({"no-such-program"}); }), "E610");
+}
 
 TEST(RunProcess, ReturnsExitCodeAndOutput) {
     const auto result = run_process({"sh", "-c", "echo out; echo err >&2; exit 3"});

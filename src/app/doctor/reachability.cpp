@@ -51,13 +51,6 @@ UniqueFd open_socket(const SocketName& name) {
         ::socket(name.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
 }
 
-/// A port on one own address; the kernel completes connections to it without our help.
-struct Listener {
-    HostAddress at;
-    int port = 0;
-    UniqueFd socket;
-};
-
 int port_of(int socket) {
     SocketName name;
     name.size = sizeof name.storage;
@@ -68,7 +61,7 @@ int port_of(int socket) {
 }
 
 std::vector<Listener> listen_on(const HostAddresses& addresses) {
-    constexpr int backlog = 4096;
+    constexpr int backlog = 4096;  // the kernel completes connections without our help
     std::vector<Listener> listeners;
     for (const HostAddress& at : addresses.usable) {
         SocketName name = socket_name(at.address, 0);
@@ -79,13 +72,6 @@ std::vector<Listener> listen_on(const HostAddresses& addresses) {
         listeners.push_back({at, port, std::move(socket)});
     }
     return listeners;
-}
-
-std::string offer_of(const NodeTopology& node, const std::vector<Listener>& listeners) {
-    Json list = Json::array();
-    for (const Listener& each : listeners)
-        list.push_back({each.at.network, each.at.address, each.port});
-    return Json{{"host", node.host}, {"ports", list}}.dump();
 }
 
 /// A connection under way.
@@ -108,24 +94,6 @@ Attempt start_attempt(const OfferedPort& to) {
         attempt.is_done = true;
     }
     return attempt;
-}
-
-/// What the others offer in networks that this node is in.
-std::vector<OfferedPort> ports_to_try(const std::vector<std::string>& offers,
-                                      int own_rank,
-                                      const HostAddresses& own) {
-    std::vector<OfferedPort> ports;
-    for (std::size_t rank = 0; rank < offers.size(); ++rank) {
-        if (static_cast<int>(rank) == own_rank) continue;
-        const Json offer = parse_json(offers[rank], "another node's addresses");
-        const auto host = offer.at("host").get<std::string>();
-        for (const Json& port : offer.at("ports")) {
-            const auto network = port.at(0).get<std::string>();
-            if (std::ranges::count(own.usable, network, &HostAddress::network) > 0)
-                ports.push_back({host, port.at(1).get<std::string>(), port.at(2).get<int>()});
-        }
-    }
-    return ports;
 }
 
 void note_outcome(Attempt& attempt) {
@@ -168,19 +136,49 @@ std::vector<UnreachedAddress> unreached_of(const std::vector<OfferedPort>& ports
     return unreached;
 }
 
-NetworkProbe probe_addresses(const Communicator& leaders, const NodeTopology& node) {
+OpenPorts::OpenPorts(const NodeTopology& node)
+    : host_(node.host), own_(addresses_of(node)), listeners_(listen_on(own_)) {}
+
+std::string OpenPorts::offer() const {
+    Json list = Json::array();
+    for (const Listener& each : listeners_)
+        list.push_back({each.at.network, each.at.address, each.port});
+    return Json{{"host", host_}, {"ports", list}}.dump();
+}
+
+NetworkProbe OpenPorts::try_others(const std::vector<std::string>& offers, int own_index) const {
     NetworkProbe probe;
-    if (leaders.size() < 2) return probe;
-    const HostAddresses own = addresses_of(node);
-    const std::vector<Listener> listeners = listen_on(own);
-    const auto offers = leaders.all_gather(offer_of(node, listeners));
-    const auto ports = ports_to_try(offers, leaders.rank(), own);
-    probe.tried = static_cast<int>(ports.size());
-    probe.unreached = unreached_of(ports);
+    std::vector<OfferedPort> ports;
+    for (std::size_t index = 0; index < offers.size(); ++index) {
+        if (static_cast<int>(index) == own_index) continue;
+        const Json offer = parse_json(offers[index], "another node's addresses");
+        const auto host = offer.at("host").get<std::string>();
+        if (host == host_) continue;  // this one, by another name
+        for (const Json& port : offer.at("ports")) {
+            const auto network = port.at(0).get<std::string>();
+            const auto address = port.at(1).get<std::string>();
+            if (std::ranges::count(own_.usable, network, &HostAddress::network) == 0) continue;
+            ++probe.tried;
+            if (std::ranges::count(own_.usable, address, &HostAddress::address) > 0)
+                probe.unreached.push_back({host, address, "this host has that address itself"});
+            else
+                ports.push_back({host, address, port.at(2).get<int>()});
+        }
+    }
+    const auto unreached = unreached_of(ports);
     for (const OfferedPort& each : ports)
-        if (std::ranges::count(probe.unreached, each.address, &UnreachedAddress::address) == 0)
+        if (std::ranges::count(unreached, each.address, &UnreachedAddress::address) == 0)
             probe.reached.push_back(each.host);
-    leaders.barrier();  // listeners stay until everyone has tried
+    probe.unreached.insert(probe.unreached.end(), unreached.begin(), unreached.end());
+    return probe;
+}
+
+NetworkProbe probe_addresses(const Communicator& leaders, const NodeTopology& node) {
+    if (leaders.size() < 2) return {};
+    const OpenPorts ports(node);
+    const auto offers = leaders.all_gather(ports.offer());
+    auto probe = ports.try_others(offers, leaders.rank());
+    leaders.barrier();  // ports stay open until everyone has tried
     return probe;
 }
 

@@ -3,7 +3,9 @@
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/cluster/host_addresses.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/files.hpp"
 
 #include <string>
 #include <vector>
@@ -16,12 +18,37 @@ struct OfferedPort {
     int port = 0;
 };
 
+/// A port on one own address.
+struct Listener {
+    HostAddress at;
+    int port = 0;
+    UniqueFd socket;
+};
+
+/// A port that the system picks on each of this node's usable addresses, open while it lives.
+/// Nothing is accepted or read.
+class OpenPorts {
+  public:
+    explicit OpenPorts(const NodeTopology& node);
+
+    /// What others need to try them, on one line.
+    std::string offer() const;
+
+    /// Connects to what the others offer in networks that this node is in, all at once, for 2 s at
+    /// most. offers[own_index] is this node's. An address that this node has itself is not reached.
+    NetworkProbe try_others(const std::vector<std::string>& offers, int own_index) const;
+
+  private:
+    std::string host_;
+    HostAddresses own_;
+    std::vector<Listener> listeners_;
+};
+
 /// Connects to all of them at once and closes again. Those that did not answer within 2 s.
 std::vector<UnreachedAddress> unreached_of(const std::vector<OfferedPort>& ports);
 
-/// Collective over one rank of each node. Each listens for a moment on a port that the system picks
-/// and connects to the others' usable addresses in networks that both are in, all at once, for
-/// 2 s at most. Nothing is accepted or read. Nodes without a common network reach nothing.
+/// Collective over one rank of each node, each with its OpenPorts. Nodes without a common network
+/// reach nothing.
 NetworkProbe probe_addresses(const Communicator& leaders, const NodeTopology& node);
 
 }  // namespace lockstep

@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which network joins hosts before MPI is there: each is asked over ssh for its addresses, and then
+// to try everyone else's.
+#pragma once
+
+#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/cluster/host_addresses.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What one host said.
+struct HostProbe {
+    std::string name;  ///< as the user wrote it
+    HostAddresses own;
+    std::vector<UnreachedAddress> unreached;  ///< others' addresses, in networks that it is in
+};
+
+/// The network of a launch.
+struct JoiningNetwork {
+    std::string network;  ///< "10.0.0.0/24"
+    std::string note;     ///< for people: what it joins, and what is left out, and why
+};
+
+/// Talks over stdin and stdout with ask_hosts(): offers this host's addresses, hears everyone's,
+/// tries them, says what did not answer. Returns when stdin closes, or after `limit_s`.
+void answer_probe(double limit_s = 60);
+
+/// Starts each line of `commands` ("ssh", "n1", "/opt/lockstep", ...), one a host; it must run
+/// answer_probe(). Errors: E647 naming the host that does not answer within `limit_s`, with its
+/// last words.
+std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
+                                 std::span<const std::vector<std::string>> commands,
+                                 double limit_s = 30);
+
+/// A network in which every host has an address and reached all the others: `preferred` if it is
+/// one, else the first. Errors: E647 where there is none, with the reason for each.
+JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred);
+
+}  // namespace lockstep

@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "child.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstring>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<char*> pointers(const std::vector<std::string>& words) {
+    std::vector<char*> list;
+    for (const std::string& word : words) list.push_back(const_cast<char*>(word.c_str()));
+    list.push_back(nullptr);
+    return list;
+}
+
+std::vector<std::string> environment_with(const std::map<std::string, std::string>& extra) {
+    std::vector<std::string> list;
+    for (char** entry = environ; *entry; ++entry)
+        if (!extra.contains(std::string(*entry, std::strcspn(*entry, "=")))) list.push_back(*entry);
+    for (const auto& [name, value] : extra) list.push_back(name + "=" + value);
+    return list;
+}
+
+std::string program_or_error(const std::string& program) {
+    const std::string path = find_program(program);
+    check(!path.empty(), [&] {
+        return Error("E610",
+                     fmt::format("cannot start '{}'", program),
+                     "it is not on PATH",
+                     program == "mpirun" ? "install Open MPI, or load its module" : "install it");
+    });
+    return path;
+}
+
+struct Pipe {
+    UniqueFd read_end, write_end;
+};
+
+Pipe open_pipe() {
+    std::array<int, 2> ends{};
+    check(::pipe2(ends.data(), O_CLOEXEC) == 0,
+          [] { return system_error("open", "a pipe", errno); });
+    return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+}
+
+}  // namespace
+
+Child start_child(const std::vector<std::string>& argv,
+                  const std::map<std::string, std::string>& environment,
+                  ChildInput input) {
+    const std::string path = program_or_error(argv.at(0));
+    const auto variables = environment_with(environment);
+    const auto argument_list = pointers(argv);
+    const auto variable_list = pointers(variables);
+    Pipe output = open_pipe(), spoken;
+    if (input == ChildInput::pipe) spoken = open_pipe();
+    const int parent = ::getpid();
+    const pid_t pid = ::fork();
+    check(pid >= 0, [] { return system_error("start", "a process", errno); });
+    if (pid == 0) {
+        ::setpgid(0, 0);
+        die_with_parent(parent);
+        ::dup2(
+            spoken.read_end ? spoken.read_end.value() : ::open("/dev/null", O_RDONLY | O_CLOEXEC),
+            STDIN_FILENO);
+        ::dup2(output.write_end.value(), STDOUT_FILENO);
+        ::dup2(output.write_end.value(), STDERR_FILENO);
+        ::execve(path.c_str(), argument_list.data(), variable_list.data());
+        ::_exit(127);
+    }
+    return {pid, std::move(output.read_end), std::move(spoken.write_end)};
+}
+
+int end_child(pid_t pid) {
+    ::kill(-pid, SIGKILL);
+    int status = 0;
+    while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
+    }
+    return 128 + SIGKILL;
+}
+
+void become_process(const std::vector<std::string>& argv,
+                    const std::map<std::string, std::string>& environment) {
+    const std::string path = program_or_error(argv.at(0));
+    const auto variables = environment_with(environment);
+    ::execve(path.c_str(), pointers(argv).data(), pointers(variables).data());
+    throw Error("E610", fmt::format("cannot start '{}'", argv[0]), std::strerror(errno));
+}
+
+}  // namespace lockstep
