@@ -12,6 +12,7 @@
 #include "doctor/examine.hpp"
 #include "doctor/host_probe.hpp"
 #include "launch.hpp"
+#include "own_gpu.hpp"
 #include "supervise.hpp"
 
 #include <algorithm>
@@ -109,7 +110,10 @@ std::vector<DoctorFacts> facts_of_all(const DoctorOptions& options, const Commun
     DoctorFacts mine = examine_rank(world, plan);
     if (world.is_root() && !options.launcher_log.empty())
         mine.program.launcher_messages = pmix_errors_in(read_file(options.launcher_log));
-    if (!options.preflight) examine_slowly(world, mine);
+    if (!options.preflight) {
+        select_own_gpu(world, mine);
+        examine_slowly(world, mine);
+    }
     return gather_facts(world, mine);
 }
 

@@ -694,6 +694,16 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      missing_input,
      "this is no run",
      "A run directory has a run.json and a run.lock in it; 'lockstep train --run DIR' makes them."},
+    {"E689",
+     config,
+     "CUDA does not show a rank the GPU that is planned for it",
+     "Each rank selects its GPU by PCI address. A control group (srun --gpus-per-task) or\n"
+     "CUDA_VISIBLE_DEVICES hides it; the message lists what CUDA shows instead."},
+    {"E690",
+     config,
+     "CUDA selected another GPU than was planned",
+     "After selecting, CUDA is asked what it selected. Another PCI address or UUID means that the\n"
+     "plan is of another node, or that something used CUDA before."},
     {"E700",
      bug,
      "this is a bug in Lockstep",

@@ -2,6 +2,7 @@
 // lockstep-gpu-selftest: what Lockstep needs of a GPU and of NCCL, tried on this machine. Needs
 // neither MPI nor LibTorch: it starts its ranks itself, all of them on the first GPU.
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
 
@@ -23,11 +24,12 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int skipped = 77;
+constexpr const char* gpu_variable = "LOCKSTEP_SELFTEST_GPU";  ///< PCI address for all ranks
 constexpr double case_limit_s = 150;
 constexpr const char* usage =
     "usage: lockstep-gpu-selftest [--nccl-lib PATH]\n"
-    "Tries the image transforms on the first GPU, then NCCL with 1, 2 and 4 ranks on it, and with\n"
-    "one that is killed.\n"
+    "Selects the first GPU by its PCI address, and must refuse two ranks that do; tries the image\n"
+    "transforms on it, then NCCL with 1, 2 and 4 ranks, and with one that is killed.\n"
     "Exit code: 0 all is well, 1 something is not, 77 there is no GPU.\n";
 
 struct Case {
@@ -37,8 +39,8 @@ struct Case {
 };
 
 /// Several ranks of one GPU: NCCL must take each for a host of its own and go through sockets.
-std::map<std::string, std::string> environment_of(int rank, int ranks) {
-    if (ranks == 1) return {};
+std::map<std::string, std::string> environment_of(const std::string& mode, int rank, int ranks) {
+    if (mode == "selection" || ranks == 1) return {};
     return {{"NCCL_HOSTID", fmt::format("selftest{}", rank)},
             {"NCCL_SOCKET_IFNAME", "lo"},
             {"NCCL_IB_DISABLE", "1"},
@@ -75,7 +77,7 @@ ProcessResult run_rank(const Case& test, int rank, const std::string& folder) {
                             std::to_string(rank),
                             std::to_string(test.ranks),
                             folder},
-                           environment_of(rank, test.ranks),
+                           environment_of(test.mode, rank, test.ranks),
                            case_limit_s);
     } catch (const Error& error) {
         return {1, error.text()};
@@ -106,13 +108,24 @@ bool run_case(const Case& test) {
     return is_well;
 }
 
+/// This process only asks; its ranks are processes of their own.
+std::string first_gpu() {
+    const CudaLibrary cuda = load_cuda();
+    CudaDeviceFacts facts;
+    check_cuda(cuda.api, cuda.api.device_facts(0, &facts), "cudaGetDeviceProperties");
+    return facts.pci;
+}
+
 int run_all() {
     if (const std::string missing = why_no_driver(); !missing.empty()) {
         fmt::print("SKIPPED: no GPU here, neither transforms nor NCCL were tried: {}\n", missing);
         return skipped;
     }
     bool is_well = true;
-    for (const Case& test : {Case{"transforms", "transforms", 1, 1},
+    ::setenv(gpu_variable, first_gpu().c_str(), 1);
+    for (const Case& test : {Case{"selection", "selection", 1, 1},
+                             Case{"selection by 2 ranks", "selection", 2, 2},
+                             Case{"transforms", "transforms", 1, 1},
                              Case{"1 rank", "sums", 1, 1},
                              Case{"2 ranks on one GPU", "sums", 2, 2},
                              Case{"4 ranks on one GPU", "sums", 4, 4},
@@ -127,6 +140,11 @@ int run_as_rank(const std::vector<std::string>& arguments) {
         return 0;
     }
     FileBootstrap bootstrap(arguments[4], std::stoi(arguments[2]), std::stoi(arguments[3]));
+    const PlannedGpu gpu{Environment().text(gpu_variable).value_or(""), ""};
+    if (arguments[1] == "selection") {
+        fmt::print("{}\n", check_selection(bootstrap, gpu));
+        return 0;
+    }
     const auto body = arguments[1] == "sums" ? check_sums : survive_a_killed_rank;
     fmt::print("{}\n", body(bootstrap));
     std::fflush(stdout);

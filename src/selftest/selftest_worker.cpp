@@ -164,6 +164,20 @@ std::string check_sums(Bootstrap& bootstrap) {
     return fmt::format("{}: {} sums{}", runtime->nccl_text(), done, phases);
 }
 
+std::string check_selection(Bootstrap& bootstrap, const PlannedGpu& gpu) {
+    if (bootstrap.size() == 1) {
+        const SelectedGpu mine = try_gpu(gpu, bootstrap, start_limit_s);
+        return fmt::format("{} is {} ({})", mine.pci, mine.name, mine.uuid);
+    }
+    try {
+        try_gpu(gpu, bootstrap, start_limit_s);
+    } catch (const Error& error) {
+        if (error.code() != "E673") throw;
+        return fmt::format("refused: {}", error.what());
+    }
+    throw Error("E690", fmt::format("{} ranks were given one GPU", bootstrap.size()));
+}
+
 std::string survive_a_killed_rank(Bootstrap& bootstrap) {
     const auto runtime = GpuRuntime::open();
     NcclCommunicator communicator(runtime, bootstrap, selftest_options(killed_limit_s));

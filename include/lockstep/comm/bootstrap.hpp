@@ -4,6 +4,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -45,5 +46,12 @@ std::vector<std::string> gather_all(Bootstrap& bootstrap,
                                     const std::string& bytes,
                                     double deadline_s,
                                     const std::string& purpose);
+
+/// Collective. gather_all() of what `mine` makes on each rank. Where it throws Error on one, all
+/// end: that rank with its error, the others with E682, which repeats it.
+std::vector<std::string> gather_or_fail(Bootstrap& bootstrap,
+                                        const std::function<std::string()>& mine,
+                                        double deadline_s,
+                                        const std::string& purpose);
 
 }  // namespace lockstep

@@ -45,7 +45,7 @@ Ailments no_driver(const DoctorFacts& facts) {
     if (has_gpu && !has_driver && facts.node.kernel.nvidia_driver.empty())
         return {{"there is an NVIDIA GPU, but no driver is loaded"}};
     if (!program.cuda_fault.empty())
-        return {{fmt::format("CUDA does not start: {} (driver {})", program.cuda_fault, driver)}};
+        return {{fmt::format("CUDA gives no GPU: {} (driver {})", program.cuda_fault, driver)}};
     return {};
 }
 

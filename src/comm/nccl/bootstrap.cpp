@@ -33,4 +33,31 @@ std::vector<std::string> gather_all(Bootstrap& bootstrap,
     return all;
 }
 
+std::vector<std::string> gather_or_fail(Bootstrap& bootstrap,
+                                        const std::function<std::string()>& mine,
+                                        double deadline_s,
+                                        const std::string& purpose) {
+    std::optional<Error> failure;
+    std::string text;
+    try {
+        text = "=" + mine();
+    } catch (const Error& error) {
+        failure = error;
+        text = fmt::format("!{}", error.what());
+    }
+    auto all = gather_all(bootstrap, text, deadline_s, purpose);
+    if (failure) throw *failure;
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+        expect(!all[rank].empty(), "every rank says '=' or '!'");
+        check(all[rank].front() == '=', [&] {
+            return Error("E682",
+                         fmt::format("rank {} gave up: {}", rank, all[rank].substr(1)),
+                         fmt::format("all ranks were at '{}'", purpose),
+                         "the log of that rank has its error in full");
+        });
+        all[rank].erase(0, 1);
+    }
+    return all;
+}
+
 }  // namespace lockstep

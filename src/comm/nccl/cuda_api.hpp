@@ -29,7 +29,9 @@ struct CudaApi {
 
     std::function<const char*(Status)> error_text;
     std::function<Status(int*)> device_count;
+    std::function<Status(const char*, int*)> device_by_pci;  ///< makes no context
     std::function<Status(int)> set_device;
+    std::function<Status(int*)> get_device;  ///< the calling thread's
     std::function<Status(int, CudaDeviceFacts*)> device_facts;
     std::function<Status(void**, std::size_t)> allocate;
     std::function<Status(void*)> release;

@@ -7,14 +7,12 @@
 #include "nccl/unique_ids.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstring>
 #include <set>
 #include <thread>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -22,12 +20,6 @@ namespace {
 using Inside = NcclCommunicator::Inside;
 
 constexpr double grace_s = 2;  // for the others' words on a start that failed
-
-std::string host_name() {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    return host.data();
-}
 
 RankFacts read_facts(const GpuRuntime& runtime, const NcclOptions& options) {
     const CudaApi& cuda = runtime.cuda();
@@ -109,30 +101,10 @@ void NcclCommunicator::Inside::run_phase(const std::string& name,
 /// Collective. Everyone's text; the error of a rank becomes every rank's.
 std::vector<std::string> NcclCommunicator::Inside::exchange(
     const std::function<std::string()>& mine) {
-    std::optional<Error> failure;
-    std::string text;
-    try {
-        text = "=" + mine();
-    } catch (const Error& error) {
-        failure = error;
-        text = fmt::format("!{}", error.what());
-    }
-    auto all = gather_all(bootstrap_,
-                          text,
+    return gather_or_fail(bootstrap_,
+                          mine,
                           start_seconds_left(),
                           fmt::format("{} of NCCL communicator '{}'", phase_, options_.name));
-    if (failure) throw *failure;
-    for (std::size_t rank = 0; rank < all.size(); ++rank) {
-        expect(!all[rank].empty(), "every rank says '=' or '!'");
-        check(all[rank].front() == '=', [&] {
-            return Error("E682",
-                         fmt::format("rank {} gave up: {}", rank, all[rank].substr(1)),
-                         fmt::format("all ranks were in '{}'", phase_),
-                         "the log of that rank has its error in full");
-        });
-        all[rank].erase(0, 1);
-    }
-    return all;
 }
 
 void NcclCommunicator::Inside::agree_on_facts() {

@@ -73,7 +73,15 @@ bool all_equal(const std::vector<std::string>& values) {
     return std::ranges::adjacent_find(values, std::ranges::not_equal_to{}) == values.end();
 }
 
-void check_gpus(const std::vector<RankFacts>& facts) {
+}  // namespace
+
+std::string host_name() {
+    std::array<char, 256> host{};
+    ::gethostname(host.data(), host.size() - 1);
+    return host.data();
+}
+
+void check_gpus_apart(const std::vector<RankFacts>& facts) {
     std::map<std::pair<std::string, std::string>, int> taken;
     for (std::size_t rank = 0; rank < facts.size(); ++rank) {
         const RankFacts& mine = facts[rank];
@@ -88,11 +96,14 @@ void check_gpus(const std::vector<RankFacts>& facts) {
                                      mine.gpu_pci,
                                      mine.host),
                          "NCCL gives each rank a GPU of its own",
-                         "start at most as many ranks on a node as it has GPUs, and leave "
+                         "start at most as many ranks on a node as it has GPUs (mpirun --map-by "
+                         "ppr:N:node, or srun --ntasks-per-node=N --gpus-per-node=N), and leave "
                          "CUDA_VISIBLE_DEVICES equal on all ranks of a node");
         });
     }
 }
+
+namespace {
 
 void check_versions(const std::vector<RankFacts>& facts) {
     const auto versions =
@@ -171,13 +182,11 @@ std::map<std::string, std::string> nccl_settings(const Environment& environment,
 
 std::string nccl_host_id(const Environment& environment, const std::string& root) {
     if (const auto named = environment.text("NCCL_HOSTID")) return *named;
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    return first_line(root + "/proc/sys/kernel/random/boot_id") + "/" + host.data();
+    return first_line(root + "/proc/sys/kernel/random/boot_id") + "/" + host_name();
 }
 
 void check_agreement(const std::vector<RankFacts>& facts) {
-    check_gpus(facts);
+    check_gpus_apart(facts);
     check_versions(facts);
     check_settings(facts);
 }

@@ -160,7 +160,15 @@ CudaApi FakeCuda::api(const CudaDeviceFacts& gpu) {
         *count = device_count;
         return CudaApi::success;
     };
+    api.device_by_pci = [gpu](const char* pci, int* device) {
+        *device = 0;
+        return gpu.pci == pci ? CudaApi::success : invalid_value;
+    };
     api.set_device = [](int) { return CudaApi::success; };
+    api.get_device = [](int* device) {
+        *device = 0;
+        return CudaApi::success;
+    };
     api.device_facts = [gpu](int, CudaDeviceFacts* facts) {
         *facts = gpu;
         return CudaApi::success;

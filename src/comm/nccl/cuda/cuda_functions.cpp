@@ -50,6 +50,10 @@ void fill(CudaApi& api) {
     api.error_text = [](int status) { return cudaGetErrorString(cudaError_t(status)); };
     api.device_count = [](int* count) -> int { return cudaGetDeviceCount(count); };
     api.set_device = [](int device) -> int { return cudaSetDevice(device); };
+    api.device_by_pci = [](const char* pci, int* device) -> int {
+        return cudaDeviceGetByPCIBusId(device, pci);
+    };
+    api.get_device = [](int* device) -> int { return cudaGetDevice(device); };
     api.device_facts = device_facts;
     api.allocate = [](void** memory, std::size_t bytes) -> int {
         return cudaMalloc(memory, bytes);

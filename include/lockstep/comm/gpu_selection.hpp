@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes the GPU that a plan gives a rank, and proves that it is that one and no other rank's.
+#pragma once
+
+#include "lockstep/comm/bootstrap.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+struct CudaApi;
+
+/// A GPU as a plan names it, never by index: CUDA counts fastest first, others do not.
+struct PlannedGpu {
+    std::string pci;   ///< "0000:3b:00.0"
+    std::string uuid;  ///< "GPU-..."; "MIG-..." of an instance; "" where nobody knows it
+};
+
+/// What CUDA says of the device that is selected.
+struct SelectedGpu {
+    int device = -1;  ///< CUDA's number in this process
+    std::string pci, uuid, name;
+    bool operator==(const SelectedGpu&) const = default;
+};
+
+/// The first CUDA calls of a process: nothing before may have made a context on another GPU. By PCI
+/// address; an instance by CUDA_VISIBLE_DEVICES, which is set here, for CUDA has no other way.
+/// Then CUDA is asked what it selected. Errors: E689 CUDA does not show that GPU to this process,
+/// E690 it selected another one, E681.
+SelectedGpu select_gpu(const CudaApi& cuda, const PlannedGpu& planned);
+
+/// Collective. select_gpu(), then all ranks tell each other what they have. Errors on all ranks:
+/// E673 two of them have one GPU, E682 another rank could not select its own, E630.
+SelectedGpu claim_gpu(const CudaApi& cuda,
+                      const PlannedGpu& planned,
+                      Bootstrap& bootstrap,
+                      double deadline_s);
+
+/// Collective. The same where a process uses CUDA for nothing else: with a liblockstep_cuda.so of
+/// its own. Errors: E670 too.
+SelectedGpu try_gpu(const PlannedGpu& planned, Bootstrap& bootstrap, double deadline_s);
+
+}  // namespace lockstep

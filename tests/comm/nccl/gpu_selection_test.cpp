@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/gpu_selection.hpp"
+
+#include "comm/nccl/fake_ranks.hpp"
+#include "support/caught.hpp"
+
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::SizeIs;
+
+CudaDeviceFacts gpu(int number) {
+    return {fmt::format("GPU-{0}{0}{0}{0}", number), fmt::format("0000:{}8:00.0", number), "G", 1};
+}
+
+/// A process to which CUDA shows `visible`; every call is noted.
+class FakeProcess {
+  public:
+    explicit FakeProcess(std::vector<CudaDeviceFacts> visible) : visible_(std::move(visible)) {}
+
+    CudaApi api() {
+        CudaApi api;
+        api.error_text = [](int status) { return status == 101 ? "invalid device" : "failed"; };
+        api.device_count = [this](int* count) {
+            calls.emplace_back("count");
+            *count = static_cast<int>(visible_.size());
+            return CudaApi::success;
+        };
+        api.device_by_pci = [this](const char* pci, int* device) {
+            calls.push_back(std::string("by_pci ") + pci);
+            for (std::size_t i = 0; i < visible_.size(); ++i)
+                if (visible_[i].pci == pci) *device = static_cast<int>(i);
+            return *device >= 0 ? CudaApi::success : 101;
+        };
+        api.set_device = [this](int device) {
+            calls.push_back(fmt::format("set {}", device));
+            if (device >= static_cast<int>(visible_.size())) return 101;
+            if (!is_stuck) selected_ = device;
+            return CudaApi::success;
+        };
+        api.get_device = [this](int* device) {
+            calls.emplace_back("get");
+            *device = selected_;
+            return CudaApi::success;
+        };
+        api.device_facts = [this](int device, CudaDeviceFacts* facts) {
+            calls.push_back(fmt::format("facts {}", device));
+            *facts = visible_[static_cast<std::size_t>(device)];
+            return CudaApi::success;
+        };
+        return api;
+    }
+
+    std::vector<std::string> calls;
+    bool is_stuck = false;  ///< another part of the process selected device 0 for good
+
+  private:
+    std::vector<CudaDeviceFacts> visible_;
+    int selected_ = 0;
+};
+
+TEST(GpuSelection, AsksCudaForNothingBeforeItIsMade) {
+    FakeProcess process({gpu(1), gpu(2), gpu(3)});
+    const auto selected = select_gpu(process.api(), {gpu(3).pci, gpu(3).uuid});
+    EXPECT_EQ(selected, (SelectedGpu{2, "0000:38:00.0", "GPU-3333", "G"}));
+    EXPECT_THAT(process.calls, ElementsAre("by_pci 0000:38:00.0", "set 2", "get", "facts 2"));
+}
+
+TEST(GpuSelection, DoesWithoutAUuidThatNobodyKnows) {
+    FakeProcess process({gpu(1)});
+    EXPECT_EQ(select_gpu(process.api(), {gpu(1).pci, ""}).uuid, "GPU-1111");
+}
+
+TEST(GpuSelection, SaysWhatIsVisibleWhereThePlannedGpuIsNot) {
+    FakeProcess process({gpu(1), gpu(2)});
+    EXPECT_THAT(caught_text([&] {
+                    select_gpu(process.api(), {gpu(4).pci, gpu(4).uuid});
+                }),
+                AllOf(HasSubstr("E689: CUDA does not show GPU 0000:48:00.0 (GPU-4444) to this "
+                                "rank, but 2 GPU(s): 0000:18:00.0 (GPU-1111), 0000:28:00.0"),
+                      HasSubstr("invalid device"),
+                      HasSubstr("srun --gpus-per-node=N, not --gpus-per-task")));
+    FakeProcess none({});
+    EXPECT_THAT(caught_text([&] {
+                    select_gpu(none.api(), {gpu(1).pci, ""});
+                }),
+                HasSubstr("but no GPU at all"));
+}
+
+TEST(GpuSelection, RefusesWhatCudaReadsBackOtherwise) {
+    FakeProcess stuck({gpu(1), gpu(2)});
+    stuck.is_stuck = true;
+    EXPECT_THAT(caught_text([&] {
+                    select_gpu(stuck.api(), {gpu(2).pci, gpu(2).uuid});
+                }),
+                HasSubstr("E690: CUDA selected GPU 0000:18:00.0 (GPU-1111) instead of "
+                          "0000:28:00.0 (GPU-2222)"));
+    FakeProcess replaced({gpu(1)});
+    EXPECT_EQ(caught_code([&] { select_gpu(replaced.api(), {gpu(1).pci, "GPU-9999"}); }), "E690");
+}
+
+/// Instances have their GPU's PCI address; only CUDA_VISIBLE_DEVICES names them.
+class Instance : public testing::Test {
+  protected:
+    void SetUp() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }
+    void TearDown() override { ::unsetenv("CUDA_VISIBLE_DEVICES"); }
+    const PlannedGpu planned{gpu(1).pci, "MIG-5555"};
+};
+
+TEST_F(Instance, IsNamedBeforeTheFirstCall) {
+    FakeProcess process({{"GPU-5555", gpu(1).pci, "G", 1}});
+    CudaApi api = process.api();
+    std::string seen;
+    api.set_device = [&, set = api.set_device](int device) {
+        if (process.calls.empty()) seen = std::getenv("CUDA_VISIBLE_DEVICES");
+        return set(device);
+    };
+    EXPECT_EQ(select_gpu(api, planned).uuid, "MIG-5555");
+    EXPECT_EQ(seen, "MIG-5555");
+}
+
+TEST_F(Instance, IsToldByBeingAloneWhereCudaNamesItsGpu) {
+    FakeProcess alone({gpu(1)});
+    EXPECT_EQ(select_gpu(alone.api(), planned).uuid, "MIG-5555");
+    FakeProcess others({gpu(1), gpu(2)});
+    EXPECT_EQ(caught_code([&] { select_gpu(others.api(), planned); }), "E690");
+}
+
+using GpuClaim = FakeRanksTest;
+
+TEST(GpuClaimAlone, NeedsNoMpi) {
+    const auto bootstrap = make_bootstrap(Communicator());
+    for (int turn = 0; turn < 2; ++turn) {
+        FakeProcess process({gpu(1)});
+        EXPECT_EQ(claim_gpu(process.api(), {gpu(1).pci, ""}, *bootstrap, 20).device, 0);
+    }
+}
+
+TEST_F(GpuClaim, IsGrantedToRanksOnGpusOfTheirOwn) {
+    const auto errors = run(3, [](const FakeRank& rank) {
+        FakeProcess process({gpu(1), gpu(2), gpu(3)});
+        const CudaDeviceFacts mine = gpu(rank.rank + 1);
+        const auto selected = claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
+        EXPECT_EQ(selected.device, rank.rank);
+    });
+    for (const auto& error : errors) EXPECT_FALSE(error) << error->text();
+}
+
+TEST_F(GpuClaim, NamesBothRanksOfOneGpuOnAllRanks) {
+    const auto errors = run(3, [](const FakeRank& rank) {
+        FakeProcess process({gpu(1), gpu(2), gpu(3)});
+        const CudaDeviceFacts mine = gpu(rank.rank == 0 ? 1 : 2);
+        claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
+    });
+    ASSERT_THAT(errors, SizeIs(3));
+    for (const auto& error : errors) {
+        ASSERT_TRUE(error);
+        EXPECT_THAT(error->text(),
+                    AllOf(HasSubstr("E673: ranks 1 and 2 use the same GPU: GPU-2222 "
+                                    "(0000:28:00.0) of "),
+                          HasSubstr("mpirun --map-by ppr:N:node, or srun --ntasks-per-node=N")));
+    }
+}
+
+TEST_F(GpuClaim, LeavesInstancesOfOneGpuApart) {
+    const auto errors = run(2, [](const FakeRank& rank) {
+        FakeProcess process({gpu(1)});
+        claim_gpu(
+            process.api(), {gpu(1).pci, fmt::format("MIG-{}", rank.rank)}, rank.bootstrap, 20);
+    });
+    for (const auto& error : errors) EXPECT_FALSE(error) << error->text();
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+}
+
+TEST_F(GpuClaim, OfARankThatFailsEndsAllOfThem) {
+    const auto errors = run(2, [](const FakeRank& rank) {
+        FakeProcess process({gpu(1)});  // rank 1's is hidden from it
+        const CudaDeviceFacts mine = gpu(rank.rank + 1);
+        claim_gpu(process.api(), {mine.pci, mine.uuid}, rank.bootstrap, 20);
+    });
+    ASSERT_TRUE(errors[0] && errors[1]);
+    EXPECT_THAT(errors[0]->text(),
+                HasSubstr("E682: rank 1 gave up: CUDA does not show GPU 0000:28:00.0"));
+    EXPECT_EQ(errors[1]->code(), "E689");
+}
+
+}  // namespace
+}  // namespace lockstep::test
