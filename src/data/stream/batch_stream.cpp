@@ -6,6 +6,7 @@
 #include "lockstep/core/log.hpp"
 
 #include "assembler.hpp"
+#include "background.hpp"
 #include "batch_buffers.hpp"
 #include "batch_source.hpp"
 #include "read_plan.hpp"
@@ -120,6 +121,7 @@ void WindowSource::add_io_thread() {
 }
 
 void WindowSource::run_guarded(void (WindowSource::*work)()) {
+    work_in_background();
     try {
         (this->*work)();
     } catch (...) {

@@ -4,6 +4,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/resident.hpp"
 
+#include "background.hpp"
 #include "batch_buffers.hpp"
 #include "batch_source.hpp"
 #include "gather.hpp"
@@ -145,6 +146,7 @@ void ResidentSource::run_guarded(Work work) {
 }
 
 void ResidentSource::assemble_batches() {
+    work_in_background();
     for (;;) {
         BatchBuffers::Lent buffer = buffers_->take();
         if (!buffer.lease) return;

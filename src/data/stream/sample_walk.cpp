@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sample_walk.hpp"
 
+#include "background.hpp"
+
 #include <algorithm>
 #include <utility>
 
@@ -67,6 +69,7 @@ SampleWalk::Window SampleWalk::make_window(const Step& step, int lane, std::uint
 
 void SampleWalk::look_ahead(std::uint64_t epoch) {
     ahead_ = std::async(std::launch::async, [this, epoch] {
+        work_in_background();
         auto order = std::make_shared<const EpochOrder>(blocks_, spec_, epoch);
         const LaneRange range = order->window_at(0, 0);
         std::vector<std::uint32_t> samples = order->samples_of(range);

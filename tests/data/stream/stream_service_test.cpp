@@ -242,6 +242,23 @@ fs::path fake_root(const test::TempDir& folder, int version, const std::string& 
     return folder / name;
 }
 
+// How many of this process's threads have this policy of the scheduler.
+int threads_with(int policy) {
+    int count = 0;
+    for (const auto& task : fs::directory_iterator("/proc/self/task"))
+        count += ::sched_getscheduler(std::stoi(task.path().filename())) == policy;
+    return count;
+}
+
+TEST_F(Service, ReadsInThreadsThatTakeNoProcessorFromItsCallerWhenTheyWake) {
+    if (::sched_getscheduler(0) != SCHED_OTHER) GTEST_SKIP() << "not with this policy";
+    ASSERT_EQ(threads_with(SCHED_BATCH), 0);
+    BatchStream stream(pack(), test::small_stream());
+    stream.next();  // so one has read and another has assembled
+    EXPECT_GE(threads_with(SCHED_BATCH), 2);
+    EXPECT_EQ(::sched_getscheduler(0), SCHED_OTHER);
+}
+
 TEST_F(Service, RefusesWhatTheControlGroupHasNoRoomFor) {
     const auto index = pack();
     const StreamMemory usual = plan_memory(*index, test::small_stream(), {});
