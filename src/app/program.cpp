@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program.hpp"
 
+#include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
@@ -169,6 +170,12 @@ void start_rank(const std::vector<std::string>& words, Trainer trainer) {
     release_first_thread();
 }
 
+// Before MPI is up ranks cannot agree on who speaks: the first of each node does.
+int fail_to_start(const Error& error) {
+    if (read_launch_facts(Environment()).local_rank.value_or(0) == 0) say_error(error.text());
+    return static_cast<int>(error.exit_code());
+}
+
 }  // namespace
 
 int run_command(const std::vector<std::string>& words, Trainer trainer) {
@@ -184,7 +191,11 @@ int run_command(const std::vector<std::string>& words, Trainer trainer) {
 
 int run_program(const std::vector<std::string>& words, Trainer trainer) {
     const bool is_rank_of_train = launched_by_mpi() && !words.empty() && words[0] == "train";
-    if (is_rank_of_train) start_rank(words, trainer);
+    try {
+        if (is_rank_of_train) start_rank(words, trainer);
+    } catch (const std::exception& exception) {
+        return fail_to_start(as_error(exception));
+    }
     std::optional<MpiSession> session;
     if (launched_by_mpi()) session.emplace();
     open_log(first_log_target());

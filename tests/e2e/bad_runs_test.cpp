@@ -107,6 +107,10 @@ TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
         EXPECT_EQ(result.exit_code, 66);
         EXPECT_EQ(result.output, message);
     }
+    const Words mpirun = {"mpirun", "-np", "2", "--oversubscribe", "--quiet", alone, "train"};
+    const auto result = run_process(mpirun + Words{"--data", data_, "--run", run_});
+    EXPECT_EQ(result.exit_code, 66);
+    EXPECT_EQ(result.output, message);
 }
 
 /// What somebody else, who may do little, is told. By commands that do not need LibTorch, which is
