@@ -83,6 +83,17 @@ void Reporter::check_still_ours() const {
     if (job_.run.directory) job_.run.directory->check_still_ours();
 }
 
+// With sums, so that who asks for a run's status need not read all of a long log.
+void Reporter::log_steps(const Json& record, const StepReport& report) {
+    const double save_s = report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
+    trained_s_ += record["wall_s"].get<double>() - save_s;
+    saved_s_ += save_s;
+    nlohmann::json logged = record;
+    logged["so_far"] = {
+        {"train_s", trained_s_}, {"save_s", saved_s_}, {"evaluate_s", evaluated_s_}};
+    log_event("steps", std::move(logged));
+}
+
 void Reporter::report(double rate) {
     check_still_ours();
     const double now = now_s();
@@ -102,7 +113,7 @@ void Reporter::report(double rate) {
     if (job_.settings.clip_norm > 0) record["gradient_norm"] = gradient_norm_;
     add_communication(record);
     add_data(record, now - since_s_);
-    log_event("steps", nlohmann::json(record));
+    log_steps(record, report);
     if (job_.ranks.is_root()) {
         once(Level::info, "{}", step_line(report));
         metrics_->append(record);
@@ -134,6 +145,7 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
     const JobProgress& at = job_.progress;
     const double now = now_s();
     log_event("evaluation", {{"step", at.step}, {"seconds", now - since_s_}});
+    evaluated_s_ += now - since_s_;
     job_.clock.take();
     since_s_ = epoch_since_s_ = now;
     once(Level::info,

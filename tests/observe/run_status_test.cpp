@@ -8,6 +8,7 @@
 #include "support/temp_dir.hpp"
 
 #include <chrono>
+#include <fstream>
 #include <memory>
 
 #include <fmt/format.h>
@@ -290,6 +291,98 @@ TEST_F(Status, IsOneLineOfATableForEachRun) {
               "     80 %\n"
               "runs/longer?[31m  starting      0                                -       0         -"
               "        -\n");
+}
+
+// Bytes that this process has read from files.
+std::int64_t bytes_read() {
+    std::ifstream file("/proc/self/io");
+    std::string name;
+    std::int64_t value = -1;
+    file >> name >> value;
+    return name == "rchar:" ? value : -1;
+}
+
+enum class LogKind { with_sums, without_sums };
+
+// 20,000 reports of ten steps, 1 s and more each; every hundredth saves, and is evaluated after.
+std::string long_log(LogKind kind, std::int64_t from_step) {
+    std::string text =
+        R"({"event":"first_step","t":100,"step":)" + std::to_string(from_step + 1) + "}\n";
+    const std::string rest(900, 'x');
+    double time_s = 100, train_s = 0, save_s = 0, evaluate_s = 0;
+    for (int i = 1; i <= 20'000; ++i) {
+        const double saved_s = i % 100 == 0 ? 0.25 : 0, wall_s = 1 + (i % 7) * 0.125 + saved_s;
+        time_s += wall_s;
+        train_s += wall_s - saved_s;
+        save_s += saved_s;
+        Json record{{"event", "steps"},
+                    {"t", time_s},
+                    {"step", from_step + 10 * i},
+                    {"epoch", i / 100},
+                    {"wall_s", wall_s},
+                    {"phases", {{"checkpoint", saved_s}}},
+                    {"data", rest}};
+        if (kind == LogKind::with_sums)
+            record["so_far"] = {
+                {"train_s", train_s}, {"save_s", save_s}, {"evaluate_s", evaluate_s}};
+        text += record.dump() + "\n";
+        if (i % 100 != 0) continue;
+        time_s += 2;
+        evaluate_s += 2;
+        text += Json{{"event", "evaluation"}, {"t", time_s}, {"seconds", 2}}.dump() + "\n";
+    }
+    return text;
+}
+
+// Two starts; the second goes on in the middle of one of the first one's reports.
+class LongLog : public Status {
+  protected:
+    LongLog() {
+        leave_killed("elsewhere", 1);
+        open().begin_incarnation();
+    }
+
+    RunStatus status_of(LogKind kind) {
+        folder_.file("run/logs/i1/rank-00000.jsonl", long_log(kind, 0));
+        folder_.file("run/logs/i2/rank-00000.jsonl", long_log(kind, 77'774));
+        const std::int64_t before = bytes_read();
+        const RunStatus found = status({.saved_step = 250'003});
+        bytes_ = bytes_read() - before;
+        return found;
+    }
+
+    std::int64_t bytes_ = 0;
+};
+
+TEST_F(LongLog, IsReadAtItsEndsOnly) {
+    const RunStatus found = status_of(LogKind::with_sums);
+    ASSERT_EQ(found.starts.size(), 2u);
+    EXPECT_GT(bytes_, 0);
+    EXPECT_LT(bytes_, 4 << 20) << "of 40 MB";
+}
+
+TEST_F(LongLog, TellsTheSameAsAllOfIt) {
+    const RunStatus whole = status_of(LogKind::without_sums);
+    EXPECT_GT(bytes_, 20 << 20);
+    const RunStatus ends = status_of(LogKind::with_sums);
+    ASSERT_EQ(whole.starts.size(), 2u);
+    ASSERT_EQ(ends.starts.size(), 2u);
+    for (std::size_t i = 0; i < 2; ++i) {
+        const StartRecord &a = whole.starts[i], &b = ends.starts[i];
+        EXPECT_EQ(a.from_step, b.from_step);
+        EXPECT_EQ(a.to_step, b.to_step);
+        EXPECT_EQ(a.epoch, b.epoch);
+        EXPECT_DOUBLE_EQ(a.began_unix_s, b.began_unix_s);
+        EXPECT_DOUBLE_EQ(a.ended_unix_s, b.ended_unix_s);
+        EXPECT_DOUBLE_EQ(a.first_report_s, b.first_report_s);
+        EXPECT_DOUBLE_EQ(a.step_s, b.step_s);
+        EXPECT_DOUBLE_EQ(a.evaluate_s, b.evaluate_s);
+        EXPECT_NEAR(a.train_s, b.train_s, 1e-6);
+        EXPECT_NEAR(a.save_s, b.save_s, 1e-6);
+        EXPECT_NEAR(a.kept_s, b.kept_s, 1e-6);
+        EXPECT_GT(a.kept_s, 1000);
+        EXPECT_LT(a.kept_s, a.train_s - 1000);
+    }
 }
 
 }  // namespace

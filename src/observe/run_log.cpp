@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "run_log.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t whole_bytes = 512 << 10;  // a log up to this size is read whole
+constexpr std::int64_t window_bytes = 64 << 10;  // records have 1 to 2 kB
+
+/// Seconds since the start began to train.
+struct Sums {
+    double train_s = 0, save_s = 0, evaluate_s = 0;
+};
+
+/// Steps that one report covers, and what they took.
+struct StepsReport {
+    std::int64_t first = 0, last = 0;
+    double train_s = 0, save_s = 0;
+    std::optional<Sums> so_far{};  ///< with this report; logs of older versions have none
+};
+
+struct StartLog {
+    StartRecord record;
+    std::vector<StepsReport> reports;
+    double evaluated_since_s = 0;  ///< since the last report
+};
+
+double number_in(const Json& object, const char* key) {
+    const auto found = object.find(key);
+    return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
+}
+
+std::int64_t step_in(const Json& record) {
+    return static_cast<std::int64_t>(number_in(record, "step"));
+}
+
+void add_report(StartLog& log, const Json& record, double time_s) {
+    const double wall_s = number_in(record, "wall_s");
+    const auto phases = record.find("phases");
+    const double save_s = phases != record.end() ? number_in(*phases, "checkpoint") : 0.0;
+    if (log.reports.empty())
+        log.record.first_report_s = std::max(time_s - wall_s - log.record.began_unix_s, 0.0);
+    const std::int64_t before =
+        log.reports.empty() ? log.record.from_step : log.reports.back().last;
+    StepsReport report{std::max<std::int64_t>(before, 0), step_in(record), wall_s - save_s, save_s};
+    if (const auto sums = record.find("so_far"); sums != record.end())
+        report.so_far = {number_in(*sums, "train_s"),
+                         number_in(*sums, "save_s"),
+                         number_in(*sums, "evaluate_s")};
+    log.reports.push_back(report);
+    log.evaluated_since_s = 0;
+    log.record.to_step = step_in(record);
+    log.record.epoch = static_cast<std::int64_t>(number_in(record, "epoch"));
+}
+
+void add_line(StartLog& log, const std::string& line) {
+    const auto record = Json::parse(line, nullptr, false);
+    if (!record.is_object() || !record.contains("t") || !record["t"].is_number()) return;
+    const double time_s = record["t"].get<double>();
+    if (log.record.began_unix_s == 0) log.record.began_unix_s = time_s;
+    log.record.ended_unix_s = std::max(log.record.ended_unix_s, time_s);
+    const auto event = record.find("event");
+    if (event == record.end()) return;
+    if (*event == "first_step" && log.record.from_step < 0)
+        log.record.from_step = std::max<std::int64_t>(step_in(record) - 1, 0);
+    if (*event == "steps") add_report(log, record, time_s);
+    if (*event == "evaluation") {
+        log.record.evaluate_s += number_in(record, "seconds");
+        log.evaluated_since_s += number_in(record, "seconds");
+    }
+}
+
+/// A log, of which parts can be read.
+class LogFile {
+  public:
+    explicit LogFile(const fs::path& path) : stream_(path, std::ios::binary) {
+        stream_.seekg(0, std::ios::end);
+        size_ = stream_ ? static_cast<std::int64_t>(stream_.tellg()) : 0;
+    }
+    std::int64_t size() const { return size_; }
+
+    /// The lines that begin at or after byte `from`, but for the first, and before byte `to`.
+    StartLog read(std::int64_t from, std::int64_t to) {
+        StartLog log;
+        stream_.clear();
+        stream_.seekg(from);
+        std::string line;
+        if (from > 0) std::getline(stream_, line);
+        while (stream_.tellg() >= 0 && stream_.tellg() < to && std::getline(stream_, line))
+            add_line(log, line);
+        return log;
+    }
+
+  private:
+    std::ifstream stream_;
+    std::int64_t size_ = 0;
+};
+
+double recent_step_s(const std::vector<StepsReport>& reports) {
+    constexpr std::size_t most = 10;
+    double seconds = 0;
+    std::int64_t steps = 0;
+    for (std::size_t i = reports.size() - std::min(reports.size(), most); i < reports.size(); ++i) {
+        seconds += reports[i].train_s + reports[i].save_s;
+        steps += reports[i].last - reports[i].first;
+    }
+    return steps > 0 ? seconds / static_cast<double>(steps) : -1;
+}
+
+/// Where a report's steps are kept only in part, so is its time.
+double kept_of(const StepsReport& report, std::int64_t kept_until) {
+    const auto steps = static_cast<double>(std::max<std::int64_t>(report.last - report.first, 1));
+    const auto kept = static_cast<double>(std::min(report.last, kept_until) - report.first);
+    return report.train_s * std::clamp(kept / steps, 0.0, 1.0);
+}
+
+StartRecord sum_up(const StartLog& log, std::int64_t kept_until) {
+    StartRecord record = log.record;
+    record.step_s = recent_step_s(log.reports);
+    for (const StepsReport& report : log.reports) {
+        record.train_s += report.train_s;
+        record.save_s += report.save_s;
+        record.kept_s += kept_of(report, kept_until);
+    }
+    return record;
+}
+
+/// Seconds of steps up to `kept_until`, from the one place in the log where they end. Nothing where
+/// the reports there carry no sums.
+std::optional<double> kept_before(LogFile& file, std::int64_t kept_until) {
+    std::int64_t low = 0, high = file.size();
+    while (high - low > 2 * window_bytes) {
+        const std::int64_t middle = low + (high - low) / 2;
+        const StartLog part = file.read(middle, middle + window_bytes);
+        if (part.reports.empty()) return std::nullopt;
+        (part.reports.front().last < kept_until ? low : high) = middle;
+    }
+    // A window more on both sides: but for the log's first, a part's first report does not know
+    // where its steps begin.
+    const std::int64_t from = std::max<std::int64_t>(low - window_bytes, 0);
+    const StartLog part = file.read(from, high + window_bytes);
+    for (std::size_t i = from > 0 ? 1 : 0; i < part.reports.size(); ++i) {
+        const StepsReport& report = part.reports[i];
+        if (report.last < kept_until) continue;
+        if (!report.so_far) return std::nullopt;
+        return report.so_far->train_s - report.train_s + kept_of(report, kept_until);
+    }
+    return std::nullopt;
+}
+
+/// From both ends of a long log; nothing where that does not do.
+std::optional<StartRecord> read_ends(LogFile& file, std::int64_t kept_until) {
+    const StartLog head = file.read(0, window_bytes);
+    const StartLog tail = file.read(file.size() - window_bytes, file.size());
+    if (head.reports.empty() || tail.reports.size() < 2 || !tail.reports.back().so_far)
+        return std::nullopt;
+    // The first report of the tail does not know where its steps begin.
+    const std::vector<StepsReport> recent(tail.reports.begin() + 1, tail.reports.end());
+    const Sums& sums = *recent.back().so_far;
+    StartRecord record = tail.record;
+    record.began_unix_s = head.record.began_unix_s;
+    record.from_step = head.record.from_step;
+    record.first_report_s = head.record.first_report_s;
+    record.step_s = recent_step_s(recent);
+    record.train_s = record.kept_s = sums.train_s;
+    record.save_s = sums.save_s;
+    record.evaluate_s = sums.evaluate_s + tail.evaluated_since_s;
+    if (kept_until >= record.to_step) return record;
+    const auto kept = kept_until <= record.from_step ? 0.0 : kept_before(file, kept_until);
+    if (!kept) return std::nullopt;
+    record.kept_s = *kept;
+    return record;
+}
+
+}  // namespace
+
+StartRecord read_start(const fs::path& log, std::int64_t incarnation, std::int64_t kept_until) {
+    LogFile file(log);
+    std::optional<StartRecord> record;
+    if (file.size() > whole_bytes) record = read_ends(file, kept_until);
+    if (!record) record = sum_up(file.read(0, file.size()), kept_until);
+    record->incarnation = incarnation;
+    return *record;
+}
+
+}  // namespace lockstep
