@@ -119,7 +119,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Bytes bytes = std::as_bytes(std::span(data, size)).subspan(1);
     // No fuzzer finds a hash: each also as if the sender had sealed it.
     unless_error([&] {
-        switch (data[0] % 5) {
+        switch (data[0] % 6) {
             case 0:
                 return read_table(bytes);
             case 1:
@@ -128,8 +128,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
                 return read_index(sealed_bytes(bytes));
             case 3:
                 return read_facts(sealed_bytes(bytes));
-            default:
+            case 4:
                 static_cast<void>(request_from(sealed_bytes(bytes)));
+                break;
+            default:
+                static_cast<void>(rows_request_from(sealed_bytes(bytes)));
         }
     });
     return 0;

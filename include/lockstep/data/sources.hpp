@@ -84,8 +84,8 @@ std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
 
 /// Data sets of HDF5 files, one per field, files in the order given; read through libhdf5, so that
 /// every layout and filter that it knows will do, and its types are converted: whole numbers of up
-/// to 8 bits without sign to u8, others to i32 or i64, floating ones to f32 or f64. A child process
-/// looks at each file first, as at foreign ones that are streamed.
+/// to 8 bits without sign to u8, others to i32 or i64, floating ones to f32 or f64. All of
+/// that happens in a child process, as for foreign files that are streamed.
 /// Errors: E201, E202, E205, E207, E208, E209, E213 (cannot be read), E214, E231 to E233, E405.
 std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
                                      const std::vector<NamedInput>& fields,

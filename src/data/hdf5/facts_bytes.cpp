@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t version = 1;
+constexpr std::uint64_t version = 2;
 constexpr std::uint64_t absent = ~std::uint64_t{0};
 
 void add_numbers(ByteWriter& out, std::span<const std::uint64_t> values) {
@@ -58,9 +58,25 @@ std::vector<FilterFacts> take_filters(ByteReader& in) {
     return filters;
 }
 
+void add_number(ByteWriter& out, const std::optional<NumberFacts>& number) {
+    if (!number) return out.add(absent);
+    const auto bit = [](bool is_set, int place) { return std::uint64_t{is_set} << place; };
+    out.add(number->bytes | bit(number->is_whole, 32) | bit(number->has_sign, 33) |
+            bit(number->is_big_endian, 34) | bit(number->is_usual, 35));
+}
+
+std::optional<NumberFacts> take_number(ByteReader& in) {
+    const std::uint64_t value = in.number();
+    if (value == absent) return {};
+    if (value >> 36 != 0) throw damaged_index("a number is of an unknown kind");
+    const auto has_bit = [&](int place) { return (value >> place & 1) != 0; };
+    return NumberFacts{value & 0xffffffff, has_bit(32), has_bit(33), has_bit(34), has_bit(35)};
+}
+
 void add_dataset(ByteWriter& out, const DatasetFacts& facts) {
     out.add(static_cast<std::uint64_t>(facts.layout));
     out.add(facts.type ? static_cast<std::uint64_t>(*facts.type) : absent);
+    add_number(out, facts.number);
     out.add(std::string_view(facts.type_text));
     add_numbers(out, facts.size);
     out.add(facts.offset);
@@ -84,8 +100,9 @@ std::optional<ElementType> take_type(ByteReader& in) {
 DatasetFacts take_dataset(ByteReader& in, std::uint64_t most) {
     constexpr std::uint64_t most_dimensions = 32;
     DatasetFacts facts;
-    facts.layout = take_enum(in, StorageLayout::other);
+    facts.layout = take_enum(in, StorageLayout::elsewhere);
     facts.type = take_type(in);
+    facts.number = take_number(in);
     facts.type_text = in.text();
     facts.size = take_numbers(in, most_dimensions);
     facts.offset = in.number();
@@ -127,6 +144,28 @@ FileRequest request_from(std::span<const std::byte> bytes) {
     if (in.number() != version) throw damaged_index("it is of another version");
     FileRequest request{in.text(), {}};
     for (std::uint64_t left = in.count(8); left > 0; --left) request.datasets.push_back(in.text());
+    check_end(in);
+    return request;
+}
+
+std::vector<std::byte> to_bytes(const RowsRequest& request) {
+    ByteWriter out;
+    out.add(version);
+    out.add(std::string_view(request.path.native()));
+    out.add(std::string_view(request.dataset));
+    out.add(static_cast<std::uint64_t>(request.type));
+    for (const std::uint64_t number : {request.first, request.rows, request.bytes}) out.add(number);
+    return out.finish();
+}
+
+RowsRequest rows_request_from(std::span<const std::byte> bytes) {
+    ByteReader in(bytes);
+    if (in.number() != version) throw damaged_index("it is of another version");
+    RowsRequest request{.path = in.text(), .dataset = in.text()};
+    request.type = take_enum(in, ElementType::f64);
+    request.first = in.number();
+    request.rows = in.number();
+    request.bytes = in.number();
     check_end(in);
     return request;
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What libhdf5 says about a file, as plain values that can come from another process.
+// What is asked of libhdf5 and what it says about a file, as plain values that travel between
+// processes.
 #pragma once
 
 #include "lockstep/data/manifest.hpp"
@@ -20,7 +21,16 @@ struct FileRequest {
     bool operator==(const FileRequest&) const = default;
 };
 
-enum class StorageLayout { missing, contiguous, chunked, other };
+/// `elsewhere`: virtual, or in external files.
+enum class StorageLayout { missing, contiguous, chunked, other, elsewhere };
+
+/// Numbers as a file has them.
+struct NumberFacts {
+    std::uint64_t bytes = 0;
+    bool is_whole = false, has_sign = false, is_big_endian = false;
+    bool is_usual = false;  ///< two's complement or IEEE 754 over all bits, of 1 to 8 bytes
+    bool operator==(const NumberFacts&) const = default;
+};
 
 /// One filter of a data set and the values it was given.
 struct FilterFacts {
@@ -42,10 +52,11 @@ struct DatasetFacts {
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
     StorageLayout layout = StorageLayout::missing;
-    std::optional<ElementType> type;  ///< nothing if it is one that is not read
-    std::string type_text;            ///< of any type, for people
-    std::vector<std::uint64_t> size;  ///< by dimension
-    std::uint64_t offset = nowhere;   ///< in the file, of contiguous data; nowhere: never written
+    std::optional<ElementType> type;    ///< nothing if its elements are not exactly of one
+    std::optional<NumberFacts> number;  ///< nothing if they are no numbers
+    std::string type_text;              ///< of any type, for people
+    std::vector<std::uint64_t> size;    ///< by dimension
+    std::uint64_t offset = nowhere;     ///< in the file, of contiguous data; nowhere: never written
     std::vector<std::uint64_t> chunk;
     std::vector<FilterFacts> filters;
     bool leaves_partial_chunks = false;  ///< chunks that are partly outside skip all filters
@@ -64,14 +75,26 @@ struct FileFacts {
     bool operator==(const FileFacts&) const = default;
 };
 
+/// Rows of one data set, converted to `type` by libhdf5.
+struct RowsRequest {
+    std::filesystem::path path;
+    std::string dataset;
+    ElementType type = ElementType::u8;
+    std::uint64_t first = 0, rows = 0;
+    std::uint64_t bytes = 0;  ///< of the answer
+    bool operator==(const RowsRequest&) const = default;
+};
+
 /// No file has more chunks of one data set.
 inline constexpr std::uint64_t most_chunks = std::uint64_t{1} << 26;
 
 std::vector<std::byte> to_bytes(const FileRequest& request);
+std::vector<std::byte> to_bytes(const RowsRequest& request);
 std::vector<std::byte> to_bytes(const FileFacts& facts);
 
 /// Errors: E230 for bytes that were not made by to_bytes().
 FileRequest request_from(std::span<const std::byte> bytes);
+RowsRequest rows_request_from(std::span<const std::byte> bytes);
 
 /// Errors: E230 for bytes that were not made by to_bytes(), for another number of data sets than
 /// `datasets`, and for data sets of more than `most` chunks (a file has no more than bytes): a few

@@ -64,6 +64,26 @@ std::optional<ElementType> element_of(hid_t type) {
     return {};
 }
 
+bool is_usual(hid_t type) {
+    for (const hid_t usual :
+         {H5T_STD_I8LE,   H5T_STD_U8LE,   H5T_STD_I16LE,  H5T_STD_I16BE, H5T_STD_U16LE,
+          H5T_STD_U16BE,  H5T_STD_I32LE,  H5T_STD_I32BE,  H5T_STD_U32LE, H5T_STD_U32BE,
+          H5T_STD_I64LE,  H5T_STD_I64BE,  H5T_STD_U64LE,  H5T_STD_U64BE, H5T_IEEE_F32LE,
+          H5T_IEEE_F32BE, H5T_IEEE_F64LE, H5T_IEEE_F64BE, H5T_STD_I8BE,  H5T_STD_U8BE})
+        if (H5Tequal(type, usual) > 0) return true;
+    return false;
+}
+
+std::optional<NumberFacts> number_of(hid_t type) {
+    const H5T_class_t kind = H5Tget_class(type);
+    if (kind != H5T_INTEGER && kind != H5T_FLOAT) return {};
+    return NumberFacts{.bytes = H5Tget_size(type),
+                       .is_whole = kind == H5T_INTEGER,
+                       .has_sign = kind == H5T_FLOAT || H5Tget_sign(type) == H5T_SGN_2,
+                       .is_big_endian = H5Tget_order(type) == H5T_ORDER_BE,
+                       .is_usual = is_usual(type)};
+}
+
 std::vector<std::uint64_t> size_of(const h5::Handle& dataset) {
     const h5::Handle space(H5Dget_space(dataset.id()), H5Sclose);
     if (H5Sget_simple_extent_type(space.id()) != H5S_SIMPLE) return {};
@@ -98,8 +118,9 @@ std::vector<FilterFacts> filters_of(const h5::Handle& properties) {
 StorageLayout layout_of(const h5::Handle& properties) {
     const H5D_layout_t layout = H5Pget_layout(properties.id());
     if (layout == H5D_CHUNKED) return StorageLayout::chunked;
-    const bool is_here = layout == H5D_CONTIGUOUS && H5Pget_external_count(properties.id()) == 0;
-    return is_here ? StorageLayout::contiguous : StorageLayout::other;
+    if (layout == H5D_VIRTUAL || H5Pget_external_count(properties.id()) > 0)
+        return StorageLayout::elsewhere;
+    return layout == H5D_CONTIGUOUS ? StorageLayout::contiguous : StorageLayout::other;
 }
 
 void look_at_chunks(const h5::Handle& dataset, const h5::Handle& properties, DatasetFacts& facts) {
@@ -120,6 +141,7 @@ DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name) {
     const h5::Handle type(H5Dget_type(dataset.id()), H5Tclose);
     const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
     facts.type = element_of(type.id());
+    facts.number = number_of(type.id());
     facts.type_text = facts.type ? std::string(element_name(*facts.type)) : type_text(type.id());
     facts.size = size_of(dataset);
     facts.layout = layout_of(properties);

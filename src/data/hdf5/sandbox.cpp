@@ -8,7 +8,6 @@
 #include "lockstep/core/process.hpp"
 
 #include "driver.hpp"
-#include "sandbox_frame.hpp"
 
 #include <algorithm>
 #include <array>
@@ -39,11 +38,10 @@ Error unusable(const std::string& what, const std::string& why) {
 }
 
 Error crashed(const fs::path& path, const std::string& how) {
-    return Error(
-        "E231",
-        fmt::format("the HDF5 library crashed on '{}'", path.string()),
-        fmt::format("{} while it looked at the file's structures; this job is unharmed", how),
-        "the file is damaged or made to do harm: restore it from its source");
+    return Error("E231",
+                 fmt::format("the HDF5 library crashed on '{}'", path.string()),
+                 fmt::format("{} while it read the file; this job is unharmed", how),
+                 "the file is damaged or made to do harm: restore it from its source");
 }
 
 Error took_too_long(const fs::path& path) {
@@ -93,6 +91,10 @@ class Spawning {
     posix_spawn_file_actions_t actions_{};
     posix_spawnattr_t attributes_{};
 };
+
+double gib(std::uint64_t bytes) {
+    return static_cast<double>(bytes) / (1u << 30);
+}
 
 bool is_program(const fs::path& path) {
     std::error_code missing;
@@ -204,17 +206,21 @@ bool Sandbox::fill(std::span<std::byte> out, double deadline_s) {
     return true;
 }
 
-std::vector<std::byte> Sandbox::receive(double deadline_s) {
+Error Sandbox::nonsense(const std::string& why) {
+    end();
+    return unusable(
+        fmt::format("'{}' answered nonsense about '{}'", program_name, asked_.path.string()), why);
+}
+
+Frame Sandbox::receive_head(double deadline_s) {
     Frame frame;
     if (!fill(std::as_writable_bytes(std::span(&frame, 1)), deadline_s)) fail();
-    const auto nonsense = [&](const std::string& why) {
-        end();
-        return unusable(
-            fmt::format("'{}' answered nonsense about '{}'", program_name, asked_.path.string()),
-            why);
-    };
     if (frame.magic != Frame::frame_magic || frame.bytes > most_frame_bytes)
         throw nonsense("it is of another version, or the file took it over");
+    return frame;
+}
+
+std::vector<std::byte> Sandbox::receive_body(const Frame& frame, double deadline_s) {
     // Memory grows with what arrives, not with what is announced.
     std::vector<std::byte> bytes;
     while (bytes.size() < frame.bytes) {
@@ -223,13 +229,7 @@ std::vector<std::byte> Sandbox::receive(double deadline_s) {
             std::min<std::uint64_t>(frame.bytes, std::max<std::size_t>(2 * before, 1 << 20)));
         if (!fill(std::span(bytes).subspan(before), deadline_s)) fail();
     }
-    if (frame.kind == static_cast<std::uint64_t>(FrameKind::facts)) return bytes;
-    if (frame.kind != static_cast<std::uint64_t>(FrameKind::refused))
-        throw nonsense("its answer is of no known kind");
-    throw Error("E205",
-                fmt::format("cannot read '{}'", asked_.path.string()),
-                text_of(bytes),
-                "copy it again from its source");
+    return bytes;
 }
 
 FileFacts Sandbox::look(const FileRequest& request) {
@@ -241,28 +241,57 @@ void Sandbox::ask(const FileRequest& request) {
     asked_ = request;
     static_cast<void>(open_for_reading(request.path));
     file_bytes_ = fs::file_size(request.path);
+    send(FrameKind::look,
+         limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_),
+         to_bytes(request));
+}
+
+void Sandbox::send(FrameKind kind, double cpu_s, std::span<const std::byte> request) {
     start();
-    const std::vector<std::byte> bytes = to_bytes(request);
-    const double gib = static_cast<double>(file_bytes_) / (1u << 30);
-    const Frame frame{.kind = static_cast<std::uint64_t>(FrameKind::request),
-                      .bytes = bytes.size(),
-                      .cpu_s = static_cast<std::uint64_t>(
-                          std::max(1.0, limits_.cpu_s + limits_.cpu_s_per_gib * gib))};
+    const Frame frame{.kind = static_cast<std::uint64_t>(kind),
+                      .bytes = request.size(),
+                      .cpu_s = static_cast<std::uint64_t>(std::max(1.0, cpu_s))};
     send(std::as_bytes(std::span(&frame, 1)));
-    send(bytes);
+    send(request);
 }
 
 FileFacts Sandbox::answer() {
-    const std::vector<std::byte> bytes = receive(now_s() + limits_.wall_s);
+    const double deadline_s = now_s() + limits_.wall_s;
+    const Frame frame = receive_head(deadline_s);
+    const std::vector<std::byte> bytes = receive_body(frame, deadline_s);
+    if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
+        throw Error("E205",
+                    fmt::format("cannot read '{}'", asked_.path.string()),
+                    text_of(bytes),
+                    "copy it again from its source");
+    if (frame.kind != static_cast<std::uint64_t>(FrameKind::facts))
+        throw nonsense("its answer is of no known kind");
     h5::note_file_opened();
     try {
         return facts_from(bytes, asked_.datasets.size(), file_bytes_);
     } catch (const Error&) {  // as below
     }
-    end();
-    throw unusable(
-        fmt::format("'{}' answered nonsense about '{}'", program_name, asked_.path.string()),
-        "its answer does not make sense");
+    throw nonsense("its answer does not make sense");
+}
+
+void Sandbox::read(const RowsRequest& request, std::span<std::byte> out) {
+    asked_ = {request.path, {request.dataset}};
+    file_bytes_ = fs::file_size(request.path);
+    send(FrameKind::read,
+         limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_) +
+             limits_.cpu_s_per_gib_of_rows * gib(out.size()),
+         to_bytes(request));
+    const double deadline_s =
+        now_s() + limits_.wall_s + limits_.wall_s_per_gib_of_rows * gib(out.size());
+    const Frame frame = receive_head(deadline_s);
+    if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
+        throw Error("E213",
+                    fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset),
+                    text_of(receive_body(frame, deadline_s)),
+                    "copy it again from its source");
+    if (frame.kind != static_cast<std::uint64_t>(FrameKind::rows) || frame.bytes != out.size())
+        throw nonsense("these are not the rows that were asked for");
+    if (!fill(out, deadline_s)) fail();
 }
 
 }  // namespace lockstep

@@ -2,9 +2,11 @@
 // Lets libhdf5 look at files that nobody vouches for, in a child process that may die of them.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
 #include "file_facts.hpp"
+#include "sandbox_frame.hpp"
 
 #include <cstddef>
 #include <filesystem>
@@ -18,7 +20,9 @@ namespace lockstep {
 /// What the child may use for one file.
 struct SandboxLimits {
     double cpu_s = 3, cpu_s_per_gib = 10;  ///< of the file's size: its chunks are listed one by one
+    double cpu_s_per_gib_of_rows = 40;     ///< that are read
     double wall_s = 120;                   ///< also for a file system that is slow or hangs
+    double wall_s_per_gib_of_rows = 240;
 };
 
 /// Where the helper program is: LOCKSTEP_H5PROBE, beside this program, or on PATH.
@@ -45,17 +49,24 @@ class Sandbox {
     void ask(const FileRequest& request);
     FileFacts answer();
 
+    /// Fills `out`, of request.bytes, with what libhdf5 reads. Errors: E213 (it refuses); E231,
+    /// E232, E233; E201, E202.
+    void read(const RowsRequest& request, std::span<std::byte> out);
+
   private:
     void start();
+    void send(FrameKind kind, double cpu_s, std::span<const std::byte> request);
     void send(std::span<const std::byte> bytes);
-    std::vector<std::byte> receive(double deadline_s);
+    Frame receive_head(double deadline_s);
+    std::vector<std::byte> receive_body(const Frame& frame, double deadline_s);
+    Error nonsense(const std::string& why);
     bool fill(std::span<std::byte> out, double deadline_s);
     [[noreturn]] void fail();
     int wait_or_end();
     int end();
 
     SandboxLimits limits_;
-    FileRequest asked_;
+    FileRequest asked_;  // its path is that of what is read, too
     std::uint64_t file_bytes_ = 0;
     pid_t child_ = -1;
     UniqueFd socket_;

@@ -6,20 +6,22 @@
 
 namespace lockstep {
 
-/// Comes before each answer. Requests have the same with kind `request`.
+/// Comes before each answer. Requests have the same.
 struct Frame {
     std::uint64_t magic = frame_magic;
     std::uint64_t kind = 0;
     std::uint64_t bytes = 0;  ///< that follow
     std::uint64_t cpu_s = 0;  ///< requests only: seconds that the answer may take
 
-    static constexpr std::uint64_t frame_magic = 0x31656265'72703568;  // "h5probe1"
+    static constexpr std::uint64_t frame_magic = 0x3265626f'72703568;  // "h5probe2"
 };
 
 enum class FrameKind : std::uint64_t {
-    request,  ///< a FileRequest
+    look,     ///< a FileRequest
     facts,    ///< FileFacts
     refused,  ///< why libhdf5 does not read the file, as text
+    read,     ///< a RowsRequest
+    rows,     ///< as many bytes as it asked for
 };
 
 /// No frame has more.

@@ -4,6 +4,7 @@
 
 #include "h5.hpp"
 #include "look.hpp"
+#include "row_reading.hpp"
 #include "sandbox.hpp"
 #include "sandbox_frame.hpp"
 
@@ -79,29 +80,39 @@ bool answer(int socket, FrameKind kind, std::span<const std::byte> bytes) {
     return send(socket, std::as_bytes(std::span(&frame, 1))) && send(socket, bytes);
 }
 
-bool serve(int socket, const FileRequest& request) {
-    std::vector<std::byte> facts;
+// Answers with what `make` returns, or with why it does not.
+template <class Make>
+bool serve(int socket, FrameKind kind, Make&& make) {
+    std::vector<std::byte> bytes;
     std::string refusal;
     try {
-        facts = to_bytes(look_at_file(request));
+        bytes = make();
     } catch (const Error& error) {
         refusal = error.why().empty() ? error.what() : error.why();
     }
     if (!refusal.empty()) return answer(socket, FrameKind::refused, bytes_of(refusal));
-    return answer(socket, FrameKind::facts, facts);
+    return answer(socket, kind, bytes);
+}
+
+bool serve(int socket, std::uint64_t kind, std::span<const std::byte> bytes, RowReading& rows) {
+    if (kind == static_cast<std::uint64_t>(FrameKind::read))
+        return serve(socket, FrameKind::rows, [&] { return rows.read(rows_request_from(bytes)); });
+    return serve(
+        socket, FrameKind::facts, [&] { return to_bytes(look_at_file(request_from(bytes))); });
 }
 
 }  // namespace
 
 int serve_requests(int socket) try {
     confine();
+    RowReading rows;
     Frame frame;
     while (receive(socket, std::as_writable_bytes(std::span(&frame, 1)))) {
         if (frame.magic != Frame::frame_magic || frame.bytes > most_frame_bytes) return 64;
         std::vector<std::byte> bytes(frame.bytes);
         if (!receive(socket, bytes)) return 64;
         allow_cpu(frame.cpu_s);
-        if (!serve(socket, request_from(bytes))) return 0;
+        if (!serve(socket, frame.kind, bytes, rows)) return 0;
     }
     return 0;
 } catch (const std::bad_alloc&) {

@@ -177,6 +177,7 @@ FoundBlocks blocks_of(const DatasetFacts& facts,
             return chunked_blocks(facts, rows, chains);
         case StorageLayout::missing:
         case StorageLayout::other:
+        case StorageLayout::elsewhere:
             break;
     }
     return {{}, "it is neither contiguous nor in chunks, or lies in other files"};

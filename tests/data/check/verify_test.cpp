@@ -149,6 +149,14 @@ TEST_P(Verify, FindsTheSameOnAnyThreadsAndRanks) {
     });
 }
 
+TEST_P(Verify, TakesAMissingHelperForNoDamage) {
+    const std::string before = std::getenv("LOCKSTEP_H5PROBE");
+    ::setenv("LOCKSTEP_H5PROBE", "/nowhere/lockstep-h5probe", 1);
+    EXPECT_EQ(caught_code([&] { findings(); }), "E233");
+    ::setenv("LOCKSTEP_H5PROBE", before.c_str(), 1);
+    EXPECT_THAT(findings(), IsEmpty());
+}
+
 TEST_P(Verify, FailsOnAllRanksAlike) {
     for (const auto& failure : test::run_team(2, [&](const Team& team) {
              verify_dataset(folder_ / "none", {}, {1, team});

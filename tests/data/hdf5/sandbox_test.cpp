@@ -65,6 +65,76 @@ TEST_F(Sandboxed, ChildSeesWhatThisProcessWouldSee) {
     EXPECT_EQ(sandbox.look(request_), here) << "one child answers many requests";
     EXPECT_EQ(facts_from(to_bytes(here), 3), here);
     EXPECT_EQ(request_from(to_bytes(request_)), request_);
+    const RowsRequest rows{request_.path, "/y", ElementType::i64, 1, 2, 16};
+    EXPECT_EQ(rows_request_from(to_bytes(rows)), rows);
+}
+
+TEST_F(Sandboxed, ChildReadsRowsOfAnyChunks) {
+    auto datasets = test::images_and_labels(50, 1);
+    datasets[0].chunk = {8, 2, 4};
+    datasets[0].filters = {{H5Z_FILTER_SHUFFLE, {1}}, {H5Z_FILTER_DEFLATE, {3}}};
+    test::write_foreign(request_.path, datasets);
+    Sandbox sandbox;
+    for (const std::uint64_t first : {0u, 7u, 41u}) {
+        std::vector<std::byte> rows(9 * 15);
+        sandbox.read({request_.path, "/x/data", ElementType::u8, first, 9, rows.size()}, rows);
+        const std::span wanted = std::span(datasets[0].bytes).subspan(first * 15, rows.size());
+        EXPECT_TRUE(std::ranges::equal(rows, wanted)) << first;
+        sandbox.look(request_);
+    }
+    std::vector<float> labels(2);
+    sandbox.read({request_.path, "/y", ElementType::f32, 3, 2, 8},
+                 std::as_writable_bytes(std::span(labels)));
+    EXPECT_THAT(labels, testing::ElementsAre(4, 5)) << "and converts them";
+}
+
+TEST_F(Sandboxed, RowsThatCannotBeReadAreRefused) {
+    Sandbox sandbox;
+    std::vector<std::byte> rows(15);
+    const auto why = [&](const RowsRequest& request) {
+        const auto error =
+            caught([&] { sandbox.read(request, std::span(rows).first(request.bytes)); });
+        EXPECT_TRUE(error && error->code() == "E213");
+        return error ? error->why() : "";
+    };
+    const RowsRequest good{request_.path, "/x/data", ElementType::u8, 49, 1, 15};
+    RowsRequest bad = good;
+    bad.first = 50;
+    EXPECT_THAT(why(bad), HasSubstr("a moment ago"));
+    bad.first = ~std::uint64_t{0};
+    EXPECT_THAT(why(bad), HasSubstr("a moment ago"));
+    bad = good;
+    bad.bytes = 14;
+    EXPECT_THAT(why(bad), HasSubstr("a moment ago"));
+    bad = good;
+    bad.dataset = "/none";
+    EXPECT_THAT(why(bad), HasSubstr("none"));
+    sandbox.read(good, rows);
+}
+
+TEST_F(Sandboxed, WhatHappensToTheChildWhileItReadsIsAnError) {
+    const auto code_with = [&](const std::string& script, SandboxLimits limits = {}) {
+        const fs::path path = folder_.file("helper", "#!/bin/sh\n" + script + "\n");
+        fs::permissions(path, fs::perms::owner_all);
+        const Helper helper(path);
+        std::vector<std::byte> rows(15);
+        return caught_code([&] {
+            Sandbox(limits).read({request_.path, "/x/data", ElementType::u8, 0, 1, 15}, rows);
+        });
+    };
+    EXPECT_EQ(code_with("kill -SEGV $$"), "E231");
+    EXPECT_EQ(code_with("exec sleep 60", {.wall_s = 0.1}), "E232");
+    const auto answer = [&](FrameKind kind, std::size_t announced, std::size_t sent) {
+        const Frame frame{.kind = static_cast<std::uint64_t>(kind), .bytes = announced};
+        folder_.file("answer",
+                     std::string(reinterpret_cast<const char*>(&frame), sizeof frame) +
+                         std::string(sent, 'x'));
+        return fmt::format("cat {} >&0", (folder_ / "answer").string());
+    };
+    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, 15) + "; exec sleep 60"), "");
+    EXPECT_EQ(code_with(answer(FrameKind::rows, 16, 16) + "; exec sleep 60"), "E233");
+    EXPECT_EQ(code_with(answer(FrameKind::facts, 15, 15) + "; exec sleep 60"), "E233");
+    EXPECT_EQ(code_with(answer(FrameKind::rows, 15, 14) + "; kill -SEGV $$"), "E231");
 }
 
 TEST_F(Sandboxed, LeavesNoChildBehind) {
@@ -101,7 +171,7 @@ TEST_F(Sandboxed, NonsenseIsSeenAsSuch) {
     EXPECT_EQ(error_with("exit 0")->code(), "E233");
     EXPECT_EQ(error_with("head -c 4000 /dev/urandom >&0; exec sleep 60")->code(), "E233");
     // The right beginning, then more bytes than any answer has.
-    EXPECT_EQ(error_with("printf 'h5rpebe1' >&0; head -c 24 /dev/zero >&0; exec sleep 60")->code(),
+    EXPECT_EQ(error_with("printf 'h5probe2' >&0; head -c 24 /dev/zero >&0; exec sleep 60")->code(),
               "E233");
     Frame frame{.kind = static_cast<std::uint64_t>(FrameKind::facts), .bytes = 100};
     std::string bytes(reinterpret_cast<const char*>(&frame), sizeof frame);

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "row_reading.hpp"
+
+#include "lockstep/core/numbers.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+Error unreadable(const RowsRequest& request, const std::string& why) {
+    return Error(
+        "E213", fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset), why);
+}
+
+h5::Handle open_file(const std::filesystem::path& path) {
+    const h5::Handle access(H5Pcreate(H5P_FILE_ACCESS), H5Pclose);
+#if H5_VERSION_GE(1, 10, 7)
+    H5Pset_file_locking(access.id(), false, true);
+#endif
+    return {h5::checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), "E205", "open", path),
+            H5Fclose};
+}
+
+// A file may name any other that this user can read.
+bool is_within_file(const h5::Handle& dataset) {
+    const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
+    return H5Pget_layout(properties.id()) != H5D_VIRTUAL &&
+           H5Pget_external_count(properties.id()) == 0;
+}
+
+std::vector<hsize_t> size_of(const h5::Handle& dataset) {
+    const h5::Handle space(H5Dget_space(dataset.id()), H5Sclose);
+    std::array<hsize_t, H5S_MAX_RANK> size{};
+    const int rank = H5Sget_simple_extent_dims(space.id(), size.data(), nullptr);
+    return {size.begin(), size.begin() + std::max(rank, 0)};
+}
+
+// Bytes of the rows that are asked for; 0 if they are none, or more than `most`.
+std::uint64_t bytes_of(const RowsRequest& request,
+                       const std::vector<hsize_t>& size,
+                       std::uint64_t most) {
+    if (size.empty() || request.first > size[0] || request.rows > size[0] - request.first) return 0;
+    std::uint64_t bytes = element_bytes(request.type);
+    for (std::size_t i = 0; i < size.size(); ++i) {
+        const std::uint64_t extent = i == 0 ? request.rows : size[i];
+        if (extent == 0 || extent > most / bytes) return 0;
+        bytes *= extent;
+    }
+    return bytes;
+}
+
+}  // namespace
+
+void RowReading::open(const RowsRequest& request) {
+    if (dataset_ && request.path == opened_.path && request.dataset == opened_.dataset) return;
+    dataset_.reset();
+    H5PLset_loading_state(H5PL_FILTER_PLUGIN);
+    file_ = open_file(request.path);
+    const h5::Handle access = h5::access_within_file();
+    h5::Handle found(H5Dopen2(file_.id(), request.dataset.c_str(), access.id()), H5Dclose);
+    check(static_cast<bool>(found), [&] { return h5::failure("E207", "open", request.dataset); });
+    if (!is_within_file(found))
+        throw unreadable(request, "its values lie in other files, which are not followed");
+    size_ = size_of(found);
+    dataset_ = std::move(found);
+    opened_ = request;
+}
+
+std::vector<std::byte> RowReading::read(const RowsRequest& request) {
+    const h5::QuietErrors quiet;
+    open(request);
+    if (request.bytes == 0 || bytes_of(request, size_, request.bytes) != request.bytes)
+        throw unreadable(request, "it is not what it was a moment ago");
+    std::vector<hsize_t> start(size_.size(), 0), count = size_;
+    start[0] = request.first;
+    count[0] = request.rows;
+    const h5::Handle there(H5Dget_space(dataset_.id()), H5Sclose);
+    const h5::Handle here(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr),
+                          H5Sclose);
+    std::vector<std::byte> rows(request.bytes);
+    const hid_t type = h5::type_of(request.type);
+    if (H5Sselect_hyperslab(
+            there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0 ||
+        H5Dread(dataset_.id(), type, here.id(), there.id(), H5P_DEFAULT, rows.data()) < 0)
+        throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
+    return rows;
+}
+
+}  // namespace lockstep

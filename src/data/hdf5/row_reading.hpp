@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Rows by way of libhdf5: whatever its chunks and filters, converted to one of our types.
+#pragma once
+
+#include "file_facts.hpp"
+#include "h5.hpp"
+
+#include <cstddef>
+#include <vector>
+
+namespace lockstep {
+
+/// Reads rows of data sets, and keeps the last one open. Filters may be plugins of libhdf5
+/// (HDF5_PLUGIN_PATH). For the child process: libhdf5 parses the whole file. One thread.
+class RowReading {
+  public:
+    /// Errors: E205, E207 if there is no such data set, E213 if it has other rows than are asked
+    /// for or the library cannot read them; `why` says what it says.
+    std::vector<std::byte> read(const RowsRequest& request);
+
+  private:
+    void open(const RowsRequest& request);
+
+    RowsRequest opened_;
+    h5::Handle file_, dataset_;
+    std::vector<hsize_t> size_;
+};
+
+}  // namespace lockstep
