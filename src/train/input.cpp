@@ -15,8 +15,8 @@ Error wrong_field(const DatasetIndex& index, const std::string& what) {
     return Error("E217",
                  fmt::format("data set '{}' {}", index.path().string(), what),
                  "training takes images u8 [n,C,H,W], [n,H,W] or, called HWC, [n,H,W,C] and labels "
-                 "u8, i32 or i64 [n]",
-                 "pack it again with 'lockstep data pack'");
+                 "of whole numbers [n]",
+                 "store images as whole numbers of 0 to 255, u8, and pack or name them again");
 }
 
 std::size_t checked_images(const DatasetIndex& index) {

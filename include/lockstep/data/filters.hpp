@@ -17,19 +17,22 @@ enum class FilterKind : std::uint16_t {
     blosc = 32001,
     lz4 = 32004,
     zstd = 32015,
+    /// None of HDF5's: numbers that become the field's wider ones, or change their byte order.
+    /// Only the first of a chain.
+    widening = 65535,
 };
 
 /// One filter and what undoing it takes.
 struct Filter {
     FilterKind kind = FilterKind::deflate;
-    std::uint32_t element_bytes = 0;  ///< of shuffle, else 0
+    std::uint32_t element = 0;  ///< of shuffle: its bytes; of widening: its code; else 0
     bool operator==(const Filter&) const = default;
 };
 
 /// In the order of writing; reading undoes the last one first. Empty: stored as it is.
 using FilterChain = std::vector<Filter>;
 
-/// Whether `kind` is a number of FilterKind.
+/// Whether `kind` is the number of one of HDF5's filters that are read.
 bool is_known_filter(std::uint64_t kind);
 
 /// "shuffle+deflate"; "none" for an empty chain.

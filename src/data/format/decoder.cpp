@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chunk_filters.hpp"
 #include "codec.hpp"
+#include "widening.hpp"
 
 #include <algorithm>
 #include <array>
@@ -60,9 +61,11 @@ bool makes_new_bytes(const Filter& filter) {
     return filter.kind != FilterKind::fletcher32;
 }
 
-// What a filter got when the chunk was written, as far as it is known: checksums before it made it
-// longer.
+// What a filter got when the chunk was written, as far as it is known: narrower elements, which
+// checksums before it made longer.
 std::size_t bytes_before(std::span<const Filter> earlier, std::size_t raw) {
+    if (!earlier.empty() && earlier[0].kind == FilterKind::widening)
+        raw = Widening(earlier[0].element).stored_bytes_of(raw);
     const auto sums = std::ranges::count(earlier, FilterKind::fletcher32, &Filter::kind);
     return raw + 4 * static_cast<std::size_t>(sums);
 }
@@ -123,9 +126,11 @@ bool Decoder::undo(const Filter& filter,
         case FilterKind::blosc:
             return decode_blosc(stored, raw);
         case FilterKind::shuffle:
-            if (stored.size() != raw.size() || filter.element_bytes == 0) return false;
-            unshuffle(stored, filter.element_bytes, raw);
+            if (stored.size() != raw.size() || filter.element == 0) return false;
+            unshuffle(stored, filter.element, raw);
             return true;
+        case FilterKind::widening:
+            return Widening(filter.element).undo(stored, raw);
         case FilterKind::fletcher32:
             break;
     }

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "expansion.hpp"
 
+#include "widening.hpp"
+
 #include <algorithm>
 
 namespace lockstep {
@@ -9,8 +11,8 @@ namespace {
 // What one stored byte stands for at most: in deflate 258 bytes in two bits (RFC 1951), in LZ4 255
 // in a byte of a match's length (lz4_Block_format.md), in Zstandard a block of 128 KiB in the four
 // bytes of a repeated one (RFC 8878), which is the strongest of those that Blosc 1 holds.
-std::uint64_t expansion(FilterKind kind) {
-    switch (kind) {
+std::uint64_t expansion(const Filter& filter) {
+    switch (filter.kind) {
         case FilterKind::deflate:
             return 1032;
         case FilterKind::lz4:
@@ -18,6 +20,10 @@ std::uint64_t expansion(FilterKind kind) {
         case FilterKind::zstd:
         case FilterKind::blosc:
             return 32768;
+        case FilterKind::widening: {
+            const Widening widening(filter.element);
+            return element_bytes(widening.type()) / widening.stored_bytes();
+        }
         case FilterKind::shuffle:
         case FilterKind::fletcher32:
             break;
@@ -30,7 +36,7 @@ std::uint64_t expansion(FilterKind kind) {
 std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored) {
     std::uint64_t bytes = std::min(stored, most_chunk_bytes);
     for (const Filter& filter : chain)
-        bytes = std::min(bytes * expansion(filter.kind), most_chunk_bytes);
+        bytes = std::min(bytes * expansion(filter), most_chunk_bytes);
     return bytes;
 }
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/filters.hpp"
 
+#include "widening.hpp"
+
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -24,6 +26,7 @@ constexpr auto known_filters = std::to_array<KnownFilter>({
     {FilterKind::blosc, "blosc", true},
     {FilterKind::lz4, "lz4", true},
     {FilterKind::zstd, "zstd", true},
+    {FilterKind::widening, "widening", false},
 });
 
 const KnownFilter* find_filter(std::uint64_t kind) {
@@ -36,7 +39,7 @@ const KnownFilter* find_filter(std::uint64_t kind) {
 }  // namespace
 
 bool is_known_filter(std::uint64_t kind) {
-    return find_filter(kind) != nullptr;
+    return kind != static_cast<std::uint64_t>(FilterKind::widening) && find_filter(kind) != nullptr;
 }
 
 std::string filter_text(const FilterChain& chain) {
@@ -56,8 +59,11 @@ std::string filter_fault(const FilterChain& chain) {
         const KnownFilter* known = find_filter(static_cast<std::uint64_t>(filter.kind));
         if (!known) return fmt::format("it has a filter {}", static_cast<int>(filter.kind));
         if (known->compresses) ++compressing;
-        if (filter.kind == FilterKind::shuffle && filter.element_bytes == 0)
+        if (filter.kind == FilterKind::shuffle && filter.element == 0)
             return "its shuffle filter does not say how large an element is";
+        if (filter.kind == FilterKind::widening &&
+            (&filter != &chain.front() || !Widening(filter.element).is_known()))
+            return "its elements change in an unknown way";
     }
     return compressing > 1 ? "it is compressed more than once" : "";
 }

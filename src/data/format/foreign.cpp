@@ -13,6 +13,7 @@
 #include "hdf5/stored_blocks.hpp"
 #include "index_columns.hpp"
 #include "naming.hpp"
+#include "widening.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -52,6 +53,17 @@ void check_is_text(const std::string& name) {
                     "its name is not UTF-8",
                     "rename it");
     }
+}
+
+// What becomes of elements that no field has as they are; unknown of those that are one's.
+Widening widening_of(const DatasetFacts& facts) {
+    if (facts.type || !facts.number || !facts.number->is_usual) return Widening{};
+    const NumberFacts& number = *facts.number;
+    return Widening::of({number.bytes, number.is_whole, number.has_sign, number.is_big_endian});
+}
+
+bool may_be_label(const FieldMapping& mapping) {
+    return mapping.layout == "label" || (mapping.layout.empty() && mapping.name == "labels");
 }
 
 void check_fields(const std::vector<FieldMapping>& fields) {
@@ -107,6 +119,22 @@ void ForeignOpening::ask(std::size_t number) {
     sandbox_.ask(request_);
 }
 
+ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const {
+    const DatasetFacts& facts = facts_.datasets[field];
+    if (facts.type) return *facts.type;
+    const Widening widening = widening_of(facts);
+    const auto refuse = [&](const char* why) {
+        return not_streamable(files_[number],
+                              mappings_[field].hdf5_path,
+                              fmt::format("it is {}; {}", printable(facts.type_text), why));
+    };
+    if (!widening.is_known())
+        throw refuse("whole numbers of 8 to 64 bits and floating ones of 32 and 64 are read");
+    if (!widening.holds_all() && !(may_be_label(mappings_[field]) && facts.size.size() == 1))
+        throw refuse("only labels of it are read, because i64 does not hold all its values");
+    return widening.type();
+}
+
 const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
     const FieldMapping& mapping = mappings_[field];
     const fs::path& path = files_[number];
@@ -126,14 +154,11 @@ const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t fiel
     const auto refuse = [&](const std::string& why) {
         return not_streamable(path, mapping.hdf5_path, why);
     };
-    if (!facts.type)
-        throw refuse(
-            fmt::format("it is {}; u8, i32, i64, f32 and f64 in little-endian order are read",
-                        printable(facts.type_text)));
+    const ElementType type = type_of(number, field);
     if (facts.size.empty()) throw refuse("it has no dimensions: no row per sample");
     if (facts.size[0] == 0) throw refuse("it has no samples");
     // Before anything is computed from sizes that a file may have made up.
-    std::uint64_t row_bytes = element_bytes(*facts.type);
+    std::uint64_t row_bytes = element_bytes(type);
     for (std::size_t i = 1; i < facts.size.size(); ++i) {
         if (facts.size[i] < 1 || facts.size[i] > most_decoded_bytes / row_bytes)
             throw refuse("it has an impossible shape");
@@ -149,11 +174,13 @@ const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t fiel
     return facts;
 }
 
-Field ForeignOpening::field_of(const FieldMapping& mapping, const DatasetFacts& facts) const {
-    Field field{.name = mapping.name, .type = *facts.type, .source = mapping.hdf5_path};
-    field.shape.assign(facts.size.begin() + 1, facts.size.end());
-    if (mapping.layout != "label") field.layout = mapping.layout;
-    return field;
+Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
+    const FieldMapping& mapping = mappings_[field];
+    const DatasetFacts& facts = checked(number, field);
+    Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
+    made.shape.assign(facts.size.begin() + 1, facts.size.end());
+    if (mapping.layout != "label") made.layout = mapping.layout;
+    return made;
 }
 
 bool ForeignOpening::is_label(std::size_t field) const {
@@ -166,8 +193,7 @@ bool ForeignOpening::is_label(std::size_t field) const {
                      fmt::format("field '{}' is no label", mapping.name),
                      "a label is one whole number per sample");
     });
-    return mapping.layout == "label" ||
-           (mapping.layout.empty() && mapping.name == "labels" && is_possible);
+    return may_be_label(mapping) && is_possible;
 }
 
 // The file as a shard, and its fields, which are those of the first.
@@ -175,8 +201,8 @@ void ForeignOpening::add_file(std::size_t number) {
     const fs::path& path = files_[number];
     const std::uint64_t samples = checked(number, 0).size[0];
     for (std::size_t f = 0; f < mappings_.size(); ++f) {
-        const DatasetFacts& facts = checked(number, f);
-        const Field field = field_of(mappings_[f], facts);
+        const Field field = field_of(number, f);
+        const DatasetFacts& facts = facts_.datasets[f];
         check(facts.size[0] == samples, [&] {
             return Error("E209",
                          fmt::format("'{}' has {} rows of '{}' and {} of '{}'",
@@ -248,7 +274,8 @@ void ForeignOpening::add_blocks(std::size_t number) {
                                        .row_bytes = manifest_.fields[f].bytes_per_sample(),
                                        .file_bytes = shard.bytes,
                                        .shard = static_cast<std::uint32_t>(number),
-                                       .contiguous_rows = manifest_.block_rows},
+                                       .contiguous_rows = manifest_.block_rows,
+                                       .widening = widening_of(facts_.datasets[f])},
                                       chains_);
         if (found.fault.starts_with("its filter"))
             throw Error("E212",

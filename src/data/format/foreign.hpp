@@ -25,8 +25,9 @@ class ForeignOpening {
 
   private:
     void ask(std::size_t number);
+    ElementType type_of(std::size_t number, std::size_t field) const;
     const DatasetFacts& checked(std::size_t number, std::size_t field) const;
-    Field field_of(const FieldMapping& mapping, const DatasetFacts& facts) const;
+    Field field_of(std::size_t number, std::size_t field) const;
     bool is_label(std::size_t field) const;
     void add_file(std::size_t number);
     void choose_block_rows();

@@ -126,7 +126,8 @@ FilterChain take_chain(ByteReader& in) {
     FilterChain chain;
     for (std::uint64_t left = in.count(16); left > 0; --left) {
         const std::uint64_t kind = in.number();
-        if (!is_known_filter(kind)) throw damaged_index("it names an unknown filter");
+        if (!is_known_filter(kind) && kind != static_cast<std::uint64_t>(FilterKind::widening))
+            throw damaged_index("it names an unknown filter");
         chain.push_back({static_cast<FilterKind>(kind), narrow(in.number())});
     }
     if (const std::string fault = filter_fault(chain); !fault.empty()) throw damaged_index(fault);
@@ -148,7 +149,7 @@ std::vector<std::byte> DatasetIndex::serialize() const {
         out.add(chain.size());
         for (const Filter& filter : chain) {
             out.add(static_cast<std::uint64_t>(filter.kind));
-            out.add(filter.element_bytes);
+            out.add(filter.element);
         }
     }
     for (const auto& blocks : stored_) add_blocks(out, blocks);

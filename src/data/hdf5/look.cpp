@@ -59,6 +59,7 @@ std::optional<ElementType> element_of(hid_t type) {
     using enum ElementType;
     for (const ElementType element : {u8, i32, i64, f32, f64})
         if (H5Tequal(type, h5::type_of(element)) > 0) return element;
+    if (H5Tequal(type, H5T_STD_U8BE) > 0) return u8;  // a byte has no order
     // NumPy's bool is an enumeration of one byte.
     if (H5Tget_class(type) == H5T_ENUM && H5Tget_size(type) == 1) return u8;
     return {};

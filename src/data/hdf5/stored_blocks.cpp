@@ -54,8 +54,8 @@ std::string unknown_filter(std::uint64_t kind) {
 
 class Ways {
   public:
-    Ways(const DatasetFacts& facts, std::vector<FilterChain>& chains)
-        : facts_(facts), chains_(chains) {}
+    Ways(const DatasetFacts& facts, Widening widening, std::vector<FilterChain>& chains)
+        : facts_(facts), widening_(widening), chains_(chains) {}
 
     const Way& of(std::uint64_t skipped) {
         const auto known = ways_.find(skipped);
@@ -67,6 +67,7 @@ class Ways {
     Way make(std::uint64_t skipped) {
         FilterChain chain;
         Way way;
+        if (widening_.is_known()) chain.push_back({FilterKind::widening, widening_.code()});
         for (std::size_t i = 0; i < facts_.filters.size(); ++i) {
             if (i < 64 && (skipped >> i & 1) != 0) continue;
             const FilterFacts& filter = facts_.filters[i];
@@ -100,6 +101,7 @@ class Ways {
     }
 
     const DatasetFacts& facts_;
+    Widening widening_;
     std::vector<FilterChain>& chains_;
     std::map<std::uint64_t, Way> ways_;
 };
@@ -108,22 +110,27 @@ bool lies_in_file(std::uint64_t offset, std::uint64_t bytes, const RowsInFile& r
     return offset <= rows.file_bytes && bytes <= rows.file_bytes - offset;
 }
 
-FoundBlocks contiguous_blocks(const DatasetFacts& facts, const RowsInFile& rows) {
+FoundBlocks contiguous_blocks(const DatasetFacts& facts,
+                              const RowsInFile& rows,
+                              std::vector<FilterChain>& chains) {
     if (facts.offset == DatasetFacts::nowhere) return {{}, "it was never written"};
-    if (rows.samples > rows.file_bytes / rows.row_bytes ||
-        !lies_in_file(facts.offset, rows.samples * rows.row_bytes, rows))
+    if (rows.samples > rows.file_bytes / rows.stored_bytes(1) ||
+        !lies_in_file(facts.offset, rows.stored_bytes(rows.samples), rows))
         return {{}, "its rows lie outside of the file"};
+    const Way way = Ways(facts, rows.widening, chains).of(0);
+    if (!way.fault.empty()) return {{}, way.fault};
     FoundBlocks found;
     const std::vector<RowBlock> blocks = row_blocks(rows.samples, rows.contiguous_rows);
     found.blocks.reserve(blocks.size());
     for (const RowBlock& block : blocks) {
-        const std::uint64_t bytes = block.rows * rows.row_bytes;
         found.blocks.push_back({.first_row = rows.first_sample + block.first,
-                                .offset = facts.offset + block.first * rows.row_bytes,
-                                .stored_bytes = bytes,
-                                .decoded_bytes = bytes,
+                                .offset = facts.offset + rows.stored_bytes(block.first),
+                                .stored_bytes = rows.stored_bytes(block.rows),
+                                .decoded_bytes = block.rows * rows.row_bytes,
                                 .rows = block.rows,
-                                .shard = rows.shard});
+                                .shard = rows.shard,
+                                .codec = way.codec,
+                                .chain = way.chain});
     }
     return found;
 }
@@ -138,7 +145,7 @@ FoundBlocks chunked_blocks(const DatasetFacts& facts,
     if (facts.chunks.offsets.size() != count) return {{}, "some of its chunks are missing"};
     if (chunk_rows > most_decoded_bytes / rows.row_bytes) return {{}, "its chunks are too large"};
     const std::uint64_t decoded = chunk_rows * rows.row_bytes;
-    Ways ways(facts, chains);
+    Ways ways(facts, rows.widening, chains);
     FoundBlocks found;
     found.blocks.reserve(count);
     for (std::uint64_t i = 0; i < count; ++i) {
@@ -150,7 +157,7 @@ FoundBlocks chunked_blocks(const DatasetFacts& facts,
         if (stored < 1 || !lies_in_file(facts.chunks.offsets[i], stored, rows))
             return {{}, fmt::format("the chunk of row {} lies outside of the file", first)};
         if (way.compresses ? decoded > most_expanded(way.filters, stored)
-                           : stored != decoded + way.checksum_bytes)
+                           : stored != rows.stored_bytes(chunk_rows) + way.checksum_bytes)
             return {{}, fmt::format("the chunk of row {} has a wrong size", first)};
         found.blocks.push_back(
             {.first_row = rows.first_sample + first,
@@ -172,7 +179,7 @@ FoundBlocks blocks_of(const DatasetFacts& facts,
                       std::vector<FilterChain>& chains) {
     switch (facts.layout) {
         case StorageLayout::contiguous:
-            return contiguous_blocks(facts, rows);
+            return contiguous_blocks(facts, rows, chains);
         case StorageLayout::chunked:
             return chunked_blocks(facts, rows, chains);
         case StorageLayout::missing:

@@ -5,6 +5,7 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "file_facts.hpp"
+#include "format/widening.hpp"
 
 #include <cstdint>
 #include <string>
@@ -18,6 +19,11 @@ struct RowsInFile {
     std::uint64_t file_bytes = 0;
     std::uint32_t shard = 0;
     std::uint32_t contiguous_rows = 1;  ///< rows of a block where there are no chunks
+    Widening widening = Widening{};     ///< of elements that are not stored as the field has them
+
+    std::uint64_t stored_bytes(std::uint64_t rows) const {
+        return widening.is_known() ? widening.stored_bytes_of(rows * row_bytes) : rows * row_bytes;
+    }
 };
 
 /// Blocks without hashes; or why they cannot be read, in a few words.

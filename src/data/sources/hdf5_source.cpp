@@ -42,19 +42,21 @@ Error malformed(const Part& part, const std::string& why) {
                  "name a data set of numbers whose first dimension is the sample");
 }
 
-ElementType whole_type(const NumberFacts& number, const Part& part) {
+// What the library makes of u64 beyond i64, the largest i64 or a negative one, is no class.
+ElementType whole_type(const NumberFacts& number, const Part& part, const std::string& field) {
     const bool has_sign = number.has_sign;
     if (number.bytes == 1 && !has_sign) return ElementType::u8;
     if (number.bytes < 4 || (number.bytes == 4 && has_sign)) return ElementType::i32;
-    if (number.bytes < 8 || (number.bytes == 8 && has_sign)) return ElementType::i64;
+    if (number.bytes < 8 || (number.bytes == 8 && (has_sign || is_label_name(field))))
+        return ElementType::i64;
     throw malformed(part,
                     fmt::format("whole numbers of {} bits {} sign do not fit 64 bits with one",
                                 8 * number.bytes,
                                 has_sign ? "with" : "without"));
 }
 
-ElementType element_type(const DatasetFacts& facts, const Part& part) {
-    if (facts.number && facts.number->is_whole) return whole_type(*facts.number, part);
+ElementType element_type(const DatasetFacts& facts, const Part& part, const std::string& field) {
+    if (facts.number && facts.number->is_whole) return whole_type(*facts.number, part, field);
     if (facts.number && facts.number->bytes <= 8)
         return facts.number->bytes <= 4 ? ElementType::f32 : ElementType::f64;
     throw malformed(part,
@@ -97,7 +99,7 @@ Part part_of(const DatasetFacts& facts, const fs::path& path, const NamedInput& 
     });
     if (facts.layout == StorageLayout::elsewhere)
         throw malformed(part, "its values lie in other files, which are not followed");
-    part.type = element_type(facts, part);
+    part.type = element_type(facts, part, field.field);
     check_shape(part);
     part.rows_at_once = rows_at_once(facts, part);
     return part;

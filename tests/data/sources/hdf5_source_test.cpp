@@ -121,6 +121,17 @@ TEST_F(Hdf5Source, ConvertsTypes) {
     EXPECT_THAT(error_of_type(H5T_STD_U64LE).why(), HasSubstr("64 bits without sign"));
 }
 
+TEST_F(Hdf5Source, TakesLabelsOfU64) {
+    const fs::path path = create("a.h5");
+    const std::vector<std::uint64_t> values{3, ~std::uint64_t{0}};
+    add("y", {2}, values, H5T_NATIVE_UINT64, H5T_STD_U64BE);
+    close();
+    const auto source = open_hdf5({path}, {{"labels", "y"}});
+    EXPECT_EQ(test::label_of(*source, 0, 0), 3);
+    const std::int64_t beyond = test::label_of(*source, 0, 1);
+    EXPECT_TRUE(beyond < 0 || beyond > 1'000'000) << beyond << ", which packing must refuse";
+}
+
 TEST_F(Hdf5Source, ReadsFilesOneAfterAnother) {
     const fs::path a = create("a.h5");
     add_numbers("x", {3, 2}, H5T_STD_I32LE);

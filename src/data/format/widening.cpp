@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "widening.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+
+namespace lockstep {
+namespace {
+
+template <class Value>
+Value taken(const std::byte* from, std::endian order) {
+    std::array<std::byte, sizeof(Value)> bytes{};
+    std::memcpy(bytes.data(), from, sizeof(Value));
+    if (order == std::endian::big) std::ranges::reverse(bytes);
+    return std::bit_cast<Value>(bytes);
+}
+
+template <class From, class To>
+To widened(From value) {
+    if constexpr (std::is_same_v<From, std::uint64_t>)
+        value = std::min<From>(value, std::numeric_limits<std::int64_t>::max());
+    return static_cast<To>(value);
+}
+
+template <class From, class To, std::endian order>
+void widen_all(std::span<const std::byte> stored, std::byte* to) {
+    for (std::size_t i = 0; i < stored.size() / sizeof(From); ++i) {
+        const To value = widened<From, To>(taken<From>(stored.data() + i * sizeof(From), order));
+        std::memcpy(to + i * sizeof value, &value, sizeof value);
+    }
+}
+
+struct Kind {
+    StoredNumber stored;
+    ElementType type;
+    void (*widen)(std::span<const std::byte>, std::byte*);
+};
+
+template <class From, class To, std::endian order>
+constexpr Kind kind(ElementType type) {
+    return {{sizeof(From),
+             std::is_integral_v<From>,
+             std::is_signed_v<From> || !std::is_integral_v<From>,
+             order == std::endian::big},
+            type,
+            widen_all<From, To, order>};
+}
+
+using enum ElementType;
+using std::endian;
+constexpr auto kinds = std::to_array<Kind>({
+    kind<std::int8_t, std::int32_t, endian::little>(i32),
+    kind<std::int16_t, std::int32_t, endian::little>(i32),
+    kind<std::int16_t, std::int32_t, endian::big>(i32),
+    kind<std::uint16_t, std::int32_t, endian::little>(i32),
+    kind<std::uint16_t, std::int32_t, endian::big>(i32),
+    kind<std::int32_t, std::int32_t, endian::big>(i32),
+    kind<std::uint32_t, std::int64_t, endian::little>(i64),
+    kind<std::uint32_t, std::int64_t, endian::big>(i64),
+    kind<std::int64_t, std::int64_t, endian::big>(i64),
+    kind<std::uint64_t, std::int64_t, endian::little>(i64),
+    kind<std::uint64_t, std::int64_t, endian::big>(i64),
+    kind<float, float, endian::big>(f32),
+    kind<double, double, endian::big>(f64),
+});
+
+}  // namespace
+
+Widening Widening::of(const StoredNumber& stored) {
+    StoredNumber wanted = stored;
+    if (wanted.bytes == 1) wanted.is_big_endian = false;  // there is no such thing
+    const auto* found = std::ranges::find(kinds, wanted, &Kind::stored);
+    return Widening(found == kinds.end() ? 0
+                                         : static_cast<std::uint32_t>(found - kinds.begin()) + 1);
+}
+
+bool Widening::is_known() const {
+    return code_ >= 1 && code_ <= kinds.size();
+}
+
+bool Widening::holds_all() const {
+    const StoredNumber& stored = kinds.at(code_ - 1).stored;
+    return !stored.is_whole || stored.has_sign || stored.bytes < 8;
+}
+
+ElementType Widening::type() const {
+    return kinds.at(code_ - 1).type;
+}
+
+std::size_t Widening::stored_bytes() const {
+    return kinds.at(code_ - 1).stored.bytes;
+}
+
+bool Widening::undo(std::span<const std::byte> stored, std::span<std::byte> raw) const {
+    const std::size_t elements = raw.size() / element_bytes(type());
+    if (raw.size() % element_bytes(type()) != 0 || stored.size() != elements * stored_bytes())
+        return false;
+    kinds.at(code_ - 1).widen(stored, raw.data());
+    return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,220 @@
+// SPDX-License-Identifier: Apache-2.0
+// Foreign files whose numbers are of other widths and byte orders than any field's.
+#include "lockstep/data/foreign.hpp"
+
+#include "data/foreign_files.hpp"
+#include "data/samples.hpp"
+#include "format/widening.hpp"
+#include "streamed.hpp"
+#include "support/caught.hpp"
+
+#include <bit>
+#include <limits>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using test::ForeignDataset;
+using testing::ElementsAre;
+using testing::ElementsAreArray;
+using testing::HasSubstr;
+
+template <class Value>
+std::vector<std::byte> encoded(const std::vector<Value>& values, std::endian order) {
+    std::vector<std::byte> bytes;
+    for (const Value value : values) {
+        auto element = std::bit_cast<std::array<std::byte, sizeof(Value)>>(value);
+        if (order == std::endian::big) std::ranges::reverse(element);
+        bytes.insert(bytes.end(), element.begin(), element.end());
+    }
+    return bytes;
+}
+
+// The field's values, by a stream.
+template <class Value>
+std::vector<Value> values_of(const DatasetIndex& index) {
+    const std::vector<std::byte> rows = test::streamed(index, 0);
+    std::vector<Value> values(rows.size() / sizeof(Value));
+    std::memcpy(values.data(), rows.data(), rows.size());
+    return values;
+}
+
+// Contiguous, in chunks, and in chunks through all filters that do not compress twice.
+std::vector<ForeignDataset> layouts(ForeignDataset data, unsigned element) {
+    std::vector<ForeignDataset> all{data};
+    data.chunk = {4, 2};
+    data.chunk.resize(data.size.size());
+    all.push_back(data);
+    data.filters = {{H5Z_FILTER_SHUFFLE, {element}}};
+    all.push_back(data);
+    data.filters = {{H5Z_FILTER_DEFLATE, {6}}};
+    all.push_back(data);
+    data.filters = {{H5Z_FILTER_FLETCHER32, {}},
+                    {H5Z_FILTER_SHUFFLE, {element}},
+                    {H5Z_FILTER_DEFLATE, {6}},
+                    {H5Z_FILTER_FLETCHER32, {}}};
+    all.push_back(data);
+    return all;
+}
+
+class ForeignTypes : public testing::Test {
+  protected:
+    DatasetIndex open(const ForeignDataset& data, const FieldMapping& field) {
+        test::write_foreign(folder_ / "a.h5", {data});
+        return DatasetIndex::open_foreign({folder_ / "a.h5"}, {field});
+    }
+
+    // `values` in rows of two, stored as `type` in `order`, come out as `Wide`.
+    template <class Wide, class Stored>
+    void expect_read(hid_t type, std::endian order, ElementType as, std::vector<Stored> values) {
+        const ForeignDataset data{
+            .type = type, .size = {values.size() / 2, 2}, .bytes = encoded(values, order)};
+        const std::vector<Wide> wanted(values.begin(), values.end());
+        for (const ForeignDataset& layout : layouts(data, sizeof(Stored))) {
+            const DatasetIndex index = open(layout, {"values", "/x/data", ""});
+            EXPECT_EQ(index.fields()[0].type, as);
+            EXPECT_THAT(values_of<Wide>(index), ElementsAreArray(wanted));
+            const auto received = DatasetIndex::deserialize(index.serialize());
+            EXPECT_EQ(received, index);
+            EXPECT_THAT(values_of<Wide>(received), ElementsAreArray(wanted));
+        }
+    }
+
+    // Ten values with the least and the largest that there are.
+    template <class Stored>
+    static std::vector<Stored> extremes() {
+        using Limits = std::numeric_limits<Stored>;
+        return {Limits::lowest(), Limits::max(), 0, 1, 2, 3, 5, 8, 13, Limits::max() / 3};
+    }
+
+    std::optional<Error> error_of_labels(const ForeignDataset& data, const FieldMapping& field) {
+        return caught([&] { open(data, field); });
+    }
+
+    test::TempDir folder_;
+};
+
+constexpr auto little = std::endian::little, big = std::endian::big;
+
+TEST_F(ForeignTypes, WholeNumbersOfEachWidthAndOrderKeepTheirValues) {
+    using enum ElementType;
+    expect_read<std::int32_t>(H5T_STD_I8LE, little, i32, extremes<std::int8_t>());
+    expect_read<std::int32_t>(H5T_STD_I8BE, big, i32, extremes<std::int8_t>());
+    expect_read<std::int32_t>(H5T_STD_I16LE, little, i32, extremes<std::int16_t>());
+    expect_read<std::int32_t>(H5T_STD_I16BE, big, i32, extremes<std::int16_t>());
+    expect_read<std::int32_t>(H5T_STD_U16LE, little, i32, extremes<std::uint16_t>());
+    expect_read<std::int32_t>(H5T_STD_U16BE, big, i32, extremes<std::uint16_t>());
+    expect_read<std::int32_t>(H5T_STD_I32BE, big, i32, extremes<std::int32_t>());
+    expect_read<std::int64_t>(H5T_STD_U32LE, little, i64, extremes<std::uint32_t>());
+    expect_read<std::int64_t>(H5T_STD_U32BE, big, i64, extremes<std::uint32_t>());
+    expect_read<std::int64_t>(H5T_STD_I64BE, big, i64, extremes<std::int64_t>());
+}
+
+TEST_F(ForeignTypes, FloatsOfEitherOrderKeepTheirBits) {
+    using enum ElementType;
+    expect_read<float>(H5T_IEEE_F32BE, big, f32, extremes<float>());
+    expect_read<double>(H5T_IEEE_F64BE, big, f64, extremes<double>());
+}
+
+TEST_F(ForeignTypes, LabelsOfEachWholeTypeAreCounted) {
+    const auto counts = [&]<class Stored>(hid_t type, std::endian order, Stored) {
+        const ForeignDataset data{.path = "/y",
+                                  .type = type,
+                                  .size = {5},
+                                  .bytes = encoded<Stored>({3, 0, 1, 3, 3}, order)};
+        for (const ForeignDataset& layout : layouts(data, sizeof(Stored)))
+            EXPECT_THAT(open(layout, {"labels", "/y", ""}).fields()[0].class_counts,
+                        ElementsAre(1, 1, 0, 3));
+    };
+    counts(H5T_STD_I8LE, little, std::int8_t{});
+    counts(H5T_STD_U8LE, little, std::uint8_t{});
+    counts(H5T_STD_U8BE, big, std::uint8_t{});
+    counts(H5T_STD_I16LE, little, std::int16_t{});
+    counts(H5T_STD_U16BE, big, std::uint16_t{});
+    counts(H5T_STD_I32LE, little, std::int32_t{});
+    counts(H5T_STD_U32LE, little, std::uint32_t{});
+    counts(H5T_STD_I64BE, big, std::int64_t{});
+    counts(H5T_STD_U64LE, little, std::uint64_t{});
+    counts(H5T_STD_U64BE, big, std::uint64_t{});
+}
+
+TEST_F(ForeignTypes, LabelsBeyondTheirRangeAreRefused) {
+    const auto error_of = [&]<class Stored>(hid_t type, std::vector<Stored> values) {
+        return error_of_labels(
+            {.path = "/y", .type = type, .size = {values.size()}, .bytes = encoded(values, little)},
+            {"labels", "/y", ""});
+    };
+    for (const auto& error :
+         {error_of(H5T_STD_I8LE, std::vector<std::int8_t>{1, -1}),
+          error_of(H5T_STD_U32LE, std::vector<std::uint32_t>{1, 4294967295U}),
+          error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, ~std::uint64_t{0}}),
+          error_of(H5T_STD_U64LE, std::vector<std::uint64_t>{1, std::uint64_t{1} << 63})}) {
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->code(), "E210") << error->text();
+    }
+}
+
+TEST_F(ForeignTypes, NumbersThatNoFieldHoldsAreRefusedByName) {
+    const auto text_of = [&](hid_t type, const FieldMapping& field, std::vector<hsize_t> size) {
+        const auto error = error_of_labels(
+            {.type = type, .size = std::move(size), .bytes = test::random_bytes(4096, 1)}, field);
+        EXPECT_TRUE(error && error->code() == "E234");
+        return error ? error->text() : "";
+    };
+    const FieldMapping values{"values", "/x/data", ""}, labels{"labels", "/x/data", ""};
+    EXPECT_THAT(text_of(H5T_STD_U64LE, values, {64}), HasSubstr("only labels of it are read"));
+    EXPECT_THAT(text_of(H5T_STD_U64LE, labels, {64, 8}), HasSubstr("only labels of it"));
+    EXPECT_THAT(text_of(H5T_C_S1, values, {64, 64}), HasSubstr("it is text"));
+    const hid_t narrow = H5Tcopy(H5T_STD_U16LE), half = H5Tcopy(H5T_IEEE_F32LE);
+    H5Tset_precision(narrow, 12);
+    EXPECT_THAT(text_of(narrow, values, {64}), HasSubstr("it is u16; whole numbers"));
+    H5Tset_fields(half, 15, 10, 5, 0, 10);
+    H5Tset_ebias(half, 15);
+    H5Tset_precision(half, 16);
+    H5Tset_size(half, 2);
+    EXPECT_THAT(text_of(half, values, {64}), HasSubstr("it is f16"));
+    H5Tclose(narrow);
+    H5Tclose(half);
+}
+
+TEST_F(ForeignTypes, FilesOfOtherTypesDoNotFitTogether) {
+    const auto file = [&](const std::string& name, hid_t type, std::size_t bytes) {
+        test::write_foreign(folder_ / name,
+                            {{.type = type, .size = {64}, .bytes = test::random_bytes(bytes, 1)}});
+        return folder_ / name;
+    };
+    const fs::path narrow = file("a.h5", H5T_STD_I16LE, 128),
+                   wide = file("b.h5", H5T_STD_I32BE, 256),
+                   other = file("c.h5", H5T_STD_U32LE, 256);
+    const FieldMapping values{"values", "/x/data", ""};
+    EXPECT_EQ(DatasetIndex::open_foreign({narrow, wide}, {values}).samples(), 128U)
+        << "what they become is the same";
+    EXPECT_EQ(test::caught_code([&] {
+                  DatasetIndex::open_foreign({narrow, other}, {values});
+              }),
+              "E208");
+}
+
+TEST(Widening, RefusesSizesThatDoNotFit) {
+    const Widening widening = Widening::of({.bytes = 2, .is_whole = true, .has_sign = true});
+    ASSERT_TRUE(widening.is_known());
+    std::vector<std::byte> stored(8), raw(16);
+    EXPECT_TRUE(widening.undo(stored, raw));
+    EXPECT_FALSE(widening.undo(std::span(stored).first(7), raw));
+    EXPECT_FALSE(widening.undo(stored, std::span(raw).first(15)));
+    EXPECT_FALSE(widening.undo(stored, std::span(raw).first(12)));
+    EXPECT_FALSE(Widening::of({.bytes = 3, .is_whole = true}).is_known());
+    EXPECT_FALSE(Widening::of({.bytes = 4, .is_whole = true, .has_sign = true}).is_known());
+    EXPECT_FALSE(Widening(99).is_known());
+    EXPECT_NE(filter_fault({{FilterKind::widening, 99}}), "");
+    EXPECT_NE(filter_fault({{FilterKind::deflate}, {FilterKind::widening, 1}}), "");
+    EXPECT_FALSE(is_known_filter(static_cast<std::uint64_t>(FilterKind::widening)))
+        << "no file may name it";
+}
+
+}  // namespace
+}  // namespace lockstep
