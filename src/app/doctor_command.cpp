@@ -117,10 +117,14 @@ std::vector<DoctorFacts> facts_of_all(const DoctorOptions& options, const Commun
     return gather_facts(world, mine);
 }
 
-/// srun without PMIx starts every process as a world of its own; one of them speaks.
-bool speaks() {
+/// srun without PMIx starts every process as a world of its own; one of them speaks. A number that
+/// is left over from another launch silences nobody.
+bool speaks(const DoctorFacts& mine) {
+    const bool is_below_srun = std::ranges::any_of(mine.program.ancestors, [](const auto& program) {
+        return std::string_view(program).ends_with("slurmstepd");
+    });
     const auto task = Environment().integer("SLURM_PROCID");
-    return launched_by_mpi() || task.value_or(0) == 0;
+    return launched_by_mpi() || !is_below_srun || task.value_or(0) == 0;
 }
 
 void report(const DoctorOptions& options,
@@ -132,7 +136,7 @@ void report(const DoctorOptions& options,
         for (const std::string& host : hosts_to_exclude(findings, all)) names += host + "\n";
         write_file_atomically(options.exclude_file, names);
     }
-    if (!speaks()) return;
+    if (!speaks(all.front())) return;
     print_once(options.json ? findings_json(findings, checks, all.size()) + "\n"
                             : network_text(all) + findings_text(findings, checks));
 }

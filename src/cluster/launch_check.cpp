@@ -52,16 +52,19 @@ Error singletons(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
                              ? fmt::format("mpirun -np {} lockstep train ...", *facts.size)
                              : fmt::format(
                                    "srun --mpi=pmix -n {} lockstep train ...  (srun "
-                                   "--mpi=list shows what this SLURM has), or mpirun",
+                                   "--mpi=list shows what this SLURM has), or mpirun; where no "
+                                   "srun started this: unset ${{!SLURM_*}}",
                                    *facts.size);
         return {"E604", what, why + values, fix};
     }
-    return {"E604",
-            what,
-            "this mpirun belongs to another MPI than the one the program is linked with, or the "
-            "variables are left over from another launch; found " +
-                values,
-            "use the mpirun of the MPI that `ldd $(command -v lockstep) | grep libmpi` shows"};
+    return {
+        "E604",
+        what,
+        "this mpirun belongs to another MPI than the one the program is linked with, or the "
+        "variables are left over from another launch; found " +
+            values,
+        "where no mpirun started this: unset ${!OMPI_*} ${!PMIX_*}; else use the mpirun of the MPI "
+        "that `ldd $(command -v lockstep) | grep libmpi` shows"};
 }
 
 Error disagreement(const LaunchFacts& facts, std::string what) {
@@ -70,7 +73,7 @@ Error disagreement(const LaunchFacts& facts, std::string what) {
             "the variables come from another launch than this one (exported, or inherited by a "
             "nested start); found " +
                 values_text(facts),
-            "start from a clean shell: unset ${!OMPI_COMM_WORLD_*} ${!PMIX_*}, then mpirun -np N "
+            "start from a clean shell: unset ${!OMPI_*} ${!PMIX_*} ${!SLURM_*}, then mpirun -np N "
             "lockstep train ..."};
 }
 

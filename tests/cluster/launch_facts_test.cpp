@@ -114,7 +114,7 @@ TEST(CheckLaunch, NamesSingletonsUnderSrunWithoutPmix) {
               "  why: srun offered no PMIx; found SLURM_PROCID=5 SLURM_STEP_NUM_TASKS=9 "
               "SLURM_JOB_ID=77\n"
               "  fix: srun --mpi=pmix -n 9 lockstep train ...  (srun --mpi=list shows what this "
-              "SLURM has), or mpirun");
+              "SLURM has), or mpirun; where no srun started this: unset ${!SLURM_*}");
 }
 
 TEST(CheckLaunch, AdvisesMpirunWherePmixIsThereButDoesNotFit) {
@@ -129,6 +129,7 @@ TEST(CheckLaunch, NamesAnotherMpisMpirun) {
     EXPECT_THAT(text, HasSubstr("E604: mpirun started 4 processes, but MPI sees rank 0 of 1"));
     EXPECT_THAT(text, HasSubstr("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4"));
     EXPECT_THAT(text, HasSubstr("ldd"));
+    EXPECT_THAT(text, HasSubstr("where no mpirun started this: unset ${!OMPI_*} ${!PMIX_*}"));
 }
 
 TEST(CheckLaunch, SendsTorchrunsUsersToMpirun) {
@@ -141,6 +142,7 @@ TEST(CheckLaunch, TellsStaleVariablesFromSingletons) {
     const auto text = caught_text([] { check_launch(facts_of(mpirun), 1, 2); });
     EXPECT_THAT(text, HasSubstr("mpirun says rank 2 of 4, MPI says rank 1 of 2"));
     EXPECT_THAT(text, HasSubstr("another launch"));
+    EXPECT_THAT(text, HasSubstr("unset ${!OMPI_*} ${!PMIX_*} ${!SLURM_*}"));
     EXPECT_THAT(text, Not(HasSubstr("started 4 processes")));
 }
 
