@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "ordered_work.hpp"
 
-#include <algorithm>
+#include "stream/thread_growth.hpp"
 
 namespace lockstep {
 
 int worker_count(int asked) {
-    if (asked > 0) return asked;
-    return static_cast<int>(std::max(1U, std::thread::hardware_concurrency()));
+    return asked > 0 ? asked : usable_cores();
 }
 
 std::optional<std::uint64_t> OrderedWork::claim() {
