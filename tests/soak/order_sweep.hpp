@@ -31,9 +31,12 @@ struct SweepResult {
 /// One epoch: the sample at each of its positions, worked out window by window.
 class EpochOnPaper {
   public:
-    EpochOnPaper(std::uint64_t samples, std::uint32_t block_rows, const OrderSpec& spec)
+    EpochOnPaper(std::uint64_t samples,
+                 std::uint32_t block_rows,
+                 const OrderSpec& spec,
+                 std::uint64_t epoch = 1)
         : lanes_(1), sequence_(samples) {
-        const EpochOrder order(row_blocks(samples, block_rows), spec, 1);
+        const EpochOrder order(row_blocks(samples, block_rows), spec, epoch);
         lanes_ = order.lanes();
         for (int lane = 0; lane < lanes_; ++lane)
             for (std::uint64_t at = 0; at < order.lane_samples(lane);) {

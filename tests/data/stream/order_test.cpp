@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/order.hpp"
 
+#include "soak/mixing.hpp"
 #include "soak/order_sweep.hpp"
 #include "support/caught.hpp"
 
@@ -214,33 +215,19 @@ TEST(Order, IsPinned) {
     EXPECT_THAT(first(OrderKind::uniform), ElementsAre(153, 587, 371, 766, 565, 107));
 }
 
-// Chi-square of the classes in batches of data sorted by class, over its degrees of freedom: 1
-// where samples are drawn at random.
-double mean_chi_square(std::uint32_t block_rows, int window_blocks, std::uint64_t batch) {
-    constexpr std::uint64_t samples = 60'000, classes = 10, epochs = 6;
-    double sum = 0, batches = 0;
-    for (std::uint64_t epoch = 0; epoch < epochs; ++epoch) {
-        const auto all = sequence_by_windows(
-            {row_blocks(samples, block_rows), {OrderKind::lanes, epoch, 64, window_blocks}, epoch});
-        for (std::uint64_t begin = 0; begin + batch <= samples; begin += batch, ++batches) {
-            std::vector<double> counts(classes, 0);
-            for (std::uint64_t p = begin; p < begin + batch; ++p)
-                ++counts[all[p] * classes / samples];
-            const double mean = static_cast<double>(batch) / classes;
-            for (const double count : counts) sum += (count - mean) * (count - mean) / mean;
-        }
-    }
-    return sum / batches / (classes - 1);
-}
-
 // Labels that come sorted are the worst case: batches must still look like the whole. 256 rows are
 // what 'data pack' makes blocks of for 60,000 samples of 784 bytes.
 TEST(Order, MixesSortedLabelsAsWellAsAFullShuffle) {
-    EXPECT_LE(mean_chi_square(256, OrderSpec{}.window_blocks, 256), 1.2);
-    EXPECT_LE(mean_chi_square(256, 4, 128), 1.2);
-    EXPECT_LE(mean_chi_square(256, 8, 256), 1.2);
-    EXPECT_LE(mean_chi_square(512, 4, 256), 1.2);
-    EXPECT_GT(mean_chi_square(256, 1, 256), 2.0);  // what one block a lane is not enough for
+    const auto ratio = [](std::uint32_t block_rows, int window_blocks, std::uint64_t batch) {
+        return test::mean_chi_square({.block_rows = block_rows, .batch = batch},
+                                     {OrderKind::lanes, 0, 64, window_blocks},
+                                     6);
+    };
+    EXPECT_LE(ratio(256, OrderSpec{}.window_blocks, 256), 1.2);
+    EXPECT_LE(ratio(256, 4, 128), 1.2);
+    EXPECT_LE(ratio(256, 8, 256), 1.2);
+    EXPECT_LE(ratio(512, 4, 256), 1.2);
+    EXPECT_GT(ratio(256, 1, 256), 2.0);  // what one block a lane is not enough for
 }
 
 TEST(Order, UsesAtMostOneLanePerBlock) {
