@@ -33,6 +33,24 @@ std::string program_help(const std::vector<Command>& commands) {
     return text + "\n'lockstep COMMAND --help' teaches each of them. First: scripts/quickstart.\n";
 }
 
+// The commands of a group such as "data"; "" if there is none of that name.
+std::string group_help(const std::vector<Command>& commands, const std::string& group) {
+    std::string text;
+    for (const Command& command : commands)
+        if (command.name.starts_with(group + " "))
+            text += fmt::format("  {:<14} {}\n", command.name, command.summary);
+    return text.empty() ? text
+                        : fmt::format(
+                              "usage: lockstep {0} COMMAND [options]\n\n{1}\n"
+                              "'lockstep {0} COMMAND --help' teaches each of them.\n",
+                              group,
+                              text);
+}
+
+bool is_help(const std::string& word) {
+    return word == "--help" || word == "-h" || word == "help";
+}
+
 std::string command_help(const Command& command) {
     return fmt::format("{}\n\nusage: {}\n\n{}{}",
                        command.summary,
@@ -100,15 +118,16 @@ struct Prepared {
 Prepared prepare(const std::vector<std::string>& words) {
     const auto commands = all_commands();
     Prepared prepared;
-    const bool wants_help =
-        words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help";
-    if (wants_help) {
+    if (words.empty() || is_help(words[0])) {
         prepared.help = program_help(commands);
         return prepared;
     }
     std::size_t used = 0;
     const Command* command = find_command(commands, words, used);
     if (command == nullptr && words[0] == "--version") return prepare({"version"});
+    if (command == nullptr && words.size() == 2 && is_help(words[1]))
+        prepared.help = group_help(commands, words[0]);
+    if (!prepared.help.empty()) return prepared;
     if (command == nullptr) throw unknown_command(commands, words);
     std::vector<std::string> rest(words.begin() + static_cast<std::ptrdiff_t>(used), words.end());
     const auto job_words =

@@ -74,6 +74,15 @@ TEST(Commands, SayTheirVersions) {
     EXPECT_EQ(output_of({"--version"}), output_of({"version"}));
 }
 
+TEST(Commands, OfAGroupAreListed) {
+    const std::string text = output_of({"data", "--help"});
+    EXPECT_THAT(text, HasSubstr("usage: lockstep data COMMAND"));
+    EXPECT_THAT(text, HasSubstr("\n  data pack "));
+    EXPECT_THAT(text, testing::Not(HasSubstr("train")));
+    EXPECT_EQ(output_of({"data", "help"}), text);
+    EXPECT_EQ(run_lockstep({"dato", "--help"}).exit_code, 64);
+}
+
 // The commands that the program's own help lists.
 std::vector<std::string> listed_commands() {
     std::istringstream lines(output_of({"--help"}));

@@ -17,11 +17,24 @@ constexpr std::uint64_t least_block = std::uint64_t{256} << 10, most_block = std
 constexpr std::uint64_t least_blocks = 128, most_label_blocks = 4096;
 constexpr double ratio_worth_it = 1.1, mixed_enough = 0.8;
 
+// How to store the data another way: files of others are packed first.
+std::string rewriting(const DatasetIndex& index) {
+    return index.manifest().kind == ManifestKind::packed ? "lockstep data reshard"
+                                                         : "lockstep data pack --hdf5 ...";
+}
+
+// Widened while they are read, from rows that lie side by side.
+bool is_only_widened(const DatasetIndex& index, const StoredBlock& block) {
+    const FilterChain& chain = index.chain_of(block);
+    return chain.size() == 1 && chain[0].kind == FilterKind::widening;
+}
+
 FieldLayout layout_of(const DatasetIndex& index, std::size_t number) {
     const Field& field = index.fields()[number];
     FieldLayout layout{.field = field.name};
     for (const StoredBlock& block : index.stored_blocks(number)) {
-        layout.is_chunked = layout.is_chunked || block.codec != Codec::none ||
+        const bool is_raw = block.codec == Codec::none || is_only_widened(index, block);
+        layout.is_chunked = layout.is_chunked || !is_raw ||
                             block.decoded_bytes != block.rows * field.bytes_per_sample();
         layout.stored_bytes += block.stored_bytes;
         layout.block_bytes = std::max(layout.block_bytes, block.decoded_bytes);
@@ -38,11 +51,11 @@ void advise_on_blocks(const DatasetIndex& index, Inspection& all) {
     const std::uint64_t row = std::max<std::uint64_t>(largest.raw_bytes / index.samples(), 1);
     const auto advise = [&](const std::string& why, std::uint64_t bytes) {
         all.advice.push_back(
-            fmt::format("Blocks of '{}' have {}: {} 'lockstep data reshard --block-rows {}' makes "
-                        "them about {}.",
+            fmt::format("Blocks of '{}' have {}: {} '{} --block-rows {}' makes them about {}.",
                         largest.field,
                         bytes_text(largest.block_bytes),
                         why,
+                        rewriting(index),
                         std::max<std::uint64_t>(bytes / row, 1),
                         bytes_text(std::max(bytes, row))));
     };
@@ -58,24 +71,28 @@ void advise_on_blocks(const DatasetIndex& index, Inspection& all) {
             bytes_text(row)));
 }
 
-void advise_on_codecs(Inspection& all) {
+void advise_on_codecs(const DatasetIndex& index, Inspection& all) {
     for (const FieldLayout& layout : all.layouts)
         if (layout.is_chunked && layout.raw_bytes > most_block && layout.ratio() < ratio_worth_it)
             all.advice.push_back(
                 fmt::format("'{}' gets {:.2f}x smaller, which does not pay for decoding: "
-                            "'lockstep data reshard --codec none'.",
+                            "'{} --codec none'.",
                             layout.field,
-                            layout.ratio()));
+                            layout.ratio(),
+                            rewriting(index)));
 }
 
 void advise_on_mixing(const DatasetIndex& index, Inspection& all) {
+    const bool is_packed = index.manifest().kind == ManifestKind::packed;
     for (const LabelMix& mix : all.labels)
         if (mix.mixing() < mixed_enough)
             all.advice.push_back(fmt::format(
                 "Blocks hold few classes of '{}' (row order '{}'): each rank would see them in "
-                "runs. 'lockstep data reshard --shuffle-seed 0' mixes them for good.",
+                "runs. '{}{}' mixes them for good.",
                 mix.field,
-                index.manifest().row_order));
+                index.manifest().row_order,
+                rewriting(index),
+                is_packed ? " --shuffle-seed 0" : ""));
 }
 
 void advise_on_job(const DatasetIndex& index, Inspection& all) {
@@ -92,10 +109,11 @@ void advise_on_job(const DatasetIndex& index, Inspection& all) {
                         index.blocks().size(),
                         fit.job.lanes));
     if (!fit.shards_suffice)
-        all.advice.push_back(
-            fmt::format("{} shards for {} nodes: file systems deliver more from one file per node.",
-                        index.shards().size(),
-                        fit.job.nodes));
+        all.advice.push_back(fmt::format(
+            "{} shard{} for {} nodes: file systems deliver more from one file per node.",
+            index.shards().size(),
+            index.shards().size() == 1 ? "" : "s",
+            fit.job.nodes));
     if (fit.fits_in_memory)
         all.advice.push_back(
             "The data set fits into the memory of a node: read it once and keep "
@@ -111,7 +129,7 @@ Inspection inspect_dataset(std::shared_ptr<const DatasetIndex> index,
         all.layouts.push_back(layout_of(*index, f));
     all.labels = label_mixes(index, most_label_blocks);
     advise_on_blocks(*index, all);
-    advise_on_codecs(all);
+    advise_on_codecs(*index, all);
     advise_on_mixing(*index, all);
     if (job) {
         all.fit = fit_of(*index, *job);

@@ -36,7 +36,9 @@ void describe_head(const DatasetIndex& index, Text out) {
     std::uint64_t bytes = 0;
     for (const Shard& shard : index.shards()) bytes += shard.bytes;
     const std::uint64_t raw = index.samples() * manifest.bytes_per_sample();
-    fmt::format_to(out, "data set   {} ({})\n", printable(index.name()), printable(index.split()));
+    const std::string split =
+        index.split().empty() ? "" : fmt::format(" ({})", printable(index.split()));
+    fmt::format_to(out, "data set   {}{}\n", printable(index.name()), split);
     fmt::format_to(out, "folder     {}\n", printable(index.path().string()));
     fmt::format_to(out,
                    "samples    {} in {} blocks of {} rows\n",
@@ -126,8 +128,6 @@ std::string describe_dataset(const DatasetIndex& index) {
     describe_fields(index, out);
     for (const Field& field : index.fields()) describe_classes(field, out);
     describe_shards(index, out);
-    for (const std::string& warning : index.warnings())
-        fmt::format_to(out, "\nwarning: {}\n", printable(warning));
     return text;
 }
 

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/inspect.hpp"
 
+#include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 
+#include <cmath>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -118,6 +120,30 @@ TEST(Inspect, AdvisesOnBlocksAndCodecs) {
     const Json json = parse_json(inspection_json(*test::open_index(options.output), found), "it");
     EXPECT_EQ(json.at("fields").at(0).at("block_bytes"), 32768);
     EXPECT_EQ(json.at("advice").size(), found.advice.size());
+}
+
+// Labels of 16 bits, sorted, in files that only packing can store in another way.
+TEST(Inspect, AdvisesToPackFilesOfOthers) {
+    const test::TempDir folder;
+    constexpr std::uint64_t rows = 60'000;
+    std::vector<std::byte> labels;
+    for (std::uint64_t row = 0; row < rows; ++row) {
+        labels.push_back(static_cast<std::byte>(row * 10 / rows));
+        labels.push_back(std::byte{0});
+    }
+    test::write_foreign(
+        folder / "a.h5",
+        {{.path = "/y", .type = H5T_STD_I16LE, .size = {rows}, .chunk = {1000}, .bytes = labels}});
+    const auto index = std::make_shared<const DatasetIndex>(
+        DatasetIndex::open_foreign({folder / "a.h5"}, {{"labels", "/y", ""}}));
+    const Inspection found = inspect_dataset(index);
+    EXPECT_FALSE(found.layouts.at(0).is_chunked);
+    ASSERT_EQ(found.labels.size(), 1u);
+    EXPECT_NEAR(found.labels[0].whole_bits, std::log2(10.0), 1e-9);
+    EXPECT_THAT(describe_dataset(*index), HasSubstr("data set   a\n")) << "no split";
+    EXPECT_LT(found.labels[0].mixing(), 0.2);
+    EXPECT_THAT(joined(found.advice), HasSubstr("lockstep data pack --hdf5"));
+    EXPECT_THAT(joined(found.advice), testing::Not(HasSubstr("reshard")));
 }
 
 }  // namespace
