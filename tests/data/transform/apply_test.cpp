@@ -2,6 +2,8 @@
 #include "images.hpp"
 #include "transform/bound.hpp"
 
+#include <array>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
@@ -106,6 +108,28 @@ TEST(Transform, CropsAWindowOfThePaddedImage) {
                               : black;
                 EXPECT_EQ(cropped[static_cast<std::size_t>(i * 36 + y * 6 + x)], expected);
             }
+    }
+}
+
+// As torchvision's CenterCrop where the borders are even.
+TEST(Transform, CentreCropKeepsTheMiddle) {
+    const Images images = noise({2, 10, 9}, 3);
+    const auto plain = applied("none", images), middle = applied("centre-crop 6x5", images);
+    ASSERT_EQ(middle.size(), 3u * 2 * 6 * 5);
+    for (std::size_t plane = 0; plane < 6; ++plane)
+        for (std::size_t y = 0; y < 6; ++y)
+            for (std::size_t x = 0; x < 5; ++x)
+                EXPECT_EQ(middle[plane * 30 + y * 5 + x], plain[plane * 90 + (y + 2) * 9 + x + 2]);
+    EXPECT_EQ(bits(applied("centre-crop 6x5", images, {8, 9})), bits(middle)) << "not random";
+}
+
+TEST(Transform, NormalisesByImageNetsStatistics) {
+    const Images images = noise(small, 2);
+    const auto out = applied("normalise imagenet", images);
+    constexpr std::array means = {0.485, 0.456, 0.406}, stds = {0.229, 0.224, 0.225};
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const std::size_t c = i / 108 % 3;
+        EXPECT_NEAR(out[i], (images.bytes[i] / 255.0 - means[c]) / stds[c], 1e-5);
     }
 }
 
