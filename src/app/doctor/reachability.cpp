@@ -153,13 +153,13 @@ NetworkProbe OpenPorts::try_others(const std::vector<std::string>& offers, int o
         if (static_cast<int>(index) == own_index) continue;
         const Json offer = parse_json(offers[index], "another node's addresses");
         const auto host = offer.at("host").get<std::string>();
-        if (host == host_) continue;  // this one, by another name
         for (const Json& port : offer.at("ports")) {
             const auto network = port.at(0).get<std::string>();
             const auto address = port.at(1).get<std::string>();
             if (std::ranges::count(own_.usable, network, &HostAddress::network) == 0) continue;
             ++probe.tried;
-            if (std::ranges::count(own_.usable, address, &HostAddress::address) > 0)
+            const bool is_own = std::ranges::count(own_.usable, address, &HostAddress::address) > 0;
+            if (is_own && host != host_)
                 probe.unreached.push_back({host, address, "this host has that address itself"});
             else
                 ports.push_back({host, address, port.at(2).get<int>()});

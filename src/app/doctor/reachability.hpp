@@ -35,7 +35,8 @@ class OpenPorts {
     std::string offer() const;
 
     /// Connects to what the others offer in networks that this node is in, all at once, for 2 s at
-    /// most. offers[own_index] is this node's. An address that this node has itself is not reached.
+    /// most. offers[own_index] is this node's. An address of another
+    /// host that this one has, too, is not reached.
     NetworkProbe try_others(const std::vector<std::string>& offers, int own_index) const;
 
   private:
