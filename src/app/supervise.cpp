@@ -103,7 +103,7 @@ int supervise_ranks(LaunchRequest request) {
 
 LaunchFolder::LaunchFolder() {
     remove_abandoned();
-    std::string name = base_folder() / (std::string(folder_prefix) + "XXXXXX");
+    std::string name = base_folder() / fmt::format("{}XXXXXX", folder_prefix);
     check(::mkdtemp(name.data()) != nullptr, [&] { return system_error("create", name, errno); });
     path_ = name;
     lock_ = lock_of(path_, O_CREAT);
