@@ -10,3 +10,13 @@ set(LOCKSTEP_STANDARD_HEADERS
 function(lockstep_precompile target)
     target_precompile_headers(${target} PRIVATE ${LOCKSTEP_STANDARD_HEADERS})
 endfunction()
+
+# lockstep_own_flags(module SOURCES ... FLAGS ...): more compiler options for single files of a module.
+# They do without its precompiled headers, which GCC 12 refuses under other flags, or crashes on.
+function(lockstep_own_flags module)
+    cmake_parse_arguments(arg "" "" "SOURCES;FLAGS" ${ARGN})
+    set_property(SOURCE ${arg_SOURCES} TARGET_DIRECTORY lockstep_${module} APPEND
+        PROPERTY COMPILE_OPTIONS ${arg_FLAGS})
+    set_property(SOURCE ${arg_SOURCES} TARGET_DIRECTORY lockstep_${module}
+        PROPERTY SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
