@@ -80,7 +80,7 @@ reference_parameters() {
 
 # The same, done once for each number of steps.
 reference() {
-    local known=$cache/reference-${steps:-4}
+    local known=$cache/parameters-${steps:-4}
     [[ -s $known ]] || reference_parameters >"$known"
     cat "$known"
 }

@@ -84,7 +84,7 @@ limit_of() {
 }
 
 time_limit_case() {
-    local limit steps=250
+    local limit steps=500
     limit_of "$1"
     start_job "time-limit-$1" "multi-node-$1" -p short "${limit[@]}"
     expect_bits "time-limit-$1"
@@ -93,7 +93,7 @@ time_limit_case() {
 
 # The limit leaves time for about a third of the run.
 third_case() {
-    local limit steps=500 more_settings=--ledger
+    local limit steps=1000 more_settings=--ledger
     limit_of "$1"
     start_job "third-$1" "multi-node-$1" -p short "${limit[@]}"
     expect_bits "third-$1"
