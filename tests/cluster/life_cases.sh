@@ -84,7 +84,7 @@ limit_of() {
 }
 
 time_limit_case() {
-    local limit steps=500
+    local limit steps=1000
     limit_of "$1"
     start_job "time-limit-$1" "multi-node-$1" -p short "${limit[@]}"
     expect_bits "time-limit-$1"
@@ -93,7 +93,7 @@ time_limit_case() {
 
 # The limit leaves time for about a third of the run.
 third_case() {
-    local limit steps=1000 more_settings=--ledger
+    local limit steps=2000 more_settings=--ledger
     limit_of "$1"
     start_job "third-$1" "multi-node-$1" -p short "${limit[@]}"
     expect_bits "third-$1"
@@ -193,7 +193,9 @@ fenced_case() {
     expect_same_bits fenced 2
     expect_match "what the first start met" "$(cat "$folder/$run"/logs/i1/rank-00000.log "$folder"/*.out)" \
         "E408: run '[^']*' was taken over"
-    expect_match "what its script said" "$(cat "$folder"/*.out)" 'begun a later start of this job'
+    # By then the later start may be done.
+    expect_match "what its script said" "$(cat "$folder"/*.out)" \
+        'start 1: (SLURM has begun a later start of this job|the run is complete)'
     (cd "$folder" && "$program" ckpt verify "$run" >verify.out 2>&1) || expect_equal "checkpoints" damaged whole
 }
 
