@@ -1,5 +1,5 @@
 # The standard library's headers that nearly every file includes, compiled once a module and once for
-# all test programs: about a second less for each of some 600 files. Each file still includes what it
+# all test programs: 0.5 to 1.8 s less for each of seven files tried. Each file still includes what it
 # uses; the public headers are compiled without these.
 set(LOCKSTEP_STANDARD_HEADERS
     <algorithm> <array> <atomic> <chrono> <cmath> <condition_variable> <cstdint> <cstring>
