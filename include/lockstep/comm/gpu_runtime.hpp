@@ -2,6 +2,8 @@
 // The GPU libraries of this process, and the emergency brake of all that runs on them.
 #pragma once
 
+#include "lockstep/core/page_lock.hpp"
+
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -63,5 +65,8 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     std::mutex mutex_;
     std::vector<std::weak_ptr<NcclHandle>> handles_;
 };
+
+/// Locks host memory for copies by every GPU of this process; keeps `runtime`. Errors: E681.
+PageLock gpu_page_lock(std::shared_ptr<const GpuRuntime> runtime);
 
 }  // namespace lockstep

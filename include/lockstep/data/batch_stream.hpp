@@ -2,6 +2,7 @@
 // A rank's batches, step after step, read ahead by I/O threads.
 #pragma once
 
+#include "lockstep/core/page_lock.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/order.hpp"
 
@@ -47,6 +48,8 @@ struct StreamOptions {
     BadData on_bad_data = BadData::fail;
     int memory_sharers = 1;  ///< processes like this one under the same memory limit
     std::filesystem::path system_root = "/";  ///< where proc/ and sys/ are found
+    /// Batches in page-locked memory (gpu_page_lock() gives it): a GPU copies them beside its work.
+    PageLock page_lock = {};
 };
 
 /// Where in the job's sample sequence a step begins. All that a checkpoint needs.
@@ -115,7 +118,7 @@ std::string_view binding_stage(const StreamStats& stats, double elapsed_s);
 /// no files, no windows; `io_threads` is then the number of threads that gather.
 class BatchStream {
   public:
-    /// Errors: E102, E106, E224, E306 (start)
+    /// Errors: E102, E106, E224, E306 (start), and page_lock's own
     BatchStream(std::shared_ptr<const DatasetIndex> index,
                 const StreamOptions& options,
                 StreamPosition start = {},

@@ -35,6 +35,8 @@ struct CudaApi {
     std::function<Status(int, CudaDeviceFacts*)> device_facts;
     std::function<Status(void**, std::size_t)> allocate;
     std::function<Status(void*)> release;
+    std::function<Status(void*, std::size_t)> lock_pages;  ///< host memory, for all GPUs
+    std::function<Status(void*)> unlock_pages;
     std::function<Status(Stream*)> create_stream;  ///< non-blocking, of the highest priority
     std::function<Status(Stream)> destroy_stream;
     std::function<Status(Event*)> create_event;  ///< without timing

@@ -108,4 +108,18 @@ std::string AbortOutcome::text() const {
     return fmt::format("{} within {}", text, duration_text(seconds));
 }
 
+PageLock gpu_page_lock(std::shared_ptr<const GpuRuntime> runtime) {
+    return {.lock =
+                [runtime](std::span<std::byte> pages) {
+                    const CudaApi& cuda = runtime->cuda();
+                    check_cuda(
+                        cuda, cuda.lock_pages(pages.data(), pages.size()), "cudaHostRegister");
+                },
+            .unlock =
+                [runtime](std::span<std::byte> pages) {
+                    // After an abort that hangs this could wait for ever; the process ends soon.
+                    if (!runtime->is_wedged()) runtime->cuda().unlock_pages(pages.data());
+                }};
+}
+
 }  // namespace lockstep

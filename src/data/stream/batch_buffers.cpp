@@ -7,8 +7,12 @@
 
 namespace lockstep {
 
-BatchBuffers::BatchBuffers(const DatasetIndex& index, std::size_t count, std::uint64_t rows)
+BatchBuffers::BatchBuffers(const DatasetIndex& index,
+                           std::size_t count,
+                           std::uint64_t rows,
+                           const PageLock& page_lock)
     : memory_(count * buffer_bytes(index, rows)),
+      locked_(page_lock, memory_.bytes()),
       buffers_(count),
       worth_waking_((count - std::min(count, lendable_batches) + 2) / 2) {
     std::span<std::byte> rest = memory_.bytes();

@@ -2,6 +2,7 @@
 // A fixed number of batch buffers that go from the assembler to the consumer and back.
 #pragma once
 
+#include "lockstep/core/page_lock.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
 #include "memory.hpp"
@@ -18,7 +19,11 @@ namespace lockstep {
 /// Any thread. Lives as long as a lease does.
 class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
   public:
-    BatchBuffers(const DatasetIndex& index, std::size_t count, std::uint64_t rows);
+    /// What `page_lock` throws passes through.
+    BatchBuffers(const DatasetIndex& index,
+                 std::size_t count,
+                 std::uint64_t rows,
+                 const PageLock& page_lock = {});
 
     static std::uint64_t buffer_bytes(const DatasetIndex& index, std::uint64_t rows);
     std::uint64_t memory_bytes() const { return memory_.bytes().size(); }
@@ -40,6 +45,7 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
     void give_back(std::size_t buffer);
 
     Memory memory_;
+    LockedPages locked_;
     std::vector<std::vector<std::span<std::byte>>> buffers_;
     std::mutex mutex_;
     std::condition_variable given_back_;

@@ -99,7 +99,8 @@ WindowSource::WindowSource(std::shared_ptr<const DatasetIndex> index,
       files_(index_,
              options.order == OrderKind::sequential ? Access::sequential : Access::scattered),
       windows_(files_, options, start, memory.slabs, memory.window_rows),
-      buffers_(std::make_shared<BatchBuffers>(*index_, memory.batches, memory.batch_rows)),
+      buffers_(std::make_shared<BatchBuffers>(
+          *index_, memory.batches, memory.batch_rows, options.page_lock)),
       growth_(memory.readers),
       is_settled_(options.io_threads > 0) {
     try {

@@ -106,8 +106,10 @@ ResidentSource::ResidentSource(std::shared_ptr<const DatasetIndex> index,
       options_(options),
       most_threads_(assemblers_at_most(options)),
       walk_bytes_(SampleWalk::memory_bytes(index_->blocks(), options)),
-      buffers_(std::make_shared<BatchBuffers>(
-          *index_, buffers_for(most_threads_), most_rows(options, index_->samples()))),
+      buffers_(std::make_shared<BatchBuffers>(*index_,
+                                              buffers_for(most_threads_),
+                                              most_rows(options, index_->samples()),
+                                              options.page_lock)),
       walk_(index_->blocks(), options, start) {
     try {
         for (int i = 0; i < std::min(std::max(options.io_threads, 1), most_threads_); ++i)
@@ -120,10 +122,11 @@ ResidentSource::ResidentSource(std::shared_ptr<const DatasetIndex> index,
 
 std::string ResidentSource::memory_text() const {
     return fmt::format(
-        "from memory: all rows in {}, shared by the ranks of a node; {} of batches, {} "
+        "from memory: all rows in {}, shared by the ranks of a node; {} of batches{}, {} "
         "for order '{}'",
         bytes_text(ResidentRows::bytes_needed(*index_)),
         bytes_text(buffers_->memory_bytes()),
+        options_.page_lock ? " (page-locked)" : "",
         bytes_text(walk_bytes_),
         order_name(options_.order));
 }

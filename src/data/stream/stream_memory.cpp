@@ -92,7 +92,8 @@ Error too_little_room(std::uint64_t needed,
 
 std::string StreamMemory::text() const {
     return fmt::format(
-        "reading with {} of the {} allowed: {} windows of {}, {} batches of {}, {} for each of at "
+        "reading with {} of the {} allowed: {} windows of {}, {} batches of {}{}, {} for each of "
+        "at "
         "most {} I/O threads{}",
         bytes_text(bytes()),
         bytes_text(allowed_bytes),
@@ -100,6 +101,7 @@ std::string StreamMemory::text() const {
         bytes_text(slab_bytes),
         batches,
         bytes_text(batch_bytes),
+        are_batches_locked ? " (page-locked)" : "",
         bytes_text(reader_bytes),
         readers,
         limit_bytes ? fmt::format("; the control group's limit is {}", bytes_text(*limit_bytes))
@@ -122,6 +124,7 @@ StreamMemory plan_memory(const DatasetIndex& index,
     memory.batch_rows = most_rows(options, index.samples());
     memory.slab_bytes =
         WindowPool::slab_bytes(index, memory.window_rows) + memory.window_rows * row_overhead;
+    memory.are_batches_locked = static_cast<bool>(options.page_lock);
     memory.batch_bytes = BatchBuffers::buffer_bytes(index, memory.batch_rows);
     memory.reader_bytes = BlockReader::buffer_bytes(index);
     memory.allowed_bytes = options.memory_bytes;

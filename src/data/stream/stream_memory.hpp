@@ -19,6 +19,7 @@ struct StreamMemory {
     std::size_t slabs = 0, batches = lendable_batches;
     int readers = 1;
     std::uint64_t slab_bytes = 0, batch_bytes = 0, reader_bytes = 0;
+    bool are_batches_locked = false;
     std::uint64_t allowed_bytes = 0;           ///< by the options
     std::optional<std::uint64_t> limit_bytes;  ///< of the control group
 

@@ -42,6 +42,8 @@ class FakeCuda {
     std::recursive_mutex& mutex() { return mutex_; }
 
     int device_count = 1;
+    bool is_refusing_locks = false;
+    std::map<const void*, std::size_t> locked;  ///< pages of the host: bytes by address
 
   private:
     struct Stream {
@@ -55,6 +57,7 @@ class FakeCuda {
     bool run_some(Stream& stream);
     int allocate(void** memory, std::size_t bytes);
     int release(void* memory);
+    int lock_pages(void* memory, std::size_t bytes);
     void add_memory_functions(CudaApi& api);
     void add_event_functions(CudaApi& api);
 

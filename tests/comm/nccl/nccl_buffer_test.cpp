@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace {
@@ -55,6 +56,26 @@ TEST_F(NcclBufferTest, IsRegisteredOnAllRanksOrOnNone) {
     const auto calls = nccl.calls();
     EXPECT_EQ(std::ranges::count(calls, "deregister gradients"), 1);
     EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(NcclBufferTest, LocksPagesOfTheHostAsLongAsTheyAreUsed) {
+    std::vector<std::byte> memory(4096);
+    run(1, [&](const FakeRank& rank) {
+        const lockstep::LockedPages locked(lockstep::gpu_page_lock(rank.runtime), memory);
+        EXPECT_EQ(cuda.locked, (std::map<const void*, std::size_t>{{memory.data(), 4096}}));
+    });
+    EXPECT_TRUE(cuda.locked.empty());
+}
+
+TEST_F(NcclBufferTest, SaysWhichCallDidNotLockPages) {
+    cuda.is_refusing_locks = true;
+    std::vector<std::byte> memory(4096);
+    const auto errors = run(1, [&](const FakeRank& rank) {
+        lockstep::LockedPages(lockstep::gpu_page_lock(rank.runtime), memory);
+    });
+    ASSERT_TRUE(errors[0]);
+    EXPECT_EQ(errors[0]->code(), "E681");
+    EXPECT_THAT(errors[0]->what(), testing::HasSubstr("cudaHostRegister failed: a fake error"));
 }
 
 TEST(DescribeGpus, SaysThatThereIsNoDriver) {

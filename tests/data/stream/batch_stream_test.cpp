@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/batch_stream.hpp"
 
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/resident.hpp"
+
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 
@@ -297,6 +300,60 @@ TEST_F(Stream, DeliversEmptyStepsToARankThatNeverHasASample) {
     options.first_leaf = 3;
     const auto index = test::open_index(options_.output);
     EXPECT_EQ(steps_of(index, options, 5), expected_steps(*index, options, 5));
+}
+
+// A device's library that keeps count of what it was told to lock.
+struct CountedLocks {
+    std::vector<std::span<std::byte>> locked;
+    int unlocked = 0;
+
+    PageLock how() {
+        return {.lock = [this](auto pages) { locked.push_back(pages); },
+                .unlock =
+                    [this](auto pages) {
+                        ++unlocked;
+                        EXPECT_EQ(pages.data(), locked.at(0).data());
+                    }};
+    }
+    bool has(std::span<const std::byte> bytes) const {
+        return locked.size() == 1 && bytes.data() >= locked[0].data() &&
+               bytes.data() + bytes.size() <= locked[0].data() + locked[0].size();
+    }
+};
+
+// Whether the stream's batches are in locked memory until the last of them is gone.
+void expect_locked_batches(std::shared_ptr<const DatasetIndex> index,
+                           std::shared_ptr<const ResidentRows> resident) {
+    CountedLocks locks;
+    StreamOptions options = test::small_stream();
+    options.page_lock = locks.how();
+    {
+        std::optional<BatchStream> stream(
+            std::in_place, index, options, StreamPosition{}, resident);
+        EXPECT_THAT(stream->memory_text(), HasSubstr("(page-locked)"));
+        const Batch first = stream->next(), second = stream->next();
+        for (const auto& field : first.fields) EXPECT_TRUE(locks.has(field));
+        for (const auto& field : second.fields) EXPECT_TRUE(locks.has(field));
+        stream.reset();
+        EXPECT_EQ(locks.unlocked, 0);
+    }
+    EXPECT_EQ(locks.unlocked, 1);
+}
+
+TEST_F(Stream, KeepsBatchesInPageLockedMemory) {
+    const auto index = pack();
+    expect_locked_batches(index, {});
+    const auto rows = ResidentRows::in_own_memory(index);
+    rows->load({});
+    rows->seal();
+    expect_locked_batches(index, rows);
+}
+
+TEST_F(Stream, GivesUpWhereMemoryCannotBeLocked) {
+    StreamOptions options = test::small_stream();
+    options.page_lock = {.lock = [](auto) { throw Error("E681", "no", "none", "none"); },
+                         .unlock = [](auto) { ADD_FAILURE() << "nothing was locked"; }};
+    EXPECT_EQ(caught_code([&] { BatchStream(pack(), options); }), "E681");
 }
 
 TEST_F(Stream, RefusesAStartBeyondTheData) {

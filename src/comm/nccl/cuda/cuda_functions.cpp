@@ -59,6 +59,10 @@ void fill(CudaApi& api) {
         return cudaMalloc(memory, bytes);
     };
     api.release = [](void* memory) -> int { return cudaFree(memory); };
+    api.lock_pages = [](void* memory, std::size_t bytes) -> int {
+        return cudaHostRegister(memory, bytes, cudaHostRegisterPortable);
+    };
+    api.unlock_pages = [](void* memory) -> int { return cudaHostUnregister(memory); };
     api.create_stream = create_stream;
     api.destroy_stream = [](auto stream) -> int { return cudaStreamDestroy(native(stream)); };
     api.create_event = [](CudaApi::Event* event) -> int {

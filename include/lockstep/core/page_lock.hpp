@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host memory that stays where it physically is, so that a device copies from it by itself.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <span>
+
+namespace lockstep {
+
+/// How a device's library locks pages; any thread. Empty: nothing is locked.
+struct PageLock {
+    std::function<void(std::span<std::byte>)> lock;    ///< throws where it cannot
+    std::function<void(std::span<std::byte>)> unlock;  ///< what lock() was given; does not throw
+
+    explicit operator bool() const { return static_cast<bool>(lock); }
+};
+
+/// Locks `pages`, which it does not own, for as long as it lives.
+class LockedPages {
+  public:
+    LockedPages(const PageLock& how, std::span<std::byte> pages) : pages_(pages) {
+        if (!how || pages.empty()) return;
+        how.lock(pages);
+        unlock_ = how.unlock;
+    }
+    LockedPages(const LockedPages&) = delete;
+    LockedPages& operator=(const LockedPages&) = delete;
+    ~LockedPages() {
+        if (unlock_) unlock_(pages_);
+    }
+
+  private:
+    std::span<std::byte> pages_;
+    std::function<void(std::span<std::byte>)> unlock_;
+};
+
+}  // namespace lockstep
