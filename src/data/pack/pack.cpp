@@ -40,6 +40,7 @@ class Packing {
     void check_room(const PackSpace& space) const;
     void write_shards(const PackSpace& space);
     Shard write_one(const PackSpace& space, std::size_t number, std::size_t at_once);
+    void tell_written(std::uint64_t samples) const;
     void check_written(const PackSpace& space) const;
 
     const RowSource& source_;
@@ -136,7 +137,12 @@ void Packing::write_shards(const PackSpace& space) {
             shard = space.shard_of(entries[i]);
             written_ += shard.samples;
         }
+        together(team_, [&] { tell_written(written_); });
     }
+}
+
+void Packing::tell_written(std::uint64_t samples) const {
+    if (report_) report_({"write", std::min(samples, manifest_.samples), manifest_.samples});
 }
 
 Shard Packing::write_one(const PackSpace& space, std::size_t number, std::size_t at_once) {
@@ -146,8 +152,7 @@ Shard Packing::write_one(const PackSpace& space, std::size_t number, std::size_t
     };
     // Where this member is, so are the others, roughly.
     const auto tell = [&](std::uint64_t sample) {
-        const std::uint64_t done = written_ + (sample - shard.first_sample) * at_once;
-        if (report_) report_({"write", std::min(done, manifest_.samples), manifest_.samples});
+        tell_written(written_ + (sample - shard.first_sample) * at_once);
     };
     const fs::path path = space.folder() / shard.name;
     try {

@@ -105,6 +105,19 @@ TEST_F(PackTeam, GivesTheSameBytesWithAnyRanksAndThreads) {
         }
 }
 
+// Also those that have no shard to write in the last round.
+TEST_F(PackTeam, TellsEveryRankWhenAllIsWritten) {
+    test::run_team(4, [&](const Team& team) {
+        PackOptions options = options_;
+        options.team = team;
+        std::uint64_t written = 0;
+        pack_dataset(options, [&](const PackProgress& at) {
+            if (at.stage == "write") written = at.done;
+        });
+        EXPECT_EQ(written, 500u) << team.rank;
+    });
+}
+
 TEST_F(PackTeam, GoesOnAfterBeingKilledAtAnyMoment) {
     struct Moment {
         std::string_view stage;
