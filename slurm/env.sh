@@ -10,6 +10,10 @@ default() { [[ -n ${!1+set} ]] || export "$1=$2"; }
 # --- SLURM ---------------------------------------------------------------------------------------
 # srun does not inherit --cpus-per-task since 22.05: each rank would get one core.
 [[ -z ${SLURM_CPUS_PER_TASK:-} ]] || default SRUN_CPUS_PER_TASK "$SLURM_CPUS_PER_TASK"
+# The barrier at the end of MPI_Init under srun --mpi=pmix. By itself SLURM passes data in a ring, but
+# barriers by a tree, which lets nodes through before others have come: the first message to one of
+# those then crashes it in MPI_Init (22.05 with PMIx 4.2.2: 11 of 280 starts on a busy machine; ring: 0).
+default SLURM_PMIX_FENCE ring
 
 # --- Open MPI ------------------------------------------------------------------------------------
 # scancel and preemption send TERM to mpirun's daemons too, which kill their ranks a second later,

@@ -81,7 +81,8 @@ reference_parameters() {
 # The same, done once for each number of steps.
 reference() {
     local known=$cache/parameters-${steps:-4}
-    [[ -s $known ]] || reference_parameters >"$known"
+    # Another case may want the same just now.
+    [[ -s $known ]] || { reference_parameters >"$known.$$" && mv "$known.$$" "$known"; }
     cat "$known"
 }
 

@@ -46,9 +46,9 @@ struct RequeueVerdict {
     std::string reason;
 };
 
-/// Pure. Requeues what a lost node, a limit or a preemption ended, never what would fail again:
-/// exit codes 64 to 74, 77, 78 and 130 stay; 93 where starts bring no progress. A start that SLURM
-/// has lost sight of decides nothing: the job is a later start's.
+/// Pure. Requeues what a lost node, a limit or a preemption ended, also before the run began, and
+/// never what would fail again: exit codes 64 to 74, 77, 78 and 130 stay; 93 where starts bring no
+/// progress. A start that SLURM has lost sight of decides nothing: the job is a later start's.
 RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits);
 
 /// Before the ranks of a job are started: a job that SLURM itself starts again and again, after

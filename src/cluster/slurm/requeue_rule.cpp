@@ -41,6 +41,20 @@ RequeueVerdict once_more(const JobEnd& end,
     return {true, exit_code, reason};
 }
 
+// Ranks that were lost while they started have not said why, as a mistake of the user's has; the
+// starts of the job, none of which began the run, are counted instead of its checkpoints.
+RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
+    const int exit_code = end.launcher_exit;
+    if (exit_code != 0 && exit_code != lost && exit_code <= 130)
+        return stop(exit_code, "the run did not begin");
+    end.idle_starts = end.restarts + 1;
+    return once_more(
+        end,
+        limits,
+        lost,
+        fmt::format("the ranks were gone before the run began (the launcher says {})", exit_code));
+}
+
 }  // namespace
 
 SlurmJob read_slurm_job(const Environment& environment) {
@@ -86,7 +100,7 @@ RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits) {
         case RunEnd::unknown:
             break;
     }
-    return stop(end.launcher_exit == 0 ? lost : end.launcher_exit, "the run did not begin");
+    return judge_start(end, limits);
 }
 
 void check_start(std::int64_t restarts, std::int64_t idle_starts, const RequeueLimits& limits) {

@@ -70,10 +70,24 @@ TEST(RequeueRule, StartsNoJobThatGetsNowhere) {
     EXPECT_EQ(code(0, 3), "");
 }
 
-TEST(RequeueRule, NeverRequeuesARunThatDidNotBegin) {
-    EXPECT_EQ(judge({.launcher_exit = 132}).exit_code, 132);
-    EXPECT_EQ(judge({.launcher_exit = 0}).exit_code, 76);
-    EXPECT_FALSE(judge({.launcher_exit = 137}).requeues);
+TEST(RequeueRule, NeverRequeuesARunThatWasRefused) {
+    for (const int exit_code : {1, 64, 66, 78, 127, 130}) {
+        EXPECT_FALSE(judge({.launcher_exit = exit_code}).requeues) << exit_code;
+        EXPECT_EQ(judge({.launcher_exit = exit_code}).exit_code, exit_code);
+    }
+}
+
+TEST(RequeueRule, RequeuesAFewTimesWhereRanksWereLostBeforeTheRunBegan) {
+    for (const int exit_code : {0, 76, 137, 139, 143}) {
+        const auto verdict = judge({.launcher_exit = exit_code});
+        EXPECT_TRUE(verdict.requeues) << exit_code;
+        EXPECT_EQ(verdict.exit_code, 76);
+        EXPECT_TRUE(judge({.launcher_exit = exit_code, .restarts = 1}).requeues);
+        const auto third = judge({.launcher_exit = exit_code, .restarts = 2});
+        EXPECT_FALSE(third.requeues);
+        EXPECT_EQ(third.exit_code, 93);
+        EXPECT_THAT(third.reason, HasSubstr("3 starts in a row"));
+    }
 }
 
 TEST(RequeueRule, GivesUpWithoutProgressAndAfterManyStarts) {
