@@ -94,8 +94,8 @@ steps_in() {
     echo $((($(cat "$known") * $2 / batch / 100 + 1) * 100))
 }
 
-# SLURM's own limit of a minute leaves time for a third of the run: the signal comes 20 to 50 s after the
-# job began, for SLURM looks every 30 s, and some of that goes by before the first step.
+# SLURM's own limit of a minute against 100 s of training: at least three starts, for some of each goes by
+# before the first step, and the signal comes before the limit (six starts, 30 s apart, on two quiet cores).
 time_limit_case() {
     local limit=(-t 1 --signal=USR2@10) more_settings=--ledger steps
     [[ $1 == srun ]] || limit=(-t 1 --signal=B:USR1@10)
