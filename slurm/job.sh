@@ -33,9 +33,34 @@ wait_for_launcher() {
 }
 
 # prepare RUN: ends the job here where its ranks would be started for nothing; tells them its end.
+prepared_run='' last_start=0
 prepare() {
     LOCKSTEP_DEADLINE=$(lockstep slurm prolog --run "$1") || exit
     export LOCKSTEP_DEADLINE
+    prepared_run=$1
+    last_start=$(cat "$1/incarnation" 2>/dev/null) || last_start=0
+}
+
+# run_has_ended: the prepared run says so of a start later than the last one.
+run_has_ended() {
+    local state
+    state=$(cat "$prepared_run/state.json" 2>/dev/null) || return
+    [[ $state =~ \"phase\":\ *\"(checkpointed|complete|failed)\" ]] || return
+    [[ $state =~ \"incarnation\":\ *([0-9]+) ]] && ((BASH_REMATCH[1] > last_start))
+}
+
+# A launcher may outlive its ranks: srun over two partitions was seen to wait for itself for ever
+# (22.05). It is killed after LOCKSTEP_LAUNCHER_WAIT seconds in which the run says that it has ended.
+watch_launcher() {
+    local ended=0 wait=${LOCKSTEP_LAUNCHER_WAIT:-60} pause
+    pause=$((wait < 5 ? wait : 5))
+    trap '' USR1 USR2
+    while ((ended < wait)); do
+        read -rt "$pause" <> <(:) || true  # a sleep that leaves no process behind
+        if run_has_ended; then ended=$((ended + pause)); else ended=0; fi
+    done
+    echo "job.sh: warning: the run has ended and its launcher has not: killed after $ended s" >&2
+    kill -KILL "$launcher"
 }
 
 # run_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`.
@@ -46,8 +71,11 @@ run_ranks() {
     esac
     launcher=$!
     rc=0
+    local watcher=''
+    if [[ -n $prepared_run ]]; then watch_launcher & watcher=$!; fi
     wait_for_launcher || rc=$?
     launcher=''
+    [[ -z $watcher ]] || { kill "$watcher" && wait "$watcher"; } 2>/dev/null || true
 }
 
 # settle RUN: the last act, for it may be a requeue, which kills the script.

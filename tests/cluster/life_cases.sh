@@ -14,12 +14,12 @@ settings="--model cnn --epochs 400 --batch $batch"
 
 # In the order of a round: first what is said, then what is lost.
 # shellcheck disable=SC2034 # for those who include this
-all_cases=(time-limit-{mpirun,srun} cancel-{mpirun,srun} preempt-{mpirun,srun} requeue-{mpirun,srun}
+all_cases=(third-{mpirun,srun} time-limit-{mpirun,srun} cancel-{mpirun,srun} preempt-{mpirun,srun} requeue-{mpirun,srun}
     ctrl-c-{mpirun,srun} rank-killed orted-killed launcher-killed-{mpirun,srun} slurmd-killed-{mpirun,srun}
     cut-{mpirun,srun} node-lost-{mpirun,srun} fewer-nodes fenced)
-# The signal of a limit without the minutes of one, for CI.
+# For CI: a limit that is met once or twice.
 # shellcheck disable=SC2034
-short_cases=(signal-{mpirun,srun})
+short_cases=(limit-{mpirun,srun})
 
 # start_job CASE TEMPLATE [OPTION of sbatch...]: returns when its first steps are done; sets `job`, `run`.
 start_job() {
@@ -55,7 +55,7 @@ on() { "$here/run" --name "$name" --on "$@"; }
 
 # expect_bits CASE: those of the undisturbed run.
 expect_bits() {
-    until_true 600 job_is_gone
+    until_true "${longest_s:-600}" job_is_gone
     expect_equal "parameters after $1" "$(parameters "$run")" "$(reference)"
     expect_match "state after $1" "$(cat "$folder/$run/state.json")" '"phase": *"complete"'
 }
@@ -94,16 +94,17 @@ steps_in() {
     echo $((($(cat "$known") * $2 / batch / 100 + 1) * 100))
 }
 
-# SLURM's own limit of a minute against 100 s of training: at least three starts, for some of each goes by
-# before the first step, and the signal comes before the limit (six starts, 30 s apart, on two quiet cores).
+# time_limit_case NAME LAUNCHER SECONDS STARTS: SLURM's own limit of a minute against so many seconds of
+# training, and how many starts at least that takes: some of each goes by before the first step, and the
+# signal comes before the limit (six starts for 100 s, 30 s apart, on two quiet cores).
 time_limit_case() {
-    local limit=(-t 1 --signal=USR2@10) more_settings=--ledger steps
-    [[ $1 == srun ]] || limit=(-t 1 --signal=B:USR1@10)
-    steps=$(steps_in "$1" 100)
-    start_job "time-limit-$1" "multi-node-$1" -p short "${limit[@]}"
-    expect_bits "time-limit-$1"
-    expect_starts "time-limit-$1" 3
-    expect_ledger "time-limit-$1"
+    local limit=(-t 1 --signal=USR2@10) more_settings=--ledger longest_s=850 steps
+    [[ $2 == srun ]] || limit=(-t 1 --signal=B:USR1@10)
+    steps=$(steps_in "$2" "$3")
+    start_job "$1" "multi-node-$2" -p short "${limit[@]}"
+    expect_bits "$1"
+    expect_starts "$1" "$4"
+    expect_ledger "$1"
 }
 
 # The user's word is the last one: saved, and not requeued. The same command goes on.
@@ -207,14 +208,14 @@ fenced_case() {
 run_case() {
     local launcher=${1##*-}
     case $1 in
-    time-limit-*) time_limit_case "$launcher" && return ;;
+    limit-*) time_limit_case "$1" "$launcher" 30 2 && return ;;
+    time-limit-*) time_limit_case "$1" "$launcher" 100 3 && return ;;
+    third-*) time_limit_case "$1" "$launcher" 180 4 && return ;;
     cancel-*) cancel_case "$launcher" && return ;;
     ctrl-c-*) ctrl_c_case "$launcher" && return ;;
     slurmd-killed-*) slurmd_killed_case "$launcher" && return ;;
     fewer-nodes) fewer_nodes_case && return ;;
     fenced) fenced_case && return ;;
-    signal-mpirun) start_job "$1" multi-node-mpirun && cluster scancel --batch --signal=USR1 "$job" ;;
-    signal-srun) start_job "$1" multi-node-srun && cluster scancel --signal=USR2 "$job" ;;
     preempt-mpirun) start_job "$1" multi-node-mpirun -p preempt && preempt_by ;;
     preempt-srun) start_job "$1" preemptible && preempt_by ;;
     rank-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -o lockstep-train ;;
