@@ -70,19 +70,20 @@ struct LeafRows {
 };
 
 /// The samples of one step that this rank computes. Buffers are 64-byte aligned, leaf after leaf,
-/// and lent by the stream: valid until the Batch is destroyed, which returns them to the pool.
+/// and lent by the stream with all that the spans show: valid until the Batch is destroyed, which
+/// returns them to the pool.
 struct Batch {
     StreamPosition position;           ///< of this step
     StreamPosition next;               ///< of the step after it (crosses to the next epoch)
     std::int64_t samples_in_step = 0;  ///< over all ranks
-    std::vector<LeafRows> leaves;
-    std::vector<std::uint64_t> sample_ids;  ///< global, by row
+    std::span<const LeafRows> leaves;
+    std::span<const std::uint64_t> sample_ids;  ///< global, by row
     /// By row: 1, or 0 where the sample could not be read and its bytes are zero in all fields.
     /// Empty when all are valid.
-    std::vector<std::uint8_t> valid;
+    std::span<const std::uint8_t> valid;
     /// By field of the index: rows x bytes_per_sample bytes.
-    std::vector<std::span<const std::byte>> fields;
-    std::shared_ptr<void> lease;  ///< keeps the buffers
+    std::span<const std::span<const std::byte>> fields;
+    std::shared_ptr<void> lease;  ///< keeps what the spans show
 };
 
 /// Where a stream's time went, in seconds summed over its threads, and what it did.

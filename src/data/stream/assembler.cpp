@@ -13,16 +13,14 @@ namespace lockstep {
 Assembler::Assembler(const DatasetIndex& index, WindowPool& windows)
     : index_(index), windows_(windows), lanes_(windows.lanes()) {}
 
-bool Assembler::assemble(const Step& step,
-                         Batch& batch,
-                         std::span<const std::span<std::byte>> out) {
+bool Assembler::assemble(const Step& step, BatchRoom& room) {
     const double since = now_s();
     waited_s_ = 0;
-    batch_ = &batch;
-    out_ = out;
+    room_ = &room;
     copied_ = 0;
     found_.clear();
-    batch.sample_ids.resize(step.rows);
+    room.sample_ids.resize(step.rows);
+    room.valid.clear();
     for (const LaneRange& part : step.slice)
         if (!find_part(step, part)) return false;
     copy_found();
@@ -68,11 +66,11 @@ const Assembler::Current* Assembler::window_at(std::uint64_t epoch,
 }
 
 void Assembler::copy_found() {
-    for (std::size_t f = 0; f < out_.size(); ++f) copy_field(f);
+    for (std::size_t f = 0; f < room_->places.size(); ++f) copy_field(f);
     for (const Found& found : found_) {
         std::copy_n(found.slab->samples.begin() + static_cast<std::ptrdiff_t>(found.first),
                     found.rows,
-                    batch_->sample_ids.begin() + static_cast<std::ptrdiff_t>(copied_));
+                    room_->sample_ids.begin() + static_cast<std::ptrdiff_t>(copied_));
         if (!found.slab->valid.empty()) copy_valid(found, copied_);
         copied_ += found.rows;
     }
@@ -92,7 +90,7 @@ void Assembler::copy_field(std::size_t field) {
         for (std::uint64_t i = 0; i < found.rows; ++i)
             rows_.push_back(base + found.slab->permutation[found.first + i] * bytes);
     }
-    gather_rows(rows_, bytes, out_[field].data() + copied_ * bytes);
+    gather_rows(rows_, bytes, room_->places[field].data() + copied_ * bytes);
 }
 
 void Assembler::copy_valid(const Found& found, std::size_t row) {
@@ -100,8 +98,8 @@ void Assembler::copy_valid(const Found& found, std::size_t row) {
     const auto masked = static_cast<std::uint64_t>(std::ranges::count(valid, 0));
     if (masked == 0) return;
     masked_samples_ += masked;
-    batch_->valid.resize(batch_->sample_ids.size(), 1);
-    std::ranges::copy(valid, batch_->valid.begin() + static_cast<std::ptrdiff_t>(row));
+    room_->valid.resize(room_->sample_ids.size(), 1);
+    std::ranges::copy(valid, room_->valid.begin() + static_cast<std::ptrdiff_t>(row));
 }
 
 }  // namespace lockstep

@@ -2,11 +2,11 @@
 // Puts the rows of a step together, from the windows of its lanes.
 #pragma once
 
+#include "batch_buffers.hpp"
 #include "read_plan.hpp"
 #include "window_pool.hpp"
 
 #include <cstdint>
-#include <span>
 #include <vector>
 
 namespace lockstep {
@@ -17,9 +17,9 @@ class Assembler {
   public:
     Assembler(const DatasetIndex& index, WindowPool& windows);
 
-    /// Fills `out` by field, and the batch's sample ids and valid rows. False after the pool was
-    /// stopped. Errors: those of loading.
-    bool assemble(const Step& step, Batch& batch, std::span<const std::span<std::byte>> out);
+    /// Fills the rows, sample ids and valid rows of `room`. False after the pool was stopped.
+    /// Errors: those of loading.
+    bool assemble(const Step& step, BatchRoom& room);
 
     /// Since the last call, without the waiting.
     double take_seconds();
@@ -50,9 +50,8 @@ class Assembler {
     std::vector<Found> found_;
     std::vector<int> left_;               // lanes that went on to another window without waiting
     std::vector<const std::byte*> rows_;  // of one field
-    Batch* batch_ = nullptr;              // at hand
-    std::span<const std::span<std::byte>> out_;
-    std::size_t copied_ = 0;  // rows of it
+    BatchRoom* room_ = nullptr;           // at hand
+    std::size_t copied_ = 0;              // rows of it
     double busy_s_ = 0, waited_s_ = 0;
     std::uint64_t masked_samples_ = 0;
 };

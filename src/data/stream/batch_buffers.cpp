@@ -13,13 +13,13 @@ BatchBuffers::BatchBuffers(const DatasetIndex& index,
                            const PageLock& page_lock)
     : memory_(count * buffer_bytes(index, rows)),
       locked_(page_lock, memory_.bytes()),
-      buffers_(count),
+      rooms_(count),
       worth_waking_((count - std::min(count, lendable_batches) + 2) / 2) {
     std::span<std::byte> rest = memory_.bytes();
     for (std::size_t i = 0; i < count; ++i) {
         for (const Field& field : index.fields()) {
             const std::uint64_t bytes = rows * field.bytes_per_sample();
-            buffers_[i].push_back(rest.first(bytes));
+            rooms_[i].places.push_back(rest.first(bytes));
             rest = rest.subspan(aligned(bytes));
         }
         free_.push_back(i);
@@ -48,13 +48,17 @@ BatchBuffers::Lent BatchBuffers::lend() {
     free_.pop_back();
     std::shared_ptr<void> lease(
         this, [self = shared_from_this(), buffer](void*) { self->give_back(buffer); });
-    return {buffers_[buffer], std::move(lease)};
+    return {&rooms_[buffer], std::move(lease)};
 }
 
 void BatchBuffers::give_back(std::size_t buffer) {
-    const std::scoped_lock lock(mutex_);
-    free_.push_back(buffer);
-    if (free_.size() >= worth_waking_) given_back_.notify_one();
+    bool is_worth_waking = false;
+    {
+        const std::scoped_lock lock(mutex_);
+        free_.push_back(buffer);
+        is_worth_waking = free_.size() >= worth_waking_;
+    }
+    if (is_worth_waking) given_back_.notify_one();
 }
 
 void BatchBuffers::stop() {

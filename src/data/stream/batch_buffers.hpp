@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/core/page_lock.hpp"
-#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/batch_stream.hpp"
 
 #include "memory.hpp"
 
@@ -15,6 +15,15 @@
 #include <vector>
 
 namespace lockstep {
+
+/// What is shown of a batch is kept here: the consumer frees nothing that another thread allocated.
+struct BatchRoom {
+    std::vector<std::span<std::byte>> places;  ///< by field, each for the rows of the largest batch
+    std::vector<std::uint64_t> sample_ids;     ///< by row
+    std::vector<std::uint8_t> valid;           ///< by row, or empty
+    std::vector<LeafRows> leaves;
+    std::vector<std::span<const std::byte>> fields;  ///< of `places`, as much as is filled
+};
 
 /// Any thread. Lives as long as a lease does.
 class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
@@ -28,9 +37,9 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
     static std::uint64_t buffer_bytes(const DatasetIndex& index, std::uint64_t rows);
     std::uint64_t memory_bytes() const { return memory_.bytes().size(); }
 
-    /// A buffer, by field; the destruction of `lease` gives it back.
+    /// Room for one batch; the destruction of `lease` gives it back.
     struct Lent {
-        std::vector<std::span<std::byte>> fields;
+        BatchRoom* room = nullptr;
         std::shared_ptr<void> lease;
     };
 
@@ -46,7 +55,7 @@ class BatchBuffers : public std::enable_shared_from_this<BatchBuffers> {
 
     Memory memory_;
     LockedPages locked_;
-    std::vector<std::vector<std::span<std::byte>>> buffers_;
+    std::vector<BatchRoom> rooms_;
     std::mutex mutex_;
     std::condition_variable given_back_;
     std::vector<std::size_t> free_;

@@ -1,21 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batch_source.hpp"
 
-namespace lockstep {
+#include <utility>
 
-Batch begin_batch(const Step& step, const StreamOptions& options) {
-    Batch batch;
-    batch.position = step.position;
-    batch.next = step.next;
-    batch.samples_in_step = static_cast<std::int64_t>(step.samples);
+namespace lockstep {
+namespace {
+
+void fill_leaves(const Step& step, const StreamOptions& options, std::vector<LeafRows>& leaves) {
+    leaves.clear();
     const std::uint64_t origin =
         leaf_begin(step.samples, options.first_leaf, options.virtual_ranks);
     for (int leaf = options.first_leaf; leaf < options.last_leaf; ++leaf) {
         const std::uint64_t begin = leaf_begin(step.samples, leaf, options.virtual_ranks);
         const std::uint64_t end = leaf_begin(step.samples, leaf + 1, options.virtual_ranks);
-        batch.leaves.push_back({leaf, begin - origin, end - begin});
+        leaves.push_back({leaf, begin - origin, end - begin});
     }
-    return batch;
+}
+
+}  // namespace
+
+Batch make_batch(const Step& step,
+                 const StreamOptions& options,
+                 const DatasetIndex& index,
+                 BatchBuffers::Lent lent) {
+    BatchRoom& room = *lent.room;
+    fill_leaves(step, options, room.leaves);
+    room.fields.clear();
+    for (std::size_t f = 0; f < room.places.size(); ++f)
+        room.fields.push_back(
+            room.places[f].first(room.sample_ids.size() * index.fields()[f].bytes_per_sample()));
+    return {.position = step.position,
+            .next = step.next,
+            .samples_in_step = static_cast<std::int64_t>(step.samples),
+            .leaves = room.leaves,
+            .sample_ids = room.sample_ids,
+            .valid = room.valid,
+            .fields = room.fields,
+            .lease = std::move(lent.lease)};
 }
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include "lockstep/data/batch_stream.hpp"
 
+#include "batch_buffers.hpp"
 #include "read_plan.hpp"
 
 #include <cstdint>
@@ -26,8 +27,11 @@ class BatchSource {
     virtual std::string memory_text() const = 0;
 };
 
-/// A step's batch without its samples: positions, counts and where its leaves' rows are.
-Batch begin_batch(const Step& step, const StreamOptions& options);
+/// The batch of a step whose rows and sample ids are in the room that `lent` is.
+Batch make_batch(const Step& step,
+                 const StreamOptions& options,
+                 const DatasetIndex& index,
+                 BatchBuffers::Lent lent);
 
 /// Gathers from `rows`, which are sealed. Errors: E106.
 std::unique_ptr<BatchSource> make_resident_source(std::shared_ptr<const DatasetIndex> index,

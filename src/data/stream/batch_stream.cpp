@@ -145,13 +145,8 @@ void WindowSource::assemble_batches() {
 bool WindowSource::assemble(Assembler& assembler, const Step& step) {
     BatchBuffers::Lent buffer = buffers_->take();
     if (!buffer.lease) return false;
-    Batch batch = begin_batch(step, options_);
-    batch.lease = std::move(buffer.lease);
-    if (!assembler.assemble(step, batch, buffer.fields)) return false;
-    for (std::size_t f = 0; f < buffer.fields.size(); ++f)
-        batch.fields.push_back(
-            buffer.fields[f].first(step.rows * index_->fields()[f].bytes_per_sample()));
-    deliver(std::move(batch), assembler);
+    if (!assembler.assemble(step, *buffer.room)) return false;
+    deliver(make_batch(step, options_, *index_, std::move(buffer)), assembler);
     return true;
 }
 

@@ -66,7 +66,7 @@ class ResidentSource : public BatchSource {
     Batch wait_or_help();
     bool help();
     Batch assemble(StepSamples step, BatchBuffers::Lent buffer);
-    void mask(Batch& batch, const std::vector<std::span<std::byte>>& fields) const;
+    void mask(BatchRoom& room) const;
     void deliver(std::uint64_t number, Batch batch, double seconds);
     template <class Work>
     void run_guarded(Work work);
@@ -171,31 +171,30 @@ std::pair<std::uint64_t, StepSamples> ResidentSource::claim_step() {
 }
 
 Batch ResidentSource::assemble(StepSamples step, BatchBuffers::Lent buffer) {
-    Batch batch = begin_batch(step.step, options_);
-    batch.lease = std::move(buffer.lease);
-    batch.sample_ids = std::move(step.ids);
-    std::vector<const std::byte*> places(batch.sample_ids.size());
-    for (std::size_t f = 0; f < buffer.fields.size(); ++f) {
+    BatchRoom& room = *buffer.room;
+    room.sample_ids.swap(step.ids);
+    room.valid.clear();
+    std::vector<const std::byte*> places(room.sample_ids.size());
+    for (std::size_t f = 0; f < room.places.size(); ++f) {
         const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
         const std::byte* const rows = rows_->rows(f).data();
-        std::ranges::transform(batch.sample_ids, places.begin(), [&](std::uint64_t sample) {
+        std::ranges::transform(room.sample_ids, places.begin(), [&](std::uint64_t sample) {
             return rows + sample * row_bytes;
         });
-        gather_rows(places, row_bytes, buffer.fields[f].data());
-        batch.fields.push_back(buffer.fields[f].first(batch.sample_ids.size() * row_bytes));
+        gather_rows(places, row_bytes, room.places[f].data());
     }
-    if (rows_->masked_samples() > 0) mask(batch, buffer.fields);
-    return batch;
+    if (rows_->masked_samples() > 0) mask(room);
+    return make_batch(step.step, options_, *index_, std::move(buffer));
 }
 
-void ResidentSource::mask(Batch& batch, const std::vector<std::span<std::byte>>& fields) const {
-    for (std::size_t row = 0; row < batch.sample_ids.size(); ++row) {
-        if (!rows_->is_masked(batch.sample_ids[row])) continue;
-        batch.valid.resize(batch.sample_ids.size(), 1);
-        batch.valid[row] = 0;
-        for (std::size_t f = 0; f < fields.size(); ++f) {
+void ResidentSource::mask(BatchRoom& room) const {
+    for (std::size_t row = 0; row < room.sample_ids.size(); ++row) {
+        if (!rows_->is_masked(room.sample_ids[row])) continue;
+        room.valid.resize(room.sample_ids.size(), 1);
+        room.valid[row] = 0;
+        for (std::size_t f = 0; f < room.places.size(); ++f) {
             const std::size_t row_bytes = index_->fields()[f].bytes_per_sample();
-            std::memset(fields[f].data() + row * row_bytes, 0, row_bytes);
+            std::memset(room.places[f].data() + row * row_bytes, 0, row_bytes);
         }
     }
 }

@@ -20,8 +20,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t least_windows_ahead = 8;
-constexpr std::size_t most_batches_ahead = 12;
-constexpr std::uint64_t batch_bytes_ahead = 4u << 20;
+constexpr std::size_t most_batches_ahead = 64;
+constexpr std::uint64_t batch_bytes_ahead = 16u << 20;
 
 // Of each row of a window besides its bytes: its sample and its place in the permutation.
 constexpr std::uint64_t row_overhead = sizeof(std::uint64_t) + sizeof(std::uint32_t);

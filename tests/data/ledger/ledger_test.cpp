@@ -13,6 +13,7 @@
 #include <numeric>
 #include <optional>
 #include <set>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,12 +60,14 @@ class Job {
             batch.position = position_;
             batch.next = next;
             batch.samples_in_step = static_cast<std::int64_t>(end - position_.consumed);
+            const auto ids = std::make_shared<std::vector<std::uint64_t>>();
             for (const LaneRange& part :
                  leaf_slice(position_.consumed, end, order.lanes(), rank, rank + 1, ranks))
                 for (std::uint64_t p = part.begin; p < part.end; ++p)
-                    batch.sample_ids.push_back(
-                        order.sample_at(p * static_cast<std::uint64_t>(order.lanes()) +
-                                        static_cast<std::uint64_t>(part.lane)));
+                    ids->push_back(order.sample_at(p * static_cast<std::uint64_t>(order.lanes()) +
+                                                   static_cast<std::uint64_t>(part.lane)));
+            batch.sample_ids = *ids;
+            batch.lease = ids;
         }
         position_ = next;
         return batches;
@@ -185,7 +188,9 @@ TEST_F(Ledger, NamesSamplesThatAreMissingOrSeenTwice) {
     job.step(1);
     Batch wrong = job.next_step()[0];
     const std::uint64_t lost = wrong.sample_ids[3], again = wrong.sample_ids[4];
-    wrong.sample_ids[3] = again;
+    std::vector<std::uint64_t> ids(wrong.sample_ids.begin(), wrong.sample_ids.end());
+    ids[3] = again;
+    wrong.sample_ids = ids;
     job.writers()[0].add(wrong);
     job.save();
     const LedgerReport report = check_ledger(folder());
@@ -234,8 +239,9 @@ TEST_F(Ledger, CountsMaskedRows) {
     Job job(folder(), 20);
     job.start(1, 20);
     Batch batch = job.next_step()[0];
-    batch.valid.assign(20, 1);
-    batch.valid[3] = batch.valid[5] = 0;
+    std::vector<std::uint8_t> valid(20, 1);
+    valid[3] = valid[5] = 0;
+    batch.valid = valid;
     job.writers()[0].add(batch);
     job.save();
     const LedgerReport report = check_ledger(folder());

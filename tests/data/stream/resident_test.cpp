@@ -6,6 +6,7 @@
 #include "stream/sample_walk.hpp"
 #include "support/caught.hpp"
 
+#include <algorithm>
 #include <deque>
 #include <set>
 #include <thread>
@@ -73,8 +74,8 @@ void expect_equal(BatchStream& left, BatchStream& right, int steps) {
         ASSERT_EQ(a.position, b.position);
         ASSERT_EQ(a.next, b.next);
         ASSERT_EQ(a.samples_in_step, b.samples_in_step);
-        ASSERT_EQ(a.sample_ids, b.sample_ids);
-        ASSERT_EQ(a.valid, b.valid);
+        ASSERT_TRUE(std::ranges::equal(a.sample_ids, b.sample_ids));
+        ASSERT_TRUE(std::ranges::equal(a.valid, b.valid));
         ASSERT_EQ(a.leaves.size(), b.leaves.size());
         for (std::size_t leaf = 0; leaf < a.leaves.size(); ++leaf) {
             ASSERT_EQ(a.leaves[leaf].first_row, b.leaves[leaf].first_row);
