@@ -52,10 +52,10 @@ run_has_ended() {
 # A launcher may outlive its ranks: srun over two partitions was seen to wait for itself for ever
 # (22.05). It is killed after LOCKSTEP_LAUNCHER_WAIT seconds in which the run says that it has ended.
 watch_launcher() {
-    local ended=0 wait=${LOCKSTEP_LAUNCHER_WAIT:-60} pause
-    pause=$((wait < 5 ? wait : 5))
+    local ended=0 most=${LOCKSTEP_LAUNCHER_WAIT:-60} pause
+    pause=$((most < 5 ? most : 5))
     trap '' USR1 USR2
-    while ((ended < wait)); do
+    while ((ended < most)); do
         read -rt "$pause" <> <(:) || true  # a sleep that leaves no process behind
         if run_has_ended; then ended=$((ended + pause)); else ended=0; fi
     done

@@ -16,7 +16,8 @@
 
 namespace lockstep {
 
-/// What is shown of a batch is kept here: the consumer frees nothing that another thread allocated.
+/// What a batch shows is kept here, and used again: its consumer would free lists of another
+/// thread's heap, and wait for that thread where it holds the heap's lock.
 struct BatchRoom {
     std::vector<std::span<std::byte>> places;  ///< by field, each for the rows of the largest batch
     std::vector<std::uint64_t> sample_ids;     ///< by row
