@@ -16,8 +16,8 @@
 
 namespace lockstep {
 
-/// What a batch shows is kept here, and used again: its consumer would free lists of another
-/// thread's heap, and wait for that thread where it holds the heap's lock.
+/// What a batch shows is kept here, and used again: freeing lists that another thread allocated
+/// took its consumer longer than taking the next batch.
 struct BatchRoom {
     std::vector<std::span<std::byte>> places;  ///< by field, each for the rows of the largest batch
     std::vector<std::uint64_t> sample_ids;     ///< by row
