@@ -50,17 +50,21 @@ LeafScore score(Classifier& model, const LeafInput& input) {
 
 }  // namespace
 
-InputReader evaluation_input(const DatasetIndex& index, const TrainSettings& settings) {
-    return {index, TransformPipeline::parse(settings.transform).evaluation(), settings.seed};
+InputReader evaluation_input(const DatasetIndex& index,
+                             const DatasetIndex& trained,
+                             const TrainSettings& settings) {
+    return {
+        index, TransformPipeline::parse(settings.transform).evaluation(), settings.seed, trained};
 }
 
 Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
+                     const DatasetIndex& trained,
                      const Communicator& ranks,
                      LeafRange leaves,
                      const TrainSettings& settings)
     : index_(std::move(index)),
       ranks_(ranks),
-      input_(evaluation_input(*index_, settings)),
+      input_(evaluation_input(*index_, trained, settings)),
       stream_(index_, evaluation_stream(leaves, settings)),
       virtual_ranks_(settings.virtual_ranks) {}
 

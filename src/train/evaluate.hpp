@@ -22,13 +22,17 @@ struct Evaluation {
     double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
 };
 
-/// Images as evaluation sees them: without what is random in the settings' pipeline.
-InputReader evaluation_input(const DatasetIndex& index, const TrainSettings& settings);
+/// Samples as evaluation sees them: without what is random in the settings' pipeline, normalised
+/// by the statistics of `trained`, the data set that the model learns from.
+InputReader evaluation_input(const DatasetIndex& index,
+                             const DatasetIndex& trained,
+                             const TrainSettings& settings);
 
 /// Keeps a data set open for repeated evaluation, its first batches read ahead.
 class Evaluator {
   public:
     Evaluator(std::shared_ptr<const DatasetIndex> index,
+              const DatasetIndex& trained,
               const Communicator& ranks,
               LeafRange leaves,
               const TrainSettings& settings);

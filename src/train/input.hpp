@@ -6,6 +6,10 @@
 #include "lockstep/data/transform.hpp"
 #include "lockstep/train/model.hpp"
 
+#include "field_input.hpp"
+
+#include <memory>
+
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
@@ -22,14 +26,17 @@ struct LeafInput {
     LeafInput part(std::int64_t first, std::int64_t rows) const;
 };
 
-/// Knows the fields "images" (u8 [n, C, H, W], [n, H, W] or, of layout HWC,
-/// [n, H, W, C]) and "labels" (u8, i32 or i64 [n]) of
-/// one data set, and makes tensors of rows by a pipeline of transforms, keyed by `seed`, epoch and
-/// sample.
-/// Errors: E207, E217 if the fields are others; E248 if the images cannot go through the pipeline.
+/// Knows the fields "images", or "features" where there is none, of one to three dimensions and any
+/// type, and "labels" (u8, i32 or i64 [n]) of one data set, and makes tensors of rows by a pipeline
+/// of transforms, keyed by `seed`, epoch and sample.
+/// Errors: E207, E217 if the fields are others; E248 if they cannot go through the pipeline.
 class InputReader {
   public:
-    InputReader(const DatasetIndex& index, const TransformPipeline& pipeline, std::uint64_t seed);
+    /// `statistics`: the data set whose mean and deviation `normalise` uses, the one trained on.
+    InputReader(const DatasetIndex& index,
+                const TransformPipeline& pipeline,
+                std::uint64_t seed,
+                const DatasetIndex& statistics);
 
     /// What the model is given: the shape of transformed images.
     const ModelShape& shape() const { return shape_; }
@@ -40,11 +47,11 @@ class InputReader {
   private:
     void mix(const Batch& batch, const LeafRows& leaf, TransformKey key, LeafInput& input) const;
 
-    std::size_t images_ = 0, labels_ = 0;  ///< positions among the index's fields
+    std::size_t samples_ = 0, labels_ = 0;  ///< positions among the index's fields
+    std::size_t row_bytes_ = 0;             ///< of a sample
     ElementType label_type_ = ElementType::i64;
-    bool has_channels_last_ = false;
     std::uint64_t seed_ = 0;
-    ImageTransform transform_;
+    std::unique_ptr<FieldInput> field_;
     ModelShape shape_;
 };
 

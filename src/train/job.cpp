@@ -16,6 +16,7 @@
 #include "gradient_order.hpp"
 #include "job_checkpoint.hpp"
 #include "numerics.hpp"
+#include "test_data.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -193,8 +194,8 @@ void Job::build_model() {
     std::shared_ptr<Classifier> classifier;
     agree(ranks, [&] {
         input = std::make_unique<InputReader>(
-            *data, TransformPipeline::parse(settings.transform), settings.seed);
-        check_test_data();
+            *data, TransformPipeline::parse(settings.transform), settings.seed, *data);
+        if (test_data) check_test_data(*test_data, *data, settings);
         classifier = make_model(settings.model, input->shape(), settings.seed);
         optimizer = make_optimizer(settings.optimizer);
     });
@@ -204,24 +205,6 @@ void Job::build_model() {
                   [&] { return Json(observe_gradient_order(*classifier, input->shape())).dump(); }),
         "order of gradients");
     model = std::make_unique<FlatModel>(classifier, order.get<std::vector<std::size_t>>());
-}
-
-void Job::check_test_data() const {
-    if (!test_data) return;
-    const ModelShape test = evaluation_input(*test_data, settings).shape(), train = input->shape();
-    const bool fits = test.channels == train.channels && test.height == train.height &&
-                      test.width == train.width && test.classes <= train.classes;
-    const auto describe = [](const ModelShape& shape) {
-        return fmt::format(
-            "{}x{}x{} with {} classes", shape.channels, shape.height, shape.width, shape.classes);
-    };
-    check(fits, [&] {
-        return Error(
-            "E217",
-            fmt::format("test data '{}' do not fit the training data", settings.test_data.string()),
-            fmt::format("they are {}, the training data {}", describe(test), describe(train)),
-            "pack both from one source");
-    });
 }
 
 void Job::open_run() {
@@ -305,7 +288,8 @@ void Job::build_exchange() {
                                                     .clip_norm = settings.clip_norm});
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
     agree(ranks, [&] {
-        if (test_data) evaluator = std::make_unique<Evaluator>(test_data, ranks, leaves, settings);
+        if (test_data)
+            evaluator = std::make_unique<Evaluator>(test_data, *data, ranks, leaves, settings);
     });
     once(Level::info,
          "model {} with {} parameters | {} buckets by {}{} | {} steps an epoch, {} in all",

@@ -82,7 +82,6 @@ struct Job {
     void introduce();
     void start_flight();
     void build_model();
-    void check_test_data() const;
     void build_exchange();
     void restore();
     void start_ledger();

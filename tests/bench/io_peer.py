@@ -22,7 +22,8 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 BATCH, MEAN, STDDEV = 256, 0.2860, 0.3530
-GZIP_CHUNK_BYTES = 50 << 10
+# None: `compression="gzip"` and nothing else, for which h5py cuts rows.
+GZIP_CHUNK_BYTES = {"h5py-gzip-200k": 200 << 10, "h5py-gzip-50k": 50 << 10, "h5py-gzip-auto": None}
 TARS = 4
 torch.set_num_threads(1)
 
@@ -39,13 +40,21 @@ def open_packed(folder):
 # Files
 
 
-def make_gzip(images, labels, path):
-    rows = max(1, GZIP_CHUNK_BYTES // images[0].nbytes)
-    with h5py.File(path, "w") as file:
-        chunks = (min(rows, len(images)), *images.shape[1:])
-        options = {"chunks": chunks, "compression": "gzip", "compression_opts": 4}
-        file.create_dataset("data/images", data=images, **options)
-        file["data/labels"] = labels
+def gzip_chunks(images, chunk_bytes):
+    """Whole rows of about `chunk_bytes`; what h5py chooses where that is None."""
+    if chunk_bytes is None:
+        return True
+    rows = max(1, chunk_bytes // images[0].nbytes)
+    return (min(rows, len(images)), *images.shape[1:])
+
+
+def make_gzip(images, labels, folder):
+    folder.mkdir()
+    for name, chunk_bytes in GZIP_CHUNK_BYTES.items():
+        with h5py.File(folder / f"{name}.h5", "w") as file:
+            file.create_dataset("data/images", data=images, compression="gzip", compression_opts=4,
+                                chunks=gzip_chunks(images, chunk_bytes))
+            file["data/labels"] = labels
 
 
 def add_member(tar, name, content):
@@ -76,7 +85,7 @@ def make_files(args):
         images, labels = file["data/images"], file["data/labels"][:]
         few = args.sequential_samples or len(labels)
         make_gzip(images[: args.gzip_samples or None], labels[: args.gzip_samples or None],
-                  args.out / "gzip.h5")
+                  args.out / "gzip")
         make_tars(images[:few], labels[:few], args.out / "tar")
         make_mds(images[:few], labels[:few], args.out / "mds")
         shape = {"shape": images.shape[1:]}
@@ -193,8 +202,8 @@ def batches_of(args):
         return h5py_loader(next(args.packed.glob("*.h5")), args.workers)
     if args.peer == "h5py-tuned":
         return tuned_h5py_loader(next(args.packed.glob("*.h5")), args.workers)
-    if args.peer == "h5py-gzip":
-        return h5py_loader(args.files / "gzip.h5", args.workers)
+    if args.peer in GZIP_CHUNK_BYTES:
+        return h5py_loader(args.files / "gzip" / f"{args.peer}.h5", args.workers)
     if args.peer == "webdataset":
         return webdataset_loader(args.files / "tar", shape, args.workers)
     if args.peer == "mosaicml-streaming":
@@ -241,7 +250,7 @@ def parse():
     make.add_argument("--sequential-samples", type=int, default=0, help="in tar and mds; 0: all")
     run = commands.add_parser("run")
     run.set_defaults(run=run_peer)
-    peers = ["h5py", "h5py-tuned", "h5py-gzip", "webdataset", "mosaicml-streaming", "dali"]
+    peers = ["h5py", "h5py-tuned", *GZIP_CHUNK_BYTES, "webdataset", "mosaicml-streaming", "dali"]
     run.add_argument("--peer", choices=peers, required=True)
     run.add_argument("--packed", type=pathlib.Path, required=True)
     run.add_argument("--files", type=pathlib.Path, required=True)

@@ -7,6 +7,7 @@
 #include "support/temp_dir.hpp"
 
 #include <csignal>
+#include <functional>
 #include <span>
 
 #include <fmt/format.h>
@@ -140,11 +141,90 @@ TEST_F(ForeignTrainData, MayHaveItsChannelsLast) {
     EXPECT_EQ(hash_of("HWC", 2), hash_of("CHW", 1));
 }
 
+TEST_F(ForeignTrainData, MayBeFloats) {
+    constexpr std::size_t rows = 200, values = 2 * 4 * 4;
+    std::vector<float> pixels(rows * values);
+    CounterRandom random(Purpose::test, {11});
+    for (float& pixel : pixels) pixel = static_cast<float>(random.below(1000)) / 500 - 1;
+    const auto bytes = std::as_bytes(std::span(pixels));
+    ForeignDataset images = contiguous({rows, 2, 4, 4}, {bytes.begin(), bytes.end()});
+    images.type = H5T_IEEE_F32LE;
+    data_ = folder_ / "floats.h5";
+    write_foreign(data_, {images, labels(rows)});
+    const Words fields = {"--field", "images=/x/data:CHW", "--field", "labels=/y"};
+    const std::string one = hash("one", 1, fields + Words{"--data-mode", "stream"});
+    EXPECT_EQ(hash("four", 4, fields + Words{"--data-mode", "resident"}), one);
+    const ProcessResult flipped = run("flipped", 1, fields + Words{"--transform", "flip"});
+    EXPECT_NE(flipped.exit_code, 0);
+    EXPECT_THAT(flipped.output, testing::HasSubstr("E248"));
+}
+
+TEST_F(ForeignTrainData, OfTooManyDimensionsAreRefused) {
+    data_ = folder_ / "volumes.h5";
+    write_foreign(data_, {contiguous({40, 2, 2, 2, 2}, random_bytes(40 * 16, 5)), labels(40)});
+    const ProcessResult result =
+        run("run", 2, {"--field", "images=/x/data", "--field", "labels=/y"});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.output, testing::HasSubstr("E217"));
+}
+
 TEST_F(ForeignTrainData, WithoutSuchAFieldIsRefused) {
     const ProcessResult result =
         run("run", 2, {"--field", "images=/x/pictures", "--field", "labels=/y"});
     EXPECT_NE(result.exit_code, 0);
     EXPECT_THAT(result.output, testing::HasSubstr("/x/pictures"));
+}
+
+// Columns of very different size, of which the difference of two decides the class. The test set is
+// of one class: normalised by statistics of its own it could not be told.
+class TableTrainData : public TrainData {
+  protected:
+    TableTrainData() {
+        pack("train", 600, [](std::uint64_t row) { return row % 2; });
+        pack("test", 100, [](std::uint64_t) { return 1U; });
+        data_ = folder_ / "train";
+    }
+
+    void pack(const std::string& name,
+              std::uint64_t rows,
+              const std::function<std::uint64_t(std::uint64_t)>& class_of) {
+        CounterRandom random(Purpose::test, {rows});
+        std::string text = "pressure,drift,kind\n";
+        for (std::uint64_t row = 0; row < rows; ++row) {
+            const std::uint64_t kind = class_of(row), noise = random.below(100);
+            text += fmt::format("{},{},{}\n",
+                                101'000 + 100 * kind + noise / 2,
+                                1e-5 * static_cast<double>(noise),
+                                kind == 0 ? "calm" : "storm");
+        }
+        if (name == "test") text += "101000,0,calm\n";  // classes are numbered as their names sort
+        write_file_atomically(folder_ / (name + ".csv"), text);
+        const ProcessResult packed = run_lockstep({"data",
+                                                   "pack",
+                                                   "--csv",
+                                                   folder_ / (name + ".csv"),
+                                                   "--label",
+                                                   "kind",
+                                                   "--out",
+                                                   folder_ / name});
+        EXPECT_EQ(packed.exit_code, 0) << packed.output;
+    }
+};
+
+TEST_F(TableTrainData, LearnsFromFeaturesOnAnyNumberOfRanks) {
+    const Words test = {"--test-data", folder_ / "test", "--lr", "0.01"};
+    const ProcessResult one = run("one", 1, test);
+    EXPECT_EQ(one.exit_code, 0) << one.output;
+    EXPECT_EQ(hash("four", 4, test), printed_hash(one.output));
+    EXPECT_GT(last_accuracy(folder_ / "one"), 0.95);
+}
+
+TEST_F(TableTrainData, RefusesTestDataWhoseClassesHaveOtherNumbers) {
+    pack("half", 100, [](std::uint64_t) { return 1U; });  // "storm" is its class 0
+    const ProcessResult result = run("run", 2, {"--test-data", folder_ / "half"});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.output, testing::HasSubstr("E217"));
+    EXPECT_THAT(result.output, testing::HasSubstr("class 0 is 'storm'"));
 }
 
 class DamagedTrainData : public TrainData {

@@ -31,6 +31,13 @@ std::int64_t newest_step(const fs::path& run) {
     return steps.empty() ? 0 : steps.back();
 }
 
+double last_accuracy(const fs::path& run) {
+    double accuracy = -1;
+    for (const Json& record : json_lines(run / "metrics.jsonl"))
+        accuracy = record.value("test_accuracy", accuracy);
+    return accuracy;
+}
+
 std::string state_of(const fs::path& run) {
     const Json state = read_json(run / "state.json");
     return fmt::format("{}, step {}, exit {}",

@@ -21,6 +21,9 @@ std::vector<std::int64_t> training_steps(const fs::path& run);
 /// The newest step in metrics.jsonl, 0 before the first.
 std::int64_t newest_step(const fs::path& run);
 
+/// Of the newest evaluation in metrics.jsonl; -1 before the first.
+double last_accuracy(const fs::path& run);
+
 /// "complete, step 100, exit 0": what state.json says.
 std::string state_of(const fs::path& run);
 

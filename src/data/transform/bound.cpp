@@ -55,6 +55,7 @@ BoundTransform::BoundTransform(const TransformPipeline& pipeline,
     const bool imagenet = uses_imagenet(pipeline);
     mean = per_channel(imagenet ? imagenet_mean : field_mean, shape.channels, 0);
     scale = per_channel(imagenet ? imagenet_std : field_std, shape.channels, 255);
+    std::ranges::replace(scale, 0.0F, 255.0F);  // a channel that is the same everywhere
     for (const TransformStage& stage : plan.stages) taps.push_back(taps_of(stage));
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/data/resident.hpp"
 
 #include "data/samples.hpp"
+#include "stream/stream_memory.hpp"
 #include "support/caught.hpp"
 
 #include <deque>
@@ -164,6 +165,18 @@ TEST_F(Stream, WorksWithTheLeastMemoryItAccepts) {
         options.memory_bytes += options.memory_bytes / 16 + 1;
     EXPECT_LE(BatchStream(index, options).memory_bytes(), options.memory_bytes);
     EXPECT_EQ(steps_of(index, options, 50), expected_steps(*index, options, 50));
+}
+
+// Small batches last microseconds: more of them hide what happens to the threads that make them.
+TEST_F(Stream, KeepsAsManyBatchesReadyAsMemoryAllows) {
+    const auto index = pack();
+    StreamOptions options = test::small_stream();
+    const StreamMemory all = plan_memory(*index, options, {});
+    EXPECT_EQ(all.batches, lendable_batches + 64);
+    options.memory_bytes = all.bytes() - 60 * all.batch_bytes;
+    const StreamMemory less = plan_memory(*index, options, {});
+    EXPECT_EQ(less.batches, lendable_batches + 4);
+    EXPECT_LE(less.bytes(), options.memory_bytes);
 }
 
 TEST_F(Stream, AlignsBuffersAndKeepsThemUntilTheBatchIsGone) {

@@ -2,7 +2,9 @@
 #include "images.hpp"
 #include "transform/bound.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,6 +40,15 @@ TEST(Transform, DividesBy255WithoutStatistics) {
     const std::vector<float> out = applied(transform, images);
     for (std::size_t i = 0; i < out.size(); ++i)
         EXPECT_EQ(out[i], static_cast<float>(images.bytes[i]) / 255.0f);
+}
+
+TEST(Transform, LeavesAChannelThatNeverChangesFinite) {
+    Images images = noise({2, 3, 3}, 1);
+    std::fill(images.bytes.begin(), images.bytes.begin() + 9, std::uint8_t{51});
+    const double means[] = {0.2, 0.5}, stds[] = {0, 0.25};
+    const std::vector<float> out = applied(ImageTransform({}, images.shape, means, stds), images);
+    for (std::size_t i = 0; i < 9; ++i) EXPECT_EQ(out[i], 0.0F);
+    for (const float value : out) EXPECT_TRUE(std::isfinite(value));
 }
 
 TEST(Transform, LaysChannelsOutInnermostWhenAsked) {

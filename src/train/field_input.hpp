@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// From the stored rows of one field to the numbers that a model takes.
+#pragma once
+
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/transform.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep {
+
+/// Reads rows of one field. Immutable: any thread may call.
+class FieldInput {
+  public:
+    virtual ~FieldInput() = default;
+
+    /// Of one sample as the model is given it.
+    virtual ImageShape shape() const = 0;
+
+    /// `rows` are the stored bytes of the samples `ids` [n]; f32 [n, C, H, W], channels innermost
+    /// in memory, in memory of its own.
+    virtual at::Tensor read(std::span<const std::byte> rows,
+                            std::span<const std::uint64_t> ids,
+                            TransformKey key) const = 0;
+
+    /// Mixes the `values` of one leaf in place; as ImageTransform::mix_rows says, so that the
+    /// result, the partners and shares, is empty where nothing is mixed.
+    virtual std::vector<MixRow> mix(at::Tensor& values,
+                                    std::span<const std::uint64_t> ids,
+                                    TransformKey key,
+                                    std::span<const std::uint8_t> valid) const = 0;
+};
+
+/// f32 [samples, C, H, W], channels innermost: the layout in which convolutions and pooling use
+/// whole vectors. Not initialised.
+at::Tensor empty_input(std::int64_t samples, const ImageShape& shape);
+
+/// Whether samples are stored as [H, W, C].
+bool has_channels_last(const Field& field);
+
+/// u8 [C, H, W], [H, W] or, of layout HWC, [H, W, C]: images, through all of `pipeline`.
+/// `statistics` has the mean and deviation that `normalise` uses. Errors: E248.
+std::unique_ptr<FieldInput> make_image_input(const Field& field,
+                                             const TransformPipeline& pipeline,
+                                             const Field& statistics);
+
+/// Numbers of any type, one to three dimensions: (value - mean) / deviation by channel, where
+/// `statistics` has them; a deviation of 0 divides by 1. One dimension is channels of 1 x 1. u8 are
+/// value / 255 first. Computed in f32 where f32 or u8 are stored, else in f64.
+/// Errors: E248 if `pipeline` does more than normalise.
+std::unique_ptr<FieldInput> make_number_input(const Field& field,
+                                              const TransformPipeline& pipeline,
+                                              const Field& statistics);
+
+/// The one of these two that suits the field: images where it is u8 of two or three dimensions.
+std::unique_ptr<FieldInput> make_field_input(const Field& field,
+                                             const TransformPipeline& pipeline,
+                                             const Field& statistics);
+
+}  // namespace lockstep
