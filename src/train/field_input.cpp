@@ -1,10 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "field_input.hpp"
 
+#include "lockstep/core/error.hpp"
+
 #include <ATen/Functions.h>
 #include <torch/types.h>
 
 namespace lockstep {
+
+at::ScalarType stored_type(ElementType type) {
+    switch (type) {
+        case ElementType::u8:
+            return torch::kUInt8;
+        case ElementType::i32:
+            return torch::kInt32;
+        case ElementType::i64:
+            return torch::kInt64;
+        case ElementType::f32:
+            return torch::kFloat32;
+        case ElementType::f64:
+            return torch::kFloat64;
+    }
+    expect(false, "there is such a type");
+    return {};
+}
 
 at::Tensor empty_input(std::int64_t samples, const ImageShape& shape) {
     const auto layout =

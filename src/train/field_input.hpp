@@ -37,6 +37,9 @@ class FieldInput {
                                     std::span<const std::uint8_t> valid) const = 0;
 };
 
+/// Torch's name of an element type.
+at::ScalarType stored_type(ElementType type);
+
 /// f32 [samples, C, H, W], channels innermost: the layout in which convolutions and pooling use
 /// whole vectors. Not initialised.
 at::Tensor empty_input(std::int64_t samples, const ImageShape& shape);

@@ -41,12 +41,10 @@ bool is_label_type(ElementType type) {
 }
 
 at::Tensor labels_of(std::span<const std::byte> field, const LeafRows& leaf, ElementType type) {
-    const at::ScalarType stored = type == ElementType::u8    ? torch::kUInt8
-                                  : type == ElementType::i32 ? torch::kInt32
-                                                             : torch::kInt64;
     const std::byte* const first = field.data() + leaf.first_row * element_bytes(type);
     const auto rows = static_cast<std::int64_t>(leaf.rows);
-    return torch::from_blob(const_cast<std::byte*>(first), {rows}, stored).to(torch::kInt64);
+    return torch::from_blob(const_cast<std::byte*>(first), {rows}, stored_type(type))
+        .to(torch::kInt64);
 }
 
 std::span<const std::uint64_t> ids_of(const Batch& batch, const LeafRows& leaf) {

@@ -12,23 +12,6 @@
 namespace lockstep {
 namespace {
 
-at::ScalarType stored_type(ElementType type) {
-    switch (type) {
-        case ElementType::u8:
-            return torch::kUInt8;
-        case ElementType::i32:
-            return torch::kInt32;
-        case ElementType::i64:
-            return torch::kInt64;
-        case ElementType::f32:
-            return torch::kFloat32;
-        case ElementType::f64:
-            return torch::kFloat64;
-    }
-    expect(false, "there is such a type");
-    return {};
-}
-
 // In which a stored value is exact.
 at::ScalarType computed_type(ElementType type) {
     const bool fits = type == ElementType::u8 || type == ElementType::f32;
