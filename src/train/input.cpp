@@ -61,6 +61,10 @@ at::Tensor weights_of(const Batch& batch, const LeafRows& leaf) {
 
 }  // namespace
 
+const Field& input_field(const DatasetIndex& index) {
+    return index.fields()[checked_position(index)];
+}
+
 InputReader::InputReader(const DatasetIndex& index,
                          const TransformPipeline& pipeline,
                          std::uint64_t seed,
@@ -70,8 +74,7 @@ InputReader::InputReader(const DatasetIndex& index,
       row_bytes_(index.fields()[samples_].bytes_per_sample()),
       label_type_(index.fields()[labels_].type),
       seed_(seed),
-      field_(make_field_input(
-          index.fields()[samples_], pipeline, statistics.fields()[checked_position(statistics)])) {
+      field_(make_field_input(index.fields()[samples_], pipeline, input_field(statistics))) {
     const Field& labels = index.fields()[labels_];
     check(is_label_type(labels.type) && labels.shape.empty() && labels.classes() > 0,
           [&] { return wrong_field(index, "has labels of another type or shape"); });

@@ -26,6 +26,10 @@ struct LeafInput {
     LeafInput part(std::int64_t first, std::int64_t rows) const;
 };
 
+/// "images", or "features" where there is none. Errors: E207 if there is neither, E217 if it has no
+/// dimension or more than three.
+const Field& input_field(const DatasetIndex& index);
+
 /// Knows the fields "images", or "features" where there is none, of one to three dimensions and any
 /// type, and "labels" (u8, i32 or i64 [n]) of one data set, and makes tensors of rows by a pipeline
 /// of transforms, keyed by `seed`, epoch and sample.

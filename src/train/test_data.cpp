@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 
 #include "evaluate.hpp"
+#include "input.hpp"
 
 #include <algorithm>
 
@@ -43,6 +44,16 @@ void check_class_names(const DatasetIndex& test,
         });
 }
 
+// Statistics of u8 are of value / 255: they say nothing of other numbers.
+void check_units(const Field& test, const Field& data, const TrainSettings& settings) {
+    check((test.type == ElementType::u8) == (data.type == ElementType::u8), [&] {
+        return does_not_fit(settings,
+                            fmt::format("they are {}, the training data {}",
+                                        element_name(test.type),
+                                        element_name(data.type)));
+    });
+}
+
 }  // namespace
 
 void check_test_data(const DatasetIndex& test,
@@ -57,6 +68,7 @@ void check_test_data(const DatasetIndex& test,
             settings,
             fmt::format("they are {}, the training data {}", described(shape), described(wanted)));
     });
+    check_units(input_field(test), input_field(data), settings);
     check_class_names(test, data, settings);
 }
 

@@ -175,6 +175,23 @@ TEST_F(ForeignTrainData, WithoutSuchAFieldIsRefused) {
     EXPECT_THAT(result.output, testing::HasSubstr("/x/pictures"));
 }
 
+TEST_F(ForeignTrainData, RefusesTestDataInOtherUnits) {
+    const std::vector<std::byte> pixels = random_bytes(40 * 16, 5);
+    std::vector<float> floats;
+    for (const std::byte pixel : pixels) floats.push_back(std::to_integer<std::uint8_t>(pixel));
+    const auto bytes = std::as_bytes(std::span(floats));
+    ForeignDataset other = contiguous({40, 4, 4}, {bytes.begin(), bytes.end()});
+    other.type = H5T_IEEE_F32LE;
+    data_ = folder_ / "bytes.h5";
+    write_foreign(data_, {contiguous({40, 4, 4}, pixels), labels(40)});
+    write_foreign(folder_ / "floats.h5", {other, labels(40)});
+    const Words fields = {"--field", "images=/x/data", "--field", "labels=/y"};
+    const ProcessResult result =
+        run("run", 2, fields + Words{"--test-data", folder_ / "floats.h5"});
+    EXPECT_NE(result.exit_code, 0);
+    EXPECT_THAT(result.output, testing::HasSubstr("they are f32, the training data u8"));
+}
+
 // Columns of very different size, of which the difference of two decides the class. The test set is
 // of one class: normalised by statistics of its own it could not be told.
 class TableTrainData : public TrainData {
