@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-/// Whether a model that is trained on `data` can be evaluated on `test`: equal shapes, and classes
-/// of equal numbers. Errors: E217; those of InputReader.
+/// Whether a model that is trained on `data` can be evaluated on `test`: equal shapes, units
+/// and class names. Errors: E217; those of InputReader.
 void check_test_data(const DatasetIndex& test,
                      const DatasetIndex& data,
                      const TrainSettings& settings);
