@@ -127,7 +127,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E217",
      bad_data,
      "a data set does not fit the model",
-     "Shape or number of classes differ from what the model takes."},
+     "Shape, classes or, of test data, units differ from what the model takes."},
     {"E220",
      bad_data,
      "a path leaves its folder",
