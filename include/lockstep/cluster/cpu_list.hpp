@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Sets of CPUs in the kernel's own notation.
+/// @file
+/// Sets of CPUs in the kernel's own notation.
 #pragma once
 
 #include <optional>

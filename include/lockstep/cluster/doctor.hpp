@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checks that find a broken job before it costs anything: pure functions of gathered facts.
+/// @file
+/// Checks that find a broken job before it costs anything: pure functions of gathered facts.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"

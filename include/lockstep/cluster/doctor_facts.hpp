@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank knows of itself, its node and its launch, for checks that look at all ranks at
-// once.
+/// @file
+/// What one rank knows of itself, its node and its launch, for checks that look at all ranks at
+/// once.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"

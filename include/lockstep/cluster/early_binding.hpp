@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's cores where its launcher bound none: chosen before MPI and OpenMP start.
+/// @file
+/// A rank's cores where its launcher bound none: chosen before MPI and OpenMP start.
 #pragma once
 
 #include "lockstep/cluster/launch_facts.hpp"

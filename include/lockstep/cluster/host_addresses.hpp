@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of a node's addresses other nodes may use, and why the others are left out.
+/// @file
+/// Which of a node's addresses other nodes may use, and why the others are left out.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where the ranks of a job that is only planned would be, from what SLURM tells of its nodes.
+/// @file
+/// Where the ranks of a job that is only planned would be, from what SLURM tells of its nodes.
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a job asks of SLURM, with types, and whether the cluster could ever give it.
+/// @file
+/// What a job asks of SLURM, with types, and whether the cluster could ever give it.
 #pragma once
 
 #include "lockstep/cluster/job_script.hpp"

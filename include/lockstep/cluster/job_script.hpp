@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Batch scripts made from templates: options replaced, values carried as quoted bash words.
+/// @file
+/// Batch scripts made from templates: options replaced, values carried as quoted bash words.
 #pragma once
 
 #include <optional>
@@ -10,7 +11,7 @@
 
 namespace lockstep {
 
-/// One option of a #SBATCH line, by its long name without dashes; no value: a switch.
+/// One option of a \#SBATCH line, by its long name without dashes; no value: a switch.
 struct SbatchOption {
     std::string name;
     std::optional<std::string> value;
@@ -24,7 +25,7 @@ std::optional<std::string> value_of(const SbatchOptions& options, std::string_vi
 void set_option(SbatchOptions& options, const std::string& name, std::optional<std::string> value);
 void remove_option(SbatchOptions& options, std::string_view name);
 
-/// A batch script taken apart at its #SBATCH lines.
+/// A batch script taken apart at its \#SBATCH lines.
 struct JobTemplate {
     std::string name;                  ///< as messages name it
     std::string head;                  ///< lines before the options, with #!
@@ -32,7 +33,7 @@ struct JobTemplate {
     std::string body;                  ///< what runs
 };
 
-/// Takes `text` apart. Errors: E531 for Windows line ends, no #!, no #SBATCH line, or a line that
+/// Takes `text` apart. Errors: E531 for Windows line ends, no #!, no \#SBATCH line, or a line that
 /// is no list of options.
 JobTemplate parse_template(const std::string& name, const std::string& text);
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the launcher says about this process, and whether MPI agrees.
+/// @file
+/// What the launcher says about this process, and whether MPI agrees.
 #pragma once
 
 #include "lockstep/core/environment.hpp"

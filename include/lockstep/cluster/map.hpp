@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Plans of whole jobs: ranks over hosts, written as tables, launch lines and files.
+/// @file
+/// Plans of whole jobs: ranks over hosts, written as tables, launch lines and files.
 #pragma once
 
 #include "lockstep/cluster/placement.hpp"

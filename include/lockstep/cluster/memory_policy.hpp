@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// From which NUMA node the kernel takes a rank's memory.
+/// @file
+/// From which NUMA node the kernel takes a rank's memory.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"

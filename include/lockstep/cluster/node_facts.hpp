@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the operating system says about this node and about this process's place on it.
+/// @file
+/// What the operating system says about this node and about this process's place on it.
 #pragma once
 
 #include <cstdint>

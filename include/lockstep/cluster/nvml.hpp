@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVIDIA's management library as a table of functions: loaded where it is, made up by tests.
+/// @file
+/// NVIDIA's management library as a table of functions: loaded where it is, made up by tests.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How far apart two devices of a node are, in nvidia-smi's words.
+/// @file
+/// How far apart two devices of a node are, in nvidia-smi's words.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"

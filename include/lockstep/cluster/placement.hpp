@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which rank computes on which cores and GPU and talks through which network port.
+/// @file
+/// Which rank computes on which cores and GPU and talks through which network port.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What each rank's host has for it, gathered over all ranks.
+/// @file
+/// What each rank's host has for it, gathered over all ranks.
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a SLURM job does when its ranks have ended: done, once more, or never again.
+/// @file
+/// What a SLURM job does when its ranks have ended: done, once more, or never again.
 #pragma once
 
 #include "lockstep/core/environment.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a SLURM cluster has and allows, read from the texts of its commands.
+/// @file
+/// What a SLURM cluster has and allows, read from the texts of its commands.
 #pragma once
 
 #include "lockstep/core/error.hpp"

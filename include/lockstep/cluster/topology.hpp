@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a node is made of: CPUs, memory, GPUs, network ports, limits; read live or from JSON.
+/// @file
+/// What a node is made of: CPUs, memory, GPUs, network ports, limits; read live or from JSON.
 #pragma once
 
 #include <cstdint>

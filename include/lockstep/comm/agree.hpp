@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Steps that succeed on all ranks or fail on all ranks with one message.
+/// @file
+/// Steps that succeed on all ranks or fail on all ranks with one message.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

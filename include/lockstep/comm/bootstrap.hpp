@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What ranks must agree on before they have a fast network: small texts, with deadlines.
+/// @file
+/// What ranks must agree on before they have a fast network: small texts, with deadlines.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lossy ways to sum a bucket, for plain runs on slow networks: fewer bytes instead of exact sums.
+/// @file
+/// Lossy ways to sum a bucket, for plain runs on slow networks: fewer bytes instead of exact sums.
 #pragma once
 
 #include "lockstep/comm/collectives.hpp"

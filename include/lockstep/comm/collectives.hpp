@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over buffers of any size and type: one interface, many algorithms side by side.
+/// @file
+/// Collectives over buffers of any size and type: one interface, many algorithms side by side.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// MPI as values: a session that owns init and finalize, and communicators that free themselves.
+/// @file
+/// MPI as values: a session that owns init and finalize, and communicators that free themselves.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How long an all-reduce should take: the literature's formulas with constants measured here.
+/// @file
+/// How long an all-reduce should take: the literature's formulas with constants measured here.
 #pragma once
 
 #include "lockstep/comm/collectives.hpp"

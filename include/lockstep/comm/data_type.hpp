@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the elements of a collective are, and how many of them each rank looks after.
+/// @file
+/// What the elements of a collective are, and how many of them each rank looks after.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The norm of all gradients with the same bits however they are cut, ordered or spread over ranks.
+/// @file
+/// The norm of all gradients with the same bits however they are cut, ordered or spread over ranks.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How ranks sum gradients and see each other's updates: each owns a stripe of every bucket.
+/// @file
+/// How ranks sum gradients and see each other's updates: each owns a stripe of every bucket.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

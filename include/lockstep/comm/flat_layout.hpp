@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one flat vector of a model: where each tensor, bucket and rank's stripe lies. Pure functions.
+/// @file
+/// The one flat vector of a model: where each tensor, bucket and rank's stripe lies. Pure
+/// functions.
 #pragma once
 
 #include <cstddef>

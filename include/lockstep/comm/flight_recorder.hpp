@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a rank is doing, in a file that outlives it: one ring of collectives, phase, heartbeat, end.
+/// @file
+/// What a rank is doing, in a file that outlives it: one ring of collectives, phase, heartbeat,
+/// end.
 #pragma once
 
 #include "lockstep/comm/data_type.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this machine's GPUs and their libraries are, in one line.
+/// @file
+/// What this machine's GPUs and their libraries are, in one line.
 #pragma once
 
 #include <string>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The GPU libraries of this process, and the emergency brake of all that runs on them.
+/// @file
+/// The GPU libraries of this process, and the emergency brake of all that runs on them.
 #pragma once
 
 #include "lockstep/core/page_lock.hpp"

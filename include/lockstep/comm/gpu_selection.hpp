@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Takes the GPU that a plan gives a rank, and proves that it is that one and no other rank's.
+/// @file
+/// Takes the GPU that a plan gives a rank, and proves that it is that one and no other rank's.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The one order of summation: a balanced binary tree over V leaves, whoever computes them.
+/// @file
+/// The one order of summation: a balanced binary tree over V leaves, whoever computes them.
 #pragma once
 
 #include <cstddef>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What lies between ranks: MPI as it was started, how far apart clocks are, how fast pairs
-// exchange.
+/// @file
+/// What lies between ranks: MPI as it was started, how far apart clocks are, how fast pairs
+/// exchange.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

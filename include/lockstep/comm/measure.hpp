@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast the all-reduce algorithms are here, side by side, and whether their sums are exact.
+/// @file
+/// How fast the all-reduce algorithms are here, side by side, and whether their sums are exact.
 #pragma once
 
 #include "lockstep/comm/collectives.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// GPU memory that NCCL knows beforehand, where it can.
+/// @file
+/// GPU memory that NCCL knows beforehand, where it can.
 #pragma once
 
 #include "lockstep/comm/nccl_communicator.hpp"

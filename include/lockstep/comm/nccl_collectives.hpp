@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Collectives over buffers in GPU memory, ordered by streams: a sibling of Collectives, whose calls
-// end before they return.
+/// @file
+/// Collectives over buffers in GPU memory, ordered by streams: a sibling of Collectives, whose
+/// calls end before they return.
 #pragma once
 
 #include "lockstep/comm/data_type.hpp"

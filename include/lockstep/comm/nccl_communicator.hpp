@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A group of ranks, each with a GPU of its own, that is ready, or has said why not.
+/// @file
+/// A group of ranks, each with a GPU of its own, that is ready, or has said why not.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who moves buckets between ranks while backward runs, and how much of that the step notices.
+/// @file
+/// Who moves buckets between ranks while backward runs, and how much of that the step notices.
 #pragma once
 
 #include <optional>

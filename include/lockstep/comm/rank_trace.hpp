@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank's ring file says, read by somebody else, alive or long after.
+/// @file
+/// What one rank's ring file says, read by somebody else, alive or long after.
 #pragma once
 
 #include "lockstep/comm/flight_recorder.hpp"

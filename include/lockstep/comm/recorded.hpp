@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decorators that note every collective in a rank's flight recorder.
+/// @file
+/// Decorators that note every collective in a rank's flight recorder.
 #pragma once
 
 #include "lockstep/comm/collectives.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns "this gradient is ready" into summed buckets while backward still runs.
+/// @file
+/// Turns "this gradient is ready" into summed buckets while backward still runs.
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"

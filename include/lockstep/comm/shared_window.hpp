@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory that all ranks of a node see.
+/// @file
+/// Memory that all ranks of a node see.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Finds ranks that call different things before they hang in them.
+/// @file
+/// Finds ranks that call different things before they hang in them.
 #pragma once
 
 #include "lockstep/comm/collectives.hpp"

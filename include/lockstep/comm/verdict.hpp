@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who keeps all others waiting: a pure function of what the ranks' flight recorders say.
+/// @file
+/// Who keeps all others waiting: a pure function of what the ranks' flight recorders say.
 #pragma once
 
 #include "lockstep/comm/rank_trace.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The verdict of a run that was given up: written once, by whoever speaks for all.
+/// @file
+/// The verdict of a run that was given up: written once, by whoever speaks for all.
 #pragma once
 
 #include "lockstep/comm/verdict.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ends a rank that waits too long, and says whom it waited for.
+/// @file
+/// Ends a rank that waits too long, and says whom it waited for.
 #pragma once
 
 #include "lockstep/comm/flight_recorder.hpp"

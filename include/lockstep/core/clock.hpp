@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Seconds, and where they went.
+/// @file
+/// Seconds, and where they went.
 #pragma once
 
 #include <array>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Settings from TOML files, flattened to dotted keys that remember file, line and column.
+/// @file
+/// Settings from TOML files, flattened to dotted keys that remember file, line and column.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory limit that control groups set on this process.
+/// @file
+/// The memory limit that control groups set on this process.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Environment variables, read with types, and remembered so that a run can say what it looked at.
+/// @file
+/// Environment variables, read with types, and remembered so that a run can say what it looked at.
 #pragma once
 
 #include <cstdint>

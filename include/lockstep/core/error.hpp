@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Errors that tell a user what happened, why, and what to do next.
+/// @file
+/// Errors that tell a user what happened, why, and what to do next.
 #pragma once
 
 #include <exception>

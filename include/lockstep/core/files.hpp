@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Files that are either wholly there or not at all.
+/// @file
+/// Files that are either wholly there or not at all.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// XXH3 hashes (https://github.com/Cyan4973/xxHash, BSD-2): for damage, not for enemies.
+/// @file
+/// XXH3 hashes (https://github.com/Cyan4973/xxHash, BSD-2): for damage, not for enemies.
 #pragma once
 
 #include <cstddef>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// JSON from files that nobody vouches for: bounded depth, clear errors.
+/// @file
+/// JSON from files that nobody vouches for: bounded depth, clear errors.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// One log per rank, whole lines only; rank 0 alone talks to the terminal.
+/// @file
+/// One log per rank, whole lines only; rank 0 alone talks to the terminal.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Numbers as people write them: strict parsing in, short text out.
+/// @file
+/// Numbers as people write them: strict parsing in, short text out.
 #pragma once
 
 #include <cstdint>

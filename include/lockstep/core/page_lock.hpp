@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Host memory that stays where it physically is, so that a device copies from it by itself.
+/// @file
+/// Host memory that stays where it physically is, so that a device copies from it by itself.
 #pragma once
 
 #include <cstddef>

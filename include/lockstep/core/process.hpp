@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Child processes by argument list; never through a shell.
+/// @file
+/// Child processes by argument list; never through a shell.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Random numbers as pure functions of (seed, purpose, counters): the same on every machine.
+/// @file
+/// Random numbers as pure functions of (seed, purpose, counters): the same on every machine.
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Ranks in messages.
+/// @file
+/// Ranks in messages.
 #pragma once
 
 #include "lockstep/core/error.hpp"

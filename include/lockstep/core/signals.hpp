@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Signals as a flag that the step loop reads; nothing else happens in a handler.
+/// @file
+/// Signals as a flag that the step loop reads; nothing else happens in a handler.
 #pragma once
 
 #include <atomic>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lists in one text: "a,b,c".
+/// @file
+/// Lists in one text: "a,b,c".
 #pragma once
 
 #include <algorithm>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A child process that is talked to line by line.
+/// @file
+/// A child process that is talked to line by line.
 #pragma once
 
 #include <memory>

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which Lockstep this is.
+/// @file
+/// Which Lockstep this is.
 #pragma once
 
 #include <string_view>
 
+/// All of Lockstep. Modules share it; headers say which one they belong to.
 namespace lockstep {
 
 /// "0.1.0"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A rank's batches, step after step, read ahead by I/O threads.
+/// @file
+/// A rank's batches, step after step, read ahead by I/O threads.
 #pragma once
 
 #include "lockstep/core/page_lock.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where every block of a data set lies: opened once per job, sent to all ranks as bytes.
+/// @file
+/// Where every block of a data set lies: opened once per job, sent to all ranks as bytes.
 #pragma once
 
 #include "lockstep/data/filters.hpp"

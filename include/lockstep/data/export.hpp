@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set, or some samples of it, as NPY files that any tool reads.
+/// @file
+/// A data set, or some samples of it, as NPY files that any tool reads.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"

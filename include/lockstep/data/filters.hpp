@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// HDF5's filters as the chunks of a file that others wrote went through them.
+/// @file
+/// HDF5's filters as the chunks of a file that others wrote went through them.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which data sets of HDF5 files that others wrote are the fields of a data set.
+/// @file
+/// Which data sets of HDF5 files that others wrote are the fields of a data set.
 #pragma once
 
 #include <filesystem>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A data set described for people and programs: what it holds, how it lies, whether a job fits it.
+/// @file
+/// A data set described for people and programs: what it holds, how it lies, whether a job fits it.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which samples a run's model has seen: written step by step, checked across restarts.
+/// @file
+/// Which samples a run's model has seen: written step by step, checked across restarts.
 #pragma once
 
 #include "lockstep/core/files.hpp"

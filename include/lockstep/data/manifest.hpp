@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a data set says about itself: manifest.json, sealed by its own digest.
+/// @file
+/// What a data set says about itself: manifest.json, sealed by its own digest.
 #pragma once
 
 #include "lockstep/core/hash.hpp"
@@ -32,7 +33,7 @@ std::string_view codec_name(Codec codec);
 /// The codec of packed shards called `name`. Errors: E103 listing the names.
 Codec parse_codec(std::string_view name);
 
-/// One column of a data set: /data/<name> in every shard, one row per sample.
+/// One column of a data set: /data/NAME in every shard, one row per sample.
 struct Field {
     std::string name;
     ElementType type = ElementType::u8;
@@ -41,7 +42,7 @@ struct Field {
     std::vector<double> mean, std;            ///< per channel, of value / 255; empty for labels
     std::vector<std::string> class_names;     ///< labels only; may be empty
     std::vector<std::uint64_t> class_counts;  ///< labels only: samples of each class
-    std::string source;                       ///< path in foreign files; "" means /data/<name>
+    std::string source;                       ///< path in foreign files; "" means /data/NAME
 
     std::size_t bytes_per_sample() const;
     /// Number of classes; 0 for a field that is no label.
@@ -51,7 +52,7 @@ struct Field {
 
 /// Where a shard keeps the block index of one field, and what it hashes to.
 struct IndexPlace {
-    std::uint64_t offset = 0;  ///< of /index/<field> in the file
+    std::uint64_t offset = 0;  ///< of /index/FIELD in the file
     std::uint64_t blocks = 0;  ///< rows of 32 bytes
     std::uint64_t hash = 0;    ///< XXH3-64 of these rows
     bool operator==(const IndexPlace&) const = default;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How fast a data set can be read here, in every way there is, beside what the machine can do.
+/// @file
+/// How fast a data set can be read here, in every way there is, beside what the machine can do.
 #pragma once
 
 #include "lockstep/core/json.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// In which order an epoch's samples come: pure functions of (blocks, seed, epoch, lanes, window).
+/// @file
+/// In which order an epoch's samples come: pure functions of (blocks, seed, epoch, lanes, window).
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Turns input files into a data set: shards, block index, statistics, manifest.
+/// @file
+/// Turns input files into a data set: shards, block index, statistics, manifest.
 #pragma once
 
 #include "lockstep/data/row_source.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A packed data set in another layout: other shards, codec or blocks, the same samples.
+/// @file
+/// A packed data set in another layout: other shards, codec or blocks, the same samples.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// All rows of a data set in memory, where batches are gathered without any reading.
+/// @file
+/// All rows of a data set in memory, where batches are gathered without any reading.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"

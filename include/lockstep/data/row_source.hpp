@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where `pack` takes rows from: one small interface per input format.
+/// @file
+/// Where `pack` takes rows from: one small interface per input format.
 #pragma once
 
 #include "lockstep/core/hash.hpp"

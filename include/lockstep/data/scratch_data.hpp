@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows for measurements: images that nobody needs but that compress as real ones do.
+/// @file
+/// Rows for measurements: images that nobody needs but that compress as real ones do.
 #pragma once
 
 #include "lockstep/data/row_source.hpp"

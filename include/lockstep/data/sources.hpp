@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The inputs that a data set can be packed from, each opened as a RowSource.
+/// @file
+/// The inputs that a data set can be packed from, each opened as a RowSource.
 #pragma once
 
 #include "lockstep/data/row_source.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A copy of a data set on every node's own disk, of which the shared file system is read once.
+/// @file
+/// A copy of a data set on every node's own disk, of which the shared file system is read once.
 #pragma once
 
 #include "lockstep/data/team.hpp"

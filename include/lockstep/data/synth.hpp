@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Made-up data that can be learned: for trying things out where no data may leave its place.
+/// @file
+/// Made-up data that can be learned: for trying things out where no data may leave its place.
 #pragma once
 
 #include "lockstep/data/row_source.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The processes that work on one data set together, whatever carries their messages.
+/// @file
+/// The processes that work on one data set together, whatever carries their messages.
 #pragma once
 
 #include "lockstep/core/error.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Image transforms written as a text that decides bits: parsed, bound to a shape, drawn by keys.
+/// @file
+/// Image transforms written as a text that decides bits: parsed, bound to a shape, drawn by keys.
 #pragma once
 
 #include "lockstep/data/transform_launch.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A batch's transforms as plain data: what the CPU executes and what travels to a GPU.
+/// @file
+/// A batch's transforms as plain data: what the CPU executes and what travels to a GPU.
 #pragma once
 
 #include <cstdint>

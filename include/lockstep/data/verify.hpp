@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Reads every byte of a data set and says what is not as it was written.
+/// @file
+/// Reads every byte of a data set and says what is not as it was written.
 #pragma once
 
 #include "lockstep/data/team.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a user asks of a run from outside: to save or to stop, by a file in its directory.
+/// @file
+/// What a user asks of a run from outside: to save or to stop, by a file in its directory.
 #pragma once
 
 #include "lockstep/core/files.hpp"

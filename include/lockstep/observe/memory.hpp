@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How much memory this process has.
+/// @file
+/// How much memory this process has.
 #pragma once
 
 #include <cstdint>

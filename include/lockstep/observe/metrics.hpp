@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// metrics.jsonl: one JSON object for each report, each step once, also after a resume.
+/// @file
+/// metrics.jsonl: one JSON object for each report, each step once, also after a resume.
 #pragma once
 
 #include "lockstep/core/files.hpp"

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Progress of something long: a live line on a terminal, a plain line every now and then elsewhere.
+/// @file
+/// Progress of something long: a live line on a terminal, a plain line every now and then
+/// elsewhere.
 #pragma once
 
 #include <cstdint>

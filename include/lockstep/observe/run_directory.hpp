@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A run's directory: who it belongs to, which start of it this is, and how far it got.
+/// @file
+/// A run's directory: who it belongs to, which start of it this is, and how far it got.
 #pragma once
 
 #include "lockstep/core/error.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Where a run stands, and where its time went, from its directory alone.
+/// @file
+/// Where a run stands, and where its time went, from its directory alone.
 #pragma once
 
 #include "lockstep/core/files.hpp"

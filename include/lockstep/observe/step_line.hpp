@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one step (or a stretch of them) did, as one line.
+/// @file
+/// What one step (or a stretch of them) did, as one line.
 #pragma once
 
 #include "lockstep/core/clock.hpp"

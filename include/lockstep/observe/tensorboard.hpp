@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Scalars for TensorBoard, as it reads them from event files.
-// Formats: TFRecord framing (tensorflow/core/lib/io/record_writer.h) around messages of
-// tensorflow/core/util/event.proto and framework/summary.proto.
+/// @file
+/// Scalars for TensorBoard, as it reads them from event files.
+/// Formats: TFRecord framing (tensorflow/core/lib/io/record_writer.h) around messages of
+/// tensorflow/core/util/event.proto and framework/summary.proto.
 #pragma once
 
 #include "lockstep/core/files.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Checkpoints: safetensors shards and a JSON manifest, written by any number of ranks and read by
-// any other number, whole or not at all.
+/// @file
+/// Checkpoints: safetensors shards and a JSON manifest, written by any number of ranks and read by
+/// any other number, whole or not at all.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

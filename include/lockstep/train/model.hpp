@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Models by name. A model is an ordinary torch::nn::Module with one forward().
+/// @file
+/// Models by name. A model is an ordinary torch::nn::Module with one forward().
 #pragma once
 
 #include "lockstep/train/settings.hpp"

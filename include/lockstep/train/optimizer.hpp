@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Element-wise optimizers on flat stripes: no reduction, so any cut of the vector gives equal bits.
+/// @file
+/// Element-wise optimizers on flat stripes: no reduction, so any cut of the vector gives equal
+/// bits.
 #pragma once
 
 #include "lockstep/train/settings.hpp"

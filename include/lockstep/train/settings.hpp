@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Everything a training run can be told, as plain values.
+/// @file
+/// Everything a training run can be told, as plain values.
 #pragma once
 
 #include "lockstep/core/config.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Trains a model on all ranks of a communicator: the same bits however many they are.
+/// @file
+/// Trains a model on all ranks of a communicator: the same bits however many they are.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
