@@ -7,7 +7,7 @@
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
-#include "train_options.hpp"
+#include "train/train_options.hpp"
 
 #include <fmt/format.h>
 

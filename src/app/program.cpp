@@ -7,10 +7,10 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/launch/bind_rank.hpp"
+#include "lockstep/launch/mpirun.hpp"
 
-#include "bind_rank.hpp"
 #include "command.hpp"
-#include "launch.hpp"
 
 #include <algorithm>
 #include <chrono>

@@ -3,7 +3,7 @@
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
-#include "train_options.hpp"
+#include "train/train_options.hpp"
 
 #include <algorithm>
 #include <array>

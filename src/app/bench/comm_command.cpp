@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/launch/live_placement.hpp"
+#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/launch/supervise.hpp"
+
+#include "bench/comm_options.hpp"
+#include "bench/comm_report.hpp"
+#include "command.hpp"
+
+#include <algorithm>
+#include <set>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* text =
+    R"(Measures all-reduce algorithms side by side, in nccl-tests' columns. Every size is checked: whole
+numbers are summed whose sum is exact in every type, and #wrong counts elements that differ.
+Algorithms take turns, so that what disturbs one disturbs all; compare their ratios.
+
+time is the median block's, best the fastest block's, of the slowest rank, for one all-reduce;
+algbw = size / time; busbw = algbw * 2(P-1)/P, which can be compared between numbers of ranks.
+
+Examples:
+  lockstep bench comm --np 2
+  lockstep bench comm --np 2 -b 4KiB -e 64MiB -f 4 --algo shared-memory,open-mpi --type all
+  lockstep bench comm --np 2 --fit --json
+  mpirun -np 8 lockstep bench comm --split inter --min-busbw 10
+)";
+
+/// The ranks that reduce together.
+struct Group {
+    Communicator ranks;
+    bool is_measured = true;
+};
+
+bool is_one_node(const Communicator& ranks) {
+    return ranks.split_by_node().size() == ranks.size();
+}
+
+void check_group(const Communicator& world, const Group& group, const std::string& split) {
+    agree(world, [&] {
+        check(split == "all" || !group.is_measured || group.ranks.size() > 1, [&] {
+            return Error(
+                "E653",
+                fmt::format("--split {} leaves a group of one rank", split),
+                split == "intra" ? "a node has one rank alone" : "all ranks are on one node",
+                split == "intra" ? "start two ranks or more on every node"
+                                 : "start ranks on two nodes or more");
+        });
+    });
+}
+
+/// Collective.
+Group make_group(const Communicator& world, const std::string& split) {
+    Group group{world};
+    const Communicator node = world.split_by_node();
+    if (split == "intra") group.ranks = node;
+    if (split == "inter") group = {world.split(node.is_root() ? 0 : 1), node.is_root()};
+    check_group(world, group, split);
+    return group;
+}
+
+std::vector<Algorithm> algorithms_for(const BenchOptions& options, const Communicator& ranks) {
+    if (!options.algorithms.empty()) return options.algorithms;
+    std::vector<Algorithm> algorithms(all_algorithms().begin(), all_algorithms().end());
+    if (!is_one_node(ranks)) std::erase(algorithms, Algorithm::shared_memory);
+    return algorithms;
+}
+
+MeasurePlan plan_of(const BenchOptions& options, const Communicator& ranks) {
+    MeasurePlan plan;
+    plan.sizes = size_steps(options.min_bytes, options.max_bytes, options.factor);
+    plan.algorithms = algorithms_for(options, ranks);
+    plan.place = options.private_memory ? BufferPlace::own : BufferPlace::lent;
+    plan.iterations = options.iterations;
+    plan.warmup = options.warmup;
+    plan.rounds = options.rounds;
+    plan.checks = options.checks;
+    if (const auto type = data_type_named(options.type))
+        plan.types = {*type};
+    else
+        plan.types.assign(all_data_types().begin(), all_data_types().end());
+    plan.on_size = [](std::size_t bytes, DataType type) {
+        show_live(fmt::format("measuring {} of {} ...", bytes_text(bytes), name_of(type)));
+    };
+    return plan;
+}
+
+/// Collective. Buffers of all ranks of a node beside its memory.
+void check_memory(const Communicator& world, const MeasurePlan& plan) {
+    const auto on_node = static_cast<std::uint64_t>(world.split_by_node().size());
+    const bool lends = plan.place == BufferPlace::lent;
+    const auto windows = std::ranges::count_if(plan.algorithms, [&](Algorithm algorithm) {
+        return lends &&
+               (algorithm == Algorithm::shared_memory || algorithm == Algorithm::hierarchical);
+    });
+    const std::uint64_t needed =
+        on_node * (static_cast<std::uint64_t>(windows) + 1) * plan.sizes.back();
+    agree(world, [&] {
+        const std::uint64_t memory = read_node_facts().usable_memory_bytes();
+        check(memory == 0 || needed <= memory, [&] {
+            return Error("E650",
+                         fmt::format("buffers of {} on each rank need {} of memory on a node",
+                                     bytes_text(plan.sizes.back()),
+                                     bytes_text(needed)),
+                         fmt::format("it has {}", bytes_text(memory)),
+                         "give a smaller --max-bytes (-e), or fewer ranks or algorithms");
+        });
+    });
+}
+
+/// Collective. Where ranks run, however they share their cores.
+std::vector<RankSeat> gather_seats(const Communicator& world) {
+    return place_live(world,
+                      {.cores = SharingRule::allow, .threads = 1, .compute_on = ComputeOn::cpus})
+        .reality;
+}
+
+/// Collective. Everything but the measurements.
+CommReport make_report(const BenchOptions& options, const Communicator& world, const Group& group) {
+    CommReport report;
+    report.plan = plan_of(options, group.ranks);
+    report.seats = gather_seats(world);
+    report.cpu_model = read_node_facts().cpu_model;
+    report.split = options.split;
+    report.ranks = group.ranks.size();
+    std::set<std::string> nodes;
+    for (const RankSeat& seat : report.seats) nodes.insert(seat.host_id);
+    report.nodes = options.split == "intra" ? 1 : static_cast<int>(nodes.size());
+    return report;
+}
+
+FittedModel fit_model(const CommReport& report, const Communicator& ranks) {
+    show_live("measuring the cost model's constants ...");
+    FittedModel model;
+    model.cost = calibrate(ranks);
+    model.points = hold_out(model.cost, report.measured, report.plan.place, ranks.size());
+    return model;
+}
+
+void check_fit(const BenchOptions& options, const Communicator& world, const Group& group) {
+    const bool fits = !group.is_measured || (is_one_node(group.ranks) && group.ranks.size() > 1);
+    agree(world, [&] {
+        check(!options.fit || fits, [] {
+            return Error("E653",
+                         "--fit needs two ranks or more, all of one node",
+                         "the cost model's constants are those of one node",
+                         "start --np 2, or add --split intra");
+        });
+    });
+}
+
+/// Collective over all ranks; those without a part in it wait without using their core.
+void measure_all(const BenchOptions& options,
+                 const Communicator& world,
+                 const Group& group,
+                 CommReport& report) {
+    constexpr double forever_s = 1e9;
+    if (group.is_measured) {
+        report.measured = measure(group.ranks, report.plan);
+        if (options.fit) report.model = fit_model(report, group.ranks);
+    }
+    barrier_within(world, forever_s, "the end of measuring");
+    if (options.split == "intra") report.measured = worst_of(world, report.measured);
+    show_live("");
+}
+
+int measure_on_ranks(const BenchOptions& options, const Communicator& world) {
+    const Group group = make_group(world, options.split);
+    check_fit(options, world, group);
+    CommReport report = make_report(options, world, group);
+    check_memory(world, report.plan);
+    if (!options.json) print_once(header_text(report));
+    measure_all(options, world, group, report);
+    from_root(world, [&] {
+        print_once(options.json ? report_json(report).dump() + "\n"
+                                : tables_text(report) + "verdict: " + verdict_text(report) + "\n");
+        judge(report, options.min_busbw);
+        return std::string();
+    });
+    return 0;
+}
+
+int launch(const BenchOptions& options, const Invocation& call) {
+    check(options.np > 0, [] {
+        return Error("E105",
+                     "--np is missing",
+                     "an all-reduce needs ranks, and no launcher started any",
+                     "for example: lockstep bench comm --np 2");
+    });
+    return supervise_ranks(
+        {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});
+}
+
+int run(const BenchOptions& options, const Invocation& call) {
+    const auto world = Communicator::world();
+    agree(world, [&] {
+        check_launch(read_launch_facts(Environment()), world.rank(), world.size());
+        check_bench_options(options);
+    });
+    if (!launched_by_mpi()) return launch(options, call);
+    if (world.size() > 1) die_with_parent(::getppid());
+    return measure_on_ranks(options, world);
+}
+
+}  // namespace
+
+Command bench_comm_command() {
+    auto options = std::make_shared<BenchOptions>();
+    return {.name = "bench comm",
+            .summary = "measure all-reduce algorithms side by side",
+            .usage = "lockstep bench comm --np N [-b SIZE] [-e SIZE] [--algo NAME,..] [options]",
+            .text = text,
+            .table = bench_option_table(*options),
+            .run = [options](const Invocation& call) { return run(*options, call); }};
+}
+
+}  // namespace lockstep

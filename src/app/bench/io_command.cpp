@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/core/split.hpp"
+#include "lockstep/core/version.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/measure_io.hpp"
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/scratch_data.hpp"
+
+#include "bench/io_report.hpp"
+#include "command.hpp"
+#include "data/staged_progress.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* text =
+    R"(Reads a data set in every way there is and shows how far each is from what the machine can do.
+Without --data it makes one of photograph-like images for each codec, and removes it at the end.
+
+  memcpy             the limit of memory: from as much memory as the data needs into a buffer
+  pread              the limit of files: requests of 1 MiB into a ring of buffers
+  H5Dread            libhdf5, each thread with files of its own, block by block
+  H5Dread of batches the same by batches, as a loader asks for rows (uncompressed data)
+  blocks, no hashes  our block reader: pread and decode
+  blocks             the same with every hash checked, as always in training
+  stream             shuffled batches, as training gets them; threads are I/O threads
+  resident           shuffled batches from memory that holds all rows; threads are ranks
+Ways take turns, so that what disturbs one disturbs all; compare their shares, not their MB/s.
+
+hot is read from the operating system's page cache. cold drops the data set's own pages from it
+before each pass; what caches lie below it (a disk's, a virtual machine's host's) stay. The verdict
+says which stage binds the stream: I/O, verify, decode or assemble, and what would help.
+
+lz4 and zstd are not libhdf5's own: pip install hdf5plugin, and set HDF5_PLUGIN_PATH to its folder
+'plugins', to have H5Dread measured with them.
+
+Examples:
+  lockstep bench io
+  lockstep bench io --data data/fashion/train --cache hot
+  lockstep bench io --data 'runs/*/part-?.h5' --field images=/x/data,labels=/y
+  lockstep bench io --codec none,lz4 --size 2GiB --scratch /scratch/me --threads 1,2,4,8 --json
+)";
+
+struct BenchIoOptions {
+    std::string data, fields;
+    std::vector<std::string> codecs = {"none", "deflate", "lz4", "zstd"};
+    std::uint64_t size = 256u << 20;
+    std::vector<std::int64_t> image = {3, 64, 64};
+    std::filesystem::path scratch = fs::temp_directory_path();
+    std::vector<int> threads;  // empty: 1, 2, 4, ... to the cores there are
+    std::string cache = "both";
+    bool json = false;
+    IoPlan plan;
+};
+
+/// Ends measuring from within, so that what was made for it is removed.
+struct Interrupted {};
+
+class ScratchFolder {
+  public:
+    explicit ScratchFolder(const fs::path& parent) {
+        std::string name = parent / "lockstep-bench-io-XXXXXX";
+        check(::mkdtemp(name.data()) != nullptr, [&] {
+            return Error("E401",
+                         fmt::format("cannot make a folder in '{}'", parent.string()),
+                         std::strerror(errno),
+                         "give another place by --scratch");
+        });
+        path_ = name;
+    }
+    ~ScratchFolder() {
+        std::error_code ignored;
+        fs::remove_all(path_, ignored);
+    }
+    ScratchFolder(const ScratchFolder&) = delete;
+    ScratchFolder& operator=(const ScratchFolder&) = delete;
+
+    fs::path operator/(const std::string& name) const { return path_ / name; }
+
+  private:
+    fs::path path_;
+};
+
+/// A list of whole numbers, each `least` to `most`.
+template <class Whole>
+Option numbers_option(const std::string& name,
+                      std::vector<Whole>& target,
+                      std::int64_t most,
+                      const std::string& usual,
+                      const std::string& help) {
+    return {name, "N[,N]", usual, help, OptionKind::text, [&target, name, most](auto& given) {
+                target.clear();
+                for (const std::string& part : split(given.text, ',')) {
+                    const auto number = parse_integer(part);
+                    check(number && *number >= 1 && *number <= most, [&] {
+                        return Error(
+                            "E103",
+                            fmt::format("--{} is '{}' (from {})", name, given.text, given.origin),
+                            fmt::format("'{}' is not a whole number from 1 to {}", part, most),
+                            fmt::format("for example --{} 1,2,4", name));
+                    });
+                    target.push_back(static_cast<Whole>(*number));
+                }
+            }};
+}
+
+Option codecs_option(std::vector<std::string>& target) {
+    return {"codec",
+            "NAME[,NAME]",
+            "none,deflate,lz4,zstd",
+            "of the data that is made",
+            OptionKind::text,
+            [&target](auto& given) {
+                target = split(given.text, ',');
+                for (const std::string& name : target) parse_codec(name);
+            }};
+}
+
+OptionTable table_of(BenchIoOptions& o) {
+    return {
+        {"Data",
+         {text_option("data", "DIR", o.data, "a data set; unset: one is made for each codec"),
+          text_option("field",
+                      "NAME=PATH[,..]",
+                      o.fields,
+                      "of HDF5 files that were not packed: --data names a file, a folder or a "
+                      "pattern")}},
+        {"Data that is made",
+         {codecs_option(o.codecs),
+          bytes_option("size", o.size, "of the images, uncompressed"),
+          numbers_option("image", o.image, 1 << 16, "3,64,64", "channels, height, width"),
+          path_option("scratch", "DIR", o.scratch, "where it is made, and removed at the end")}},
+        {"How",
+         {numbers_option("threads",
+                         o.threads,
+                         1024,
+                         "",
+                         "numbers of threads to try; unset: 1, 2, 4 ... cores"),
+          choice_option("cache", o.cache, {"hot", "cold", "both"}, "the page cache's state"),
+          whole_option("rounds", o.plan.rounds, 1, 1000, "passes of each way, by turns"),
+          whole_option("batch", o.plan.batch, 1, 1 << 20, "samples of a batch"),
+          bytes_option("pass", o.plan.least_bytes, "a hot pass reads at least so much, decoded"),
+          bytes_option(
+              "limit", o.plan.limit_bytes, "larger data sets: cold only, their first rows"),
+          bytes_option("memory", o.plan.memory_bytes, "of the stream's buffers")}},
+        {"Output", {flag_option("json", o.json, "one JSON object instead of tables")}}};
+}
+
+std::vector<int> usual_threads() {
+    const int cores = std::max<int>(1, static_cast<int>(read_node_facts().cpus.size()));
+    std::vector<int> threads;
+    for (int count = 1; count < cores; count *= 2) threads.push_back(count);
+    threads.push_back(cores);
+    return threads;
+}
+
+IoPlan plan_of(const BenchIoOptions& options) {
+    IoPlan plan = options.plan;
+    plan.threads = options.threads.empty() ? usual_threads() : options.threads;
+    if (options.cache == "hot") plan.states = {CacheState::hot};
+    if (options.cache == "cold") plan.states = {CacheState::cold};
+    return plan;
+}
+
+void go_on() {
+    if (stop_requested() != StopRequest::none) throw Interrupted();
+}
+
+DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Codec codec) {
+    ScratchShape shape{.image = options.image};
+    std::uint64_t row_bytes = 1;
+    for (const std::int64_t size : shape.image) row_bytes *= static_cast<std::uint64_t>(size);
+    shape.samples = std::max<std::uint64_t>(options.size / row_bytes, 1);
+    PackOptions pack;
+    pack.output = path;
+    pack.codec = codec;
+    pack.shuffle_seed.reset();
+    StagedProgress progress;
+    pack_dataset(*scratch_rows(shape), pack, [&](const PackProgress& at) {
+        go_on();
+        // Its plain lines go where the JSON object goes.
+        if (!options.json)
+            progress.update(at.stage,
+                            at.done,
+                            at.total,
+                            at.stage == "verify" ? ProgressUnit::bytes : ProgressUnit::count);
+    });
+    progress.finish();
+    return DatasetIndex::open(path);
+}
+
+DatasetIndex open_data(const BenchIoOptions& options) {
+    return DatasetIndex::open(options.data, parse_field_mappings(options.fields));
+}
+
+/// Measures one data set and shows it, or adds it to `report`.
+void measure_one(const BenchIoOptions& options,
+                 const std::string& name,
+                 DatasetIndex index,
+                 Json& report) {
+    IoPlan plan = plan_of(options);
+    plan.report = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
+        go_on();
+        show_live(fmt::format("measuring {} of {}: {} ...", done + 1, total, what));
+    };
+    const IoMeasurements measured =
+        measure_io(std::make_shared<const DatasetIndex>(std::move(index)), plan);
+    show_live("");
+    if (!options.json) print_once(io_table_text(name, measured));
+    Json one = {{"name", name}};
+    one.update(io_json(measured));
+    report["data"].push_back(std::move(one));
+}
+
+void measure_all(const BenchIoOptions& options, Json& report) {
+    if (!options.data.empty())
+        return measure_one(options, options.data, open_data(options), report);
+    const ScratchFolder folder(options.scratch);
+    for (const std::string& codec : options.codecs) {
+        const fs::path path = folder / codec;
+        measure_one(options, codec, make_data(options, path, parse_codec(codec)), report);
+        fs::remove_all(path);
+    }
+}
+
+void check_bench_io(const BenchIoOptions& options) {
+    check(options.image.size() == 3, [&] {
+        return Error("E106", "--image takes channels, height and width", "", "see --help");
+    });
+    check(options.fields.empty() || !options.data.empty(), [] {
+        return Error("E106", "--field is given without --data", "", "name the files by --data");
+    });
+}
+
+int run(const BenchIoOptions& options) {
+    check_bench_io(options);
+    const std::string cpu = read_node_facts().cpu_model;
+    Json report = {
+        {"bench", "io"}, {"lockstep", version_text()}, {"cpu", cpu}, {"data", Json::array()}};
+    if (!options.json) print_once(io_header_text(plan_of(options), cpu));
+    const SignalGuard signals;
+    try {
+        measure_all(options, report);
+    } catch (const Interrupted&) {
+        show_live("");
+        return static_cast<int>(ExitCode::interrupted);
+    }
+    if (options.json) print_once(report.dump() + "\n");
+    return 0;
+}
+
+}  // namespace
+
+Command bench_io_command() {
+    auto options = std::make_shared<BenchIoOptions>();
+    return {.name = "bench io",
+            .summary = "measure reading data, and which stage binds",
+            .usage = "lockstep bench io [--data DIR] [--codec NAME,..] [--threads N,..] [options]",
+            .text = text,
+            .table = table_of(*options),
+            .run = [options](const Invocation&) { return run(*options); }};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/doctor.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/launch/examine.hpp"
+#include "lockstep/launch/host_probe.hpp"
+#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/launch/own_gpu.hpp"
+#include "lockstep/launch/supervise.hpp"
+
+#include "command.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* text =
+    R"(Looks for what makes jobs fail, hang or crawl, on every rank and over all of them, and says for
+each finding what, why, and what to do. Errors stop training, warnings cost speed or safety.
+Without a launcher it looks at this node; --np N starts N ranks here; under mpirun or srun it looks
+at the whole job, sums, measures links, and tries whether nodes reach each other.
+Exit code: 0 if there is no error, 78 if there is.
+
+Examples:
+  lockstep doctor
+  lockstep doctor --np 2 --threads 1
+  mpirun -np 16 lockstep doctor --run runs/a --write-exclude bad-nodes
+  srun --mpi=pmix lockstep doctor --preflight --only D,C2,F --json
+)";
+
+struct DoctorOptions {
+    int np = 0;
+    bool oversubscribe = false;
+    DoctorPlan plan;
+    std::string device = "auto";
+    std::vector<std::string> only, skip;
+    bool preflight = false, json = false, list = false, answers_probe = false;
+    std::filesystem::path exclude_file, launcher_log;
+};
+
+OptionTable table_of(DoctorOptions& options) {
+    return {
+        {"What to look for",
+         {list_option("only", "ID", options.only, "only these checks (G2) or families (G)"),
+          list_option("skip", "ID", options.skip, "all but these"),
+          flag_option("preflight", options.preflight, "only what is known within two seconds"),
+          flag_option("list", options.list, "list the checks and end")}},
+        {"What the run will be",
+         {whole_option("threads", options.plan.threads, 1, 4096, "threads of each rank"),
+          choice_option("device",
+                        options.device,
+                        {"auto", "cpu", "gpu"},
+                        "what ranks compute on; auto: GPUs where there are any"),
+          flag_option(
+              "expect-rdma", options.plan.expects_rdma, "nodes should have InfiniBand or RoCE"),
+          text_option("run", "DIR", options.plan.run_folder, "the run's folder, to be looked at"),
+          bytes_option(
+              "shared-memory", options.plan.shared_bytes, "needed in /dev/shm of a node", 0),
+          bytes_option("memory", options.plan.memory_bytes, "needed by each rank", 0),
+          duration_option("duration", options.plan.duration_s, "how long the run may take")}},
+        {"Ranks",
+         {whole_option("np", options.np, 0, 65536, "start so many ranks on this machine"),
+          flag_option("oversubscribe", options.oversubscribe, "allow more ranks than cores")}},
+        {"Output",
+         {flag_option("json", options.json, "one line of JSON, with findings that are mere facts"),
+          path_option("write-exclude",
+                      "FILE",
+                      options.exclude_file,
+                      "write the names of bad nodes, one a line (sbatch --exclude)"),
+          path_option("launcher-log",
+                      "FILE",
+                      options.launcher_log,
+                      "what mpirun or srun wrote, searched for PMIx errors"),
+          flag_option("answer-probe",
+                      options.answers_probe,
+                      "for 'train --hosts': say and try addresses over stdin and stdout")}}};
+}
+
+std::string list_text() {
+    std::string lines;
+    for (const DoctorCheck& each : doctor_checks())
+        lines += fmt::format("{:<4} {:<8} {:<5} {}\n",
+                             each.id,
+                             severity_name(each.severity),
+                             each.pace == Pace::fast ? "fast" : "slow",
+                             each.title);
+    return lines;
+}
+
+DoctorPlan plan_of(const DoctorOptions& options) {
+    DoctorPlan plan = options.plan;
+    plan.uses_gpus = options.device == "gpu" ||
+                     (options.device == "auto" && !usable_gpus(read_topology()).empty());
+    return plan;
+}
+
+/// Collective.
+std::vector<DoctorFacts> facts_of_all(const DoctorOptions& options, const Communicator& world) {
+    const DoctorPlan plan = agree(world, [&] { return plan_of(options); });
+    DoctorFacts mine = examine_rank(world, plan);
+    if (world.is_root() && !options.launcher_log.empty())
+        mine.program.launcher_messages = pmix_errors_in(read_file(options.launcher_log));
+    if (!options.preflight) {
+        select_own_gpu(world, mine);
+        examine_slowly(world, mine);
+    }
+    return gather_facts(world, mine);
+}
+
+/// srun without PMIx starts every process as a world of its own; one of them speaks. A number that
+/// is left over from another launch silences nobody.
+bool speaks(const DoctorFacts& mine) {
+    const bool is_below_srun = std::ranges::any_of(mine.program.ancestors, [](const auto& program) {
+        return std::string_view(program).ends_with("slurmstepd");
+    });
+    const auto task = Environment().integer("SLURM_PROCID");
+    return launched_by_mpi() || !is_below_srun || task.value_or(0) == 0;
+}
+
+void report(const DoctorOptions& options,
+            const std::vector<DoctorFacts>& all,
+            const std::vector<DoctorFinding>& findings,
+            std::size_t checks) {
+    if (!options.exclude_file.empty()) {
+        std::string names;
+        for (const std::string& host : hosts_to_exclude(findings, all)) names += host + "\n";
+        write_file_atomically(options.exclude_file, names);
+    }
+    if (!speaks(all.front())) return;
+    print_once(options.json ? findings_json(findings, checks, all.size()) + "\n"
+                            : network_text(all) + findings_text(findings, checks));
+}
+
+/// Collective. Whether there was an error, on all ranks.
+bool examine_all(const DoctorOptions& options, const Communicator& world) {
+    DoctorSelection selection{options.only, options.skip};
+    if (options.preflight) selection.slowest = Pace::fast;
+    const auto checks = agree(world, [&] { return selected_checks(selection).size(); });
+    const std::vector<DoctorFacts> all = facts_of_all(options, world);
+    const std::string verdict = from_root(world, [&] {
+        const auto findings = run_checks(all, selection);
+        report(options, all, findings, checks);
+        return std::string(has_errors(findings) ? "errors" : "");
+    });
+    return !verdict.empty();
+}
+
+int run(const DoctorOptions& options, const Invocation& call) {
+    if (options.list) {
+        print_once(list_text());
+        return 0;
+    }
+    if (options.answers_probe) {
+        answer_probe();
+        return 0;
+    }
+    if (options.np > 0 && !launched_by_mpi())
+        return supervise_ranks(
+            {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});
+    const auto world = Communicator::world();
+    if (world.size() > 1) die_with_parent(::getppid());
+    return examine_all(options, world) ? static_cast<int>(ExitCode::config) : 0;
+}
+
+}  // namespace
+
+Command doctor_command() {
+    auto options = std::make_shared<DoctorOptions>();
+    return {.name = "doctor",
+            .summary = "find what would break or slow down a job, before it starts",
+            .usage = "lockstep doctor [--np N] [--preflight] [--only ID,..] [options]",
+            .text = text,
+            .table = table_of(*options),
+            .run = [options](const Invocation& call) { return run(*options, call); }};
+}
+
+}  // namespace lockstep

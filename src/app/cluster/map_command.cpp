@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/map.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/launch/live_placement.hpp"
+
+#include "command.hpp"
+
+#include <algorithm>
+#include <optional>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+struct MapOptions {
+    std::filesystem::path topology, save_topology, check;
+    int nodes = 0, tasks_per_node = 0, np = 0, threads = 0;
+    std::string hosts, map_by = "slot", format = "table", comm_core = "auto", device = "auto";
+    bool smt = false, share_gpu = false, oversubscribe = false;
+};
+
+constexpr const char* text =
+    R"(Shows which rank runs on which node, cores and GPU and which network port is near it: of the job
+that runs (under mpirun or srun), of this node (-np), or of a job that is only planned. Nothing is
+started and nothing is bound.
+
+Cores are split evenly next to the GPUs, without SMT siblings; what a launcher bound is kept. A '*'
+marks such cores. The path class is nvidia-smi's: PIX, PXB, PHB, NODE, SYS, from near to far.
+
+Examples:
+  lockstep map -np 2
+  mpirun -np 4 lockstep map
+  lockstep map --save-topology dgx.json                 on such a node, once
+  lockstep map --nodes 2 --ntasks-per-node 8 --topology dgx.json --format sbatch
+  lockstep map --hosts r1:4,r2:2 -np 6
+  lockstep map -np 2 --format json > plan.json; mpirun -np 2 lockstep map --check plan.json
+)";
+
+PlacementRules rules_of(const MapOptions& options) {
+    PlacementRules rules;
+    rules.threads = options.threads;
+    if (options.smt) rules.siblings = SiblingUse::all_threads;
+    if (options.share_gpu) rules.gpus = SharingRule::allow;
+    if (options.oversubscribe) rules.cores = SharingRule::allow;
+    if (options.device == "cpu") rules.compute_on = ComputeOn::cpus;
+    if (options.comm_core == "on") rules.comm_core = CommCore::reserve;
+    if (options.comm_core == "off") rules.comm_core = CommCore::none;
+    return rules;
+}
+
+/// A plan, and what it is made from: nothing where nobody knows the nodes.
+struct Mapped {
+    Placement plan;
+    std::optional<NodeTopology> node;
+};
+
+/// Hosts as given; where only numbers are, they are called node0, node1, ...
+std::vector<HostSlots> hosts_of(const MapOptions& options, const NodeTopology* node) {
+    if (!options.hosts.empty()) return parse_hosts(options.hosts);
+    const int nodes = std::max(1, options.nodes);
+    int tasks = options.tasks_per_node;
+    if (tasks == 0) tasks = options.np > 0 ? (options.np + nodes - 1) / nodes : 1;
+    if (nodes == 1 && node != nullptr) return {{node->host, tasks}};
+    std::vector<HostSlots> hosts;
+    for (int i = 0; i < nodes; ++i) hosts.push_back({fmt::format("node{}", i), tasks});
+    return hosts;
+}
+
+Mapped map_planned(const MapOptions& options) {
+    Mapped mapped;
+    const bool is_elsewhere = !options.hosts.empty() || options.nodes > 0;
+    if (!options.topology.empty())
+        mapped.node = load_topology(options.topology);
+    else if (!is_elsewhere)
+        mapped.node = read_topology();
+    const NodeTopology* node = mapped.node ? &*mapped.node : nullptr;
+    const auto hosts = hosts_of(options, node);
+    const auto by = options.map_by == "node" ? MapBy::node : MapBy::slot;
+    mapped.plan = plan_job(hosts, lay_out(hosts, options.np, by), node, rules_of(options));
+    mapped.plan.names_hosts = !options.hosts.empty() || (!is_elsewhere && options.topology.empty());
+    return mapped;
+}
+
+std::string written(const Mapped& mapped, const std::string& format) {
+    const NodeTopology* node = mapped.node ? &*mapped.node : nullptr;
+    if (format == "json") return serialize(mapped.plan) + "\n";
+    if (format == "rankfile") return rankfile_text(mapped.plan, node);
+    if (format == "mpirun") return mpirun_text(mapped.plan, node);
+    if (format == "srun") return srun_text(mapped.plan);
+    if (format == "sbatch") return sbatch_text(mapped.plan);
+    return placement_table(mapped.plan);
+}
+
+int map_live(const Communicator& ranks, const MapOptions& options) {
+    if (!options.check.empty()) {
+        check_plan(ranks, options.check);
+        print_once(fmt::format("as planned: {} rank(s)\n", ranks.size()));
+        return 0;
+    }
+    const LivePlacement live = place_live(ranks, rules_of(options));
+    from_root(ranks, [&] {
+        if (!options.save_topology.empty()) save_topology(live.node, options.save_topology);
+        return std::string();
+    });
+    print_once(written({live.plan, live.node}, options.format));
+    return 0;
+}
+
+bool is_planned(const MapOptions& options) {
+    return !options.topology.empty() || !options.hosts.empty() || options.nodes > 0 ||
+           options.tasks_per_node > 0 || options.np > 0;
+}
+
+void refuse_both(const MapOptions& options) {
+    const bool names_both =
+        !options.hosts.empty() && (options.nodes > 0 || options.tasks_per_node > 0);
+    check(!names_both, [] {
+        return Error("E106",
+                     "--hosts together with --nodes or --ntasks-per-node",
+                     "both say where ranks go",
+                     "--hosts NAME:SLOTS,... alone");
+    });
+    check(options.check.empty() || !is_planned(options), [] {
+        return Error("E106",
+                     "--check together with options of a plan",
+                     "it compares a plan's file with the job that runs",
+                     "mpirun -np N lockstep map --check FILE");
+    });
+}
+
+int run_map(const MapOptions& options) {
+    const auto ranks = Communicator::world();
+    agree(ranks, [&] { refuse_both(options); });
+    if (!is_planned(options)) return map_live(ranks, options);
+    if (!ranks.is_root()) return 0;
+    if (!options.save_topology.empty()) save_topology(read_topology(), options.save_topology);
+    print_once(written(map_planned(options), options.format));
+    return 0;
+}
+
+OptionTable map_table(MapOptions& o) {
+    return {
+        {"What to plan; without any of these, the job that runs",
+         {path_option("topology", "FILE", o.topology, "nodes are like the one of this file"),
+          whole_option("nodes", o.nodes, 0, 1 << 16, "how many; 0: one"),
+          whole_option("ntasks-per-node", o.tasks_per_node, 0, 1 << 16, "ranks of each node"),
+          list_option("hosts", "NAME:SLOTS,...", o.hosts, "names, and how many ranks each takes"),
+          whole_option("np", o.np, 0, 1 << 20, "ranks, also -np; 0: one for each slot"),
+          choice_option("map-by", o.map_by, {"slot", "node"}, "fill hosts, or take turns")}},
+        {"Rules",
+         {whole_option("threads", o.threads, 0, 4096, "that compute in each rank; 0: one a core"),
+          choice_option("comm-core",
+                        o.comm_core,
+                        {"auto", "on", "off"},
+                        "keep a core for communication; auto: where ranks have GPUs"),
+          choice_option("device",
+                        o.device,
+                        {"auto", "cpu"},
+                        "what ranks compute on; auto: GPUs where there are any"),
+          flag_option("smt", o.smt, "use all hardware threads of a core"),
+          flag_option("share-gpu", o.share_gpu, "more ranks than GPUs, for tests"),
+          flag_option("oversubscribe", o.oversubscribe, "more ranks than cores, for tests")}},
+        {"Output",
+         {choice_option("format",
+                        o.format,
+                        {"table", "json", "rankfile", "mpirun", "srun", "sbatch"},
+                        "of the plan"),
+          path_option("save-topology", "FILE", o.save_topology, "write what this node is made of"),
+          path_option("check", "FILE", o.check, "fail unless the job runs as this plan (json)")}}};
+}
+
+}  // namespace
+
+Command map_command() {
+    auto options = std::make_shared<MapOptions>();
+    return {.name = "map",
+            .summary = "show which rank runs on which cores, GPU and network port",
+            .usage = "lockstep map [options]   or   mpirun -np N lockstep map [options]",
+            .text = text,
+            .table = map_table(*options),
+            .run = [options](const Invocation&) { return run_map(*options); }};
+}
+
+}  // namespace lockstep

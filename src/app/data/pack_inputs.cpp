@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack_inputs.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+// An option that only some inputs take.
+struct Extra {
+    bool is_given = false;
+    std::string_view name;
+    std::vector<std::string_view> inputs;
+};
+
+std::vector<std::string_view> given_inputs(const PackInputs& in) {
+    std::vector<std::string_view> given;
+    if (!in.images.empty() || !in.labels.empty()) given.push_back("images");
+    if (!in.npy.empty()) given.push_back("npy");
+    if (!in.cifar10.empty()) given.push_back("cifar10");
+    if (!in.cifar100.empty()) given.push_back("cifar100");
+    if (!in.csv.empty()) given.push_back("csv");
+    if (!in.hdf5.empty()) given.push_back("hdf5");
+    if (!in.folder.empty()) given.push_back("folder");
+    return given;
+}
+
+std::string_view only_input(const PackInputs& in) {
+    const auto given = given_inputs(in);
+    check(!given.empty(), [] {
+        return Error("E105",
+                     "no input is given",
+                     "--images and --labels, --npy, --cifar10, --cifar100, --csv, --hdf5 or "
+                     "--folder say what is to be packed",
+                     "see --help");
+    });
+    check(given.size() == 1, [&] {
+        return Error("E106",
+                     fmt::format("several inputs are given: --{}", fmt::join(given, ", --")),
+                     "a data set is packed from one",
+                     "drop all but one");
+    });
+    return given[0];
+}
+
+void check_extras(const PackInputs& in, std::string_view input) {
+    const std::array<Extra, 9> extras{{{!in.fields.empty(), "field", {"hdf5"}},
+                                       {in.layout != "auto", "layout", {"images", "npy", "hdf5"}},
+                                       {in.color != "auto", "color", {"folder"}},
+                                       {!in.resize.empty(), "resize", {"folder"}},
+                                       {!in.label.empty(), "label", {"csv"}},
+                                       {!in.target.empty(), "target", {"csv"}},
+                                       {in.header != "auto", "header", {"csv"}},
+                                       {in.separator != "comma", "separator", {"csv"}},
+                                       {in.real != "f32", "real", {"csv"}}}};
+    for (const Extra& extra : extras)
+        check(!extra.is_given || std::ranges::find(extra.inputs, input) != extra.inputs.end(), [&] {
+            return Error("E106",
+                         fmt::format("--{} does not go with --{}", extra.name, input),
+                         fmt::format("it is for --{}", fmt::join(extra.inputs, ", --")),
+                         "drop one of them");
+        });
+}
+
+void need(bool is_given, std::string_view name, std::string_view with) {
+    check(is_given, [&] {
+        return Error(
+            "E105", fmt::format("--{} is missing; --{} needs it", name, with), "", "see --help");
+    });
+}
+
+ImageLayout layout_of(const PackInputs& in) {
+    if (in.layout == "chw") return ImageLayout::chw;
+    return in.layout == "hwc" ? ImageLayout::hwc : ImageLayout::unstated;
+}
+
+std::vector<NamedInput> named(const std::string& option, const std::vector<std::string>& texts) {
+    std::vector<NamedInput> inputs;
+    for (const std::string& text : texts) inputs.push_back(parse_named_input(option, text));
+    return inputs;
+}
+
+CsvOptions csv_options(const PackInputs& in) {
+    check(in.label.empty() || in.target.empty(), [] {
+        return Error("E106",
+                     "--label and --target are both given",
+                     "one column is predicted: classes (--label) or numbers (--target)",
+                     "drop one of them");
+    });
+    CsvOptions csv{.label = in.label, .target = in.target};
+    if (in.header != "auto") csv.header = in.header == "yes" ? Header::yes : Header::no;
+    if (in.separator != "comma") csv.separator = in.separator == "tab" ? '\t' : ';';
+    if (in.real == "f64") csv.type = ElementType::f64;
+    return csv;
+}
+
+FolderOptions folder_options(const PackInputs& in) {
+    FolderOptions options;
+    if (in.color != "auto") options.color = in.color == "rgb" ? Color::rgb : Color::gray;
+    if (!in.resize.empty()) options.resize = parse_image_size("resize", in.resize);
+    return options;
+}
+
+std::vector<std::filesystem::path> paths(const std::vector<std::string>& texts) {
+    return {texts.begin(), texts.end()};
+}
+
+OptionSection kinds(PackInputs& in) {
+    return {
+        "Input, one of",
+        {path_option("images", "FILE", in.images, "images (u8), as IDX (gzip or not) or NPY"),
+         path_option("labels", "FILE", in.labels, "their classes, in the same format"),
+         list_option("npy", "NAME=FILE", in.npy, "field NAME from an NPY file; once for each"),
+         list_option(
+             "cifar10", "DIR|FILE", in.cifar10, "CIFAR-10's binary version; once for each file"),
+         list_option(
+             "cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version; once for each file"),
+         path_option("csv", "FILE", in.csv, "a table: one sample per line"),
+         list_option("hdf5", "FILE", in.hdf5, "HDF5 file, with --field; once for each"),
+         path_option("folder",
+                     "DIR",
+                     in.folder,
+                     "PNG, JPEG, PPM or PGM images in one sub-folder per class")}};
+}
+
+OptionSection details(PackInputs& in) {
+    return {"About the input",
+            {list_option("field",
+                         "NAME=/PATH",
+                         in.fields,
+                         "with --hdf5: a data set and its name; once for each"),
+             choice_option("layout",
+                           in.layout,
+                           {"auto", "chw", "hwc"},
+                           "of images with --images, --npy and --hdf5; auto: chw, unless it looks "
+                           "like hwc, which is an error"),
+             choice_option("color",
+                           in.color,
+                           {"auto", "rgb", "gray"},
+                           "with --folder: what images become; auto: what the first one is"),
+             text_option("resize",
+                         "HxW",
+                         in.resize,
+                         "with --folder: size of all images; unset: they must have one"),
+             text_option("label",
+                         "COLUMN",
+                         in.label,
+                         "with --csv: column of classes, by name or number from 1"),
+             text_option(
+                 "target", "COLUMN", in.target, "with --csv: column of numbers to be predicted"),
+             choice_option("header",
+                           in.header,
+                           {"auto", "yes", "no"},
+                           "with --csv: whether the first line has names; auto: if it has no "
+                           "number"),
+             choice_option("separator",
+                           in.separator,
+                           {"comma", "semicolon", "tab"},
+                           "with --csv: between columns"),
+             choice_option("real", in.real, {"f32", "f64"}, "with --csv: type of numbers")}};
+}
+
+}  // namespace
+
+OptionTable pack_input_sections(PackInputs& inputs) {
+    return {kinds(inputs), details(inputs)};
+}
+
+std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
+                                       const std::string& split,
+                                       const ReadReport& report) {
+    const std::string_view input = only_input(in);
+    check_extras(in, input);
+    const SourceOptions options{.scratch = {}, .report = report};
+    if (input == "images") {
+        need(!in.images.empty(), "images", "labels");
+        need(!in.labels.empty(), "labels", "images");
+        return open_images(in.images, in.labels, layout_of(in), options);
+    }
+    if (input == "npy") return open_npy(named("npy", in.npy), layout_of(in));
+    if (input == "cifar10") return open_cifar10(paths(in.cifar10), split);
+    if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
+    if (input == "csv") return open_csv(in.csv, csv_options(in), options);
+    if (input == "folder") return open_folder(in.folder, folder_options(in));
+    need(!in.fields.empty(), "field", "hdf5");
+    return open_hdf5(paths(in.hdf5), named("field", in.fields), layout_of(in), options);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack_output.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include "data/team.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name) {
+    PackOptions& o = arguments.pack;
+    return {
+        "Output",
+        {path_option("out", "DIR", o.output, "new folder of the data set"),
+         text_option("name", "NAME", o.name, "of the shards; unset: of DIR"),
+         text_option("split", "NAME", o.split, "train, test, ..."),
+         choice_option("codec", arguments.codec, {"none", "deflate", "lz4", "zstd"}, "compression"),
+         whole_option("level", o.level, 0, 22, "of the codec; 0: its usual one"),
+         whole_option("shards", o.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
+         whole_option("block-rows",
+                      o.block_rows,
+                      0,
+                      1 << 30,
+                      "rows hashed and compressed together; 0: at most 512 KiB"),
+         whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
+         flag_option("keep-order", arguments.keep_order, "do not shuffle")}};
+}
+
+OptionSection pack_how_section(PackArguments& arguments) {
+    return {"How",
+            {whole_option("threads",
+                          arguments.pack.threads,
+                          0,
+                          1024,
+                          "that read and compress, in each rank; 0: one per core"),
+             flag_option("restart",
+                         arguments.restart,
+                         "discard what an unfinished pack left instead of going on")}};
+}
+
+void check_output_given(const PackArguments& arguments) {
+    check(!arguments.pack.output.empty(),
+          [] { return Error("E105", "--out is missing", "", "see --help"); });
+    check_is_free(arguments.pack.output);
+}
+
+void pack_rows(const RowSource& source,
+               PackArguments& arguments,
+               const Communicator& ranks,
+               StagedProgress& progress) {
+    PackOptions& options = arguments.pack;
+    options.codec = parse_codec(arguments.codec);
+    options.shuffle_seed.reset();
+    if (!arguments.keep_order) options.shuffle_seed = arguments.shuffle_seed;
+    options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
+    options.team = team_of(ranks);
+    const SignalGuard signals;
+    const PackResult result = pack_dataset(source, options, [&](const PackProgress& at) {
+        stop_if_asked("packing");
+        const bool bytes = at.stage == "verify";
+        progress.update(
+            at.stage, at.done, at.total, bytes ? ProgressUnit::bytes : ProgressUnit::count);
+    });
+    progress.finish();
+    if (!ranks.is_root()) return;
+    print_once(fmt::format("packed {} samples into {} ({} in {} shard(s), {})\n",
+                           grouped(result.manifest.samples),
+                           result.path.string(),
+                           bytes_text(result.stored_bytes),
+                           result.manifest.shards.size(),
+                           codec_name(result.manifest.codec)));
+}
+
+}  // namespace lockstep

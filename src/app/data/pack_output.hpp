@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `data pack` and `data synth` write, and how.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/pack.hpp"
+
+#include "data/staged_progress.hpp"
+#include "options.hpp"
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep {
+
+struct PackArguments {
+    PackOptions pack;
+    std::string codec = "none";
+    std::uint64_t shuffle_seed = 0;
+    bool keep_order = false, restart = false;
+
+    PackArguments() { pack.threads = 0; }
+};
+
+/// `seed_name` is what the seed of the shuffling is called.
+OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name);
+
+/// Who packs, and what becomes of what an unfinished pack left.
+OptionSection pack_how_section(PackArguments& arguments);
+
+/// Errors: E105 if --out is missing, E407 if it exists. Opening an input can take long: call this
+/// before.
+void check_output_given(const PackArguments& arguments);
+
+/// Collective. Packs on all `ranks`, shows progress, says what was packed. Errors: also E242 if a
+/// signal ends it.
+void pack_rows(const RowSource& source,
+               PackArguments& arguments,
+               const Communicator& ranks,
+               StagedProgress& progress);
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/data/reshard.hpp"
+
+#include "command.hpp"
+#include "data/staged_progress.hpp"
+#include "data/team.hpp"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t no_seed = -1;
+
+struct ReshardArguments {
+    PackOptions pack;
+    std::string codec = "none";
+    std::int64_t seed = no_seed;
+    std::uint64_t memory = std::uint64_t{1} << 30;
+    bool restart = false;
+};
+
+void reshard(const std::string& input, ReshardArguments& arguments, const Communicator& ranks) {
+    PackOptions& options = arguments.pack;
+    check(!options.output.empty(),
+          [] { return Error("E105", "--out is missing", "", "see --help"); });
+    options.codec = parse_codec(arguments.codec);
+    options.split.clear();
+    options.shuffle_seed.reset();
+    if (arguments.seed != no_seed)
+        options.shuffle_seed = static_cast<std::uint64_t>(arguments.seed);
+    options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
+    options.team = team_of(ranks);
+    const auto index = together(options.team, [&] {
+        return std::make_shared<const DatasetIndex>(DatasetIndex::open(input));
+    });
+    const SignalGuard signals;
+    StagedProgress progress;
+    const auto report = [&](const PackProgress& at) {
+        stop_if_asked("resharding");
+        const bool bytes = at.stage == "verify";
+        progress.update(
+            at.stage, at.done, at.total, bytes ? ProgressUnit::bytes : ProgressUnit::count);
+    };
+    const PackResult result = reshard_dataset(index, options, arguments.memory, report);
+    progress.finish();
+    if (!ranks.is_root()) return;
+    print_once(fmt::format("resharded {} samples into {} ({} in {} shard(s), {})\n",
+                           grouped(result.manifest.samples),
+                           result.path.string(),
+                           bytes_text(result.stored_bytes),
+                           result.manifest.shards.size(),
+                           codec_name(result.manifest.codec)));
+}
+
+OptionTable table_of(ReshardArguments& arguments) {
+    PackOptions& options = arguments.pack;
+    return {{"Output",
+             {path_option("out", "DIR", options.output, "new folder of the data set"),
+              text_option("name", "NAME", options.name, "of the shards; unset: of DIR"),
+              choice_option(
+                  "codec", arguments.codec, {"none", "deflate", "lz4", "zstd"}, "compression"),
+              whole_option("level", options.level, 0, 22, "of the codec; 0: its usual one"),
+              whole_option(
+                  "shards", options.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
+              whole_option("block-rows",
+                           options.block_rows,
+                           0,
+                           1 << 30,
+                           "rows hashed and compressed together; 0: at most 512 KiB"),
+              whole_option("shuffle-seed",
+                           arguments.seed,
+                           no_seed,
+                           1LL << 62,
+                           "shuffle rows again; -1: keep their order")}},
+            {"How",
+             {whole_option("threads",
+                           options.threads,
+                           0,
+                           1024,
+                           "that read and compress, in each rank; 0: one per core"),
+              bytes_option("memory", arguments.memory, "of each rank for shuffling"),
+              flag_option("restart",
+                          arguments.restart,
+                          "discard what an unfinished run left instead of going on")}}};
+}
+
+}  // namespace
+
+Command data_reshard_command() {
+    auto arguments = std::make_shared<ReshardArguments>();
+    arguments->pack.threads = 0;
+    return {
+        .name = "data reshard",
+        .summary = "write a data set in another layout",
+        .usage = "lockstep data reshard DIR --out DIR [options]",
+        .text =
+            "The same samples in other shards, blocks or with another codec, in the same order\n"
+            "unless --shuffle-seed is given. Streams in bounded memory; parallel, resumable,\n"
+            "verified and atomic like 'data pack'. Shuffling needs room for one more copy\n"
+            "beside the output.\n\n"
+            "Example:\n"
+            "  lockstep data reshard data/train --out data/train-lz4 --codec lz4 --shards 64\n",
+        .table = table_of(*arguments),
+        .positionals = 1,
+        .run = [arguments](const Invocation& call) {
+            const auto ranks = Communicator::world();
+            agree(ranks, [&] { reshard(call.positionals[0], *arguments, ranks); });
+            return 0;
+        }};
+}
+
+}  // namespace lockstep

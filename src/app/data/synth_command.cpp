@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/synth.hpp"
+
+#include "command.hpp"
+#include "data/pack_output.hpp"
+
+#include <memory>
+
+namespace lockstep {
+namespace {
+
+struct Arguments {
+    std::string kind = "cifar";
+    SynthOptions synth;
+    PackArguments output;
+};
+
+void synthesize(Arguments& arguments, const Communicator& ranks) {
+    check_output_given(arguments.output);
+    SynthOptions& synth = arguments.synth;
+    if (arguments.kind == "segmentation") synth.kind = SynthKind::segmentation;
+    if (arguments.kind == "regression") synth.kind = SynthKind::regression;
+    StagedProgress progress;
+    pack_rows(*make_synthetic(synth), arguments.output, ranks, progress);
+}
+
+constexpr const char* text =
+    "Every sample is a function of seed and number: the same data set on any machine.\n"
+    "  cifar          images u8 [3,SIZE,SIZE] and labels: a pattern per class, under noise\n"
+    "  segmentation   images u8 [3,SIZE,SIZE] and masks u8 [SIZE,SIZE]: shapes, 0 is the ground\n"
+    "  regression     features f32 [SIZE] and targets f32: a quadratic function, with noise\n\n"
+    "Example:\n"
+    "  lockstep data synth --kind cifar --samples 50000 --out data/made-up/train\n"
+    "  lockstep data synth --kind cifar --samples 10000 --first 50000 --split test \\\n"
+    "      --out data/made-up/test\n";
+
+}  // namespace
+
+Command data_synth_command() {
+    auto arguments = std::make_shared<Arguments>();
+    SynthOptions& synth = arguments->synth;
+    return {
+        .name = "data synth",
+        .summary = "make up a data set that can be learned",
+        .usage = "lockstep data synth --out DIR [options]",
+        .text = text,
+        .table = {{"Samples",
+                   {choice_option("kind",
+                                  arguments->kind,
+                                  {"cifar", "segmentation", "regression"},
+                                  "what they are"),
+                    whole_option("samples", synth.samples, 1, std::int64_t{1} << 40, "how many"),
+                    whole_option("first",
+                                 synth.first,
+                                 0,
+                                 std::int64_t{1} << 60,
+                                 "number of the first: a test set goes on where training data end"),
+                    whole_option("seed", synth.seed, 0, 1LL << 62, "other seeds, other data"),
+                    whole_option(
+                        "size", synth.size, 1, 65536, "height and width; of regression: features"),
+                    whole_option("classes", synth.classes, 2, 255, "of labels or masks")}},
+                  pack_output_section(arguments->output, "shuffle-seed"),
+                  pack_how_section(arguments->output)},
+        .run = [arguments](const Invocation&) {
+            const auto ranks = Communicator::world();
+            agree(ranks, [&] { synthesize(*arguments, ranks); });
+            return 0;
+        }};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/requeue_rule.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/observe/run_directory.hpp"
+
+#include "command.hpp"
+#include "slurm/idle_starts.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+struct EpilogOptions {
+    fs::path run;
+    int launcher_exit = 0;
+    RequeueLimits limits;
+    bool dry_run = false;
+};
+
+RunEnd run_end(const std::optional<RunState>& state) {
+    if (!state) return RunEnd::unknown;
+    switch (state->phase) {
+        case RunPhase::running:
+            return RunEnd::running;
+        case RunPhase::complete:
+            return RunEnd::complete;
+        case RunPhase::failed:
+            return RunEnd::failed;
+        case RunPhase::checkpointed:
+            break;
+    }
+    const bool by_hand = state->exit == static_cast<int>(ExitCode::interrupted);
+    return by_hand ? RunEnd::interrupted : RunEnd::saved;
+}
+
+// A busy controller answers the second or third time.
+ProcessResult ask_slurm(const std::vector<std::string>& argv) {
+    ProcessResult answer;
+    for (const unsigned pause_s : {0u, 2u, 10u}) {
+        ::sleep(pause_s);
+        answer = run_process(argv, {}, 60);
+        if (answer.exit_code == 0) break;
+    }
+    return answer;
+}
+
+// SLURM's word for the job: while a cancelled job ends, its script still runs; and so it does on a
+// node that SLURM has lost sight of, when the job has long begun again elsewhere.
+void ask_about_job(const SlurmJob& job, JobEnd& end) {
+    const auto answer = ask_slurm({"squeue", "-h", "-j", job.id, "-O", "State:32,RestartCnt:16"});
+    check(answer.exit_code == 0, [&] {
+        return Error("E511",
+                     "SLURM does not answer",
+                     printable(answer.output),
+                     "nothing is lost: submit the same job again, and the run goes on");
+    });
+    std::istringstream words(answer.output);
+    std::int64_t restarts = job.restarts;
+    words >> end.job_state >> restarts;
+    end.is_newest_start = restarts == job.restarts;
+}
+
+// The job dies in it, if it succeeds.
+void requeue(const SlurmJob& job) {
+    const auto answer = ask_slurm({"scontrol", "requeue", job.id});
+    check(answer.exit_code == 0, [&] {
+        return Error("E522",
+                     fmt::format("job {} could not be requeued", job.id),
+                     printable(answer.output),
+                     "nothing is lost: submit the same job again, and the run goes on");
+    });
+}
+
+int epilog(const EpilogOptions& options) {
+    const SlurmJob job = read_slurm_job(Environment());
+    JobEnd end{.launcher_exit = options.launcher_exit, .restarts = job.restarts};
+    const auto state = read_run_state(options.run);
+    end.run = run_end(state);
+    if (!options.dry_run && end.run != RunEnd::complete) ask_about_job(job, end);
+    if (state && end.is_newest_start) {
+        end.failure_exit = state->exit;
+        end.idle_starts =
+            note_start_end(options.run, options.dry_run ? StartsFile::leave : StartsFile::update);
+    }
+    const RequeueVerdict verdict = judge_job_end(end, options.limits);
+    print_once(fmt::format(
+        "lockstep: job {} on {}, start {}: {}; {}\n",
+        job.id,
+        job.node_list.empty() ? "?" : job.node_list,
+        job.restarts + 1,
+        verdict.reason,
+        verdict.requeues ? "requeued" : fmt::format("ends with exit code {}", verdict.exit_code)));
+    if (verdict.requeues && !options.dry_run) requeue(job);
+    return verdict.exit_code;
+}
+
+OptionTable epilog_table(EpilogOptions& options) {
+    return {
+        {"What happened",
+         {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
+          whole_option("rc", options.launcher_exit, 0, 255, "exit code of mpirun or srun")}},
+        {"When to give up (exit code 93)",
+         {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "of this job"),
+          whole_option("max-idle-starts",
+                       options.limits.idle_starts,
+                       1,
+                       100'000,
+                       "starts in a row that bring no new checkpoint"),
+          flag_option("dry-run", options.dry_run, "say what would be done, and change nothing")}}};
+}
+
+}  // namespace
+
+Command slurm_epilog_command() {
+    const auto options = std::make_shared<EpilogOptions>();
+    return {
+        .name = "slurm epilog",
+        .summary = "end a batch script: done, requeue, or give up",
+        .usage = "lockstep slurm epilog --run DIR --rc N [options]",
+        .text =
+            "The last line of a batch script, after mpirun or srun has ended. Decides from the\n"
+            "run's own state, for mpirun returns 0 also when it lost a node. Requeues the job\n"
+            "as its last act where the run is saved or was hit from outside; ends with the\n"
+            "run's exit code where another start would fail the same way. See docs/slurm.md.\n",
+        .table = epilog_table(*options),
+        .run = [options](const Invocation&) {
+            check(!options->run.empty(),
+                  [] { return Error("E105", "--run is missing", "", "give the run directory"); });
+            return epilog(*options);
+        }};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/requeue_rule.hpp"
+#include "lockstep/cluster/slurm_facts.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/run_status.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include "command.hpp"
+#include "slurm/idle_starts.hpp"
+
+#include <cstdio>
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+struct PrologOptions {
+    fs::path run;
+    RequeueLimits limits;
+    double lock_wait_s = 20;  // ranks of a killed job need a moment to die
+};
+
+// Seconds that the job has left; nothing where it has no limit, or SLURM does not say.
+std::optional<std::int64_t> seconds_left(const SlurmJob& job, const Environment& environment) {
+    if (const auto end = environment.integer("SLURM_JOB_END_TIME"))  // since SLURM 23.02
+        return *end - static_cast<std::int64_t>(unix_time_s());
+    constexpr double patience_s = 15;
+    ProcessResult answer;
+    try {
+        answer = run_process({"squeue", "-h", "-j", job.id, "-o", "%L"}, {}, patience_s);
+    } catch (const Error& error) {
+        answer = {.exit_code = 1, .output = error.what()};
+    }
+    const std::string text = answer.output.substr(0, answer.output.find('\n'));
+    if (answer.exit_code != 0)
+        once(Level::warn,
+             "the job's end is not known, and only its signal will tell the run to save: {}",
+             text);
+    return answer.exit_code == 0 ? parse_slurm_time(text) : std::nullopt;
+}
+
+// A folder that the run can have: made, or a run's own and held by nobody. What dead starts have
+// left half-written goes.
+void settle_run_directory(const PrologOptions& options) {
+    if (is_run(options.run)) {
+        const auto held = RunDirectory::open(options.run, options.lock_wait_s);
+        remove_unfinished_checkpoints(held.paths().checkpoints());
+        return;
+    }
+    // Not locked: until train makes it a run, it is none.
+    make_directories(options.run);
+    check(fs::is_empty(options.run), [&] {
+        return Error("E407",
+                     fmt::format("'{}' has files in it, but is no run", options.run.string()),
+                     "a run directory is made in an empty or new folder",
+                     "give the name of a new folder");
+    });
+    const fs::path probe = options.run / ".probe";
+    write_file_atomically(probe, "");
+    fs::remove(probe);
+}
+
+std::string run_text(const fs::path& run) {
+    const auto state = read_run_state(run);
+    if (!state) return "begins";
+    const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
+    return fmt::format("was {} at step {}, {}",
+                       run_phase_name(state->phase),
+                       state->step,
+                       checkpoints.empty()
+                           ? std::string("has no checkpoint")
+                           : fmt::format("goes on from step {}", checkpoints.back().step));
+}
+
+// To stderr: stdout carries the deadline to the script.
+void say_facts(const SlurmJob& job,
+               const Environment& environment,
+               const std::optional<std::int64_t>& left_s,
+               const fs::path& run) {
+    const auto word = [&](const char* name) {
+        return printable(environment.text(name).value_or("?"));
+    };
+    fmt::print(
+        stderr,
+        "lockstep: job {} ({}) on {}, {} node(s) of partition {}, start {}, {}; run '{}' {}\n",
+        job.id,
+        word("SLURM_JOB_NAME"),
+        job.node_list.empty() ? "?" : printable(job.node_list),
+        word("SLURM_JOB_NUM_NODES"),
+        word("SLURM_JOB_PARTITION"),
+        job.restarts + 1,
+        left_s ? fmt::format("{} left", duration_text(static_cast<double>(*left_s)))
+               : "no end known",
+        printable(run.string()),
+        run_text(run));
+}
+
+int prolog(const PrologOptions& options) {
+    const Environment environment;
+    const SlurmJob job = read_slurm_job(environment);
+    settle_run_directory(options);
+    const std::int64_t idle =
+        is_run(options.run) ? note_start_begin(options.run, StartsFile::update) : 0;
+    const auto left_s = seconds_left(job, environment);
+    say_facts(job, environment, left_s, options.run);
+    check_start(job.restarts, idle, options.limits);
+    print_once(
+        fmt::format("{}\n", left_s ? static_cast<std::int64_t>(unix_time_s()) + *left_s : 0));
+    return 0;
+}
+
+OptionTable prolog_table(PrologOptions& options) {
+    return {{"The run",
+             {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
+              duration_option(
+                  "lock-wait", options.lock_wait_s, "for ranks of an earlier start to die")}},
+            {"When to give up (exit code 93)",
+             {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "of this job"),
+              whole_option("max-idle-starts",
+                           options.limits.idle_starts,
+                           1,
+                           100'000,
+                           "starts in a row that brought no new checkpoint")}}};
+}
+
+}  // namespace
+
+Command slurm_prolog_command() {
+    const auto options = std::make_shared<PrologOptions>();
+    return {
+        .name = "slurm prolog",
+        .summary = "begin a batch script: is there a point in starting the ranks?",
+        .usage = "lockstep slurm prolog --run DIR [options]",
+        .text =
+            "The line of a batch script before mpirun or srun. Says what job this is, sees that\n"
+            "the run directory can be used and that no other job has it, removes what dead\n"
+            "starts left half-written, and ends with 93 where SLURM starts a job again and\n"
+            "again that gets nowhere, also after lost nodes, when no epilog was run. Prints the\n"
+            "Unix time of the job's end for 'train --deadline', 0 where there is none:\n"
+            "  LOCKSTEP_DEADLINE=$(lockstep slurm prolog --run \"$run\") || exit\n"
+            "  export LOCKSTEP_DEADLINE\n",
+        .table = prolog_table(*options),
+        .run = [options](const Invocation&) {
+            check(!options->run.empty(),
+                  [] { return Error("E105", "--run is missing", "", "give the run directory"); });
+            return prolog(*options);
+        }};
+}
+
+}  // namespace lockstep

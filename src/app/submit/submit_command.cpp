@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/job_map.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
+
+#include "command.hpp"
+#include "submit/slurm_facts_query.hpp"
+#include "submit/submit_estimate.hpp"
+#include "submit/submit_plan.hpp"
+#include "train/train_options.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <memory>
+#include <optional>
+#include <span>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+// Deleted when sbatch has read it.
+class ScriptFile {
+  public:
+    explicit ScriptFile(const std::string& text) {
+        UniqueFd file(::mkstemp(path_.data()));
+        check(static_cast<bool>(file), [&] { return system_error("make", path_, errno); });
+        write_all(file.value(), std::as_bytes(std::span(text)), path_);
+    }
+    ScriptFile(const ScriptFile&) = delete;
+    ScriptFile& operator=(const ScriptFile&) = delete;
+    ~ScriptFile() { ::unlink(path_.c_str()); }
+    const std::string& path() const { return path_; }
+
+  private:
+    std::string path_ = (fs::temp_directory_path() / "lockstep-submit-XXXXXX").string();
+};
+
+bool trains(const SubmitPlan& plan) {
+    return plan.script.body.find("lockstep train ") != std::string::npos;
+}
+
+// What `train` will be told, read as it will read it: a mistake is found now, not in the queue.
+TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& plan) {
+    TrainOptions train;
+    const OptionTable table = train_option_table(train);
+    std::vector<std::string> words = plan.settings.words;
+    for (std::string& word : words)
+        if (const auto at = word.find("%a"); at != word.npos) word.replace(at, 2, "0");
+    const ParsedLine line = parse_line(words, table);
+    for (const char* own : {"data", "test-data", "run"})
+        check(!line.options.contains(own), [&] {
+            return Error("E104",
+                         fmt::format("--{} is given after --", own),
+                         "the template gives it already",
+                         "give --data and --run before --");
+        });
+    check(line.positionals.empty(), [&] {
+        return Error("E101",
+                     fmt::format("'train' takes no word '{}'", printable(line.positionals[0])),
+                     "",
+                     "words after -- are options of 'lockstep train'");
+    });
+    resolve_options(table, line, Environment());
+    train.settings.data = options.data / "train";
+    return train.settings;
+}
+
+void check_launcher(const SubmitPlan& plan, const SlurmFacts& facts) {
+    const bool has_pmix = std::ranges::any_of(
+        facts.mpi_types, [](const std::string& type) { return type.starts_with("pmix"); });
+    check(plan.launcher != "srun" || has_pmix, [] {
+        return Error("E537",
+                     "srun cannot start MPI ranks on this cluster",
+                     "'srun --mpi=list' shows no pmix",
+                     "--launcher mpirun");
+    });
+}
+
+void say_notes(const SubmitPlan& plan, const std::vector<std::string>& notes) {
+    for (const std::string& text : notes) once(Level::warn, "{}", text);
+    const auto signal = value_of(plan.script.parts.front(), "signal").value_or("");
+    const auto at = signal.find('@');
+    const auto lead_s = at == signal.npos ? std::nullopt : parse_integer(signal.substr(at + 1));
+    const auto& seconds = plan.request.parts.front().seconds;
+    if (lead_s && seconds && *seconds <= *lead_s + 60)
+        once(Level::warn,
+             "the job is told of its limit {} s before it, up to a minute early: hardly anything "
+             "is left of --time {}",
+             *lead_s,
+             slurm_time_text(*seconds));
+}
+
+std::string submit_once(const std::string& path) {
+    const auto answer = run_process({"sbatch", "--parsable", path}, {}, 60);
+    std::string job;
+    for (const char c : answer.output) {
+        if (c == '\n' || c == ';') break;
+        job += c;
+    }
+    const bool is_job =
+        !job.empty() && std::ranges::all_of(job, [](char c) { return c >= '0' && c <= '9'; });
+    check(answer.exit_code == 0 && is_job, [&] {
+        return Error("E540",
+                     "SLURM refused the job",
+                     printable(answer.output),
+                     "change what SLURM names; no further job was submitted");
+    });
+    return job;
+}
+
+void submit_all(const std::string& script, std::int64_t chain) {
+    const ScriptFile file(script);
+    for (std::int64_t i = 0; i < chain; ++i)
+        print_once(fmt::format("submitted job {}\n", submit_once(file.path())));
+}
+
+std::string dry_run_text(const SubmitPlan& plan,
+                         const SubmitOptions& options,
+                         const SlurmFacts& facts) {
+    std::string text;
+    if (trains(plan)) {
+        const TrainSettings settings = train_settings(options, plan);
+        text += job_map_text(plan.request, facts, settings.threads);
+        text += estimate_text(
+            estimate_job(settings, plan.request.parts.front(), options.parameters), settings);
+    }
+    if (options.chain > 1)
+        text += fmt::format("# {} such jobs, one after the other\n", options.chain);
+    return text + "# nothing was submitted\n";
+}
+
+int submit(const SubmitOptions& options, const Invocation& call) {
+    const SubmitPlan plan = plan_submit(options, call, find_root(Environment()));
+    if (trains(plan)) train_settings(options, plan);
+    const std::string script = render_script(plan.script, plan.settings);
+    const SlurmFacts facts = query_slurm(plan.request, plan.launcher);
+    const auto notes = check_request(plan.request, facts);
+    check_launcher(plan, facts);
+    say_notes(plan, notes);
+    if (options.dry_run)
+        print_once(script + dry_run_text(plan, options, facts));
+    else
+        submit_all(script, options.chain);
+    return 0;
+}
+
+}  // namespace
+
+Command submit_command() {
+    const auto options = std::make_shared<SubmitOptions>();
+    return {
+        .name = "submit",
+        .summary = "submit a job to SLURM, or say why it could never start",
+        .usage = "lockstep submit [options] [-- options of train]",
+        .text =
+            "Fills in a template of slurm/ and hands it to sbatch. First asks SLURM what there\n"
+            "is, and refuses what would wait for ever, with the nearest request that would\n"
+            "not. Words after -- replace the template's settings. See docs/slurm.md.\n"
+            "  lockstep submit -N 2 --ntasks-per-node 4 -t 4:00:00 --data D -- --epochs 20\n"
+            "  lockstep submit -p gpu,debug --dry-run\n"
+            "  lockstep submit --array 1-5 -- --seed %a\n",
+        .table = submit_option_table(*options),
+        .takes_job_words = true,
+        .run = [options](const Invocation& call) { return submit(*options, call); }};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "submit/submit_estimate.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/manifest.hpp"
+
+#include <algorithm>
+#include <bit>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// A rank with LibTorch and MPI: what the step line of the quick start shows, less its small model.
+constexpr std::uint64_t bare_rank_bytes = 220u << 20;
+
+struct DataShape {
+    std::uint64_t channels = 1, height = 28, width = 28, classes = 10, bytes = 0;
+};
+
+// Fashion-MNIST's where the data cannot be seen from this host, or are no packed shards.
+DataShape data_shape(const fs::path& folder) {
+    DataShape shape;
+    std::error_code missing;
+    if (!fs::exists(folder / manifest_name, missing)) return shape;
+    const Manifest data =
+        parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
+    shape.bytes = data.samples * data.bytes_per_sample();
+    for (const Field& field : data.fields) {
+        if (field.classes() > 0) shape.classes = static_cast<std::uint64_t>(field.classes());
+        if (field.shape.size() != 3) continue;
+        shape.channels = static_cast<std::uint64_t>(field.shape[0]);
+        shape.height = static_cast<std::uint64_t>(field.shape[1]);
+        shape.width = static_cast<std::uint64_t>(field.shape[2]);
+    }
+    return shape;
+}
+
+// Vectors as long as the parameters that the optimizer keeps.
+std::uint64_t state_vectors(const OptimizerSettings& optimizer) {
+    if (optimizer.name == "sgd") return optimizer.momentum > 0 ? 1 : 0;
+    return 2;
+}
+
+// A rank adds up the leaves it has in a tree: a slot for each level, and one to compute into.
+std::uint64_t gradient_slots(const TrainSettings& settings, std::uint64_t ranks) {
+    const auto leaves = static_cast<std::uint64_t>(std::max(settings.virtual_ranks, 1));
+    return 1 + static_cast<std::uint64_t>(std::bit_width((leaves + ranks - 1) / ranks));
+}
+
+}  // namespace
+
+std::optional<std::uint64_t> built_in_parameters(const std::string& model,
+                                                 std::uint64_t channels,
+                                                 std::uint64_t height,
+                                                 std::uint64_t width,
+                                                 std::uint64_t classes) {
+    if (model == "mlp") return (channels * height * width + 1) * 256 + 257 * classes;
+    const std::uint64_t features = 64 * (height / 4) * (width / 4);
+    const std::uint64_t cnn =
+        (9 * channels + 1) * 32 + (9 * 32 + 1) * 64 + (features + 1) * 512 + 513 * classes;
+    if (model == "cnn") return cnn;
+    if (model == "cnn-bn") return cnn + 2 * (32 + 64);
+    return std::nullopt;
+}
+
+JobEstimate estimate_job(const TrainSettings& settings,
+                         const JobPart& part,
+                         std::uint64_t parameters) {
+    const DataShape data = data_shape(settings.data);
+    JobEstimate estimate{.parameters = parameters, .data_bytes = data.bytes};
+    if (parameters == 0)
+        estimate.parameters =
+            built_in_parameters(
+                settings.model.name, data.channels, data.height, data.width, data.classes)
+                .value_or(0);
+    const auto node_ranks = static_cast<std::uint64_t>(part.ranks_per_node());
+    const std::uint64_t ranks = node_ranks * static_cast<std::uint64_t>(part.node_count());
+    const std::uint64_t vector_bytes = 4 * estimate.parameters;
+    const std::uint64_t states = state_vectors(settings.optimizer);
+    const std::uint64_t reading = node_ranks * settings.data_memory;
+    estimate.node_memory_bytes = node_ranks * bare_rank_bytes + (1 + states) * vector_bytes +
+                                 node_ranks * gradient_slots(settings, ranks) * vector_bytes +
+                                 (data.bytes > 0 ? std::min(data.bytes, reading) : reading);
+    estimate.checkpoint_bytes = (1 + states) * vector_bytes;
+    // The newest are kept while one more is written.
+    estimate.disk_bytes =
+        (static_cast<std::uint64_t>(settings.keep_checkpoints) + 1) * estimate.checkpoint_bytes;
+    return estimate;
+}
+
+std::string estimate_text(const JobEstimate& estimate, const TrainSettings& settings) {
+    if (estimate.parameters == 0)
+        return fmt::format("# model '{}': give --parameters N for an estimate of memory and disk\n",
+                           settings.model.name);
+    return fmt::format(
+        "# memory of a node  about {} ({} parameters; data {})\n"
+        "# disk of the run   about {} ({} checkpoints of {}, and one being written)\n",
+        bytes_text(estimate.node_memory_bytes),
+        grouped(estimate.parameters),
+        estimate.data_bytes > 0 ? bytes_text(estimate.data_bytes) : "not visible from here",
+        bytes_text(estimate.disk_bytes),
+        settings.keep_checkpoints,
+        bytes_text(estimate.checkpoint_bytes));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "submit/submit_options.hpp"
+
+namespace lockstep {
+namespace {
+
+struct SlurmOption {
+    const char *name, *letter, *value, *help;
+};
+
+constexpr SlurmOption slurm_options[] = {
+    {"partition", "p", "A,B", "any of these will do"},
+    {"nodes", "N", "N", "2, or a range such as 1-4"},
+    {"ntasks", "n", "N", "ranks of the whole job"},
+    {"ntasks-per-node", "", "N", "ranks of each node"},
+    {"cpus-per-task", "c", "N", "cores of each rank"},
+    {"gpus-per-node", "", "N", "4, or h100:4"},
+    {"mem", "", "SIZE", "of each node, such as 32G"},
+    {"time", "t", "TIME", "MM, HH:MM:SS or D-HH:MM:SS"},
+    {"account", "A", "NAME", "that pays"},
+    {"qos", "q", "NAME", "quality of service"},
+    {"constraint", "C", "A&B", "features that nodes must have"},
+    {"exclude", "x", "NODES", "that it must not get, such as node[3,7]"},
+    {"nodelist", "w", "NODES", "that it must get"},
+    {"reservation", "", "NAME", "nodes that are kept for you"},
+    {"licenses", "L", "NAME:N", "that it needs"},
+    {"job-name", "J", "NAME", "letters, digits and . _ -"},
+    {"array", "a", "LIST", "one job for each, such as 0-7%2; words after -- may use %a"},
+    {"dependency", "d", "LIST", "afterok:4711, singleton"}};
+
+Option slurm_option(const SlurmOption& known, std::string& target) {
+    Option option = text_option(known.name, known.value, target, known.help);
+    return *known.letter == '\0' ? option : with_letter(known.letter, std::move(option));
+}
+
+std::vector<Option> slurm_section(std::vector<std::string>& values) {
+    values.resize(std::size(slurm_options));
+    std::vector<Option> section;
+    for (std::size_t i = 0; i < values.size(); ++i)
+        section.push_back(slurm_option(slurm_options[i], values[i]));
+    return section;
+}
+
+}  // namespace
+
+const std::vector<std::string>& slurm_option_names() {
+    static const auto names = [] {
+        std::vector<std::string> list;
+        for (const SlurmOption& option : slurm_options) list.emplace_back(option.name);
+        return list;
+    }();
+    return names;
+}
+
+OptionTable submit_option_table(SubmitOptions& o) {
+    return {
+        {"Options of SLURM, over those of the template", slurm_section(o.slurm_values)},
+        {"A second part on other nodes (heterogeneous job)",
+         {text_option("het-partition", "NAME", o.het_partition, "its partition"),
+          text_option("het-nodes", "N", o.het_nodes, "its nodes"),
+          text_option("het-ntasks-per-node", "N", o.het_node_tasks, "its ranks of each node")}},
+        {"The job",
+         {text_option("template", "NAME", o.template_name, "of slurm/, or the path of your own"),
+          text_option("site", "NAME", o.site, "of slurm/sites, or the path of your own"),
+          choice_option("launcher", o.launcher, {"auto", "mpirun", "srun"}, "starts the ranks"),
+          path_option("data", "DIR", o.data, "with train/ and test/"),
+          path_option("run", "DIR", o.run, "run directory"),
+          whole_option("chain", o.chain, 1, 1000, "so many jobs, one after the other, on one run"),
+          text_option("container", "IMAGE", o.image, "start the ranks in it"),
+          choice_option("container-runtime",
+                        o.runtime,
+                        {"auto", "apptainer", "pyxis"},
+                        "what starts it; auto: the site's, or apptainer"),
+          whole_option("parameters", o.parameters, 0, 1LL << 50, "of your model, for the estimate"),
+          flag_option("dry-run", o.dry_run, "print script, map and estimate, submit nothing")}}};
+}
+
+}  // namespace lockstep

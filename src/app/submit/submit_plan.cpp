@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "submit/submit_plan.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
+
+#include "submit/site_preset.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+bool is_path(const std::string& name, const std::string& ending) {
+    return name.find('/') != name.npos || name.ends_with(ending);
+}
+
+// A file of `folder` by its name, or any by its path.
+fs::path named_file(const fs::path& folder,
+                    const std::string& kind,
+                    const std::string& name,
+                    const std::string& ending) {
+    const fs::path path = is_path(name, ending) ? fs::path(name) : folder / (name + ending);
+    std::error_code missing;
+    if (fs::is_regular_file(path, missing)) return path;
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder, missing))
+        if (entry.path().extension() == ending) names.push_back(entry.path().stem().string());
+    std::ranges::sort(names);
+    const std::string nearest = did_you_mean(name, names);
+    throw Error("E539",
+                fmt::format("there is no {} '{}'", kind, printable(name)),
+                fmt::format("'{}' is no file", printable(path.string())),
+                nearest.empty() ? fmt::format("ls {}", folder.string()) : nearest);
+}
+
+std::string chosen_template(const SubmitOptions& options,
+                            const std::string& nodes,
+                            const std::string& launcher) {
+    if (!options.template_name.empty()) return options.template_name;
+    if (!options.het_partition.empty()) return "heterogeneous";
+    if (options.chain > 1) return "time-limit-chain";
+    if (nodes.empty() || nodes == "1") return "single-node";
+    return launcher == "mpirun" ? "multi-node-mpirun" : "multi-node-srun";
+}
+
+// The names that templates have for kinds of partitions, as the site calls them.
+std::string site_partitions(const std::string& names, const SitePreset& site) {
+    std::string found, name;
+    for (const char c : names + ",") {
+        if (c != ',') {
+            name += c;
+            continue;
+        }
+        const std::string& own = name == "debug"     ? site.partition
+                                 : name == "gpu"     ? site.gpu_partition
+                                 : name == "preempt" ? site.preemptible_partition
+                                                     : name;
+        found += (found.empty() ? "" : ",") + (own.empty() ? name : own);
+        name.clear();
+    }
+    return found;
+}
+
+void apply_site(JobTemplate& script, const SitePreset& site) {
+    for (SbatchOptions& part : script.parts)
+        if (const auto names = value_of(part, "partition"))
+            set_option(part, "partition", site_partitions(*names, site));
+    SbatchOptions& first = script.parts.front();
+    if (!value_of(first, "partition") && !site.partition.empty())
+        set_option(first, "partition", site.partition);
+    if (!site.account.empty()) set_option(first, "account", site.account);
+}
+
+// Options that were given, an empty text too.
+void apply_flags(JobTemplate& script, const Invocation& call) {
+    for (const ResolvedOption& option : call.options)
+        if (option.origin != "default" && std::ranges::count(slurm_option_names(), option.name) > 0)
+            set_option(script.parts.front(), option.name, option.text);
+}
+
+void apply_second_part(JobTemplate& script, const SubmitOptions& options) {
+    const bool is_asked = !options.het_partition.empty();
+    check(is_asked || (options.het_nodes.empty() && options.het_node_tasks.empty()), [] {
+        return Error("E106", "--het-nodes is given without --het-partition", "", "give both");
+    });
+    if (!is_asked) return;
+    script.parts.resize(2);
+    SbatchOptions& part = script.parts.back();
+    set_option(part, "partition", options.het_partition);
+    if (!options.het_nodes.empty()) set_option(part, "nodes", options.het_nodes);
+    if (!options.het_node_tasks.empty())
+        set_option(part, "ntasks-per-node", options.het_node_tasks);
+}
+
+// SLURM requeues neither heterogeneous jobs nor, here, the members of a chain.
+void settle_requeue(JobTemplate& script, const SubmitOptions& options) {
+    SbatchOptions& first = script.parts.front();
+    const bool is_array = value_of(first, "array").has_value();
+    check(options.chain == 1 || (!is_array && script.parts.size() == 1), [] {
+        return Error("E106",
+                     "--chain goes neither with --array nor with --het-partition",
+                     "a chain is several jobs on one run",
+                     "drop one of them");
+    });
+    if (script.parts.size() > 1 || options.chain > 1) remove_option(first, "requeue");
+    if (is_array && value_of(first, "output") == "%x-%j.out")
+        set_option(first, "output", "%x-%A_%a.out");
+    if (options.chain == 1) return;
+    set_option(first, "no-requeue", std::nullopt);
+    const auto awaited = value_of(first, "dependency");
+    set_option(first, "dependency", awaited ? *awaited + ",singleton" : "singleton");
+}
+
+// mpirun passes the script's signal on; srun's ranks get it from SLURM.
+void settle_signal(JobTemplate& script, const std::string& launcher, const SitePreset& site) {
+    SbatchOptions& first = script.parts.front();
+    const auto signal = value_of(first, "signal");
+    if (!signal || launcher.empty()) return;
+    const auto at = signal->find('@');
+    const std::string lead = site.signal_s > 0    ? fmt::format("{}", site.signal_s)
+                             : at == signal->npos ? "120"
+                                                  : signal->substr(at + 1);
+    set_option(first, "signal", (launcher == "srun" ? "USR2@" : "B:USR1@") + lead);
+}
+
+ContainerRuntime runtime_of(const SubmitOptions& options, const SitePreset& site) {
+    if (options.image.empty()) return ContainerRuntime::none;
+    std::string name = options.runtime == "auto" ? site.container_runtime : options.runtime;
+    return name == "pyxis" ? ContainerRuntime::pyxis : ContainerRuntime::apptainer;
+}
+
+void check_image(const SubmitOptions& options, ContainerRuntime runtime) {
+    const bool is_file = runtime == ContainerRuntime::apptainer
+                             ? options.image.find("://") == options.image.npos
+                             : options.image.ends_with(".sqsh");
+    std::error_code missing;
+    check(runtime == ContainerRuntime::none || !is_file || fs::exists(options.image, missing), [&] {
+        return Error("E539",
+                     fmt::format("there is no image '{}'", printable(options.image)),
+                     "",
+                     "give the path of a .sif or .sqsh file, or docker://NAME");
+    });
+    check(!options.image.starts_with('-'), [&] {
+        return Error("E532",
+                     fmt::format("--container is '{}'", printable(options.image)),
+                     "it would be taken for an option",
+                     "write ./ before it");
+    });
+}
+
+// What starts the ranks: said, or needed, or the site's, or the template's.
+std::string settled_launcher(const SubmitOptions& options,
+                             const SitePreset& site,
+                             const JobTemplate& script,
+                             ContainerRuntime runtime) {
+    const bool needs_srun = script.parts.size() > 1 || runtime == ContainerRuntime::pyxis;
+    check(!needs_srun || options.launcher != "mpirun", [&] {
+        return Error("E537",
+                     "--launcher mpirun cannot start this job",
+                     script.parts.size() > 1 ? "mpirun sees the first part of the nodes only"
+                                             : "pyxis is a part of srun",
+                     script.parts.size() > 1
+                         ? "--launcher srun, or --partition A,B where either would do"
+                         : "--launcher srun, or --container-runtime apptainer");
+    });
+    if (needs_srun) return "srun";
+    if (options.launcher != "auto") return options.launcher;
+    if (launcher_of(script).empty()) return "";
+    const bool site_decides = options.template_name.empty() && !site.launcher.empty();
+    return site_decides ? site.launcher : launcher_of(script);
+}
+
+std::vector<std::pair<std::string, std::string>> variables(const SubmitOptions& options,
+                                                           const SitePreset& site,
+                                                           const fs::path& root,
+                                                           const std::string& job_name) {
+    std::vector<std::pair<std::string, std::string>> list = {{"LOCKSTEP_ROOT", root.string()}};
+    if (!site.interface.empty()) list.emplace_back("NETWORK_INTERFACE", site.interface);
+    if (!options.data.empty()) list.emplace_back("DATA", options.data.string());
+    if (!options.run.empty()) list.emplace_back("RUN", options.run.string());
+    // All of a chain share a run.
+    else if (options.chain > 1)
+        list.emplace_back("RUN", "runs/" + job_name);
+    if (!options.image.empty()) list.emplace_back("IMAGE", options.image);
+    return list;
+}
+
+JobTemplate read_template(const SubmitOptions& options,
+                          const Invocation& call,
+                          const SitePreset& site,
+                          const fs::path& root) {
+    const auto nodes = std::ranges::find(call.options, "nodes", &ResolvedOption::name);
+    const std::string launcher = options.launcher == "auto" ? site.launcher : options.launcher;
+    const std::string name =
+        chosen_template(options, nodes == call.options.end() ? "" : nodes->text, launcher);
+    const fs::path path = named_file(root / "slurm", "template", name, ".sbatch");
+    return parse_template(path.string(), read_file(path, 1u << 20));
+}
+
+}  // namespace
+
+fs::path find_root(const Environment& environment) {
+    const fs::path program = fs::path(this_executable()).parent_path();
+    std::vector<fs::path> candidates = {
+        fs::current_path(), program / "../share/lockstep", program / "../../.."};
+    if (const auto named = environment.text("LOCKSTEP_ROOT")) candidates = {*named};
+    std::error_code missing;
+    for (const fs::path& folder : candidates)
+        if (fs::exists(folder / "slurm/job.sh", missing)) return fs::canonical(folder);
+    throw Error("E539",
+                "the templates are not to be found",
+                fmt::format("'{}' has no slurm/job.sh", candidates.front().string()),
+                "LOCKSTEP_ROOT=DIR, the checkout or the installation's share/lockstep");
+}
+
+SubmitPlan plan_submit(const SubmitOptions& options, const Invocation& call, const fs::path& root) {
+    SitePreset site;
+    if (!options.site.empty())
+        site = read_site_preset(named_file(root / "slurm/sites", "site", options.site, ".toml"));
+    SubmitPlan plan{.script = read_template(options, call, site, root),
+                    .settings = {},
+                    .request = {},
+                    .launcher = {}};
+    apply_site(plan.script, site);
+    apply_flags(plan.script, call);
+    apply_second_part(plan.script, options);
+    settle_requeue(plan.script, options);
+    const ContainerRuntime runtime = runtime_of(options, site);
+    check_image(options, runtime);
+    plan.launcher = settled_launcher(options, site, plan.script, runtime);
+    settle_signal(plan.script, plan.launcher, site);
+    plan.request = read_request(plan.script.parts);
+    plan.settings = {.variables = variables(options, site, root, plan.request.job_name),
+                     .modules = site.modules,
+                     .words = call.job_words,
+                     .launcher = plan.launcher,
+                     .container = runtime,
+                     .image = options.image,
+                     .image_sees_gpus = plan.request.parts.front().node_gpus > 0};
+    return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/map.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/data/transform.hpp"
+#include "lockstep/launch/bind_rank.hpp"
+#include "lockstep/launch/live_placement.hpp"
+#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/launch/preflight.hpp"
+#include "lockstep/launch/supervise.hpp"
+#include "lockstep/train/train.hpp"
+
+#include "command.hpp"
+#include "train/post_mortem.hpp"
+#include "train/train_options.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* text =
+    R"(Trains a model with data parallelism over all ranks. The same settings give the same
+parameters, bit for bit, on any number of ranks up to the run's virtual ranks.
+
+The run directory keeps everything: settings, checkpoints, one log per rank, metrics.
+The same command again resumes the run where its newest whole checkpoint left it.
+USR1, USR2 and TERM save and stop with exit code 75, Ctrl-C with 130. From another terminal or host,
+'lockstep status RUN' says where it stands, 'lockstep save RUN' and 'lockstep stop RUN' ask it.
+
+Examples:
+  lockstep train --np 2 --data D/train --test-data D/test --run runs/a
+  lockstep train --hosts n1:4,n2:4 --data D/train --run runs/a
+  mpirun -np 4 lockstep train --data D/train --run runs/b --epochs 10 --lr 3e-4
+  srun --mpi=pmix lockstep train --config train.toml --run runs/c
+)";
+
+void check_required(const TrainSettings& settings) {
+    const auto need = [](bool given, const char* option, const char* fix) {
+        check(given,
+              [&] { return Error("E105", fmt::format("--{} is missing", option), "", fix); });
+    };
+    need(!settings.data.empty(),
+         "data",
+         "make a data set with 'lockstep data pack', then --data DIR");
+    need(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
+    check(settings.schedule.warmup_steps == 0 || settings.schedule.warmup_steps < 1 << 30,
+          [] { return Error("E102", "--warmup-steps is out of range"); });
+}
+
+int launch(const TrainOptions& options, const Invocation& call) {
+    check_trainer();
+    const PostMortem post_mortem(options.settings.run);
+    return post_mortem.explain([&] {
+        return supervise_ranks(
+            {options.np, options.oversubscribe, call.words, {}, {}, options.hosts});
+    });
+}
+
+int exit_of(const TrainResult& result) {
+    switch (result.end) {
+        case TrainEnd::saved_for_requeue:
+            return static_cast<int>(ExitCode::saved_please_requeue);
+        case TrainEnd::interrupted:
+            return static_cast<int>(ExitCode::interrupted);
+        default:
+            return static_cast<int>(ExitCode::complete);
+    }
+}
+
+void show_result(const TrainSettings& settings, const TrainResult& result) {
+    if (result.end != TrainEnd::complete) return;
+    if (result.test_accuracy >= 0)
+        print_once(fmt::format("test accuracy {:.2f} %\n", 100 * result.test_accuracy));
+    print_once(fmt::format("parameters    {}\n", result.parameter_hash));
+    print_once(fmt::format("logs          {}\n", (settings.run / "logs").string()));
+}
+
+/// "C" skips C2, too.
+bool skips(const TrainOptions& options, std::string_view check) {
+    return std::ranges::any_of(options.skip_checks, [&](const std::string& skipped) {
+        return skipped == "all" || check.starts_with(skipped);
+    });
+}
+
+/// Collective. Where ranks run, for the first lines of the run. Errors: E609 on all ranks where the
+/// launcher gave ranks one core that need not share any.
+void settle_ranks(TrainOptions& options, const Communicator& ranks) {
+    PlacementRules rules{.cores = SharingRule::unless_needed, .compute_on = ComputeOn::cpus};
+    if (options.oversubscribe || skips(options, "C2")) rules.cores = SharingRule::allow;
+    rules.threads = options.settings.threads;
+    LivePlacement live = place_live(ranks, rules);
+    options.settings.rank_table = placement_table({live.reality, {}});
+    options.settings.warnings = std::move(live.plan.warnings);
+}
+
+void check_job(const TrainOptions& options, const Communicator& ranks) {
+    if (skips(options, "all")) return;
+    std::vector<std::string> skipped = options.skip_checks;
+    skipped.insert(skipped.end(), {"C2", "C4"});  // settle_ranks() tells of these
+    const TrainSettings& settings = options.settings;
+    run_preflight(
+        ranks, {.threads = settings.threads, .run_folder = settings.run.string()}, skipped);
+}
+
+int run(TrainOptions& options, const Invocation& call) {
+    const auto ranks = Communicator::world();
+    agree(ranks, [&] {
+        check_launch(read_launch_facts(Environment()), ranks.rank(), ranks.size());
+        check_required(options.settings);
+    });
+    if (options.dry_run) {
+        std::vector<std::string> words = call.words;
+        std::erase(words, "--dry-run");
+        const auto line = mpirun_line({options.hosts.empty() ? std::max(options.np, 1) : options.np,
+                                       options.oversubscribe,
+                                       words,
+                                       {},
+                                       {},
+                                       options.hosts},
+                                      Environment());
+        print_once(shell_text(line) + "\n");
+        return 0;
+    }
+    const bool wants_ranks = options.np > 1 || !options.hosts.empty();
+    if (wants_ranks && !launched_by_mpi()) return launch(options, call);
+    if (call.trainer == nullptr) become_trainer(call.words);
+    if (ranks.size() > 1) die_with_parent(::getppid());
+    if (!options.plan.empty()) check_plan(ranks, options.plan);
+    if (const std::string note = binding_note(); !note.empty()) once(Level::info, "{}", note);
+    options.settings.shows_live = has_live_terminal();
+    keep_origins(options.settings, call.options);
+    settle_ranks(options, ranks);
+    check_job(options, ranks);
+    const TrainResult result = call.trainer(options.settings, ranks);
+    show_result(options.settings, result);
+    return exit_of(result);
+}
+
+}  // namespace
+
+Command train_command() {
+    auto options = std::make_shared<TrainOptions>();
+    return {.name = "train",
+            .summary = "train a model on all ranks",
+            .usage = "lockstep train --data DIR --run DIR [--np N] [options]",
+            .text = text + std::string("\n--transform takes ") + transform_help(),
+            .table = train_option_table(*options),
+            .run = [options](const Invocation& call) { return run(*options, call); }};
+}
+
+}  // namespace lockstep

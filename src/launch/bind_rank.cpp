@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/bind_rank.hpp"
+
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/memory_policy.hpp"
+#include "lockstep/cluster/placement.hpp"
+
+#include <exception>
+
+namespace lockstep {
+namespace {
+
+EarlyBinding own_binding() {
+    const Environment environment;
+    return early_binding(read_topology({"/", nullptr}),
+                         read_launch_facts(environment),
+                         environment,
+                         launcher_cpus());
+}
+
+}  // namespace
+
+std::map<std::string, std::string> bind_rank() {
+    try {
+        const EarlyBinding binding = own_binding();
+        if (binding.memory_node) prefer_memory_of(*binding.memory_node);
+        if (binding.cpus.empty() || !bind_thread(binding.cpus)) return {};
+        return binding.variables;
+    } catch (const std::exception&) {
+        return {};  // what is wrong with the launch is said by all ranks together, once MPI is
+                    // there
+    }
+}
+
+void release_first_thread() {
+    const auto bound = Environment().text(bound_variable);
+    const auto cpus = parse_cpu_list(bound.value_or(""));
+    if (cpus && !cpus->empty()) bind_thread(*cpus);
+}
+
+std::string binding_note() {
+    return own_binding().why_not;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/examine.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/link_probe.hpp"
+
+#include "doctor/reachability.hpp"
+#include "doctor/self_test.hpp"
+
+#include <optional>
+
+namespace lockstep {
+namespace {
+
+void count_moved_errors(const DoctorFacts& before, SystemFacts& system) {
+    for (const auto& [name, now] : read_port_errors()) {
+        const auto then = before.system.port_errors.find(name);
+        if (then != before.system.port_errors.end() && now > then->second)
+            system.errors_moved[name] = now - then->second;
+    }
+}
+
+void count_throttled_periods(const DoctorFacts& before, SystemFacts& system) {
+    const auto now = read_topology().control_group.throttled_periods;
+    const auto then = before.node.control_group.throttled_periods;
+    system.throttled_moved = now > then ? now - then : 0;
+}
+
+/// The CUDA that liblockstep_cuda.so was built with; nothing where it was not.
+std::optional<int> built_with_cuda() {
+#ifdef LOCKSTEP_CUDA_VERSION
+    return LOCKSTEP_CUDA_VERSION;
+#else
+    return {};
+#endif
+}
+
+}  // namespace
+
+DoctorFacts examine_rank(const Communicator& ranks, const DoctorPlan& plan) {
+    DoctorFacts mine =
+        agree(ranks, [&] { return read_doctor_facts({.plan = plan}, read_topology()); });
+    const Communicator node = ranks.split_by_node();
+    mine.rank = ranks.rank();
+    mine.size = ranks.size();
+    mine.local_rank = node.rank();
+    mine.local_size = node.size();
+    mine.program.mpi_version = MpiSession::library_version();
+    mine.program.cuda_runtime = built_with_cuda();
+    mine.program.thread_level = mpi_thread_level();
+    return mine;
+}
+
+void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
+    const DoctorFacts before = mine;
+    const bool is_leader = mine.local_rank == 0;
+    const Communicator leaders = ranks.split(is_leader ? 0 : 1);
+    SelfTestFacts test;
+    if (is_leader) {
+        mine.network = probe_addresses(leaders, mine.node);
+        mine.network.clock_offset_s = measure_clock_offset_s(leaders);
+        test.pairs = test_links(ranks, leaders);
+    }
+    ranks.barrier();
+    test_work(ranks, test);
+    if (ranks.size() > 1) test_sums(ranks, mine, test);
+    mine.self_test = test;
+    count_moved_errors(before, mine.system);
+    count_throttled_periods(before, mine.system);
+}
+
+std::vector<DoctorFacts> gather_facts(const Communicator& ranks, const DoctorFacts& mine) {
+    std::vector<DoctorFacts> all;
+    for (const std::string& text : ranks.all_gather(serialize(mine)))
+        all.push_back(deserialize_doctor_facts(text));
+    return all;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,189 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/host_probe.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/talking_process.hpp"
+
+#include "doctor/reachability.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <iostream>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+/// Begins the lines of the talk: a login may print others.
+constexpr std::string_view mark = "lockstep-probe ";
+
+void say(const Json& words) {
+    fmt::print("{}{}\n", mark, words.dump(-1, ' ', false, Json::error_handler_t::replace));
+    std::fflush(stdout);
+}
+
+Json json_of(const HostAddresses& addresses) {
+    Json usable = Json::array(), left_out = Json::array();
+    for (const auto& each : addresses.usable)
+        usable.push_back({each.interface, each.address, each.network});
+    for (const auto& each : addresses.left_out) left_out.push_back({each.name, each.why});
+    return {{"usable", usable}, {"left_out", left_out}};
+}
+
+HostAddresses addresses_from(const Json& json) {
+    HostAddresses addresses;
+    for (const Json& each : json.at("usable"))
+        addresses.usable.push_back({each.at(0), each.at(1), each.at(2)});
+    for (const Json& each : json.at("left_out"))
+        addresses.left_out.push_back({each.at(0), each.at(1)});
+    return addresses;
+}
+
+/// One host, and what it said last that was no answer.
+struct Conversation {
+    std::string name;
+    TalkingProcess process;
+    std::string last_words = "nothing";
+
+    /// Its next answer. Errors: E647.
+    Json hear(double deadline_s) {
+        while (const auto line = process.hear(deadline_s)) {
+            if (line->starts_with(mark))
+                return parse_json(line->substr(mark.size()), "words of host " + name);
+            if (!line->empty()) last_words = printable(*line);
+        }
+        throw Error("E647",
+                    fmt::format("host '{}' does not say what addresses it has", name),
+                    fmt::format("it was asked over ssh; its last words: {}", last_words),
+                    fmt::format("'ssh {} true' must work without a password, and this program "
+                                "must be there under the same path",
+                                name));
+    }
+};
+
+bool has_network(const HostProbe& host, const std::string& network) {
+    return std::ranges::count(host.own.usable, network, &HostAddress::network) > 0;
+}
+
+std::map<std::string, std::string> networks_by_address(std::span<const HostProbe> hosts) {
+    std::map<std::string, std::string> networks;
+    for (const HostProbe& host : hosts)
+        for (const HostAddress& each : host.own.usable) networks[each.address] = each.network;
+    return networks;
+}
+
+/// Why each network of any host does not join all of them; "" for one that does.
+std::map<std::string, std::string> reasons_against(std::span<const HostProbe> hosts) {
+    std::map<std::string, std::string> reasons;
+    for (const HostProbe& host : hosts)
+        for (const HostAddress& each : host.own.usable) reasons[each.network];
+    for (auto& [network, reason] : reasons)
+        for (const HostProbe& host : hosts)
+            if (reason.empty() && !has_network(host, network))
+                reason = fmt::format("{} is not in it", host.name);
+    auto networks = networks_by_address(hosts);
+    for (const HostProbe& host : hosts)
+        for (const UnreachedAddress& each : host.unreached) {
+            auto& reason = reasons[networks[each.address]];
+            if (reason.empty())
+                reason = fmt::format("{} does not reach {} ({}): {}",
+                                     host.name,
+                                     each.host,
+                                     each.address,
+                                     each.reason);
+        }
+    return reasons;
+}
+
+/// "docker0 (a bridge for containers), 10.2.0.0/24 (b is not in it)"
+std::string left_out_text(std::span<const HostProbe> hosts,
+                          const std::map<std::string, std::string>& reasons) {
+    std::set<std::string> words;
+    for (const HostProbe& host : hosts)
+        for (const LeftOutInterface& each : host.own.left_out)
+            if (each.why != "loopback") words.insert(fmt::format("{} ({})", each.name, each.why));
+    for (const auto& [network, reason] : reasons)
+        if (!reason.empty()) words.insert(fmt::format("{} ({})", network, reason));
+    return fmt::format("{}", fmt::join(words, ", "));
+}
+
+std::string names_of(std::span<const HostProbe> hosts) {
+    std::vector<std::string> names;
+    for (const HostProbe& host : hosts) names.push_back(host.name);
+    return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+void answer_probe(double limit_s) {
+    ::alarm(static_cast<unsigned>(limit_s));  // whoever asked may be gone without a word
+    const NodeTopology node = read_topology({"/", nullptr});
+    const OpenPorts ports(node);
+    say({{"offer", ports.offer()}, {"addresses", json_of(addresses_of(node))}});
+    std::string line;
+    if (!std::getline(std::cin, line)) return;
+    const Json words = parse_json(line, "words of the host that asks");
+    const auto probe = ports.try_others(words.at("offers").get<std::vector<std::string>>(),
+                                        words.at("index").get<int>());
+    Json unreached = Json::array();
+    for (const auto& each : probe.unreached)
+        unreached.push_back({each.host, each.address, each.reason});
+    say({{"unreached", unreached}});
+    while (std::getline(std::cin, line)) continue;  // ports stay open until everyone has tried
+}
+
+std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
+                                 std::span<const std::vector<std::string>> commands,
+                                 double limit_s) {
+    const double deadline_s = now_s() + limit_s;
+    std::vector<Conversation> talks;
+    for (std::size_t i = 0; i < names.size(); ++i)
+        talks.push_back({names[i], TalkingProcess(commands[i])});
+    std::vector<HostProbe> hosts;
+    std::vector<std::string> offers;
+    for (Conversation& talk : talks) {
+        const Json words = talk.hear(deadline_s);
+        hosts.push_back({talk.name, addresses_from(words.at("addresses")), {}});
+        offers.push_back(words.at("offer").get<std::string>());
+    }
+    for (std::size_t i = 0; i < talks.size(); ++i)
+        talks[i].process.say(Json{{"offers", offers}, {"index", i}}.dump());
+    for (std::size_t i = 0; i < talks.size(); ++i) {
+        const Json words = talks[i].hear(deadline_s);
+        for (const Json& each : words.at("unreached"))
+            hosts[i].unreached.push_back({each.at(0), each.at(1), each.at(2)});
+    }
+    return hosts;
+}
+
+JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred) {
+    const auto reasons = reasons_against(hosts);
+    std::string chosen;
+    for (const auto& [network, reason] : reasons)
+        if (reason.empty() && (chosen.empty() || network == preferred)) chosen = network;
+    const auto left_out = left_out_text(hosts, reasons);
+    check(!chosen.empty(), [&] {
+        return Error("E647",
+                     fmt::format("no network joins the hosts {}", names_of(hosts)),
+                     left_out.empty() ? "they have no addresses" : "left out: " + left_out,
+                     "open the ports of `sysctl net.ipv4.ip_local_port_range` between them, or "
+                     "choose yourself: export OMPI_MCA_btl_tcp_if_include=NETWORK "
+                     "OMPI_MCA_oob_tcp_if_include=NETWORK");
+    });
+    return {chosen,
+            fmt::format("network {} joins {}{}{}",
+                        chosen,
+                        names_of(hosts),
+                        left_out.empty() ? "" : "; left out: ",
+                        left_out)};
+}
+
+}  // namespace lockstep

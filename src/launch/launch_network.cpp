@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch_network.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/launch/host_probe.hpp"
+#include "lockstep/launch/mpirun.hpp"
+
+#include <algorithm>
+#include <iterator>
+#include <memory>
+#include <set>
+#include <sstream>
+
+#include <arpa/inet.h>
+#include <fmt/format.h>
+#include <netdb.h>
+#include <sys/socket.h>
+
+namespace lockstep {
+namespace {
+
+using Resolved = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+Resolved resolve(const std::string& host) {
+    addrinfo wanted{};
+    wanted.ai_family = AF_INET;
+    wanted.ai_socktype = SOCK_DGRAM;
+    addrinfo* found = nullptr;
+    const int reason = ::getaddrinfo(host.c_str(), "9", &wanted, &found);
+    check(reason == 0, [&] {
+        return Error("E647",
+                     fmt::format("host '{}' is unknown here", host),
+                     ::gai_strerror(reason),
+                     "give a name or address that 'getent hosts' knows");
+    });
+    return {found, &::freeaddrinfo};
+}
+
+// The address that this host would have in a packet to `to`. Connecting a datagram's socket sends
+// none.
+std::string source_towards(const addrinfo& to, const std::string& host) {
+    const UniqueFd socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    sockaddr_in own{};
+    socklen_t size = sizeof own;
+    const bool is_known =
+        socket && ::connect(socket.value(), to.ai_addr, to.ai_addrlen) == 0 &&
+        ::getsockname(socket.value(), reinterpret_cast<sockaddr*>(&own), &size) == 0;
+    check(is_known, [&] {
+        return Error("E647",
+                     fmt::format("no network leads to host '{}'", host),
+                     "this host has no route to its address",
+                     "give a name or address in a network that the hosts share");
+    });
+    char text[INET_ADDRSTRLEN]{};
+    ::inet_ntop(AF_INET, &own.sin_addr, text, sizeof text);
+    return text;
+}
+
+bool is_own(const addrinfo& address, const std::string& source) {
+    char text[INET_ADDRSTRLEN]{};
+    const auto* there = reinterpret_cast<const sockaddr_in*>(address.ai_addr);
+    ::inet_ntop(AF_INET, &there->sin_addr, text, sizeof text);
+    return source == text || source.starts_with("127.");
+}
+
+/// Which hosts are this one, and the network by which this host's routes lead to the others.
+struct Routes {
+    std::vector<std::string> others;  ///< names of hosts that are not this one
+    std::string network;              ///< "" where routes lead by several
+};
+
+Routes routes_to(std::span<const std::string> hosts, const HostAddresses& own) {
+    Routes routes;
+    std::set<std::string> networks;
+    for (const std::string& host : hosts) {
+        const Resolved address = resolve(host);
+        const std::string source = source_towards(*address, host);
+        if (is_own(*address, source)) continue;
+        routes.others.push_back(host);
+        const auto found = std::ranges::find(own.usable, source, &HostAddress::address);
+        networks.insert(found == own.usable.end() ? "" : found->network);
+    }
+    if (networks.size() == 1) routes.network = *networks.begin();
+    return routes;
+}
+
+/// The user's own word on networks, or "".
+std::string chosen_by_user(const Environment& environment) {
+    for (const char* part :
+         {"btl_tcp_if_include", "btl_tcp_if_exclude", "oob_tcp_if_include", "oob_tcp_if_exclude"})
+        if (const std::string name = fmt::format("OMPI_MCA_{}", part); environment.text(name))
+            return name;
+    return "";
+}
+
+/// The program with which mpirun reaches other hosts, with its words.
+std::vector<std::string> remote_shell(const Environment& environment) {
+    const auto agents = environment.text("OMPI_MCA_plm_rsh_agent").value_or("ssh");
+    std::istringstream text(agents.substr(0, agents.find(':')));
+    std::vector<std::string> words(std::istream_iterator<std::string>(text), {});
+    if (words == std::vector<std::string>{"ssh"})
+        words.insert(words.end(), {"-o", "BatchMode=yes", "-o", "ConnectTimeout=10"});
+    return words;
+}
+
+}  // namespace
+
+LaunchNetwork network_towards(std::span<const std::string> hosts,
+                              const HostAddresses& own,
+                              const Environment& environment) {
+    if (const auto name = chosen_by_user(environment); !name.empty())
+        return {true, "", fmt::format("{} is set: the network is yours to choose", name)};
+    const Routes routes = routes_to(hosts, own);
+    if (routes.others.empty()) return {};
+    const std::vector<std::string> answer{this_executable(), "doctor", "--answer-probe"};
+    std::vector<std::string> names{"this host"};
+    std::vector<std::vector<std::string>> commands{answer};
+    for (const std::string& host : routes.others) {
+        names.push_back(host);
+        auto& command = commands.emplace_back(remote_shell(environment));
+        command.insert(command.end(), {host, shell_text(answer)});
+    }
+    const auto chosen = choose_network(ask_hosts(names, commands), routes.network);
+    return {true, chosen.network, chosen.note};
+}
+
+std::vector<std::string> network_words(const LaunchNetwork& network) {
+    if (!network.is_needed) return {"--mca", "btl", "self,vader"};
+    std::vector<std::string> words{"--mca", "btl", "self,vader,tcp"};
+    if (network.network.empty()) return words;
+    for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})
+        words.insert(words.end(), {"--mca", part, network.network});
+    return words;
+}
+
+}  // namespace lockstep

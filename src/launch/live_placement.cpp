@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/live_placement.hpp"
+
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/map.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/files.hpp"
+
+#include <string>
+
+namespace lockstep {
+namespace {
+
+/// Collective. The operating system, MPI and the launcher on who shares a node.
+void hear_witnesses(const Communicator& ranks, const Communicator& local, const std::string& host) {
+    const LaunchFacts launch = agree(ranks, [&] {
+        LaunchFacts facts = read_launch_facts(Environment());
+        check_launch(facts, ranks.rank(), ranks.size());
+        return facts;
+    });
+    NodeWitness mine{ranks.rank(), host, 0, local.rank(), {}};
+    mine.mpi_node = std::stoi(local.broadcast(std::to_string(ranks.rank())));
+    if (launch.local_rank && !launch.is_heterogeneous)
+        mine.launcher_local_rank = static_cast<int>(*launch.local_rank);
+    std::vector<NodeWitness> witnesses;
+    for (const std::string& text : ranks.all_gather(serialize(mine)))
+        witnesses.push_back(deserialize_witness(text));
+    agree(ranks, [&] { check_witnesses(witnesses); });
+}
+
+LaunchedRank launched_rank(const Communicator& ranks,
+                           const Communicator& local,
+                           const NodeTopology& own,
+                           const PlacementRules& rules) {
+    const Environment environment;
+    LaunchedRank mine{ranks.rank(), local.rank(), own.allowed_cpus, {}, launcher_cpus()};
+    const auto bound = parse_cpu_list(environment.text(bound_variable).value_or(""));
+    mine.binds_itself = bound && *bound == own.allowed_cpus;
+    if (rules.compute_on == ComputeOn::cpus) return mine;
+    mine.gpus = visible_gpus(own, environment);
+    if (mine.gpus) return mine;
+    for (const GpuFacts* gpu : usable_gpus(own)) mine.gpus.emplace().push_back(gpu->pci.address);
+    return mine;
+}
+
+/// Collective over the ranks of a node.
+NodeTopology view_of_all(const Communicator& local, const NodeTopology& own) {
+    std::vector<NodeTopology> views;
+    for (const std::string& text : local.all_gather(serialize(own)))
+        views.push_back(deserialize_topology(text));
+    return merge_views(views);
+}
+
+/// Collective. Every node's part, put together by rank.
+LivePlacement gather_parts(const Communicator& ranks, const Communicator& local, Placement part) {
+    LivePlacement live;
+    const RankSeat& mine = part.seats[static_cast<std::size_t>(local.rank())];
+    for (const std::string& text : ranks.all_gather(serialize(mine)))
+        live.plan.seats.push_back(deserialize_seat(text));
+    if (local.rank() != 0) part.warnings.clear();
+    part.seats.clear();
+    for (const std::string& text : ranks.all_gather(serialize(part)))
+        for (std::string& warning : deserialize_placement(text).warnings)
+            live.plan.warnings.push_back(std::move(warning));
+    return live;
+}
+
+/// Collective. The plan's seats, with the cores that their ranks may use now.
+std::vector<RankSeat> seats_as_they_are(const Communicator& ranks,
+                                        const NodeTopology& node,
+                                        const LaunchedRank& own,
+                                        const std::vector<RankSeat>& seats) {
+    const auto mine = seat_as_it_is(node, own, seats[static_cast<std::size_t>(ranks.rank())]);
+    std::vector<RankSeat> reality;
+    for (const std::string& text : ranks.all_gather(serialize(mine)))
+        reality.push_back(deserialize_seat(text));
+    return reality;
+}
+
+}  // namespace
+
+LivePlacement place_live(const Communicator& ranks, const PlacementRules& rules) {
+    const Communicator local = ranks.split_by_node();
+    const NodeTopology own = agree(ranks, [] { return read_topology(); });
+    hear_witnesses(ranks, local, own.host_id());
+    const LaunchedRank mine = agree(ranks, [&] { return launched_rank(ranks, local, own, rules); });
+    std::vector<LaunchedRank> launched;
+    for (const std::string& text : local.all_gather(serialize(mine)))
+        launched.push_back(deserialize_launched_rank(text));
+    const NodeTopology node = view_of_all(local, own);
+    LivePlacement live = gather_parts(
+        ranks, local, agree(ranks, [&] { return place_on_node(node, launched, rules); }));
+    agree(ranks, [&] { check_no_sharing(live.plan.seats, rules); });
+    live.reality = seats_as_they_are(ranks, node, mine, live.plan.seats);
+    live.node = node;
+    return live;
+}
+
+void check_plan(const Communicator& ranks, const std::filesystem::path& path) {
+    PlacementRules rules;
+    rules.gpus = rules.cores = SharingRule::allow;
+    const LivePlacement live = place_live(ranks, rules);
+    from_root(ranks, [&] {
+        check_against_plan(deserialize_placement(read_file(path), path.string()), live.reality);
+        return std::string();
+    });
+}
+
+}  // namespace lockstep

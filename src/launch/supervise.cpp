@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/supervise.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view folder_prefix = "lockstep-launch-";
+
+fs::path base_folder() {
+    return ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
+}
+
+// The lock of a folder's owner goes with its process, whatever kills it.
+UniqueFd lock_of(const fs::path& folder, int flags) {
+    UniqueFd file(::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+    if (file && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0) file.reset();
+    return file;
+}
+
+bool is_abandoned(const fs::path& folder) {
+    struct stat facts {};
+    return folder.filename().string().starts_with(folder_prefix) &&
+           ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
+           facts.st_uid == ::geteuid() && static_cast<bool>(lock_of(folder, 0));
+}
+
+void remove_abandoned() {
+    std::error_code ignored;
+    std::vector<fs::path> found;
+    for (const auto& entry : fs::directory_iterator(base_folder(), ignored))
+        if (is_abandoned(entry.path())) found.push_back(entry.path());
+    for (const fs::path& folder : found) fs::remove_all(folder, ignored);
+}
+
+// The signals that are passed on, blocked so that sigwait() sees them and nothing else does.
+sigset_t watched_signals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGCHLD})
+        sigaddset(&signals, signal);
+    return signals;
+}
+
+pid_t start(const std::vector<std::string>& argv,
+            const std::map<std::string, std::string>& environment,
+            const sigset_t& before) {
+    const int parent = ::getpid();
+    const pid_t child = ::fork();
+    check(child >= 0, [] { return system_error("start", "mpirun", errno); });
+    if (child != 0) return child;
+    ::setpgid(0, 0);  // Ctrl-C on a terminal is for the supervisor alone
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    die_with_parent(parent);
+    const int null = ::open("/dev/null", O_RDONLY);
+    ::dup2(null, STDIN_FILENO);
+    try {
+        become_process(argv, environment);
+    } catch (...) {
+        ::_exit(127);
+    }
+}
+
+Error killed(int signal) {
+    return Error("E612",
+                 fmt::format("the ranks were ended by signal {}", signal),
+                 "mpirun or one of its ranks was killed; memory limits are a usual reason",
+                 "the same command again goes on from the newest checkpoint");
+}
+
+int exit_code_of(int status, bool interrupted) {
+    if (interrupted) return static_cast<int>(ExitCode::interrupted);
+    if (WIFSIGNALED(status)) throw killed(WTERMSIG(status));
+    const int code = WEXITSTATUS(status);
+    if (code > 128 && code != static_cast<int>(ExitCode::interrupted)) throw killed(code - 128);
+    return code;
+}
+
+}  // namespace
+
+int supervise_ranks(LaunchRequest request) {
+    const LaunchFolder folder;
+    request.folder = folder.path();
+    std::map<std::string, std::string> environment;
+    if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
+    return supervise(mpirun_line(request, Environment()), environment);
+}
+
+LaunchFolder::LaunchFolder() {
+    remove_abandoned();
+    std::string name = base_folder() / fmt::format("{}XXXXXX", folder_prefix);
+    check(::mkdtemp(name.data()) != nullptr, [&] { return system_error("create", name, errno); });
+    path_ = name;
+    lock_ = lock_of(path_, O_CREAT);
+}
+
+LaunchFolder::~LaunchFolder() {
+    std::error_code ignored;
+    fs::remove_all(path_, ignored);
+}
+
+int supervise(const std::vector<std::string>& argv,
+              const std::map<std::string, std::string>& environment) {
+    check(!find_program(argv.at(0)).empty(), [&] {
+        return Error("E610",
+                     fmt::format("cannot start '{}'", argv[0]),
+                     "it is not on PATH",
+                     "install Open MPI, or load its module");
+    });
+    const sigset_t signals = watched_signals();
+    sigset_t before;
+    sigprocmask(SIG_BLOCK, &signals, &before);
+    const pid_t child = start(argv, environment, before);
+    int interrupts = 0, status = 0;
+    while (::waitpid(child, &status, WNOHANG) == 0) {
+        int signal = 0;
+        sigwait(&signals, &signal);
+        if (signal == SIGCHLD) continue;
+        if (signal == SIGINT) ++interrupts;
+        ::kill(child, interrupts > 1 ? SIGKILL : SIGUSR2);
+    }
+    sigprocmask(SIG_SETMASK, &before, nullptr);
+    return exit_code_of(status, interrupts > 0);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "data/pack_inputs.hpp"
+
+#include "lockstep/core/environment.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using test::caught_text;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+std::unique_ptr<RowSource> opened(const std::vector<std::string>& words) {
+    PackInputs inputs;
+    const OptionTable table = pack_input_sections(inputs);
+    const Environment no_environment(std::map<std::string, std::string>{});
+    resolve_options(table, parse_line(words, table), no_environment);
+    return open_inputs(inputs, "train", {});
+}
+
+TEST(PackInputs, AreOneOfManyKinds) {
+    EXPECT_THAT(caught_text([] { opened({}); }), HasSubstr("E105: no input is given"));
+    EXPECT_THAT(caught_text([] {
+                    opened({"--csv", "a", "--folder", "b"});
+                }),
+                HasSubstr("E106: several inputs are given: --csv, --folder"));
+    EXPECT_THAT(caught_text([] {
+                    opened({"--images", "a"});
+                }),
+                HasSubstr("E105: --labels is missing; --images needs it"));
+    EXPECT_EQ(caught_code([] { opened({"--hdf5", "a"}); }), "E105");
+}
+
+TEST(PackInputs, TakeOptionsOfTheirOwnOnly) {
+    EXPECT_THAT(caught_text([] {
+                    opened({"--csv", "a", "--resize", "2x2"});
+                }),
+                HasSubstr("--resize does not go with --csv\n  why: it is for --folder"));
+    EXPECT_EQ(caught_code([] { opened({"--folder", "a", "--layout", "hwc"}); }), "E106");
+    EXPECT_EQ(caught_code([] { opened({"--csv", "a", "--label", "x", "--target", "y"}); }), "E106");
+    EXPECT_EQ(caught_code([] { opened({"--npy", "a"}); }), "E103");
+    EXPECT_EQ(caught_code([] { opened({"--folder", "a", "--resize", "2"}); }), "E103");
+    EXPECT_EQ(caught_code([] { opened({"--cifar10", "none"}); }), "E201");
+}
+
+TEST(PackInputs, AreOpenedAsTold) {
+    const test::TempDir folder;
+    const std::string csv = folder.file("x.csv", "1;2;a\n3;4;b\n");
+    const auto source = opened(
+        {"--csv", csv, "--label", "3", "--separator", "semicolon", "--real", "f64", "--header=no"});
+    EXPECT_EQ(source->samples(), 2u);
+    EXPECT_EQ(source->fields()[0].type, ElementType::f64);
+    EXPECT_THAT(source->fields()[1].class_names, ElementsAre("a", "b"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "submit/submit_plan.hpp"
+
+#include "lockstep/core/files.hpp"
+
+#include "submit/site_preset.hpp"
+#include "submit/submit_estimate.hpp"
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+// A folder with one template and one site.
+class SubmitFolder : public testing::Test {
+  protected:
+    SubmitFolder() {
+        make_directories(folder_.path() / "slurm/sites");
+        write_file_atomically(
+            folder_.path() / "slurm/single-node.sbatch",
+            "#!/usr/bin/env bash\n#SBATCH --job-name=one\n#SBATCH --partition=debug\n"
+            "#SBATCH --signal=B:USR1@120\n#SBATCH --requeue\n. job.sh\n"
+            "\nrun_ranks mpirun lockstep train\n");
+        write_site(
+            "partition = \"batch\"\nlauncher = \"srun\"\nmodules = [\"a/1\"]\nsignal-seconds = "
+            "300\n");
+    }
+
+    void write_site(const std::string& text) {
+        write_file_atomically(folder_.path() / "slurm/sites/here.toml", text);
+    }
+
+    SubmitPlan plan(SubmitOptions options, const std::vector<ResolvedOption>& given = {}) {
+        return plan_submit(options, {.options = given}, folder_.path());
+    }
+
+    std::string option_of(const SubmitPlan& plan, const std::string& name) {
+        return value_of(plan.script.parts[0], name).value_or("none");
+    }
+
+    test::TempDir folder_;
+};
+
+TEST_F(SubmitFolder, CommandLineIsOverSiteIsOverTemplate) {
+    EXPECT_EQ(option_of(plan({}), "partition"), "debug");
+    EXPECT_EQ(option_of(plan({.site = "here"}), "partition"), "batch");
+    EXPECT_EQ(
+        option_of(plan({.site = "here"}, {{"partition", "x", "command line", {}}}), "partition"),
+        "x");
+    EXPECT_EQ(option_of(plan({}, {{"partition", "x", "default", {}}}), "partition"), "debug");
+}
+
+TEST_F(SubmitFolder, TheLauncherDecidesWhoIsTold) {
+    EXPECT_EQ(option_of(plan({}), "signal"), "B:USR1@120");
+    const auto by_site = plan({.site = "here"});
+    EXPECT_EQ(by_site.launcher, "srun");
+    EXPECT_EQ(option_of(by_site, "signal"), "USR2@300");
+    EXPECT_EQ(by_site.settings.modules, std::vector<std::string>{"a/1"});
+    EXPECT_EQ(plan({.template_name = "single-node", .site = "here"}).launcher, "mpirun");
+}
+
+TEST_F(SubmitFolder, AChainSharesARunAndIsNotRequeued) {
+    const auto chain = plan({.template_name = "single-node", .chain = 3});
+    EXPECT_EQ(option_of(chain, "requeue"), "none");
+    EXPECT_EQ(option_of(chain, "no-requeue"), "");
+    EXPECT_EQ(option_of(chain, "dependency"), "singleton");
+    EXPECT_THAT(chain.settings.variables, testing::Contains(testing::Pair("RUN", "runs/one")));
+}
+
+TEST_F(SubmitFolder, RefusesWhatIsNotThereOrDoesNotGoTogether) {
+    const auto code = [&](const SubmitOptions& options) {
+        return test::caught_code([&] { plan(options); });
+    };
+    EXPECT_THAT(test::caught_text([&] { plan({.template_name = "single-nod"}); }),
+                HasSubstr("did you mean 'single-node'?"));
+    EXPECT_EQ(code({.template_name = "single-nod"}), "E539");
+    EXPECT_EQ(code({.site = "nowhere"}), "E539");
+    EXPECT_EQ(code({.image = "/nowhere.sif"}), "E539");
+    EXPECT_EQ(code({.image = "-x://y"}), "E532");
+    EXPECT_EQ(code({.image = "a://b", .launcher = "mpirun", .runtime = "pyxis"}), "E537");
+    EXPECT_EQ(code({.het_nodes = "2"}), "E106");
+    EXPECT_EQ(code({.het_partition = "b", .template_name = "single-node", .chain = 2}), "E106");
+}
+
+TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
+    for (const auto& [text, code] :
+         std::vector<std::pair<std::string, std::string>>{{"partitoin = \"x\"", "E111"},
+                                                          {"partition = 3", "E112"},
+                                                          {"modules = \"x\"", "E112"},
+                                                          {"modules = [3]", "E112"},
+                                                          {"signal-seconds = -1", "E112"},
+                                                          {"launcher = \"ssh\"", "E112"},
+                                                          {"launcher = = 1", "E110"}}) {
+        write_site(text);
+        EXPECT_EQ(test::caught_code([&] { plan({.site = "here"}); }), code) << text;
+    }
+}
+
+// The quick start's run says 1,630,090.
+TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
+    EXPECT_EQ(built_in_parameters("cnn", 1, 28, 28, 10), 1'630'090u);
+    EXPECT_EQ(built_in_parameters("cnn-bn", 1, 28, 28, 10), 1'630'090u + 192);
+    EXPECT_EQ(built_in_parameters("mlp", 1, 28, 28, 10), 785u * 256 + 2570);
+    EXPECT_FALSE(built_in_parameters("own", 1, 28, 28, 10).has_value());
+    const auto estimate = estimate_job({}, {}, 1000);
+    EXPECT_EQ(estimate.checkpoint_bytes, 12'000u);
+    EXPECT_EQ(estimate.disk_bytes, 48'000u);
+}
+
+}  // namespace
+}  // namespace lockstep

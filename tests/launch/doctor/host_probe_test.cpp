@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/host_probe.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_text;
+using testing::AllOf;
+using testing::HasSubstr;
+
+HostProbe host(const std::string& name, const std::vector<std::string>& networks) {
+    HostProbe probe{name, {}, {}};
+    for (const std::string& network : networks)
+        probe.own.usable.push_back(
+            {"eth", network.substr(0, network.find_last_of('.') + 1) + name, network});
+    probe.own.left_out.push_back({"lo", "loopback"});
+    return probe;
+}
+
+constexpr const char *one = "10.0.1.0/24", *two = "10.0.2.0/24", *three = "10.0.3.0/24";
+
+TEST(ChooseNetwork, TakesTheOneThatRoutesUseWhereItIsOpen) {
+    const std::vector hosts{host("1", {one, two}), host("2", {two, one})};
+    EXPECT_EQ(choose_network(hosts, two).network, two);
+    EXPECT_EQ(choose_network(hosts, "").network, one);
+    EXPECT_EQ(choose_network(hosts, three).network, one) << "not shared";
+    EXPECT_EQ(choose_network(hosts, two).note, "network 10.0.2.0/24 joins 1, 2");
+}
+
+TEST(ChooseNetwork, LeavesOutWhatOneHostDoesNotReach) {
+    std::vector hosts{host("1", {one, two}), host("2", {one, two, three}), host("3", {one, two})};
+    hosts[2].unreached.push_back({"1", "10.0.1.1", "no answer in 2 s"});
+    hosts[0].own.left_out.push_back({"docker0", "a bridge for containers"});
+    const auto chosen = choose_network(hosts, one);
+    EXPECT_EQ(chosen.network, two);
+    EXPECT_EQ(chosen.note,
+              "network 10.0.2.0/24 joins 1, 2, 3; left out: 10.0.1.0/24 (3 does not reach 1 "
+              "(10.0.1.1): no answer in 2 s), 10.0.3.0/24 (1 is not in it), docker0 (a bridge for "
+              "containers)");
+}
+
+TEST(ChooseNetwork, RefusesHostsThatNothingJoins) {
+    std::vector hosts{host("1", {one}), host("2", {two})};
+    hosts[1].own.left_out.push_back({"wg0", "a tunnel"});
+    EXPECT_THAT(caught_text([&] { choose_network(hosts, one); }),
+                AllOf(HasSubstr("E647: no network joins the hosts 1, 2"),
+                      HasSubstr("10.0.1.0/24 (2 is not in it)"),
+                      HasSubstr("wg0 (a tunnel)"),
+                      HasSubstr("export OMPI_MCA_btl_tcp_if_include=NETWORK")));
+}
+
+TEST(AskHosts, GivesEachHostEveryonesOfferAndTakesItsWord) {
+    const auto host = [](const char* address) {
+        return std::vector<std::string>{
+            "sh",
+            "-c",
+            std::string("echo welcome; echo 'lockstep-probe {\"offer\": \"") + address +
+                "\", \"addresses\": {\"usable\": [[\"eth0\", \"" + address +
+                "\", \"10.0.1.0/24\"]], \"left_out\": []}}'; read -r line; case $line in "
+                "*10.0.1.1*10.0.1.2*) echo 'lockstep-probe {\"unreached\": [[\"h\", \"" +
+                address + "\", \"no answer in 2 s\"]]}';; esac; read -r line"};
+    };
+    const std::vector<std::string> names{"one", "two"};
+    const std::vector<std::vector<std::string>> commands{host("10.0.1.1"), host("10.0.1.2")};
+    const auto hosts = ask_hosts(names, commands, 20);
+    ASSERT_EQ(hosts.size(), 2u);
+    EXPECT_EQ(hosts[1].name, "two");
+    EXPECT_EQ(hosts[1].own.usable, (std::vector<HostAddress>{{"eth0", "10.0.1.2", "10.0.1.0/24"}}));
+    EXPECT_EQ(hosts[1].unreached,
+              (std::vector<UnreachedAddress>{{"h", "10.0.1.2", "no answer in 2 s"}}));
+}
+
+TEST(AskHosts, NamesTheOneThatDoesNotAnswerWithItsLastWords) {
+    const std::vector<std::string> names{"n7"};
+    const std::vector<std::vector<std::string>> commands{{"echo", "no route to n7"}};
+    EXPECT_THAT(caught_text([&] { ask_hosts(names, commands, 20); }),
+                AllOf(HasSubstr("E647: host 'n7' does not say"), HasSubstr("no route to n7")));
+    const std::vector<std::vector<std::string>> silent{{"sleep", "30"}};
+    EXPECT_THAT(caught_text([&] { ask_hosts(names, silent, 0.1); }),
+                HasSubstr("its last words: nothing"));
+}
+
+}  // namespace
+}  // namespace lockstep
