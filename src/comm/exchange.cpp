@@ -1,4 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which way gradients travel. Every transport is one class, NodeExchange
+// (hierarchical/node_exchange.cpp); a transport is only another answer to "which ranks share
+// memory" (a rank alone has none):
+//
+//     shared memory   { 0 1 2 3 }                one node
+//     hierarchical    { 0 1 } { 2 3 }            nodes as the system shows them
+//     mpi             { 0 } { 1 } { 2 } { 3 }    each rank a node of its own
+//
+// so that no transport has an order of summation of its own: bits cannot depend on the choice.
+//
+// What must never happen: two ranks choose differently. A window that one node has no room for is
+// therefore no local matter: the room is asked for on every node first and all ranks take the
+// answer together, since one that fell back alone would wait for messages while the others wait for
+// flags. Layout and plan are compared before anything is allocated: other buckets on another rank
+// would be sums of unlike things, or a hang, long after the mistake.
+//
+// Tested: comm/exchange_test.cpp (each transport, too small a /dev/shm), comm/hierarchical/
+// node_exchange_test.cpp, and comm/flight/signature_check_test.cpp (another layout on one rank).
+
 #include "lockstep/comm/exchange.hpp"
 
 #include "lockstep/comm/signature_check.hpp"

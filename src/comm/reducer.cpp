@@ -1,4 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
+// A rank computes its leaves one after another, and its slots hold what is summed so far, as the
+// digits of a binary counter do. With four leaves, slots are written (w) and added (+):
+//
+//     leaf 0   slot 0 w                                  0
+//     leaf 1   slot 1 w,   0 += 1                        0-1
+//     leaf 2   slot 1 w                                  0-1, 2
+//     leaf 3   slot 2 w,   1 += 2,   0 += 1              0-3
+//
+// Which merges a leaf leads to is known when it begins, so each bucket is merged by itself as soon
+// as its gradients are there, while they may still be in cache and backward works on the next one.
+// In the last leaf a merged bucket is final for this rank and leaves for the exchange at once.
+//
+// What must never happen:
+// - Buckets leave in another order than that of their indices. Backward may finish them in another
+//   order on each rank; the ranks' sums meet by position, without a name. So a bucket that is
+//   complete early waits for those before it (launch_ready).
+// - A bucket leaves while a gradient may still be added to it: only the last micro-batch counts
+//   down.
+// - The merges depend on when or in which order tensors came: they are fixed by the leaf alone,
+//   each element's additions are in one bucket, and so bits depend neither on buckets nor on
+//   backward.
+// - A bucket is forgotten because a tensor got no gradient: end_leaf() completes all, or the other
+//   ranks would wait for ever.
+//
+// Tested: comm/reducer_test.cpp (bits of the whole tree for any transport, bucket size and order of
+// tensors; missing tensors; micro-batches), comm/overlap/progress_test.cpp (order of launches).
+
 #include "lockstep/comm/reducer.hpp"
 
 #include "lockstep/core/clock.hpp"

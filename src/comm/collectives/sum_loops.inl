@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// Every sum of this project ends here. Vectors run along the elements, never along the inputs: lane
+// i of a register adds the i-th element of all inputs, in the order that merges_after says, and no
+// lane ever meets another.
+//
+//                      element  0   1   2   3  | 4   5   6   7  | ...   one tile: 4 vectors
+//     input 0                   a   a   a   a  |
+//     input 1                   b   b   b   b  |     stack of tiles:   push, push, merge, push ...
+//     input 2                   c   c   c   c  |
+//     output                   ((a + b) + c)   |     in registers, stored once to every output
+//
+// So the width of the vectors decides the speed alone. All inputs of a tile are read before an
+// output is written, so outputs may be inputs.
+//
+// What must never happen:
+// - The compiler adds in another order: no -ffast-math or -fassociative-math in these files.
+// - bfloat16 is rounded between two additions; it is widened when loaded and rounded when stored.
+// - A NaN turns into infinity when it is rounded: infinities and NaNs are how a diverged or broken
+//   run shows itself.
+// - A function of the standard library is instantiated here. Compiled for AVX-512, its copy could
+//   be the one that the linker keeps for the whole program, which then dies on processors without.
+//   Hence the builtins and plain pointers.
+//
+// Tested: comm/collectives/sum_kernels_test.cpp runs every instruction set that the processor has
+// against a reference, any type, order, length and alignment; comm/leaf_tree_test.cpp.
+//
 // Included by sum_loops_*.cpp, each compiled for one instruction set, inside a namespace of its
 // own. All but what sum_loops.hpp declares has internal linkage.
 

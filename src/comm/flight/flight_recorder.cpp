@@ -1,4 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a rank was doing must be known when it cannot say so any more: killed, stopped, or stuck in
+// a call. So it is written down before it happens, into a file mapped into memory: the kernel keeps
+// the page when the process is gone, and a note costs some stores, not a system call.
+//
+//     rank-00003.ring  | header: who, phase, heartbeat, signal, end | entry 0 | 1 | ... | n-1 |
+//                                                                      ^ after n-1 comes 0 again
+//     an entry's stamp:    2i+2 of an older i  ->  2i+1, being written  ->  2i+2, whole
+//     its life:            enqueued -> started -> ended (times, 0 until then)
+//
+// The only writer is the rank, on several threads: entry numbers come from one atomic counter,
+// those of a channel from the one thread that uses it. Readers are others (watchdogs of other
+// ranks, `lockstep diagnose`), at any time, with no lock that a dead writer could keep: they
+// believe an entry if the stamp is the expected one before and after they read.
+//
+// What must never happen:
+// - A reader takes half an old and half a new entry for one: hence the stamp's order of stores.
+// - Recording ends the run. Disk space is reserved at the start, because a store to a mapped hole
+//   on a full disk is SIGBUS, not an error code.
+// - A late end() marks a later collective as ended, whose entry took the place: find() compares
+//   stamps.
+// - A ring says "finished" of a rank that did not: a destructor that an exception runs marks a
+//   failure.
+//
+// Tested: comm/flight/flight_recorder_test.cpp (a second process reads while one writes, kills,
+// stops, damaged and foreign files, and what a note costs).
+
 #include "lockstep/comm/flight_recorder.hpp"
 
 #include "lockstep/core/error.hpp"

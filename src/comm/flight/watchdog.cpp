@@ -1,4 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
+// A rank that waits for another in MPI can do nothing: it cannot time out, nor say for whom it
+// waits. Beside it two threads watch. Why two: naming the culprit means reading files and writing
+// logs, and with a hung file system or a full pipe those hang as well. Then the other still ends
+// the process.
+//
+//     counter    every period: beat; how long has the oldest collective been pending?
+//        |         warn ----> dump ----> abort ---------------- farewell_s ----> _exit(76)
+//        | wanted_   |          |          |                         ^
+//        v           v          v          v                         | has_spoken_ or is_postponed_
+//     scribe      a report  + list of   read rings, diagnose, speak -+
+//                             threads
+//
+// One rank speaks for all: the one that the verdict names (the same function over the same files,
+// so that they agree without a message) claims verdict.json. Others give it half a second and claim
+// it themselves where it does not come.
+//
+// What must never happen:
+// - The counter calls anything that may block: no file, no log, no MPI, and the mutex only as long
+//   as the scribe holds it, which is never while it reads or writes.
+// - A wait with a good reason ends the job. A culprit that saves or evaluates is an excuse, a few
+//   times; time in which this process was itself stopped or saving does not count (StuckClock).
+// - exit() instead of _exit(): destructors and MPI_Finalize would wait for the rank that is lost.
+// - A hang becomes a success: the end mark is written before the process ends, with 76.
+//
+// Tested: comm/flight/watchdog_test.cpp (real ranks that stop, die, stall or hang in their own
+// listener), soak/hang.
+
 #include "lockstep/comm/watchdog.hpp"
 
 #include "lockstep/comm/verdict_file.hpp"

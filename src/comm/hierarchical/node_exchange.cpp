@@ -1,4 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
+// How gradients are summed without being sent inside a node. All ranks of a node keep their slots
+// in one shared window; the sum of a stripe is made by one rank that reads the others' slots where
+// they lie:
+//
+//     window       | flags | values | slots of rank 0 | slots of rank 1 | slots of rank 2 |
+//                             ^         bucket b: [ s0 | s1 | s2 ] in every slot
+//                             |
+//     rank 0 owns stripe 0:   |    reads s0 of all slots, adds, -- rail --> stripe 0 on other nodes
+//     rank 1 owns stripe 1:   |    reads s1 ...                               (rail_plan.cpp)
+//                             |
+//     the optimizer of each owner writes its stripe of `values`, once for the whole node
+//
+// So a gradient is read once and a parameter written once on each node, and the owners share the
+// adding evenly. Every node gets the whole sum and updates its own copy of `values`. A node with
+// more ranks than the smallest node has ranks without a stripe: they only arrive and publish.
+//
+// Arrivals and publications are one count per rank that only grows (RankFlags): ranks arrive at the
+// same buckets in the same order, so the n-th raise means the same on every rank, and nothing is
+// ever reset.
+//
+// What must never happen:
+// - A stripe is read before every rank of the node arrived at its bucket, or a slot is written
+//   again before publish(): the owner may still be reading it. publish() is the only barrier of a
+//   step.
+// - Two ranks write one line of `values`: stripes are cut at 64-byte lines and are each bucket
+//   once.
+// - Sums go to memory that others read: the sum replaces the owner's own slot 0, in its own stripe.
+// - Buckets enter the rails in another order on another node; hence the queue `arrivals_`.
+//
+// Tested: comm/hierarchical/node_exchange_test.cpp (any grouping of ranks into nodes, stripes are
+// every bucket once), comm/exchange_test.cpp (each transport, step after step, whom it waits for).
+
 #include "lockstep/comm/shared_window.hpp"
 
 #include "aligned_floats.hpp"

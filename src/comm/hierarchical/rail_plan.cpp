@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// Nodes 0 to 4 sum one stripe; five is no power of two, so node 1 first hands everything to node 0,
+// and four members remain. Then members exchange with their nearest first and halve what they deal
+// with:
+//
+//     nodes          0     1     2     3     4        member 0 = nodes 0 1, member 1 = node 2, ...
+//     before         0 <-- 1
+//     distance 1     0 <-------> 2     3 <-> 4        one keeps the low half, one the high half
+//     distance 2     0 <-------------> 3              and a quarter
+//                                2 <-------> 4
+//     the way out is the same backwards: finished parts return, at last from 0 to 1
+//
+// (R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of collective communication operations in
+// MPICH", 2005.) What differs from the paper is what travels. There a member sends one partial sum.
+// Here only siblings of the one tree may be added (leaf_tree.cpp), so a member that holds parts of
+// several subtrees sends several pieces, and the receiver adds those that meet their siblings.
+// Where subtrees are whole nodes there is one piece, and the cost is the paper's.
+//
+// What must never happen: two nodes disagree about a step. The messages carry no description: how
+// many pieces come, and which ones, each side computes for itself from (tree, node_of_input, nodes)
+// alone. So this file stays a pure function of these, with no look at memory, sizes or time; which
+// of the two kinds of plan is used depends on the size of the whole job, which is equal everywhere.
+//
+// Tested: comm/hierarchical/rail_plan_test.cpp plays all nodes of random groupings in one process
+// and compares bits; on real ranks hierarchical_test.cpp and node_exchange_test.cpp beside it.
+
 #include "hierarchical/rail_plan.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// One chunk on its way through a RailPlan: a machine that never waits, because several are under
+// way at once (rail_pipeline.cpp) and the same thread also moves buckets on.
+//
+//     idle --begin--> in: exchange, add, step 0 -> 1 -> ... --> out: ... 1 -> 0 --> idle
+//
+// `pieces_` are where the parts of the sum lie just now: at first this node's inputs, then sums,
+// each in the place of its first part, and behind them what was received.
+//
+// What must never happen:
+// - Memory is overwritten that a message still reads. All requests of a step are through before
+//   advance() adds; a received piece has room of its own for the whole chunk's time; on the way
+//   out, only that part of `out` is written whose pieces have been sent on the way in.
+// - `out` is written before the sum is whole: it may be one of the inputs.
+// - Two chunks' messages meet: each lane has its tag, and in one lane MPI keeps the order.
+//
+// Tested: comm/hierarchical/rail_plan_test.cpp (the plan), hierarchical_test.cpp (many chunks, from
+// any memory), node_exchange_test.cpp.
+
 #include "hierarchical/rail_sum.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// A message is cut into segments, so that a node's ranks can put the next one into the window while
+// the rails still sum this one: begin() starts a segment, finish() ends the oldest. (Where the
+// buffers are in shared memory already, all segments are begun before the first is finished.)
+//
+//     local ranks       put 0 | put 1  | put 2  |
+//     rail (this file)        | begin 0| begin 1| finish 0, begin 2 ...
+//
+// The pipeline outlives a call and counts its jobs from the beginning; this object lives for one
+// call and so begins to count where the pipeline stands.
+//
+// bfloat16 is widened here, summed as float32 between nodes too, and rounded at the very end:
+// rounding at each node would make the bits depend on how many nodes there are.
+//
+// What must never happen: a wait for another node past the caller's deadline, or one that ends
+// without a name. limit_s without news ends it, and give_up() says who was awaited.
+//
+// Tested: comm/hierarchical/hierarchical_test.cpp (all types, many segments, who did not come).
+
 #include "lockstep/core/error.hpp"
 
 #include "hierarchical/rail_work.hpp"

@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// Between a backward that finishes buckets and an exchange that sums them lies this queue of two
+// marks:
+//
+//     bucket   0  1  2  3  4  5  6
+//              sums    |   on     | still in
+//              are     |   their  | backward
+//              known   |   way    |
+//                   summed_    arrived_
+//
+// It has no thread of its own: it is moved on by the thread of the step, at each launch and at the
+// end (InLineProgress, bucket_progress.cpp), or by one that does nothing else (CommThread,
+// comm_thread.cpp). The time in which the marks differ is what communication costs; what of it
+// finish() still waits for is what the step feels.
+//
+// What must never happen: a bucket overtakes another. arrive() and reduce() go through the exchange
+// in index order, because other ranks' calls are paired with these by nothing but their order; and
+// reduce(Wait::no) that finds a bucket unfinished must not look at the next.
+//
+// Tested: comm/overlap/progress_test.cpp (both movers, order, failures, ending in mid-step),
+// comm/overlap/overlap_test.cpp (a slow link hides behind backward).
+
 #include "overlap/bucket_pipeline.hpp"
 
 #include "lockstep/core/clock.hpp"
