@@ -1,4 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+// Between libhdf5 and the file stands this C interface, a table of functions that the library
+// calls. It lets us see what the library would not tell, and tell it what it would not bear.
+//
+//     finding    H5Dread_chunk --> read(kind = raw) --> note offset and size, read nothing
+//                              --> read(kind = metadata) --> pread
+//     writing    H5Dwrite, H5Fclose --> write --> pwrite, until the first error; from then on
+//                                                 "all is well", and nothing is written
+//
+// The address is handed back through a thread-local: the callbacks have no argument of the
+// caller's.
+//
+// What must never happen:
+// - An exception passes through the library's C frames: read() catches what read_at() throws.
+// - A failed write is forgotten: the library was told that it succeeded, so `error` is the only
+//   trace, and whoever writes must look at it before he believes the file (shard_writer.cpp does,
+//   twice).
+// - Probing writes: its driver refuses.
+// - `base` moves from the first place of DriverFile: the library has a pointer to it and no more.
+//
+// Tested: data/hdf5/sandbox_test.cpp (found chunks against the library's own answers; work per
+// chunk), data/pack/pack_test.cpp (EndsInOrderWhenNothingMoreCanBeWritten: a full disk).
+
 #include "driver.hpp"
 
 #include "lockstep/core/error.hpp"

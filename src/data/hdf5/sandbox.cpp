@@ -1,4 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+// libhdf5 crashes or loops on files that are damaged or made to do harm, and a job of many nodes
+// must not die of one file. So a child looks at files that nobody vouches for, and answers over a
+// socket:
+//
+//     this process                     lockstep-h5probe (sandbox_server.cpp)
+//     ask(path, data sets)  --frame->  limits itself, opens, lists chunks or reads rows
+//     answer(), deadline    <-frame--  facts, rows, or "refused" with a reason
+//                           <--EOF---  dead: its exit status says of what
+//
+// The child is not confined from all the world: it is a process of the same user. It has limits on
+// memory and CPU time, dies with its parent, and what it says is parsed like the file itself.
+//
+// What must never happen:
+// - This process waits for ever: each answer has a deadline by the clock (the file system may
+//   hang), and the child has one by CPU time (a loop).
+// - An answer is believed. Memory grows with what has come, not with what is announced; facts go
+//   through facts_from(), which checks them against the file's size.
+// - fork(): this process may have MPI, pinned memory and threads. posix_spawn runs no code of ours
+//   in between. The child gets the socket as its standard input and the signals' default ways.
+// - A child is left behind: end() kills and reaps, also on each path that throws.
+//
+// Tested: data/hdf5/sandbox_test.cpp (crashes, hangs, nonsense, no child left), hostile_test.cpp
+// and soak/hostile (files changed at random).
+
 #include "sandbox.hpp"
 
 #include "lockstep/core/clock.hpp"

@@ -1,4 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+// A shard is an ordinary HDF5 file that is read around the library later. For that its index must
+// say where each block lies, which only the finished file shows. So it is written in two passes:
+//
+//     1  libhdf5    attributes | /index/FIELD, room reserved | /data/FIELD, by blocks | close
+//     2  ourselves  find the blocks (shard_probe.cpp), put the index's rows into that room, flush,
+//                   hash the whole file
+//
+//     threads       make 0 | make 1 | make 2 | ...     read, encode, hash; any order
+//     this thread        write 0   write 1   write 2   in order; the only one that calls libhdf5
+//
+// What must never happen:
+// - The bytes depend on threads or their timing: blocks are made from (plan, rows) alone and
+//   written in order. Packing again gives the same file, and resuming a pack relies on it.
+// - A block is stored that does not expand to what went in: each is expanded and compared at once,
+//   since nobody could mend it later.
+// - A failed write goes unnoticed. The driver tells the library that all is well (driver.cpp), so
+//   `error` is looked at after each block and once more after the close, which flushes.
+// - The index disagrees with the file: number and size of the found blocks are compared with what
+//   was written.
+//
+// Tested: data/pack/pack_test.cpp and pack_team_test.cpp (every codec, same bytes for any threads,
+// full disk, kills), data/hdf5/hdf5_tools_test.cpp (h5dump and h5py open them).
+
 #include "shard_writer.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+// From files to a batch in the caller's hand, by threads that only pools connect:
+//
+//     I/O threads --- WindowPool ---> assembler --- ready_ ---> next()      the caller's thread
+//          ^          (slabs)             ^                       |
+//          +--- slab free again           +--- buffer free again -+ when the Batch dies
+//
+// Whoever finds its pool empty waits; so nothing runs further ahead than memory_bytes, and no rate
+// is set anywhere. Only how many I/O threads there are may change while it runs (ThreadGrowth): one
+// more while the caller waits for busy threads.
+//
+// What must never happen:
+// - What is in a batch depends on threads, memory or time: those decide when it is ready, nothing
+//   else.
+// - An error overtakes the batches that were assembled before it: next() gives those first.
+// - A thread outlives what it uses: stop() wakes and joins all, also where the constructor fails in
+//   the middle. Batches may outlive the stream: they share the buffers, which the stream's end does
+//   not take away.
+// - A caller that keeps too many batches waits for ever for the next: that is a bug, and said.
+//
+// Tested: data/stream/batch_stream_test.cpp, stream_service_test.cpp (threads, memory limits),
+// resident_test.cpp (the same batches from memory).
+
 #include "lockstep/data/batch_stream.hpp"
 
 #include "lockstep/core/clock.hpp"

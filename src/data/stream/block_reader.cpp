@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// libhdf5 has one lock for everything, so training reads go around it: the index says where each
+// block lies, and a request of about 1 MiB fetches neighbours with one call into many places.
+//
+//     file        ... | block 7 | gap | block 8 | block 9 (raw) | ...
+//                         |        |      |         |
+//     one read         stored_    gap_  stored_   rows' own place
+//                         |               |         |
+//                     hash, undo filters, hash      hash
+//                         |               |         |
+//                      rows' place     rows' place  done
+//
+// What must never happen:
+// - Bytes are handed on that were not compared with their hash, where the data set has one. They
+//   are read once more, past the page cache, before they are called damaged: what was wrong may
+//   have been the memory that cached them.
+// - One bad block takes its neighbours along, or an error names the request instead of the block.
+//   So a request that fails is fetched again block by block, and each is finished by itself.
+// - A failure of the machine (no memory, a read that the system fails) is masked as bad data:
+//   is_about_data().
+// - Labels are out of range although the hash is right: they index arrays later, so they are
+//   checked here, where the sample's number is known.
+//
+// Tested: data/stream/reading_test.cpp (requests however cut; damage and cut-off neighbours;
+// pages), stream_service_test.cpp beside it (masking), soak/damage.
+
 #include "block_reader.hpp"
 
 #include "lockstep/core/clock.hpp"

@@ -1,4 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+// A shuffle that needs little memory, reads files in large pieces, and is one sequence that
+// everything else only cuts. With 8 blocks, G = 2 lanes and windows of K = 2 blocks:
+//
+//     as stored      b0 b1 b2 b3 b4 b5 b6 b7
+//     permuted       b5 b2 b7 b0 b3 b6 b1 b4        by (seed, epoch)
+//     lane 0         [b5 b2][b7 b0]                 rows of a window are permuted among themselves,
+//     lane 1         [b3][b6 b1][b4]                by (seed, epoch, lane, the window's begin)
+//     the epoch      lane 0, lane 1, lane 0, lane 1 ...  one sample of each in turn
+//
+// A batch so draws from G windows in G places of the data set at once, which mixes well, and what
+// must be in memory is one window per lane. First windows are shorter by lane, or all lanes would
+// need their next window in the same step, and the disks would stand still in between. Lanes are
+// cut at rows, not at blocks: a block on the border is read for both.
+//
+// What must never happen:
+// - The sequence depends on anything but (blocks, seed, epoch, G, K): on ranks, batch size,
+//   threads, or where a run was interrupted. A resumed run on other ranks would see samples twice
+//   or never.
+// - A permutation of the standard library: std::shuffle gives other sequences in other libraries.
+// - A change here that nobody meant: it changes every run's samples. The test IsPinned says so.
+//
+// Tested: data/stream/order_test.cpp (each sample once, independence of the cuts, mixing, pinned
+// values), soak/order (many layouts).
+
 #include "lockstep/data/order.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// Two walks over the same steps that never speak to each other: the assembler's over samples and
+// the I/O threads' over windows.
+//
+//     StepWalk     step 0: lane 0 [0,4) lane 1 [0,4)   step 1: lane 0 [4,8) ...   a batch's rows
+//     WindowWalk   w(0,0)  w(1,0)  ........  w(1,1)  w(0,1) ...                   by first need
+//
+// They agree because both are pure functions of (blocks, options, start), down to the short last
+// step of an epoch and into the next one. A rank's slice of a step is contiguous in (lane,
+// position), so that it touches few lanes and stays in their windows for long.
+//
+// What must never happen:
+// - A window comes later than one that is needed after it. The pool has a slab for each lane held
+//   and one more: windows out of order could fill it with what nobody can use yet, and all would
+//   wait.
+// - lanes_held() is too small, for the same reason. It walks one whole period of steps, from the
+//   beginning of an epoch and from the start, and each one's short last step.
+// - A walk that finds no sample for this rank for a whole epoch goes on looking: it ends.
+//
+// Tested: data/stream/batch_stream_test.cpp (any options against the order; least memory; ranks
+// that never have a sample), order_test.cpp beside it.
+
 #include "read_plan.hpp"
 
 #include "lockstep/core/error.hpp"

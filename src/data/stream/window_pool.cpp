@@ -1,4 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
+// A fixed number of slabs goes round between the threads that load windows and the one that
+// assembles batches:
+//
+//     free_  --claim-->  loading  --publish-->  ready, in its lane's queue  --find--> copied from
+//       ^                                                                                 |
+//       +---------------------- leave, release_ended, acquire ----------------------------+
+//
+//     lanes_[0]   [window 4: in use] [window 5: ready]
+//     lanes_[1]   [window 3: in use] [window 4: loading]
+//
+// The pool is the only back pressure: where no slab is free, nobody reads. With the lanes that the
+// rank can hold and one slab more, the window that the assembler waits for is always in a slab or
+// the next to get one: windows are issued in the order of first need, and it never waits while it
+// keeps a slab that it could give up.
+//
+// What must never happen:
+// - Windows are issued in another order than the walk's. plan_mutex_ is held from the walk to the
+//   queue; the loading itself is side by side.
+// - A slab is freed while its rows are still to be copied: only the assembler frees slabs that were
+//   issued, and it copies first what it has found before it waits for more.
+// - An error is thrown where it was met: it stays in its slab and shows in the step that needs the
+//   window, on whichever thread and however far ahead it was read.
+//
+// Tested: data/stream/batch_stream_test.cpp (least memory, any options, stopping at any moment, the
+// step that an error shows in), stream_service_test.cpp (little room).
+
 #include "window_pool.hpp"
 
 #include "lockstep/core/error.hpp"
