@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/launch/live_placement.hpp"
 
 #include <fmt/format.h>
@@ -35,7 +36,7 @@ void select_own_gpu(const Communicator& ranks, DoctorFacts& mine) {
     try {
         mine.gpu = try_gpu({seat.gpu, seat.gpu_uuid}, *bootstrap, deadline_s).pci;
     } catch (const Error& error) {
-        const bool is_anothers = error.code() == "E682";
+        const bool is_anothers = kind_of(error) == ErrorKind::peer_gave_up;
         if (!is_anothers) mine.program.cuda_fault = error.what();
     }
 }

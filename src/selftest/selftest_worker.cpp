@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/nccl_collectives.hpp"
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error_kind.hpp"
 
 #include "nccl/cuda_handles.hpp"
 #include "nccl/nccl_inside.hpp"
@@ -172,7 +173,7 @@ std::string check_selection(Bootstrap& bootstrap, const PlannedGpu& gpu) {
     try {
         try_gpu(gpu, bootstrap, start_limit_s);
     } catch (const Error& error) {
-        if (error.code() != "E673") throw;
+        if (kind_of(error) != ErrorKind::gpu_shared) throw;
         return fmt::format("refused: {}", error.what());
     }
     throw Error("E690", fmt::format("{} ranks were given one GPU", bootstrap.size()));

@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -203,7 +204,7 @@ bool is_whole(const Communicator& ranks, const fs::path& path) {
         agree(ranks, [&] { verify_checkpoint(path, ranks.rank(), ranks.size()); });
         return true;
     } catch (const AgreedError& error) {
-        if (error.code() == "E305") throw;
+        if (kind_of(error) == ErrorKind::format_newer) throw;
         once(Level::warn,
              "checkpoint {} is passed over: {}",
              path.filename().string(),

@@ -55,6 +55,9 @@ struct ScriptSettings {
 /// control characters, which would hide lines from who reads the script.
 std::string bash_word(const std::string& what, const std::string& text);
 
+/// Whether a line of the body runs `lockstep train`: words after -- are that command's then.
+bool trains(const JobTemplate& script);
+
 /// "mpirun" or "srun", or "" if the script has no run_ranks line.
 std::string launcher_of(const JobTemplate& script);
 

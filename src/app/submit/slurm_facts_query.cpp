@@ -2,6 +2,7 @@
 #include "submit/slurm_facts_query.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 
@@ -33,7 +34,7 @@ ProcessResult run_once(const std::vector<std::string>& argv) {
     try {
         return run_process(argv, {}, patience_s);
     } catch (const Error& error) {
-        if (error.code() != "E611") throw;
+        if (kind_of(error) != ErrorKind::timed_out) throw;
         return {.exit_code = 1, .output = error.what()};
     }
 }
@@ -92,7 +93,7 @@ std::string ask_slurm(const std::vector<std::string>& argv) {
         answer = run_once(argv);
         if (answer.exit_code == 0) return without_warnings(answer.output, argv[0]);
         const Error error = slurm_failure(argv[0], answer.output);
-        if (error.code() == "E530") throw error;
+        if (kind_of(error) == ErrorKind::no_authorization) throw error;
     }
     throw slurm_failure(argv[0], answer.output);
 }

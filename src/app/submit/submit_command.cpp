@@ -41,10 +41,6 @@ class ScriptFile {
     std::string path_ = (fs::temp_directory_path() / "lockstep-submit-XXXXXX").string();
 };
 
-bool trains(const SubmitPlan& plan) {
-    return plan.script.body.find("lockstep train ") != std::string::npos;
-}
-
 // What `train` will be told, read as it will read it: a mistake is found now, not in the queue.
 TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& plan) {
     TrainOptions train;
@@ -124,7 +120,7 @@ std::string dry_run_text(const SubmitPlan& plan,
                          const SubmitOptions& options,
                          const SlurmFacts& facts) {
     std::string text;
-    if (trains(plan)) {
+    if (trains(plan.script)) {
         const TrainSettings settings = train_settings(options, plan);
         text += job_map_text(plan.request, facts, settings.threads);
         text += estimate_text(
@@ -137,7 +133,7 @@ std::string dry_run_text(const SubmitPlan& plan,
 
 int submit(const SubmitOptions& options, const Invocation& call) {
     const SubmitPlan plan = plan_submit(options, call, find_root(Environment()));
-    if (trains(plan)) train_settings(options, plan);
+    if (trains(plan.script)) train_settings(options, plan);
     const std::string script = render_script(plan.script, plan.settings);
     const SlurmFacts facts = query_slurm(plan.request, plan.launcher);
     const auto notes = check_request(plan.request, facts);

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
 
@@ -42,7 +43,11 @@ DataShape data_shape(const fs::path& folder) {
 // Vectors as long as the parameters that the optimizer keeps.
 std::uint64_t state_vectors(const OptimizerSettings& optimizer) {
     if (optimizer.name == "sgd") return optimizer.momentum > 0 ? 1 : 0;
-    return 2;
+    if (optimizer.name == "adam" || optimizer.name == "adamw") return 2;
+    throw Error("E103",
+                fmt::format("no optimizer is called '{}'", printable(optimizer.name)),
+                "",
+                "there are adam, adamw and sgd");
 }
 
 // A rank adds up the leaves it has in a tree: a slot for each level, and one to compute into.

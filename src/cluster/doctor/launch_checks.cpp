@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 
 #include "doctor/families.hpp"
 
@@ -26,7 +27,7 @@ Ailments judged(const DoctorFacts& facts, bool is_about_singletons) {
         const bool are_singletons = facts.size == 1 && launch.size.value_or(1) > 1;
         if (are_singletons == is_about_singletons) check_launch(launch, facts.rank, facts.size);
     } catch (const Error& error) {
-        if (error.code() != "E604" && is_about_singletons) return {};
+        if (kind_of(error) != ErrorKind::launch_mismatch && is_about_singletons) return {};
         return {{.what = error.what(), .why = error.why(), .fix = error.fix()}};
     }
     return {};

@@ -128,4 +128,14 @@ JobTemplate parse_template(const std::string& name, const std::string& text) {
     return script;
 }
 
+bool trains(const JobTemplate& script) {
+    constexpr std::array<std::string_view, 2> command{"lockstep", "train"};
+    std::istringstream lines(script.body);
+    for (std::string line; std::getline(lines, line);) {
+        const std::vector<std::string> words = words_of(line);
+        if (!std::ranges::search(words, command).empty()) return true;
+    }
+    return false;
+}
+
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/collectives.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 
 #include "collectives/back_ends.hpp"
 #include "one_node.hpp"
@@ -65,7 +66,7 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& ranks) {
     try {
         return make_shared_memory_collectives(ranks, NoRoom::lends_private_memory);
     } catch (const AgreedError& error) {
-        if (error.code() != "E632") throw;
+        if (kind_of(error) != ErrorKind::no_shared_memory) throw;
         return make_hierarchical_collectives(ranks);
     }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 
 #include "aligned_floats.hpp"
@@ -50,7 +51,8 @@ class SharedMemory : public Collectives {
         try {
             return lent_.lend(bytes);
         } catch (const AgreedError& error) {
-            if (error.code() != "E632" || no_room_ == NoRoom::is_an_error) throw;
+            if (kind_of(error) != ErrorKind::no_shared_memory || no_room_ == NoRoom::is_an_error)
+                throw;
             warn_of_no_room(error);
             return private_.lend(bytes);
         }

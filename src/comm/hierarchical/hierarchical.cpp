@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 
 #include "aligned_floats.hpp"
@@ -65,7 +66,7 @@ class Hierarchical : public Collectives {
         try {
             return lent_.lend(bytes);
         } catch (const AgreedError& error) {
-            if (error.code() != "E632") throw;
+            if (kind_of(error) != ErrorKind::no_shared_memory) throw;
             once(Level::warn, "{}; all-reduce copies more ({})", error.what(), error.fix());
             return private_.lend(bytes);
         }
@@ -121,7 +122,7 @@ class Hierarchical : public Collectives {
         try {
             run(call, message, work.get());
         } catch (const Error& error) {
-            if (error.code() == "E630") call_the_roll();
+            if (kind_of(error) == ErrorKind::rank_absent) call_the_roll();
             throw;
         }
     }

@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/shared_window.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 
 namespace lockstep {
@@ -18,7 +19,7 @@ bool has_room_everywhere(const Nodes& nodes, std::size_t bytes) {
         check_room_everywhere(nodes, bytes);
         return true;
     } catch (const AgreedError& error) {
-        if (error.code() != "E632") throw;
+        if (kind_of(error) != ErrorKind::no_shared_memory) throw;
         once(Level::warn,
              "{}; ranks send messages instead, which is slower ({})",
              error.what(),

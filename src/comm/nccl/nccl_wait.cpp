@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error_kind.hpp"
 
 #include "nccl/nccl_inside.hpp"
 
@@ -101,7 +102,8 @@ void NcclCommunicator::Inside::announce(const std::string& text) {
 
 Error NcclCommunicator::Inside::give_up(const Error& error) {
     // Who heard of it from others need not tell, but while starting all say how far they came.
-    const bool is_first = error.code() != "E682" && error.code() != "E680";
+    const ErrorKind kind = kind_of(error);
+    const bool is_first = kind != ErrorKind::peer_gave_up && kind != ErrorKind::aborted;
     if (is_first || handle_->state() == NcclState::initializing)
         announce(fmt::format("{} (in '{}')", error.what(), phase_));
     handle_->enter(NcclState::failed);

@@ -277,14 +277,14 @@ void ForeignOpening::add_blocks(std::size_t number) {
                                        .contiguous_rows = manifest_.block_rows,
                                        .widening = widening_of(facts_.datasets[f])},
                                       chains_);
-        if (found.fault.starts_with("its filter"))
+        if (found.trouble == BlockTrouble::unknown_filter)
             throw Error("E212",
                         fmt::format("'{}' of '{}' cannot be streamed",
                                     mappings_[f].hdf5_path,
                                     files_[number].string()),
                         found.fault,
                         "make shards of it: lockstep data pack --hdf5 ...");
-        if (!found.fault.empty())
+        if (found.trouble != BlockTrouble::none)
             throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault);
         const DatasetFacts& facts = facts_.datasets[f];
         identity.add(facts.offset);

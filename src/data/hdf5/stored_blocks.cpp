@@ -23,8 +23,13 @@ struct Way {
     FilterChain filters;
     bool compresses = false;
     std::uint64_t checksum_bytes = 0;
+    BlockTrouble trouble = BlockTrouble::none;
     std::string fault;
 };
+
+FoundBlocks unreadable(std::string fault) {
+    return {{}, BlockTrouble::unreadable, std::move(fault)};
+}
 
 // Of a filter that is not read;
 // https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md
@@ -71,7 +76,9 @@ class Ways {
         for (std::size_t i = 0; i < facts_.filters.size(); ++i) {
             if (i < 64 && (skipped >> i & 1) != 0) continue;
             const FilterFacts& filter = facts_.filters[i];
-            if (!is_known_filter(filter.kind)) return {.fault = unknown_filter(filter.kind)};
+            if (!is_known_filter(filter.kind))
+                return {.trouble = BlockTrouble::unknown_filter,
+                        .fault = unknown_filter(filter.kind)};
             const auto kind = static_cast<FilterKind>(filter.kind);
             const bool is_shuffle = kind == FilterKind::shuffle;
             chain.push_back({kind, is_shuffle && !filter.values.empty() ? filter.values[0] : 0});
@@ -80,6 +87,7 @@ class Ways {
         }
         way.fault = filter_fault(chain);
         if (way.fault.empty()) name(chain, way);
+        if (!way.fault.empty()) way.trouble = BlockTrouble::unreadable;
         way.filters = std::move(chain);
         return way;
     }
@@ -113,12 +121,12 @@ bool lies_in_file(std::uint64_t offset, std::uint64_t bytes, const RowsInFile& r
 FoundBlocks contiguous_blocks(const DatasetFacts& facts,
                               const RowsInFile& rows,
                               std::vector<FilterChain>& chains) {
-    if (facts.offset == DatasetFacts::nowhere) return {{}, "it was never written"};
+    if (facts.offset == DatasetFacts::nowhere) return unreadable("it was never written");
     if (rows.samples > rows.file_bytes / rows.stored_bytes(1) ||
         !lies_in_file(facts.offset, rows.stored_bytes(rows.samples), rows))
-        return {{}, "its rows lie outside of the file"};
+        return unreadable("its rows lie outside of the file");
     const Way way = Ways(facts, rows.widening, chains).of(0);
-    if (!way.fault.empty()) return {{}, way.fault};
+    if (!way.fault.empty()) return {{}, way.trouble, way.fault};
     FoundBlocks found;
     const std::vector<RowBlock> blocks = row_blocks(rows.samples, rows.contiguous_rows);
     found.blocks.reserve(blocks.size());
@@ -138,12 +146,13 @@ FoundBlocks contiguous_blocks(const DatasetFacts& facts,
 FoundBlocks chunked_blocks(const DatasetFacts& facts,
                            const RowsInFile& rows,
                            std::vector<FilterChain>& chains) {
-    if (!facts.has_whole_rows()) return {{}, "its chunks cut samples in parts"};
-    if (!facts.chunks.fault.empty()) return {{}, printable(facts.chunks.fault)};
+    if (!facts.has_whole_rows()) return unreadable("its chunks cut samples in parts");
+    if (!facts.chunks.fault.empty()) return unreadable(printable(facts.chunks.fault));
     const auto chunk_rows = static_cast<std::uint32_t>(facts.chunk[0]);
     const std::uint64_t count = (rows.samples - 1) / chunk_rows + 1;
-    if (facts.chunks.offsets.size() != count) return {{}, "some of its chunks are missing"};
-    if (chunk_rows > most_decoded_bytes / rows.row_bytes) return {{}, "its chunks are too large"};
+    if (facts.chunks.offsets.size() != count) return unreadable("some of its chunks are missing");
+    if (chunk_rows > most_decoded_bytes / rows.row_bytes)
+        return unreadable("its chunks are too large");
     const std::uint64_t decoded = chunk_rows * rows.row_bytes;
     Ways ways(facts, rows.widening, chains);
     FoundBlocks found;
@@ -152,13 +161,13 @@ FoundBlocks chunked_blocks(const DatasetFacts& facts,
         const std::uint64_t first = i * chunk_rows, left = rows.samples - first;
         const bool is_left = facts.leaves_partial_chunks && left < chunk_rows;
         const Way& way = ways.of(is_left ? ~std::uint64_t{0} : facts.chunks.skipped[i]);
-        if (!way.fault.empty()) return {{}, way.fault};
+        if (!way.fault.empty()) return {{}, way.trouble, way.fault};
         const std::uint64_t stored = facts.chunks.bytes[i];
         if (stored < 1 || !lies_in_file(facts.chunks.offsets[i], stored, rows))
-            return {{}, fmt::format("the chunk of row {} lies outside of the file", first)};
+            return unreadable(fmt::format("the chunk of row {} lies outside of the file", first));
         if (way.compresses ? decoded > most_expanded(way.filters, stored)
                            : stored != rows.stored_bytes(chunk_rows) + way.checksum_bytes)
-            return {{}, fmt::format("the chunk of row {} has a wrong size", first)};
+            return unreadable(fmt::format("the chunk of row {} has a wrong size", first));
         found.blocks.push_back(
             {.first_row = rows.first_sample + first,
              .offset = facts.chunks.offsets[i],
@@ -187,7 +196,7 @@ FoundBlocks blocks_of(const DatasetFacts& facts,
         case StorageLayout::elsewhere:
             break;
     }
-    return {{}, "it is neither contiguous nor in chunks, or lies in other files"};
+    return unreadable("it is neither contiguous nor in chunks, or lies in other files");
 }
 
 }  // namespace lockstep

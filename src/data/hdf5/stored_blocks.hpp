@@ -26,9 +26,13 @@ struct RowsInFile {
     }
 };
 
-/// Blocks without hashes; or why they cannot be read, in a few words.
+/// Why blocks cannot be read: by a filter that others read, or for good.
+enum class BlockTrouble { none, unknown_filter, unreadable };
+
+/// Blocks without hashes; or why they cannot be read, in a few words, too.
 struct FoundBlocks {
     std::vector<StoredBlock> blocks;
+    BlockTrouble trouble = BlockTrouble::none;
     std::string fault;
 };
 

@@ -2,6 +2,7 @@
 #include "lockstep/data/stage.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -262,7 +263,7 @@ StageResult stage_dataset(const StageOptions& options, const StageReport& report
     try {
         return staging.run();
     } catch (const Error& error) {
-        if (error.code() == "E242") staging.keep_whole_files();
+        if (kind_of(error) == ErrorKind::interrupted) staging.keep_whole_files();
         throw;
     }
 }

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "bad_blocks.hpp"
 
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
-#include <array>
-#include <string_view>
 
 namespace lockstep {
 namespace {
@@ -22,14 +21,22 @@ std::size_t number_in_shard(const std::vector<StoredBlock>& blocks, std::size_t 
 }
 
 bool is_about_data(const Error& error) {
-    constexpr std::array<std::string_view, 6> codes{"E201", "E202", "E204", "E210", "E213", "E409"};
-    return std::ranges::find(codes, error.code()) != codes.end();
+    switch (kind_of(error)) {
+        case ErrorKind::file_missing:
+        case ErrorKind::file_forbidden:
+        case ErrorKind::data_damaged:
+        case ErrorKind::device_failed:
+            return true;
+        default:
+            return false;
+    }
 }
 
 void BadBlocks::add(const BlockPiece& piece, const Error& error) {
     const std::scoped_lock lock(mutex_);
     if (!known_.insert({piece.field, piece.block}).second) return;
-    if (error.code() == "E201" || error.code() == "E202")
+    const ErrorKind kind = kind_of(error);
+    if (kind == ErrorKind::file_missing || kind == ErrorKind::file_forbidden)
         return warn_of_shard(files_.index().stored_blocks(piece.field)[piece.block].shard, error);
     if (++warnings_ <= most_warnings) warn_of_block(piece, error);
     if (warnings_ == most_warnings)

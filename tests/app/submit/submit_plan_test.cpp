@@ -112,5 +112,10 @@ TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
     EXPECT_EQ(estimate.disk_bytes, 48'000u);
 }
 
+TEST(SubmitEstimate, RefusesAnOptimizerThatItDoesNotKnow) {
+    const TrainSettings lion{.optimizer = {.name = "lion"}};
+    EXPECT_EQ(test::caught_code([&] { estimate_job(lion, {}, 1000); }), "E103");
+}
+
 }  // namespace
 }  // namespace lockstep

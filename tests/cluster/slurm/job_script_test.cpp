@@ -35,6 +35,16 @@ TEST(JobTemplate, IsTakenApart) {
     EXPECT_EQ(value_of(parts.parts[1], "partition"), "b");
 }
 
+TEST(JobTemplate, SaysWhetherItTrains) {
+    EXPECT_TRUE(trains(parse_template("x", plain)));
+    const auto with = [](const std::string& line) {
+        return trains(parse_template("x", "#!/bin/bash\n#SBATCH -N1\n" + line + "\n"));
+    };
+    EXPECT_TRUE(with("srun  lockstep\ttrain --epochs 1"));
+    EXPECT_FALSE(with("# then: lockstep train --data D"));
+    EXPECT_FALSE(with("lockstep data pack train"));
+}
+
 TEST(JobTemplate, IsRefusedWithWindowsLineEndsOrWithoutItsMarks) {
     for (const std::string text : {"#!/bin/bash\r\n#SBATCH -N1\r\n",
                                    "#SBATCH -N1\n",
