@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// `train --np N` starts mpirun and stays above it, because mpirun alone does two things badly: it
+// gives ranks a second to end after TERM, and leaves its files in /dev/shm when it is killed.
+//
+//     terminal, SLURM, a person          this process          mpirun             ranks
+//     TERM, USR1, USR2, first Ctrl-C --> sigwait --- USR2 -->  passes it on  -->  save, end
+//     second Ctrl-C                  --> sigwait --- KILL -->  gone
+//     kill -9                        --> gone          the kernel kills mpirun, too
+//
+// mpirun has a process group of its own: Ctrl-C on the terminal must come to the supervisor alone,
+// or ranks would get it twice, in two meanings.
+//
+// What must never happen:
+// - A signal is lost between "has the child ended?" and "wait for a signal": they are blocked all
+//   the time and taken by sigwait() only, SIGCHLD among them.
+// - An end by a signal looks like an exit code of the run: it becomes E612, which says what killed
+//   it.
+// - Files stay in memory for ever. The folder's lock dies with its process, so the next launch
+//   knows which folders nobody owns and removes these, and never one of a living job.
+//
+// Tested: launch/supervise_test.cpp; cluster/life_test with whole runs.
+
 #include "lockstep/launch/supervise.hpp"
 
 #include "lockstep/core/error.hpp"

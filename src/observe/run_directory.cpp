@@ -1,4 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+// A run outlives its processes; this is what may be written into it by whom. A lock keeps starts
+// apart that know of each other. For those that do not (a node cut off from SLURM, which began the
+// job anew elsewhere) there is a count:
+//
+//     RUN/incarnation   3         start 3 begins:  lock -> incarnation := 3 -> work
+//                                 start 2, back from the dead, reads 3 before a write: E408
+//
+// Every start has its own logs/iN; what all starts share (state, checkpoints) is written only after
+// a look at the count.
+//
+// What must never happen:
+// - An older start replaces what a newer one wrote. The look and the write are two steps, so a
+//   start may still lose a race of an instant; what it then replaces is a whole, earlier state,
+//   never half of one.
+// - Half a file: everything is written beside, flushed and renamed.
+// - A run goes on with other settings that decide its bits: check_settings() names each that
+//   differs.
+// - A folder of other files is taken for a new run and filled.
+// - A request is answered before its effect can be seen: state first, then the request is taken
+//   away.
+//
+// Tested: observe/run_directory_test.cpp, run_status_test.cpp, control_test.cpp;
+// e2e/run_directory_test.cpp and soak/kill_resume with whole runs.
+
 #include "lockstep/observe/run_directory.hpp"
 
 #include "lockstep/core/clock.hpp"

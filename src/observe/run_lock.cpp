@@ -1,4 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+// One process at a time in a run directory, by a lock that cannot be left behind: flock belongs to
+// the open file, and the kernel closes that however its holder dies.
+//
+//     RUN/lock    [ lease: pid, host, user, since, SLURM job and start ]   flock: held | free
+//                   for people and for the rule below                      decides
+//
+// A lease is words: it may be torn, old or a stranger's. It never grants anything but this: where
+// the holder is an earlier start of this same SLURM job, SLURM has ended it or lost the node it ran
+// on, and with a network file system its lock may live on with nobody behind it. Then a new file,
+// locked already, is renamed onto the old one's place. Should the old start still run, its writes
+// are fenced by the incarnation (run_directory.cpp).
+//
+// What must never happen:
+// - Two holders. Who gets a lock looks whether the file is still the one at the path (is_still_at):
+//   it may have been taken over between open and flock.
+// - The lease's text reaches a terminal as it is: only its known fields, printable.
+//
+// Tested: observe/run_directory_test.cpp (one at a time, killed holders, take-over and from whom
+// not, garbage as lease).
+
 #include "run_lock.hpp"
 
 #include "lockstep/core/clock.hpp"

@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// A checkpoint is there whole or not at all, and a run that has had one always has one. The order
+// in which things become visible is the whole art:
+//
+//     .tmp-step-000200-i3/   shard-00000-of-00002.safetensors ...   each rank its own, flushed
+//                            manifest.json                          what is where, with all hashes
+//     rename to step-000200/                                        from here on it exists
+//     latest                                                        a hint for people and tools
+//     older ones removed, by rename to .trash- first                after the new one is there
+//
+// Pieces are ranges of elements of named tensors, so that any other number of ranks finds its part.
+// What is loaded is the newest checkpoint that all ranks, each checking its share, found whole;
+// newer damaged ones are passed over, and said.
+//
+// What must never happen:
+// - A start that was replaced commits: it is fenced before the manifest and once more before the
+//   rename, since flushing may have taken minutes.
+// - Values that are not finite are saved: the last good checkpoint would leave with the next
+//   `retain`.
+// - A whole checkpoint is removed to make room for a damaged one: retain() counts from the step
+//   just written, and what lies beyond it was passed over as damaged.
+// - Ranks load different checkpoints: the list is rank 0's, and each verdict is agreed on.
+//
+// Tested: train/checkpoint_test.cpp (every flipped bit, fenced writers, other numbers of ranks,
+// damaged newer ones), e2e/resume_test.cpp, soak/kill_resume.
+
 #include "lockstep/train/checkpoint.hpp"
 
 #include "lockstep/comm/agree.hpp"

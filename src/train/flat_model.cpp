@@ -1,4 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+// To a model its tensors are objects; to everything that moves or updates numbers they are one
+// vector:
+//
+//     | parameters, as backward finishes them | float buffers | counters | step's scalars |
+//       each at a 64-byte line, in buckets      the state bucket, averaged or summed
+//
+//     values    what all ranks see; parameters are views of it, so that publish() updates the model
+//     slot      one leaf's (or partial sum's) gradients; .grad() of each parameter is a view of it
+//
+// No gradient is copied into a bucket or out of it: autograd adds straight into the slot.
+//
+// Integer buffers (batch counters) travel as the float increment of a leaf, not as numbers:
+// increments are small and exact in a float, and their mean over the leaves is what one leaf would
+// have counted.
+//
+// What must never happen: autograd puts a gradient elsewhere. It replaces .grad() in some cases
+// instead of adding to it; the slot would keep zeros, and training would go on, wrong and without a
+// sign. gradient_in_place() is asked for at each gradient (train_step.cpp).
+//
+// Tested: train/flat_model_test.cpp (views keep values, gradients equal autograd's own, buffers and
+// counters of several leaves).
+
 #include "flat_model.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
+// One step, as each rank sees it:
+//
+//     for each own leaf     buffers as at the step's start -> seed by leaf -> forward -> backward
+//                           |                                                       | hooks
+//                           +-- slot of the reducer: gradients, buffers, loss <-----+
+//     finish                the sum over all V leaves, of this rank's stripes
+//     norm, clip            exact, so that no cut of the stripes shows
+//     update                own stripes only: values := optimizer(values, sum)
+//     publish               everybody sees all values; the step's loss and wishes are among them
+//
+// Whatever ranks must agree on (loss, accuracy, "save now", "stop") travels as scalars in the same
+// sum: no further message, and all ranks read the same answer after the same step.
+//
+// What must never happen:
+// - Something of a leaf depends on its rank, or on the leaf before it: random numbers are keyed by
+//   (seed, step, leaf), and running statistics start each leaf from the step's start.
+// - A leaf's state is stored after its last backward began: the state bucket may already travel.
+// - A wish is counted per leaf; it is put into the first one only, one slot a rank.
+// - A norm counts parameters twice: nodes hold equal copies, and only the first copy is added.
+// - A rank leaves between begin_step() and publish() other than by an error that ends all: the
+//   others would wait. Hence decisions are taken only from the published outcome.
+//
+// Tested: e2e/verify_test.cpp (the same bits on any number of ranks, with clipping, dropout and
+// batch statistics), e2e/resume_test.cpp, train/gradient_hooks_test.cpp, comm/reducer_test.cpp.
+
 #include "train_step.hpp"
 
 #include "lockstep/comm/exact_sum.hpp"

@@ -1,4 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which GPU, or part of one, each rank computes on, as one table of costs for matching.cpp. Digits
+// of a number, the greater ones first:
+//
+//     hidden   the rank's CUDA_VISIBLE_DEVICES or control group does not show it: never
+//     taken    as many times as it is shared; only where the user allows it
+//     numa     it hangs on another NUMA node than the rank's cores
+//     path     how far the nearest network port of the fabric is: between nodes all goes there
+//     index    else in order
+//
+// A column per GPU and turn of sharing lets the same search decide who shares. Ports come after:
+// they may be shared, so each seat takes the nearest, and of equally near ones that with the fewest
+// seats.
+//
+// What must never happen: a rank computes on a GPU that it does not see, or on another's without a
+// word. `hidden` is only a large cost, so that the search has a full table; whoever ends up with it
+// is an error that names the rank (E608).
+//
+// Tested: cluster/placement/placement_test.cpp (near a card first, MIG, odd NUMA nodes),
+// gpus_and_witnesses_test.cpp and launched_ranks_test.cpp (visible GPUs, sharing).
+
 #include "gpu_choice.hpp"
 
 #include "lockstep/core/error.hpp"

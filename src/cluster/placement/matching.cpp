@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// Giving each rank its best GPU in turn is not the best for all: the first takes the one that the
+// second needed. Rows are ranks, columns are what they may get:
+//
+//               A    B                       in turn    0-A, 1-B    1 + 100
+//     rank 0    1    2                       together   0-B, 1-A    2 + 1
+//     rank 1    1  100
+//
+// So the least sum is searched: one row after another is added by the shortest path of exchanges,
+// where prices on rows and columns keep all costs non-negative (H. W. Kuhn, "The Hungarian method
+// for the assignment problem", 1955; in the form with shortest augmenting paths).
+//
+// What must never happen: equal nodes give unequal answers. Many costs are equal, and which of the
+// equal sums a search finds first is an accident of its steps. So every cost gets a second digit,
+// the squared distance from the diagonal, in units too small to outweigh a first digit
+// (with_order): straight beats crossed, and the answer is the one a person would write down.
+//
+// Tested: cluster/placement/matching_test.cpp (against all permutations; order among equals).
+
 #include "matching.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,32 @@
 // SPDX-License-Identifier: Apache-2.0
+// Which rank of a node gets which GPU, cores, communication core and network port. What is scarce
+// is chosen first, and everything later stays near it:
+//
+//     GPUs  ->  cores, on the NUMA node of the rank's GPU  ->  threads  ->  network port, nearest
+//               (even shares of neighbours, or those the                    to the GPU
+//               launcher gave)
+//
+//     socket 0   GPU 0  GPU 1   mlx5_0        rank 0: GPU 0, cores 0-3,  mlx5_0
+//                cores 0-7                    rank 1: GPU 1, cores 4-7,  mlx5_0
+//     socket 1   GPU 2          mlx5_1        rank 2: GPU 2, cores 8-11, mlx5_1
+//                cores 8-15                   (12-15 stay idle, and a warning says so: see below)
+//
+// A pure function of what is known about the node and its ranks. Each rank evaluates it for its own
+// node and must come to the same as its neighbours; `lockstep map` evaluates it for a node that is
+// not there.
+//
+// What must never happen:
+// - Ranks get different numbers of cores and so of threads: the number of threads decides the bits
+//   of a sum inside a kernel. An even share that leaves cores idle is the smaller evil.
+// - Two ranks share a core or a GPU and nobody says so: it is an error, or a rule that the user
+//   gave.
+// - Cores that a launcher bound are changed: another tool decided that, perhaps for several jobs.
+// - The answer depends on the order of a hash or of pointers: all choices go by rank and by
+//   position.
+//
+// Tested: cluster/placement/placement_test.cpp on nodes described in cluster/topologies (and one
+// property over random ones), launched_ranks_test.cpp, gpus_and_witnesses_test.cpp.
+
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/error.hpp"

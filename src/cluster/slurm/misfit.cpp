@@ -1,4 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
+// Why would SLURM leave this request in the queue for ever? sbatch accepts much that can never
+// start, and the user finds out days later. So a request is held against the partition and its
+// kinds of nodes, by the questions that SLURM would ask, from the outside in:
+//
+//     partition's nodes  - constraint, exclude ->  groups  - CPUs, GPUs, memory ->  those that hold
+//       check_choice                            check_node_shape       check_node_count, _tasks
+//     and beside it the partition's own rules: state, time, account, QOS (check_rules)
+//
+// All reasons are told at once, each with the nearest request that would do: who fixes one and
+// submits again must not meet the next.
+//
+// What must never happen: a job is refused that could start. Where only SLURM can decide (features
+// in brackets, mixed operators, a limit that is not known) the answer is "it fits". Nodes that are
+// down or taken do not count as missing: they come back. A consequence is not told beside its
+// cause: that no node has all of it is said only where each thing alone would fit.
+//
+// Tested: cluster/slurm/job_check_test.cpp, one test a reason; cluster/submit_test on a real SLURM.
+
 #include "slurm/misfit.hpp"
 
 #include <algorithm>

@@ -1,4 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
+// What a batch script does when the ranks are gone. mpirun's exit code does not decide it: it is 0
+// when a remote daemon dies. The run's own state file does, and the code only where the state says
+// no more:
+//
+//     state of the run    launcher's or failure's code        then
+//     complete            any                                 done, 0
+//     saved               any                                 requeue (75)
+//     interrupted         any                                 stop, 130: somebody meant it
+//     failed, running     0, 1, 75, 76, above 130: the world  requeue (76)
+//                         any other: a mistake                stop with that code: again in vain
+//     none yet            0, 76, above 130: the world         requeue (76)
+//                         any other: a mistake                stop with that code
+//
+// and each "requeue" only while starts bring new checkpoints and are not too many (once_more).
+//
+// What must never happen:
+// - A job that fails at once requeues itself for ever: it would spend an allocation in a night.
+// - A run that a lost node ended stays ended.
+// - Two starts of a job go on with one run: a start that SLURM has given up decides nothing.
+// - A job that is being cancelled is requeued: its SLURM state is asked first.
+//
+// Tested: cluster/slurm/requeue_rule_test.cpp, by rows of this table; cluster/life_test and
+// cluster/epilog_test on a real SLURM.
+
 #include "lockstep/cluster/requeue_rule.hpp"
 
 #include "lockstep/core/error.hpp"
