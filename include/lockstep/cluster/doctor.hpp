@@ -37,7 +37,7 @@ using RankLook = Ailments (*)(const DoctorFacts&);
 using NodeLook = Ailments (*)(const NodeRanks&);
 using JobLook = Ailments (*)(JobRanks);
 
-/// fast: part of the preflight, from facts that every rank reads by itself. slow: needs a probe.
+/// Fast: part of the preflight, from facts that every rank reads by itself. slow: needs a probe.
 enum class Pace { fast, slow };
 
 /// One row of the table. `id` is also the anchor in docs/doctor.md.

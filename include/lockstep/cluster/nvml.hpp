@@ -47,7 +47,7 @@ struct NvmlFunctions {
     NvmlStatus (*peer_status)(NvmlDevice, NvmlDevice, int capability, int* status);
 };
 
-/// libnvidia-ml.so.1, loaded and initialised as long as this lives.
+/// Libnvidia-ml.so.1, loaded and initialised as long as this lives.
 class NvmlLibrary {
   public:
     NvmlLibrary();

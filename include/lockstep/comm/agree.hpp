@@ -16,9 +16,12 @@ namespace lockstep {
 /// The error all ranks agreed on. Only the speaker (rank 0) shows it.
 class AgreedError : public Error {
   public:
+    /// `error` is the one to show; `ranks`: who failed so; `speaks`: whether this rank shows it.
     AgreedError(const Error& error, std::string ranks, bool speaks)
         : Error(error), ranks_(std::move(ranks)), speaks_(speaks) {}
     const std::string& ranks() const { return ranks_; }  ///< "same on ranks 1-3", "ranks 2,5 only"
+
+    /// Whether this rank is the one to show it.
     bool speaks() const { return speaks_; }
 
   private:

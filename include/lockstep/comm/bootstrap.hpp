@@ -23,8 +23,8 @@ struct Notice {
 class Bootstrap {
   public:
     virtual ~Bootstrap() = default;
-    virtual int rank() const = 0;
-    virtual int size() const = 0;
+    virtual int rank() const = 0;  ///< of this process, from 0
+    virtual int size() const = 0;  ///< how many ranks there are
 
     /// Collective. Everyone's bytes, by rank; nothing for a rank that did not come within
     /// `deadline_s`.

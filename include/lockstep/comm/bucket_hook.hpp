@@ -22,6 +22,8 @@ enum class WireFormat { float32, bfloat16, float16, power_sgd };
 
 /// "f32", "bf16", "fp16", "powersgd"
 std::string_view name_of(WireFormat format);
+
+/// The format of that name; nothing for another word.
 std::optional<WireFormat> wire_format_named(std::string_view name);
 
 /// Errors: E641 for a lossy format where bits must not depend on the number of ranks.
@@ -30,7 +32,7 @@ void check_wire_format(WireFormat format, Summation summation);
 /// Bytes of gradients that a rank had to sum, and what it handed to collectives for that.
 struct WireVolume {
     std::uint64_t gradient_bytes = 0, wire_bytes = 0;
-    double compression_ratio() const {
+    double compression_ratio() const {  ///< not finite where nothing was sent
         return static_cast<double>(gradient_bytes) / static_cast<double>(wire_bytes);
     }
 };
@@ -74,6 +76,7 @@ struct MatrixShape {
     std::size_t rows = 0, columns = 0;
 };
 
+/// What PowerSGD is told; the same on all ranks.
 struct PowerSgdOptions {
     int rank = 4;            ///< of the approximation; at least 1
     std::uint64_t seed = 0;  ///< of the first guess

@@ -54,6 +54,7 @@ class Collectives : public AllReduce {
     virtual void set_deadline(double seconds) = 0;
 };
 
+/// The algorithms that sum. Those that are Collectives sum in the order of the balanced tree.
 enum class Algorithm {
     shared_memory,       ///< Collectives, ranks of one node
     hierarchical,        ///< Collectives, any ranks
@@ -63,7 +64,11 @@ enum class Algorithm {
     parameter_server,    ///< likewise: synchronous, every rank also serves one stripe
     open_mpi,            ///< MPI_Allreduce
 };
+
+/// In the order of the enumeration.
 std::span<const Algorithm> all_algorithms();
+
+/// As `bench comm --algo` spells it.
 std::string_view name_of(Algorithm algorithm);
 
 /// Collective. Errors: E631 shared memory across nodes, E632 no room in /dev/shm.

@@ -40,10 +40,10 @@ class Communicator {
     /// Collective. A duplicate of MPI_COMM_WORLD, or the null communicator outside an MPI session.
     static Communicator world();
 
-    int rank() const { return rank_; }
-    int size() const { return size_; }
-    bool is_root() const { return rank_ == 0; }
-    MPI_Comm handle() const;  ///< MPI_COMM_NULL for the null communicator
+    int rank() const { return rank_; }           ///< of this process, from 0
+    int size() const { return size_; }           ///< how many ranks there are, at least 1
+    bool is_root() const { return rank_ == 0; }  ///< rank 0: the one that speaks for all
+    MPI_Comm handle() const;                     ///< MPI_COMM_NULL for the null communicator
 
     /// Collective. Its own message space; one for each purpose (control, gradients, metrics).
     Communicator duplicate() const;
@@ -65,6 +65,8 @@ class Communicator {
 
     /// Collective. Element-wise, in place. Integers: exact in any order.
     void all_reduce_sum(std::span<std::int64_t> values) const;
+
+    /// Collective. Element-wise maximum, in place.
     void all_reduce_max(std::span<std::int64_t> values) const;
 
     /// Collective. Element-wise sum of doubles, in place. Invariant to the number of ranks only

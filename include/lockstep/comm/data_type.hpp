@@ -11,22 +11,25 @@
 
 namespace lockstep {
 
-/// bfloat16 is added in float32 and rounded to nearest even once, at the end of a sum.
+/// Bfloat16 is added in float32 and rounded to nearest even once, at the end of a sum.
 enum class DataType : std::uint8_t { float32, bfloat16, float64, int64 };
 
+/// In the order of the enumeration.
 std::span<const DataType> all_data_types();
 
 /// Bytes of one element.
 std::size_t size_of(DataType type);
 
-/// nccl-tests' words: "float", "bfloat16", "double", "int64".
+/// Nccl-tests' words: "float", "bfloat16", "double", "int64".
 std::string_view name_of(DataType type);
+
+/// The type of that name; nothing for another word.
 std::optional<DataType> data_type_named(std::string_view name);
 
 /// A half-open range of elements.
 struct ElementRange {
     std::size_t begin = 0, end = 0;
-    std::size_t size() const { return end - begin; }
+    std::size_t size() const { return end - begin; }  ///< elements
     bool operator==(const ElementRange&) const = default;
 };
 

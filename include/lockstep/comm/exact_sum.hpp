@@ -18,6 +18,7 @@ namespace lockstep {
 /// 2^64 values.
 class ExactSum {
   public:
+    /// Adds the square of each value. NaN and infinity are noted: see value().
     void add_squares(std::span<const float> values);
 
     /// The sum as integers: adding those of several sums element-wise adds the sums. Fewer than

@@ -14,6 +14,7 @@
 
 namespace lockstep {
 
+/// Whether a call may wait for other ranks.
 enum class Wait { no, yes };
 
 /// One step is: slots are filled -> arrive(b) for b = 0, 1, ... -> reduce(b) for b = 0, 1, ... ->
@@ -58,6 +59,7 @@ class Exchange {
     virtual double take_wait_s() = 0;
 };
 
+/// What carries gradients between ranks. The sums have the same bits on all of them.
 enum class Transport {
     automatic,      ///< hierarchical, or mpi (it says so) where /dev/shm of a node has no room
     shared_memory,  ///< ranks of one node only

@@ -18,7 +18,7 @@ inline constexpr std::size_t line_floats = 16;
 /// A half-open range of floats in the flat vector.
 struct FloatRange {
     std::size_t begin = 0, end = 0;
-    std::size_t size() const { return end - begin; }
+    std::size_t size() const { return end - begin; }  ///< floats
     bool operator==(const FloatRange&) const = default;
 };
 
@@ -42,18 +42,26 @@ class FlatLayout {
                std::span<const std::size_t> order = {});
 
     std::size_t size() const { return size_; }  ///< floats, padding included
+
+    /// Parameters; state is none of them.
     std::size_t tensor_count() const { return tensors_.size(); }
 
     /// Exactly the elements of parameter `index`, without padding.
     FloatRange tensor(std::size_t index) const { return tensors_[index]; }
+
+    /// Of tensor `index`.
     std::size_t bucket_of(std::size_t index) const { return bucket_of_[index]; }
 
     std::size_t bucket_count() const { return buckets_.size(); }  ///< state bucket included, last
+
+    /// Whole lines, in order, without gaps.
     FloatRange bucket(std::size_t index) const { return buckets_[index]; }
+
+    /// 0 for the state bucket
     std::size_t tensors_in(std::size_t bucket) const { return tensors_in_[bucket]; }
 
-    std::size_t state_bucket() const { return buckets_.size() - 1; }
-    FloatRange state() const { return state_; }  ///< without padding
+    std::size_t state_bucket() const { return buckets_.size() - 1; }  ///< the last one
+    FloatRange state() const { return state_; }                       ///< without padding
 
     /// The lines of `bucket` that `rank` of `ranks` owns; near-equal, in rank order, may be empty.
     FloatRange stripe(std::size_t bucket, int rank, int ranks) const;

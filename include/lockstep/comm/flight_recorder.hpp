@@ -52,6 +52,7 @@ struct FlightEntry {
     bool operator==(const FlightEntry&) const = default;
 };
 
+/// How much a rank's record keeps.
 struct FlightSettings {
     std::uint32_t entries = 4096;  ///< rounded up to a power of two, at least 64
     double warn_s = 60;            ///< waiting longer than this is worth a word; for readers
@@ -78,8 +79,14 @@ class FlightRecorder {
     struct Ticket {
         std::uint64_t index = 0;
     };
+
+    /// Notes a collective before it begins: from here on others may count on this rank.
     Ticket enqueue(std::uint32_t channel, const FlightCall& call);
+
+    /// Notes that the rank now waits or works in it. Without it, end() notes both.
     void start(Ticket ticket);
+
+    /// Notes that its result is there. Does nothing once the ring has come round.
     void end(Ticket ticket);
 
     /// The oldest entry that has no end.
@@ -89,19 +96,25 @@ class FlightRecorder {
     void mark_running();
     /// The work is done: the others have nothing more to expect of this rank.
     void mark_finished();
+
+    /// This rank ends with an error; readers show the code and do not take it for dead.
     void mark_failed(int exit_code);
+
+    /// Notes that this process runs. Readers on other hosts know of its life by nothing else.
     void beat();
 
-    bool is_running() const;
-    Phase phase() const;
+    bool is_running() const;  ///< mark_running() was called
+    Phase phase() const;      ///< what phase_word() says now
 
     /// For PhaseClock::mirror_to() and mirror_signals_to(); valid for the lifetime of this.
     std::atomic<std::uint64_t>* phase_word();
+
+    /// As phase_word(), for mirror_signals_to().
     std::atomic<std::uint64_t>* signal_word();
 
-    const fs::path& folder() const { return folder_; }
-    int rank() const { return rank_; }
-    int ranks() const { return ranks_; }
+    const fs::path& folder() const { return folder_; }  ///< where the ranks of this start record
+    int rank() const { return rank_; }                  ///< of the writer
+    int ranks() const { return ranks_; }                ///< how many record into that folder
 
     /// Asks the kernel to write what is in memory, without waiting: for readers on other hosts.
     void flush() const;

@@ -34,6 +34,7 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     /// says which. Errors: E670 no GPU, E671 no NCCL, E672 two of them.
     static std::shared_ptr<GpuRuntime> open(const std::string& nccl_path = {});
 
+    /// Of function tables that are loaded already: tests bring made-up ones.
     GpuRuntime(std::unique_ptr<const NcclApi> nccl,
                std::unique_ptr<const CudaApi> cuda,
                std::string nccl_text);
@@ -41,8 +42,9 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     GpuRuntime(const GpuRuntime&) = delete;
     GpuRuntime& operator=(const GpuRuntime&) = delete;
 
+    /// NCCL's functions; valid for the lifetime of this
     const NcclApi& nccl() const { return *nccl_; }
-    const CudaApi& cuda() const { return *cuda_; }
+    const CudaApi& cuda() const { return *cuda_; }               ///< CUDA's
     const std::string& nccl_text() const { return nccl_text_; }  ///< "NCCL 2.28.9 (/path)"
 
     /// From any thread, once: raises the flag that stops all waiting and issuing, then aborts all
@@ -54,6 +56,7 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     /// them would wait for a kernel that never ends.
     bool is_wedged() const { return is_wedged_; }
 
+    /// Puts a communicator under abort_all(). It is forgotten when it dies.
     void add(const std::shared_ptr<NcclHandle>& handle);
 
   private:

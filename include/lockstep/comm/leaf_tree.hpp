@@ -12,7 +12,7 @@ namespace lockstep {
 /// A half-open range of leaves (virtual ranks).
 struct LeafRange {
     int begin = 0, end = 0;
-    int size() const { return end - begin; }
+    int size() const { return end - begin; }  ///< leaves
     bool operator==(const LeafRange&) const = default;
 };
 
@@ -23,7 +23,7 @@ LeafRange leaves_of(int rank, int ranks, int virtual_ranks);
 struct Partial {
     int first = 0, level = 0;
     int rank = 0, slot = 0;  ///< in whose memory, and in which of its gradient slots
-    int leaf_count() const { return 1 << level; }
+    int leaf_count() const { return 1 << level; }  ///< 2^level
     bool operator==(const Partial&) const = default;
 };
 
@@ -58,10 +58,12 @@ class TreePlan {
     /// Errors: E640 unless V is a power of two and 1 <= P <= V.
     TreePlan(int virtual_ranks, int ranks, Summation summation = Summation::tree);
 
-    int virtual_ranks() const { return virtual_ranks_; }
-    int ranks() const { return ranks_; }
-    Summation summation() const { return summation_; }
+    int virtual_ranks() const { return virtual_ranks_; }  ///< V
+    int ranks() const { return ranks_; }                  ///< P
+    Summation summation() const { return summation_; }    ///< tree, or the negative control
     std::span<const Partial> partials() const { return partials_; }  ///< all ranks, left to right
+
+    /// Left to right, as its slots hold them.
     std::span<const Partial> partials_of_rank(int rank) const;
     int slots() const { return slots_; }  ///< the largest number any rank needs at once
 

@@ -31,6 +31,8 @@ std::vector<LinkSpeed> measure_link_speeds(const Communicator& ranks, std::size_
 /// The rank that `rank` meets in `round` (0 to rounds - 1) where every pair meets once: the circle
 /// method. -1: it rests. There are ranks - 1 rounds, or `ranks` of them if that is odd.
 int tournament_peer(int rank, int round, int ranks);
+
+/// How many rounds tournament_peer() speaks of.
 int tournament_rounds(int ranks);
 
 }  // namespace lockstep

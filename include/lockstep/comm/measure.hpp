@@ -49,6 +49,7 @@ struct MemoryLimit {
     double bytes_per_s = 0;
 };
 
+/// What measure() found.
 struct Measurements {
     std::vector<Measurement> rows;    ///< by type, then size, then algorithm
     std::vector<MemoryLimit> limits;  ///< of float32, where shared memory was measured
@@ -64,6 +65,8 @@ Measurements worst_of(const Communicator& groups, const Measurements& mine);
 /// nccl-tests' figures in GB/s (10^9): bytes over time; and what one rank must send and receive of
 /// them at least, 2(P-1)/P: comparable between numbers of ranks and with the link's speed.
 double algorithm_gb_per_s(std::size_t bytes, double seconds);
+
+/// The second of these figures.
 double bus_gb_per_s(std::size_t bytes, double seconds, int ranks);
 
 /// Share of the memory limit that an all-reduce over shared memory reaches: it reads and writes

@@ -21,8 +21,8 @@ class NcclBuffer {
     NcclBuffer(NcclBuffer&&) noexcept;
     NcclBuffer& operator=(NcclBuffer&&) noexcept;
 
-    void* data() const;
-    bool is_registered() const;
+    void* data() const;          ///< in GPU memory
+    bool is_registered() const;  ///< with the communicator: NCCL need not copy
 
   private:
     class Memory;

@@ -26,6 +26,7 @@ struct DeviceSpan {
 /// A collective that was issued. Dropping it neither waits nor frees a buffer too early.
 class NcclWork {
   public:
+    /// Made by NcclCollectives alone.
     NcclWork(NcclCommunicator::Inside& inside, std::shared_ptr<const NcclPending> pending)
         : inside_(&inside), pending_(std::move(pending)) {}
 
@@ -50,8 +51,10 @@ class NcclWork {
 /// is the same on all ranks, but not for all numbers of ranks.
 class NcclCollectives {
   public:
+    /// `communicator` outlives this and all its work.
     explicit NcclCollectives(NcclCommunicator& communicator);
 
+    /// Something that keeps buffers alive until the GPU is done with them.
     using Keep = std::shared_ptr<const void>;
 
     /// Collective. Each buffer becomes its sum over ranks, times `factor` (1.0 / size for the mean;

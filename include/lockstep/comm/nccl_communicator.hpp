@@ -14,6 +14,7 @@
 
 namespace lockstep {
 
+/// Where a communicator is in its life.
 enum class NcclState {
     unset,
     initializing,
@@ -25,8 +26,11 @@ enum class NcclState {
     finalized,
     destroyed,
 };
+
+/// As in messages: the enumerator's word.
 std::string_view name_of(NcclState state);
 
+/// What a communicator is told.
 struct NcclOptions {
     int device = 0;  ///< as CUDA counts them in this process
     std::string name = "gradients";
@@ -62,10 +66,10 @@ class NcclCommunicator {
     /// Collective. Waits for what was issued, then finalizes and destroys, in that order.
     void close();
 
-    int rank() const;
-    int size() const;
-    NcclState state() const;
-    const std::vector<StartPhase>& start_phases() const;
+    int rank() const;         ///< from 0
+    int size() const;         ///< ranks
+    NcclState state() const;  ///< now; another thread's abort may change it at any time
+    const std::vector<StartPhase>& start_phases() const;  ///< in order, for the log
 
     class Inside;  ///< what the other parts of this back end see
     Inside& inside() { return *inside_; }

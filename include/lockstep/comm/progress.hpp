@@ -7,11 +7,13 @@
 
 namespace lockstep {
 
+/// Which thread moves buckets on.
 enum class ProgressMode {
     in_line,  ///< the step's thread, whenever a bucket is complete
     thread,   ///< a thread of its own, for ranks with a core to spare
 };
 
+/// How a Reducer's buckets are moved.
 struct ProgressSettings {
     ProgressMode mode = ProgressMode::in_line;
     std::optional<int> cpu;  ///< where the thread stays; without it: where the system puts it

@@ -16,6 +16,7 @@ namespace lockstep {
 /// What the kernel says about a process. elsewhere: it runs where this process cannot look.
 enum class Life { running, stopped, gone, elsewhere };
 
+/// What a rank said of its end; `none`: nothing, dead or alive.
 enum class FlightEnd { none, finished, failed };
 
 /// Times are seconds since 1970 by the rank's own clocks.

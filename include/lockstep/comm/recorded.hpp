@@ -18,6 +18,8 @@ std::unique_ptr<Exchange> recorded(std::unique_ptr<Exchange> exchange,
                                    const FlatLayout& layout,
                                    FlightRecorder& recorder,
                                    std::string_view channel = "gradients");
+
+/// As above, for collectives.
 std::unique_ptr<Collectives> recorded(std::unique_ptr<Collectives> collectives,
                                       FlightRecorder& recorder,
                                       std::string_view channel);

@@ -29,6 +29,7 @@ class Reducer {
             const ProgressSettings& progress = {});
     ~Reducer();
 
+    /// Before the first leaf of a step. The sums of the last step are void from here on.
     void begin_step();
 
     /// Zeroes and returns the slot for the gradients of the next own leaf (layout.size() floats),
@@ -63,7 +64,7 @@ class Reducer {
     int slots() const { return plan_.slots(); }
 
   private:
-    /// slot `into` += slot `from`
+    /// Slot `into` += slot `from`.
     struct SlotMerge {
         int into, from;
     };

@@ -25,7 +25,7 @@ class SharedWindow {
     SharedWindow(const SharedWindow&) = delete;
     SharedWindow& operator=(const SharedWindow&) = delete;
 
-    std::byte* data() const { return data_; }
+    std::byte* data() const { return data_; }  ///< this rank's address of the same bytes
 
   private:
     Communicator ranks_;  ///< outlives the window

@@ -32,6 +32,7 @@ enum class Trouble {
 /// "rank dead", "slow rank", ... as tables and JSON show it.
 std::string_view name_of(Trouble trouble);
 
+/// Who keeps the others waiting, and what to say about it.
 struct Verdict {
     Trouble trouble = Trouble::none;
     std::vector<int> culprits;  ///< in order; empty where nobody is to blame more than others
@@ -52,6 +53,8 @@ struct RankPosition {
     std::uint64_t finished = 0;
     const FlightEntry* in = nullptr;  ///< enqueued and not ended, the oldest
 };
+
+/// In the channel of its oldest pending collective, else of its newest entry.
 RankPosition position_of(const RankTrace& trace);
 
 /// "in data wait", "in forward", "in communication", ...

@@ -13,6 +13,7 @@ namespace lockstep {
 /// `folder`/verdict.json
 fs::path verdict_path(const fs::path& folder);
 
+/// As verdict.json has it.
 Json json_of(const Verdict& verdict);
 
 /// Whether the caller is the first to give a verdict on the ranks that record in `folder`, and so

@@ -23,6 +23,7 @@ struct WatchdogSettings {
     static WatchdogSettings within(double abort_s);
 };
 
+/// How far a wait has gone.
 enum class Stage { none, warn, dump, abort };
 
 /// What the watchdog tells its owner: from a thread of its own, while others may be stuck.
@@ -36,12 +37,14 @@ struct WatchReport {
 /// running, or did something that may take long, does not count.
 class StuckClock {
   public:
+    /// `period_s`: how often update() will be called.
     explicit StuckClock(double period_s) : period_s_(period_s) {}
 
+    /// Whether the time since the last update() counts.
     enum class Counting { on, paused };
     /// To be called every `period_s` or so, with what pending() gives; returns the seconds.
     double update(const std::optional<FlightEntry>& pending, double now_s, Counting counting);
-    void reset() { waited_s_ = 0; }
+    void reset() { waited_s_ = 0; }  ///< begins again at 0
 
   private:
     double period_s_, waited_s_ = 0, last_s_ = 0;
@@ -56,6 +59,7 @@ class StuckClock {
 /// process exits with 76, at most 1.5 s after its time, whatever else hangs.
 class Watchdog {
   public:
+    /// Called on the watchdog's thread. It may hang: the process ends all the same.
     using Listener = std::function<void(const WatchReport&)>;
 
     /// `recorder` outlives this.

@@ -126,12 +126,14 @@ class BatchStream {
                 StreamPosition start = {},
                 std::shared_ptr<const ResidentRows> resident = {});
     ~BatchStream();
+
+    /// Moves the threads along; what was moved from may only be destroyed.
     BatchStream(BatchStream&&) noexcept;
 
     /// The next step's batch; the last step of an epoch may be short. Never ends.
     Batch next();
 
-    StreamStats stats() const;
+    StreamStats stats() const;           ///< since it was made
     std::uint64_t memory_bytes() const;  ///< what the pools may hold
     std::string memory_text() const;     ///< the same by pool, one line for the log
 

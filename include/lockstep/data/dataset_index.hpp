@@ -70,23 +70,30 @@ class DatasetIndex {
                                   std::vector<std::vector<StoredBlock>> blocks,
                                   std::vector<FilterChain> chains = {});
 
+    /// For deserialize() on other ranks.
     std::vector<std::byte> serialize() const;
 
     /// Errors: E230 for bytes that are not what serialize() gave; E222, E223.
     static DatasetIndex deserialize(std::span<const std::byte> bytes);
 
-    const std::filesystem::path& path() const { return path_; }
-    const Manifest& manifest() const { return manifest_; }
-    const std::string& name() const { return manifest_.name; }
-    const std::string& split() const { return manifest_.split; }
-    const std::string& uuid() const { return manifest_.uuid; }
+    const std::filesystem::path& path() const { return path_; }   ///< its folder, or what was named
+    const Manifest& manifest() const { return manifest_; }        ///< made up for files of others
+    const std::string& name() const { return manifest_.name; }    ///< of the data set
+    const std::string& split() const { return manifest_.split; }  ///< "train", "test", ...
+    const std::string& uuid() const { return manifest_.uuid; }    ///< made when it was packed
+
+    /// The manifest's: what decides, of the data, a run's bits.
     const std::string& digest() const { return manifest_.digest; }
-    std::uint64_t samples() const { return manifest_.samples; }
+    std::uint64_t samples() const { return manifest_.samples; }  ///< of all shards
+
+    /// In the manifest's order.
     const std::vector<Field>& fields() const { return manifest_.fields; }
-    const std::vector<Shard>& shards() const { return manifest_.shards; }
+    const std::vector<Shard>& shards() const { return manifest_.shards; }  ///< in order of samples
 
     /// Position of the field called `name`. Errors: E207 naming the fields there are.
     std::size_t field_position(std::string_view name) const;
+
+    /// The field called `name`. Errors: E207.
     const Field& field(std::string_view name) const { return fields()[field_position(name)]; }
 
     /// The blocks that the order permutes: of manifest().block_rows, whatever codec and shards. In

@@ -13,6 +13,7 @@
 
 namespace lockstep {
 
+/// What to write, and where.
 struct ExportOptions {
     std::filesystem::path output;        ///< the folder that is made
     std::vector<std::uint64_t> samples;  ///< by global number, in this order; empty: all

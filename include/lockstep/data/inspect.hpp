@@ -21,7 +21,7 @@ struct FieldLayout {
     std::uint64_t block_bytes = 0;  ///< of a whole block, decoded
     std::uint64_t raw_bytes = 0, stored_bytes = 0;
 
-    double ratio() const {
+    double ratio() const {  ///< decoded bytes to stored ones
         return static_cast<double>(raw_bytes) /
                static_cast<double>(stored_bytes > 0 ? stored_bytes : 1);
     }

@@ -64,9 +64,11 @@ struct LedgerEpoch {
     bool is_open = false;          ///< the last epoch, as far as it got; nothing may be missing
     std::vector<std::string> findings;  ///< what is wrong, a sentence each; at most a dozen
 
+    /// Each sample was trained on exactly once.
     bool is_exact() const { return duplicate == 0 && missing == 0 && findings.empty(); }
 };
 
+/// What check_ledger() found.
 struct LedgerReport {
     std::uint64_t samples = 0;
     std::uint64_t incarnations = 0, files = 0;

@@ -16,8 +16,8 @@ namespace lockstep {
 
 /// Type of a field's elements, little-endian on disk.
 enum class ElementType { u8, i32, i64, f32, f64 };
-std::string_view element_name(ElementType type);
-std::size_t element_bytes(ElementType type);
+std::string_view element_name(ElementType type);  ///< "u8", "f32", ... as manifests spell it
+std::size_t element_bytes(ElementType type);      ///< of one element
 
 /// How blocks are stored. The numbers are HDF5's registered filter identifiers; `filters` is for
 /// chunks of foreign files that went through several, or through one that shards never have.
@@ -28,7 +28,7 @@ enum class Codec : std::uint16_t {
     zstd = 32015,
     filters = 65535,
 };
-std::string_view codec_name(Codec codec);
+std::string_view codec_name(Codec codec);  ///< as `data pack --codec` spells it
 
 /// The codec of packed shards called `name`. Errors: E103 listing the names.
 Codec parse_codec(std::string_view name);
@@ -44,7 +44,7 @@ struct Field {
     std::vector<std::uint64_t> class_counts;  ///< labels only: samples of each class
     std::string source;                       ///< path in foreign files; "" means /data/NAME
 
-    std::size_t bytes_per_sample() const;
+    std::size_t bytes_per_sample() const;  ///< decoded; the product of `shape` and the type's size
     /// Number of classes; 0 for a field that is no label.
     std::int64_t classes() const { return static_cast<std::int64_t>(class_counts.size()); }
     bool operator==(const Field&) const = default;

@@ -28,14 +28,16 @@ enum class IoWay {
     stream,           ///< shuffled batches from BatchStream; its caller does nothing else
     resident,         ///< shuffled batches gathered from memory that holds all; threads are ranks
 };
-std::string_view way_name(IoWay way);
+std::string_view way_name(IoWay way);  ///< as `bench io` shows it
 
+/// Whether the files' pages are in memory when a measurement begins.
 enum class CacheState {
     hot,   ///< in the operating system's page cache
     cold,  ///< dropped from it before each pass
 };
-std::string_view state_name(CacheState state);
+std::string_view state_name(CacheState state);  ///< as `bench io` shows it
 
+/// What to measure, and how often.
 struct IoPlan {
     std::vector<int> threads = {1, 2};  ///< of a way; I/O threads of the stream
     std::vector<CacheState> states = {CacheState::hot, CacheState::cold};
@@ -61,10 +63,13 @@ struct IoRow {
     double first_s = 0;              ///< stream, resident: until the first batch
     StreamStats spent;               ///< blocks, unverified, stream, resident: of the best pass
 
-    double bytes_per_s() const { return static_cast<double>(bytes) / best_s; }
+    double bytes_per_s() const { return static_cast<double>(bytes) / best_s; }  ///< of decoded data
+
+    /// Of bytes as they lie in the files.
     double stored_per_s() const { return static_cast<double>(stored_bytes) / best_s; }
 };
 
+/// What was measured, by row.
 struct IoMeasurements {
     std::uint64_t samples = 0, bytes_per_sample = 0;
     std::uint64_t decoded_bytes = 0, stored_bytes = 0;  ///< of what was measured
@@ -72,6 +77,7 @@ struct IoMeasurements {
     std::vector<IoRow> rows;
     std::vector<std::string> notes;  ///< what could not be measured, and why
 
+    /// The row of that way, state and number of threads; nullptr if it was not measured.
     const IoRow* find(IoWay way, CacheState state, int threads) const;
 
     /// Rate of stored bytes over pread's with the same threads and state.

@@ -10,12 +10,13 @@
 
 namespace lockstep {
 
+/// How an epoch is shuffled.
 enum class OrderKind {
     lanes,       ///< shuffled by blocks, lanes and windows; needs memory for one window per lane
     uniform,     ///< one permutation of everything; needs memory for the whole data set
     sequential,  ///< as stored
 };
-std::string_view order_name(OrderKind kind);
+std::string_view order_name(OrderKind kind);  ///< "lanes", "uniform", "sequential"
 
 /// The kind called `name`. Errors: E103 listing the names.
 OrderKind parse_order(std::string_view name);
@@ -42,7 +43,7 @@ struct OrderSpec {
 struct LaneRange {
     int lane = 0;
     std::uint64_t begin = 0, end = 0;
-    std::uint64_t size() const { return end - begin; }
+    std::uint64_t size() const { return end - begin; }  ///< samples
     bool operator==(const LaneRange&) const = default;
 };
 
@@ -61,11 +62,12 @@ struct RowRun {
 /// permutation of the blocks when made; one window's rows for each question.
 class EpochOrder {
   public:
+    /// `blocks` cover the samples once. Errors: E102 for `spec`.
     EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch);
 
-    std::uint64_t samples() const { return starts_.back(); }
-    int lanes() const { return lanes_; }
-    std::uint64_t lane_samples(int lane) const;
+    std::uint64_t samples() const { return starts_.back(); }  ///< of the epoch
+    int lanes() const { return lanes_; }                      ///< in use: at most one per block
+    std::uint64_t lane_samples(int lane) const;               ///< positions of that lane
 
     /// The window that holds position `position` of `lane`; its range lies within the lane.
     LaneRange window_at(int lane, std::uint64_t position) const;

@@ -19,6 +19,7 @@ namespace lockstep {
 /// What to do with what an unfinished pack left.
 enum class Leftovers { resume, discard };
 
+/// How a data set is to be laid out.
 struct PackOptions {
     std::filesystem::path images, labels;  ///< IDX, gzip or not
     std::filesystem::path output;          ///< the folder that becomes the data set
@@ -42,8 +43,11 @@ struct PackProgress {
     std::string_view stage;             ///< "scan", "write", "verify"
     std::uint64_t done = 0, total = 0;  ///< samples, samples, bytes
 };
+
+/// Called by the calling thread, now and then. Throwing from it interrupts the pack.
 using PackReport = std::function<void(const PackProgress&)>;
 
+/// What was written.
 struct PackResult {
     std::filesystem::path path;
     Manifest manifest;

@@ -55,8 +55,8 @@ class ResidentRows {
     /// (E700) if a part is missing.
     void seal();
 
-    const DatasetIndex& index() const { return *index_; }
-    bool is_sealed() const { return is_sealed_; }
+    const DatasetIndex& index() const { return *index_; }  ///< of what is kept
+    bool is_sealed() const { return is_sealed_; }  ///< all parts are there: streams may read
 
     /// All rows of a field, end to end.
     std::span<const std::byte> rows(std::size_t field) const { return fields_[field]; }
@@ -84,7 +84,7 @@ enum class DataMode {
     resident,  ///< gathered from memory that the ranks of a node share
     stream,    ///< read ahead from files, epoch after epoch
 };
-std::string_view data_mode_name(DataMode mode);
+std::string_view data_mode_name(DataMode mode);  ///< as `--data-mode` spells it
 
 /// What the choice rests on. Of a node, all of its ranks together.
 struct MemoryFacts {
@@ -95,6 +95,7 @@ struct MemoryFacts {
     std::uint64_t shared_bytes = 0;  ///< room for shared memory; free_bytes for a single rank
 };
 
+/// How data will be kept, and why.
 struct ModeChoice {
     DataMode mode = DataMode::stream;
     std::string why;  ///< one sentence with the numbers that decided

@@ -22,7 +22,7 @@ class RowSource {
   public:
     virtual ~RowSource() = default;
 
-    virtual std::uint64_t samples() const = 0;
+    virtual std::uint64_t samples() const = 0;  ///< rows that read() knows
 
     /// Name, type, shape and layout of each field, and the names of classes if the input has them;
     /// statistics are left empty, unless they are known to be right.

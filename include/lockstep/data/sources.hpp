@@ -66,6 +66,7 @@ std::unique_ptr<RowSource> open_cifar10(const std::vector<std::filesystem::path>
 std::unique_ptr<RowSource> open_cifar100(const std::vector<std::filesystem::path>& inputs,
                                          const std::string& split);
 
+/// Whether the first line of a CSV file names its columns.
 enum class Header { guess, yes, no };
 
 /// What of a CSV file is what. Columns are given by name, or by number from 1.
@@ -93,13 +94,16 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& f
                                      ImageLayout layout = ImageLayout::unstated,
                                      const SourceOptions& options = {});
 
+/// What pixels become.
 enum class Color { as_first, rgb, gray };
 
+/// In pixels.
 struct ImageSize {
     std::uint32_t height = 0, width = 0;
     bool operator==(const ImageSize&) const = default;
 };
 
+/// How images of a folder become rows.
 struct FolderOptions {
     Color color = Color::as_first;    ///< as_first: what the first image has
     std::optional<ImageSize> resize;  ///< unset: all images must have one size

@@ -31,6 +31,7 @@ enum class StageTrust {
     hashes,  ///< every byte is read
 };
 
+/// What is copied, to where, by whom.
 struct StageOptions {
     std::filesystem::path source;  ///< a data set that all processes see
     std::filesystem::path target;  ///< the copy: a folder of each node's own
@@ -41,11 +42,15 @@ struct StageOptions {
     StageTeam team;
 };
 
+/// How far the job's copying is.
 struct StageProgress {
     std::uint64_t done = 0, total = 0;  ///< bytes of what some node lacks
 };
+
+/// Called now and then, on each process. See stage_dataset() for what throwing does.
 using StageReport = std::function<void(const StageProgress&)>;
 
+/// What staging did; the sums are the job's where nothing else is said.
 struct StageResult {
     std::string digest;
     std::uint64_t dataset_bytes = 0;
@@ -54,6 +59,7 @@ struct StageResult {
     std::size_t reused_files = 0;  ///< shards that this node had already
 };
 
+/// The file that makes a folder a staged copy.
 inline constexpr const char* staged_marker = "staged.json";
 
 /// Collective. Copies the data set `source` to `target` on every node. Shards that a node has whole

@@ -17,6 +17,7 @@ namespace lockstep {
 /// `targets` f32 of a fixed quadratic function of them, with noise.
 enum class SynthKind { classes, segmentation, regression };
 
+/// What is made up, and how much of it.
 struct SynthOptions {
     SynthKind kind = SynthKind::classes;
     std::uint64_t seed = 0;

@@ -20,7 +20,7 @@ struct Team {
     /// Collective. Everyone's bytes, by rank. Not needed by one alone.
     std::function<std::vector<std::string>(const std::string&)> all_gather;
 
-    bool is_root() const { return rank == 0; }
+    bool is_root() const { return rank == 0; }  ///< member 0: the one that does what is done once
 };
 
 /// Collective. Everyone's bytes, by rank.

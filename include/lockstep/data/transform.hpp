@@ -18,13 +18,14 @@ namespace lockstep {
 /// Shape of one image.
 struct ImageShape {
     int channels = 0, height = 0, width = 0;
-    std::size_t values() const {
+    std::size_t values() const {  ///< channels * height * width
         return static_cast<std::size_t>(channels) * static_cast<std::size_t>(height) *
                static_cast<std::size_t>(width);
     }
     bool operator==(const ImageShape&) const = default;
 };
 
+/// The steps of a pipeline; transform_help() says what each does.
 enum class TransformKind {
     resize,
     crop,
@@ -62,6 +63,7 @@ class TransformPipeline {
     /// Errors: E247 (unknown step, wrong order or arguments), E102 (a number out of range).
     static TransformPipeline parse(std::string_view text);
 
+    /// In the order in which they are applied.
     const std::vector<TransformOp>& ops() const { return ops_; }
 
     /// The canonical text, every default written out: equal texts give equal bits.
@@ -75,7 +77,7 @@ class TransformPipeline {
     /// Errors: E248 if images of this shape cannot go through.
     ImageShape output_shape(const ImageShape& input) const;
 
-    bool mixes_labels() const;
+    bool mixes_labels() const;  ///< it has mixup or cutmix: a sample then has two labels
     bool operator==(const TransformPipeline&) const = default;
 
   private:
@@ -108,10 +110,12 @@ class ImageTransform {
                    std::span<const double> mean,
                    std::span<const double> std);
     ~ImageTransform();
+
+    /// What was moved from may only be destroyed.
     ImageTransform(ImageTransform&&) noexcept;
 
-    const ImageShape& input() const;
-    const ImageShape& output() const;
+    const ImageShape& input() const;   ///< of each image
+    const ImageShape& output() const;  ///< of each image
 
     /// `images` u8 [n, C, H, W], `ids` [n] the sample numbers, `out` f32 of n output images in
     /// `layout`. An image's values depend on its bytes, its id and the key only. With `threads` > 1

@@ -10,8 +10,10 @@ namespace lockstep {
 /// How values lie in memory: [n, C, H, W] or, channels innermost, [n, H, W, C].
 enum class PixelLayout : std::int32_t { nchw, nhwc };
 
+/// What a stage does to each image.
 enum class StageKind : std::int32_t { window, resize, rotate, blur };
 
+/// The widest blur: StageDraw has room for so many weights.
 inline constexpr int most_blur_radius = 7;
 
 /// One pass over all images: u8 or f32 planes in, f32 planes out. Crops, flips and cutout of a row
@@ -70,7 +72,11 @@ struct MixLaunch {
 /// device is current, and return a cudaError_t.
 inline constexpr const char* transform_entry_point = "lockstep_cuda_transform";
 inline constexpr const char* mix_entry_point = "lockstep_cuda_mix";
+
+/// `stages` is read before it returns; what they point to is in GPU memory.
 using TransformEntryPoint = int (*)(const StageLaunch* stages, int count, void* stream);
+
+/// As TransformEntryPoint, for one launch.
 using MixEntryPoint = int (*)(const MixLaunch* launch, void* stream);
 
 }  // namespace lockstep

@@ -28,6 +28,8 @@ struct VerifyProgress {
     std::uint64_t done = 0, total = 0;  ///< bytes
     std::string file;
 };
+
+/// Called now and then. Throwing from it ends the check.
 using VerifyReport = std::function<void(const VerifyProgress&)>;
 
 /// Who checks. Findings do not depend on it.

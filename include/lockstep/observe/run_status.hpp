@@ -61,7 +61,7 @@ struct RunTimes {
     double down = 0;      ///< between starts
     double other = 0;     ///< steps that no report tells of, and ending
 
-    /// training / elapsed: the effective training time ratio of Kokolis et al., arXiv 2410.21680.
+    /// Training / elapsed: the effective training time ratio of Kokolis et al., arXiv 2410.21680.
     double goodput() const { return elapsed > 0 ? training / elapsed : 0; }
     double lost() const { return elapsed - training; }
 };

@@ -26,7 +26,7 @@ struct ModelShape {
 /// integers (counters, which all leaves advance alike).
 class Classifier : public torch::nn::Module {
   public:
-    /// f32 [n, C, H, W] -> logits f32 [n, classes].
+    /// F32 [n, C, H, W] -> logits f32 [n, classes].
     virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 };
 
