@@ -17,7 +17,7 @@ namespace lockstep {
 /// error: training would fail or be wrong, and does not start. warning: it would be slow or
 /// fragile. info: worth knowing, shown only with --json.
 enum class Severity { info, warning, error };
-std::string_view severity_name(Severity severity);
+std::string_view severity_name(Severity severity);  ///< "info", "warning", "error"
 
 /// What a check found. Empty parts: those of the check's own row.
 struct Ailment {
@@ -26,18 +26,26 @@ struct Ailment {
     std::optional<Severity> severity = {};
     std::vector<int> ranks = {};  ///< empty: all that the check looked at
 };
+
+/// What a check returns; empty: all is well.
 using Ailments = std::vector<Ailment>;
 
 /// The ranks of one node, in order.
 using NodeRanks = std::vector<const DoctorFacts*>;
+
+/// All ranks of the job, in order.
 using JobRanks = std::span<const DoctorFacts>;
 
 /// What a check looks at: one rank, the ranks of one node, or all.
 using RankLook = Ailments (*)(const DoctorFacts&);
+
+/// Called once for each node.
 using NodeLook = Ailments (*)(const NodeRanks&);
+
+/// Called once, with all ranks.
 using JobLook = Ailments (*)(JobRanks);
 
-/// Fast: part of the preflight, from facts that every rank reads by itself. slow: needs a probe.
+/// fast: part of the preflight, from facts that every rank reads by itself. slow: needs a probe.
 enum class Pace { fast, slow };
 
 /// One row of the table. `id` is also the anchor in docs/doctor.md.
@@ -77,6 +85,7 @@ std::vector<const DoctorCheck*> selected_checks(const DoctorSelection& selection
 /// in order of rank, one at least.
 std::vector<DoctorFinding> run_checks(JobRanks ranks, const DoctorSelection& selection = {});
 
+/// One of them is an error: the job must not start.
 bool has_errors(std::span<const DoctorFinding> findings);
 
 /// For people: errors and warnings, each with why and fix; then one line that counts. `checks`:

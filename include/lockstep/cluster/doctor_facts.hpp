@@ -150,6 +150,8 @@ std::vector<std::string> pmix_errors_in(std::string_view text);
 
 /// JSON on one line, and back. Errors: E222 naming `origin`.
 std::string serialize(const DoctorFacts& facts);
+
+/// What serialize() wrote. Errors: E222 naming `origin`.
 DoctorFacts deserialize_doctor_facts(std::string_view text,
                                      const std::string& origin = "doctor facts");
 

@@ -17,6 +17,7 @@ namespace lockstep {
 /// Set for a rank that was bound so, to its cores ("4-7"); "off" forbids it.
 inline constexpr const char* bound_variable = "LOCKSTEP_BOUND";
 
+/// What a rank does about its cores before anything has threads.
 struct EarlyBinding {
     std::vector<int> cpus;                         ///< empty: leave everything as it is
     std::map<std::string, std::string> variables;  ///< for OpenMP, which reads them once, at start

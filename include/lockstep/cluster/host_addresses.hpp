@@ -27,6 +27,7 @@ struct LeftOutInterface {
     bool operator==(const LeftOutInterface&) const = default;
 };
 
+/// All addresses of one node: those that other nodes may use, and the rest.
 struct HostAddresses {
     std::vector<HostAddress> usable;
     std::vector<LeftOutInterface> left_out;

@@ -31,7 +31,9 @@ struct JobPart {
     std::vector<std::string> excluded;    ///< nodes that it must not get
     std::vector<std::string> required;    ///< nodes that it must get, all of them
 
-    std::int64_t node_count() const { return least_nodes.value_or(1); }
+    std::int64_t node_count() const { return least_nodes.value_or(1); }  ///< the least that will do
+
+    /// By `node_tasks`, else the tasks spread over the nodes.
     std::int64_t ranks_per_node() const;
 };
 

@@ -16,6 +16,8 @@ struct SbatchOption {
     std::string name;
     std::optional<std::string> value;
 };
+
+/// In the order of the script.
 using SbatchOptions = std::vector<SbatchOption>;
 
 /// The value of `name`, "" for a switch, nothing if it is not there.
@@ -23,6 +25,8 @@ std::optional<std::string> value_of(const SbatchOptions& options, std::string_vi
 
 /// Replaces or adds `name`.
 void set_option(SbatchOptions& options, const std::string& name, std::optional<std::string> value);
+
+/// Removes `name`, if it is there.
 void remove_option(SbatchOptions& options, std::string_view name);
 
 /// A batch script taken apart at its \#SBATCH lines.

@@ -13,8 +13,9 @@
 
 namespace lockstep {
 
+/// Who started this process as one of several ranks.
 enum class Launcher { none, mpirun, srun, torchrun };
-std::string_view launcher_name(Launcher launcher);
+std::string_view launcher_name(Launcher launcher);  ///< the enumerator's word
 
 /// The environment's claim. Numbers are the launcher's own; absent where it does not say.
 struct LaunchFacts {

@@ -23,6 +23,7 @@ struct HostSlots {
 /// Errors: E607.
 std::vector<HostSlots> parse_hosts(std::string_view text);
 
+/// See lay_out().
 enum class MapBy { slot, node };
 
 /// Where a rank goes: mpirun's and srun's rule.
@@ -62,7 +63,11 @@ std::string rankfile_text(const Placement& placement, const NodeTopology* node);
 /// The command line that starts this plan; where mpirun has no words for it, the way with a
 /// rankfile. srun: E645 where nodes differ. sbatch: a whole script.
 std::string mpirun_text(const Placement& placement, const NodeTopology* node);
+
+/// As mpirun_text(), for srun.
 std::string srun_text(const Placement& placement);
+
+/// As mpirun_text(), for sbatch.
 std::string sbatch_text(const Placement& placement);
 
 /// What OpenMP reads at start, for one rank: OMP_NUM_THREADS, OMP_PLACES, OMP_PROC_BIND.
@@ -70,6 +75,8 @@ struct OpenMpSettings {
     std::string threads, places, bind;
     bool operator==(const OpenMpSettings&) const = default;
 };
+
+/// For the threads and cores of `seat`.
 OpenMpSettings openmp_settings(const RankSeat& seat);
 
 }  // namespace lockstep

@@ -19,7 +19,7 @@ enum class InstructionSet { basic, avx2, avx512 };
 /// ATen's word, as in ATEN_CPU_CAPABILITY: "default", "avx2", "avx512".
 std::string_view instruction_set_name(InstructionSet level);
 
-/// OneDNN's word, as in ONEDNN_MAX_CPU_ISA: "SSE41", "AVX2", "AVX512_CORE".
+/// oneDNN's word, as in ONEDNN_MAX_CPU_ISA: "SSE41", "AVX2", "AVX512_CORE".
 std::string_view onednn_isa_name(InstructionSet level);
 
 /// The level that instruction_set_name() calls `name`, or nothing.

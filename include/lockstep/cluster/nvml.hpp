@@ -11,12 +11,16 @@ namespace lockstep {
 
 /// NVML's own types, as its documentation gives them (nvml.h, API version 12). 0 is success.
 using NvmlStatus = int;
-using NvmlDevice = struct NvmlDeviceHandle*;
+using NvmlDevice = struct NvmlDeviceHandle*;  ///< opaque; valid while the library is loaded
+
+/// nvmlPciInfo_t.
 struct NvmlPciInfo {
     std::array<char, 16> legacy_address;
     unsigned domain, bus, device, device_id, subsystem_id;
     std::array<char, 32> address;  ///< "00000000:1B:00.0"
 };
+
+/// nvmlMemory_t.
 struct NvmlMemory {
     unsigned long long total_bytes, free_bytes, used_bytes;
 };
@@ -47,7 +51,7 @@ struct NvmlFunctions {
     NvmlStatus (*peer_status)(NvmlDevice, NvmlDevice, int capability, int* status);
 };
 
-/// Libnvidia-ml.so.1, loaded and initialised as long as this lives.
+/// libnvidia-ml.so.1, loaded and initialised as long as this lives.
 class NvmlLibrary {
   public:
     NvmlLibrary();
@@ -57,6 +61,8 @@ class NvmlLibrary {
 
     /// Null where the library is missing or does not start.
     const NvmlFunctions* functions() const { return is_ready_ ? &functions_ : nullptr; }
+
+    /// Why functions() is null; "" if it is not.
     const std::string& why_not() const { return why_not_; }
 
   private:

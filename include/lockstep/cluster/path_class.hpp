@@ -13,6 +13,7 @@ namespace lockstep {
 /// host bridge; between host bridges of one NUMA node; between NUMA nodes.
 enum class PathKind { nvlink, pix, pxb, phb, node, sys, unknown };
 
+/// How far apart two devices are.
 struct PathClass {
     PathKind kind = PathKind::unknown;
     int nvlinks = 0;  ///< of PathKind::nvlink

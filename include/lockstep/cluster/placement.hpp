@@ -26,13 +26,19 @@ struct LaunchedRank {
     bool operator==(const LaunchedRank&) const = default;
 };
 
+/// Which hardware threads of a core a rank computes on.
 enum class SiblingUse { first_thread, all_threads };
+
+/// Whether two ranks may have one GPU, or one core.
 enum class SharingRule {
     refuse,
     unless_needed,  ///< refuse, but where a node has fewer of them than ranks
     allow
 };
-enum class ComputeOn { gpus, cpus };  ///< gpus: where a node has any
+/// What ranks compute on. gpus: where a node has any.
+enum class ComputeOn { gpus, cpus };
+
+/// Whether a rank keeps its last core for communication.
 enum class CommCore { automatic, reserve, none };
 
 /// What the user decides.
@@ -120,12 +126,26 @@ void check_witnesses(std::span<const NodeWitness> witnesses);
 
 /// JSON, and back. Errors: E222 naming `origin`.
 std::string serialize(const LaunchedRank& rank);
+
+/// JSON on one line, for the function that reads it back.
 std::string serialize(const RankSeat& seat);
+
+/// JSON on one line, for the function that reads it back.
 std::string serialize(const NodeWitness& witness);
+
+/// JSON on one line, for the function that reads it back.
 std::string serialize(const Placement& placement);
+
+/// What serialize() wrote. Errors: E222 naming `origin`.
 LaunchedRank deserialize_launched_rank(std::string_view text, const std::string& origin = "rank");
+
+/// What serialize() wrote. Errors: E222 naming `origin`.
 RankSeat deserialize_seat(std::string_view text, const std::string& origin = "seat");
+
+/// What serialize() wrote. Errors: E222 naming `origin`.
 NodeWitness deserialize_witness(std::string_view text, const std::string& origin = "witness");
+
+/// What serialize() wrote. Errors: E222 naming `origin`.
 Placement deserialize_placement(std::string_view text, const std::string& origin = "plan");
 
 }  // namespace lockstep

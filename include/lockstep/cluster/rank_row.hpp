@@ -31,6 +31,8 @@ RankRow make_rank_row(const NodeFacts& node, int rank);
 
 /// JSON on one line, and back. Errors: E222 naming `origin`.
 std::string serialize(const RankRow& row);
+
+/// What serialize() wrote. Errors: E222 naming `origin`.
 RankRow deserialize_rank_row(std::string_view text, const std::string& origin = "rank row");
 
 /// How many CPUs a rank can count on, and which of them it may give to a helper thread.
@@ -39,6 +41,8 @@ struct CpuShare {
     std::optional<int> last;  ///< the last of them, if nobody else may use it
     bool operator==(const CpuShare&) const = default;
 };
+
+/// The share of `rank`, by the rows of its node.
 CpuShare cpu_share(std::span<const RankRow> rows, int rank);
 
 /// What of the hosts is unfit for these ranks, each with its remedy; empty when all is well:

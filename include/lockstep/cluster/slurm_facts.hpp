@@ -76,8 +76,11 @@ struct SlurmFacts {
 
 /// Errors: E511 where `text` is not what SLURM prints.
 std::vector<SlurmPartition> parse_partitions(const std::string& text);
+
+/// What sinfo prints by node_group_format. Errors: E511.
 std::vector<NodeGroup> parse_node_groups(const std::string& text);
 
+/// Errors: E511.
 std::vector<SlurmReservation> parse_reservations(const std::string& text);
 
 /// How many of each licence there are, from `scontrol show license --oneliner`.
@@ -87,6 +90,8 @@ std::map<std::string, std::int64_t> parse_licences(const std::string& text);
 struct SlurmAssociations {
     std::vector<std::string> accounts, qos;
 };
+
+/// Errors: E511.
 SlurmAssociations parse_associations(const std::string& text);
 
 /// "node[01-03,7],head" as names; nothing where it is no list of hosts, or one of more than 65536.

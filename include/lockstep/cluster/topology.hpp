@@ -93,9 +93,10 @@ struct RdmaPort {
 
     /// "mlx5_0:1", as UCX and NCCL write it.
     std::string name() const;
-    bool is_up() const { return state == "ACTIVE"; }
+    bool is_up() const { return state == "ACTIVE"; }  ///< messages can go through it now
 };
 
+/// What an interface is made of.
 enum class InterfaceKind {
     ethernet,
     infiniband,
@@ -109,7 +110,7 @@ enum class InterfaceKind {
     dummy,
     other
 };
-std::string_view interface_kind_name(InterfaceKind kind);
+std::string_view interface_kind_name(InterfaceKind kind);  ///< the enumerator's word
 
 /// One network interface.
 struct NetworkInterface {
@@ -216,6 +217,8 @@ NodeTopology deserialize_topology(std::string_view text, const std::string& orig
 
 /// As files, indented. Errors: those of files and of deserialize_topology.
 void save_topology(const NodeTopology& node, const std::filesystem::path& path);
+
+/// What save_topology() wrote.
 NodeTopology load_topology(const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Bfloat16 is added in float32 and rounded to nearest even once, at the end of a sum.
+/// bfloat16 is added in float32 and rounded to nearest even once, at the end of a sum.
 enum class DataType : std::uint8_t { float32, bfloat16, float64, int64 };
 
 /// In the order of the enumeration.
@@ -20,7 +20,7 @@ std::span<const DataType> all_data_types();
 /// Bytes of one element.
 std::size_t size_of(DataType type);
 
-/// Nccl-tests' words: "float", "bfloat16", "double", "int64".
+/// nccl-tests' words: "float", "bfloat16", "double", "int64".
 std::string_view name_of(DataType type);
 
 /// The type of that name; nothing for another word.

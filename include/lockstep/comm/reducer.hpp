@@ -64,7 +64,7 @@ class Reducer {
     int slots() const { return plan_.slots(); }
 
   private:
-    /// Slot `into` += slot `from`.
+    /// slot `into` += slot `from`
     struct SlotMerge {
         int into, from;
     };

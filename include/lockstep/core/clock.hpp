@@ -37,7 +37,7 @@ enum class Phase : std::size_t {
     other,       ///< everything else (logging, set-up)
     count,
 };
-std::string_view phase_name(Phase phase);
+std::string_view phase_name(Phase phase);  ///< the enumerator's word, as in logs and metrics
 
 /// A phase and when it began, on the clock of now_s().
 struct PhaseMark {
@@ -48,9 +48,11 @@ struct PhaseMark {
 /// Both in one word, so that another thread or process never sees half of it: the phase in the
 /// upper 8 bits, microseconds below. A word that nobody packed reads as Phase::other.
 std::uint64_t packed(const PhaseMark& mark);
+
+/// What packed() made; see there.
 PhaseMark unpacked_phase(std::uint64_t word);
 
-using PhaseSeconds = std::array<double, static_cast<std::size_t>(Phase::count)>;
+using PhaseSeconds = std::array<double, static_cast<std::size_t>(Phase::count)>;  ///< by Phase
 
 /// Splits wall time into phases: enter() ends the current phase and begins another, so that the
 /// phases add up to the wall time by construction. One thread only.
@@ -81,6 +83,7 @@ class PhaseClock {
 /// Enters a phase for the length of a scope and returns to the one before.
 class PhaseScope {
   public:
+    /// `clock` outlives the scope.
     PhaseScope(PhaseClock& clock, Phase phase) : clock_(clock), before_(clock.enter(phase)) {}
     ~PhaseScope() { clock_.enter(before_); }
     PhaseScope(const PhaseScope&) = delete;

@@ -11,6 +11,7 @@
 
 namespace lockstep {
 
+/// What a setting may be.
 using ConfigValue = std::variant<bool, std::int64_t, double, std::string>;
 
 /// A value and the place it came from, for errors and for `config show --origin`.

@@ -16,8 +16,11 @@ namespace lockstep {
 class Environment {
   public:
     Environment() = default;  ///< the process's environment
+
+    /// Only these variables: for tests.
     explicit Environment(std::map<std::string, std::string> fixed) : fixed_(std::move(fixed)) {}
 
+    /// The variable's value; nothing if it is not set. "" is set.
     std::optional<std::string> text(const std::string& name) const;
 
     /// A whole number. Errors: E113 naming the variable and its value.
@@ -28,7 +31,7 @@ class Environment {
         std::string value;
         bool is_set = false;
     };
-    const std::map<std::string, Reading>& readings() const { return readings_; }
+    const std::map<std::string, Reading>& readings() const { return readings_; }  ///< by name
 
     /// Names of all set variables that begin with `prefix`.
     std::vector<std::string> names_with_prefix(const std::string& prefix) const;

@@ -47,13 +47,15 @@ const ErrorEntry* find_error(std::string_view code);
 /// The exit code comes from the catalogue; an unknown code is a bug and exits 70.
 class Error : public std::exception {
   public:
+    /// `code` is one of the catalogue.
     Error(std::string_view code, std::string what, std::string why = {}, std::string fix = {});
 
+    /// What happened, without code, why and fix.
     const char* what() const noexcept override { return what_.c_str(); }
-    const std::string& code() const { return code_; }
-    const std::string& why() const { return why_; }
-    const std::string& fix() const { return fix_; }
-    ExitCode exit_code() const { return exit_code_; }
+    const std::string& code() const { return code_; }  ///< "E204"
+    const std::string& why() const { return why_; }    ///< "" where nothing is known
+    const std::string& fix() const { return fix_; }    ///< what to do; "" where nothing helps
+    ExitCode exit_code() const { return exit_code_; }  ///< the catalogue's
 
     /// The form users see: "lockstep: error E204: ...", "  why: ...", "  fix: ...".
     /// `ranks` ("same on ranks 1-3") is appended to the first line when not empty.

@@ -27,6 +27,7 @@ enum class ErrorKind {
     peer_gave_up,      ///< another rank failed, and says why itself
 };
 
+/// The kind that its code belongs to.
 ErrorKind kind_of(const Error& error);
 
 }  // namespace lockstep

@@ -18,14 +18,20 @@ namespace fs = std::filesystem;
 class UniqueFd {
   public:
     UniqueFd() = default;
+
+    /// Takes `fd` over; -1: null.
     explicit UniqueFd(int fd) : fd_(fd) {}
     UniqueFd(UniqueFd&& other) noexcept : fd_(other.release()) {}
     UniqueFd& operator=(UniqueFd&& other) noexcept;
     ~UniqueFd() { reset(); }
 
-    int value() const { return fd_; }
-    explicit operator bool() const { return fd_ >= 0; }
+    int value() const { return fd_; }                    ///< -1 in the null state
+    explicit operator bool() const { return fd_ >= 0; }  ///< it owns a descriptor
+
+    /// Gives the descriptor away, open.
     int release();
+
+    /// Closes what is there.
     void reset();
 
   private:

@@ -21,7 +21,11 @@ struct Hash128 {
     bool operator==(const Hash128&) const = default;
     std::string hex() const;  ///< 32 lower-case digits
 };
+
+/// Of all of `bytes`.
 Hash128 hash128(std::span<const std::byte> bytes);
+
+/// Of the text's bytes.
 Hash128 hash128(std::string_view text);
 
 /// The same over a stream. Move-only.
@@ -32,8 +36,9 @@ class Hasher128 {
     Hasher128(Hasher128&&) noexcept;
     Hasher128& operator=(Hasher128&&) noexcept;
 
+    /// Goes on with `bytes`; how a stream is cut does not matter.
     void add(std::span<const std::byte> bytes);
-    Hash128 value() const;
+    Hash128 value() const;  ///< of all that was added so far
 
   private:
     struct State;
@@ -48,6 +53,8 @@ template <class T>
 std::span<const std::byte> bytes_of(std::span<const T> values) {
     return std::as_bytes(values);
 }
+
+/// The text's bytes.
 inline std::span<const std::byte> bytes_of(std::string_view text) {
     return std::as_bytes(std::span(text.data(), text.size()));
 }

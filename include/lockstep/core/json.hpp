@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;  ///< keeps the order in which members were added
 
 /// Parses `text`, at most `max_depth` nested arrays and objects, unique keys.
 /// Errors: E222 naming `origin` and where it stops making sense.

@@ -12,6 +12,7 @@
 
 namespace lockstep {
 
+/// How much a line matters.
 enum class Level { debug, info, warn, error };
 
 /// Where this process's lines go. Before open_log() everything goes to the terminal as rank 0.
@@ -30,6 +31,8 @@ void open_log(const LogTarget& target);
 /// Writes one line to this rank's files. Terminal escapes and newlines in `text` are neutralised.
 /// `Everyone`: rank 0 also shows it. `here`: warnings and errors are shown with rank and host.
 enum class Audience { once, here };
+
+/// What once() and here() call.
 void write_log(Level level, Audience audience, std::string_view text);
 
 /// Rank 0 says it for all: its file and its terminal; other ranks write it nowhere.

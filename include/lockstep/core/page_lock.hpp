@@ -14,12 +14,13 @@ struct PageLock {
     std::function<void(std::span<std::byte>)> lock;    ///< throws where it cannot
     std::function<void(std::span<std::byte>)> unlock;  ///< what lock() was given; does not throw
 
-    explicit operator bool() const { return static_cast<bool>(lock); }
+    explicit operator bool() const { return static_cast<bool>(lock); }  ///< pages are locked
 };
 
 /// Locks `pages`, which it does not own, for as long as it lives.
 class LockedPages {
   public:
+    /// Throws what `how.lock` throws. `pages` outlive this.
     LockedPages(const PageLock& how, std::span<std::byte> pages) : pages_(pages) {
         if (!how || pages.empty()) return;
         how.lock(pages);

@@ -40,9 +40,10 @@ std::uint64_t key_of(std::initializer_list<std::uint64_t> words);
 /// A stream of random numbers; the n-th value depends on (key, n) only. Cheap to make and copy.
 class CounterRandom {
   public:
+    /// The stream whose key is made of these words, in their order.
     CounterRandom(Purpose purpose, std::initializer_list<std::uint64_t> words);
 
-    std::uint64_t next();
+    std::uint64_t next();  ///< 64 random bits
 
     /// Fills `words` with the next ones; many come at half the price.
     void next(std::span<std::uint64_t> words);

@@ -10,11 +10,14 @@
 
 namespace lockstep {
 
-/// Move-only; the child is killed when this goes. Null state: moved from.
+/// A child process and the pipes to it. Move-only; the child is killed when this goes. Null state:
+/// moved from.
 class TalkingProcess {
   public:
     /// Starts argv[0] (found on PATH). Errors: E610.
     explicit TalkingProcess(const std::vector<std::string>& argv);
+
+    /// Moves the child along.
     TalkingProcess(TalkingProcess&&) noexcept;
     ~TalkingProcess();
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Binding a rank of `train` before anything in it has threads.
+/// @file
+/// Binding a rank of `train` before anything in it has threads.
 #pragma once
 
 #include <map>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gathers what the doctor's checks look at, over all ranks.
+/// @file
+/// Gathers what the doctor's checks look at, over all ranks.
 #pragma once
 
 #include "lockstep/cluster/doctor.hpp"

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which network joins hosts before MPI is there: each is asked over ssh for its addresses, and then
-// to try everyone else's.
+/// @file
+/// Which network joins hosts before MPI is there: each is asked over ssh for its addresses, and
+/// then to try everyone else's.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who sits where in the job that runs: read on every rank, decided alike on all of them.
+/// @file
+/// Who sits where in the job that runs: read on every rank, decided alike on all of them.
 #pragma once
 
 #include "lockstep/cluster/placement.hpp"

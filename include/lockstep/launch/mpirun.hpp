@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting ranks with an mpirun of our own, on this machine or over ssh.
+/// @file
+/// Starting ranks with an mpirun of our own, on this machine or over ssh.
 #pragma once
 
 #include "lockstep/core/environment.hpp"

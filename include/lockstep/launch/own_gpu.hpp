@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Whether each rank gets the GPU that the placement gives it.
+/// @file
+/// Whether each rank gets the GPU that the placement gives it.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"

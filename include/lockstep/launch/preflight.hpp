@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The doctor's fast checks, before a job costs anything.
+/// @file
+/// The doctor's fast checks, before a job costs anything.
 #pragma once
 
 #include "lockstep/cluster/doctor.hpp"

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Watching over an mpirun of our own: signals reach all ranks, nothing is left behind.
+/// @file
+/// Watching over an mpirun of our own: signals reach all ranks, nothing is left behind.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -22,6 +23,7 @@ class LaunchFolder {
     LaunchFolder(const LaunchFolder&) = delete;
     LaunchFolder& operator=(const LaunchFolder&) = delete;
 
+    /// Empty at first; mpirun is told of it.
     const std::filesystem::path& path() const { return path_; }
 
   private:

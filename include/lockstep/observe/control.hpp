@@ -12,13 +12,14 @@
 
 namespace lockstep {
 
+/// What may be asked of a run.
 enum class ControlAction {
     save,                   ///< a checkpoint after the next step, then go on
     stop,                   ///< a checkpoint after the next step, then end
     stop_after_checkpoint,  ///< end with the next checkpoint that is due anyway
     stop_now,               ///< end after the next step without a checkpoint
 };
-std::string_view control_action_name(ControlAction action);
+std::string_view control_action_name(ControlAction action);  ///< as in the file
 
 /// One request. It is meant for one incarnation: no later one obeys it.
 struct ControlRequest {
@@ -33,7 +34,9 @@ struct ControlRequest {
 struct ControlPaths {
     fs::path root;
 
-    fs::path asked() const { return root / "control.json"; }
+    fs::path asked() const { return root / "control.json"; }  ///< where a request waits to be read
+
+    /// Where it lies until it is met.
     fs::path taken() const { return root / "control.taken.json"; }
 };
 
@@ -49,6 +52,7 @@ std::optional<ControlRequest> read_control_request(const fs::path& path);
 /// warning.
 class ControlBox {
   public:
+    /// For start `incarnation` of the run in `root`.
     ControlBox(const fs::path& root, std::int64_t incarnation)
         : paths_{root}, incarnation_(incarnation) {}
 

@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+/// Of this process, now.
 struct MemoryUse {
     std::uint64_t resident_bytes = 0;       ///< VmRSS: shared pages count in every process
     std::uint64_t peak_resident_bytes = 0;  ///< VmHWM

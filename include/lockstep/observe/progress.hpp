@@ -23,6 +23,7 @@ struct ProgressSink {
     static ProgressSink log_sink();
 };
 
+/// What progress counts: how it is written.
 enum class ProgressUnit { count, bytes };
 
 /// One thread only.

@@ -21,14 +21,22 @@ namespace lockstep {
 struct RunPaths {
     fs::path root;
 
-    fs::path record() const { return root / "run.json"; }
-    fs::path state() const { return root / "state.json"; }
-    fs::path lock() const { return root / "run.lock"; }
+    fs::path record() const { return root / "run.json"; }   ///< RunRecord, written once
+    fs::path state() const { return root / "state.json"; }  ///< RunState, replaced again and again
+    fs::path lock() const { return root / "run.lock"; }     ///< held by rank 0
+
+    /// The number of the newest start.
     fs::path incarnation() const { return root / "incarnation"; }
+
+    /// One line for each report, of all starts.
     fs::path metrics() const { return root / "metrics.jsonl"; }
+
+    /// Committed ones and, for a while, unfinished ones.
     fs::path checkpoints() const { return root / "ckpt"; }
-    fs::path ledger() const { return root / "ledger"; }
-    fs::path logs(std::int64_t incarnation) const;
+    fs::path ledger() const { return root / "ledger"; }  ///< with --ledger
+    fs::path logs(std::int64_t incarnation) const;       ///< of that start
+
+    /// The flight records of that start.
     fs::path flight(std::int64_t incarnation) const { return logs(incarnation) / "flight"; }
 };
 
@@ -46,8 +54,9 @@ struct RunRecord {
 /// run.json of the run in `root`. Errors: E201, E222.
 RunRecord read_run_record(const fs::path& root);
 
+/// How far a run got.
 enum class RunPhase { running, checkpointed, complete, failed };
-std::string_view run_phase_name(RunPhase phase);
+std::string_view run_phase_name(RunPhase phase);  ///< the enumerator's word, as in state.json
 
 /// How far a run got; decides success, where mpirun's exit code cannot.
 struct RunState {
@@ -84,11 +93,12 @@ class RunDirectory {
     /// Errors: E401; E404 naming the holder; E407 if the folder holds something else.
     static RunDirectory open(const fs::path& root, double wait_s = 0);
 
+    /// Moves the lock along.
     RunDirectory(RunDirectory&&) noexcept = default;
     RunDirectory& operator=(RunDirectory&&) = delete;
     ~RunDirectory();
 
-    const RunPaths& paths() const { return paths_; }
+    const RunPaths& paths() const { return paths_; }  ///< of this run
 
     /// Whether create() is still to be called; otherwise record() is there.
     bool is_new() const { return !record_; }
@@ -96,6 +106,7 @@ class RunDirectory {
     /// Writes run.json with a new run id. Only while is_new().
     const RunRecord& create(RunRecord record);
 
+    /// What the run was created with. Not while is_new().
     const RunRecord& record() const;
 
     /// Compares `deciding` with the record's. Errors: E306 naming each key that differs with both

@@ -25,7 +25,7 @@ enum class RunCondition {
     failed,
     lost,  ///< it was never said that the newest start ended, and nobody is there
 };
-std::string_view run_condition_name(RunCondition condition);
+std::string_view run_condition_name(RunCondition condition);  ///< the enumerator's word
 
 /// What others know about a run, for this module reads no flight records and no manifests.
 struct StatusClues {
@@ -61,11 +61,12 @@ struct RunTimes {
     double down = 0;      ///< between starts
     double other = 0;     ///< steps that no report tells of, and ending
 
-    /// Training / elapsed: the effective training time ratio of Kokolis et al., arXiv 2410.21680.
+    /// training / elapsed: the effective training time ratio of Kokolis et al., arXiv 2410.21680.
     double goodput() const { return elapsed > 0 ? training / elapsed : 0; }
-    double lost() const { return elapsed - training; }
+    double lost() const { return elapsed - training; }  ///< seconds that brought the run no further
 };
 
+/// All that is known about a run.
 struct RunStatus {
     fs::path root;
     RunCondition condition = RunCondition::starting;
@@ -83,6 +84,7 @@ struct RunStatus {
     std::vector<StartRecord> starts{};
     RunTimes times{};
 
+    /// Whether somebody is at work on it.
     bool is_alive() const {
         return condition == RunCondition::starting || condition == RunCondition::running;
     }
@@ -108,6 +110,7 @@ std::string status_text(const RunStatus& status);
 /// A table with one line for each run.
 std::string status_table(std::span<const RunStatus> runs);
 
+/// The same for programs.
 Json status_json(const RunStatus& status);
 
 }  // namespace lockstep

@@ -32,9 +32,11 @@ class EventFile {
 
     /// All values of a step in one event and one write. Errors: E402, E405.
     void add(std::int64_t step, std::span<const Scalar> scalars);
+
+    /// One value.
     void add(std::int64_t step, std::string_view tag, double value);
 
-    const fs::path& path() const { return path_; }
+    const fs::path& path() const { return path_; }  ///< of the file
 
   private:
     void write_event(const std::string& event);

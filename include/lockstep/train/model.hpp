@@ -26,10 +26,12 @@ struct ModelShape {
 /// integers (counters, which all leaves advance alike).
 class Classifier : public torch::nn::Module {
   public:
-    /// F32 [n, C, H, W] -> logits f32 [n, classes].
+    /// f32 [n, C, H, W] -> logits f32 [n, classes].
     virtual torch::Tensor forward(const torch::Tensor& images) = 0;
 };
 
+/// Makes a model; LibTorch's generator is seeded before, so that weights depend on the run's seed
+/// alone.
 using ModelFactory =
     std::function<std::shared_ptr<Classifier>(const ModelShape&, const ModelSettings&)>;
 

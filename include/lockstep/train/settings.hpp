@@ -17,12 +17,14 @@ namespace lockstep {
 
 /// "500steps", "1epoch", "10m": how often something happens. never: not at all.
 struct Period {
+    /// What is counted.
     enum class Unit { never, steps, epochs, seconds };
     Unit unit = Unit::never;
     std::int64_t count = 0;
     bool operator==(const Period&) const = default;
 };
 
+/// What make_optimizer() is told.
 struct OptimizerSettings {
     std::string name = "adam";  ///< "adam", "adamw" or "sgd"
     double learning_rate = 1e-3;
@@ -31,11 +33,13 @@ struct OptimizerSettings {
     double weight_decay = 0;
 };
 
+/// How the learning rate changes; see learning_rate().
 struct ScheduleSettings {
     std::string name = "constant";  ///< "constant" or "cosine"
     std::int64_t warmup_steps = 0;
 };
 
+/// What make_model() is told.
 struct ModelSettings {
     std::string name = "cnn";
     bool bias = true;
