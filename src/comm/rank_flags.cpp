@@ -7,6 +7,7 @@ namespace lockstep {
 
 RankFlags::RankFlags(std::byte* memory, int rank, int ranks, Patience patience)
     : lines_(reinterpret_cast<Line*>(memory)), rank_(rank), ranks_(ranks), patience_(patience) {
+    // Only its own: another rank may have raised its count already.
     new (&line(rank).count) std::atomic<std::uint64_t>(0);
 }
 

@@ -88,7 +88,10 @@ struct Manifest {
     bool operator==(const Manifest&) const = default;
 };
 
+/// The manifest's file in a data set's folder.
 inline constexpr std::string_view manifest_name = "manifest.json";
+
+/// What this version writes and reads.
 inline constexpr int manifest_format_version = 1;
 
 /// No data set has more.

@@ -71,6 +71,8 @@ struct MixLaunch {
 /// Entry points of liblockstep_cuda.so, by these names in C: enqueue on a cudaStream_t, whose
 /// device is current, and return a cudaError_t.
 inline constexpr const char* transform_entry_point = "lockstep_cuda_transform";
+
+/// Likewise.
 inline constexpr const char* mix_entry_point = "lockstep_cuda_mix";
 
 /// `stages` is read before it returns; what they point to is in GPU memory.

@@ -69,7 +69,7 @@ class ControlBox {
     /// Id of the request that was met last; "" before the first.
     const std::string& answered() const { return answered_; }
 
-    static constexpr double pause_s = 1;
+    static constexpr double pause_s = 1;  ///< between two looks at the file system
 
   private:
     void take();

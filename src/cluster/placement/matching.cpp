@@ -73,6 +73,8 @@ std::size_t extend(const Costs& costs,
             nearest = c;
         }
     }
+    // Prices move by the step, so that the nearest column now costs nothing and no other becomes
+    // negative: the next search may again take the shortest way first.
     for (std::size_t c = 0; c < distance.size(); ++c) {
         if (!is_seen[c]) {
             distance[c] -= step;
@@ -94,6 +96,7 @@ void add_row(const Costs& costs, Matching& m, std::size_t row) {
         is_seen[column] = 1;
         column = extend(costs, m, column, distance, is_seen);
     } while (m.row_of[column] != 0);
+    // Each row on the way gives its column to the one before it.
     for (; column != 0; column = m.before[column]) m.row_of[column] = m.row_of[m.before[column]];
 }
 

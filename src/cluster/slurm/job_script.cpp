@@ -1,4 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// A job script is a template of slurm/ with other options and values. The body stays what a person
+// wrote; four places of it are known:
+//
+//     #! and comments                       head       kept
+//     #SBATCH lines                         parts      written anew from options
+//                                           preamble   inserted: modules, variables, words
+//     run_ranks mpirun lockstep train ...   body       launcher and container in this line
+//
+// What must never happen: a value becomes code. Variables, paths and words after -- are the user's,
+// and may hold quotes, dollars and blanks. Each is one word in single quotes (bash_word), and what
+// cannot be quoted, a control character, is refused. The one thing that bash shall expand, the
+// number of an array's task, stands between such words.
+//
+// Tested: cluster/slurm/job_script_test.cpp (any text is carried unchanged), job_request_test.cpp;
+// cluster/templates_test.
+
 #include "lockstep/cluster/job_script.hpp"
 
 #include "lockstep/core/error.hpp"

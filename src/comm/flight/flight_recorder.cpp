@@ -158,6 +158,7 @@ FlightRecorder::FlightRecorder(const fs::path& folder, int rank, int ranks, Flig
     copy_text(identity.boot_id, self.boot_id);
     phase_word()->store(packed(PhaseMark{Phase::other, now_s()}));
     beat();
+    // Last: until then a reader takes the file for no ring, not for one of rank 0.
     mapping_->header->magic.store(ring_magic, std::memory_order_release);
 }
 

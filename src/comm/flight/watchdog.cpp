@@ -261,7 +261,7 @@ class Watchdog::Impl {
     Stage wanted_ = Stage::none;
     bool is_over_ = false, is_lost_ = false, is_postponed_ = false, has_spoken_ = false;
 
-    std::thread scribe_, counter_;
+    std::thread scribe_, counter_;  // last: they use all of the above
 };
 
 Watchdog::Watchdog(FlightRecorder& recorder, WatchdogSettings settings, Listener listener)

@@ -1,4 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collectives over any ranks: shared memory inside a node, messages between the owners of one
+// stripe. Every operation is the same frame around another RailWork (sum, gather, broadcast):
+//
+//     lent buffers    begin | rails: all segments begun, then finished | meet | copy out | meet
+//     other memory    copy in 0 | meet | rails: 0, copy in 1 | meet | copy out 0
+//                                                              meet | rails: 1, copy in 2 | ...
+//
+// Lent buffers lie in windows that all ranks of the node see: the owner works in them and nothing
+// is copied in. Other memory goes through two slots a rank, by turns, so that a segment is copied
+// in while the one before it travels, and a call while another rank still copies the last call's
+// out.
+//
+// What must never happen:
+// - A slot is written that somebody still reads: between two uses of one slot all ranks have met.
+// - Ranks of one node choose different ways: the choice rests on its size, or on what all said of
+//   their buffers in begin().
+// - A message is summed by nodes in another order than the balanced tree over ranks: SumTree
+//   decides, so that all back ends have the same bits.
+//
+// Tested: comm/hierarchical/hierarchical_test.cpp (any mix of calls, types, counts and memory;
+// deadlines).
+
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"

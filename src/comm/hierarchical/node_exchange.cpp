@@ -102,6 +102,7 @@ class NodeExchange : public Exchange {
         arrivals_.push_back({bucket, flags_.raise()});
     }
 
+    /// A rank without stripes has no pipeline: its empty sum is there at once.
     const float* reduce(std::size_t bucket, Wait wait) override {
         while (pipeline_ && !is_reduced(bucket)) {
             advance();

@@ -1,4 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
+// Large sums are cut into chunks, and a few are under way at once, so that one travels while
+// another is added and a third is sent:
+//
+//     jobs_      [ bucket 0: chunks a b c | bucket 1: chunks d e ]
+//     lanes_     0: a, in, step 1    1: b, in, step 0    2: c    3: d      next: e, in lane 0
+//
+// What must never happen:
+// - A chunk runs in another lane on another node: messages of a lane are told apart by their order
+//   alone. Lanes are taken strictly in turn, and where the next one is busy nothing begins, even if
+//   others are idle.
+// - A node picks another plan for a job than its peers: the choice depends on the job's size alone.
+//
+// Tested: comm/hierarchical/hierarchical_test.cpp (messages of many segments),
+// node_exchange_test.cpp (large buckets).
+
 #include "hierarchical/rail_pipeline.hpp"
 
 #include <algorithm>

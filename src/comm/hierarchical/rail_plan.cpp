@@ -129,6 +129,7 @@ RailPlan make_rail_plan(
     const int member = halving.member_of(node), first = halving.first_node(member);
     RailPlan plan{planner.own(node), {}, tree.root()};
     const NodeRange giver = {first + 1, first + 2};
+    // Stands aside from here on; the way out brings it the whole sum.
     if (node != first) {
         plan.steps.push_back(planner.step(giver, {}, first, Share::all, Share::none));
         return plan;

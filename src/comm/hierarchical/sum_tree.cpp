@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// The order of additions as a tree of numbered pieces, so that one can ask: which of these that I
+// hold may I add now?
+//
+//     order 0 1 0 2 over inputs a b c d            pieces held     may be added
+//           6                                      a b c           a+b = 4; c stays, d is elsewhere
+//         /   \        inputs 0 to 3               b c             nothing
+//        4     5       sums 4 to 6, in the order   4 d c           c+d = 5, then 4+5 = 6
+//       a b   c d      in which they are made
+//
+// combine() looks for the largest subtrees that are covered by the pieces held, and writes how each
+// is added as an order for sum_into().
+//
+// What must never happen: a sum that is no subtree, such as b+c. It would be right but for its
+// bits.
+//
+// Tested: comm/hierarchical/rail_plan_test.cpp (SumTree and, through it, RailPlan).
+
 #include "hierarchical/sum_tree.hpp"
 
 #include "lockstep/core/error.hpp"

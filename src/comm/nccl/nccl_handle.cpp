@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// A communicator whose owner waits in NCCL can be ended by another thread only: ncclCommAbort is
+// the one call that is made beside others, and nothing may be made after it.
+//
+//     owner       in_use := 1, looks at abort_begun | calls NCCL | in_use := 0
+//     abort()     abort_begun := 1, waits for in_use = 0 (1 s at most) | revoke | ncclCommAbort
+//
+// Each sets its own flag before it looks at the other's, so that one of them always sees the other.
+//
+// What must never happen:
+// - NCCL is called with a communicator that was aborted: it is freed memory.
+// - An abort waits for ever for a thread that hangs inside NCCL: after a second it goes on; a
+//   process that aborts is about to end.
+// - A state goes back: may_follow() is the table of what may come after what.
+//
+// Tested: comm/nccl/nccl_state_test.cpp, nccl_communicator_test.cpp with a made-up NCCL that hangs
+// and fails on command.
+
 #include "nccl/nccl_handle.hpp"
 
 #include "lockstep/core/clock.hpp"

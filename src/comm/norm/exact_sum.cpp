@@ -84,6 +84,7 @@ void ExactSum::add(double multiple) {
     if (exponent == 0) return;  // zero: less than 2^-1022 is no multiple
     std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52) - 1)) | std::uint64_t{1} << 52;
     int position = exponent - 1075 - unit_exponent;  // of the mantissa's last bit
+    // A multiple of the unit: what is shifted out is zeros.
     if (position < 0) {
         mantissa >>= -position;
         position = 0;

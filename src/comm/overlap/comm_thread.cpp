@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// A thread that moves buckets while the step's thread computes: on a core of its own, backward
+// never stops to communicate.
+//
+//     step's thread    launch_before(2)    launch_before(5)    finish() ........ all summed
+//                           |                    |                |                 ^
+//     this thread      wakes, polls 0 1 ... joins 2 3 4 ...   may block now         | notifies
+//
+// What must never happen:
+// - Two threads are in MPI at once: it may allow one at a time only. Between the first launch and
+//   the end of finish() the exchange belongs to this thread; `launched_` and `summed_` say whose it
+//   is.
+// - finish() waits for a thread that has failed: the failure ends the wait, and is thrown there.
+// - The thread blocks in a sum while the step may still fail: the destructor would wait for other
+//   ranks. So it polls until finish() has been called.
+//
+// Tested: comm/overlap/progress_test.cpp.
+
 #include "lockstep/core/error.hpp"
 
 #include "overlap/bucket_pipeline.hpp"

@@ -1,4 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// Turns slabs of windows into a batch: rows in the step's order, field by field.
+//
+//     slice of the step    lane 0 [4,8)  lane 1 [4,8)  ...      found_: (slab, first row, rows)
+//     windows              (slab 3)      (not loaded yet)
+//                           copied, its lane's old slab freed,  and only then waited for
+//
+// All parts are found first and then copied together, field after field. Only where a window is
+// missing are the parts found so far copied at once.
+//
+// What must never happen: waiting while holding a slab that others need. The window that is waited
+// for may be the one that waits for this slab.
+//
+// Tested: data/stream/batch_stream_test.cpp (least memory), reading_test.cpp (gathering).
+
 #include "assembler.hpp"
 
 #include "lockstep/core/clock.hpp"

@@ -1,4 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
+// The same batches as from files, gathered from rows in memory. There is no I/O to hide, only
+// copying, so a few threads gather whole steps side by side:
+//
+//     thread 1    takes a buffer, claims step 7, gathers --.
+//     thread 2    takes a buffer, claims step 8, gathers ---> ready_ {8, 9} ---> next() wants 7
+//     caller      would wait: takes a buffer, too, and claims step 9
+//
+// What must never happen:
+// - Nobody gathers the step that is waited for. A thread takes its buffer before it claims a step;
+//   so every claimed step has one, and with a buffer for each thread beside those the caller may
+//   hold, somebody always comes to it.
+// - Steps are handed out by who is ready first: by number, in order.
+// - A batch differs from that of a stream from files by one bit; a checkpoint may be resumed either
+//   way.
+//
+// Tested: data/stream/resident_test.cpp.
+
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"

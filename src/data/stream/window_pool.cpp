@@ -69,6 +69,7 @@ WindowPool::WindowPool(ShardFiles& files,
 
 WindowPool::~WindowPool() {
     if (page_cache_ != PageCache::drop) return;
+    // Announced to the system, but never claimed: no reader drops these pages behind it.
     for (const EpochWindow& window : ahead_) forget(files_, plan_ahead(window));
 }
 
