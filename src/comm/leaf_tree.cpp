@@ -3,14 +3,14 @@
 // with an order. Here the order is one tree over V leaves, V a power of two, and ranks are only a
 // way to deal out its leaves. With V = 8 on P = 3 ranks:
 //
-//              0-7                     rank 0 computes leaves 0 1     its partials: 0-1
-//           /         \                rank 1 computes leaves 2 3 4                 2-3, 4
-//         0-3         4-7              rank 2 computes leaves 5 6 7                 5, 6-7
-//        /   \       /   \
-//      0-1   2-3   4-5   6-7           merges_after, partial by partial: 0 1 0 1 2
-//      / \   / \   / \   / \
-//     0   1 2   3 4   5 6   7          4 and 5 are siblings on two ranks: they stay apart until
-//     rank 0|  rank 1  |  rank 2       somebody has both
+//                0-7                   rank 0 computes leaves 0 1     its partials: 0-1
+//           +-----+-----+              rank 1 computes leaves 2 3 4                 2-3, 4
+//          0-3         4-7             rank 2 computes leaves 5 6 7                 5, 6-7
+//        +--+--+     +--+--+
+//       0-1   2-3   4-5   6-7          merges_after, partial by partial: 0 1 0 1 2
+//       +-+   +-+   +-+   +-+
+//       0 1   2 3   4 5   6 7          4 and 5 are siblings on two ranks: they stay apart until
+//       r0 |   rank 1 | rank 2         somebody has both
 //
 // A rank adds what is a complete subtree of its own and hands on the rest as it is. Who adds those,
 // and where, is free (tree_sum here, rails between nodes in hierarchical/): the additions are the
