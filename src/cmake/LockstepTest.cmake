@@ -3,8 +3,6 @@
 # once on such a cluster (tests/support/two_hosts), as name.hosts-2-1.
 find_package(GTest REQUIRED)
 find_package(rapidcheck REQUIRED)
-find_library(LOCKSTEP_GMOCK gmock REQUIRED)
-mark_as_advanced(LOCKSTEP_GMOCK)
 
 # Test programs are compiled often and run briefly; what they test keeps all of its optimisation and
 # checks. Halves the time to build them.
@@ -19,17 +17,9 @@ endif()
 add_library(lockstep_test_base INTERFACE)
 target_include_directories(lockstep_test_base INTERFACE ${PROJECT_SOURCE_DIR}/tests)
 target_link_libraries(lockstep_test_base INTERFACE
-    ${LOCKSTEP_GMOCK} GTest::gtest rapidcheck rapidcheck_gtest
+    GTest::gmock GTest::gtest rapidcheck rapidcheck_gtest
     lockstep_warnings lockstep_numerics lockstep_sanitize lockstep_test_economy)
 target_compile_features(lockstep_test_base INTERFACE cxx_std_20)
-
-# The headers of all test programs without Torch, whose own flags are others.
-file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp CONTENT "")
-add_library(lockstep_test_precompiled OBJECT ${CMAKE_CURRENT_BINARY_DIR}/precompiled.cpp)
-set_target_properties(lockstep_test_precompiled PROPERTIES CXX_EXTENSIONS OFF)
-target_link_libraries(lockstep_test_precompiled PRIVATE lockstep_test_base fmt::fmt)
-target_precompile_headers(lockstep_test_precompiled PRIVATE
-    ${LOCKSTEP_STANDARD_HEADERS} <gmock/gmock.h> <gtest/gtest.h>)
 
 set(lockstep_test_environment
     OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
@@ -79,9 +69,6 @@ function(lockstep_add_test name)
     add_executable(${target} ${arg_SOURCES})
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
     target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_test_base)
-    if(NOT "lockstep::train" IN_LIST arg_LINK)
-        target_precompile_headers(${target} REUSE_FROM lockstep_test_precompiled)
-    endif()
     if("threads" IN_LIST arg_LABELS)
         add_dependencies(lockstep_threaded_tests ${target})
     endif()

@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* text =
+constexpr const char* bench_help =
     R"(Measures all-reduce algorithms side by side, in nccl-tests' columns. Every size is checked: whole
 numbers are summed whose sum is exact in every type, and #wrong counts elements that differ.
 Algorithms take turns, so that what disturbs one disturbs all; compare their ratios.
@@ -223,7 +223,7 @@ Command bench_comm_command() {
     return {.name = "bench comm",
             .summary = "measure all-reduce algorithms side by side",
             .usage = "lockstep bench comm --np N [-b SIZE] [-e SIZE] [--algo NAME,..] [options]",
-            .text = text,
+            .text = bench_help,
             .table = bench_option_table(*options),
             .run = [options](const Invocation& call) { return run(*options, call); }};
 }

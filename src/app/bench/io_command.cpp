@@ -15,11 +15,10 @@
 #include "bench/io_report.hpp"
 #include "command.hpp"
 #include "data/staged_progress.hpp"
+#include "scratch_folder.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <cstdlib>
-#include <cstring>
 #include <memory>
 
 #include <fmt/format.h>
@@ -27,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* text =
+constexpr const char* bench_io_help =
     R"(Reads a data set in every way there is and shows how far each is from what the machine can do.
 Without --data it makes one of photograph-like images for each codec, and removes it at the end.
 
@@ -69,31 +68,6 @@ struct BenchIoOptions {
 
 /// Ends measuring from within, so that what was made for it is removed.
 struct Interrupted {};
-
-class ScratchFolder {
-  public:
-    explicit ScratchFolder(const fs::path& parent) {
-        std::string name = parent / "lockstep-bench-io-XXXXXX";
-        check(::mkdtemp(name.data()) != nullptr, [&] {
-            return Error("E401",
-                         fmt::format("cannot make a folder in '{}'", parent.string()),
-                         std::strerror(errno),
-                         "give another place by --scratch");
-        });
-        path_ = name;
-    }
-    ~ScratchFolder() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    ScratchFolder(const ScratchFolder&) = delete;
-    ScratchFolder& operator=(const ScratchFolder&) = delete;
-
-    fs::path operator/(const std::string& name) const { return path_ / name; }
-
-  private:
-    fs::path path_;
-};
 
 /// A list of whole numbers, each `least` to `most`.
 template <class Whole>
@@ -229,7 +203,7 @@ void measure_one(const BenchIoOptions& options,
 void measure_all(const BenchIoOptions& options, Json& report) {
     if (!options.data.empty())
         return measure_one(options, options.data, open_data(options), report);
-    const ScratchFolder folder(options.scratch);
+    const ScratchFolder folder(options.scratch, "bench-io", "give another place by --scratch");
     for (const std::string& codec : options.codecs) {
         const fs::path path = folder / codec;
         measure_one(options, codec, make_data(options, path, parse_codec(codec)), report);
@@ -270,7 +244,7 @@ Command bench_io_command() {
     return {.name = "bench io",
             .summary = "measure reading data, and which stage binds",
             .usage = "lockstep bench io [--data DIR] [--codec NAME,..] [--threads N,..] [options]",
-            .text = text,
+            .text = bench_io_help,
             .table = table_of(*options),
             .run = [options](const Invocation&) { return run(*options); }};
 }

@@ -24,7 +24,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* text =
+constexpr const char* doctor_help =
     R"(Looks for what makes jobs fail, hang or crawl, on every rank and over all of them, and says for
 each finding what, why, and what to do. Errors stop training, warnings cost speed or safety.
 Without a launcher it looks at this node; --np N starts N ranks here; under mpirun or srun it looks
@@ -179,7 +179,7 @@ Command doctor_command() {
     return {.name = "doctor",
             .summary = "find what would break or slow down a job, before it starts",
             .usage = "lockstep doctor [--np N] [--preflight] [--only ID,..] [options]",
-            .text = text,
+            .text = doctor_help,
             .table = table_of(*options),
             .run = [options](const Invocation& call) { return run(*options, call); }};
 }

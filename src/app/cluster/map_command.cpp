@@ -23,7 +23,7 @@ struct MapOptions {
     bool smt = false, share_gpu = false, oversubscribe = false;
 };
 
-constexpr const char* text =
+constexpr const char* map_help =
     R"(Shows which rank runs on which node, cores and GPU and which network port is near it: of the job
 that runs (under mpirun or srun), of this node (-np), or of a job that is only planned. Nothing is
 started and nothing is bound.
@@ -180,7 +180,7 @@ Command map_command() {
     return {.name = "map",
             .summary = "show which rank runs on which cores, GPU and network port",
             .usage = "lockstep map [options]   or   mpirun -np N lockstep map [options]",
-            .text = text,
+            .text = map_help,
             .table = map_table(*options),
             .run = [options](const Invocation&) { return run_map(*options); }};
 }

@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-struct Arguments {
+struct ExportArguments {
     ExportOptions options;
     std::vector<std::string> samples;
 };
@@ -35,7 +35,7 @@ void add_samples(const std::string& text, std::vector<std::uint64_t>& samples) {
         samples.push_back(static_cast<std::uint64_t>(sample));
 }
 
-int export_samples(Arguments& arguments, const std::string& folder) {
+int export_samples(ExportArguments& arguments, const std::string& folder) {
     ExportOptions& options = arguments.options;
     check(!options.output.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
@@ -58,7 +58,7 @@ int export_samples(Arguments& arguments, const std::string& folder) {
 }  // namespace
 
 Command data_export_command() {
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<ExportArguments>();
     return {
         .name = "data export",
         .summary = "write a data set as NPY files",

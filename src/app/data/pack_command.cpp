@@ -32,7 +32,7 @@ void pack(Arguments& arguments, const Communicator& ranks) {
     pack_rows(*source, arguments.output, ranks, progress);
 }
 
-constexpr const char* text =
+constexpr const char* data_pack_help =
     "Writes a data set that 'lockstep train' streams: HDF5 shards with hashes and a\n"
     "manifest. Rows are shuffled once while packing. What is written is read back and\n"
     "verified. An interrupted pack keeps its finished shards in .NAME.partial beside DIR: the\n"
@@ -63,7 +63,7 @@ Command data_pack_command() {
     return {.name = "data pack",
             .summary = "pack images, tables and arrays into HDF5 shards",
             .usage = "lockstep data pack INPUT --out DIR [options]",
-            .text = text,
+            .text = data_pack_help,
             .table = std::move(table),
             .run = [arguments](const Invocation&) {
                 const auto ranks = Communicator::world();

@@ -11,13 +11,13 @@
 namespace lockstep {
 namespace {
 
-struct Arguments {
+struct SynthArguments {
     std::string kind = "cifar";
     SynthOptions synth;
     PackArguments output;
 };
 
-void synthesize(Arguments& arguments, const Communicator& ranks) {
+void synthesize(SynthArguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
     SynthOptions& synth = arguments.synth;
     if (arguments.kind == "segmentation") synth.kind = SynthKind::segmentation;
@@ -26,7 +26,7 @@ void synthesize(Arguments& arguments, const Communicator& ranks) {
     pack_rows(*make_synthetic(synth), arguments.output, ranks, progress);
 }
 
-constexpr const char* text =
+constexpr const char* data_synth_help =
     "Every sample is a function of seed and number: the same data set on any machine.\n"
     "  cifar          images u8 [3,SIZE,SIZE] and labels: a pattern per class, under noise\n"
     "  segmentation   images u8 [3,SIZE,SIZE] and masks u8 [SIZE,SIZE]: shapes, 0 is the ground\n"
@@ -39,13 +39,13 @@ constexpr const char* text =
 }  // namespace
 
 Command data_synth_command() {
-    auto arguments = std::make_shared<Arguments>();
+    auto arguments = std::make_shared<SynthArguments>();
     SynthOptions& synth = arguments->synth;
     return {
         .name = "data synth",
         .summary = "make up a data set that can be learned",
         .usage = "lockstep data synth --out DIR [options]",
-        .text = text,
+        .text = data_synth_help,
         .table = {{"Samples",
                    {choice_option("kind",
                                   arguments->kind,

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* text =
+constexpr const char* diagnose_help =
     R"(Every rank records its collectives in RUN/logs/iN/flight; this command puts the records of all
 ranks together and says which rank keeps the others waiting, and what it was doing last. It works
 while a job runs, after it ended, and after a rank was killed. Exit code 76 if something is wrong.
@@ -174,7 +174,7 @@ Command diagnose_command() {
     return {.name = "diagnose",
             .summary = "say which rank keeps a run waiting, or was lost",
             .usage = "lockstep diagnose RUN [--incarnation N] [--json]",
-            .text = text,
+            .text = diagnose_help,
             .table = {{"Options",
                        {whole_option("incarnation",
                                      options->incarnation,

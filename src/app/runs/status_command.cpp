@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* text =
+constexpr const char* status_help =
     R"(Reads the run directory alone: no rights in SLURM, no connection to the job, from any host that sees
 the files. Phases: starting, running, checkpointed (to be continued), complete, failed, and lost: the
 run says that it is running, but its process is gone.
@@ -77,7 +77,7 @@ Command status_command() {
     return {.name = "status",
             .summary = "say where runs stand, and where their time went",
             .usage = "lockstep status RUN|--all [DIR] [--json]",
-            .text = text,
+            .text = status_help,
             .table = {{"Options",
                        {flag_option("all", options->all, "every run below DIR; 'runs' without one"),
                         flag_option("json", options->json, "for programs")}}},

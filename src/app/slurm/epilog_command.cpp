@@ -43,7 +43,7 @@ RunEnd run_end(const std::optional<RunState>& state) {
 }
 
 // A busy controller answers the second or third time.
-ProcessResult ask_slurm(const std::vector<std::string>& argv) {
+ProcessResult slurm_answer(const std::vector<std::string>& argv) {
     ProcessResult answer;
     for (const unsigned pause_s : {0u, 2u, 10u}) {
         ::sleep(pause_s);
@@ -56,7 +56,7 @@ ProcessResult ask_slurm(const std::vector<std::string>& argv) {
 // SLURM's word for the job: while a cancelled job ends, its script still runs; and so it does on a
 // node that SLURM has lost sight of, when the job has long begun again elsewhere.
 void ask_about_job(const SlurmJob& job, JobEnd& end) {
-    const auto answer = ask_slurm({"squeue", "-h", "-j", job.id, "-O", "State:32,RestartCnt:16"});
+    const auto answer = slurm_answer({"squeue", "-h", "-j", job.id, "-O", "State:32,RestartCnt:16"});
     check(answer.exit_code == 0, [&] {
         return Error("E511",
                      "SLURM does not answer",
@@ -71,7 +71,7 @@ void ask_about_job(const SlurmJob& job, JobEnd& end) {
 
 // The job dies in it, if it succeeds.
 void requeue(const SlurmJob& job) {
-    const auto answer = ask_slurm({"scontrol", "requeue", job.id});
+    const auto answer = slurm_answer({"scontrol", "requeue", job.id});
     check(answer.exit_code == 0, [&] {
         return Error("E522",
                      fmt::format("job {} could not be requeued", job.id),

@@ -26,7 +26,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* text =
+constexpr const char* train_help =
     R"(Trains a model with data parallelism over all ranks. The same settings give the same
 parameters, bit for bit, on any number of ranks up to the run's virtual ranks.
 
@@ -151,7 +151,7 @@ Command train_command() {
     return {.name = "train",
             .summary = "train a model on all ranks",
             .usage = "lockstep train --data DIR --run DIR [--np N] [options]",
-            .text = text + std::string("\n--transform takes ") + transform_help(),
+            .text = train_help + std::string("\n--transform takes ") + transform_help(),
             .table = train_option_table(*options),
             .run = [options](const Invocation& call) { return run(*options, call); }};
 }

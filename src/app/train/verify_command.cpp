@@ -10,11 +10,11 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include "command.hpp"
+#include "scratch_folder.hpp"
 #include "train/train_options.hpp"
 
 #include <algorithm>
 #include <bit>
-#include <cerrno>
 #include <cstdlib>
 #include <filesystem>
 #include <set>
@@ -25,7 +25,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* text =
+constexpr const char* verify_help =
     R"(Runs the same training under mpirun on each of the given numbers of ranks, for a few steps, and
 compares the hashes of all parameters. Equal hashes mean equal bits.
 
@@ -42,27 +42,6 @@ struct VerifyOptions {
     TrainOptions train;
     std::string ranks = "1,2,4";
     std::int64_t steps = 50;
-};
-
-// A folder for the compared runs, gone at the end.
-class ScratchFolder {
-  public:
-    ScratchFolder() {
-        std::string name = fs::temp_directory_path() / "lockstep-verify-XXXXXX";
-        check(::mkdtemp(name.data()) != nullptr,
-              [&] { return system_error("create", name, errno); });
-        path_ = name;
-    }
-    ~ScratchFolder() {
-        std::error_code ignored;
-        fs::remove_all(path_, ignored);
-    }
-    ScratchFolder(const ScratchFolder&) = delete;
-    ScratchFolder& operator=(const ScratchFolder&) = delete;
-    const fs::path& path() const { return path_; }
-
-  private:
-    fs::path path_;
 };
 
 std::vector<int> parse_ranks(const std::string& list) {
@@ -177,7 +156,8 @@ int run(VerifyOptions& options, const Invocation& call) {
     check(!settings.data.empty(),
           [] { return Error("E105", "--data is missing", "", "give a data set with --data DIR"); });
     check_trainer();
-    const ScratchFolder scratch;
+    const ScratchFolder scratch(
+        fs::temp_directory_path(), "verify", "set TMPDIR to a folder that can be written");
     const auto words = train_words(call);
     std::vector<std::string> hashes;
     print_once("ranks  parameters\n");
@@ -205,7 +185,7 @@ Command verify_command() {
         .summary = "prove that any number of ranks gives the same bits",
         .usage =
             "lockstep verify --data DIR [--ranks 1,2,4] [--steps K] [--plain] [options of train]",
-        .text = text,
+        .text = verify_help,
         .table = std::move(table),
         .run = [options](const Invocation& call) { return run(*options, call); }};
 }

@@ -187,7 +187,7 @@ Ailments slow_cores(const NodeRanks& ranks) {
     return found;
 }
 
-const std::array checks{
+const std::array cpu_table{
     DoctorCheck{"C1",
                 Severity::warning,
                 "several threads on one CPU",
@@ -236,7 +236,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> cpu_checks() {
-    return checks;
+    return cpu_table;
 }
 
 }  // namespace lockstep

@@ -167,7 +167,7 @@ Ailments moving_errors(const DoctorFacts& facts) {
     return found;
 }
 
-const std::array checks{
+const std::array fabric_table{
     DoctorCheck{"F1",
                 Severity::warning,
                 "a fabric port is down",
@@ -237,7 +237,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> fabric_checks() {
-    return checks;
+    return fabric_table;
 }
 
 }  // namespace lockstep

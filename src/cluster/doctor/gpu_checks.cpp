@@ -195,7 +195,7 @@ Ailments mig(const NodeRanks& ranks) {
     return {};
 }
 
-const std::array checks{
+const std::array gpu_table{
     DoctorCheck{"G1",
                 Severity::error,
                 "no usable driver",
@@ -251,7 +251,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> gpu_checks() {
-    return checks;
+    return gpu_table;
 }
 
 }  // namespace lockstep

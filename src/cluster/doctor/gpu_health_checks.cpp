@@ -99,7 +99,7 @@ Ailments slowed_down(const DoctorFacts& facts) {
     });
 }
 
-const std::array checks{
+const std::array gpu_health_table{
     DoctorCheck{"G8",
                 Severity::warning,
                 "GPUs do not reach each other as they could",
@@ -135,7 +135,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> gpu_health_checks() {
-    return checks;
+    return gpu_health_table;
 }
 
 }  // namespace lockstep

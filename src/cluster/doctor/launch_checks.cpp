@@ -161,7 +161,7 @@ Ailments clock_skew(JobRanks ranks) {
     return found;
 }
 
-const std::array checks{
+const std::array launch_table{
     DoctorCheck{"D1",
                 Severity::error,
                 "each process runs alone",
@@ -224,7 +224,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> launch_checks() {
-    return checks;
+    return launch_table;
 }
 
 }  // namespace lockstep

@@ -172,7 +172,7 @@ Ailments short_of_time(JobRanks ranks) {
     return {{fmt::format("only {} are left", left)}};
 }
 
-const std::array checks{
+const std::array limit_table{
     DoctorCheck{"L1",
                 Severity::warning,
                 "little shared memory",
@@ -236,7 +236,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> limit_checks() {
-    return checks;
+    return limit_table;
 }
 
 }  // namespace lockstep

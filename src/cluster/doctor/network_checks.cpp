@@ -234,7 +234,7 @@ Ailments ras_port(const DoctorFacts& facts) {
     return {{fmt::format("port 28028 is taken by user {}", *owner)}};
 }
 
-const std::array checks{
+const std::array network_table{
     DoctorCheck{"F9",
                 Severity::error,
                 "the wrong network interface",
@@ -283,7 +283,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> network_checks() {
-    return checks;
+    return network_table;
 }
 
 }  // namespace lockstep

@@ -116,7 +116,7 @@ Ailments stragglers(JobRanks ranks) {
     return found;
 }
 
-const std::array checks{
+const std::array self_test_table{
     DoctorCheck{"T1",
                 Severity::error,
                 "an all-reduce gives wrong sums",
@@ -160,7 +160,7 @@ const std::array checks{
 }  // namespace
 
 std::span<const DoctorCheck> self_test_checks() {
-    return checks;
+    return self_test_table;
 }
 
 }  // namespace lockstep

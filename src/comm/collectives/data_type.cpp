@@ -9,20 +9,20 @@
 namespace lockstep {
 namespace {
 
-struct Row {
+struct TypeRow {
     DataType type;
     std::size_t bytes;
     std::string_view name;
 };
-constexpr std::array rows = {Row{DataType::float32, 4, "float"},
-                             Row{DataType::bfloat16, 2, "bfloat16"},
-                             Row{DataType::float64, 8, "double"},
-                             Row{DataType::int64, 8, "int64"}};
+constexpr std::array type_rows = {TypeRow{DataType::float32, 4, "float"},
+                             TypeRow{DataType::bfloat16, 2, "bfloat16"},
+                             TypeRow{DataType::float64, 8, "double"},
+                             TypeRow{DataType::int64, 8, "int64"}};
 constexpr std::array types = {
     DataType::float32, DataType::bfloat16, DataType::float64, DataType::int64};
 
-const Row& row_of(DataType type) {
-    return rows[static_cast<std::size_t>(type)];
+const TypeRow& row_of(DataType type) {
+    return type_rows[static_cast<std::size_t>(type)];
 }
 
 }  // namespace
@@ -40,8 +40,8 @@ std::string_view name_of(DataType type) {
 }
 
 std::optional<DataType> data_type_named(std::string_view name) {
-    const auto found = std::ranges::find(rows, name, &Row::name);
-    return found == rows.end() ? std::nullopt : std::optional(found->type);
+    const auto found = std::ranges::find(type_rows, name, &TypeRow::name);
+    return found == type_rows.end() ? std::nullopt : std::optional(found->type);
 }
 
 ElementRange stripe_of(std::size_t count, DataType type, int index, int parts) {

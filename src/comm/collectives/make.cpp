@@ -21,29 +21,29 @@ std::unique_ptr<AllReduce> make_hierarchical(const Communicator& ranks) {
     return make_hierarchical_collectives(ranks);
 }
 
-struct Row {
+struct AlgorithmRow {
     Algorithm algorithm;
     std::string_view name;
     std::unique_ptr<AllReduce> (*make)(const Communicator& ranks);
 };
-constexpr std::array rows = {
-    Row{Algorithm::shared_memory, "shared-memory", make_shared_memory},
-    Row{Algorithm::hierarchical, "hierarchical", make_hierarchical},
-    Row{Algorithm::ring, "ring", make_ring_all_reduce},
-    Row{Algorithm::recursive_doubling, "recursive-doubling", make_recursive_doubling_all_reduce},
-    Row{Algorithm::tree, "tree", make_tree_all_reduce},
-    Row{Algorithm::parameter_server, "parameter-server", make_parameter_server_all_reduce},
-    Row{Algorithm::open_mpi, "open-mpi", make_open_mpi_all_reduce}};
+constexpr std::array algorithm_rows = {
+    AlgorithmRow{Algorithm::shared_memory, "shared-memory", make_shared_memory},
+    AlgorithmRow{Algorithm::hierarchical, "hierarchical", make_hierarchical},
+    AlgorithmRow{Algorithm::ring, "ring", make_ring_all_reduce},
+    AlgorithmRow{Algorithm::recursive_doubling, "recursive-doubling", make_recursive_doubling_all_reduce},
+    AlgorithmRow{Algorithm::tree, "tree", make_tree_all_reduce},
+    AlgorithmRow{Algorithm::parameter_server, "parameter-server", make_parameter_server_all_reduce},
+    AlgorithmRow{Algorithm::open_mpi, "open-mpi", make_open_mpi_all_reduce}};
 
 constexpr std::array algorithms = [] {
-    std::array<Algorithm, rows.size()> all{};
-    std::ranges::transform(rows, all.begin(), &Row::algorithm);
+    std::array<Algorithm, algorithm_rows.size()> all{};
+    std::ranges::transform(algorithm_rows, all.begin(), &AlgorithmRow::algorithm);
     return all;
 }();
 
-const Row& row_of(Algorithm algorithm) {
-    const auto found = std::ranges::find(rows, algorithm, &Row::algorithm);
-    expect(found != rows.end(), "one of all_algorithms()");
+const AlgorithmRow& row_of(Algorithm algorithm) {
+    const auto found = std::ranges::find(algorithm_rows, algorithm, &AlgorithmRow::algorithm);
+    expect(found != algorithm_rows.end(), "one of all_algorithms()");
     return *found;
 }
 

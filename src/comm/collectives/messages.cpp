@@ -9,12 +9,12 @@ namespace lockstep {
 namespace {
 
 // MPI counts in int.
-constexpr std::size_t largest_message = std::size_t{1} << 30;
+constexpr std::size_t largest_piece = std::size_t{1} << 30;
 
 template <class Post>
 void in_pieces(const Elements& all, Post&& post) {
-    for (std::size_t done = 0; done < all.bytes(); done += largest_message)
-        post(all.data + done, static_cast<int>(std::min(all.bytes() - done, largest_message)));
+    for (std::size_t done = 0; done < all.bytes(); done += largest_piece)
+        post(all.data + done, static_cast<int>(std::min(all.bytes() - done, largest_piece)));
 }
 
 }  // namespace

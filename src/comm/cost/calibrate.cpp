@@ -19,7 +19,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t least_bytes = 8, most_bytes = std::size_t{64} << 20;
-constexpr int regimes = 3, rounds = 5;
+constexpr int most_regimes = 3, rounds = 5;
 constexpr double block_s = 0.003;
 
 std::vector<std::size_t> calibration_sizes() {
@@ -54,7 +54,7 @@ class Calibration {
         std::vector<CostPoint> points;
         for (const std::size_t bytes : calibration_sizes())
             points.push_back({static_cast<double>(bytes), seconds_of([&] { operation(bytes); })});
-        return fit_cost(points, regimes);
+        return fit_cost(points, most_regimes);
     }
 
     /// Ranks 0 and 1; there and back.

@@ -7,7 +7,6 @@
 #include <utility>
 
 namespace lockstep {
-namespace {
 
 /// Memory of ncclMemAlloc and its registration; either may have failed.
 class RegisteredMemory {
@@ -45,8 +44,6 @@ class RegisteredMemory {
     void *data_ = nullptr, *handle_ = nullptr;
     bool is_registered_ = false;
 };
-
-}  // namespace
 
 class NcclBuffer::Memory {
   public:

@@ -27,7 +27,7 @@ constexpr auto transitions = std::to_array<std::pair<NcclState, NcclState>>({
     {aborting, aborted},
 });
 
-constexpr std::array<std::string_view, 9> names = {"unset",
+constexpr std::array<std::string_view, 9> state_names = {"unset",
                                                    "initializing",
                                                    "ready",
                                                    "failed",
@@ -40,7 +40,7 @@ constexpr std::array<std::string_view, 9> names = {"unset",
 }  // namespace
 
 std::string_view name_of(NcclState state) {
-    return names[static_cast<std::size_t>(state)];
+    return state_names[static_cast<std::size_t>(state)];
 }
 
 bool may_follow(NcclState from, NcclState to) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec.hpp"
 
+#include "lz4_frame.hpp"
+
 #include "lockstep/core/error.hpp"
 
 #include <fmt/format.h>
@@ -12,21 +14,10 @@
 namespace lockstep {
 namespace {
 
-// The LZ4 filter's payload (https://github.com/HDFGroup/hdf5_plugins, LZ4): total size as 8 bytes,
-// block size as 4, then each block's stored size as 4 and its data; all sizes big-endian. A block
-// whose stored size is its own size is not compressed.
-constexpr std::size_t lz4_header = 12, lz4_block_header = 4;
 constexpr std::size_t lz4_block_limit = std::size_t{1} << 30;
 
 void put_big_endian(std::byte* out, std::uint64_t value, int bytes) {
     for (int i = 0; i < bytes; ++i) out[i] = static_cast<std::byte>(value >> (8 * (bytes - 1 - i)));
-}
-
-const char* chars(std::span<const std::byte> bytes) {
-    return reinterpret_cast<const char*>(bytes.data());
-}
-char* chars(std::span<std::byte> bytes) {
-    return reinterpret_cast<char*>(bytes.data());
 }
 
 struct Levels {

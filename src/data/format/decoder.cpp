@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chunk_filters.hpp"
 #include "codec.hpp"
+#include "lz4_frame.hpp"
 #include "widening.hpp"
 
 #include <algorithm>
@@ -13,21 +14,12 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t lz4_header = 12, lz4_block_header = 4;
-
 std::uint64_t take_big_endian(std::span<const std::byte>& in, std::size_t bytes) {
     std::uint64_t value = 0;
     for (std::size_t i = 0; i < bytes; ++i)
         value = value << 8 | std::to_integer<std::uint64_t>(in[i]);
     in = in.subspan(bytes);
     return value;
-}
-
-const char* chars(std::span<const std::byte> bytes) {
-    return reinterpret_cast<const char*>(bytes.data());
-}
-char* chars(std::span<std::byte> bytes) {
-    return reinterpret_cast<char*>(bytes.data());
 }
 
 bool decode_lz4_block(std::span<const std::byte> stored, std::span<std::byte> raw) {

@@ -32,7 +32,7 @@ bool is_within_file(const h5::Handle& dataset) {
            H5Pget_external_count(properties.id()) == 0;
 }
 
-std::vector<hsize_t> size_of(const h5::Handle& dataset) {
+std::vector<hsize_t> extent_of(const h5::Handle& dataset) {
     const h5::Handle space(H5Dget_space(dataset.id()), H5Sclose);
     std::array<hsize_t, H5S_MAX_RANK> size{};
     const int rank = H5Sget_simple_extent_dims(space.id(), size.data(), nullptr);
@@ -40,7 +40,7 @@ std::vector<hsize_t> size_of(const h5::Handle& dataset) {
 }
 
 // Bytes of the rows that are asked for; 0 if they are none, or more than `most`.
-std::uint64_t bytes_of(const RowsRequest& request,
+std::uint64_t bytes_of_rows(const RowsRequest& request,
                        const std::vector<hsize_t>& size,
                        std::uint64_t most) {
     if (size.empty() || request.first > size[0] || request.rows > size[0] - request.first) return 0;
@@ -65,7 +65,7 @@ void RowReading::open(const RowsRequest& request) {
     check(static_cast<bool>(found), [&] { return h5::failure("E207", "open", request.dataset); });
     if (!is_within_file(found))
         throw unreadable(request, "its values lie in other files, which are not followed");
-    size_ = size_of(found);
+    size_ = extent_of(found);
     dataset_ = std::move(found);
     opened_ = request;
 }
@@ -73,7 +73,7 @@ void RowReading::open(const RowsRequest& request) {
 std::vector<std::byte> RowReading::read(const RowsRequest& request) {
     const h5::QuietErrors quiet;
     open(request);
-    if (request.bytes == 0 || bytes_of(request, size_, request.bytes) != request.bytes)
+    if (request.bytes == 0 || bytes_of_rows(request, size_, request.bytes) != request.bytes)
         throw unreadable(request, "it is not what it was a moment ago");
     std::vector<hsize_t> start(size_.size(), 0), count = size_;
     start[0] = request.first;

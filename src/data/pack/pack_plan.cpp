@@ -23,7 +23,7 @@ namespace {
 constexpr std::uint64_t usual_shard_bytes = std::uint64_t{512} << 20;
 constexpr std::uint64_t usual_block_bytes = std::uint64_t{512} << 10;
 constexpr std::uint64_t usual_blocks = 128, fewest_usual_rows = 32;
-constexpr std::string_view writer = "lockstep pack 1";
+constexpr std::string_view pack_writer = "lockstep pack 1";
 
 std::string name_of(const PackOptions& options) {
     const fs::path output = fs::absolute(options.output).lexically_normal();
@@ -94,7 +94,7 @@ Manifest outline(const RowSource& source, const PackOptions& options) {
     Manifest manifest;
     manifest.name = name_of(options);
     manifest.split = options.split;
-    manifest.writer = writer;
+    manifest.writer = pack_writer;
     manifest.row_order = options.shuffle_seed ? fmt::format("shuffled:{}", *options.shuffle_seed)
                                               : source.row_order();
     manifest.codec = options.codec;

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t buffer_bytes = std::size_t{1} << 20, longest_record = std::size_t{16} << 20;
+constexpr std::size_t csv_buffer_bytes = std::size_t{1} << 20, longest_record = std::size_t{16} << 20;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 }  // namespace
@@ -27,7 +27,7 @@ Error CsvReader::malformed(std::uint64_t line, const std::string& why) const {
 
 int CsvReader::peek() {
     if (at_ == buffer_.size()) {
-        buffer_.resize(std::min<std::uint64_t>(buffer_bytes, file_.bytes() - offset_));
+        buffer_.resize(std::min<std::uint64_t>(csv_buffer_bytes, file_.bytes() - offset_));
         file_.read(offset_, std::as_writable_bytes(std::span(buffer_)));
         offset_ += buffer_.size();
         at_ = 0;

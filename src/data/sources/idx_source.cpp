@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-Error malformed(const fs::path& path, const std::string& why) {
+Error malformed_idx(const fs::path& path, const std::string& why) {
     return Error("E214",
                  fmt::format("'{}' is not a whole IDX file", path.string()),
                  why,
@@ -43,7 +43,7 @@ class Gzip {
         if (got < 0) throw failure();
         int code = Z_OK;
         gzerror(file_, &code);
-        if (code == Z_BUF_ERROR) throw malformed(path_, "the compressed file is cut short");
+        if (code == Z_BUF_ERROR) throw malformed_idx(path_, "the compressed file is cut short");
         return static_cast<std::size_t>(got);
     }
 
@@ -55,7 +55,7 @@ class Gzip {
         int code = 0;
         const char* reason = gzerror(file_, &code);
         if (code == Z_ERRNO) return system_error("read", path_, errno);
-        return malformed(path_, fmt::format("decompression fails: {}", reason));
+        return malformed_idx(path_, fmt::format("decompression fails: {}", reason));
     }
 
     fs::path path_;
@@ -85,32 +85,32 @@ std::uint32_t big_endian(std::span<const std::byte> bytes) {
 
 // The sizes in a header of which `head` is what there is (all of it, if the file is long enough).
 std::vector<std::uint64_t> parse_sizes(std::span<const std::byte> head, const fs::path& path) {
-    if (head.size() < 4) throw malformed(path, "it ends within its header");
+    if (head.size() < 4) throw malformed_idx(path, "it ends within its header");
     const std::uint32_t magic = big_endian(head), dimensions = magic & 0xff;
     if (magic >> 8 != 8 || dimensions < 1 || dimensions > 4)
-        throw malformed(path,
+        throw malformed_idx(path,
                         fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
                                     "begin with 00000801 to 00000804",
                                     magic));
-    if (head.size() < 4 + 4 * dimensions) throw malformed(path, "it ends within its header");
+    if (head.size() < 4 + 4 * dimensions) throw malformed_idx(path, "it ends within its header");
     std::vector<std::uint64_t> sizes;
     std::uint64_t total = 1;
     for (std::uint32_t i = 1; i <= dimensions; ++i) {
         sizes.push_back(big_endian(head.subspan(4 * i)));
         if (sizes.back() == 0 || sizes.back() > (std::uint64_t{1} << 46) / total)
-            throw malformed(path,
+            throw malformed_idx(path,
                             fmt::format("its sizes are impossible: {}", fmt::join(sizes, " x ")));
         total *= sizes.back();
     }
     return sizes;
 }
 
-constexpr std::size_t longest_header = 20;
+constexpr std::size_t longest_idx_header = 20;
 
 IdxArray plain_idx(const fs::path& path) {
     IdxArray array{path, {}, std::make_shared<const InputFile>(path)};
-    std::array<std::byte, longest_header> head{};
-    const auto there = std::span(head).first(std::min(array.file->bytes(), longest_header));
+    std::array<std::byte, longest_idx_header> head{};
+    const auto there = std::span(head).first(std::min(array.file->bytes(), longest_idx_header));
     array.file->read(0, there);
     array.size = parse_sizes(there, path);
     return array;
@@ -123,7 +123,7 @@ IdxArray gzip_idx(const fs::path& path, const SourceOptions& options) {
     const std::uint64_t whole = fs::file_size(path);
     IdxArray array{path, {}, {}};
     std::vector<std::byte> piece(std::size_t{1} << 20);
-    for (std::uint64_t wanted = longest_header; spool.bytes() < wanted;) {
+    for (std::uint64_t wanted = longest_idx_header; spool.bytes() < wanted;) {
         const std::size_t ask = std::min<std::uint64_t>(piece.size(), wanted - spool.bytes());
         const auto got = std::span(piece).first(input.read(std::span(piece).first(ask)));
         if (array.size.empty()) {
@@ -147,7 +147,7 @@ IdxArray read_idx(const fs::path& path, const SourceOptions& options) {
     const std::uint64_t expected = array.expected_bytes();
     const std::uint64_t bytes = array.file->bytes() - array.offset();
     if (bytes != expected)
-        throw malformed(path,
+        throw malformed_idx(path,
                         fmt::format("{} need {} bytes; it has {}{}",
                                     fmt::join(array.size, " x "),
                                     grouped(expected),
@@ -158,12 +158,12 @@ IdxArray read_idx(const fs::path& path, const SourceOptions& options) {
 
 void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
     if (pixels.size.size() < 3)
-        throw malformed(pixels.path,
+        throw malformed_idx(pixels.path,
                         fmt::format("it has {} dimensions; images have 3 or 4 (are these the "
                                     "labels?)",
                                     pixels.size.size()));
     if (classes.size.size() != 1)
-        throw malformed(classes.path,
+        throw malformed_idx(classes.path,
                         fmt::format("it has {} dimensions; labels have 1 (are these the "
                                     "images?)",
                                     classes.size.size()));

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t longest_header = 1 << 20, most_elements = std::uint64_t{1} << 48;
+constexpr std::uint64_t longest_npy_header = 1 << 20, most_elements = std::uint64_t{1} << 48;
 
 struct NpyType {
     std::string_view descr;
@@ -25,7 +25,7 @@ constexpr std::array<NpyType, 5> types{{{"|u1", ElementType::u8},
                                         {"<f4", ElementType::f32},
                                         {"<f8", ElementType::f64}}};
 
-Error malformed(const fs::path& path, const std::string& why) {
+Error malformed_npy(const fs::path& path, const std::string& why) {
     return malformed_input(path, "an NPY file that can be packed", why);
 }
 
@@ -34,7 +34,7 @@ ElementType type_of(const std::string& descr, const fs::path& path) {
     if (found != types.end()) return found->type;
     if (descr == "<u1" || descr == ">u1") return ElementType::u8;
     const bool is_big = descr.starts_with('>');
-    throw malformed(path,
+    throw malformed_npy(path,
                     fmt::format("its type is '{}'{}; u1, i4, i8, f4 and f8, little-endian, can be "
                                 "packed: convert it with numpy's astype()",
                                 descr,
@@ -66,13 +66,13 @@ class HeaderParser {
     void parse_value(const std::string& key) {
         if (key == "descr" && !has_type_) {
             has_type_ = true;
-            if (peek() == '[') throw malformed(path_, "its elements are structures");
+            if (peek() == '[') throw malformed_npy(path_, "its elements are structures");
             header_.type = type_of(quoted(), path_);
         } else if (key == "fortran_order" && !has_order_) {
             has_order_ = true;
             const std::string value = word();
             if (value == "True")
-                throw malformed(path_,
+                throw malformed_npy(path_,
                                 "it is in Fortran order, in which samples are not together; "
                                 "convert it with numpy's ascontiguousarray()");
             if (value != "False") throw nonsense("fortran_order is neither True nor False");
@@ -89,7 +89,7 @@ class HeaderParser {
         while (!follows(')')) {
             const std::uint64_t size = number();
             if (size == 0 || size > most_elements / total)
-                throw malformed(path_, "its shape has no or too many elements");
+                throw malformed_npy(path_, "its shape has no or too many elements");
             total *= size;
             header_.shape.push_back(size);
             if (header_.shape.size() > 32) throw nonsense("more than 32 dimensions");
@@ -140,7 +140,7 @@ class HeaderParser {
         return value;
     }
     Error nonsense(const std::string& why) const {
-        return malformed(path_, "its header makes no sense: " + why);
+        return malformed_npy(path_, "its header makes no sense: " + why);
     }
 
     std::string_view text_;
@@ -157,20 +157,20 @@ struct Extent {
 
 Extent header_extent(const InputFile& file) {
     std::array<unsigned char, 12> head{};
-    if (file.bytes() < head.size()) throw malformed(file.path(), "it ends within its header");
+    if (file.bytes() < head.size()) throw malformed_npy(file.path(), "it ends within its header");
     file.read(0, std::as_writable_bytes(std::span(head)));
     if (!std::equal(npy_magic.begin(), npy_magic.end(), head.begin(), [](char a, unsigned char b) {
             return static_cast<unsigned char>(a) == b;
         }))
-        throw malformed(file.path(), "it does not begin as NPY files do");
+        throw malformed_npy(file.path(), "it does not begin as NPY files do");
     const int version = head[6];
     if (version < 1 || version > 3)
-        throw malformed(file.path(), fmt::format("it has version {}; 1 to 3 are known", version));
+        throw malformed_npy(file.path(), fmt::format("it has version {}; 1 to 3 are known", version));
     const std::uint64_t low = head[8] + 256u * head[9];
     const std::uint64_t high = head[10] + 256u * head[11];
     const Extent extent = version == 1 ? Extent{10, low} : Extent{12, low + (high << 16)};
-    if (extent.bytes > longest_header || extent.begin + extent.bytes > file.bytes())
-        throw malformed(file.path(), "it ends within its header");
+    if (extent.bytes > longest_npy_header || extent.begin + extent.bytes > file.bytes())
+        throw malformed_npy(file.path(), "it ends within its header");
     return extent;
 }
 
@@ -190,7 +190,7 @@ NpyHeader read_npy_header(const InputFile& file) {
     header.data_offset = extent.begin + extent.bytes;
     const std::uint64_t bytes = file.bytes() - header.data_offset;
     check(bytes == header.data_bytes(), [&] {
-        return malformed(file.path(),
+        return malformed_npy(file.path(),
                          fmt::format("{} of {} need {} bytes; it has {}",
                                      fmt::join(header.shape, " x "),
                                      element_name(header.type),

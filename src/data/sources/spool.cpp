@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t buffer_bytes = std::size_t{1} << 20;
+constexpr std::size_t spool_buffer_bytes = std::size_t{1} << 20;
 
 // Not every file system has nameless files; then the name goes at once.
 UniqueFd nameless_file(const fs::path& folder) {
@@ -43,12 +43,12 @@ fs::path scratch_folder(const fs::path& folder) {
 
 Spool::Spool(const fs::path& folder)
     : path_(scratch_folder(folder) / "(temporary rows)"), fd_(nameless_file(path_.parent_path())) {
-    buffer_.reserve(buffer_bytes);
+    buffer_.reserve(spool_buffer_bytes);
 }
 
 void Spool::append(std::span<const std::byte> bytes) {
-    if (buffer_.size() + bytes.size() > buffer_bytes) flush();
-    if (bytes.size() >= buffer_bytes) {
+    if (buffer_.size() + bytes.size() > spool_buffer_bytes) flush();
+    if (bytes.size() >= spool_buffer_bytes) {
         write_all(fd_.value(), bytes, path_);
         written_ += bytes.size();
         return;

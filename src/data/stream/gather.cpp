@@ -11,7 +11,7 @@ constexpr std::size_t line = 64;
 
 // So many bytes are on their way at once. They go to the second cache: the first one's few line
 // buffers held rows up to half of the speed (docs/decisions/0011).
-constexpr std::size_t bytes_ahead = 12288;
+constexpr std::size_t row_bytes_ahead = 12288;
 
 // Longer rows are copied in parts: 12 KiB in one call took half as long again.
 constexpr std::size_t most_at_once = 2048;
@@ -80,8 +80,8 @@ void gather_rows(std::span<const std::byte* const> rows, std::size_t bytes, std:
             break;
     }
     Parts far(rows, bytes), near(rows, bytes), here(rows, bytes);
-    for (std::size_t i = far.count_in(bytes_ahead); i > 0; --i) prefetch(far.next());
-    for (std::size_t i = near.count_in(bytes_ahead / 2); i > 0; --i) near.next();
+    for (std::size_t i = far.count_in(row_bytes_ahead); i > 0; --i) prefetch(far.next());
+    for (std::size_t i = near.count_in(row_bytes_ahead / 2); i > 0; --i) near.next();
     for (auto part = here.next(); !part.empty(); part = here.next()) {
         prefetch(far.next());
         prefetch(near.next());  // again: the processor drops what it has no room for

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double unnoticed_share = 0.01;
+constexpr double unnoticed_wait = 0.01;
 
 }  // namespace
 
@@ -42,7 +42,7 @@ StreamStats operator-(const StreamStats& later, const StreamStats& earlier) {
 }
 
 std::string_view binding_stage(const StreamStats& stats, double elapsed_s) {
-    if (stats.wait_s <= unnoticed_share * elapsed_s) return "not input-bound";
+    if (stats.wait_s <= unnoticed_wait * elapsed_s) return "not input-bound";
     using Stage = std::pair<double, std::string_view>;
     const std::array<Stage, 3> of_io_threads{Stage{stats.read_s, "I/O"},
                                              Stage{stats.verify_s, "verify"},

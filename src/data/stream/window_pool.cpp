@@ -38,7 +38,7 @@ namespace {
 
 // What is asked of the disk at once: enough for it to be busy, little enough not to be dropped
 // before it is used.
-constexpr std::uint64_t bytes_ahead = 16u << 20;
+constexpr std::uint64_t window_bytes_ahead = 16u << 20;
 constexpr std::uint64_t most_windows_ahead = 16;
 
 }  // namespace
@@ -59,7 +59,7 @@ WindowPool::WindowPool(ShardFiles& files,
       walk_(index_.blocks(), options, start),
       ahead_plan_(index_),
       windows_ahead_(std::clamp<std::uint64_t>(
-          bytes_ahead / std::max<std::uint64_t>(slab_bytes(index_, rows), 1),
+          window_bytes_ahead / std::max<std::uint64_t>(slab_bytes(index_, rows), 1),
           1,
           most_windows_ahead)),
       lanes_(walk_.lanes()) {

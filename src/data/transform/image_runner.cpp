@@ -13,9 +13,6 @@ namespace {
 /// Pixels that are laid out at a time: they stay in the first-level cache.
 constexpr int chunk_pixels = 1024;
 
-std::size_t in_values(const TransformStage& stage) {
-    return static_cast<std::size_t>(stage.in_height) * static_cast<std::size_t>(stage.in_width);
-}
 std::size_t out_values(const TransformStage& stage) {
     return static_cast<std::size_t>(stage.out_height) * static_cast<std::size_t>(stage.out_width);
 }

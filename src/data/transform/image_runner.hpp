@@ -8,6 +8,11 @@
 
 namespace lockstep {
 
+/// Values of one channel that `stage` is given.
+inline std::size_t in_values(const TransformStage& stage) {
+    return static_cast<std::size_t>(stage.in_height) * static_cast<std::size_t>(stage.in_width);
+}
+
 class ImageRunner {
   public:
     ImageRunner(const BoundTransform& bound, const RowKernels& kernels, PixelLayout layout);

@@ -9,10 +9,6 @@
 namespace lockstep {
 namespace {
 
-std::size_t in_values(const TransformStage& stage) {
-    return static_cast<std::size_t>(stage.in_height) * static_cast<std::size_t>(stage.in_width);
-}
-
 /// The two rows that were stretched last: an enlarged image needs each many times.
 class TwoRows {
   public:

@@ -1,0 +1,53 @@
+# Unity builds: about 16 files of one folder are compiled as one, since most of a file's time goes into
+# the headers that its neighbours read, too. So names of anonymous namespaces are unique in a folder.
+# `tidy` is built without, which proves that each file stands alone.
+option(LOCKSTEP_UNITY "Compile about 16 files of a folder as one" ON)
+set(LOCKSTEP_UNITY_FILES 16)
+
+# lockstep_unite(target unit file...): these files of the calling folder's `target` as one, and with no
+# others. A program takes a unit whole out of a library: files that need Torch, MPI or HDF5 are not in one
+# with files that do without. Files with flags of their own are left out by CMake.
+function(lockstep_unite target unit)
+    if(LOCKSTEP_UNITY)
+        set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+        set_property(SOURCE ${ARGN} TARGET_DIRECTORY ${target} PROPERTY UNITY_GROUP ${unit})
+    endif()
+endfunction()
+
+# lockstep_unite_folders(target file...): a unit for each 16 files of a folder, all of about the same size.
+function(lockstep_unite_folders target)
+    set(folders)
+    foreach(file IN LISTS ARGN)
+        cmake_path(ABSOLUTE_PATH file NORMALIZE)
+        cmake_path(GET file PARENT_PATH folder)
+        cmake_path(RELATIVE_PATH folder BASE_DIRECTORY ${PROJECT_SOURCE_DIR})
+        string(REPLACE "/" "_" folder ${folder})
+        list(APPEND folders ${folder})
+        list(APPEND files_${folder} ${file})
+    endforeach()
+    list(REMOVE_DUPLICATES folders)
+    foreach(folder IN LISTS folders)
+        list(LENGTH files_${folder} count)
+        math(EXPR units "(${count} + ${LOCKSTEP_UNITY_FILES} - 1) / ${LOCKSTEP_UNITY_FILES}")
+        math(EXPR size "(${count} + ${units} - 1) / ${units}")
+        foreach(unit RANGE 1 ${units})
+            math(EXPR first "(${unit} - 1) * ${size}")
+            list(SUBLIST files_${folder} ${first} ${size} files)
+            list(GET files 0 named)
+            cmake_path(GET named STEM named)
+            lockstep_unite(${target} ${folder}_${named} ${files})
+        endforeach()
+    endforeach()
+endfunction()
+
+# lockstep_own_flags(module SOURCES ... FLAGS ...): more compiler options for single files of a module.
+function(lockstep_own_flags module)
+    cmake_parse_arguments(arg "" "" "SOURCES;FLAGS" ${ARGN})
+    set_property(SOURCE ${arg_SOURCES} TARGET_DIRECTORY lockstep_${module} APPEND
+        PROPERTY COMPILE_OPTIONS ${arg_FLAGS})
+endfunction()
+
+# lockstep_modest(target): -O1 for what is not run often enough to gain from more.
+function(lockstep_modest target)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release,RelWithDebInfo>:-O1>)
+endfunction()
