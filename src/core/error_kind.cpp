@@ -13,33 +13,31 @@ struct KindOfCode {
     ErrorKind kind;
 };
 
-using enum ErrorKind;
-
 constexpr auto kinds = std::to_array<KindOfCode>({
-    {"E201", file_missing},
-    {"E202", file_forbidden},
-    {"E204", data_damaged},
-    {"E210", data_damaged},
-    {"E213", data_damaged},
-    {"E233", helper_missing},
-    {"E242", interrupted},
-    {"E305", format_newer},
-    {"E409", device_failed},
-    {"E530", no_authorization},
-    {"E604", launch_mismatch},
-    {"E611", timed_out},
-    {"E630", rank_absent},
-    {"E632", no_shared_memory},
-    {"E673", gpu_shared},
-    {"E680", aborted},
-    {"E682", peer_gave_up},
+    {"E201", ErrorKind::file_missing},
+    {"E202", ErrorKind::file_forbidden},
+    {"E204", ErrorKind::data_damaged},
+    {"E210", ErrorKind::data_damaged},
+    {"E213", ErrorKind::data_damaged},
+    {"E233", ErrorKind::helper_missing},
+    {"E242", ErrorKind::interrupted},
+    {"E305", ErrorKind::format_newer},
+    {"E409", ErrorKind::device_failed},
+    {"E530", ErrorKind::no_authorization},
+    {"E604", ErrorKind::launch_mismatch},
+    {"E611", ErrorKind::timed_out},
+    {"E630", ErrorKind::rank_absent},
+    {"E632", ErrorKind::no_shared_memory},
+    {"E673", ErrorKind::gpu_shared},
+    {"E680", ErrorKind::aborted},
+    {"E682", ErrorKind::peer_gave_up},
 });
 
 }  // namespace
 
 ErrorKind kind_of(const Error& error) {
     const auto found = std::ranges::find(kinds, std::string_view(error.code()), &KindOfCode::code);
-    return found == kinds.end() ? other : found->kind;
+    return found == kinds.end() ? ErrorKind::other : found->kind;
 }
 
 }  // namespace lockstep
