@@ -56,7 +56,8 @@ ProcessResult slurm_answer(const std::vector<std::string>& argv) {
 // SLURM's word for the job: while a cancelled job ends, its script still runs; and so it does on a
 // node that SLURM has lost sight of, when the job has long begun again elsewhere.
 void ask_about_job(const SlurmJob& job, JobEnd& end) {
-    const auto answer = slurm_answer({"squeue", "-h", "-j", job.id, "-O", "State:32,RestartCnt:16"});
+    const auto answer =
+        slurm_answer({"squeue", "-h", "-j", job.id, "-O", "State:32,RestartCnt:16"});
     check(answer.exit_code == 0, [&] {
         return Error("E511",
                      "SLURM does not answer",

@@ -15,9 +15,9 @@ struct TypeRow {
     std::string_view name;
 };
 constexpr std::array type_rows = {TypeRow{DataType::float32, 4, "float"},
-                             TypeRow{DataType::bfloat16, 2, "bfloat16"},
-                             TypeRow{DataType::float64, 8, "double"},
-                             TypeRow{DataType::int64, 8, "int64"}};
+                                  TypeRow{DataType::bfloat16, 2, "bfloat16"},
+                                  TypeRow{DataType::float64, 8, "double"},
+                                  TypeRow{DataType::int64, 8, "int64"}};
 constexpr std::array types = {
     DataType::float32, DataType::bfloat16, DataType::float64, DataType::int64};
 

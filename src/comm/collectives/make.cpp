@@ -30,7 +30,8 @@ constexpr std::array algorithm_rows = {
     AlgorithmRow{Algorithm::shared_memory, "shared-memory", make_shared_memory},
     AlgorithmRow{Algorithm::hierarchical, "hierarchical", make_hierarchical},
     AlgorithmRow{Algorithm::ring, "ring", make_ring_all_reduce},
-    AlgorithmRow{Algorithm::recursive_doubling, "recursive-doubling", make_recursive_doubling_all_reduce},
+    AlgorithmRow{
+        Algorithm::recursive_doubling, "recursive-doubling", make_recursive_doubling_all_reduce},
     AlgorithmRow{Algorithm::tree, "tree", make_tree_all_reduce},
     AlgorithmRow{Algorithm::parameter_server, "parameter-server", make_parameter_server_all_reduce},
     AlgorithmRow{Algorithm::open_mpi, "open-mpi", make_open_mpi_all_reduce}};

@@ -28,14 +28,14 @@ constexpr auto transitions = std::to_array<std::pair<NcclState, NcclState>>({
 });
 
 constexpr std::array<std::string_view, 9> state_names = {"unset",
-                                                   "initializing",
-                                                   "ready",
-                                                   "failed",
-                                                   "aborting",
-                                                   "aborted",
-                                                   "finalizing",
-                                                   "finalized",
-                                                   "destroyed"};
+                                                         "initializing",
+                                                         "ready",
+                                                         "failed",
+                                                         "aborting",
+                                                         "aborted",
+                                                         "finalizing",
+                                                         "finalized",
+                                                         "destroyed"};
 
 }  // namespace
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "codec.hpp"
 
-#include "lz4_frame.hpp"
-
 #include "lockstep/core/error.hpp"
+
+#include "lz4_frame.hpp"
 
 #include <fmt/format.h>
 #include <libdeflate.h>

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 // The LZ4 filter's payload, which codec.cpp writes and decoder.cpp reads
-// (https://github.com/HDFGroup/hdf5_plugins, LZ4): total size as 8 bytes, block size as 4, then each
-// block's stored size as 4 and its data; all sizes big-endian. A block whose stored size is its own
-// size is not compressed.
+// (https://github.com/HDFGroup/hdf5_plugins, LZ4): total size as 8 bytes, block size as 4, then
+// each block's stored size as 4 and its data; all sizes big-endian. A block whose stored size is
+// its own size is not compressed.
 #include <cstddef>
 #include <span>
 

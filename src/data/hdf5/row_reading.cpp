@@ -41,8 +41,8 @@ std::vector<hsize_t> extent_of(const h5::Handle& dataset) {
 
 // Bytes of the rows that are asked for; 0 if they are none, or more than `most`.
 std::uint64_t bytes_of_rows(const RowsRequest& request,
-                       const std::vector<hsize_t>& size,
-                       std::uint64_t most) {
+                            const std::vector<hsize_t>& size,
+                            std::uint64_t most) {
     if (size.empty() || request.first > size[0] || request.rows > size[0] - request.first) return 0;
     std::uint64_t bytes = element_bytes(request.type);
     for (std::size_t i = 0; i < size.size(); ++i) {

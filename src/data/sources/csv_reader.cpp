@@ -10,7 +10,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t csv_buffer_bytes = std::size_t{1} << 20, longest_record = std::size_t{16} << 20;
+constexpr std::size_t csv_buffer_bytes = std::size_t{1} << 20,
+                      longest_record = std::size_t{16} << 20;
 constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 }  // namespace

@@ -88,18 +88,19 @@ std::vector<std::uint64_t> parse_sizes(std::span<const std::byte> head, const fs
     if (head.size() < 4) throw malformed_idx(path, "it ends within its header");
     const std::uint32_t magic = big_endian(head), dimensions = magic & 0xff;
     if (magic >> 8 != 8 || dimensions < 1 || dimensions > 4)
-        throw malformed_idx(path,
-                        fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
-                                    "begin with 00000801 to 00000804",
-                                    magic));
+        throw malformed_idx(
+            path,
+            fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
+                        "begin with 00000801 to 00000804",
+                        magic));
     if (head.size() < 4 + 4 * dimensions) throw malformed_idx(path, "it ends within its header");
     std::vector<std::uint64_t> sizes;
     std::uint64_t total = 1;
     for (std::uint32_t i = 1; i <= dimensions; ++i) {
         sizes.push_back(big_endian(head.subspan(4 * i)));
         if (sizes.back() == 0 || sizes.back() > (std::uint64_t{1} << 46) / total)
-            throw malformed_idx(path,
-                            fmt::format("its sizes are impossible: {}", fmt::join(sizes, " x ")));
+            throw malformed_idx(
+                path, fmt::format("its sizes are impossible: {}", fmt::join(sizes, " x ")));
         total *= sizes.back();
     }
     return sizes;
@@ -148,25 +149,25 @@ IdxArray read_idx(const fs::path& path, const SourceOptions& options) {
     const std::uint64_t bytes = array.file->bytes() - array.offset();
     if (bytes != expected)
         throw malformed_idx(path,
-                        fmt::format("{} need {} bytes; it has {}{}",
-                                    fmt::join(array.size, " x "),
-                                    grouped(expected),
-                                    bytes > expected ? "more than " : "",
-                                    grouped(std::min(bytes, expected))));
+                            fmt::format("{} need {} bytes; it has {}{}",
+                                        fmt::join(array.size, " x "),
+                                        grouped(expected),
+                                        bytes > expected ? "more than " : "",
+                                        grouped(std::min(bytes, expected))));
     return array;
 }
 
 void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
     if (pixels.size.size() < 3)
         throw malformed_idx(pixels.path,
-                        fmt::format("it has {} dimensions; images have 3 or 4 (are these the "
-                                    "labels?)",
-                                    pixels.size.size()));
+                            fmt::format("it has {} dimensions; images have 3 or 4 (are these the "
+                                        "labels?)",
+                                        pixels.size.size()));
     if (classes.size.size() != 1)
         throw malformed_idx(classes.path,
-                        fmt::format("it has {} dimensions; labels have 1 (are these the "
-                                    "images?)",
-                                    classes.size.size()));
+                            fmt::format("it has {} dimensions; labels have 1 (are these the "
+                                        "images?)",
+                                        classes.size.size()));
     check(pixels.size[0] == classes.size[0], [&] {
         return Error(
             "E209",

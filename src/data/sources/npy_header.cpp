@@ -34,11 +34,12 @@ ElementType type_of(const std::string& descr, const fs::path& path) {
     if (found != types.end()) return found->type;
     if (descr == "<u1" || descr == ">u1") return ElementType::u8;
     const bool is_big = descr.starts_with('>');
-    throw malformed_npy(path,
-                    fmt::format("its type is '{}'{}; u1, i4, i8, f4 and f8, little-endian, can be "
-                                "packed: convert it with numpy's astype()",
-                                descr,
-                                is_big ? ", big-endian" : ""));
+    throw malformed_npy(
+        path,
+        fmt::format("its type is '{}'{}; u1, i4, i8, f4 and f8, little-endian, can be "
+                    "packed: convert it with numpy's astype()",
+                    descr,
+                    is_big ? ", big-endian" : ""));
 }
 
 // The Python literal of a header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
@@ -73,8 +74,8 @@ class HeaderParser {
             const std::string value = word();
             if (value == "True")
                 throw malformed_npy(path_,
-                                "it is in Fortran order, in which samples are not together; "
-                                "convert it with numpy's ascontiguousarray()");
+                                    "it is in Fortran order, in which samples are not together; "
+                                    "convert it with numpy's ascontiguousarray()");
             if (value != "False") throw nonsense("fortran_order is neither True nor False");
         } else if (key == "shape" && !has_shape_) {
             has_shape_ = true;
@@ -165,7 +166,8 @@ Extent header_extent(const InputFile& file) {
         throw malformed_npy(file.path(), "it does not begin as NPY files do");
     const int version = head[6];
     if (version < 1 || version > 3)
-        throw malformed_npy(file.path(), fmt::format("it has version {}; 1 to 3 are known", version));
+        throw malformed_npy(file.path(),
+                            fmt::format("it has version {}; 1 to 3 are known", version));
     const std::uint64_t low = head[8] + 256u * head[9];
     const std::uint64_t high = head[10] + 256u * head[11];
     const Extent extent = version == 1 ? Extent{10, low} : Extent{12, low + (high << 16)};
@@ -191,11 +193,11 @@ NpyHeader read_npy_header(const InputFile& file) {
     const std::uint64_t bytes = file.bytes() - header.data_offset;
     check(bytes == header.data_bytes(), [&] {
         return malformed_npy(file.path(),
-                         fmt::format("{} of {} need {} bytes; it has {}",
-                                     fmt::join(header.shape, " x "),
-                                     element_name(header.type),
-                                     grouped(header.data_bytes()),
-                                     grouped(bytes)));
+                             fmt::format("{} of {} need {} bytes; it has {}",
+                                         fmt::join(header.shape, " x "),
+                                         element_name(header.type),
+                                         grouped(header.data_bytes()),
+                                         grouped(bytes)));
     });
     return header;
 }
