@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The ways in which a job ends, each as a case: run_case CASE. Whatever ends it, the job goes on by itself
 # or when it is submitted again, and ends with the bits of a run that nobody disturbed. For life_test and
-# tests/soak/slurm; includes job_life.sh. A case may break its cluster of four nodes: one case, one cluster.
+# tests/soak/slurm; includes job_life.sh. A case that breaks its cluster of four nodes says so in `broken`.
 
 # Long enough to be disturbed, small steps: these ranks share two cores.
 # shellcheck disable=SC2034 # job_life.sh's
@@ -32,18 +32,6 @@ start_job() {
     until_true 90 test -s "$folder/$run/${first_sign:-metrics.jsonl}"
 }
 
-# until_true SECONDS COMMAND...
-until_true() {
-    local end=$((SECONDS + $1))
-    until "${@:2}" 2>/dev/null; do
-        ((SECONDS < end)) || {
-            expect_equal "within $1 s: ${*:2}" no yes
-            return 0
-        }
-        sleep 0.2
-    done
-}
-
 # shellcheck disable=SC2317 # called by until_true
 job_is_gone() { [[ -z $(cluster squeue -h -j "$job" 2>/dev/null) ]]; }
 # shellcheck disable=SC2317
@@ -51,11 +39,36 @@ starts_are() { [[ $(cat "$folder/$run/incarnation") == "$1" ]]; }
 # shellcheck disable=SC2317
 job_is() { [[ $(cluster squeue -h -j "$job" -o %T) == "$1" ]]; }
 
-# on HOST COMMAND...
-on() { "$here/run" --name "$name" --on "$@"; }
+# shellcheck disable=SC2317
+has_steps() { (($(wc -l <"$folder/$run/metrics.jsonl") >= $1)); }
+# shellcheck disable=SC2317
+node2_is_down() { [[ $(cluster sinfo -h -n node2 -p debug -o %T) == down* ]]; }
+
+# hold_until SECONDS COMMAND...: the ranks stand still meanwhile, as if the training took that much longer;
+# what is sent to them they find when they go on.
+hold_until() {
+    local host pause=1
+    for host in node1 node2; do on "$host" pkill -STOP -x lockstep-train; done
+    until_true "$@"
+    for host in node1 node2; do on "$host" pkill -CONT -x lockstep-train || true; done
+}
+
+# Each rank has been sent USR2, or is gone. (0x800 among the pending signals of its process.)
+# shellcheck disable=SC2317
+ranks_are_signalled() {
+    local host
+    for host in node1 node2; do
+        # shellcheck disable=SC2016 # expanded in there
+        on "$host" bash -c 'for rank in $(pgrep -x lockstep-train); do
+            pending=$(sed -n "s/^ShdPnd:[[:space:]]*/0x/p" "/proc/$rank/status") || continue
+            ((pending & 0x800)) || exit 1
+        done' || return
+    done
+}
 
 # expect_bits CASE: those of the undisturbed run.
 expect_bits() {
+    local pause=0.5
     until_true "${longest_s:-600}" job_is_gone
     expect_equal "parameters after $1" "$(parameters "$run")" "$(reference)"
     expect_match "state after $1" "$(cat "$folder/$run/state.json")" '"phase": *"complete"'
@@ -108,6 +121,17 @@ time_limit_case() {
     expect_ledger "$1"
 }
 
+# SLURM's own limit, a minute, met once, on a machine of any speed: until its signal comes, the ranks stand still.
+limit_case() {
+    local limit=(-t 1 --signal=USR2@10) more_settings=--ledger
+    [[ $1 == srun ]] || limit=(-t 1 --signal=B:USR1@10)
+    start_job "limit-$1" "multi-node-$1" -p short "${limit[@]}"
+    hold_until 90 ranks_are_signalled
+    expect_bits "limit-$1"
+    expect_starts "limit-$1" 2
+    expect_ledger "limit-$1"
+}
+
 # The user's word is the last one: saved, and not requeued. The same command goes on.
 cancel_case() {
     start_job "cancel-$1" "multi-node-$1"
@@ -148,9 +172,11 @@ ctrl_c_case() {
 
 # node2 stays as it is, but for its daemon: SLURM takes the node for dead, and ranks live there.
 slurmd_killed_case() {
-    local steps=600 save_every=100steps
+    local steps=100 save_every=20steps first_sign=ckpt/step-000020/manifest.json
+    broken=yes
     start_job "slurmd-killed-$1" "multi-node-$1"
     on node2 pkill -9 -x slurmd
+    hold_until 90 node2_is_down
     expect_bits "slurmd-killed-$1"
     expect_starts "slurmd-killed-$1" 2
 }
@@ -166,13 +192,13 @@ change_job() {
 
 # 4 ranks, then 2 on the one node that is left, then 3 on three nodes.
 fewer_nodes_case() {
-    local steps=260 more_settings=--ledger nodes ranks=4 start=1
+    local steps=160 more_settings=--ledger given ranks=4 start=1
     start_job fewer-nodes multi-node-mpirun -N2 --ntasks-per-node=2
-    for nodes in 1 3; do
-        sleep 3
+    for given in 1 3; do
+        until_true 90 has_steps $(($(wc -l <"$folder/$run/metrics.jsonl") + 15))
         cluster scancel --batch --signal=USR1 "$job"
-        ranks=$((nodes == 1 ? 2 : 3)) start=$((start + 1))
-        change_job "$nodes" "$ranks"
+        ranks=$((given == 1 ? 2 : 3)) start=$((start + 1))
+        change_job "$given" "$ranks"
         until_true 60 starts_are "$start"
         until_true 60 test -d "$folder/$run/logs/i$start"
     done
@@ -187,6 +213,7 @@ fewer_nodes_case() {
 # life. Its ranks' next checkpoint is refused, and its script leaves the job alone.
 fenced_case() {
     local steps=100 save_every=20steps log_every=1000 first_sign=ckpt/step-000020/manifest.json first
+    broken=yes
     start_job fenced multi-node-mpirun -N1 --ntasks-per-node=2
     first=$(cluster squeue -h -j "$job" -o %N)
     on "$first" pkill -STOP -x lockstep-train
@@ -209,7 +236,7 @@ fenced_case() {
 run_case() {
     local launcher=${1##*-}
     case $1 in
-    limit-*) time_limit_case "$1" "$launcher" 80 2 && return ;;
+    limit-*) limit_case "$launcher" && return ;;
     time-limit-*) time_limit_case "$1" "$launcher" 100 3 && return ;;
     third-*) time_limit_case "$1" "$launcher" 180 4 && return ;;
     cancel-*) cancel_case "$launcher" && return ;;
@@ -223,8 +250,8 @@ run_case() {
     orted-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -x orted ;;
     launcher-killed-*) start_job "$1" "multi-node-$launcher" && on node1 pkill -9 -x "$launcher" ;;
     requeue-*) start_job "$1" "multi-node-$launcher" && cluster scontrol requeue "$job" ;;
-    cut-*) start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" cut node2 ;;
-    node-lost-*) start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" kill node2 ;;
+    cut-*) broken=yes && start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" cut node2 ;;
+    node-lost-*) broken=yes && start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" kill node2 ;;
     *) expect_equal "a case" "$1" "one of ${all_cases[*]} ${more_cases[*]}" && return ;;
     esac
     expect_same_bits "$1" 2
