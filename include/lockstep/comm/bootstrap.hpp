@@ -39,7 +39,7 @@ class Bootstrap {
     virtual std::optional<Notice> notice() = 0;
 };
 
-/// Over messages of its own duplicate of `ranks`. Collective.
+/// Collective. Over messages of its own duplicate of `ranks`.
 std::unique_ptr<Bootstrap> make_bootstrap(const Communicator& ranks);
 
 /// Collective. gather_within(), or Error E630 naming the ranks that did not come to `purpose`.

@@ -63,10 +63,11 @@ class BucketHook {
     virtual std::vector<NamedFloats> state() { return {}; }
 };
 
-/// WireFormat::bfloat16 or float16. Partials are rounded once before they travel, added in float32,
-/// and the sum is rounded once before it travels back (bfloat16: as often as `sum` does; once by
-/// Collectives). float16 never overflows nor wastes its exponent: the ranks agree on a power of two
-/// for each bucket. One rank rounds nothing. `sum` outlives the hook; float16 sends by plain MPI.
+/// Collective. WireFormat::bfloat16 or float16. Partials are rounded once before they travel, added
+/// in float32, and the sum is rounded once before it travels back (bfloat16: as often as `sum`
+/// does; once by Collectives). float16 never overflows nor wastes its exponent: the ranks agree on
+/// a power of two for each bucket. One rank rounds nothing. `sum` outlives the hook; float16 sends
+/// by plain MPI.
 std::unique_ptr<BucketHook> make_wire_hook(WireFormat format,
                                            const Communicator& ranks,
                                            AllReduce& sum);

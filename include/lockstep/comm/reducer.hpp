@@ -48,7 +48,8 @@ class Reducer {
     /// Ends the leaf: tensors that no pass has added count as zero (see missing()).
     void end_leaf();
 
-    /// Waits until every own stripe is summed. Throws what the communication thread met.
+    /// Collective. Waits until every own stripe is summed. Throws what the communication thread
+    /// met.
     void finish();
 
     /// After finish(): the sum over all leaves of this rank's stripe of `bucket`.

@@ -69,7 +69,7 @@ void check_is_free(const std::filesystem::path& target);
 /// written reads back differently).
 PackResult pack_dataset(const PackOptions& options, const PackReport& report = {});
 
-/// The same from any source; options.images and labels are ignored.
+/// Collective. The same from any source; options.images and labels are ignored.
 PackResult pack_dataset(const RowSource& source,
                         const PackOptions& options,
                         const PackReport& report = {});

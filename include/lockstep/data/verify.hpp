@@ -38,10 +38,10 @@ struct VerifyOptions {
     Team team;        ///< shards are divided among its members
 };
 
-/// Checks the manifest's digest, every shard's size and hash, every index, every block's hash and
-/// that it decodes, row counts and the range of labels. Every byte is read once. Empty: all is as
-/// it was written. libhdf5 sees only files whose hash is right. Collective: all members get the
-/// same. Errors: E201, E216 if there is no data set at all.
+/// Collective: all members get the same. Checks the manifest's digest, every shard's size and hash,
+/// every index, every block's hash and that it decodes, row counts and the range of labels. Every
+/// byte is read once. Empty: all is as it was written. libhdf5 sees only files whose hash is right.
+/// Errors: E201, E216 if there is no data set at all.
 std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
                                     const VerifyReport& report = {},
                                     const VerifyOptions& options = {});
