@@ -15,8 +15,9 @@
 // flags. Layout and plan are compared before anything is allocated: other buckets on another rank
 // would be sums of unlike things, or a hang, long after the mistake.
 //
-// Tested: comm/exchange_test.cpp (each transport, too small a /dev/shm), comm/hierarchical/
-// node_exchange_test.cpp, and comm/flight/signature_check_test.cpp (another layout on one rank).
+// Tested: comm/exchange_test.cpp (each transport, too small a /dev/shm),
+// comm/hierarchical/node_exchange_test.cpp, and comm/flight/signature_check_test.cpp (another
+// layout on one rank).
 
 #include "lockstep/comm/exchange.hpp"
 
