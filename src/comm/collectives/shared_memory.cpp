@@ -1,4 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collectives between ranks of one node, in three ways; what is fastest depends on size and on
+// where the buffers lie:
+//
+//     tiny, small    each puts all into the window | meet | each sums everything itself
+//     lent buffers   meet | owners sum in place, in the window itself | meet
+//     other memory   through pieces of the window, by turns
+//
+// A meeting costs more than to copy some kilobytes, so small messages are in the window before the
+// first meeting says what is called; hence turns: two places, so that a rank that is already in its
+// next call does not write where another still reads.
+//
+// What must never happen:
+// - Ranks take different ways for one call. The way follows from the size, which begin() compares,
+//   and from what all ranks said of their buffers. Where only some have lent theirs, the others
+//   have shared already: those that have not do it now, and all meet once more.
+// - A rank sums in an order of its own: all ways use the balanced order, and so have the same bits.
+//
+// Tested: comm/collectives/shared_memory_test.cpp, make_collectives_test.cpp, no_room_test.cpp.
+
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"

@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// A gradient as a matrix M of n x m has few directions that matter. One step of the power method
+// finds r of them, and only these travel (Vogels, Karimireddy, Jaggi 2019):
+//
+//     M += error                      what earlier steps left out
+//     P  = M Q'   [n, r]   -- all-reduce -->  orthonormalise      Q: the last step's, or random
+//     Q  = P' M   [r, m]   -- all-reduce -->  the next step's guess
+//     M := P Q                        the same on all ranks
+//     error = M of this rank - P Q of this rank                   kept here, never sent
+//
+// Matrices lie as r rows of n or m floats each, so that all loops run along rows. Tensors for which
+// r (n + m) is no less than n m travel unchanged, behind the Ps of their bucket.
+//
+// What must never happen:
+// - Ranks decode different matrices. P is orthonormalised after the sum, by the same code on the
+//   same bits, and random guesses are keyed by (seed, tensor, row), not by rank.
+// - A row of Q that became zero stays zero: that direction would be lost for good. It begins anew.
+// - A NaN or an infinity stays in `error` or Q for all later steps. The gradient of that step
+//   becomes NaN on all ranks, which is seen, and neither memory is touched.
+//
+// Tested: comm/hooks/power_sgd_test.cpp, row_kernels_test.cpp, hooked_exchange_test.cpp.
+
 #include "lockstep/comm/bucket_hook.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"

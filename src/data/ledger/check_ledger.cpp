@@ -1,4 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// Was each sample of an epoch trained on once, in the model that came out? Each start and rank of
+// the run has written what it did; starts that were killed did steps again that later starts did
+// anew:
+//
+//     start 1   [ step 0 ....... 40 | 41 .... 55 ]            killed; the checkpoint was at 40
+//     start 2                       [ 41 ......... 90 | ]     41 to 55 of start 1 are superseded
+//
+// A record counts unless a later start began at or before its position. So heads are read first,
+// from the latest start to the earliest, and then all records once, into a bit for each sample of
+// an epoch.
+//
+// What must never happen:
+// - A file is believed. Positions and numbers in it decide how much memory is taken, so they are
+//   bounded (most_countable, most_epochs), and a file that contradicts its name or its neighbours
+//   is a finding.
+// - An end that a kill explains is called damage: a last record that is not whole is a note. An
+//   epoch whose recording ended midway is judged only up to where it must have been recorded
+//   (due_in).
+//
+// Tested: data/ledger/ledger_test.cpp.
+
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/ledger.hpp"

@@ -1,4 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+// A pack writes for hours and may be killed at any moment; what it finished shall not be lost, and
+// nobody shall take half of it for a data set:
+//
+//     .NAME.partial/   plan (identity, fields with their statistics)
+//                      shard 0, its record | shard 1, its record | shard 2, no record yet
+//     commit           records removed, folder renamed to NAME
+//
+// A shard counts as finished by its record, which is written after it, and only if its bytes still
+// have the hash that the record names.
+//
+// What must never happen:
+// - Shards of two packs in one data set: input and options have an identity, and another one's
+//   finished shards are refused (E240) or, if asked, removed.
+// - Two packs in one folder: rank 0 holds its lock (Workspace).
+// - Members that do not see the same folder: each looks for what rank 0 wrote before it writes
+//   anything.
+//
+// Tested: data/pack/pack_team_test.cpp (killed at any moment, other ranks and threads, damaged
+// leftovers), pack_test.cpp.
+
 #include "pack_space.hpp"
 
 #include "lockstep/core/error.hpp"

@@ -1,4 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// A random order needs random reads, unless it is made in two passes over the data, both in order:
+//
+//     rows          0 1 2 3 4 5 ...        place of each by the permutation
+//                   |
+//     distribute    bucket 0: places 0-99 | bucket 1: places 100-199 | ...     files, appended to
+//                   |
+//     read          a bucket fits into memory: load, put each row at its place, hand out in order
+//
+// Each member distributes its part of the rows to files of its own and reads all members' files of
+// a bucket.
+//
+// What must never happen: the result depends on the number of members, on threads or on memory.
+// Each record carries its place, so that it does not matter who wrote it into which file and when.
+//
+// Tested: data/pack/reshard_test.cpp, pack_test.cpp.
+
 #include "shuffled_source.hpp"
 
 #include "lockstep/core/error.hpp"
