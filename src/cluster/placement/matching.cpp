@@ -8,7 +8,8 @@
 //
 // So the least sum is searched: one row after another is added by the shortest path of exchanges,
 // where prices on rows and columns keep all costs non-negative (H. W. Kuhn, "The Hungarian method
-// for the assignment problem", 1955; in the form with shortest augmenting paths).
+// for the assignment problem", 1955; in the form with shortest augmenting paths). Beyond most_exact
+// rows, where that would take long, each row takes the cheapest column left.
 //
 // What must never happen: equal nodes give unequal answers. Many costs are equal, and which of the
 // equal sums a search finds first is an accident of its steps. So every cost gets a second digit,
