@@ -17,7 +17,7 @@ struct Invocation {
     std::vector<std::string> positionals;  ///< what is left after options
     std::vector<std::string> job_words;    ///< after "--", where the command takes them
     std::vector<ResolvedOption> options;
-    Trainer trainer = nullptr;
+    ProcessContext process;
 };
 
 /// Made anew for each call: option targets live inside `table`'s closures.

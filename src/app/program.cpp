@@ -161,31 +161,34 @@ void say_error(const std::string& text) {
 
 // Until a run's own log is open. mpirun gives ranks a terminal of its own making: only who started
 // it knows whether a person is looking.
-LogTarget first_log_target() {
-    const auto ranks = Communicator::world();
+LogTarget first_log_target(const Communicator& ranks) {
     LogTarget target{.rank = ranks.rank(), .world_size = ranks.size()};
     target.shows_live = !launched_by_mpi() || Environment().text(live_variable).has_value();
     return target;
 }
 
-int run_guarded(const std::vector<std::string>& words, const Communicator& ranks, Trainer trainer) {
+int run_guarded(const std::vector<std::string>& words, const ProcessContext& process) {
     try {
-        return run_command(words, trainer);
+        return run_command(words, process);
     } catch (const AgreedError& error) {
         if (error.speaks()) say_error(error.text(error.ranks()));
         return static_cast<int>(error.exit_code());
     } catch (const std::exception& exception) {
         const Error error = as_error(exception);
-        if (ranks.size() > 1) fail_alone(ranks, error);
+        if (process.ranks.size() > 1) fail_alone(process.ranks, error);
         say_error(error.text());
         return static_cast<int>(error.exit_code());
     }
 }
 
 // OpenMP reads its variables when its library is loaded: a rank that is bound starts once more.
-void start_rank(const std::vector<std::string>& words, Trainer trainer) {
-    const auto variables = bind_rank();
-    if (trainer == nullptr || !variables.empty()) become_trainer(words, variables);
+// Without the trainer it ends here as well, and does not ask drivers of GPUs for what it will not
+// use.
+void start_rank(const std::vector<std::string>& words, const ProcessContext& process) {
+    if (process.train == nullptr)
+        become_trainer(words, bind_rank(RankFacts([] { return read_topology({"/", nullptr}); })));
+    const auto variables = bind_rank(*process.facts);
+    if (!variables.empty()) become_trainer(words, variables);
     release_first_thread();
 }
 
@@ -197,28 +200,29 @@ int fail_to_start(const Error& error) {
 
 }  // namespace
 
-int run_command(const std::vector<std::string>& words, Trainer trainer) {
-    const auto ranks = Communicator::world();
-    Prepared prepared = agree(ranks, [&] { return prepare(words); });
-    prepared.call.trainer = trainer;
+int run_command(const std::vector<std::string>& words, const ProcessContext& process) {
+    Prepared prepared = agree(process.ranks, [&] { return prepare(words); });
+    prepared.call.process = process;
     if (!prepared.command) {
-        if (ranks.is_root()) print_once(prepared.help);
+        if (process.ranks.is_root()) print_once(prepared.help);
         return 0;
     }
     return prepared.command->run(prepared.call);
 }
 
-int run_program(const std::vector<std::string>& words, Trainer trainer) {
+int run_program(const std::vector<std::string>& words, TrainFunction train) {
+    const auto facts = std::make_shared<RankFacts>();
     const bool is_rank_of_train = launched_by_mpi() && !words.empty() && words[0] == "train";
     try {
-        if (is_rank_of_train) start_rank(words, trainer);
+        if (is_rank_of_train) start_rank(words, {train, {}, facts});
     } catch (const std::exception& exception) {
         return fail_to_start(as_error(exception));
     }
     std::optional<MpiSession> session;
     if (launched_by_mpi()) session.emplace();
-    open_log(first_log_target());
-    return run_guarded(words, Communicator::world(), trainer);
+    const ProcessContext process{train, Communicator::world(), facts};
+    open_log(first_log_target(process.ranks));
+    return run_guarded(words, process);
 }
 
 }  // namespace lockstep

@@ -39,6 +39,16 @@ std::vector<int> offsets_of(const std::vector<int>& sizes) {
     return offsets;
 }
 
+std::vector<std::string> split_at(const std::string& joined,
+                                  const std::vector<int>& sizes,
+                                  const std::vector<int>& offsets) {
+    std::vector<std::string> parts;
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        parts.push_back(joined.substr(static_cast<std::size_t>(offsets[i]),
+                                      static_cast<std::size_t>(sizes[i])));
+    return parts;
+}
+
 }  // namespace
 
 bool launched_by_mpi() {
@@ -156,11 +166,28 @@ std::vector<std::string> Communicator::all_gather(const std::string& bytes) cons
                              MPI_BYTE,
                              handle()),
               "MPI_Allgatherv");
-    std::vector<std::string> all;
-    for (std::size_t i = 0; i < sizes.size(); ++i)
-        all.push_back(joined.substr(static_cast<std::size_t>(offsets[i]),
-                                    static_cast<std::size_t>(sizes[i])));
-    return all;
+    return split_at(joined, sizes, offsets);
+}
+
+std::vector<std::string> Communicator::gather(const std::string& bytes) const {
+    if (!handle_) return {bytes};
+    expect(bytes.size() <= largest_message, "gathered bytes <= 1 GiB");
+    const auto mine = static_cast<int>(bytes.size());
+    std::vector<int> sizes(is_root() ? static_cast<std::size_t>(size_) : 0);
+    check_mpi(MPI_Gather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, handle()), "MPI_Gather");
+    const std::vector<int> offsets = offsets_of(sizes);
+    std::string joined(static_cast<std::size_t>(offsets.back()), '\0');
+    check_mpi(MPI_Gatherv(bytes.data(),
+                          mine,
+                          MPI_BYTE,
+                          joined.data(),
+                          sizes.data(),
+                          offsets.data(),
+                          MPI_BYTE,
+                          0,
+                          handle()),
+              "MPI_Gatherv");
+    return split_at(joined, sizes, offsets);
 }
 
 namespace {

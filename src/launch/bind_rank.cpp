@@ -11,19 +11,17 @@
 namespace lockstep {
 namespace {
 
-EarlyBinding own_binding() {
+EarlyBinding own_binding(const RankFacts& facts) {
     const Environment environment;
-    return early_binding(read_topology({"/", nullptr}),
-                         read_launch_facts(environment),
-                         environment,
-                         launcher_cpus());
+    if (!may_bind(facts.launch(), environment)) return {};
+    return early_binding(facts.node(), facts.launch(), environment, launcher_cpus());
 }
 
 }  // namespace
 
-std::map<std::string, std::string> bind_rank() {
+std::map<std::string, std::string> bind_rank(const RankFacts& facts) {
     try {
-        const EarlyBinding binding = own_binding();
+        const EarlyBinding binding = own_binding(facts);
         if (binding.memory_node) prefer_memory_of(*binding.memory_node);
         if (binding.cpus.empty() || !bind_thread(binding.cpus)) return {};
         return binding.variables;
@@ -39,8 +37,8 @@ void release_first_thread() {
     if (cpus && !cpus->empty()) bind_thread(*cpus);
 }
 
-std::string binding_note() {
-    return own_binding().why_not;
+std::string binding_note(const RankFacts& facts) {
+    return own_binding(facts).why_not;
 }
 
 }  // namespace lockstep

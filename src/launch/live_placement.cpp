@@ -14,13 +14,10 @@ namespace lockstep {
 namespace {
 
 /// Collective. The operating system, MPI and the launcher on who shares a node.
-void hear_witnesses(const Communicator& ranks, const Communicator& local, const std::string& host) {
-    const LaunchFacts launch = agree(ranks, [&] {
-        LaunchFacts facts = read_launch_facts(Environment());
-        check_launch(facts, ranks.rank(), ranks.size());
-        return facts;
-    });
-    NodeWitness mine{ranks.rank(), host, 0, local.rank(), {}};
+void hear_witnesses(const Communicator& ranks, const Communicator& local, const RankFacts& facts) {
+    agree(ranks, [&] { check_launch(facts.launch(), ranks.rank(), ranks.size()); });
+    const LaunchFacts& launch = facts.launch();
+    NodeWitness mine{ranks.rank(), facts.node().host_id(), 0, local.rank(), {}};
     mine.mpi_node = std::stoi(local.broadcast(std::to_string(ranks.rank())));
     if (launch.local_rank && !launch.is_heterogeneous)
         mine.launcher_local_rank = static_cast<int>(*launch.local_rank);
@@ -81,10 +78,13 @@ std::vector<RankSeat> seats_as_they_are(const Communicator& ranks,
 
 }  // namespace
 
-LivePlacement place_live(const Communicator& ranks, const PlacementRules& rules) {
+LivePlacement place_live(const Communicator& ranks,
+                         const RankFacts& facts,
+                         const PlacementRules& rules) {
     const Communicator local = ranks.split_by_node();
-    const NodeTopology own = agree(ranks, [] { return read_topology(); });
-    hear_witnesses(ranks, local, own.host_id());
+    agree(ranks, [&] { facts.node(); });
+    const NodeTopology& own = facts.node();
+    hear_witnesses(ranks, local, facts);
     const LaunchedRank mine = agree(ranks, [&] { return launched_rank(ranks, local, own, rules); });
     std::vector<LaunchedRank> launched;
     for (const std::string& text : local.all_gather(serialize(mine)))
@@ -98,10 +98,12 @@ LivePlacement place_live(const Communicator& ranks, const PlacementRules& rules)
     return live;
 }
 
-void check_plan(const Communicator& ranks, const std::filesystem::path& path) {
+void check_plan(const Communicator& ranks,
+                const RankFacts& facts,
+                const std::filesystem::path& path) {
     PlacementRules rules;
     rules.gpus = rules.cores = SharingRule::allow;
-    const LivePlacement live = place_live(ranks, rules);
+    const LivePlacement live = place_live(ranks, facts, rules);
     from_root(ranks, [&] {
         check_against_plan(deserialize_placement(read_file(path), path.string()), live.reality);
         return std::string();

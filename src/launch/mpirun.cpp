@@ -65,7 +65,7 @@ Words words_for_hosts(const LaunchRequest& request, const Environment& environme
     Words words{
         "-np", fmt::format("{}", ranks), "--host", fmt::format("{}", fmt::join(listed, ","))};
     const LaunchNetwork network =
-        network_towards(names, addresses_of(read_topology()), environment);
+        network_towards(names, addresses_of(read_topology({"/", nullptr})), environment);
     if (!network.note.empty()) once(Level::info, "{}", network.note);
     const Words about_network = network_words(network);
     words.insert(words.end(), about_network.begin(), about_network.end());

@@ -14,10 +14,10 @@ namespace {
 constexpr double deadline_s = 30;
 
 /// Collective. The rank's seat, or none where ranks cannot be placed: checks of their own say why.
-RankSeat planned_seat(const Communicator& ranks) {
+RankSeat planned_seat(const Communicator& ranks, const RankFacts& facts) {
     try {
         const LivePlacement live =
-            place_live(ranks, {.gpus = SharingRule::allow, .cores = SharingRule::allow});
+            place_live(ranks, facts, {.gpus = SharingRule::allow, .cores = SharingRule::allow});
         return live.plan.seats[static_cast<std::size_t>(ranks.rank())];
     } catch (const Error&) {
         return {};
@@ -26,8 +26,8 @@ RankSeat planned_seat(const Communicator& ranks) {
 
 }  // namespace
 
-void select_own_gpu(const Communicator& ranks, DoctorFacts& mine) {
-    const RankSeat seat = planned_seat(ranks);
+void select_own_gpu(const Communicator& ranks, const RankFacts& facts, DoctorFacts& mine) {
+    const RankSeat seat = planned_seat(ranks, facts);
     const bool is_able = mine.plan.uses_gpus && mine.program.cuda_fault.empty() &&
                          !seat.gpu.empty() && !seat.gpu_uuid.starts_with("MIG-");
     const Communicator able = ranks.split(is_able ? 0 : 1);

@@ -148,7 +148,7 @@ void Job::prepare() {
     start_flight();
     build_exchange();
     feed = std::make_unique<DataFeed>(
-        ranks, data, settings, read_node_facts().usable_memory_bytes(), std::max(cpus.cpus, 1));
+        ranks, data, settings, node.usable_memory_bytes(), std::max(cpus.cpus, 1));
     restore();
     start_ledger();
 }
@@ -178,7 +178,6 @@ void Job::settle_contract() {
         check_wire_format(settings);
         check_batch(settings, data->samples());
     });
-    const NodeFacts node = read_node_facts();
     const InstructionSet level =
         agree_instruction_set(ranks, node.instruction_set, settings.instruction_set);
     settings.instruction_set = instruction_set_name(level);
@@ -227,7 +226,6 @@ void Job::open_run() {
 
 // The rank table, and what the run is about.
 void Job::introduce() {
-    const NodeFacts node = read_node_facts();
     agree(ranks, [&] {
         open_log({.rank = ranks.rank(),
                   .world_size = ranks.size(),

@@ -53,6 +53,7 @@ struct Job {
 
     Communicator ranks;
     TrainSettings settings;  ///< with V and instruction set filled in
+    const NodeFacts node = read_node_facts();
     std::shared_ptr<const DatasetIndex> data, test_data;
     RunAccess run;
     PhaseClock clock;

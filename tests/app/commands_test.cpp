@@ -17,7 +17,7 @@ namespace {
 
 std::string output_of(const std::vector<std::string>& words) {
     testing::internal::CaptureStdout();
-    const int exit_code = run_command(words, nullptr);
+    const int exit_code = run_command(words, {});
     const std::string output = testing::internal::GetCapturedStdout();
     EXPECT_EQ(exit_code, 0) << output;
     return output;
@@ -67,10 +67,10 @@ TEST(Explain, KnowsEveryCode) {
 }
 
 TEST(RunCommand, RefusesWhatItDoesNotKnow) {
-    EXPECT_EQ(test::caught_code([] { run_command({"trian"}, nullptr); }), "E101");
-    EXPECT_EQ(test::caught_code([] { run_command({"explain"}, nullptr); }), "E105");
-    EXPECT_EQ(test::caught_code([] { run_command({"explain", "E204", "E205"}, nullptr); }), "E101");
-    EXPECT_EQ(test::caught_code([] { run_command({"train"}, nullptr); }), "E105");
+    EXPECT_EQ(test::caught_code([] { run_command({"trian"}, {}); }), "E101");
+    EXPECT_EQ(test::caught_code([] { run_command({"explain"}, {}); }), "E105");
+    EXPECT_EQ(test::caught_code([] { run_command({"explain", "E204", "E205"}, {}); }), "E101");
+    EXPECT_EQ(test::caught_code([] { run_command({"train"}, {}); }), "E105");
 }
 
 }  // namespace

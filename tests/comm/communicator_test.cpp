@@ -51,6 +51,16 @@ TEST(Communicator, GathersDifferentSizesByRank) {
         EXPECT_EQ(all[static_cast<std::size_t>(rank)], text_of(rank));
 }
 
+TEST(Communicator, GathersToTheRootAlone) {
+    const auto text_of = [](int rank) {
+        return std::string(static_cast<std::size_t>(rank) * 1000, static_cast<char>('a' + rank));
+    };
+    const std::vector<std::string> all = ranks().gather(text_of(ranks().rank()));
+    ASSERT_EQ(all.size(), ranks().is_root() ? static_cast<std::size_t>(ranks().size()) : 0u);
+    for (std::size_t rank = 0; rank < all.size(); ++rank)
+        EXPECT_EQ(all[rank], text_of(static_cast<int>(rank)));
+}
+
 TEST(Communicator, SumsAndMaximaAreElementWise) {
     const std::int64_t rank = ranks().rank(), size = ranks().size();
     std::array<std::int64_t, 3> sums = {rank, 1, -rank};

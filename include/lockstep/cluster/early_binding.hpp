@@ -25,6 +25,10 @@ struct EarlyBinding {
     std::string why_not;             ///< whose word it is that nothing is bound
 };
 
+/// Whether early_binding() could have anything to say: not where this rank was bound before, is
+/// alone on its node, or where LOCKSTEP_BOUND forbids it. Asks for no topology.
+bool may_bind(const LaunchFacts& launch, const Environment& environment);
+
 /// The seat that place_on_node() gives this rank, by what its launcher says of ranks on this node.
 /// Nothing is bound where the launcher bound, where ranks are more than cores, or where
 /// GOMP_CPU_AFFINITY, KMP_AFFINITY or LOCKSTEP_BOUND=off say that the user does it. OMP_PLACES,

@@ -63,6 +63,9 @@ class Communicator {
     /// Collective. Everyone's bytes, by rank.
     std::vector<std::string> all_gather(const std::string& bytes) const;
 
+    /// Collective. Everyone's bytes, by rank, on rank 0; nothing on the others.
+    std::vector<std::string> gather(const std::string& bytes) const;
+
     /// Collective. Element-wise, in place. Integers: exact in any order.
     void all_reduce_sum(std::span<std::int64_t> values) const;
 

@@ -3,6 +3,8 @@
 /// Binding a rank of `train` before anything in it has threads.
 #pragma once
 
+#include "lockstep/launch/rank_facts.hpp"
+
 #include <map>
 #include <string>
 
@@ -10,13 +12,13 @@ namespace lockstep {
 
 /// Binds this process as early_binding() says and returns what the program that it becomes must
 /// find in its environment; empty where nothing is bound. Call before MPI starts.
-std::map<std::string, std::string> bind_rank();
+std::map<std::string, std::string> bind_rank(const RankFacts& facts);
 
 /// In the program that a bound rank became: OpenMP kept this thread for its first core, and threads
 /// that it makes (readers, communication) would all be there. Gives it the rank's cores back.
 void release_first_thread();
 
 /// Why nothing is bound, where a setting of the user's forbids it; else "".
-std::string binding_note();
+std::string binding_note(const RankFacts& facts);
 
 }  // namespace lockstep

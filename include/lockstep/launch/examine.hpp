@@ -5,6 +5,7 @@
 
 #include "lockstep/cluster/doctor.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/launch/rank_facts.hpp"
 
 #include <vector>
 
@@ -12,13 +13,13 @@ namespace lockstep {
 
 /// Collective. What this rank knows by itself and from MPI, within a fraction of a second. Errors:
 /// those of read_topology, on all ranks.
-DoctorFacts examine_rank(const Communicator& ranks, const DoctorPlan& plan);
+DoctorFacts examine_rank(const Communicator& ranks, const RankFacts& facts, const DoctorPlan& plan);
 
 /// Collective. Adds what only probes can tell: clocks, reachable addresses, links, sums, steps,
 /// errors counted meanwhile. Takes seconds.
 void examine_slowly(const Communicator& ranks, DoctorFacts& mine);
 
-/// Collective. Everyone's facts, by rank.
+/// Collective. Everyone's facts, by rank, on rank 0, which judges; nothing on the others.
 std::vector<DoctorFacts> gather_facts(const Communicator& ranks, const DoctorFacts& mine);
 
 }  // namespace lockstep

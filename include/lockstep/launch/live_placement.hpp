@@ -5,6 +5,7 @@
 
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/launch/rank_facts.hpp"
 
 #include <filesystem>
 #include <vector>
@@ -19,10 +20,14 @@ struct LivePlacement {
 };
 
 /// Collective. Errors: E604, E646 (the three witnesses), E608, E609, E643, E648; on all ranks.
-LivePlacement place_live(const Communicator& ranks, const PlacementRules& rules);
+LivePlacement place_live(const Communicator& ranks,
+                         const RankFacts& facts,
+                         const PlacementRules& rules);
 
 /// Collective. Errors: E644 on all ranks unless the job runs as the plan in `path` (map --format
 /// json); those of place_live, where ranks that share cores or GPUs are no error of their own.
-void check_plan(const Communicator& ranks, const std::filesystem::path& path);
+void check_plan(const Communicator& ranks,
+                const RankFacts& facts,
+                const std::filesystem::path& path);
 
 }  // namespace lockstep

@@ -5,6 +5,11 @@
 
 #include "lockstep/cluster/doctor.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/launch/rank_facts.hpp"
+
+#include <span>
+#include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -13,6 +18,7 @@ namespace lockstep {
 /// the number of others.
 /// `skip`: ids or families that the caller has looked at already.
 void run_preflight(const Communicator& ranks,
+                   const RankFacts& facts,
                    const DoctorPlan& plan,
                    const std::vector<std::string>& skip = {});
 

@@ -123,18 +123,21 @@ void check_memory(const Communicator& world, const MeasurePlan& plan) {
 }
 
 /// Collective. Where ranks run, however they share their cores.
-std::vector<RankSeat> gather_seats(const Communicator& world) {
-    return place_live(world,
+std::vector<RankSeat> gather_seats(const ProcessContext& process) {
+    return place_live(process.ranks,
+                      *process.facts,
                       {.cores = SharingRule::allow, .threads = 1, .compute_on = ComputeOn::cpus})
         .reality;
 }
 
 /// Collective. Everything but the measurements.
-CommReport make_report(const BenchOptions& options, const Communicator& world, const Group& group) {
+CommReport make_report(const BenchOptions& options,
+                       const ProcessContext& process,
+                       const Group& group) {
     CommReport report;
     report.plan = plan_of(options, group.ranks);
-    report.seats = gather_seats(world);
-    report.cpu_model = read_node_facts().cpu_model;
+    report.seats = gather_seats(process);
+    report.cpu_model = process.facts->node().cpu_model;
     report.split = options.split;
     report.ranks = group.ranks.size();
     std::set<std::string> nodes;
@@ -178,10 +181,11 @@ void measure_all(const BenchOptions& options,
     show_live("");
 }
 
-int measure_on_ranks(const BenchOptions& options, const Communicator& world) {
+int measure_on_ranks(const BenchOptions& options, const ProcessContext& process) {
+    const Communicator& world = process.ranks;
     const Group group = make_group(world, options.split);
     check_fit(options, world, group);
-    CommReport report = make_report(options, world, group);
+    CommReport report = make_report(options, process, group);
     check_memory(world, report.plan);
     if (!options.json) print_once(header_text(report));
     measure_all(options, world, group, report);
@@ -206,14 +210,14 @@ int launch(const BenchOptions& options, const Invocation& call) {
 }
 
 int run(const BenchOptions& options, const Invocation& call) {
-    const auto world = Communicator::world();
+    const Communicator& world = call.process.ranks;
     agree(world, [&] {
-        check_launch(read_launch_facts(Environment()), world.rank(), world.size());
+        check_launch(call.process.facts->launch(), world.rank(), world.size());
         check_bench_options(options);
     });
     if (!launched_by_mpi()) return launch(options, call);
     if (world.size() > 1) die_with_parent(::getppid());
-    return measure_on_ranks(options, world);
+    return measure_on_ranks(options, call.process);
 }
 
 }  // namespace

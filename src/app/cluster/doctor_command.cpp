@@ -97,21 +97,22 @@ std::string list_text() {
     return lines;
 }
 
-DoctorPlan plan_of(const DoctorOptions& options) {
+DoctorPlan plan_of(const DoctorOptions& options, const RankFacts& facts) {
     DoctorPlan plan = options.plan;
-    plan.uses_gpus = options.device == "gpu" ||
-                     (options.device == "auto" && !usable_gpus(read_topology()).empty());
+    plan.uses_gpus =
+        options.device == "gpu" || (options.device == "auto" && !usable_gpus(facts.node()).empty());
     return plan;
 }
 
-/// Collective.
-std::vector<DoctorFacts> facts_of_all(const DoctorOptions& options, const Communicator& world) {
-    const DoctorPlan plan = agree(world, [&] { return plan_of(options); });
-    DoctorFacts mine = examine_rank(world, plan);
+/// Collective. On rank 0.
+std::vector<DoctorFacts> facts_of_all(const DoctorOptions& options, const ProcessContext& process) {
+    const Communicator& world = process.ranks;
+    const DoctorPlan plan = agree(world, [&] { return plan_of(options, *process.facts); });
+    DoctorFacts mine = examine_rank(world, *process.facts, plan);
     if (world.is_root() && !options.launcher_log.empty())
         mine.program.launcher_messages = pmix_errors_in(read_file(options.launcher_log));
     if (!options.preflight) {
-        select_own_gpu(world, mine);
+        select_own_gpu(world, *process.facts, mine);
         examine_slowly(world, mine);
     }
     return gather_facts(world, mine);
@@ -142,11 +143,12 @@ void report(const DoctorOptions& options,
 }
 
 /// Collective. Whether there was an error, on all ranks.
-bool examine_all(const DoctorOptions& options, const Communicator& world) {
+bool examine_all(const DoctorOptions& options, const ProcessContext& process) {
+    const Communicator& world = process.ranks;
     DoctorSelection selection{options.only, options.skip};
     if (options.preflight) selection.slowest = Pace::fast;
     const auto checks = agree(world, [&] { return selected_checks(selection).size(); });
-    const std::vector<DoctorFacts> all = facts_of_all(options, world);
+    const std::vector<DoctorFacts> all = facts_of_all(options, process);
     const std::string verdict = from_root(world, [&] {
         const auto findings = run_checks(all, selection);
         report(options, all, findings, checks);
@@ -167,9 +169,8 @@ int run(const DoctorOptions& options, const Invocation& call) {
     if (options.np > 0 && !launched_by_mpi())
         return supervise_ranks(
             {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});
-    const auto world = Communicator::world();
-    if (world.size() > 1) die_with_parent(::getppid());
-    return examine_all(options, world) ? static_cast<int>(ExitCode::config) : 0;
+    if (call.process.ranks.size() > 1) die_with_parent(::getppid());
+    return examine_all(options, call.process) ? static_cast<int>(ExitCode::config) : 0;
 }
 
 }  // namespace

@@ -70,13 +70,13 @@ std::vector<HostSlots> hosts_of(const MapOptions& options, const NodeTopology* n
     return hosts;
 }
 
-Mapped map_planned(const MapOptions& options) {
+Mapped map_planned(const MapOptions& options, const RankFacts& facts) {
     Mapped mapped;
     const bool is_elsewhere = !options.hosts.empty() || options.nodes > 0;
     if (!options.topology.empty())
         mapped.node = load_topology(options.topology);
     else if (!is_elsewhere)
-        mapped.node = read_topology();
+        mapped.node = facts.node();
     const NodeTopology* node = mapped.node ? &*mapped.node : nullptr;
     const auto hosts = hosts_of(options, node);
     const auto by = options.map_by == "node" ? MapBy::node : MapBy::slot;
@@ -95,13 +95,14 @@ std::string written(const Mapped& mapped, const std::string& format) {
     return placement_table(mapped.plan);
 }
 
-int map_live(const Communicator& ranks, const MapOptions& options) {
+int map_live(const ProcessContext& process, const MapOptions& options) {
+    const Communicator& ranks = process.ranks;
     if (!options.check.empty()) {
-        check_plan(ranks, options.check);
+        check_plan(ranks, *process.facts, options.check);
         print_once(fmt::format("as planned: {} rank(s)\n", ranks.size()));
         return 0;
     }
-    const LivePlacement live = place_live(ranks, rules_of(options));
+    const LivePlacement live = place_live(ranks, *process.facts, rules_of(options));
     from_root(ranks, [&] {
         if (!options.save_topology.empty()) save_topology(live.node, options.save_topology);
         return std::string();
@@ -132,13 +133,13 @@ void refuse_both(const MapOptions& options) {
     });
 }
 
-int run_map(const MapOptions& options) {
-    const auto ranks = Communicator::world();
+int run_map(const MapOptions& options, const ProcessContext& process) {
+    const Communicator& ranks = process.ranks;
     agree(ranks, [&] { refuse_both(options); });
-    if (!is_planned(options)) return map_live(ranks, options);
+    if (!is_planned(options)) return map_live(process, options);
     if (!ranks.is_root()) return 0;
-    if (!options.save_topology.empty()) save_topology(read_topology(), options.save_topology);
-    print_once(written(map_planned(options), options.format));
+    if (!options.save_topology.empty()) save_topology(process.facts->node(), options.save_topology);
+    print_once(written(map_planned(options, *process.facts), options.format));
     return 0;
 }
 
@@ -182,7 +183,7 @@ Command map_command() {
             .usage = "lockstep map [options]   or   mpirun -np N lockstep map [options]",
             .text = map_help,
             .table = map_table(*options),
-            .run = [options](const Invocation&) { return run_map(*options); }};
+            .run = [options](const Invocation& call) { return run_map(*options, call.process); }};
 }
 
 }  // namespace lockstep

@@ -65,8 +65,8 @@ Command data_pack_command() {
             .usage = "lockstep data pack INPUT --out DIR [options]",
             .text = data_pack_help,
             .table = std::move(table),
-            .run = [arguments](const Invocation&) {
-                const auto ranks = Communicator::world();
+            .run = [arguments](const Invocation& call) {
+                const Communicator& ranks = call.process.ranks;
                 agree(ranks, [&] { pack(*arguments, ranks); });
                 return 0;
             }};

@@ -112,7 +112,7 @@ Command data_reshard_command() {
         .table = table_of(*arguments),
         .positionals = 1,
         .run = [arguments](const Invocation& call) {
-            const auto ranks = Communicator::world();
+            const Communicator& ranks = call.process.ranks;
             agree(ranks, [&] { reshard(call.positionals[0], *arguments, ranks); });
             return 0;
         }};

@@ -102,7 +102,7 @@ void unstage(const std::filesystem::path& target, const Communicator& all) {
 }
 
 int run_stage(const Invocation& call, StageArguments& arguments) {
-    const auto all = Communicator::world();
+    const Communicator& all = call.process.ranks;
     StageOptions& options = arguments.stage;
     options.source = call.positionals[0];
     agree(all, [&] {

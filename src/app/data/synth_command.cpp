@@ -63,8 +63,8 @@ Command data_synth_command() {
                     whole_option("classes", synth.classes, 2, 255, "of labels or masks")}},
                   pack_output_section(arguments->output, "shuffle-seed"),
                   pack_how_section(arguments->output)},
-        .run = [arguments](const Invocation&) {
-            const auto ranks = Communicator::world();
+        .run = [arguments](const Invocation& call) {
+            const Communicator& ranks = call.process.ranks;
             agree(ranks, [&] { synthesize(*arguments, ranks); });
             return 0;
         }};

@@ -60,7 +60,7 @@ Command data_verify_command() {
                                  "that read and check, in each rank; 0: one per core")}}},
         .positionals = 1,
         .run = [threads](const Invocation& call) {
-            const auto ranks = Communicator::world();
+            const Communicator& ranks = call.process.ranks;
             agree(ranks, [&] { verify(call.positionals[0], *threads, ranks); });
             return 0;
         }};

@@ -92,28 +92,31 @@ bool skips(const TrainOptions& options, std::string_view check) {
 
 /// Collective. Where ranks run, for the first lines of the run. Errors: E609 on all ranks where the
 /// launcher gave ranks one core that need not share any.
-void settle_ranks(TrainOptions& options, const Communicator& ranks) {
+void settle_ranks(TrainOptions& options, const ProcessContext& process) {
     PlacementRules rules{.cores = SharingRule::unless_needed, .compute_on = ComputeOn::cpus};
     if (options.oversubscribe || skips(options, "C2")) rules.cores = SharingRule::allow;
     rules.threads = options.settings.threads;
-    LivePlacement live = place_live(ranks, rules);
+    LivePlacement live = place_live(process.ranks, *process.facts, rules);
     options.settings.rank_table = placement_table({live.reality, {}});
     options.settings.warnings = std::move(live.plan.warnings);
 }
 
-void check_job(const TrainOptions& options, const Communicator& ranks) {
+void check_job(const TrainOptions& options, const ProcessContext& process) {
     if (skips(options, "all")) return;
     std::vector<std::string> skipped = options.skip_checks;
     skipped.insert(skipped.end(), {"C2", "C4"});  // settle_ranks() tells of these
     const TrainSettings& settings = options.settings;
-    run_preflight(
-        ranks, {.threads = settings.threads, .run_folder = settings.run.string()}, skipped);
+    run_preflight(process.ranks,
+                  *process.facts,
+                  {.threads = settings.threads, .run_folder = settings.run.string()},
+                  skipped);
 }
 
 int run(TrainOptions& options, const Invocation& call) {
-    const auto ranks = Communicator::world();
+    const Communicator& ranks = call.process.ranks;
+    const RankFacts& facts = *call.process.facts;
     agree(ranks, [&] {
-        check_launch(read_launch_facts(Environment()), ranks.rank(), ranks.size());
+        check_launch(facts.launch(), ranks.rank(), ranks.size());
         check_required(options.settings);
     });
     if (options.dry_run) {
@@ -131,15 +134,15 @@ int run(TrainOptions& options, const Invocation& call) {
     }
     const bool wants_ranks = options.np > 1 || !options.hosts.empty();
     if (wants_ranks && !launched_by_mpi()) return launch(options, call);
-    if (call.trainer == nullptr) become_trainer(call.words);
+    if (call.process.train == nullptr) become_trainer(call.words);
     if (ranks.size() > 1) die_with_parent(::getppid());
-    if (!options.plan.empty()) check_plan(ranks, options.plan);
-    if (const std::string note = binding_note(); !note.empty()) once(Level::info, "{}", note);
+    if (!options.plan.empty()) check_plan(ranks, facts, options.plan);
+    if (const std::string note = binding_note(facts); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);
-    settle_ranks(options, ranks);
-    check_job(options, ranks);
-    const TrainResult result = call.trainer(options.settings, ranks);
+    settle_ranks(options, call.process);
+    check_job(options, call.process);
+    const TrainResult result = call.process.train(options.settings, ranks);
     show_result(options.settings, result);
     return exit_of(result);
 }

@@ -45,14 +45,17 @@ bool knows_ranks(const LaunchFacts& launch) {
 
 }  // namespace
 
+bool may_bind(const LaunchFacts& launch, const Environment& environment) {
+    return !environment.text(bound_variable) && knows_ranks(launch);
+}
+
 EarlyBinding early_binding(const NodeTopology& node,
                            const LaunchFacts& launch,
                            const Environment& environment,
                            const std::vector<int>& offered) {
     EarlyBinding binding;
+    if (!may_bind(launch, environment)) return binding;
     const auto cores = static_cast<std::int64_t>(cores_within(node, node.allowed_cpus).size());
-    if (environment.text(bound_variable)) return binding;
-    if (!knows_ranks(launch)) return binding;
     if (!is_unbound(node, offered)) binding.memory_node = memory_node_of(node, node.allowed_cpus);
     if (!is_unbound(node, offered) || cores < *launch.local_size) return binding;
     if (const auto name = first_set(environment, deciding); !name.empty()) {

@@ -73,8 +73,8 @@ bool is_planned(const CudaApi& cuda, const PlannedGpu& planned, const CudaDevice
     return is_instance(planned) && cuda.device_count(&count) == CudaApi::success && count == 1;
 }
 
-RankFacts claim_of(const SelectedGpu& gpu) {
-    RankFacts claim;
+NcclRankFacts claim_of(const SelectedGpu& gpu) {
+    NcclRankFacts claim;
     claim.host = host_name();
     claim.host_id = nccl_host_id(Environment());
     claim.gpu_uuid = gpu.uuid;
@@ -116,7 +116,7 @@ SelectedGpu claim_gpu(const CudaApi& cuda,
         },
         deadline_s,
         "the selection of GPUs");
-    std::vector<RankFacts> claims;
+    std::vector<NcclRankFacts> claims;
     for (const std::string& text : texts) claims.push_back(unpacked_facts(text));
     check_gpus_apart(claims);
     return mine;

@@ -21,7 +21,7 @@ using Inside = NcclCommunicator::Inside;
 
 constexpr double grace_s = 2;  // for the others' words on a start that failed
 
-RankFacts read_facts(const GpuRuntime& runtime, const NcclOptions& options) {
+NcclRankFacts read_facts(const GpuRuntime& runtime, const NcclOptions& options) {
     const CudaApi& cuda = runtime.cuda();
     int count = 0;
     check_cuda(cuda, cuda.device_count(&count), "cudaGetDeviceCount");
@@ -113,7 +113,7 @@ void NcclCommunicator::Inside::agree_on_facts() {
         stream_ = make_stream(runtime_);
         return facts;
     });
-    std::vector<RankFacts> facts;
+    std::vector<NcclRankFacts> facts;
     std::set<std::string> gpus;
     for (const std::string& text : texts) {
         facts.push_back(unpacked_facts(text));

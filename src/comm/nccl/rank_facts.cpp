@@ -63,9 +63,9 @@ std::string who_has_what(const std::vector<std::string>& values) {
 }
 
 template <class Value>
-std::vector<std::string> each(const std::vector<RankFacts>& facts, Value&& value) {
+std::vector<std::string> each(const std::vector<NcclRankFacts>& facts, Value&& value) {
     std::vector<std::string> values;
-    for (const RankFacts& rank : facts) values.push_back(value(rank));
+    for (const NcclRankFacts& rank : facts) values.push_back(value(rank));
     return values;
 }
 
@@ -81,10 +81,10 @@ std::string host_name() {
     return host.data();
 }
 
-void check_gpus_apart(const std::vector<RankFacts>& facts) {
+void check_gpus_apart(const std::vector<NcclRankFacts>& facts) {
     std::map<std::pair<std::string, std::string>, int> taken;
     for (std::size_t rank = 0; rank < facts.size(); ++rank) {
-        const RankFacts& mine = facts[rank];
+        const NcclRankFacts& mine = facts[rank];
         const auto [first, is_new] =
             taken.try_emplace({mine.host_id, mine.gpu_uuid}, static_cast<int>(rank));
         check(is_new, [&] {
@@ -105,9 +105,9 @@ void check_gpus_apart(const std::vector<RankFacts>& facts) {
 
 namespace {
 
-void check_versions(const std::vector<RankFacts>& facts) {
+void check_versions(const std::vector<NcclRankFacts>& facts) {
     const auto versions =
-        each(facts, [](const RankFacts& rank) { return nccl_version_text(rank.nccl_version); });
+        each(facts, [](const NcclRankFacts& rank) { return nccl_version_text(rank.nccl_version); });
     check(all_equal(versions), [&] {
         return Error("E674",
                      fmt::format("ranks have different NCCLs: {}", who_has_what(versions)),
@@ -116,19 +116,19 @@ void check_versions(const std::vector<RankFacts>& facts) {
     });
 }
 
-std::string value_of(const RankFacts& rank, const std::string& name) {
+std::string value_of(const NcclRankFacts& rank, const std::string& name) {
     const auto found = rank.settings.find(name);
     return found == rank.settings.end() ? "unset" : fmt::format("'{}'", found->second);
 }
 
-void check_settings(const std::vector<RankFacts>& facts) {
+void check_settings(const std::vector<NcclRankFacts>& facts) {
     std::set<std::string> names;
-    for (const RankFacts& rank : facts)
+    for (const NcclRankFacts& rank : facts)
         for (const auto& setting : rank.settings) names.insert(setting.first);
     std::string differ;
     for (const std::string& name : names) {
         const auto values =
-            each(facts, [&](const RankFacts& rank) { return value_of(rank, name); });
+            each(facts, [&](const NcclRankFacts& rank) { return value_of(rank, name); });
         if (all_equal(values)) continue;
         differ += fmt::format("{}{} is {}", differ.empty() ? "" : "; ", name, who_has_what(values));
     }
@@ -143,7 +143,7 @@ void check_settings(const std::vector<RankFacts>& facts) {
 
 }  // namespace
 
-std::string packed(const RankFacts& facts) {
+std::string packed(const NcclRankFacts& facts) {
     return Json{{"host", facts.host},
                 {"host_id", facts.host_id},
                 {"gpu_uuid", facts.gpu_uuid},
@@ -153,10 +153,10 @@ std::string packed(const RankFacts& facts) {
         .dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-RankFacts unpacked_facts(const std::string& text) {
+NcclRankFacts unpacked_facts(const std::string& text) {
     const std::string origin = "another rank's facts";
     const Json json = parse_json(text, origin);
-    RankFacts facts;
+    NcclRankFacts facts;
     facts.host = json_field<std::string>(json, "host", origin);
     facts.host_id = json_field<std::string>(json, "host_id", origin);
     facts.gpu_uuid = json_field<std::string>(json, "gpu_uuid", origin);
@@ -185,7 +185,7 @@ std::string nccl_host_id(const Environment& environment, const std::string& root
     return first_line(root + "/proc/sys/kernel/random/boot_id") + "/" + host_name();
 }
 
-void check_agreement(const std::vector<RankFacts>& facts) {
+void check_agreement(const std::vector<NcclRankFacts>& facts) {
     check_gpus_apart(facts);
     check_versions(facts);
     check_settings(facts);

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-struct RankFacts {
+struct NcclRankFacts {
     std::string host;      ///< for people
     std::string host_id;   ///< as NCCL sees it: NCCL_HOSTID, or this boot of this host
     std::string gpu_uuid;  ///< "GPU-..."
@@ -19,11 +19,11 @@ struct RankFacts {
     int nccl_version = 0;
     std::map<std::string, std::string> settings;  ///< NCCL_* that must be equal on all ranks
 
-    bool operator==(const RankFacts&) const = default;
+    bool operator==(const NcclRankFacts&) const = default;
 };
 
-std::string packed(const RankFacts& facts);
-RankFacts unpacked_facts(const std::string& text);
+std::string packed(const NcclRankFacts& facts);
+NcclRankFacts unpacked_facts(const std::string& text);
 
 /// NCCL_* of the environment, then of ~/.nccl.conf (or NCCL_CONF_FILE) and /etc/nccl.conf, as NCCL
 /// reads them, without those that may differ: NCCL_HOSTID, NCCL_DEBUG*, interfaces, file names.
@@ -37,10 +37,10 @@ std::string nccl_host_id(const Environment& environment, const std::string& root
 std::string host_name();
 
 /// Facts by rank. Errors: E673 two ranks on one GPU of one host.
-void check_gpus_apart(const std::vector<RankFacts>& facts);
+void check_gpus_apart(const std::vector<NcclRankFacts>& facts);
 
 /// Facts by rank. Errors: E673 two ranks on one GPU, E674 versions differ, E675 settings differ;
 /// each names the ranks and values.
-void check_agreement(const std::vector<RankFacts>& facts);
+void check_agreement(const std::vector<NcclRankFacts>& facts);
 
 }  // namespace lockstep

@@ -21,7 +21,8 @@ void count_moved_errors(const DoctorFacts& before, SystemFacts& system) {
 }
 
 void count_throttled_periods(const DoctorFacts& before, SystemFacts& system) {
-    const auto now = read_topology().control_group.throttled_periods;
+    // Read anew: what moved meanwhile is the question.
+    const auto now = read_topology({"/", nullptr}).control_group.throttled_periods;
     const auto then = before.node.control_group.throttled_periods;
     system.throttled_moved = now > then ? now - then : 0;
 }
@@ -37,9 +38,11 @@ std::optional<int> built_with_cuda() {
 
 }  // namespace
 
-DoctorFacts examine_rank(const Communicator& ranks, const DoctorPlan& plan) {
+DoctorFacts examine_rank(const Communicator& ranks,
+                         const RankFacts& facts,
+                         const DoctorPlan& plan) {
     DoctorFacts mine =
-        agree(ranks, [&] { return read_doctor_facts({.plan = plan}, read_topology()); });
+        agree(ranks, [&] { return read_doctor_facts({.plan = plan}, facts.node()); });
     const Communicator node = ranks.split_by_node();
     mine.rank = ranks.rank();
     mine.size = ranks.size();
@@ -71,7 +74,7 @@ void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
 
 std::vector<DoctorFacts> gather_facts(const Communicator& ranks, const DoctorFacts& mine) {
     std::vector<DoctorFacts> all;
-    for (const std::string& text : ranks.all_gather(serialize(mine)))
+    for (const std::string& text : ranks.gather(serialize(mine)))
         all.push_back(deserialize_doctor_facts(text));
     return all;
 }

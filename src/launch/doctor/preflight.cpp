@@ -28,9 +28,10 @@ void judge_preflight(std::span<const DoctorFinding> findings) {
 }
 
 void run_preflight(const Communicator& ranks,
+                   const RankFacts& facts,
                    const DoctorPlan& plan,
                    const std::vector<std::string>& skip) {
-    const auto all = gather_facts(ranks, examine_rank(ranks, plan));
+    const auto all = gather_facts(ranks, examine_rank(ranks, facts, plan));
     from_root(ranks, [&] {
         judge_preflight(run_checks(all, {.skip = skip, .slowest = Pace::fast}));
         return std::string();

@@ -11,14 +11,14 @@
 namespace {
 
 using lockstep::Environment;
-using lockstep::RankFacts;
+using lockstep::NcclRankFacts;
 using lockstep::test::caught_text;
 using testing::HasSubstr;
 using Settings = std::map<std::string, std::string>;
 
 /// Facts of `ranks` ranks that agree, two GPUs to a host.
-std::vector<RankFacts> agreeing(int ranks) {
-    std::vector<RankFacts> facts;
+std::vector<NcclRankFacts> agreeing(int ranks) {
+    std::vector<NcclRankFacts> facts;
     for (int rank = 0; rank < ranks; ++rank) {
         const std::string host = "node" + std::to_string(rank / 2);
         const std::string gpu = std::to_string(rank % 2);
@@ -27,10 +27,10 @@ std::vector<RankFacts> agreeing(int ranks) {
     return facts;
 }
 
-RC_GTEST_PROP(RankFacts, SurviveTheTrip, ()) {
+RC_GTEST_PROP(NcclRankFacts, SurviveTheTrip, ()) {
     const auto settings = *rc::gen::container<std::map<std::string, std::string>>(
         rc::gen::string<std::string>(), rc::gen::just(std::string("a \"b\"\n")));
-    RankFacts facts = agreeing(1).front();
+    NcclRankFacts facts = agreeing(1).front();
     for (const auto& [name, value] : settings)
         facts.settings["NCCL_" + std::to_string(name.size())] = value;
     RC_ASSERT(lockstep::unpacked_facts(packed(facts)) == facts);
@@ -38,7 +38,7 @@ RC_GTEST_PROP(RankFacts, SurviveTheTrip, ()) {
 
 TEST(Agreement, IsReachedWhereGpusDifferAndTheRestIsEqual) {
     auto facts = agreeing(9);
-    for (RankFacts& rank : facts) rank.settings["NCCL_ALGO"] = "Ring";
+    for (NcclRankFacts& rank : facts) rank.settings["NCCL_ALGO"] = "Ring";
     lockstep::check_agreement(facts);
 }
 

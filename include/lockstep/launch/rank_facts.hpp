@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What this process knows of its launch and its node before it asks others: read once.
+#pragma once
+
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/topology.hpp"
+
+#include <functional>
+#include <optional>
+
+namespace lockstep {
+
+/// Each part is read when it is first asked for, and kept: whoever places, checks or binds this
+/// rank looks at the same facts. Made after the first thread has the cores that it is to keep. One
+/// thread.
+class RankFacts {
+  public:
+    using Reader = std::function<NodeTopology()>;
+
+    /// With GPUs' drivers asked.
+    RankFacts();
+
+    /// `read` is called once, or never.
+    explicit RankFacts(Reader read);
+
+    /// Errors: those of read_launch_facts().
+    const LaunchFacts& launch() const;
+
+    /// Errors: those of the reader.
+    const NodeTopology& node() const;
+
+  private:
+    Reader read_;
+    mutable std::optional<LaunchFacts> launch_;
+    mutable std::optional<NodeTopology> node_;
+};
+
+}  // namespace lockstep
