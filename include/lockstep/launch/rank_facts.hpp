@@ -16,6 +16,7 @@ namespace lockstep {
 /// thread.
 class RankFacts {
   public:
+    /// How the node is read.
     using Reader = std::function<NodeTopology()>;
 
     /// With GPUs' drivers asked.
