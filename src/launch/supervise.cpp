@@ -18,7 +18,7 @@
 // - Files stay in memory for ever. The folder's lock dies with its process, so the next launch
 //   knows which folders nobody owns and removes these, and never one of a living job.
 //
-// Tested: launch/supervise_test.cpp; cluster/life_test with whole runs.
+// Tested: launch/supervise_test.cpp; e2e/resume_test.cpp and cluster/life_test with whole runs.
 
 #include "lockstep/launch/supervise.hpp"
 

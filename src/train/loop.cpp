@@ -1,4 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
+// What happens after a step, and in which order. Everything here but a clock, a signal and a user's
+// request is the same on all ranks; those three go into the next step as wishes and come back as
+// what all agreed on:
+//
+//     wishes of this rank --> step k (summed with the gradients) --> agreed, the same everywhere
+//                                                                      |
+//     loss finite? -> report -> leave without saving? -> evaluate? -> save and stop? -> save?
+//
+// What must never happen:
+// - A rank decides alone. A signal reaches ranks at different moments, and clocks differ: who
+//   stopped at once would leave the others in the next step. So a wish is acted on by all, at the
+//   end of the step that carried it. Periods in seconds, the deadline and requests are rank 0's to
+//   see.
+// - A checkpoint of a step whose loss is not finite: the last good one must stay the newest.
+// - A run that reached its last step ends as "interrupted" because a signal came with it.
+// - The state file says less than the checkpoints: it is written after what it tells of is there.
+//
+// Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests),
+// train/time_limit_test.cpp, soak/kill_resume.
+
 #include "loop.hpp"
 
 #include "lockstep/comm/agree.hpp"

@@ -1,4 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// Ranks that call different collectives under one number may hang, or go on with wrong sums and
+// hang later. The rings show the calls side by side; what is blamed is the first number at which
+// they differ, because all later ones differ as a consequence:
+//
+//     number    811        812              813
+//     rank 0    reduce 0   reduce 1         reduce 2
+//     rank 1    reduce 0   reduce 2  <--    reduce 3
+//     rank 2    reduce 0   reduce 1         reduce 2
+//
+// What must never happen: the sound ranks are named. The majority is taken for right; with two
+// ranks there is none, and then the call that was made before is (a loop repeats itself; a mistake
+// is new).
+//
+// Tested: comm/flight/verdict_test.cpp (minority, two ranks, a mismatch nobody hangs in),
+// signature_check_test.cpp for the debug mode that finds it before.
+
 #include "flight/mismatch.hpp"
 
 #include "flight/ring_format.hpp"

@@ -1,4 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// The questions of verdict.cpp, answered from all traces. Rings are read one after another while
+// their ranks go on, so that no two show the same moment; answers rest on what stays true: a
+// collective that has been waited in for long, a process that is gone, a heartbeat that is old.
+//
+// What must never happen: a rank on another host is called dead because this host does not see its
+// process. There only the heartbeat counts, and only after half a minute. For ranks that are over,
+// time ends with their last heartbeat: read a day later, a trace says what it said then.
+//
+// Tested: comm/flight/verdict_test.cpp.
+
 #include "flight/scene.hpp"
 
 #include <algorithm>
