@@ -36,8 +36,8 @@ struct JobEnd {
 
 /// When enough is enough.
 struct RequeueLimits {
-    std::int64_t restarts = 20;
-    std::int64_t idle_starts = 3;
+    std::int64_t restarts = 20;    ///< of one job
+    std::int64_t idle_starts = 3;  ///< in a row, without a new checkpoint
 };
 
 /// The decision, and why, in words for the job's output.

@@ -24,11 +24,11 @@ struct MeasurePlan {
     std::vector<DataType> types = {DataType::float32};
     std::vector<Algorithm> algorithms;
     BufferPlace place = BufferPlace::lent;
-    int iterations = 0;  ///< all-reduces in one timed block; 0: as many as fill block_s
-    int warmup = 5;      ///< untimed ones before each size
-    int rounds = 5;      ///< blocks of each algorithm at each size; algorithms alternate
-    int checks = 1;      ///< all-reduces of each size whose result is compared; 0: none
-    double block_s = 0.005;
+    int iterations = 0;      ///< all-reduces in one timed block; 0: as many as fill block_s
+    int warmup = 5;          ///< untimed ones before each size
+    int rounds = 5;          ///< blocks of each algorithm at each size; algorithms alternate
+    int checks = 1;          ///< all-reduces of each size whose result is compared; 0: none
+    double block_s = 0.005;  ///< length of a timed block, where `iterations` is 0
     std::function<void(std::size_t bytes, DataType type)> on_size;  ///< before each; may be empty
 };
 

@@ -32,12 +32,12 @@ std::string_view name_of(NcclState state);
 
 /// What a communicator is told.
 struct NcclOptions {
-    int device = 0;  ///< as CUDA counts them in this process
-    std::string name = "gradients";
-    double init_deadline_s = 120;
-    double collective_deadline_s = 600;
-    double abort_limit_s = 10;
-    Environment environment;  ///< where NCCL_* is looked up
+    int device = 0;                      ///< as CUDA counts them in this process
+    std::string name = "gradients";      ///< in messages
+    double init_deadline_s = 120;        ///< for all of the start
+    double collective_deadline_s = 600;  ///< for one collective, waiting for others included
+    double abort_limit_s = 10;           ///< see GpuRuntime::abort_all()
+    Environment environment;             ///< where NCCL_* is looked up
 };
 
 /// How long one step of the start took.

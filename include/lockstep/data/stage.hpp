@@ -36,7 +36,7 @@ struct StageOptions {
     std::filesystem::path source;  ///< a data set that all processes see
     std::filesystem::path target;  ///< the copy: a folder of each node's own
     StageTrust trust = StageTrust::sizes;
-    std::uint64_t piece_bytes = 4u << 20;
+    std::uint64_t piece_bytes = 4u << 20;  ///< read and sent at once
     /// Shards become whole together, at least so many bytes of them: what an interruption costs.
     std::uint64_t round_bytes = std::uint64_t{4} << 30;
     StageTeam team;

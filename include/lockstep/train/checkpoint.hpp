@@ -19,9 +19,9 @@ namespace lockstep {
 
 /// A tensor of the checkpoint as a whole.
 struct TensorMeta {
-    std::string name;
-    std::vector<std::int64_t> shape;
-    std::uint64_t count() const;  ///< elements
+    std::string name;                 ///< as the model calls it
+    std::vector<std::int64_t> shape;  ///< slowest dimension first
+    std::uint64_t count() const;      ///< elements
 };
 
 /// A run of fp32 elements of tensor `tensor` (index into a list of TensorMeta) in memory.
