@@ -17,9 +17,22 @@ install(TARGETS lockstep-h5probe RUNTIME COMPONENT program)
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/slurm DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep
     USE_SOURCE_PERMISSIONS COMPONENT program)
 
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/NOTICE
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/doc/lockstep COMPONENT program)
+
+# 'module use PREFIX/share/lockstep/modulefiles', of Environment Modules and Lmod.
+configure_file(${PROJECT_SOURCE_DIR}/scripts/packaging/modulefile.in
+    ${PROJECT_BINARY_DIR}/modulefile @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/modulefile RENAME ${PROJECT_VERSION}
+    DESTINATION ${CMAKE_INSTALL_DATADIR}/lockstep/modulefiles/lockstep)
+
+# Only where they are built: 'cmake --build ... --target lockstep', as in scripts/quickstart, does not.
 if(TARGET lockstep_cuda)
-    install(TARGETS lockstep_cuda LIBRARY DESTINATION lib COMPONENT program)
-    install(TARGETS lockstep-gpu-selftest RUNTIME COMPONENT program)
+    install(TARGETS lockstep_cuda LIBRARY DESTINATION lib COMPONENT program OPTIONAL)
+    install(TARGETS lockstep-gpu-selftest RUNTIME COMPONENT program OPTIONAL)
+    install(CODE "if(NOT EXISTS \"$<TARGET_FILE:lockstep-gpu-selftest>\")
+            message(STATUS \"The GPU's library and self-test are not built, and left out: cmake --build ${PROJECT_BINARY_DIR}\")
+        endif()" COMPONENT program)
 endif()
 
 set(lockstep_package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Lockstep)
@@ -41,3 +54,14 @@ install(FILES
     ${PROJECT_BINARY_DIR}/LockstepConfig.cmake
     ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
     DESTINATION ${lockstep_package_dir})
+
+# 'cpack' in the build folder: one archive of all that is installed.
+if(PROJECT_IS_TOP_LEVEL)
+    set(CPACK_GENERATOR TGZ)
+    set(CPACK_PACKAGE_NAME lockstep)
+    set(CPACK_PACKAGE_VENDOR "The Lockstep maintainers")
+    set(CPACK_RESOURCE_FILE_LICENSE ${PROJECT_SOURCE_DIR}/LICENSE)
+    set(CPACK_PACKAGE_FILE_NAME lockstep-${PROJECT_VERSION}-${CMAKE_SYSTEM_NAME}-${CMAKE_SYSTEM_PROCESSOR})
+    set(CPACK_VERBATIM_VARIABLES ON)
+    include(CPack)
+endif()
