@@ -105,7 +105,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E212",
      bad_data,
      "a filter is not known",
-     "Lockstep reads contiguous data and chunks compressed with deflate, lz4 or zstd."},
+     "Lockstep reads contiguous data and chunks compressed with deflate, lz4, zstd or, where it "
+     "was\n"
+     "built with it, blosc."},
     {"E213",
      bad_data,
      "stored bytes do not match their hash",
@@ -254,6 +256,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a transform does not fit the images",
      "The step exists, but not for images of this size or number of channels: for example, a crop\n"
      "that is larger than the padded image. Shapes are checked step by step before training."},
+    {"E249",
+     config,
+     "this build lacks the library of a format",
+     "PNG, JPEG and blosc are optional where Lockstep is built; the summary at the end of cmake's\n"
+     "configure step says which are in. 'scripts/setup run' installs all of them on Debian."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,

@@ -33,7 +33,7 @@ struct Filter {
 /// In the order of writing; reading undoes the last one first. Empty: stored as it is.
 using FilterChain = std::vector<Filter>;
 
-/// Whether `kind` is the number of one of HDF5's filters that are read.
+/// Whether `kind` is the number of one of HDF5's filters that this build reads.
 bool is_known_filter(std::uint64_t kind);
 
 /// "shuffle+deflate"; "none" for an empty chain.

@@ -21,6 +21,9 @@ void unshuffle(std::span<const std::byte> stored,
                std::uint32_t element_bytes,
                std::span<std::byte> raw);
 
+/// Whether this build has c-blosc (LOCKSTEP_WITH_BLOSC).
+bool reads_blosc();
+
 /// Expands a Blosc 1 buffer into exactly raw.size() bytes. False if its header is not that of a
 /// whole buffer of these sizes, or blosc refuses it.
 bool decode_blosc(std::span<const std::byte> stored, std::span<std::byte> raw);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/data/filters.hpp"
 
+#include "chunk_filters.hpp"
 #include "widening.hpp"
 
 #include <algorithm>
@@ -39,6 +40,7 @@ const KnownFilter* find_filter(std::uint64_t kind) {
 }  // namespace
 
 bool is_known_filter(std::uint64_t kind) {
+    if (kind == static_cast<std::uint64_t>(FilterKind::blosc)) return reads_blosc();
     return kind != static_cast<std::uint64_t>(FilterKind::widening) && find_filter(kind) != nullptr;
 }
 

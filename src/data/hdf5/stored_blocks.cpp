@@ -53,6 +53,9 @@ std::string filter_name(std::uint64_t kind) {
 }
 
 std::string unknown_filter(std::uint64_t kind) {
+    if (kind == static_cast<std::uint64_t>(FilterKind::blosc))
+        return "its filter is blosc, and this program was built without c-blosc "
+               "(LOCKSTEP_WITH_BLOSC, Debian's libblosc-dev)";
     return fmt::format("its filter {} is none of deflate, shuffle, fletcher32, blosc, lz4, zstd",
                        filter_name(kind));
 }

@@ -25,8 +25,22 @@ class BadImage : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
+/// A format whose library was not there when this program was built.
+class NoDecoder : public std::runtime_error {
+  public:
+    NoDecoder(const std::string& format, const std::string& library)
+        : std::runtime_error("it is a " + format + " file, and this program was built without " +
+                             library),
+          fix_("build Lockstep where " + library + "'s headers are (Debian: " + library +
+               "-dev), with -DLOCKSTEP_WITH_" + format + "=ON; or convert the images to PPM") {}
+    const std::string& fix() const { return fix_; }
+
+  private:
+    std::string fix_;
+};
+
 /// PNG, JPEG or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut short, damaged,
-/// of 16 bits or CMYK is refused. Throws BadImage. Any thread.
+/// of 16 bits or CMYK is refused. Throws BadImage, or NoDecoder. Any thread.
 Image decode_image(std::span<const std::byte> content);
 
 Image decode_png(std::span<const std::byte> content);

@@ -174,6 +174,11 @@ class FolderSource : public RowSource {
                         fmt::format("image '{}' cannot be decoded", path.string()),
                         printable(bad.what()),
                         "replace, convert or remove it");
+        } catch (const NoDecoder& none) {
+            throw Error("E249",
+                        fmt::format("image '{}' cannot be decoded", path.string()),
+                        none.what(),
+                        none.fix());
         }
     }
 

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// A build without libpng, libjpeg and c-blosc: it says which library a file needs, and reads the
+// rest.
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/sources.hpp"
+
+#include "data/foreign_files.hpp"
+#include "format/chunk_filters.hpp"
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught;
+using testing::HasSubstr;
+
+class LeftOut : public testing::Test {
+  protected:
+    test::TempDir folder_;
+};
+
+TEST_F(LeftOut, ImagesAreRefusedByTheNameOfTheLibrary) {
+    struct Case {
+        const char *file, *content, *library, *option;
+    };
+    for (const Case& one : {Case{"a/1.png", "\x89PNG\r\n\x1a\n", "libpng", "LOCKSTEP_WITH_PNG"},
+                            Case{"a/1.png", "\xff\xd8\xff", "libjpeg", "LOCKSTEP_WITH_JPEG"}}) {
+        folder_.file(one.file, one.content);
+        const auto error = caught([&] { open_folder(folder_.path()); });
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->code(), "E249");
+        EXPECT_THAT(error->what(), HasSubstr("a/1.png"));
+        EXPECT_THAT(error->why(), HasSubstr(std::string("built without ") + one.library));
+        EXPECT_THAT(error->fix(), HasSubstr(one.option));
+    }
+}
+
+TEST_F(LeftOut, PlainImagesAreReadStill) {
+    folder_.file("a/1.ppm", "P5 2 1 255\nab");
+    EXPECT_EQ(open_folder(folder_.path())->samples(), 1u);
+}
+
+TEST_F(LeftOut, BloscIsRefusedByItsName) {
+    ASSERT_FALSE(reads_blosc());
+    test::ForeignDataset data{.size = {8, 4}, .chunk = {8, 4}, .bytes = test::random_bytes(32, 1)};
+    data.filters = {{32001, {2, 2, 1, 32, 5, 1, 1}}};
+    data.encode = [](std::size_t, const std::vector<std::byte>& raw) {
+        return test::ForeignDataset::Stored{raw, 0};
+    };
+    test::write_foreign(folder_ / "a.h5", {data});
+    const auto error = caught([&] {
+        DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data", ""}});
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E212");
+    EXPECT_THAT(error->why(), HasSubstr("built without c-blosc"));
+    EXPECT_THAT(error->why(), HasSubstr("LOCKSTEP_WITH_BLOSC"));
+}
+
+}  // namespace
+}  // namespace lockstep
