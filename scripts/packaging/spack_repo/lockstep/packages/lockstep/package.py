@@ -31,6 +31,7 @@ class Lockstep(CMakePackage):
     depends_on("pkgconfig", type="build")
     depends_on("unzip", type="build")
     depends_on("openmpi@4.1")
+    depends_on("hwloc@2.8:")
     depends_on("hdf5@1.10 ~mpi")
     depends_on("boost@1.74: +program_options")
     depends_on("fmt@9.1:9")
