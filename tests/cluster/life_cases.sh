@@ -42,6 +42,8 @@ job_is() { [[ $(cluster squeue -h -j "$job" -o %T) == "$1" ]]; }
 # shellcheck disable=SC2317
 has_steps() { (($(wc -l <"$folder/$run/metrics.jsonl") >= $1)); }
 # shellcheck disable=SC2317
+said_by_state() { grep -q "$1" "$folder/$run/state.json"; }
+# shellcheck disable=SC2317
 node2_is_down() { [[ $(cluster sinfo -h -n node2 -p debug -o %T) == down* ]]; }
 
 # hold_until SECONDS COMMAND...: the ranks stand still meanwhile, as if the training took that much longer;
@@ -122,11 +124,14 @@ time_limit_case() {
 }
 
 # SLURM's own limit, a minute, met once, on a machine of any speed: until its signal comes, the ranks stand still.
+# They know no deadline, or that long a step would end the run too. The signal comes half a minute after the
+# start of the job or later.
 limit_case() {
-    local limit=(-t 1 --signal=USR2@10) more_settings=--ledger
-    [[ $1 == srun ]] || limit=(-t 1 --signal=B:USR1@10)
+    local limit=(-t 1 --signal=USR2@2) more_settings="--ledger --deadline 0"
+    [[ $1 == srun ]] || limit=(-t 1 --signal=B:USR1@2)
     start_job "limit-$1" "multi-node-$1" -p short "${limit[@]}"
     hold_until 90 ranks_are_signalled
+    until_true 60 said_by_state "stopped by a signal"
     expect_bits "limit-$1"
     expect_starts "limit-$1" 2
     expect_ledger "limit-$1"
