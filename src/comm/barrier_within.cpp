@@ -2,8 +2,8 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/clock.hpp"
 
-#include "missing_ranks.hpp"
-#include "mpi_check.hpp"
+#include "base/missing_ranks.hpp"
+#include "base/mpi_check.hpp"
 
 #include <chrono>
 #include <thread>

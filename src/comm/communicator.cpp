@@ -4,7 +4,7 @@
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "mpi_check.hpp"
+#include "base/mpi_check.hpp"
 
 #include <algorithm>
 #include <array>

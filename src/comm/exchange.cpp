@@ -24,9 +24,9 @@
 #include "lockstep/comm/signature_check.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "exchanges.hpp"
+#include "base/one_node.hpp"
+#include "hierarchical/exchanges.hpp"
 #include "hierarchical/node_room.hpp"
-#include "one_node.hpp"
 
 namespace lockstep {
 namespace {

@@ -5,8 +5,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "aligned_floats.hpp"
-#include "mpi_check.hpp"
+#include "base/aligned_floats.hpp"
+#include "base/mpi_check.hpp"
 
 #include <cstdint>
 #include <cstring>

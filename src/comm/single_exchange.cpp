@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "aligned_floats.hpp"
-#include "exchanges.hpp"
+#include "base/aligned_floats.hpp"
+#include "hierarchical/exchanges.hpp"
 
 #include <vector>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "rank_flags.hpp"
+#include "base/rank_flags.hpp"
 
 #include <thread>
 #include <vector>

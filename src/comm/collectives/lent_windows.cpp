@@ -3,7 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "aligned_floats.hpp"
+#include "base/aligned_floats.hpp"
 
 #include <algorithm>
 #include <cstdint>

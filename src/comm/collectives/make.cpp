@@ -4,8 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 
+#include "base/one_node.hpp"
 #include "collectives/back_ends.hpp"
-#include "one_node.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/collectives.hpp"
 
-#include "aligned_floats.hpp"
+#include "base/aligned_floats.hpp"
 #include "collectives/messages.hpp"
 #include "collectives/private_memory.hpp"
 

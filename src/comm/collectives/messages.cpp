@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "collectives/messages.hpp"
 
-#include "mpi_check.hpp"
+#include "base/mpi_check.hpp"
 
 #include <algorithm>
 

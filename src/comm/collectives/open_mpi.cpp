@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "base/mpi_check.hpp"
 #include "collectives/back_ends.hpp"
 #include "collectives/private_memory.hpp"
 #include "collectives/sum_kernels.hpp"
-#include "mpi_check.hpp"
 
 #include <algorithm>
 #include <array>

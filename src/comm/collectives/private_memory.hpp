@@ -2,7 +2,7 @@
 // What lend() lends where an algorithm has no window.
 #pragma once
 
-#include "aligned_floats.hpp"
+#include "base/aligned_floats.hpp"
 
 #include <cstddef>
 #include <vector>

@@ -4,7 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "missing_ranks.hpp"
+#include "base/missing_ranks.hpp"
 
 #include <algorithm>
 #include <string>

@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/data_type.hpp"
 
-#include "rank_flags.hpp"
+#include "base/rank_flags.hpp"
 
 #include <cstddef>
 #include <cstdint>

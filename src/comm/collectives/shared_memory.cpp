@@ -23,7 +23,8 @@
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "aligned_floats.hpp"
+#include "base/aligned_floats.hpp"
+#include "base/one_node.hpp"
 #include "collectives/back_ends.hpp"
 #include "collectives/lent_windows.hpp"
 #include "collectives/private_memory.hpp"
@@ -31,7 +32,6 @@
 #include "collectives/small_messages.hpp"
 #include "collectives/staged_messages.hpp"
 #include "collectives/window_messages.hpp"
-#include "one_node.hpp"
 
 namespace lockstep {
 namespace {

@@ -26,7 +26,8 @@
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 
-#include "aligned_floats.hpp"
+#include "base/aligned_floats.hpp"
+#include "base/missing_ranks.hpp"
 #include "collectives/back_ends.hpp"
 #include "collectives/lent_windows.hpp"
 #include "collectives/private_memory.hpp"
@@ -35,7 +36,6 @@
 #include "hierarchical/back_end.hpp"
 #include "hierarchical/node_room.hpp"
 #include "hierarchical/rail_work.hpp"
-#include "missing_ranks.hpp"
 
 #include <algorithm>
 #include <cstring>

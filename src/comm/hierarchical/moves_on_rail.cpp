@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 
+#include "base/mpi_check.hpp"
 #include "hierarchical/rail_work.hpp"
-#include "mpi_check.hpp"
 
 #include <bit>
 #include <cstring>

@@ -33,12 +33,12 @@
 
 #include "lockstep/comm/shared_window.hpp"
 
-#include "aligned_floats.hpp"
+#include "base/aligned_floats.hpp"
+#include "base/rank_flags.hpp"
+#include "base/spin.hpp"
+#include "base/wait_clock.hpp"
 #include "exchanges.hpp"
 #include "hierarchical/rail_pipeline.hpp"
-#include "rank_flags.hpp"
-#include "spin.hpp"
-#include "wait_clock.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -21,8 +21,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "base/mpi_check.hpp"
 #include "collectives/sum_kernels.hpp"
-#include "mpi_check.hpp"
 
 #include <new>
 #include <utility>

@@ -2,11 +2,11 @@
 // What the owner of a stripe does with it when all ranks of its node have met.
 #pragma once
 
+#include "base/spin.hpp"
 #include "collectives/shared_meeting.hpp"
 #include "hierarchical/nodes.hpp"
 #include "hierarchical/rail_pipeline.hpp"
 #include "hierarchical/segment.hpp"
-#include "spin.hpp"
 
 #include <deque>
 #include <vector>

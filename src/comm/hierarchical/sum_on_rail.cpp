@@ -19,9 +19,9 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "base/missing_ranks.hpp"
 #include "hierarchical/rail_work.hpp"
 #include "hooks/half_floats.hpp"
-#include "missing_ranks.hpp"
 
 #include <algorithm>
 #include <cstring>

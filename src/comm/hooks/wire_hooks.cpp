@@ -2,8 +2,8 @@
 #include "lockstep/comm/bucket_hook.hpp"
 #include "lockstep/core/error.hpp"
 
+#include "base/mpi_check.hpp"
 #include "hooks/half_floats.hpp"
-#include "mpi_check.hpp"
 
 #include <algorithm>
 #include <array>

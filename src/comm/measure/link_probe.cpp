@@ -3,7 +3,7 @@
 
 #include "lockstep/core/clock.hpp"
 
-#include "mpi_check.hpp"
+#include "base/mpi_check.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,7 +2,7 @@
 #include "lockstep/comm/bootstrap.hpp"
 #include "lockstep/core/clock.hpp"
 
-#include "mpi_check.hpp"
+#include "base/mpi_check.hpp"
 
 #include <algorithm>
 #include <chrono>

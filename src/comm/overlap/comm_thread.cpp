@@ -18,9 +18,9 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "base/spin.hpp"
 #include "overlap/bucket_pipeline.hpp"
 #include "overlap/bucket_progress.hpp"
-#include "spin.hpp"
 
 #include <atomic>
 #include <condition_variable>

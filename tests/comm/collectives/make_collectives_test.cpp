@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/collectives.hpp"
 
-#include "one_node.hpp"
+#include "base/one_node.hpp"
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"
 

@@ -4,7 +4,7 @@
 
 #include "comm/hierarchical/groupings.hpp"
 #include "comm/reference.hpp"
-#include "exchanges.hpp"
+#include "hierarchical/exchanges.hpp"
 #include "support/mpi_test.hpp"
 
 #include <algorithm>

@@ -9,11 +9,11 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 
+#include "format/index_columns.hpp"
+#include "format/naming.hpp"
+#include "format/widening.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5/stored_blocks.hpp"
-#include "index_columns.hpp"
-#include "naming.hpp"
-#include "widening.hpp"
 
 #include <algorithm>
 #include <chrono>

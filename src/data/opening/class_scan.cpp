@@ -3,7 +3,7 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "foreign.hpp"
-#include "labels.hpp"
+#include "format/labels.hpp"
 #include "stream/block_reader.hpp"
 
 #include <fmt/format.h>

@@ -4,7 +4,7 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 
-#include "naming.hpp"
+#include "format/naming.hpp"
 
 #include <algorithm>
 #include <array>

@@ -4,8 +4,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
+#include "format/index_table.hpp"
 #include "hdf5/shard_probe.hpp"
-#include "index_table.hpp"
 
 #include <algorithm>
 
