@@ -39,7 +39,7 @@ po::options_description describe(const OptionTable& table) {
     return description;
 }
 
-po::parsed_options split(const std::vector<std::string>& words, const OptionTable& table) {
+po::parsed_options split_words(const std::vector<std::string>& words, const OptionTable& table) {
     namespace style = po::command_line_style;
     const int allowed = style::allow_long | style::long_allow_adjacent | style::long_allow_next |
                         style::allow_short | style::allow_dash_for_short | style::short_allow_next |
@@ -110,9 +110,10 @@ void check_config_type(const Option& option, const ConfigEntry& entry) {
                       (option.kind == OptionKind::whole && type == 1) ||
                       (option.kind == OptionKind::real && (type == 1 || type == 2)) ||
                       (option.kind == OptionKind::text && type != 0) ||
-                      (option.kind == OptionKind::list && type == 3);
+                      (option.kind == OptionKind::list && type == 3) ||
+                      (option.kind == OptionKind::path && type != 0);
     constexpr const char* needs[] = {
-        "true or false", "a whole number", "a number", "a text", "a text with commas"};
+        "true or false", "a whole number", "a number", "a text", "a text with commas", "a text"};
     check(fits, [&] {
         return Error("E112",
                      fmt::format("{}: {} is {} ({})",
@@ -150,16 +151,17 @@ Config read_known_config(const ParsedLine& line,
 std::vector<GivenValue> sources(const Option& option,
                                 const ParsedLine& line,
                                 const Environment& environment,
-                                const Config& config) {
+                                const std::vector<Config>& configs) {
     std::vector<GivenValue> found;
     if (const auto at = line.options.find(option.name); at != line.options.end())
         found.push_back({at->second, command_line});
     const std::string variable = environment_name(option.name);
     if (const auto text = environment.text(variable)) found.push_back({*text, variable});
-    if (const auto at = config.find(option.name); at != config.end()) {
-        check_config_type(option, at->second);
-        found.push_back({config_text(at->second.value), at->second.origin});
-    }
+    for (const Config& config : configs)
+        if (const auto at = config.find(option.name); at != config.end()) {
+            check_config_type(option, at->second);
+            found.push_back({config_text(at->second.value), at->second.origin});
+        }
     return found;
 }
 
@@ -202,7 +204,7 @@ std::string paragraph(const std::string& text, std::size_t indent, std::size_t w
 
 ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& table) {
     ParsedLine line;
-    for (const po::option& found : split(words, table).options) {
+    for (const po::option& found : split_words(words, table).options) {
         const std::string word = found.original_tokens.empty() ? "" : found.original_tokens.front();
         if (found.position_key >= 0) {
             line.positionals.push_back(found.value.front());
@@ -219,20 +221,22 @@ ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& 
 
 std::vector<ResolvedOption> resolve_options(const OptionTable& table,
                                             const ParsedLine& line,
-                                            const Environment& environment) {
-    const Config config = read_known_config(line, environment, table);
+                                            const Environment& environment,
+                                            const std::vector<Config>& standing) {
+    std::vector<Config> configs = {read_known_config(line, environment, table)};
+    configs.insert(configs.end(), standing.begin(), standing.end());
     std::vector<ResolvedOption> resolved;
     for (const OptionSection& section : table)
         for (const Option& option : section.options) {
-            auto found = sources(option, line, environment, config);
+            auto found = sources(option, line, environment, configs);
             if (found.empty()) {
-                resolved.push_back({option.name, option.default_value, "default", {}});
+                resolved.push_back({option.name, option.default_value, "default", {}, option.kind});
                 continue;
             }
             assign(option, found.front());
             const GivenValue used = found.front();
             found.erase(found.begin());
-            resolved.push_back({option.name, used.text, used.origin, found});
+            resolved.push_back({option.name, used.text, used.origin, found, option.kind});
         }
     return resolved;
 }

@@ -40,6 +40,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "options do not go together",
      "Each option is fine by itself, but together they ask for something impossible, such as a\n"
      "global batch that does not divide into the run's virtual ranks."},
+    {"E107",
+     usage,
+     "a setting has no effect where it stands",
+     "Another setting, or the data, leaves it nothing to change: --momentum with --optimizer "
+     "adam,\n"
+     "--evaluate-every without --test-data, a batch of more samples than there are. What comes\n"
+     "from a configuration file or a variable may serve other runs, and a run that exists goes on\n"
+     "with what it was made with: there it is a warning."},
     {"E110",
      config,
      "a configuration file has a syntax error",

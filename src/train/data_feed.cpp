@@ -11,6 +11,8 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/observe/progress.hpp"
 
+#include <nlohmann/json.hpp>
+
 namespace lockstep {
 namespace {
 
@@ -39,7 +41,7 @@ std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
 }
 
 StreamOptions stream_options(const TrainSettings& settings) {
-    return {.order = parse_order(settings.order),
+    return {.order = settings.order,
             .seed = settings.seed,
             .lanes = settings.lanes,
             .window_blocks = settings.window_blocks,
@@ -47,8 +49,8 @@ StreamOptions stream_options(const TrainSettings& settings) {
             .virtual_ranks = settings.virtual_ranks,
             .io_threads = settings.io_threads,
             .memory_bytes = settings.data_memory,
-            .page_cache = settings.page_cache == "drop" ? PageCache::drop : PageCache::keep,
-            .on_bad_data = settings.on_bad_data == "mask" ? BadData::mask : BadData::fail};
+            .page_cache = settings.page_cache,
+            .on_bad_data = settings.on_bad_data};
 }
 
 DataFeed::DataFeed(const Communicator& ranks,
@@ -97,11 +99,12 @@ void DataFeed::load(int threads) {
 // One choice for a node: its first rank's.
 DataMode DataFeed::choose(const TrainSettings& settings, std::uint64_t node_memory_bytes) const {
     const std::string chosen = from_root(node_, [&]() -> std::string {
-        if (settings.data_mode == "stream") return "stream";
+        if (settings.data_mode == DataMode::stream)
+            return std::string(data_mode_name(DataMode::stream));
         const MemoryFacts facts = memory_facts(*index_, settings, node_memory_bytes, node_.size());
-        if (settings.data_mode == "resident") {
+        if (settings.data_mode == DataMode::resident) {
             check_resident(facts);
-            return "resident";
+            return std::string(data_mode_name(DataMode::resident));
         }
         const ModeChoice choice = choose_mode(facts);
         once(Level::info, "data are {}: {}", data_mode_name(choice.mode), choice.why);

@@ -16,6 +16,7 @@
 #include "gradient_order.hpp"
 #include "job_checkpoint.hpp"
 #include "numerics.hpp"
+#include "setting_effects.hpp"
 #include "test_data.hpp"
 
 #include <algorithm>
@@ -28,8 +29,8 @@ namespace lockstep {
 namespace {
 
 ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus, int ranks) {
-    if (ranks == 1 || settings.comm_thread == "off") return {};
-    if (settings.comm_thread == "on") return {ProgressMode::thread, cpus.last};
+    if (ranks == 1 || settings.comm_thread == CommThread::off) return {};
+    if (settings.comm_thread == CommThread::on) return {ProgressMode::thread, cpus.last};
     return {progress_mode_for(cpus.cpus, settings.threads), cpus.last};
 }
 
@@ -65,9 +66,9 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
 Json numeric_contract(const TrainSettings& settings) {
     return {{"virtual_ranks", settings.virtual_ranks},
             {"threads", settings.threads},
-            {"instruction_set", settings.instruction_set},
+            {"instruction_set", instruction_set_name(*settings.instruction_set)},
             {"seed", settings.seed},
-            {"order", settings.order},
+            {"order", order_name(settings.order)},
             {"transform", settings.transform}};
 }
 
@@ -90,33 +91,19 @@ Json origins_of(const TrainSettings& settings) {
     return origins;
 }
 
-Transport transport_of(const std::string& name) {
-    if (name == "shared-memory") return Transport::shared_memory;
-    if (name == "hierarchical") return Transport::hierarchical;
-    return name == "mpi" ? Transport::mpi : Transport::automatic;
+Json json_of(const std::vector<NamedValue>& values) {
+    Json json = Json::object();
+    for (const NamedValue& named : values)
+        json[named.name] = std::visit([](const auto& value) { return Json(value); }, named.value);
+    return json;
 }
 
-// Everything that ranks must do alike. Environment variables and files can differ between nodes.
-Json shared_settings(const TrainSettings& settings) {
-    Json shared = deciding_settings(settings, "");
-    shared["epochs"] = settings.epochs;
-    shared["max-steps"] = settings.max_steps;
-    for (const auto& [name, period] : {std::pair("checkpoint-every", settings.checkpoint_every),
-                                       std::pair("evaluate-every", settings.evaluate_every)})
-        shared[name] = {static_cast<int>(period.unit), period.count};
-    shared["transport"] = settings.transport;
-    shared["comm-timeout"] = settings.comm_timeout_s;
-    shared["log-every"] = settings.log_every;
-    shared["run"] = settings.run.string();
-    shared["test-data"] = settings.test_data.string();
-    shared["field"] = settings.fields;
-    return shared;
-}
-
+// Environment variables and files can differ between nodes.
 void check_same_settings(const Communicator& ranks, const TrainSettings& settings) {
-    const Json mine = shared_settings(settings);
+    const Json mine = json_of(shared_settings(settings));
     const Json roots = parse_json(ranks.broadcast(mine.dump()), "settings of rank 0");
     agree(ranks, [&] {
+        check_settings(settings);
         for (const auto& [name, value] : mine.items())
             check(value == roots.value(name, Json()), [&] {
                 return Error(
@@ -129,6 +116,19 @@ void check_same_settings(const Communicator& ranks, const TrainSettings& setting
                     "give settings on the command line, or export them with mpirun -x");
             });
     });
+}
+
+// What decides the bits of the run, in run.json's words. A setting without an effect decides
+// nothing, whatever was `recorded`: the run goes on without it.
+Json deciding_facts(const TrainSettings& settings,
+                    const std::string& data_digest,
+                    const Json& recorded) {
+    Json deciding = {{"data-digest", data_digest}};
+    deciding.update(json_of(deciding_settings(settings)));
+    deciding["libtorch"] = TORCH_VERSION;
+    for (const std::string& idle : idle_settings(settings))
+        if (deciding.contains(idle) && recorded.contains(idle)) deciding[idle] = recorded[idle];
+    return deciding;
 }
 
 }  // namespace
@@ -168,8 +168,8 @@ void Job::settle_contract() {
             recorded.contains("virtual-ranks")
                 ? static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"))
                 : static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
-    if (settings.instruction_set.empty() && recorded.contains("isa"))
-        settings.instruction_set = json_field<std::string>(recorded, "isa", "run.json");
+    if (!settings.instruction_set && recorded.contains("isa"))
+        set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
     agree(ranks, [&] {
         plan = std::make_unique<TreePlan>(
             settings.virtual_ranks,
@@ -180,12 +180,19 @@ void Job::settle_contract() {
     });
     const InstructionSet level =
         agree_instruction_set(ranks, node.instruction_set, settings.instruction_set);
-    settings.instruction_set = instruction_set_name(level);
+    settings.instruction_set = level;
     set_instruction_set(level);
     set_compute_threads(settings.threads, level);
     const auto samples = static_cast<std::int64_t>(data->samples());
     steps_per_epoch = (samples + settings.batch - 1) / settings.batch;
     total_steps = settings.max_steps > 0 ? settings.max_steps : settings.epochs * steps_per_epoch;
+    const EffectFacts facts{.samples = data->samples(),
+                            .total_steps = total_steps,
+                            .age = recorded.empty() ? RunAge::created : RunAge::resumed};
+    agree(ranks, [&] {
+        for (std::string& note : check_effects(settings, facts))
+            settings.warnings.push_back(std::move(note));
+    });
 }
 
 // Everything that can be wrong with the model and its data, before a run is made for it.
@@ -210,7 +217,8 @@ void Job::open_run() {
     const std::string incarnation = from_root(ranks, [&] {
         run.directory.emplace(RunDirectory::open(settings.run, lock_wait_s));
         RunDirectory& directory = *run.directory;
-        const Json deciding = deciding_settings(settings, data->digest());
+        const Json deciding =
+            deciding_facts(settings, data->digest(), recorded_contract(settings.run));
         if (directory.is_new())
             directory.create({.config = given_config(settings),
                               .deciding = deciding,
@@ -253,7 +261,7 @@ void Job::introduce() {
         grouped(data->samples()),
         settings.virtual_ranks,
         settings.threads,
-        settings.instruction_set,
+        instruction_set_name(*settings.instruction_set),
         ranks.size());
 }
 
@@ -266,7 +274,7 @@ void Job::start_flight() {
 
 void Job::build_exchange() {
     std::unique_ptr<Exchange> sums =
-        make_exchange(ranks.duplicate(), model->layout(), *plan, transport_of(settings.transport));
+        make_exchange(ranks.duplicate(), model->layout(), *plan, settings.transport);
     lossy = make_lossy_sum(ranks, *model, settings);
     if (lossy.hook)
         sums = make_hooked_exchange(std::move(sums), model->layout(), *plan, *lossy.hook);

@@ -67,7 +67,7 @@ Json state_of(const Job& job) {
     Json state = {{"step", job.progress.step},
                   {"epoch", job.progress.epoch},
                   {"order",
-                   {{"kind", job.settings.order},
+                   {{"kind", order_name(job.settings.order)},
                     {"data_digest", job.data->digest()},
                     {"seed", job.settings.seed},
                     {"lanes", job.settings.lanes},

@@ -2,18 +2,11 @@
 #include "lossy_sum.hpp"
 
 #include "lockstep/comm/signature_check.hpp"
-#include "lockstep/core/error.hpp"
 
 #include <vector>
 
 namespace lockstep {
 namespace {
-
-WireFormat format_of(const TrainSettings& settings) {
-    const auto format = wire_format_named(settings.wire);
-    expect(format.has_value(), "the option table knows the wire formats");
-    return *format;
-}
 
 std::vector<MatrixShape> matrix_shapes(const FlatModel& model) {
     std::vector<MatrixShape> shapes;
@@ -28,14 +21,13 @@ std::vector<MatrixShape> matrix_shapes(const FlatModel& model) {
 }  // namespace
 
 void check_wire_format(const TrainSettings& settings) {
-    check_wire_format(format_of(settings),
-                      settings.plain_summation ? Summation::plain : Summation::tree);
+    check_wire_format(settings.wire, settings.plain_summation ? Summation::plain : Summation::tree);
 }
 
 LossySum make_lossy_sum(const Communicator& ranks,
                         const FlatModel& model,
                         const TrainSettings& settings) {
-    const WireFormat format = format_of(settings);
+    const WireFormat format = settings.wire;
     if (format == WireFormat::float32 || ranks.size() == 1) return {};
     // Bucket after bucket is new in the first step only: comparing calls costs nothing later.
     LossySum lossy{.collectives = signature_checked(make_collectives(ranks), ranks), .hook = {}};

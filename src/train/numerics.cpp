@@ -31,30 +31,23 @@ const char* mkl_branch(InstructionSet level) {
 
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
-                                     const std::string& wanted) {
+                                     std::optional<InstructionSet> wanted) {
     std::int64_t least = -static_cast<std::int64_t>(mine);
     ranks.all_reduce_max(std::span(&least, 1));
-    if (wanted.empty()) return static_cast<InstructionSet>(-least);
-    return agree(ranks, [&] {
-        const auto level = parse_instruction_set(wanted);
-        check(level.has_value(), [&] {
-            return Error("E103",
-                         fmt::format("--isa is '{}'", wanted),
-                         "it must be default, avx2 or avx512",
-                         "leave it out to use the least among the ranks");
+    if (!wanted) return static_cast<InstructionSet>(-least);
+    agree(ranks, [&] {
+        check(*wanted <= mine, [&] {
+            return Error("E702",
+                         fmt::format("this processor lacks {}", instruction_set_name(*wanted)),
+                         fmt::format("it has {}; the run's bits are tied to {}",
+                                     instruction_set_name(mine),
+                                     instruction_set_name(*wanted)),
+                         "use nodes that have it (sbatch --constraint), or create the run anew "
+                         "with --isa " +
+                             std::string(instruction_set_name(mine)));
         });
-        check(*level <= mine, [&] {
-            return Error(
-                "E702",
-                fmt::format("this processor lacks {}", wanted),
-                fmt::format(
-                    "it has {}; the run's bits are tied to {}", instruction_set_name(mine), wanted),
-                "use nodes that have it (sbatch --constraint), or create the run anew "
-                "with --isa " +
-                    std::string(instruction_set_name(mine)));
-        });
-        return *level;
     });
+    return *wanted;
 }
 
 void set_instruction_set(InstructionSet level) {

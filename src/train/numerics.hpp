@@ -5,15 +5,15 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/communicator.hpp"
 
-#include <string>
+#include <optional>
 
 namespace lockstep {
 
-/// Collective. The instruction set to compute with: `wanted` ("" = the least among the ranks).
-/// Errors: E103 unknown name; E702 naming the ranks whose processor lacks it.
+/// Collective. The instruction set to compute with: `wanted`, or the least among the ranks.
+/// Errors: E702 naming the ranks whose processor lacks it.
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
-                                     const std::string& wanted);
+                                     std::optional<InstructionSet> wanted);
 
 /// Tells oneDNN, MKL and ATen before their first use. Only once in a process: they read it once.
 void set_instruction_set(InstructionSet level);

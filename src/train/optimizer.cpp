@@ -86,14 +86,14 @@ class Adam : public Optimizer {
 }  // namespace
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
-    if (settings.name == "sgd") return std::make_unique<Sgd>(settings);
-    if (settings.name == "adam") return std::make_unique<Adam>(settings, Adam::Decay::coupled);
-    if (settings.name == "adamw") return std::make_unique<Adam>(settings, Adam::Decay::decoupled);
-    const std::vector<std::string> names = {"adam", "adamw", "sgd"};
-    throw Error("E103",
-                fmt::format("no optimizer '{}'", settings.name),
-                "there are adam, adamw and sgd",
-                did_you_mean(settings.name, names));
+    switch (settings.kind) {
+        case OptimizerKind::sgd:
+            return std::make_unique<Sgd>(settings);
+        case OptimizerKind::adamw:
+            return std::make_unique<Adam>(settings, Adam::Decay::decoupled);
+        default:
+            return std::make_unique<Adam>(settings, Adam::Decay::coupled);
+    }
 }
 
 double learning_rate(const OptimizerSettings& optimizer,
@@ -103,7 +103,7 @@ double learning_rate(const OptimizerSettings& optimizer,
     if (step < schedule.warmup_steps)
         return optimizer.learning_rate * static_cast<double>(step + 1) /
                static_cast<double>(schedule.warmup_steps);
-    if (schedule.name != "cosine") return optimizer.learning_rate;
+    if (schedule.kind == ScheduleKind::constant) return optimizer.learning_rate;
     const auto length = std::max<std::int64_t>(1, total_steps - schedule.warmup_steps);
     const double done = std::min(
         1.0, static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(length));

@@ -6,41 +6,43 @@
 #include <torch/version.h>
 
 namespace lockstep {
+namespace {
 
-nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
-                                         const std::string& data_digest) {
-    nlohmann::ordered_json deciding = {{"data-digest", data_digest},
-                                       {"model", settings.model.name},
-                                       {"no-bias", !settings.model.bias},
-                                       {"optimizer", settings.optimizer.name},
-                                       {"lr", settings.optimizer.learning_rate},
-                                       {"momentum", settings.optimizer.momentum},
-                                       {"beta1", settings.optimizer.beta1},
-                                       {"beta2", settings.optimizer.beta2},
-                                       {"epsilon", settings.optimizer.epsilon},
-                                       {"weight-decay", settings.optimizer.weight_decay},
-                                       {"schedule", settings.schedule.name},
-                                       {"warmup-steps", settings.schedule.warmup_steps},
-                                       {"batch", settings.batch},
-                                       {"seed", settings.seed},
-                                       {"virtual-ranks", settings.virtual_ranks},
-                                       {"threads", settings.threads},
-                                       {"isa", settings.instruction_set},
-                                       {"order", settings.order},
-                                       {"transform", settings.transform},
-                                       {"lanes", settings.lanes},
-                                       {"window-blocks", settings.window_blocks},
-                                       {"plain", settings.plain_summation},
-                                       {"micro-batches", settings.micro_batches},
-                                       {"wire", settings.wire},
-                                       {"powersgd-rank", settings.powersgd_rank},
-                                       {"clip-norm", settings.clip_norm},
-                                       {"libtorch", TORCH_VERSION}};
-    if (settings.schedule.name == "cosine") {
-        deciding["epochs"] = settings.epochs;
-        deciding["max-steps"] = settings.max_steps;
-    }
-    return deciding;
+// Tables refer to what they fill.
+std::vector<NamedValue> all_values(TrainSettings settings) {
+    return current_values(setting_table(settings));
+}
+
+}  // namespace
+
+void set_setting(TrainSettings& settings, const std::string& name, const std::string& text) {
+    const OptionTable table = setting_table(settings);
+    find_option(table, name).assign({text, "program"});
+}
+
+void check_settings(const TrainSettings& settings) {
+    const auto defaults = all_values({});
+    TrainSettings read;
+    const auto values = all_values(settings);
+    for (std::size_t i = 0; i < values.size(); ++i)
+        if (values[i].value != defaults[i].value)
+            set_setting(read, values[i].name, config_text(values[i].value));
+}
+
+std::vector<NamedValue> deciding_settings(const TrainSettings& settings) {
+    const bool length_decides = settings.schedule.kind == ScheduleKind::cosine;
+    auto values = all_values(settings);
+    std::erase_if(values, [&](const NamedValue& value) {
+        return value.scope != OptionScope::decides &&
+               !(length_decides && value.scope == OptionScope::decides_length);
+    });
+    return values;
+}
+
+std::vector<NamedValue> shared_settings(const TrainSettings& settings) {
+    auto values = all_values(settings);
+    std::erase_if(values, [](const NamedValue& value) { return value.scope == OptionScope::own; });
+    return values;
 }
 
 std::string torch_version_text() {

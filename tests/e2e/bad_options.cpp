@@ -174,6 +174,26 @@ std::vector<BadInput> bad_combinations() {
     };
 }
 
+// All of them are in tests/train/settings_test.cpp.
+std::vector<BadInput> without_effect() {
+    return {
+        {"MomentumOfAdam",
+         train({"--momentum", "0.9"}),
+         64,
+         "lockstep: error E107: --momentum has no effect<same>\n"
+         "  why: --optimizer adam has none\n"
+         "  fix: drop it, or use --optimizer sgd\n",
+         Finder::every_rank},
+        {"BatchAboveTheSamples",
+         train({"--batch", "1024"}),
+         64,
+         "lockstep: error E107: --batch 1024 is more than the 600 samples<same>\n"
+         "  why: no step would have that many\n"
+         "  fix: use --batch 600 or less\n",
+         Finder::every_rank},
+    };
+}
+
 BadInput bad_config(const std::string& name, const std::string& text, const std::string& message) {
     return {name,
             train({"--config", "<tmp>/train.toml"}),
@@ -237,7 +257,8 @@ std::vector<BadInput> bad_configs() {
 
 std::vector<BadInput> bad_options() {
     std::vector<BadInput> all = bad_words();
-    for (const auto& part : {bad_combinations(), bad_configs(), bad_bench_options()})
+    for (const auto& part :
+         {bad_combinations(), without_effect(), bad_configs(), bad_bench_options()})
         all.insert(all.end(), part.begin(), part.end());
     return all;
 }

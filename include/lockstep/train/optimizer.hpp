@@ -39,7 +39,7 @@ class Optimizer {
 
 /// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it).
 /// "adam": Kingma and Ba, https://arxiv.org/abs/1412.6980; "adamw": decoupled weight decay,
-/// Loshchilov and Hutter, https://arxiv.org/abs/1711.05101. Errors: E103 for another name.
+/// Loshchilov and Hutter, https://arxiv.org/abs/1711.05101.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
 
 /// Learning rate of `step` (from 0) of `total_steps`: linear warm-up, then constant or half a

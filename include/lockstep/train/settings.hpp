@@ -3,39 +3,42 @@
 /// Everything a training run can be told, as plain values.
 #pragma once
 
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/comm/bucket_hook.hpp"
+#include "lockstep/comm/exchange.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/options.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/order.hpp"
+#include "lockstep/data/resident.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
 namespace lockstep {
 
-/// "500steps", "1epoch", "10m": how often something happens. never: not at all.
-struct Period {
-    /// What is counted.
-    enum class Unit { never, steps, epochs, seconds };
-    Unit unit = Unit::never;
-    std::int64_t count = 0;
-    bool operator==(const Period&) const = default;
-};
+/// The update rule; see make_optimizer().
+enum class OptimizerKind { adam, adamw, sgd };
 
 /// What make_optimizer() is told.
 struct OptimizerSettings {
-    std::string name = "adam";  ///< "adam", "adamw" or "sgd"
+    OptimizerKind kind = OptimizerKind::adam;
     double learning_rate = 1e-3;
     double momentum = 0.9;  ///< sgd
     double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
     double weight_decay = 0;
 };
 
-/// How the learning rate changes; see learning_rate().
+/// What the learning rate does after its warm-up; see learning_rate().
+enum class ScheduleKind { constant, cosine };
+
+/// How the learning rate changes.
 struct ScheduleSettings {
-    std::string name = "constant";  ///< "constant" or "cosine"
+    ScheduleKind kind = ScheduleKind::constant;
     std::int64_t warmup_steps = 0;
 };
 
@@ -45,30 +48,35 @@ struct ModelSettings {
     bool bias = true;
 };
 
+/// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
+enum class CommThread { automatic, on, off };
+
 /// Settings of `lockstep train`. Where a comment says "decides", another value gives other bits.
+/// What each may be is said once, in setting_table().
 struct TrainSettings {
     std::filesystem::path data;       ///< training data set; its digest decides
     std::string fields;               ///< of foreign HDF5: "NAME=PATH,..."; "": packed shards
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
     std::filesystem::path run;        ///< run directory
 
-    ModelSettings model;             ///< decides
-    OptimizerSettings optimizer;     ///< decides
-    ScheduleSettings schedule;       ///< decides
-    std::int64_t batch = 128;        ///< global batch; decides
-    std::uint64_t seed = 1;          ///< decides
-    int virtual_ranks = 0;           ///< V; 0: ranks at creation, rounded up to 2^k; decides
-    int threads = 1;                 ///< intra-op threads of each rank; decides
-    std::string instruction_set;     ///< "": the least among the ranks; decides
-    std::string order = "lanes";     ///< or "uniform", of resident data; decides
-    std::string transform = "none";  ///< text or preset, see TransformPipeline; decides
-    int lanes = 64;                  ///< G; decides
-    int window_blocks = 5;           ///< K; decides
-    bool plain_summation = false;    ///< negative control; decides
-    int micro_batches = 1;           ///< a leaf is computed in so many parts; decides
-    std::string wire = "f32";  ///< WireFormat by name; others than f32 are plain only; decides
-    int powersgd_rank = 4;     ///< of the wire format "powersgd"; decides
-    double clip_norm = 0;      ///< largest norm of the gradient; 0: any; decides
+    ModelSettings model;          ///< decides
+    OptimizerSettings optimizer;  ///< decides
+    ScheduleSettings schedule;    ///< decides
+    std::int64_t batch = 128;     ///< global batch; decides
+    std::uint64_t seed = 1;       ///< decides
+    int virtual_ranks = 0;        ///< V; 0: ranks at creation, rounded up to 2^k; decides
+    int threads = 1;              ///< intra-op threads of each rank; decides
+    /// Nothing: the least among the ranks; decides.
+    std::optional<InstructionSet> instruction_set;
+    OrderKind order = OrderKind::lanes;     ///< or uniform, of resident data; decides
+    std::string transform = "none";         ///< text or preset, see TransformPipeline; decides
+    int lanes = 64;                         ///< G; decides
+    int window_blocks = 5;                  ///< K; decides
+    bool plain_summation = false;           ///< negative control; decides
+    int micro_batches = 1;                  ///< a leaf is computed in so many parts; decides
+    WireFormat wire = WireFormat::float32;  ///< others are plain only; decides
+    int powersgd_rank = 4;                  ///< of the wire format power_sgd; decides
+    double clip_norm = 0;                   ///< largest norm of the gradient; 0: any; decides
 
     std::int64_t epochs = 1;
     std::int64_t max_steps = 0;  ///< 0: epochs decides
@@ -80,12 +88,12 @@ struct TrainSettings {
         0;               ///< steps between step lines; 0: one line every 30 s and each epoch
     int io_threads = 0;  ///< 0: as many as the data needs
     std::uint64_t data_memory = 256u << 20;  ///< bytes of each rank
-    std::string data_mode = "auto";          ///< "auto", "stream" or "resident"
-    std::string page_cache = "keep";         ///< or "drop"
-    std::string on_bad_data = "fail";        ///< or "mask"
-    bool ledger = false;                     ///< keep a record of every sample trained on
-    std::string transport = "auto";          ///< "auto", "shared-memory", "hierarchical", "mpi"
-    std::string comm_thread = "auto";        ///< "auto", "on" or "off"
+    std::optional<DataMode> data_mode;       ///< nothing: resident where it fits
+    PageCache page_cache = PageCache::keep;
+    BadData on_bad_data = BadData::fail;
+    bool ledger = false;  ///< keep a record of every sample trained on
+    Transport transport = Transport::automatic;
+    CommThread comm_thread = CommThread::automatic;
 
     double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
     std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps
@@ -98,9 +106,22 @@ struct TrainSettings {
     std::map<std::string, ConfigEntry> origins;  ///< what was given for each option, and where
 };
 
-/// The settings that decide a run's bits, as they are kept in run.json.
-nlohmann::ordered_json deciding_settings(const TrainSettings& settings,
-                                         const std::string& data_digest);
+/// One row for each setting: how it is read, shown, compared between ranks and kept with the run.
+/// Refers to `settings`, whose values are the defaults.
+OptionTable setting_table(TrainSettings& settings);
+
+/// Sets one setting by its name and a text, as the command line and run.json have them. Errors:
+/// E101 unknown name, E102 and E103 a value that it cannot have.
+void set_setting(TrainSettings& settings, const std::string& name, const std::string& text);
+
+/// For settings made by a program: none is out of its range. Errors: E102, E103.
+void check_settings(const TrainSettings& settings);
+
+/// The settings that decide a run's bits, as run.json keeps them.
+std::vector<NamedValue> deciding_settings(const TrainSettings& settings);
+
+/// Those and all others that ranks must have alike.
+std::vector<NamedValue> shared_settings(const TrainSettings& settings);
 
 /// How a call of train_model ended.
 enum class TrainEnd { complete, saved_for_requeue, interrupted };

@@ -42,12 +42,8 @@ DataShape data_shape(const fs::path& folder) {
 
 // Vectors as long as the parameters that the optimizer keeps.
 std::uint64_t state_vectors(const OptimizerSettings& optimizer) {
-    if (optimizer.name == "sgd") return optimizer.momentum > 0 ? 1 : 0;
-    if (optimizer.name == "adam" || optimizer.name == "adamw") return 2;
-    throw Error("E103",
-                fmt::format("no optimizer is called '{}'", printable(optimizer.name)),
-                "",
-                "there are adam, adamw and sgd");
+    if (optimizer.kind == OptimizerKind::sgd) return optimizer.momentum > 0 ? 1 : 0;
+    return 2;
 }
 
 // A rank adds up the leaves it has in a tree: a slot for each level, and one to compute into.

@@ -51,8 +51,6 @@ void check_required(const TrainSettings& settings) {
          "data",
          "make a data set with 'lockstep data pack', then --data DIR");
     need(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
-    check(settings.schedule.warmup_steps == 0 || settings.schedule.warmup_steps < 1 << 30,
-          [] { return Error("E102", "--warmup-steps is out of range"); });
 }
 
 int launch(const TrainOptions& options, const Invocation& call) {

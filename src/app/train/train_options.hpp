@@ -2,6 +2,8 @@
 // The options of `lockstep train`, shared with the commands that run or show it.
 #pragma once
 
+#include "lockstep/train/settings.hpp"
+
 #include "command.hpp"
 #include "options.hpp"
 

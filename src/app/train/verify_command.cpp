@@ -79,11 +79,10 @@ std::vector<std::string> train_words(const Invocation& call) {
                                           "dry-run",
                                           "config",
                                           "evaluate-every"};
-    const std::set<std::string> flags = {"no-bias", "plain"};
     std::vector<std::string> words = {"train"};
     for (const ResolvedOption& option : call.options) {
         const bool is_own = std::ranges::find(own, option.name) != own.end();
-        const bool is_flag = flags.contains(option.name);
+        const bool is_flag = option.kind == OptionKind::flag;
         const bool is_unset = is_flag && (option.text == "false" || option.text == "0");
         if (option.origin == "default" || is_own || is_unset) continue;
         words.push_back("--" + option.name);

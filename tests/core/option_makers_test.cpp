@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "options.hpp"
+#include "lockstep/core/options.hpp"
+
 #include "support/caught.hpp"
 
 #include <gtest/gtest.h>

@@ -1,0 +1,294 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/options.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+std::string subject(const std::string& name, const GivenValue& given) {
+    return fmt::format("--{} is '{}' (from {})", name, given.text, given.origin);
+}
+
+Error unreadable(const std::string& name,
+                 const GivenValue& given,
+                 const std::string& why,
+                 const std::string& example) {
+    return Error("E103",
+                 subject(name, given),
+                 why,
+                 example.empty() ? "" : fmt::format("for example --{} {}", name, example));
+}
+
+bool parse_flag(const std::string& name, const GivenValue& given) {
+    if (given.text == "true" || given.text == "1") return true;
+    if (given.text == "false" || given.text == "0") return false;
+    throw unreadable(name, given, "it must be true or false", "");
+}
+
+// All but how a value is read and what it is now.
+Option described(const std::string& name,
+                 const std::string& value,
+                 const std::string& help,
+                 OptionKind kind) {
+    Option option;
+    option.name = name;
+    option.value = value;
+    option.help = help;
+    option.kind = kind;
+    return option;
+}
+
+// The default is what the target holds when the table is made.
+Option bound(Option option,
+             std::function<void(const GivenValue&)> assign,
+             std::function<ConfigValue()> current) {
+    option.assign = std::move(assign);
+    option.current = std::move(current);
+    option.default_value = config_text(option.current());
+    return option;
+}
+
+void check_range(bool is_inside,
+                 const std::string& name,
+                 const GivenValue& given,
+                 const std::string& range) {
+    check(is_inside, [&] {
+        return Error(
+            "E102", subject(name, given), "it must be " + range, "give a number in that range");
+    });
+}
+
+}  // namespace
+
+Option flag_option(const std::string& name, bool& target, const std::string& help) {
+    return bound(
+        described(name, "", help, OptionKind::flag),
+        [&target, name](auto& given) { target = parse_flag(name, given); },
+        [&target] { return target; });
+}
+
+Option unset_flag_option(const std::string& name, bool& target, const std::string& help) {
+    return bound(
+        described(name, "", help, OptionKind::flag),
+        [&target, name](auto& given) { target = !parse_flag(name, given); },
+        [&target] { return !target; });
+}
+
+Option text_option(const std::string& name,
+                   const std::string& value,
+                   std::string& target,
+                   const std::string& help) {
+    return bound(
+        described(name, value, help, OptionKind::text),
+        [&target](auto& given) { target = given.text; },
+        [&target] { return target; });
+}
+
+Option list_option(const std::string& name,
+                   const std::string& value,
+                   std::string& target,
+                   const std::string& help) {
+    Option option = text_option(name, value, target, help);
+    option.kind = OptionKind::list;
+    return option;
+}
+
+Option list_option(const std::string& name,
+                   const std::string& value,
+                   std::vector<std::string>& target,
+                   const std::string& help) {
+    const auto assign = [&target, name, value](const GivenValue& given) {
+        std::istringstream texts(given.text);
+        target.clear();
+        for (std::string text; std::getline(texts, text, ',');) {
+            check(!text.empty(), [&] { return unreadable(name, given, "it is empty", value); });
+            target.push_back(text);
+        }
+        check(!target.empty(), [&] { return unreadable(name, given, "it is empty", value); });
+    };
+    return bound(described(name, value, help, OptionKind::list), assign, [&target] {
+        return fmt::format("{}", fmt::join(target, ","));
+    });
+}
+
+Option path_option(const std::string& name,
+                   const std::string& value,
+                   std::filesystem::path& target,
+                   const std::string& help) {
+    const auto assign = [&target, name](const GivenValue& given) {
+        check(!given.text.empty(), [&] { return unreadable(name, given, "it is empty", "DIR"); });
+        target = given.text;
+    };
+    return bound(described(name, value, help, OptionKind::path), assign, [&target] {
+        return target.string();
+    });
+}
+
+Option choice_option(const std::string& name,
+                     const std::vector<std::string>& words,
+                     const std::function<std::size_t()>& index,
+                     const std::function<void(std::size_t)>& choose,
+                     const std::string& help) {
+    const auto assign = [name, words, choose](const GivenValue& given) {
+        const auto found = std::ranges::find(words, given.text);
+        check(found != words.end(), [&] {
+            return Error("E103",
+                         subject(name, given),
+                         fmt::format("it must be one of {}", fmt::join(words, ", ")),
+                         did_you_mean(given.text, words));
+        });
+        choose(static_cast<std::size_t>(found - words.begin()));
+    };
+    Option option =
+        bound(described(name, fmt::format("{}", fmt::join(words, "|")), help, OptionKind::text),
+              assign,
+              [index, words] { return index() < words.size() ? words[index()] : std::string(); });
+    option.words = words;
+    return option;
+}
+
+Option choice_option(const std::string& name,
+                     std::string& target,
+                     const std::vector<std::string>& choices,
+                     const std::string& help) {
+    const auto index = [&target, choices] {
+        return static_cast<std::size_t>(std::ranges::find(choices, target) - choices.begin());
+    };
+    return choice_option(
+        name, choices, index, [&target, choices](std::size_t i) { target = choices[i]; }, help);
+}
+
+Option real_option(
+    const std::string& name, double& target, double least, double most, const std::string& help) {
+    Option option = described(name, "X", help, OptionKind::real);
+    option.range = fmt::format("{} to {}", least, most);
+    const auto assign =
+        [&target, name, least, most, range = option.range](const GivenValue& given) {
+            const auto number = parse_real(given.text);
+            check(number.has_value(),
+                  [&] { return unreadable(name, given, "it is not a number", "0.01"); });
+            check_range(*number >= least && *number <= most, name, given, range);
+            target = *number;
+        };
+    return bound(std::move(option), assign, [&target] { return target; });
+}
+
+Option period_option(const std::string& name, Period& target, const std::string& help) {
+    return bound(
+        described(name, "PERIOD", help, OptionKind::text),
+        [&target, name](auto& given) { target = parse_period(name, given); },
+        [&target] { return period_text(target); });
+}
+
+Option bytes_option(const std::string& name,
+                    std::uint64_t& target,
+                    const std::string& help,
+                    std::uint64_t least_bytes) {
+    const auto assign = [&target, name, least_bytes](const GivenValue& given) {
+        const auto bytes = parse_bytes(given.text);
+        check(bytes.has_value() && *bytes >= least_bytes, [&] {
+            return unreadable(
+                name,
+                given,
+                fmt::format("it must be a size of at least {}", bytes_text(least_bytes)),
+                "256MiB");
+        });
+        target = *bytes;
+    };
+    return bound(described(name, "SIZE", help, OptionKind::text), assign, [&target] {
+        const std::string rounded = bytes_text(target);
+        return parse_bytes(rounded) == target ? rounded : fmt::format("{}", target);
+    });
+}
+
+template <class Whole>
+Option whole_option(const std::string& name,
+                    Whole& target,
+                    std::int64_t least,
+                    std::int64_t most,
+                    const std::string& help) {
+    Option option = described(name, "N", help, OptionKind::whole);
+    option.range = fmt::format("{} to {}", least, grouped(static_cast<std::uint64_t>(most)));
+    const auto assign =
+        [&target, name, least, most, range = option.range](const GivenValue& given) {
+            const auto number = parse_integer(given.text);
+            check(number.has_value(), [&] {
+                return unreadable(
+                    name, given, "it is not a whole number", fmt::format("{}", least + 1));
+            });
+            check_range(*number >= least && *number <= most, name, given, range);
+            target = static_cast<Whole>(*number);
+        };
+    return bound(
+        std::move(option), assign, [&target] { return static_cast<std::int64_t>(target); });
+}
+template Option whole_option(
+    const std::string&, int&, std::int64_t, std::int64_t, const std::string&);
+template Option whole_option(
+    const std::string&, std::int64_t&, std::int64_t, std::int64_t, const std::string&);
+template Option whole_option(
+    const std::string&, std::uint64_t&, std::int64_t, std::int64_t, const std::string&);
+template Option whole_option(
+    const std::string&, std::uint32_t&, std::int64_t, std::int64_t, const std::string&);
+
+Period parse_period(const std::string& name, const GivenValue& given) {
+    if (given.text == "never") return {};
+    const auto digits = std::min(given.text.find_first_not_of("0123456789"), given.text.size());
+    const auto count = parse_integer(given.text.substr(0, digits));
+    const std::string unit = given.text.substr(digits);
+    const std::map<std::string, std::pair<Period::Unit, std::int64_t>> units = {
+        {"step", {Period::Unit::steps, 1}},
+        {"steps", {Period::Unit::steps, 1}},
+        {"epoch", {Period::Unit::epochs, 1}},
+        {"epochs", {Period::Unit::epochs, 1}},
+        {"s", {Period::Unit::seconds, 1}},
+        {"m", {Period::Unit::seconds, 60}},
+        {"h", {Period::Unit::seconds, 3600}}};
+    const auto found = units.find(unit);
+    const bool readable = count && *count > 0 && *count < 1'000'000'000 && found != units.end();
+    check(readable, [&] {
+        return unreadable(
+            name, given, "it must be a count with a unit: steps, epochs, s, m or h", "500steps");
+    });
+    return {found->second.first, *count * found->second.second};
+}
+
+Option duration_option(const std::string& name, double& seconds, const std::string& help) {
+    const auto assign = [&seconds, name](const GivenValue& given) {
+        const Period period = given.text == "0" ? Period{} : parse_period(name, given);
+        const bool is_time =
+            period.unit == Period::Unit::never || period.unit == Period::Unit::seconds;
+        check(is_time,
+              [&] { return unreadable(name, given, "it must be a time in s, m or h", "10m"); });
+        seconds = static_cast<double>(period.count);
+    };
+    return bound(described(name, "TIME", help, OptionKind::text), assign, [&seconds] {
+        const Period now{Period::Unit::seconds, static_cast<std::int64_t>(std::ceil(seconds))};
+        return seconds > 0 ? period_text(now) : std::string("0");
+    });
+}
+
+std::string period_text(const Period& period) {
+    switch (period.unit) {
+        case Period::Unit::steps:
+            return fmt::format("{}steps", period.count);
+        case Period::Unit::epochs:
+            return period.count == 1 ? "1epoch" : fmt::format("{}epochs", period.count);
+        case Period::Unit::seconds:
+            return period.count % 60 == 0 ? fmt::format("{}m", period.count / 60)
+                                          : fmt::format("{}s", period.count);
+        default:
+            return "never";
+    }
+}
+
+}  // namespace lockstep

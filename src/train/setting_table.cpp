@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/settings.hpp"
+
+namespace lockstep {
+namespace {
+
+constexpr std::int64_t many = 1'000'000'000'000;
+
+// All rows of a section have its scope.
+OptionSection scoped(OptionScope scope, OptionSection section) {
+    for (Option& option : section.options) option.scope = scope;
+    return section;
+}
+
+Option shared(Option option) {
+    return with_scope(OptionScope::shared, std::move(option));
+}
+
+OptionSection where(TrainSettings& s) {
+    return {
+        "Where",
+        {path_option("data", "DIR", s.data, "training data set, made by 'lockstep data pack'"),
+         shared(list_option("field",
+                            "NAME=PATH",
+                            s.fields,
+                            "field in HDF5 files that others wrote, e.g. images=/x/data:CHW; "
+                            "--data is then a file, a folder or a pattern")),
+         shared(path_option("test-data", "DIR", s.test_data, "data set to evaluate on")),
+         shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed"))}};
+}
+
+OptionSection what(TrainSettings& s) {
+    return {
+        "Model and optimizer (fixed when a run is created)",
+        {text_option("model", "NAME", s.model.name, "cnn, cnn-bn or mlp"),
+         unset_flag_option("no-bias", s.model.bias, "layers without bias"),
+         choice_option<OptimizerKind>("optimizer",
+                                      s.optimizer.kind,
+                                      {{"adam", OptimizerKind::adam},
+                                       {"adamw", OptimizerKind::adamw},
+                                       {"sgd", OptimizerKind::sgd}},
+                                      "update rule"),
+         real_option("lr", s.optimizer.learning_rate, 0, 1e6, "learning rate"),
+         real_option("momentum", s.optimizer.momentum, 0, 1, "of sgd"),
+         real_option("beta1", s.optimizer.beta1, 0, 0.999999, "of adam"),
+         real_option("beta2", s.optimizer.beta2, 0, 0.9999999, "of adam"),
+         real_option("epsilon", s.optimizer.epsilon, 1e-30, 1, "of adam"),
+         real_option("weight-decay", s.optimizer.weight_decay, 0, 1e6, "L2 penalty"),
+         choice_option<ScheduleKind>(
+             "schedule",
+             s.schedule.kind,
+             {{"constant", ScheduleKind::constant}, {"cosine", ScheduleKind::cosine}},
+             "of the learning rate"),
+         real_option("clip-norm",
+                     s.clip_norm,
+                     0,
+                     1e30,
+                     "scale the gradient down to this norm where it is larger; 0: never"),
+         whole_option(
+             "warmup-steps", s.schedule.warmup_steps, 0, 1 << 30, "steps of linear warm-up"),
+         whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples of a step, all ranks"),
+         whole_option("seed", s.seed, 0, many, "of weights, order and dropout")}};
+}
+
+std::vector<Option> numerics(TrainSettings& s) {
+    return {whole_option("virtual-ranks",
+                         s.virtual_ranks,
+                         0,
+                         65536,
+                         "V, a power of two: the run gives the same bits on 1 to V ranks; "
+                         "0: the ranks at creation, rounded up"),
+            whole_option("threads", s.threads, 1, 1024, "threads that one operator may use"),
+            choice_option<std::optional<InstructionSet>>("isa",
+                                                         s.instruction_set,
+                                                         {{"default", InstructionSet::basic},
+                                                          {"avx2", InstructionSet::avx2},
+                                                          {"avx512", InstructionSet::avx512}},
+                                                         "instructions; unset: the least among the "
+                                                         "ranks")};
+}
+
+std::vector<Option> sample_order(TrainSettings& s) {
+    return {
+        choice_option<OrderKind>("order",
+                                 s.order,
+                                 {{"lanes", OrderKind::lanes}, {"uniform", OrderKind::uniform}},
+                                 "of samples; uniform: one permutation of all, for data in memory"),
+        text_option("transform",
+                    "LIST",
+                    s.transform,
+                    "of images: 'crop 32 pad 4, flip', ... or none, cifar, book; see "
+                    "docs/data.md"),
+        whole_option("lanes", s.lanes, 1, 65536, "of the shuffled order"),
+        whole_option("window-blocks", s.window_blocks, 1, 65536, "blocks shuffled together")};
+}
+
+std::vector<Option> summation(TrainSettings& s) {
+    return {whole_option("micro-batches",
+                         s.micro_batches,
+                         1,
+                         65536,
+                         "compute each virtual rank's samples in N parts and accumulate: less "
+                         "memory"),
+            flag_option("plain",
+                        s.plain_summation,
+                        "sum gradients as ranks come: ordinary training, NOT invariant"),
+            choice_option<WireFormat>("wire",
+                                      s.wire,
+                                      {{"f32", WireFormat::float32},
+                                       {"bf16", WireFormat::bfloat16},
+                                       {"fp16", WireFormat::float16},
+                                       {"powersgd", WireFormat::power_sgd}},
+                                      "with --plain: what gradients travel as between ranks"),
+            whole_option("powersgd-rank",
+                         s.powersgd_rank,
+                         1,
+                         1024,
+                         "of the matrices that --wire powersgd sends instead of a gradient")};
+}
+
+OptionSection bits(TrainSettings& s) {
+    OptionSection section{"What the bits depend on (fixed when a run is created)", {}};
+    for (const auto& part : {numerics(s), sample_order(s), summation(s)})
+        section.options.insert(section.options.end(), part.begin(), part.end());
+    return section;
+}
+
+OptionSection how_long(TrainSettings& s) {
+    return {
+        "How long, how often",
+        {with_scope(OptionScope::decides_length,
+                    whole_option("epochs", s.epochs, 1, 1'000'000, "passes over the data")),
+         with_scope(OptionScope::decides_length,
+                    whole_option(
+                        "max-steps", s.max_steps, 0, many, "stop after N steps; 0: epochs decide")),
+         whole_option("deadline",
+                      s.deadline,
+                      0,
+                      many,
+                      "Unix time before which to save and stop (exit code 75), as "
+                      "'lockstep slurm prolog' tells it; 0: none"),
+         shared(period_option("checkpoint-every",
+                              s.checkpoint_every,
+                              "500steps, 1epoch, 10m or never; one is always written at the end")),
+         whole_option("keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest ones to keep"),
+         shared(period_option("evaluate-every", s.evaluate_every, "500steps, 1epoch or never")),
+         shared(whole_option("log-every",
+                             s.log_every,
+                             0,
+                             many,
+                             "steps between step lines; 0: every 30 s and each epoch"))}};
+}
+
+std::vector<Option> communication(TrainSettings& s) {
+    return {shared(choice_option<Transport>("transport",
+                                            s.transport,
+                                            {{"auto", Transport::automatic},
+                                             {"shared-memory", Transport::shared_memory},
+                                             {"hierarchical", Transport::hierarchical},
+                                             {"mpi", Transport::mpi}},
+                                            "how gradients travel")),
+            choice_option<CommThread>(
+                "comm-thread",
+                s.comm_thread,
+                {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
+                "sum gradients on a thread of its own; auto: if the rank has a core for it"),
+            shared(duration_option("comm-timeout",
+                                   s.comm_timeout_s,
+                                   "a rank that waits longer for others ends the job and names "
+                                   "them; warns after a tenth of it; 0: never")),
+            whole_option("flight-entries",
+                         s.flight_entries,
+                         64,
+                         1 << 20,
+                         "collectives that each rank's flight record keeps, see 'diagnose'")};
+}
+
+std::vector<Option> reading(TrainSettings& s) {
+    return {
+        whole_option("io-threads",
+                     s.io_threads,
+                     0,
+                     256,
+                     "threads that read data, for each rank; 0: as many as it takes"),
+        bytes_option("data-memory",
+                     s.data_memory,
+                     "for data, each rank; what fits its node's ranks together is kept in memory"),
+        choice_option<std::optional<DataMode>>(
+            "data-mode",
+            s.data_mode,
+            {{"auto", {}}, {"stream", DataMode::stream}, {"resident", DataMode::resident}},
+            "read as needed, or keep all of it in memory that the node shares"),
+        choice_option<PageCache>("page-cache",
+                                 s.page_cache,
+                                 {{"keep", PageCache::keep}, {"drop", PageCache::drop}},
+                                 "whether the system may keep what was read"),
+        shared(choice_option<BadData>("on-bad-data",
+                                      s.on_bad_data,
+                                      {{"fail", BadData::fail}, {"mask", BadData::mask}},
+                                      "damaged samples: stop, or count them as nothing")),
+        shared(
+            flag_option("ledger", s.ledger, "record every sample trained on, see 'data ledger'"))};
+}
+
+OptionSection on_what(TrainSettings& s) {
+    OptionSection section{"Ranks and resources (free to change on resume)", {}};
+    for (const auto& part : {communication(s), reading(s)})
+        section.options.insert(section.options.end(), part.begin(), part.end());
+    return section;
+}
+
+}  // namespace
+
+OptionTable setting_table(TrainSettings& settings) {
+    return {where(settings),
+            scoped(OptionScope::decides, what(settings)),
+            scoped(OptionScope::decides, bits(settings)),
+            how_long(settings),
+            on_what(settings)};
+}
+
+}  // namespace lockstep
