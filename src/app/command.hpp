@@ -30,6 +30,7 @@ struct Command {
     std::size_t positionals = 0;           ///< how many it takes
     std::size_t optional_positionals = 0;  ///< how many more it may be given
     bool takes_job_words = false;          ///< words after "--" are not its own, but a job's
+    bool is_hidden = false;                ///< not for users: left out of help and manuals
     std::function<int(const Invocation&)> run;
 };
 
@@ -59,6 +60,7 @@ Command submit_command();
 Command config_show_command();
 Command config_check_command();
 Command explain_command();
+Command generate_command();
 Command version_command();
 
 /// All of them.

@@ -11,6 +11,7 @@
 #include "lockstep/launch/mpirun.hpp"
 
 #include "command.hpp"
+#include "config_files.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -29,7 +30,7 @@ std::string program_help(const std::vector<Command>& commands) {
         "Lockstep trains a LibTorch model on any number of MPI ranks and gives the same model,\n"
         "bit for bit, however many there are.\n\nusage: lockstep COMMAND [options]\n\n";
     for (const Command& command : commands)
-        text += fmt::format("  {:<14} {}\n", command.name, command.summary);
+        if (!command.is_hidden) text += fmt::format("  {:<14} {}\n", command.name, command.summary);
     return text + "\n'lockstep COMMAND --help' teaches each of them. First: scripts/quickstart.\n";
 }
 
@@ -138,8 +139,13 @@ Prepared prepare(const std::vector<std::string>& words) {
         return prepared;
     }
     check_positionals(*command, line.positionals);
-    prepared.call = {
-        words, line.positionals, job_words, resolve_options(command->table, line, Environment())};
+    prepared.call = {words,
+                     line.positionals,
+                     job_words,
+                     resolve_options(command->table,
+                                     line,
+                                     Environment(),
+                                     standing_values(*command, commands, Environment()))};
     prepared.command = *command;
     return prepared;
 }

@@ -8,6 +8,10 @@ if(TARGET lockstep)
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin
         INSTALL_RPATH "$ORIGIN/../lib;$ORIGIN/../libtorch/lib")
     install(TARGETS lockstep lockstep-train RUNTIME COMPONENT program)
+    # lockstep(1), completions of three shells and the reference: the program makes them from its tables.
+    install(CODE "execute_process(COMMAND \"$<TARGET_FILE:lockstep>\" generate
+        \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_DATADIR}\"
+        COMMAND_ERROR_IS_FATAL ANY)" COMPONENT program)
 endif()
 
 # Looks at HDF5 files that nobody vouches for; the programs and the libraries' users start it.

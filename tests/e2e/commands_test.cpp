@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The commands that show and explain: data inspect and verify, config, explain, version, --help.
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 
 #include "program.hpp"
 #include "small_data.hpp"
@@ -50,6 +51,66 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     EXPECT_THAT(text, HasSubstr(line("epochs = 7", "LOCKSTEP_EPOCHS")));
     EXPECT_THAT(text, HasSubstr(line("lr = 0.5", config + ":3:6")));
     EXPECT_THAT(text, HasSubstr(line("momentum = 0.9", "default")));
+}
+
+TEST(Commands, TakeTheUsersFileOverTheSites) {
+    const TempDir folder;
+    make_directories(folder.path() / "lockstep");
+    const std::string user =
+        folder.file("lockstep/config.toml", "[train]\nlr = 0.5\nbatch = 64\n").string();
+    const std::string site =
+        folder.file("site.toml", "[train]\nlr = 0.25\nepochs = 3\n[bench.comm]\nmin-bytes = 64\n")
+            .string();
+    const Variables variables = {{"XDG_CONFIG_HOME", folder.path()},
+                                 {"LOCKSTEP_SITE_CONFIG", site}};
+    const std::string text = output_of({"config", "show", "--origin", "--batch", "3"}, variables);
+    const auto line = [](const std::string& setting, const std::string& origin) {
+        return fmt::format("{:<40} # {}\n", setting, origin);
+    };
+    EXPECT_THAT(text, HasSubstr(line("batch = 3", "command line")));
+    EXPECT_THAT(text, HasSubstr(line("lr = 0.5", user + ":2:6")));
+    EXPECT_THAT(text, HasSubstr(line("epochs = 3", site + ":3:10")));
+    EXPECT_EQ(output_of({"config", "check", site}), fmt::format("'{}' is fine\n", site));
+}
+
+TEST(Commands, AreAsTheReferenceSays) {
+    const TempDir folder;
+    output_of({"generate", folder.path()});
+    EXPECT_TRUE(content_of(folder.path() / "doc/lockstep/reference.md") ==
+                content_of(LOCKSTEP_REFERENCE))
+        << "docs/reference.md is stale; docs/CONTRIBUTING.md says how it is made";
+}
+
+TEST(Commands, AreCompletedByBash) {
+    const TempDir folder;
+    output_of({"generate", folder.path()});
+    const auto completed = [&](const std::string& words) {
+        const std::string script = fmt::format(
+            "source {}; COMP_WORDS=({}); COMP_CWORD=$((${{#COMP_WORDS[@]}} - 1)); _lockstep; "
+            "echo ${{COMPREPLY[*]}}",
+            (folder.path() / "bash-completion/completions/lockstep").string(),
+            words);
+        return run_process({"bash", "-c", script}).output;
+    };
+    EXPECT_EQ(completed("lockstep ver"), "verify version\n");
+    EXPECT_EQ(completed("lockstep config c"), "check\n");
+    EXPECT_EQ(completed("lockstep train --opt"), "--optimizer\n");
+    EXPECT_EQ(completed("lockstep train --optimizer s"), "sgd\n");
+    EXPECT_EQ(completed("lockstep bench comm --min-b"), "--min-bytes --min-busbw\n");
+}
+
+TEST(Commands, HaveAManualPageWithoutMistakes) {
+    const TempDir folder;
+    output_of({"generate", folder.path()});
+    const fs::path page = folder.path() / "man/man1/lockstep.1";
+    EXPECT_THAT(content_of(page), HasSubstr("\n.B \\-\\-batch N\n"));
+    const ProcessResult shown =
+        run_process({"bash",
+                     "-c",
+                     "command -v groff >/dev/null || exit 0; groff -man -Tascii -ww "
+                     "-z " +
+                         page.string()});
+    EXPECT_EQ(shown.output, "");
 }
 
 TEST(Commands, CheckAConfigurationFile) {

@@ -24,8 +24,19 @@ std::string program() {
     return given ? given : LOCKSTEP_BUILT_PROGRAM;
 }
 
+namespace {
+
+// What the machine's users and site configured is none of a test's business.
+Variables without_standing_configs(Variables environment) {
+    environment.emplace("XDG_CONFIG_HOME", "/nonexistent");
+    environment.emplace("LOCKSTEP_SITE_CONFIG", "");
+    return environment;
+}
+
+}  // namespace
+
 ProcessResult run_lockstep(const Words& words, const Variables& environment, double timeout_s) {
-    return run_process(Words{program()} + words, environment, timeout_s);
+    return run_process(Words{program()} + words, without_standing_configs(environment), timeout_s);
 }
 
 // Open MPI's own files go where they are removed even if ranks are aborted or killed.
@@ -40,7 +51,8 @@ Words mpirun_words(int ranks) {
 }
 
 ProcessResult run_under_mpirun(int ranks, const Words& words, const Variables& environment) {
-    return run_process(mpirun_words(ranks) + Words{program()} + words, environment, 240);
+    return run_process(
+        mpirun_words(ranks) + Words{program()} + words, without_standing_configs(environment), 240);
 }
 
 Words operator+(Words words, const Words& more) {

@@ -59,8 +59,8 @@ struct BenchIoOptions {
     std::vector<std::string> codecs = {"none", "deflate", "lz4", "zstd"};
     std::uint64_t size = 256u << 20;
     std::vector<std::int64_t> image = {3, 64, 64};
-    std::filesystem::path scratch = fs::temp_directory_path();
-    std::vector<int> threads;  // empty: 1, 2, 4, ... to the cores there are
+    std::filesystem::path scratch;  ///< "": where the system has such files
+    std::vector<int> threads;       // empty: 1, 2, 4, ... to the cores there are
     std::string cache = "both";
     bool json = false;
     IoPlan plan;
@@ -117,7 +117,10 @@ OptionTable table_of(BenchIoOptions& o) {
          {codecs_option(o.codecs),
           bytes_option("size", o.size, "of the images, uncompressed"),
           numbers_option("image", o.image, 1 << 16, "3,64,64", "channels, height, width"),
-          path_option("scratch", "DIR", o.scratch, "where it is made, and removed at the end")}},
+          path_option("scratch",
+                      "DIR",
+                      o.scratch,
+                      "where it is made, and removed at the end; unset: $TMPDIR or /tmp")}},
         {"How",
          {numbers_option("threads",
                          o.threads,
@@ -203,7 +206,10 @@ void measure_one(const BenchIoOptions& options,
 void measure_all(const BenchIoOptions& options, Json& report) {
     if (!options.data.empty())
         return measure_one(options, options.data, open_data(options), report);
-    const ScratchFolder folder(options.scratch, "bench-io", "give another place by --scratch");
+    const ScratchFolder folder(
+        options.scratch.empty() ? fs::temp_directory_path() : options.scratch,
+        "bench-io",
+        "give another place by --scratch");
     for (const std::string& codec : options.codecs) {
         const fs::path path = folder / codec;
         measure_one(options, codec, make_data(options, path, parse_codec(codec)), report);

@@ -7,7 +7,11 @@
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
+#include "config_files.hpp"
+#include "manual.hpp"
 #include "train/train_options.hpp"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -29,13 +33,26 @@ int show(const ShowOptions& options, const Invocation& call) {
     return 0;
 }
 
-// Assigns every key, so that a bad value is found as `train` would find it.
+// Whether a file's options stand in tables, as a user's or site's do.
+bool has_sections(const Config& config) {
+    return std::ranges::any_of(
+        config, [](const auto& entry) { return entry.first.find('.') != std::string::npos; });
+}
+
+// Assigns every key, so that a bad value is found as the commands would find it.
 int check_file(const std::string& path) {
-    TrainOptions options;
-    const OptionTable table = train_option_table(options);
-    ParsedLine line;
-    line.options["config"] = path;
-    resolve_options(table, line, Environment(std::map<std::string, std::string>{}));
+    const Environment nothing(std::map<std::string, std::string>{});
+    if (const Config config = read_config(path); has_sections(config)) {
+        const Environment site({{"LOCKSTEP_SITE_CONFIG", path}});
+        const auto commands = all_commands();
+        for (const Command& command : commands)
+            resolve_options(command.table, {}, nothing, standing_values(command, commands, site));
+    } else {
+        TrainOptions options;
+        ParsedLine line;
+        line.options["config"] = path;
+        resolve_options(train_option_table(options), line, nothing);
+    }
     print_once(fmt::format("'{}' is fine\n", path));
     return 0;
 }
@@ -64,21 +81,24 @@ Command config_show_command() {
         {"Output", {flag_option("origin", options->origin, "say where each value comes from")}}};
     for (OptionSection& section : train_option_table(options->train))
         table.push_back(std::move(section));
-    return {
-        .name = "config show",
-        .summary = "show the settings that 'train' would use",
-        .usage = "lockstep config show [--origin] [options of train]",
-        .text =
-            "Values come from: command line > LOCKSTEP_* variables > --config file > default.\n",
-        .table = std::move(table),
-        .run = [options](const Invocation& call) { return show(*options, call); }};
+    return {.name = "config show",
+            .summary = "show the settings that 'train' would use",
+            .usage = "lockstep config show [--origin] [options of train]",
+            .text =
+                "Values come from: command line > LOCKSTEP_* variables > --config file >\n"
+                "~/.config/lockstep/config.toml > /etc/lockstep/config.toml > default.\n",
+            .table = std::move(table),
+            .run = [options](const Invocation& call) { return show(*options, call); }};
 }
 
 Command config_check_command() {
     return {.name = "config check",
             .summary = "check a configuration file",
             .usage = "lockstep config check FILE",
-            .text = "Reports the first mistake with file, line and column.\n",
+            .text =
+                "Reports the first mistake with file, line and column. A file for --config of "
+                "train, or\n"
+                "a user's or site's, where options stand in tables such as [train].\n",
             .positionals = 1,
             .run = [](const Invocation& call) { return check_file(call.positionals[0]); }};
 }
@@ -90,6 +110,19 @@ Command explain_command() {
             .text = "The long text behind a message such as 'error E204: ...'.\n",
             .positionals = 1,
             .run = [](const Invocation& call) { return explain(call.positionals[0]); }};
+}
+
+Command generate_command() {
+    return {.name = "generate",
+            .summary = "write the manual page, completions and reference",
+            .usage = "lockstep generate DIR",
+            .text = "For installations and docs/reference.md: made from the tables of options.\n",
+            .positionals = 1,
+            .is_hidden = true,
+            .run = [](const Invocation& call) {
+                write_manual(all_commands(), call.positionals[0]);
+                return 0;
+            }};
 }
 
 Command version_command() {
@@ -117,7 +150,8 @@ std::vector<Command> all_commands() {
         save_command(),         diagnose_command(),     ckpt_ls_command(),
         ckpt_verify_command(),  bench_comm_command(),   bench_io_command(),
         slurm_prolog_command(), slurm_epilog_command(), config_show_command(),
-        config_check_command(), explain_command(),      version_command(),
+        config_check_command(), explain_command(),      generate_command(),
+        version_command(),
     };
 }
 

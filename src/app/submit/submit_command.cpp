@@ -7,6 +7,7 @@
 #include "lockstep/core/process.hpp"
 
 #include "command.hpp"
+#include "config_files.hpp"
 #include "submit/slurm_facts_query.hpp"
 #include "submit/submit_estimate.hpp"
 #include "submit/submit_plan.hpp"
@@ -62,7 +63,10 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
                      "",
                      "words after -- are options of 'lockstep train'");
     });
-    resolve_options(table, line, Environment());
+    resolve_options(table,
+                    line,
+                    Environment(),
+                    standing_values(train_command(), all_commands(), Environment()));
     train.settings.data = options.data / "train";
     return train.settings;
 }

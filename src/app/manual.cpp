@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "manual.hpp"
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/version.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// Roff takes a line that begins with one of these for a request, and a backslash for its own.
+std::string roff(const std::string& text) {
+    std::string out;
+    for (std::size_t i = 0; i < text.size(); ++i) {
+        const bool begins_line = i == 0 || text[i - 1] == '\n';
+        if (begins_line && (text[i] == '.' || text[i] == '\'')) out += "\\&";
+        if (text[i] == '\\')
+            out += "\\e";
+        else if (text[i] == '-')
+            out += "\\-";
+        else
+            out += text[i];
+    }
+    return out;
+}
+
+std::string head_of(const Option& option) {
+    const std::string letter = option.letter.empty() ? "" : "-" + option.letter + ", ";
+    return letter + "--" + option.name + (option.value.empty() ? "" : " " + option.value);
+}
+
+std::string help_of(const Option& option) {
+    return option.help + (option.kind == OptionKind::list ? "; may be given several times" : "") +
+           (option.range.empty() ? "" : "; " + option.range);
+}
+
+bool shows_default(const Option& option) {
+    return !option.default_value.empty() && option.kind != OptionKind::flag;
+}
+
+std::string man_options(const OptionSection& section) {
+    std::string text = fmt::format(".P\n{}:\n", roff(section.title));
+    for (const Option& option : section.options)
+        text += fmt::format(".TP\n.B {}\n{}{}\n",
+                            roff(head_of(option)),
+                            roff(help_of(option)),
+                            shows_default(option) ? roff(" [" + option.default_value + "]") : "");
+    return text;
+}
+
+const char* scope_text(OptionScope scope) {
+    switch (scope) {
+        case OptionScope::decides:
+            return "bits";
+        case OptionScope::decides_length:
+            return "bits of a cosine";
+        case OptionScope::shared:
+            return "shared";
+        default:
+            return "";
+    }
+}
+
+// In a cell of a table.
+std::string cell(const std::string& text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '|' || c == '<' || c == '*' || c == '_') out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+std::string code_cell(const std::string& text) {
+    std::string out = "`";
+    for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+    return out + "`";
+}
+
+std::string reference_options(const OptionSection& section) {
+    const bool has_scopes = std::ranges::any_of(
+        section.options, [](const Option& o) { return o.scope != OptionScope::own; });
+    std::string text = fmt::format("\n**{}**\n\n| option | default |{} |\n|---|---|{}---|\n",
+                                   section.title,
+                                   has_scopes ? " scope |" : "",
+                                   has_scopes ? "---|" : "");
+    for (const Option& option : section.options)
+        text += fmt::format("| {} | {} |{} {} |\n",
+                            code_cell(head_of(option)),
+                            shows_default(option) ? code_cell(option.default_value) : "",
+                            has_scopes ? fmt::format(" {} |", scope_text(option.scope)) : "",
+                            cell(help_of(option)));
+    return text;
+}
+
+constexpr const char* reference_begin =
+    R"(# Reference: every command, every option
+
+Made by `lockstep generate` from the tables that the commands are parsed with; a test fails where
+this page is stale.
+
+An option may be given as `--name value` or `--name=value`, as a variable `LOCKSTEP_NAME`, or in a
+file. The first that gives it wins: command line, variable, file of `--config`,
+`~/.config/lockstep/config.toml`, `/etc/lockstep/config.toml`, default. In the last two files
+options stand in a table with their command's name, such as `[train]` or `[bench.comm]`; commands
+that take the options of `train` along read `[train]`, too. `$XDG_CONFIG_HOME` moves the user's,
+`$LOCKSTEP_SITE_CONFIG` names another than the site's (empty: none). `lockstep config show --origin`
+says where each value of `train` came from.
+
+Scope: *bits*, another value gives a run other bits, so it is fixed when the run is created; *bits
+of a cosine*, the same where the schedule has an end; *shared*, free to change on resume, but all
+ranks must have the same; none of them: each rank's own.
+)";
+
+constexpr const char* man_end =
+    R"(.SH ENVIRONMENT
+.TP
+.B LOCKSTEP_NAME
+the option \-\-name of any command, with _ for \-
+.TP
+.B XDG_CONFIG_HOME, LOCKSTEP_SITE_CONFIG
+where a user's, and which file is a site's configuration
+.SH FILES
+.TP
+.I ~/.config/lockstep/config.toml
+a user's defaults: options in a table with their command's name, such as [train]
+.TP
+.I /etc/lockstep/config.toml
+a site's, weaker than a user's
+.SH EXIT STATUS
+0 complete, 64 wrong usage, 65 bad data, 66 missing input, 75 saved and to be requeued,
+76 a rank or node was lost, 78 configuration, 130 interrupted.
+.B lockstep explain CODE
+tells more of an error.
+)";
+
+}  // namespace
+
+std::vector<OptionSection> own_sections(const Command& command) {
+    if (command.name == train_command().name) return command.table;
+    std::vector<std::string> shown;
+    for (const OptionSection& section : train_command().table) shown.push_back(section.title);
+    std::vector<OptionSection> own;
+    for (const OptionSection& section : command.table)
+        if (std::ranges::find(shown, section.title) == shown.end()) own.push_back(section);
+    return own;
+}
+
+std::string man_page(const std::vector<Command>& commands) {
+    std::string text = fmt::format(
+        ".TH LOCKSTEP 1 \"\" \"Lockstep {}\" \"User Commands\"\n.SH NAME\n"
+        "lockstep \\- train a LibTorch model on any number of MPI ranks, with the same bits\n"
+        ".SH SYNOPSIS\n.B lockstep\nCOMMAND [options]\n.SH COMMANDS\n",
+        roff(std::string(version_text())));
+    for (const Command& command : commands) {
+        if (command.is_hidden) continue;
+        const auto own = own_sections(command);
+        text += fmt::format(".SS lockstep {}\n{}.\n.P\n.nf\n{}\n\n{}.fi\n",
+                            roff(command.name),
+                            roff(command.summary),
+                            roff(command.usage),
+                            roff(command.text));
+        for (const OptionSection& section : own) text += man_options(section);
+        if (own.size() < command.table.size()) text += ".P\nAnd the options of train.\n";
+    }
+    return text + man_end;
+}
+
+std::string reference_page(const std::vector<Command>& commands) {
+    std::string text = reference_begin;
+    for (const Command& command : commands) {
+        if (command.is_hidden) continue;
+        const auto own = own_sections(command);
+        text += fmt::format("\n## `lockstep {}`\n{}.\n```\n{}\n\n{}```\n",
+                            command.name,
+                            command.summary,
+                            command.usage,
+                            command.text);
+        for (const OptionSection& section : own) text += reference_options(section);
+        if (own.size() < command.table.size())
+            text += "\nAnd the options of [`train`](#lockstep-train).\n";
+    }
+    return text;
+}
+
+void write_manual(const std::vector<Command>& commands, const std::filesystem::path& folder) {
+    const auto write = [&](const char* place, const std::string& text) {
+        make_directories((folder / place).parent_path());
+        write_file_atomically(folder / place, text);
+    };
+    write("man/man1/lockstep.1", man_page(commands));
+    write("bash-completion/completions/lockstep", bash_completion(commands));
+    write("zsh/site-functions/_lockstep", zsh_completion(commands));
+    write("fish/vendor_completions.d/lockstep.fish", fish_completion(commands));
+    write("doc/lockstep/reference.md", reference_page(commands));
+}
+
+}  // namespace lockstep
