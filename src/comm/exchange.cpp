@@ -29,17 +29,6 @@
 #include "hierarchical/node_room.hpp"
 
 namespace lockstep {
-namespace {
-
-/// Collective. Sharing memory is faster, but not worth failing for.
-Nodes nodes_with_room(const Communicator& ranks, const FlatLayout& layout, const TreePlan& plan) {
-    const Nodes nodes(ranks, node_by_memory(ranks));
-    const std::size_t bytes = node_window_bytes(nodes, layout, plan);
-    return has_room_everywhere(nodes, bytes) ? nodes : each_alone(ranks);
-}
-
-}  // namespace
-
 std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         const FlatLayout& layout,
                                         const TreePlan& plan,
@@ -48,7 +37,11 @@ std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
     if (ranks.size() == 1) return make_single_exchange(layout, plan);
     agree_on_layout(ranks, layout, plan);
     if (transport == Transport::automatic)
-        return make_node_exchange(nodes_with_room(ranks, layout, plan), layout, plan);
+        return make_node_exchange(
+            nodes_with_room(
+                ranks, [&](const Nodes& nodes) { return node_window_bytes(nodes, layout, plan); }),
+            layout,
+            plan);
     if (transport == Transport::mpi) return make_node_exchange(each_alone(ranks), layout, plan);
     Nodes nodes(ranks, node_by_memory(ranks));
     if (transport == Transport::shared_memory) check_one_node(nodes.count() == 1, ranks);

@@ -276,12 +276,6 @@ void Hierarchical::copy_out(const Segment& segment, std::byte* to) const {
     }
 }
 
-/// Collective. Sharing memory is faster, but not worth failing for.
-Nodes nodes_with_room(const Communicator& ranks) {
-    Nodes nodes(ranks, node_by_memory(ranks));
-    return has_room_everywhere(nodes, Places(nodes.local().size()).end) ? nodes : each_alone(ranks);
-}
-
 }  // namespace
 
 std::unique_ptr<Collectives> make_hierarchical_collectives(Nodes nodes) {
@@ -291,7 +285,8 @@ std::unique_ptr<Collectives> make_hierarchical_collectives(Nodes nodes) {
 
 std::unique_ptr<Collectives> make_hierarchical_collectives(const Communicator& ranks) {
     if (ranks.size() == 1) return make_single_rank_collectives(Algorithm::hierarchical);
-    return make_hierarchical_collectives(nodes_with_room(ranks));
+    return make_hierarchical_collectives(nodes_with_room(
+        ranks, [](const Nodes& nodes) { return Places(nodes.local().size()).end; }));
 }
 
 }  // namespace lockstep

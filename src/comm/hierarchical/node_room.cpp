@@ -14,17 +14,19 @@ void check_room_everywhere(const Nodes& nodes, std::size_t bytes) {
     });
 }
 
-bool has_room_everywhere(const Nodes& nodes, std::size_t bytes) {
+Nodes nodes_with_room(const Communicator& ranks,
+                      const std::function<std::size_t(const Nodes&)>& bytes_of) {
+    Nodes nodes(ranks, node_by_memory(ranks));
     try {
-        check_room_everywhere(nodes, bytes);
-        return true;
+        check_room_everywhere(nodes, bytes_of(nodes));
+        return nodes;
     } catch (const AgreedError& error) {
         if (kind_of(error) != ErrorKind::no_shared_memory) throw;
         once(Level::warn,
              "{}; ranks send messages instead, which is slower ({})",
              error.what(),
              error.fix());
-        return false;
+        return each_alone(ranks);
     }
 }
 

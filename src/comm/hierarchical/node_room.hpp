@@ -5,6 +5,7 @@
 #include "hierarchical/nodes.hpp"
 
 #include <cstddef>
+#include <functional>
 
 namespace lockstep {
 
@@ -12,8 +13,10 @@ namespace lockstep {
 /// Errors: E632.
 void check_room_everywhere(const Nodes& nodes, std::size_t bytes);
 
-/// Collective. The same answer on all ranks; says so once where there is no room, because ranks
-/// send messages then, which is slower.
-bool has_room_everywhere(const Nodes& nodes, std::size_t bytes);
+/// Collective. The ranks' nodes, or each rank alone where some node lacks the room for its window,
+/// of which `bytes_of` says the size. That is said once: ranks send messages then, which is slower,
+/// but sharing memory is not worth failing for.
+Nodes nodes_with_room(const Communicator& ranks,
+                      const std::function<std::size_t(const Nodes&)>& bytes_of);
 
 }  // namespace lockstep
