@@ -8,11 +8,9 @@
 namespace lockstep::h5 {
 
 /// The chunks of `dataset`, opened through probing_access(), whose size and chunk are those of
-/// `facts`: with H5Dchunk_iter where the library has it (1.10.10, 1.12.3, 1.14), else probed. A
-/// chunk that is missing or impossible is a `fault`.
+/// `facts`: the driver notes where the library would read each. Not H5Dchunk_iter, which 1.10.8
+/// lacks and which forgets in some versions what comes before the superblock. A chunk that is
+/// missing or impossible is a `fault`.
 ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts);
-
-/// The same, each time with the driver that notes where the library would read.
-ChunkFacts probe_chunks(const Handle& dataset, const DatasetFacts& facts);
 
 }  // namespace lockstep::h5
