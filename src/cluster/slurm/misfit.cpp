@@ -5,7 +5,7 @@
 //
 //     partition's nodes  - constraint, exclude ->  groups  - CPUs, GPUs, memory ->  those that hold
 //       check_choice                            check_node_shape       check_node_count, _tasks
-//     and beside it the partition's own rules: state, time, account, QOS (check_rules)
+//     and beside it the partition's own rules: check_state, check_time, check_names (account, QOS)
 //
 // All reasons are told at once, each with the nearest request that would do: who fixes one and
 // submits again must not meet the next.
@@ -58,10 +58,10 @@ void check_choice(const JobPart& part,
                   std::vector<Misfit>& found) {
     if (groups.empty())
         found.push_back(
-            {part.excluded.empty() ? "E542" : "E543",
-             fmt::format("no node of '{}' is left{}", partition.name, filters_text(part)),
-             fmt::format("it has {} nodes", partition.total_nodes),
-             part.excluded.empty() ? "drop --constraint" : "shorten --exclude"});
+            {.code = part.excluded.empty() ? "E542" : "E543",
+             .what = fmt::format("no node of '{}' is left{}", partition.name, filters_text(part)),
+             .why = fmt::format("it has {} nodes", partition.total_nodes),
+             .fix = part.excluded.empty() ? "drop --constraint" : "shorten --exclude"});
     const auto is_in = [&](const std::string& name) {
         return std::ranges::any_of(facts.groups, [&](const NodeGroup& group) {
             return group.partition == partition.name && std::ranges::count(group.names, name) > 0;
@@ -69,16 +69,16 @@ void check_choice(const JobPart& part,
     };
     for (const std::string& name : part.required)
         if (!is_in(name))
-            found.push_back({"E543",
-                             fmt::format("node '{}' is wanted", name),
-                             fmt::format("it is not in partition '{}'", partition.name),
-                             ""});
+            found.push_back({.code = "E543",
+                             .what = fmt::format("node '{}' is wanted", name),
+                             .why = fmt::format("it is not in partition '{}'", partition.name)});
     const auto required = static_cast<std::int64_t>(part.required.size());
     if (part.most_nodes && required > *part.most_nodes)
-        found.push_back({"E543",
-                         fmt::format("{} nodes are asked", *part.most_nodes),
-                         fmt::format("--nodelist names {}, and a job gets them all", required),
-                         fmt::format("--nodes {}", required)});
+        found.push_back(
+            {.code = "E543",
+             .what = fmt::format("{} nodes are asked", *part.most_nodes),
+             .why = fmt::format("--nodelist names {}, and a job gets them all", required),
+             .fix = fmt::format("--nodes {}", required)});
 }
 
 std::int64_t most_cpus(const NodeGroup& group, const SlurmPartition& partition) {
@@ -107,35 +107,38 @@ void check_node_shape(const JobPart& part,
                       std::vector<Misfit>& found) {
     const auto cpus = largest(groups, [&](auto& group) { return most_cpus(group, partition); });
     if (node_cpus(part) > cpus)
-        found.push_back({"E536",
-                         fmt::format("{} CPUs of a node are asked: {} tasks of {}",
-                                     node_cpus(part),
-                                     part.node_tasks.value_or(1),
-                                     part.task_cpus),
-                         fmt::format("the largest node of '{}' has {}", partition.name, cpus),
-                         part.task_cpus <= cpus
-                             ? fmt::format("--ntasks-per-node {}", cpus / part.task_cpus)
-                             : fmt::format("--ntasks-per-node 1 --cpus-per-task {}", cpus)});
+        found.push_back(
+            {.code = "E536",
+             .what = fmt::format("{} CPUs of a node are asked: {} tasks of {}",
+                                 node_cpus(part),
+                                 part.node_tasks.value_or(1),
+                                 part.task_cpus),
+             .why = fmt::format("the largest node of '{}' has {}", partition.name, cpus),
+             .fix = part.task_cpus <= cpus
+                        ? fmt::format("--ntasks-per-node {}", cpus / part.task_cpus)
+                        : fmt::format("--ntasks-per-node 1 --cpus-per-task {}", cpus)});
     const auto gpus = largest(groups, [&](auto& group) { return group.gpus_of(part.gpu_type); });
     if (part.node_gpus > gpus)
         found.push_back(
-            {"E527",
-             fmt::format("{} GPUs per node are asked{}",
-                         part.node_gpus,
-                         part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
-             gpus == 0 ? fmt::format("nodes of '{}' have none", partition.name)
-                       : fmt::format("nodes of '{}' have {}", partition.name, gpus),
-             gpus == 0 ? ""
-                       : fmt::format("--gpus-per-node {}{}{}",
-                                     part.gpu_type,
-                                     part.gpu_type.empty() ? "" : ":",
-                                     gpus)});
+            {.code = "E527",
+             .what = fmt::format(
+                 "{} GPUs per node are asked{}",
+                 part.node_gpus,
+                 part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
+             .why = gpus == 0 ? fmt::format("nodes of '{}' have none", partition.name)
+                              : fmt::format("nodes of '{}' have {}", partition.name, gpus),
+             .fix = gpus == 0 ? ""
+                              : fmt::format("--gpus-per-node {}{}{}",
+                                            part.gpu_type,
+                                            part.gpu_type.empty() ? "" : ":",
+                                            gpus)});
     const auto memory = largest(groups, [&](auto& group) { return most_memory(group, partition); });
     if (part.node_memory_mb > memory)
-        found.push_back({"E528",
-                         fmt::format("{} MB of memory per node are asked", part.node_memory_mb),
-                         fmt::format("the largest node of '{}' has {} MB", partition.name, memory),
-                         fmt::format("--mem {}M", memory)});
+        found.push_back(
+            {.code = "E528",
+             .what = fmt::format("{} MB of memory per node are asked", part.node_memory_mb),
+             .why = fmt::format("the largest node of '{}' has {} MB", partition.name, memory),
+             .fix = fmt::format("--mem {}M", memory)});
 }
 
 void check_node_count(const JobPart& part,
@@ -147,27 +150,28 @@ void check_node_count(const JobPart& part,
         if (can_hold(group, partition, part)) nodes += group.nodes;
     // Each is there, but not on one node.
     if (nodes == 0 && found.empty())
-        found.push_back({"E524",
-                         "CPUs, GPUs and memory of different nodes are asked",
-                         fmt::format("no node of '{}' has all of them", partition.name),
-                         "less of --ntasks-per-node, --gpus-per-node or --mem"});
+        found.push_back({.code = "E524",
+                         .what = "CPUs, GPUs and memory of different nodes are asked",
+                         .why = fmt::format("no node of '{}' has all of them", partition.name),
+                         .fix = "less of --ntasks-per-node, --gpus-per-node or --mem"});
     const std::int64_t most = std::min(nodes, partition.most_nodes.value_or(nodes));
     if (part.node_count() > most && most > 0)
         found.push_back(
-            {"E524",
-             fmt::format("{} nodes are asked", part.node_count()),
-             most < nodes
-                 ? fmt::format("'{}' gives a job at most {}", partition.name, most)
-                 : fmt::format(
-                       "'{}' has {} such nodes{}", partition.name, nodes, filters_text(part)),
-             fmt::format("--nodes {}", most)});
+            {.code = "E524",
+             .what = fmt::format("{} nodes are asked", part.node_count()),
+             .why =
+                 most < nodes
+                     ? fmt::format("'{}' gives a job at most {}", partition.name, most)
+                     : fmt::format(
+                           "'{}' has {} such nodes{}", partition.name, nodes, filters_text(part)),
+             .fix = fmt::format("--nodes {}", most)});
     const std::int64_t asked = part.most_nodes.value_or(partition.least_nodes);
     if (asked < partition.least_nodes)
-        found.push_back(
-            {"E524",
-             fmt::format("{} nodes are asked", asked),
-             fmt::format("'{}' gives a job at least {}", partition.name, partition.least_nodes),
-             fmt::format("--nodes {}", partition.least_nodes)});
+        found.push_back({.code = "E524",
+                         .what = fmt::format("{} nodes are asked", asked),
+                         .why = fmt::format(
+                             "'{}' gives a job at least {}", partition.name, partition.least_nodes),
+                         .fix = fmt::format("--nodes {}", partition.least_nodes)});
 }
 
 // All tasks of a part on the nodes that it may have.
@@ -186,53 +190,67 @@ void check_tasks(const JobPart& part,
     }
     if (room > 0 && *part.tasks > room)
         found.push_back(
-            {"E536",
-             fmt::format("{} tasks are asked", *part.tasks),
-             fmt::format(
+            {.code = "E536",
+             .what = fmt::format("{} tasks are asked", *part.tasks),
+             .why = fmt::format(
                  "'{}' has room for {} of {} CPUs each", partition.name, room, part.task_cpus),
-             fmt::format("--ntasks {}", room)});
+             .fix = fmt::format("--ntasks {}", room)});
 }
 
-void check_rules(const JobPart& part,
+void check_state(const SlurmPartition& partition, std::vector<Misfit>& found) {
+    if (partition.state == "UP" && partition.total_nodes > 0) return;
+    found.push_back({.code = "E535",
+                     .what = fmt::format("partition '{}' starts no jobs", partition.name),
+                     .why = partition.total_nodes == 0
+                                ? "it has no nodes"
+                                : fmt::format("its state is {}", partition.state)});
+}
+
+void check_time(const JobPart& part, const SlurmPartition& partition, std::vector<Misfit>& found) {
+    if (!part.seconds || !partition.most_seconds || *part.seconds <= *partition.most_seconds)
+        return;
+    const auto most = slurm_time_text(*partition.most_seconds);
+    found.push_back(
+        {.code = "E525",
+         .what = fmt::format("a time of {} is asked", slurm_time_text(*part.seconds)),
+         .why = fmt::format("'{}' allows {}", partition.name, most),
+         .fix = fmt::format("--time {} (a run that is longer requeues itself and goes on)", most)});
+}
+
+// Whom a partition lets in by name: accounts, or qualities of service.
+struct Admission {
+    const std::vector<std::string>& only;  // empty: everyone but the denied
+    const std::vector<std::string>& denied;
+
+    bool denies(const std::string& name) const { return std::ranges::count(denied, name) > 0; }
+    bool admits(const std::string& name) const {
+        return !denies(name) && (only.empty() || std::ranges::count(only, name) > 0);
+    }
+    std::string why(const std::string& name) const {
+        return denies(name) ? "it is denied" : fmt::format("only {} may", fmt::join(only, ", "));
+    }
+    std::string fix(const std::string& name, const char* option) const {
+        return denies(name) ? "" : fmt::format("{} {}", option, only.front());
+    }
+};
+
+void check_names(const JobRequest& request,
                  const SlurmPartition& partition,
-                 const JobRequest& request,
                  std::vector<Misfit>& found) {
-    const std::string& account = request.account;
-    if (partition.state != "UP" || partition.total_nodes == 0)
-        found.push_back({"E535",
-                         fmt::format("partition '{}' starts no jobs", partition.name),
-                         partition.total_nodes == 0
-                             ? "it has no nodes"
-                             : fmt::format("its state is {}", partition.state),
-                         ""});
-    if (part.seconds && partition.most_seconds && *part.seconds > *partition.most_seconds)
+    const Admission accounts{partition.accounts, partition.denied_accounts};
+    if (const auto& name = request.account; !name.empty() && !accounts.admits(name))
         found.push_back(
-            {"E525",
-             fmt::format("a time of {} is asked", slurm_time_text(*part.seconds)),
-             fmt::format(
-                 "'{}' allows {}", partition.name, slurm_time_text(*partition.most_seconds)),
-             fmt::format("--time {} (a run that is longer requeues itself and goes on)",
-                         slurm_time_text(*partition.most_seconds))});
-    const bool may_use = account.empty() || partition.accounts.empty() ||
-                         std::ranges::count(partition.accounts, account) > 0;
-    if (!may_use || std::ranges::count(partition.denied_accounts, account) > 0)
-        found.push_back(
-            {"E533",
-             fmt::format("account '{}' may not use partition '{}'", account, partition.name),
-             partition.accounts.empty()
-                 ? "it is denied"
-                 : fmt::format("only {} may", fmt::join(partition.accounts, ", ")),
-             partition.accounts.empty() ? "" : fmt::format("--account {}", partition.accounts[0])});
-    const bool fits_qos =
-        partition.qos.empty() || std::ranges::count(partition.qos, request.qos) > 0;
-    const bool is_denied = std::ranges::count(partition.denied_qos, request.qos) > 0;
-    if (!request.qos.empty() && (!fits_qos || is_denied))
-        found.push_back(
-            {"E545",
-             fmt::format("QOS '{}' may not be used in partition '{}'", request.qos, partition.name),
-             is_denied ? "it is denied"
-                       : fmt::format("only {} may", fmt::join(partition.qos, ", ")),
-             is_denied ? "" : fmt::format("--qos {}", partition.qos[0])});
+            {.code = "E533",
+             .what = fmt::format("account '{}' may not use partition '{}'", name, partition.name),
+             .why = accounts.why(name),
+             .fix = accounts.fix(name, "--account")});
+    const Admission qos{partition.qos, partition.denied_qos};
+    if (const auto& name = request.qos; !name.empty() && !qos.admits(name))
+        found.push_back({.code = "E545",
+                         .what = fmt::format(
+                             "QOS '{}' may not be used in partition '{}'", name, partition.name),
+                         .why = qos.why(name),
+                         .fix = qos.fix(name, "--qos")});
 }
 
 }  // namespace
@@ -277,7 +295,9 @@ std::vector<Misfit> misfits(const JobPart& part,
         check_node_count(part, partition, groups, found);
         check_tasks(part, partition, groups, found);
     }
-    check_rules(part, partition, request, found);
+    check_state(partition, found);
+    check_time(part, partition, found);
+    check_names(request, partition, found);
     return found;
 }
 
