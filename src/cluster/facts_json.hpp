@@ -67,6 +67,7 @@ class FactsWriter {
     }
     static Json json_of(const std::vector<int>& cpus) { return cpu_list_text(cpus); }
     static Json json_of(InterfaceKind kind) { return std::string(interface_kind_name(kind)); }
+    static Json json_of(InstructionSet level) { return std::string(instruction_set_name(level)); }
     template <class T>
     static Json json_of(const std::vector<T>& values) {
         Json array = Json::array();
@@ -152,6 +153,13 @@ class FactsReader {
             if (interface_kind_name(kind) == name) return;
         }
         throw wrong_type(origin, value, "a kind of interface");
+    }
+    static void take(const Json& value, const std::string& origin, InstructionSet& level) {
+        std::string name;
+        take(value, origin, name);
+        const auto found = parse_instruction_set(name);
+        check(found.has_value(), [&] { return wrong_type(origin, value, "an instruction set"); });
+        level = *found;
     }
     template <class T>
     static void take(const Json& value, const std::string& origin, std::map<std::string, T>& map) {

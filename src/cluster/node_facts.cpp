@@ -6,14 +6,13 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "fact_files.hpp"
+#include "topology/topology_readers.hpp"
 
 #include <algorithm>
 #include <array>
 #include <iterator>
 #include <set>
 #include <sstream>
-
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -29,33 +28,6 @@ constexpr std::array<LevelNames, 3> level_names{{
     {"avx512", "AVX512_CORE"},
 }};
 
-std::vector<int> numa_nodes_of(const fs::path& root, const std::vector<int>& cpus) {
-    std::set<int> nodes;
-    for (const auto& entry : entries_of(root / "sys/devices/system/node")) {
-        const auto name = entry.filename().string();
-        if (!name.starts_with("node")) continue;
-        const auto number = parse_integer(name.substr(4));
-        const auto here = parse_cpu_list(text_of(entry / "cpulist")).value_or(std::vector<int>{});
-        std::vector<int> common;
-        std::ranges::set_intersection(here, cpus, std::back_inserter(common));
-        if (number && !common.empty()) nodes.insert(static_cast<int>(*number));
-    }
-    return {nodes.begin(), nodes.end()};
-}
-
-/// NVIDIA's vendor id with a class of display controllers (0x03xxxx); drivers need not be there.
-bool is_gpu(const fs::path& device) {
-    return text_of(device / "vendor") == "0x10de" && text_of(device / "class").starts_with("0x03");
-}
-
-std::vector<std::string> gpus_of(const fs::path& root) {
-    std::vector<std::string> addresses;
-    for (const auto& device : entries_of(root / "sys/bus/pci/devices")) {
-        if (is_gpu(device)) addresses.push_back(device.filename().string());
-    }
-    return addresses;
-}
-
 std::uint64_t total_memory(const fs::path& root) {
     const auto text = value_of(text_of(root / "proc/meminfo"), "MemTotal");
     const auto kib = parse_integer(std::string_view(text).substr(0, text.find(' ')));
@@ -66,13 +38,6 @@ void read_processor(const fs::path& root, NodeFacts& facts) {
     const auto info = text_of(root / "proc/cpuinfo");
     facts.cpu_model = value_of(info, "model name");
     facts.instruction_set = best_instruction_set(value_of(info, "flags"));
-}
-
-void read_memory(const fs::path& root, NodeFacts& facts) {
-    facts.total_memory_bytes = total_memory(root);
-    const auto limit = control_group_memory_limit(root);
-    const auto total = facts.total_memory_bytes;
-    if (limit && (total == 0 || *limit < total)) facts.memory_limit_bytes = limit;
 }
 
 }  // namespace
@@ -102,17 +67,24 @@ InstructionSet best_instruction_set(std::string_view cpu_flags) {
     return has_avx512 ? InstructionSet::avx512 : InstructionSet::avx2;
 }
 
+std::optional<std::uint64_t> NodeFacts::memory_limit_bytes() const {
+    const auto limit = control_group.memory_limit_bytes;
+    return limit && (memory_bytes == 0 || *limit < memory_bytes) ? limit : std::nullopt;
+}
+
 NodeFacts read_node_facts(const fs::path& root) {
+    const auto status = text_of(root / "proc/self/status");
+    const auto allowed = [&](std::string_view key) {
+        return parse_cpu_list(value_of(status, key)).value_or(std::vector<int>{});
+    };
     NodeFacts facts;
     facts.host = text_of(root / "proc/sys/kernel/hostname");
     facts.boot_id = text_of(root / "proc/sys/kernel/random/boot_id");
-    facts.pid = ::getpid();
-    const auto status = text_of(root / "proc/self/status");
-    facts.cpus = parse_cpu_list(value_of(status, "Cpus_allowed_list")).value_or(std::vector<int>{});
-    facts.numa_nodes = numa_nodes_of(root, facts.cpus);
+    facts.allowed_cpus = allowed("Cpus_allowed_list");
+    facts.allowed_memory_nodes = allowed("Mems_allowed_list");
+    facts.memory_bytes = total_memory(root);
+    facts.control_group = read_control_group(root);
     read_processor(root, facts);
-    read_memory(root, facts);
-    facts.gpus = gpus_of(root);
     return facts;
 }
 

@@ -20,10 +20,10 @@ RankRow make_rank_row(const NodeFacts& node, int rank) {
     return {.rank = rank,
             .host = node.host,
             .host_id = node.host_id(),
-            .cpus = node.cpus,
+            .cpus = node.allowed_cpus,
             .instruction_set = std::string(instruction_set_name(node.instruction_set)),
             .memory_bytes = node.usable_memory_bytes(),
-            .memory_is_limited = node.memory_limit_bytes.has_value()};
+            .memory_is_limited = node.memory_limit_bytes().has_value()};
 }
 
 std::string serialize(const RankRow& row) {

@@ -22,6 +22,7 @@ pkg_check_modules(xxhash REQUIRED QUIET IMPORTED_TARGET GLOBAL libxxhash)
 pkg_check_modules(lz4 REQUIRED QUIET IMPORTED_TARGET GLOBAL liblz4)
 pkg_check_modules(zstd REQUIRED QUIET IMPORTED_TARGET GLOBAL libzstd)
 pkg_check_modules(libdeflate REQUIRED QUIET IMPORTED_TARGET GLOBAL libdeflate)
+pkg_check_modules(hwloc REQUIRED QUIET IMPORTED_TARGET GLOBAL hwloc>=2.8)
 
 # Libraries of single formats. A consumer needs those that the installed build has.
 macro(lockstep_may_use name)

@@ -7,7 +7,6 @@
 #include <array>
 #include <fstream>
 #include <sstream>
-#include <string_view>
 
 namespace lockstep {
 namespace {
@@ -23,43 +22,48 @@ std::optional<std::uint64_t> limit_in(const fs::path& file) {
     return static_cast<std::uint64_t>(*value);
 }
 
-/// The smallest limit from `mount / group` up to `mount`. Inside a container the group's path is
-/// often one of the host's and only the mount itself exists: then that is the group.
-std::optional<std::uint64_t> smallest_limit(const fs::path& mount,
-                                            const fs::path& group,
-                                            const char* file) {
-    std::optional<std::uint64_t> smallest;
-    for (auto below = group.relative_path();; below = below.parent_path()) {
-        const auto limit = limit_in(mount / below / file);
-        if (limit) smallest = std::min(smallest.value_or(*limit), *limit);
-        if (below.empty()) return smallest;
-    }
-}
-
-bool has_controller(std::string_view names, std::string_view wanted) {
-    while (!names.empty()) {
-        const auto comma = names.find(',');
-        if (names.substr(0, comma) == wanted) return true;
-        if (comma == names.npos) break;
-        names.remove_prefix(comma + 1);
-    }
-    return false;
-}
-
-/// `line` is "0::/path" (version 2) or "4:memory:/path" (version 1).
-std::optional<std::uint64_t> limit_of_line(const fs::path& root, std::string_view line) {
+std::optional<ControlGroup> group_of_line(const std::string& line) {
     const auto first = line.find(':');
     const auto second = line.find(':', first + 1);
     if (first == line.npos || second == line.npos) return {};
-    const auto controllers = line.substr(first + 1, second - first - 1);
-    const fs::path group(line.substr(second + 1));
-    const auto mount = root / "sys/fs/cgroup";
-    if (controllers.empty()) return smallest_limit(mount, group, "memory.max");
-    if (!has_controller(controllers, "memory")) return {};
-    return smallest_limit(mount / "memory", group, "memory.limit_in_bytes");
+    ControlGroup group;
+    group.controllers = line.substr(first + 1, second - first - 1);
+    group.version = group.controllers.empty() ? 2 : 1;
+    group.path = line.substr(second + 1);
+    return group;
 }
 
 }  // namespace
+
+bool ControlGroup::has(std::string_view controller) const {
+    if (version == 2) return true;
+    std::istringstream names(controllers);
+    for (std::string name; std::getline(names, name, ',');)
+        if (name == controller) return true;
+    return false;
+}
+
+std::vector<ControlGroup> control_groups(const fs::path& root) {
+    std::istringstream lines(text_of(root / "proc/self/cgroup"));
+    std::vector<ControlGroup> groups;
+    for (std::string line; std::getline(lines, line);)
+        if (auto group = group_of_line(line)) groups.push_back(std::move(*group));
+    return groups;
+}
+
+std::vector<fs::path> folders_of(const ControlGroup& group,
+                                 std::string_view controller,
+                                 const fs::path& root) {
+    auto mount = root / "sys/fs/cgroup";
+    if (group.version == 1) mount /= controller;
+    std::error_code missing;
+    std::vector<fs::path> folders;
+    for (auto below = group.path.relative_path();; below = below.parent_path()) {
+        if (below.empty() || fs::is_directory(mount / below, missing))
+            folders.push_back(mount / below);
+        if (below.empty()) return folders;
+    }
+}
 
 std::string text_of(const fs::path& path) {
     constexpr std::size_t limit = 1u << 20;
@@ -74,11 +78,13 @@ std::string text_of(const fs::path& path) {
 }
 
 std::optional<std::uint64_t> control_group_memory_limit(const fs::path& root) {
-    std::istringstream lines(text_of(root / "proc/self/cgroup"));
     std::optional<std::uint64_t> smallest;
-    for (std::string line; std::getline(lines, line);) {
-        const auto limit = limit_of_line(root, line);
-        if (limit) smallest = std::min(smallest.value_or(*limit), *limit);
+    for (const auto& group : control_groups(root)) {
+        if (!group.has("memory")) continue;
+        const auto* file = group.version == 2 ? "memory.max" : "memory.limit_in_bytes";
+        for (const auto& folder : folders_of(group, "memory", root))
+            if (const auto limit = limit_in(folder / file))
+                smallest = std::min(smallest.value_or(*limit), *limit);
     }
     return smallest;
 }

@@ -29,7 +29,7 @@ void check_root(const Environment& environment) {
 }
 
 void check_cores(const LaunchRequest& request) {
-    const std::size_t cores = read_node_facts().cpus.size();
+    const std::size_t cores = read_node_facts().allowed_cpus.size();
     check(request.oversubscribe || cores == 0 || static_cast<std::size_t>(request.np) <= cores,
           [&] {
               return Error("E601",

@@ -82,10 +82,12 @@ TEST(Map, PlansEveryHostLikeTheTopology) {
                 HasSubstr("\n9     other  1      14-27   13       27    0     0000:38:00.0"));
 }
 
-TEST(Map, WritesARankfileWithCoresAsOpenMpiCountsThem) {
+TEST(Map, WritesARankfileWithTheKernelsNumbers) {
+    const std::string how =
+        "# CPUs by the kernel's numbers: mpirun --mca rmaps_rank_file_physical 1 --rankfile FILE\n";
     const auto node = node_of("two-socket");
-    EXPECT_EQ(rankfile_text(plan_of("cpu:2", 2, &node), &node),
-              "rank 0=cpu slot=0-23\nrank 1=cpu slot=24-47\n");
+    EXPECT_EQ(rankfile_text(plan_of("cpu:2", 2, &node)),
+              how + "rank 0=cpu slot=0-23\nrank 1=cpu slot=24-47\n");
     auto odd = node;  // sockets that take turns: core 1 of the first is CPU 2
     odd.cpus = odd.allowed_cpus = {0, 1, 2, 3};
     odd.cores = {{0}, {1}, {2}, {3}};
@@ -93,7 +95,7 @@ TEST(Map, WritesARankfileWithCoresAsOpenMpiCountsThem) {
     odd.numa_nodes = {{0, {0, 2}}, {1, {1, 3}}};
     const auto plan = plan_of("cpu:2", 2, &odd);
     EXPECT_THAT(plan.seats[1].cpus, ElementsAre(1, 3));
-    EXPECT_EQ(rankfile_text(plan, &odd), "rank 0=cpu slot=0-1\nrank 1=cpu slot=2-3\n");
+    EXPECT_EQ(rankfile_text(plan), how + "rank 0=cpu slot=0,2\nrank 1=cpu slot=1,3\n");
 }
 
 TEST(Map, WritesMpirunLines) {
@@ -107,7 +109,8 @@ TEST(Map, WritesMpirunLines) {
                 HasSubstr("--map-by ppr:5:socket:PE=4 --bind-to core"));
     const auto odd = node_of("odd-numa");
     EXPECT_THAT(mpirun_text(plan_of("a:4", 4, &odd), &odd),
-                AllOf(HasSubstr("# No --map-by gives these cores"), HasSubstr("--rankfile ranks")));
+                AllOf(HasSubstr("# No --map-by gives these cores"),
+                      HasSubstr("--mca rmaps_rank_file_physical 1 --rankfile ranks")));
     EXPECT_EQ(mpirun_text(plan_of("r1:4,r2:2", 6, nullptr), nullptr),
               "mpirun -np 6 --host r1:4,r2:2 --map-by slot lockstep train ...\n");
 }
@@ -132,7 +135,7 @@ TEST(Map, RefusesFormsThatCannotSayThePlan) {
     EXPECT_THAT(caught_text([&] { srun_text(plan_of("a:4,b:2", 6, &node)); }),
                 AllOf(HasSubstr("E645"), HasSubstr("--format rankfile")));
     EXPECT_EQ(caught_code([&] { sbatch_text(plan_of("a:4", 4, nullptr)); }), "E645");
-    EXPECT_EQ(caught_code([&] { rankfile_text(plan_of("a:4", 4, nullptr), nullptr); }), "E645");
+    EXPECT_EQ(caught_code([&] { rankfile_text(plan_of("a:4", 4, nullptr)); }), "E645");
 }
 
 TEST(Map, FindsNoDifferenceWhereThereIsNone) {

@@ -28,10 +28,10 @@ TEST(RankRow, IsMadeOfTheNodesFacts) {
     NodeFacts node;
     node.host = "node-a";
     node.boot_id = "boot";
-    node.cpus = {0, 1};
+    node.allowed_cpus = {0, 1};
     node.instruction_set = InstructionSet::avx512;
-    node.total_memory_bytes = 100;
-    node.memory_limit_bytes = 60;
+    node.memory_bytes = 100;
+    node.control_group.memory_limit_bytes = 60;
     const auto row = make_rank_row(node, 3);
     EXPECT_EQ(row.rank, 3);
     EXPECT_EQ(row.host_id, "boot/node-a");

@@ -2,11 +2,14 @@
 #include "lockstep/cluster/nvml.hpp"
 #include "lockstep/cluster/topology.hpp"
 
+#include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -32,23 +35,27 @@ class ReadTopologyTest : public testing::Test {
         file("proc/meminfo", "MemTotal: 4096 kB");
         file("sys/devices/system/cpu/online", "0-7");
         for (int cpu = 0; cpu < 8; ++cpu) add_cpu(cpu);
-        file("sys/devices/system/node/node0/cpulist", "0-1,4-5");
+        file("sys/devices/system/node/online", "0-1");
+        file("sys/devices/system/node/node0/cpumap", "33");
         file("sys/devices/system/node/node0/meminfo", "Node 0 MemTotal:       2048 kB");
-        file("sys/devices/system/node/node1/cpulist", "2-3,6-7");
+        file("sys/devices/system/node/node1/cpumap", "cc");
     }
 
     void file(const fs::path& name, const std::string& text) { root_.file(name, text + "\n"); }
 
     void add_cpu(int cpu) {
         const auto folder = fs::path("sys/devices/system/cpu") / ("cpu" + std::to_string(cpu));
-        const auto socket = cpu % 4 < 2 ? "0-1,4-5" : "2-3,6-7";
-        const int first = cpu % 4;
-        file(folder / "topology/thread_siblings_list",
-             std::to_string(first) + "," + std::to_string(first + 4));
-        file(folder / "topology/core_siblings_list", socket);
+        const bool is_first_socket = cpu % 4 < 2;
+        const auto socket = is_first_socket ? "33" : "cc";  // 0-1,4-5 and 2-3,6-7
+        file(folder / "topology/core_cpus", std::vector{"11", "22", "44", "88"}.at(cpu % 4));
+        file(folder / "topology/package_cpus", socket);
+        file(folder / "topology/physical_package_id", is_first_socket ? "0" : "1");
+        file(folder / "topology/core_id", std::to_string(cpu % 4));
         file(folder / "cache/index0/level", "1");
+        file(folder / "cache/index0/type", "Data");
         file(folder / "cache/index3/level", "3");
-        file(folder / "cache/index3/shared_cpu_list", socket);
+        file(folder / "cache/index3/type", "Unified");
+        file(folder / "cache/index3/shared_cpu_map", socket);
         file(folder / "cpufreq/scaling_governor", "powersave");
     }
 
@@ -73,7 +80,7 @@ class ReadTopologyTest : public testing::Test {
     }
 
     NodeTopology read(const NvmlFunctions* nvml = nullptr) {
-        return read_topology({root_.path(), nvml});
+        return read_topology({root_.path(), nvml, {}});
     }
 
     test::TempDir root_;
@@ -90,6 +97,8 @@ TEST_F(ReadTopologyTest, FindsCoresCachesSocketsAndMemory) {
     EXPECT_EQ(node.numa_nodes[0].memory_bytes, 2048u * 1024);
     EXPECT_THAT(node.allowed_cpus, ElementsAre(0, 1, 4, 5));
     EXPECT_THAT(node.allowed_memory_nodes, ElementsAre(0, 1));
+    EXPECT_EQ(numa_node_of(node, 5), 0);
+    EXPECT_EQ(numa_node_of(node, 2), 1);
     EXPECT_EQ(node.governor, "powersave");
     EXPECT_EQ(node.host_id(), "b/n1");
 }
@@ -100,6 +109,64 @@ TEST_F(ReadTopologyTest, LeavesOutCpusThatAreOffline) {
     EXPECT_THAT(node.cores,
                 ElementsAre(ElementsAre(0), ElementsAre(1), ElementsAre(2), ElementsAre(3)));
     EXPECT_THAT(node.allowed_cpus, ElementsAre(0, 1));
+}
+
+TEST_F(ReadTopologyTest, GivesMemoryWithoutCpusNoneOfItsNeighbours) {
+    file("sys/devices/system/node/online", "0-2");
+    file("sys/devices/system/node/node2/cpumap", "0");
+    file("sys/devices/system/node/node2/meminfo", "Node 2 MemTotal:       8192 kB");
+    file("sys/devices/system/node/node0/distance", "10 20 15");
+    file("sys/devices/system/node/node1/distance", "20 10 30");
+    file("sys/devices/system/node/node2/distance", "15 30 10");
+    const auto node = read();
+    ASSERT_THAT(node.numa_nodes, SizeIs(3));
+    EXPECT_THAT(node.numa_nodes[0].cpus, ElementsAre(0, 1, 4, 5));
+    EXPECT_THAT(node.numa_nodes[2].cpus, IsEmpty());
+    EXPECT_EQ(node.numa_nodes[2].memory_bytes, 8192u * 1024);
+    EXPECT_EQ(deserialize_topology(serialize(node)), node);
+}
+
+TEST_F(ReadTopologyTest, LeavesCpusWithoutTheLastCacheAlone) {
+    for (const int cpu : {3, 7})
+        fs::remove_all(root_ / "sys/devices/system/cpu" / ("cpu" + std::to_string(cpu)) / "cache");
+    for (const int cpu : {2, 6})
+        file("sys/devices/system/cpu/cpu" + std::to_string(cpu) + "/cache/index3/shared_cpu_map",
+             "44");
+    const auto node = read();
+    EXPECT_THAT(
+        node.l3_groups,
+        ElementsAre(ElementsAre(0, 1, 4, 5), ElementsAre(2, 6), ElementsAre(3), ElementsAre(7)));
+    EXPECT_EQ(deserialize_topology(serialize(node)), node);
+}
+
+TEST_F(ReadTopologyTest, LeavesTheEnvironmentAsItWas) {
+    read();
+    EXPECT_EQ(std::getenv("HWLOC_FSROOT"), nullptr);
+    EXPECT_EQ(std::getenv("HWLOC_PLUGINS_PATH"), nullptr);
+}
+
+// Two sockets that take turns, two caches in each, two threads to a core: as hwloc describes it.
+TEST_F(ReadTopologyTest, TakesProcessorsFromHwlocsXml) {
+    file("proc/self/status", "Cpus_allowed_list:\t0-3,20");
+    const auto xml = fs::path(LOCKSTEP_TOPOLOGIES) / "../hwloc/two-turns.xml";
+    const auto node = read_topology({root_.path(), nullptr, xml});
+    EXPECT_EQ(node.cpus.size(), 16u);
+    EXPECT_THAT(node.allowed_cpus, ElementsAre(0, 1, 2, 3)) << "and none that is not there";
+    ASSERT_THAT(node.cores, SizeIs(8));
+    EXPECT_THAT(node.cores[1], ElementsAre(1, 9));
+    EXPECT_THAT(node.sockets,
+                ElementsAre(ElementsAre(0, 2, 4, 6, 8, 10, 12, 14),
+                            ElementsAre(1, 3, 5, 7, 9, 11, 13, 15)));
+    EXPECT_THAT(node.l3_groups, SizeIs(4));
+    EXPECT_THAT(node.l3_groups[1], ElementsAre(1, 3, 9, 11));
+    ASSERT_THAT(node.numa_nodes, SizeIs(2));
+    EXPECT_EQ(node.numa_nodes[1].cpus, node.sockets[1]);
+    EXPECT_EQ(node.numa_nodes[1].memory_bytes, 1000000000u);
+}
+
+TEST_F(ReadTopologyTest, SaysThatAnXmlIsNone) {
+    for (const auto& xml : {root_ / "missing.xml", root_.file("bad.xml", "{}")})
+        EXPECT_EQ(test::caught_code([&] { read_topology({root_.path(), nullptr, xml}); }), "E222");
 }
 
 TEST_F(ReadTopologyTest, ManagesWithoutAnySysfs) {
@@ -128,6 +195,18 @@ TEST_F(ReadTopologyTest, FindsGpusOnPciAndWhatTheDriverSays) {
     EXPECT_THAT(usable_gpus(node), ElementsAre(&node.gpus[1]));
     EXPECT_EQ(node.kernel.nvidia_driver, "550.54.15");
     EXPECT_TRUE(node.kernel.nvidia_is_open);
+}
+
+TEST_F(ReadTopologyTest, KnowsNvidiaGpusByVendorAndClass) {
+    add_gpu("0000:c1:00.0", "pci0000:c0/0000:c1:00.0", "0x10de");
+    add_gpu("0000:41:00.0", "pci0000:40/0000:41:00.0", "0x10de");
+    add_gpu("0000:41:00.1", "pci0000:40/0000:41:00.1", "0x10de");
+    file("sys/bus/pci/devices/0000:41:00.1/class", "0x040300");    // its sound device
+    add_gpu("0000:02:00.0", "pci0000:00/0000:02:00.0", "0x1a03");  // a display-only decoy
+    std::vector<std::string> addresses;
+    for (const auto& gpu : read().gpus)
+        if (gpu.pci.vendor == "0x10de") addresses.push_back(gpu.pci.address);
+    EXPECT_THAT(addresses, ElementsAre("0000:41:00.0", "0000:c1:00.0"));
 }
 
 TEST_F(ReadTopologyTest, FindsRdmaPortsInOrderOfTheirNumbers) {

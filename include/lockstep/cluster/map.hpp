@@ -56,9 +56,9 @@ void check_against_plan(const Placement& plan, std::span<const RankSeat> reality
 /// A headed, aligned table, every line ended; then the warnings.
 std::string placement_table(const Placement& placement);
 
-/// mpirun's --rankfile: cores by their order on the node, as Open MPI counts them.
-/// Errors: E645 where no topology tells cores.
-std::string rankfile_text(const Placement& placement, const NodeTopology* node);
+/// mpirun's --rankfile: CPUs as the kernel numbers them, for mpirun --mca
+/// rmaps_rank_file_physical 1. Errors: E645 where no topology tells cores.
+std::string rankfile_text(const Placement& placement);
 
 /// The command line that starts this plan; where mpirun has no words for it, the way with a
 /// rankfile. srun: E645 where nodes differ. sbatch: a whole script.

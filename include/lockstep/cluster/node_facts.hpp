@@ -28,30 +28,44 @@ std::optional<InstructionSet> parse_instruction_set(std::string_view name);
 /// The best level that the flags of /proc/cpuinfo allow.
 InstructionSet best_instruction_set(std::string_view cpu_flags);
 
-/// One process's view of its node.
+/// What control groups allow this process; the smallest on the way up.
+struct ControlGroupFacts {
+    int version = 0;                  ///< 0: none found
+    std::vector<int> cpus;            ///< cpuset; empty: not said
+    std::vector<int> memory_nodes;    ///< cpuset; empty: not said
+    std::optional<double> cpu_quota;  ///< CPUs' worth of time; nothing: no quota
+    std::optional<std::uint64_t> memory_limit_bytes;
+    std::uint64_t throttled_periods = 0;
+    bool operator==(const ControlGroupFacts&) const = default;
+};
+
+/// What one process sees of its node and is quickly read: a few files of /proc and /sys.
+/// NodeTopology is this and all the rest.
 struct NodeFacts {
-    std::string host;             ///< host name
-    std::string boot_id;          ///< tells two nodes of one name, and two boots, apart
-    std::int64_t pid = 0;         ///< of this process
-    std::vector<int> cpus;        ///< CPUs this process may run on
-    std::vector<int> numa_nodes;  ///< NUMA nodes of those CPUs
+    std::string host;                       ///< host name
+    std::string boot_id;                    ///< tells two nodes of one name, and two boots, apart
+    std::vector<int> allowed_cpus;          ///< of this process
+    std::vector<int> allowed_memory_nodes;  ///< of this process
     std::string cpu_model;
     InstructionSet instruction_set = InstructionSet::basic;
-    std::uint64_t total_memory_bytes = 0;
-    std::optional<std::uint64_t> memory_limit_bytes;  ///< of the control group, if below the total
-    std::vector<std::string> gpus;  ///< PCI addresses of NVIDIA GPUs, whether usable or not
+    std::uint64_t memory_bytes = 0;  ///< of the whole node
+    ControlGroupFacts control_group;
+    bool operator==(const NodeFacts&) const = default;
 
     /// Equal for processes of one booted node, and for no others.
     std::string host_id() const { return boot_id + "/" + host; }
 
-    /// The smaller of total memory and limit.
+    /// The control group's, if that is below what the node has.
+    std::optional<std::uint64_t> memory_limit_bytes() const;
+
+    /// The smaller of the node's memory and the limit.
     std::uint64_t usable_memory_bytes() const {
-        return memory_limit_bytes.value_or(total_memory_bytes);
+        return memory_limit_bytes().value_or(memory_bytes);
     }
 };
 
 /// Reads below `root`, where a test may put a copy of /proc and /sys. What is missing there stays
-/// empty: no file is promised on every kernel. The pid is always this process's.
+/// empty: no file is promised on every kernel.
 NodeFacts read_node_facts(const std::filesystem::path& root = "/");
 
 }  // namespace lockstep

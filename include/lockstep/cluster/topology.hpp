@@ -3,6 +3,8 @@
 /// What a node is made of: CPUs, memory, GPUs, network ports, limits; read live or from JSON.
 #pragma once
 
+#include "lockstep/cluster/node_facts.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -126,17 +128,6 @@ struct NetworkInterface {
     bool operator==(const NetworkInterface&) const = default;
 };
 
-/// What control groups allow this process; the smallest on the way up.
-struct ControlGroupFacts {
-    int version = 0;                  ///< 0: none found
-    std::vector<int> cpus;            ///< cpuset; empty: not said
-    std::vector<int> memory_nodes;    ///< cpuset; empty: not said
-    std::optional<double> cpu_quota;  ///< CPUs' worth of time; nothing: no quota
-    std::optional<std::uint64_t> memory_limit_bytes;
-    std::uint64_t throttled_periods = 0;
-    bool operator==(const ControlGroupFacts&) const = default;
-};
-
 /// Soft limits of this process; nothing: unlimited.
 struct ResourceLimits {
     std::optional<std::uint64_t> locked_memory_bytes, open_files, stack_bytes, processes;
@@ -155,18 +146,12 @@ struct KernelFacts {
     bool operator==(const KernelFacts&) const = default;
 };
 
-/// One node as one process sees it.
-struct NodeTopology {
-    std::string host;
-    std::string boot_id;
+/// One node as one process sees it: what NodeFacts has, and what takes longer to read.
+struct NodeTopology : NodeFacts {
     bool is_container = false;
-    std::string cpu_model;
     std::string governor;  ///< of the first allowed CPU; "" where there is none
-    std::uint64_t memory_bytes = 0;
 
-    std::vector<int> cpus;          ///< online
-    std::vector<int> allowed_cpus;  ///< of this process
-    std::vector<int> allowed_memory_nodes;
+    std::vector<int> cpus;                    ///< online
     std::vector<std::vector<int>> cores;      ///< each core's hardware threads
     std::vector<std::vector<int>> l3_groups;  ///< CPUs that share a last-level cache
     std::vector<std::vector<int>> sockets;
@@ -176,14 +161,10 @@ struct NodeTopology {
     std::vector<RdmaPort> rdma_ports;          ///< by device (mlx5_2 before mlx5_10), then port
     std::vector<NetworkInterface> interfaces;  ///< by name
 
-    ControlGroupFacts control_group;
     ResourceLimits limits;
     KernelFacts kernel;
     std::vector<std::string> notes;  ///< what could not be read, and why: "no NVML library ..."
     bool operator==(const NodeTopology&) const = default;
-
-    /// Equal for processes of one booted node, and for no others.
-    std::string host_id() const { return boot_id + "/" + host; }
 };
 
 /// The NUMA node of `cpu`; -1 if none has it.
@@ -199,6 +180,7 @@ struct NvmlFunctions;
 struct TopologySource {
     std::filesystem::path root = "/";     ///< a test puts a copy of /proc and /sys there
     const NvmlFunctions* nvml = nullptr;  ///< nothing is asked of GPUs without
+    std::filesystem::path hwloc_xml;  ///< as `lstopo` writes it: in place of the CPUs below root
 };
 
 /// Reads below `source.root`. What is missing there stays empty: no file is promised on every

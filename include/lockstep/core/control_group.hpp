@@ -1,14 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The memory limit that control groups set on this process.
+/// The control groups that this process is in, and the memory limit that they set.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
+#include <vector>
 
 namespace lockstep {
+
+/// This process's place in one hierarchy of control groups: "0::/job" (version 2), or
+/// "4:cpu,cpuacct:/job" (version 1) in /proc/self/cgroup.
+struct ControlGroup {
+    int version = 2;
+    std::string controllers;  ///< "cpu,cpuacct"; "" in version 2, which has all of them
+    std::filesystem::path path;
+
+    /// Whether this hierarchy may govern `controller`: "memory", "cpu", "cpuset".
+    bool has(std::string_view controller) const;
+};
+
+/// In the kernel's order, below `root`.
+std::vector<ControlGroup> control_groups(const std::filesystem::path& root);
+
+/// The folders in which `controller`'s files of `group` are and those of the groups above it, up to
+/// the mount. Inside a container the group's path is often one of the host's and only the mount
+/// exists: folders that are not there are left out.
+std::vector<std::filesystem::path> folders_of(const ControlGroup& group,
+                                              std::string_view controller,
+                                              const std::filesystem::path& root);
 
 /// The smallest limit of this process's control group and those above it, version 1 or 2, below
 /// `root`; nothing if none is set.

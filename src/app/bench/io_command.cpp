@@ -138,7 +138,7 @@ OptionTable table_of(BenchIoOptions& o) {
 }
 
 std::vector<int> usual_threads() {
-    const int cores = std::max<int>(1, static_cast<int>(read_node_facts().cpus.size()));
+    const int cores = std::max<int>(1, static_cast<int>(read_node_facts().allowed_cpus.size()));
     std::vector<int> threads;
     for (int count = 1; count < cores; count *= 2) threads.push_back(count);
     threads.push_back(cores);

@@ -88,7 +88,7 @@ Mapped map_planned(const MapOptions& options, const RankFacts& facts) {
 std::string written(const Mapped& mapped, const std::string& format) {
     const NodeTopology* node = mapped.node ? &*mapped.node : nullptr;
     if (format == "json") return serialize(mapped.plan) + "\n";
-    if (format == "rankfile") return rankfile_text(mapped.plan, node);
+    if (format == "rankfile") return rankfile_text(mapped.plan);
     if (format == "mpirun") return mpirun_text(mapped.plan, node);
     if (format == "srun") return srun_text(mapped.plan);
     if (format == "sbatch") return sbatch_text(mapped.plan);

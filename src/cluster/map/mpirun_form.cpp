@@ -70,8 +70,9 @@ std::string mpirun_text(const Placement& placement, const NodeTopology* node) {
     if (!ppr.empty()) return fmt::format("{} --map-by {} --bind-to core {}\n", start, ppr, words);
     return fmt::format(
         "# No --map-by gives these cores: write 'lockstep map ... --format rankfile > ranks' "
-        "first.\n{} --rankfile ranks {}\n",
+        "first.\n{} {} --rankfile ranks {}\n",
         start,
+        physical_rankfile,
         words);
 }
 

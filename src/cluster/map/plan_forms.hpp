@@ -5,6 +5,7 @@
 #include "lockstep/cluster/map.hpp"
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -21,6 +22,9 @@ bool is_by_slot(const Placement& placement);
 
 /// Whether every host has as many seats, on the same cores.
 bool are_hosts_alike(const std::vector<HostSeats>& hosts);
+
+/// What makes mpirun read a rankfile's slots as the kernel's CPU numbers (Open MPI 4, not 5).
+constexpr std::string_view physical_rankfile = "--mca rmaps_rank_file_physical 1";
 
 /// "n1:4,n2:4"
 std::string host_list(const std::vector<HostSeats>& hosts);

@@ -2,47 +2,13 @@
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "placement/core_split.hpp"
 #include "plan_forms.hpp"
 
 #include <algorithm>
-#include <map>
 
 #include <fmt/format.h>
 
 namespace lockstep {
-namespace {
-
-/// Open MPI's number of each CPU's core: its place in the order of all cores of the node.
-std::map<int, int> core_numbers(const NodeTopology& node) {
-    std::map<int, int> numbers;
-    int next = 0;
-    for (const auto& core : cores_within(node, node.cpus)) {
-        for (const int cpu : core) numbers[cpu] = next;
-        ++next;
-    }
-    return numbers;
-}
-
-std::vector<int> cores_of(const RankSeat& seat, const std::map<int, int>& numbers) {
-    std::vector<int> cores;
-    for (const int cpu : seat.cpus) {
-        const auto number = numbers.find(cpu);
-        check(number != numbers.end(), [&] {
-            return Error("E645",
-                         fmt::format("core {} of rank {} is not in the topology", cpu, seat.rank),
-                         "the plan was made for another node",
-                         "give the --topology that the plan was made from");
-        });
-        cores.push_back(number->second);
-    }
-    std::ranges::sort(cores);
-    cores.erase(std::ranges::unique(cores).begin(), cores.end());
-    return cores;
-}
-
-}  // namespace
-
 std::vector<HostSeats> seats_by_host(const Placement& placement) {
     std::vector<HostSeats> hosts;
     for (const auto& seat : placement.seats) {
@@ -93,18 +59,20 @@ std::string train_words(const Placement& placement) {
     return fmt::format("lockstep train --threads {} ...", seats.front().threads);
 }
 
-std::string rankfile_text(const Placement& placement, const NodeTopology* node) {
-    check(node != nullptr, [] {
+std::string rankfile_text(const Placement& placement) {
+    const bool has_cores = std::ranges::none_of(
+        placement.seats, [](const RankSeat& seat) { return seat.cpus.empty(); });
+    check(has_cores, [] {
         return Error("E645",
                      "a plan without cores has no form 'rankfile'",
                      "nothing is known of the nodes",
                      "give --topology FILE, made on such a node by 'lockstep map --save-topology'");
     });
-    const auto numbers = core_numbers(*node);
-    std::string text;
+    // Open MPI would else read its own numbers of cores, which depend on how it orders them.
+    std::string text = fmt::format("# CPUs by the kernel's numbers: mpirun {} --rankfile FILE\n",
+                                   physical_rankfile);
     for (const auto& seat : placement.seats)
-        text += fmt::format(
-            "rank {}={} slot={}\n", seat.rank, seat.host, cpu_list_text(cores_of(seat, numbers)));
+        text += fmt::format("rank {}={} slot={}\n", seat.rank, seat.host, cpu_list_text(seat.cpus));
     return text;
 }
 

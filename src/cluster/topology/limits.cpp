@@ -14,37 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One line of /proc/self/cgroup: a folder and those above it, up to the mount.
-struct GroupFolders {
-    int version = 2;
-    std::string controllers;  ///< "cpu,cpuacct"; "" in version 2
-    std::vector<fs::path> folders;
-};
-
-bool has_word(const std::string& list, const std::string& word) {
-    return ("," + list + ",").find("," + word + ",") != list.npos;
-}
-
-/// Inside a container the group's path is often one of the host's and only the mount exists.
-GroupFolders folders_of(const fs::path& root, const std::string& line) {
-    const auto first = line.find(':');
-    const auto second = line.find(':', first + 1);
-    if (first == line.npos || second == line.npos) return {};
-    GroupFolders group;
-    group.controllers = line.substr(first + 1, second - first - 1);
-    group.version = group.controllers.empty() ? 2 : 1;
-    auto mount = root / "sys/fs/cgroup";
-    for (const char* name : {"cpuset", "cpu"})
-        if (has_word(group.controllers, name)) mount /= name;
-    std::error_code missing;
-    for (auto below = fs::path(line.substr(second + 1)).relative_path();;
-         below = below.parent_path()) {
-        if (below.empty() || fs::is_directory(mount / below, missing))
-            group.folders.push_back(mount / below);
-        if (below.empty()) return group;
-    }
-}
-
 /// The first list found on the way up; the kernel has already cut it to what is above.
 std::vector<int> first_list(const std::vector<fs::path>& folders,
                             std::initializer_list<const char*> names) {
@@ -65,16 +34,16 @@ std::optional<double> quota_in(const fs::path& folder, int version) {
     return quota / period;
 }
 
-void add_cpuset(const GroupFolders& group, ControlGroupFacts& facts) {
-    facts.cpus = first_list(group.folders,
-                            {"cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"});
-    facts.memory_nodes = first_list(
-        group.folders, {"cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems"});
+void add_cpuset(const std::vector<fs::path>& folders, ControlGroupFacts& facts) {
+    facts.cpus =
+        first_list(folders, {"cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.cpus"});
+    facts.memory_nodes =
+        first_list(folders, {"cpuset.mems.effective", "cpuset.effective_mems", "cpuset.mems"});
 }
 
-void add_quota(const GroupFolders& group, ControlGroupFacts& facts) {
-    for (const auto& folder : group.folders) {
-        const auto quota = quota_in(folder, group.version);
+void add_quota(const std::vector<fs::path>& folders, int version, ControlGroupFacts& facts) {
+    for (const auto& folder : folders) {
+        const auto quota = quota_in(folder, version);
         if (quota) facts.cpu_quota = std::min(facts.cpu_quota.value_or(*quota), *quota);
         std::istringstream words(text_of(folder / "cpu.stat"));
         std::uint64_t value = 0;
@@ -110,18 +79,12 @@ std::string driver_version(const std::string& text) {
 
 ControlGroupFacts read_control_group(const fs::path& root) {
     ControlGroupFacts facts;
-    std::istringstream lines(text_of(root / "proc/self/cgroup"));
-    for (std::string line; std::getline(lines, line);) {
-        const auto group = folders_of(root, line);
-        if (group.folders.empty()) continue;
-        const bool is_first = facts.version == 0;
+    for (const auto& group : control_groups(root)) {
+        if (facts.version == 0) facts.version = group.version;
         // A version 1 system often shows an empty version 2 group beside it.
-        const bool counts = group.version == 1 || is_first;
-        if (has_word(group.controllers, "cpuset") || (group.version == 2 && counts))
-            add_cpuset(group, facts);
-        if (has_word(group.controllers, "cpu") || (group.version == 2 && counts))
-            add_quota(group, facts);
-        if (is_first) facts.version = group.version;
+        if (group.version != facts.version && group.version == 2) continue;
+        if (group.has("cpuset")) add_cpuset(folders_of(group, "cpuset", root), facts);
+        if (group.has("cpu")) add_quota(folders_of(group, "cpu", root), group.version, facts);
     }
     facts.memory_limit_bytes = control_group_memory_limit(root);
     return facts;

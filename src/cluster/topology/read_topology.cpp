@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/cpu_list.hpp"
-#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/nvml.hpp"
-#include "lockstep/core/control_group.hpp"
 
-#include "fact_files.hpp"
 #include "topology_check.hpp"
 #include "topology_readers.hpp"
 
@@ -33,24 +29,14 @@ void forget_hidden_numa_node(const NodeTopology& node, PciPlace& place) {
 
 NodeTopology read_topology(const TopologySource& source) {
     const auto& root = source.root;
-    const NodeFacts facts = read_node_facts(root);
-    NodeTopology node;
-    node.host = facts.host;
-    node.boot_id = facts.boot_id;
+    NodeTopology node{read_node_facts(root)};
     node.is_container = is_in_container(root);
-    node.cpu_model = facts.cpu_model;
-    node.memory_bytes = facts.total_memory_bytes;
-    node.allowed_cpus = facts.cpus;
-    const auto status = text_of(root / "proc/self/status");
-    node.allowed_memory_nodes =
-        parse_cpu_list(value_of(status, "Mems_allowed_list")).value_or(std::vector<int>{});
-    read_processors(root, node);
+    read_processors(source, node);
     node.gpus = read_pci_gpus(root);
     add_nvml_facts(source.nvml, node);
     node.rdma_ports = read_rdma_ports(root);
     node.interfaces = read_interfaces(root);
     if (root == "/") add_live_addresses(node.interfaces);
-    node.control_group = read_control_group(root);
     node.limits = read_resource_limits(root);
     node.kernel = read_kernel_facts(root);
     complete_topology(node);

@@ -133,6 +133,7 @@ void walk(Walker& on, Facts& facts) {
     on("boot_id", facts.boot_id);
     on("is_container", facts.is_container);
     on("cpu_model", facts.cpu_model);
+    on("instruction_set", facts.instruction_set, InstructionSet::basic);
     on("governor", facts.governor);
     on("memory_bytes", facts.memory_bytes);
     on("cpus", facts.cpus);

@@ -10,8 +10,9 @@
 
 namespace lockstep {
 
-/// CPUs, cores, caches, sockets and NUMA nodes; only CPUs that are online.
-void read_processors(const std::filesystem::path& root, NodeTopology& node);
+/// CPUs, cores, caches, sockets and NUMA nodes; only CPUs that are online. Errors: E222 naming an
+/// XML that hwloc does not read.
+void read_processors(const TopologySource& source, NodeTopology& node);
 
 /// Where the device behind `link` (a symbolic link into /sys/devices) sits.
 PciPlace read_pci_place(const std::filesystem::path& link);
