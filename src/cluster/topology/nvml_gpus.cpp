@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/nvml.hpp"
 
+#include "nvml_codes.hpp"
 #include "topology_readers.hpp"
 
 #include <algorithm>
@@ -13,9 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr unsigned most_links = 18;
-constexpr int uncorrected = 1, since_load = 0, read_capability = 0, remote_switch = 2;
-constexpr NvmlStatus too_small = 7;  // how NVML answers "how many" with a count
+namespace code = nvml_codes;
 
 /// What `function` puts into a T, or nothing where it is missing or fails.
 template <class T, class Function, class... Before>
@@ -38,6 +37,7 @@ std::string address_of(const NvmlPciInfo& pci) {
 }
 
 std::string peer_text(int status) {
+    // By PeerStatus.
     constexpr std::array names{"ok",
                                "chipset does not support it",
                                "GPU does not support it",
@@ -49,6 +49,7 @@ std::string peer_text(int status) {
 }
 
 std::string mode_text(int mode) {
+    // By ComputeMode.
     constexpr std::array names{"default", "exclusive thread", "prohibited", "exclusive process"};
     const auto index = static_cast<std::size_t>(mode);
     return index < names.size() ? names[index] : "unknown";
@@ -56,11 +57,11 @@ std::string mode_text(int mode) {
 
 std::vector<std::string> slow_texts(unsigned long long bits) {
     constexpr std::array<std::pair<unsigned long long, const char*>, 5> names{{
-        {0x4, "power cap"},
-        {0x8, "hardware"},
-        {0x20, "thermal (software)"},
-        {0x40, "thermal"},
-        {0x80, "power brake"},
+        {code::power_cap, "power cap"},
+        {code::hardware, "hardware"},
+        {code::thermal_software, "thermal (software)"},
+        {code::thermal, "thermal"},
+        {code::power_brake, "power brake"},
     }};
     std::vector<std::string> texts;
     for (const auto& [bit, name] : names)
@@ -77,13 +78,14 @@ GpuHealth health_of(const NvmlFunctions& nvml, NvmlDevice device) {
     unsigned processes = 0;
     if (nvml.processes != nullptr) {
         const auto status = nvml.processes(device, &processes, nullptr);
-        if (status == 0 || status == too_small) health.processes = static_cast<int>(processes);
+        if (status == code::success || status == code::too_small)
+            health.processes = static_cast<int>(processes);
     }
     if (const auto mode = ask<int>(nvml.compute_mode, device))
         health.compute_mode = mode_text(*mode);
     if (const auto on = ask<int>(nvml.persistence, device)) health.keeps_driver_loaded = *on != 0;
     health.ecc_uncorrected =
-        ask<unsigned long long>(nvml.ecc_errors, device, uncorrected, since_load);
+        ask<unsigned long long>(nvml.ecc_errors, device, code::uncorrected, code::since_load);
     if (const auto pending = ask<int>(nvml.retired_pending, device))
         health.awaits_reset = *pending != 0;
     std::array<unsigned, 4> rows{};
@@ -106,12 +108,12 @@ void add_mig(const NvmlFunctions& nvml, NvmlDevice device, GpuFacts& gpu) {
 }
 
 void add_links(const NvmlFunctions& nvml, NvmlDevice device, GpuFacts& gpu) {
-    for (unsigned link = 0; link < most_links; ++link) {
+    for (unsigned link = 0; link < code::most_links; ++link) {
         const auto active = ask<int>(nvml.link_state, device, link);
         if (!active) continue;
         ++(*active != 0 ? gpu.nvlinks_active : gpu.nvlinks_down);
         if (*active == 0) continue;
-        if (ask<int>(nvml.link_remote_type, device, link) == remote_switch) {
+        if (ask<int>(nvml.link_remote_type, device, link) == code::remote_switch) {
             gpu.has_nvswitch = true;
             continue;
         }
@@ -139,7 +141,7 @@ void add_gpu(const NvmlFunctions& nvml,
     for (const auto& other : all) {
         if (other.address == handle.address) continue;
         const auto status =
-            ask<int>(nvml.peer_status, handle.device, other.device, read_capability);
+            ask<int>(nvml.peer_status, handle.device, other.device, code::read_capability);
         gpu.peers.push_back({other.address, 0, status ? peer_text(*status) : ""});
     }
     add_mig(nvml, handle.device, gpu);

@@ -30,7 +30,9 @@ NvmlFunctions find_all(void* library) {
     find(library, "nvmlDeviceGetTotalEccErrors", f.ecc_errors);
     find(library, "nvmlDeviceGetRetiredPagesPendingStatus", f.retired_pending);
     find(library, "nvmlDeviceGetRemappedRows", f.remapped_rows);
-    find(library, "nvmlDeviceGetCurrentClocksThrottleReasons", f.slow_reasons);
+    find(library, "nvmlDeviceGetCurrentClocksEventReasons", f.slow_reasons);
+    if (f.slow_reasons == nullptr)  // its name before driver 535, deprecated since
+        find(library, "nvmlDeviceGetCurrentClocksThrottleReasons", f.slow_reasons);
     find(library, "nvmlDeviceGetNvLinkState", f.link_state);
     find(library, "nvmlDeviceGetNvLinkRemoteDeviceType", f.link_remote_type);
     find(library, "nvmlDeviceGetNvLinkRemotePciInfo_v2", f.link_remote);

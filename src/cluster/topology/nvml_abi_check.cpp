@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+// Proof, by the compiler, that nvml.hpp and nvml_codes.hpp say the same as NVIDIA's nvml.h.
+// Compiled only where that header is found; it needs neither driver nor GPU.
+#include "lockstep/cluster/nvml.hpp"
+
+#include "nvml_codes.hpp"
+
+#include <cstddef>
+#include <type_traits>
+
+#include <nvml.h>
+
+namespace {
+
+using lockstep::NvmlDevice;
+using lockstep::NvmlFunctions;
+using lockstep::NvmlMemory;
+using lockstep::NvmlPciInfo;
+using lockstep::NvmlStatus;
+namespace ours = lockstep::nvml_codes;
+
+static_assert(sizeof(nvmlReturn_t) == sizeof(NvmlStatus));
+static_assert(ours::success == NVML_SUCCESS);
+static_assert(ours::too_small == NVML_ERROR_INSUFFICIENT_SIZE);
+static_assert(sizeof(nvmlDevice_t) == sizeof(NvmlDevice) && std::is_pointer_v<nvmlDevice_t>);
+
+static_assert(sizeof(nvmlPciInfo_t) == sizeof(NvmlPciInfo));
+static_assert(offsetof(nvmlPciInfo_t, busIdLegacy) == offsetof(NvmlPciInfo, legacy_address));
+static_assert(offsetof(nvmlPciInfo_t, domain) == offsetof(NvmlPciInfo, domain));
+static_assert(offsetof(nvmlPciInfo_t, bus) == offsetof(NvmlPciInfo, bus));
+static_assert(offsetof(nvmlPciInfo_t, device) == offsetof(NvmlPciInfo, device));
+static_assert(offsetof(nvmlPciInfo_t, pciDeviceId) == offsetof(NvmlPciInfo, device_id));
+static_assert(offsetof(nvmlPciInfo_t, pciSubSystemId) == offsetof(NvmlPciInfo, subsystem_id));
+static_assert(offsetof(nvmlPciInfo_t, busId) == offsetof(NvmlPciInfo, address));
+
+static_assert(sizeof(nvmlMemory_t) == sizeof(NvmlMemory));
+static_assert(offsetof(nvmlMemory_t, total) == offsetof(NvmlMemory, total_bytes));
+static_assert(offsetof(nvmlMemory_t, free) == offsetof(NvmlMemory, free_bytes));
+static_assert(offsetof(nvmlMemory_t, used) == offsetof(NvmlMemory, used_bytes));
+
+// What goes as int or unsigned is an enum or an unsigned of NVML's.
+static_assert(sizeof(nvmlComputeMode_t) == sizeof(int) && sizeof(nvmlEnableState_t) == sizeof(int));
+static_assert(sizeof(nvmlMemoryErrorType_t) == sizeof(int));
+static_assert(sizeof(nvmlEccCounterType_t) == sizeof(int));
+static_assert(sizeof(nvmlIntNvLinkDeviceType_t) == sizeof(int));
+static_assert(sizeof(nvmlGpuP2PStatus_t) == sizeof(int));
+static_assert(sizeof(nvmlGpuP2PCapsIndex_t) == sizeof(int));
+
+static_assert(ours::most_links >= NVML_NVLINK_MAX_LINKS, "some links would not be asked");
+static_assert(ours::remote_switch == NVML_NVLINK_DEVICE_TYPE_SWITCH);
+static_assert(ours::uncorrected == NVML_MEMORY_ERROR_TYPE_UNCORRECTED);
+static_assert(ours::since_load == NVML_VOLATILE_ECC);
+static_assert(ours::read_capability == NVML_P2P_CAPS_INDEX_READ);
+
+constexpr bool is(ours::ComputeMode mine, nvmlComputeMode_t theirs) {
+    return static_cast<int>(mine) == static_cast<int>(theirs);
+}
+constexpr bool is(ours::PeerStatus mine, nvmlGpuP2PStatus_t theirs) {
+    return static_cast<int>(mine) == static_cast<int>(theirs);
+}
+static_assert(is(ours::ComputeMode::usual, NVML_COMPUTEMODE_DEFAULT));
+static_assert(is(ours::ComputeMode::exclusive_thread, NVML_COMPUTEMODE_EXCLUSIVE_THREAD));
+static_assert(is(ours::ComputeMode::prohibited, NVML_COMPUTEMODE_PROHIBITED));
+static_assert(is(ours::ComputeMode::exclusive_process, NVML_COMPUTEMODE_EXCLUSIVE_PROCESS));
+static_assert(is(ours::PeerStatus::ok, NVML_P2P_STATUS_OK));
+static_assert(is(ours::PeerStatus::no_chipset, NVML_P2P_STATUS_CHIPSET_NOT_SUPPORED));
+static_assert(is(ours::PeerStatus::no_gpu, NVML_P2P_STATUS_GPU_NOT_SUPPORTED));
+static_assert(is(ours::PeerStatus::no_topology, NVML_P2P_STATUS_IOH_TOPOLOGY_NOT_SUPPORTED));
+static_assert(is(ours::PeerStatus::disabled, NVML_P2P_STATUS_DISABLED_BY_REGKEY));
+static_assert(is(ours::PeerStatus::not_supported, NVML_P2P_STATUS_NOT_SUPPORTED));
+
+// The deprecated words: older headers have only these, and newer ones define them by the others.
+static_assert(ours::power_cap == nvmlClocksThrottleReasonSwPowerCap);
+static_assert(ours::hardware == nvmlClocksThrottleReasonHwSlowdown);
+static_assert(ours::thermal_software == nvmlClocksThrottleReasonSwThermalSlowdown);
+static_assert(ours::thermal == nvmlClocksThrottleReasonHwThermalSlowdown);
+static_assert(ours::power_brake == nvmlClocksThrottleReasonHwPowerBrakeSlowdown);
+
+}  // namespace
