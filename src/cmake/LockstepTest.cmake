@@ -1,5 +1,6 @@
-# lockstep_add_test(module/name SOURCES ... LINK ... [RANKS 1 2 4] [HOSTS a:1,b:1 a:2,b:1] [TIMEOUT s]
-# [LABELS ...]): one test program. RANKS: once with so many ranks on this machine, as name.np2; HOSTS:
+# lockstep_add_test(folder/name SOURCES ... LINK ... [RANKS 1 2 4] [HOSTS a:1,b:1 a:2,b:1] [TIMEOUT s]
+# [LABELS ...]): one test program, as few for a folder as numbers of ranks allow; it may look behind its
+# module's public headers. RANKS: once with so many ranks on this machine, as name.np2; HOSTS:
 # once on such a cluster (tests/support/two_hosts), as name.hosts-2-1.
 find_package(GTest REQUIRED)
 find_package(rapidcheck REQUIRED)
@@ -7,7 +8,11 @@ find_package(rapidcheck REQUIRED)
 # Test programs are compiled often and run briefly; what they test keeps all of its optimisation and
 # checks. Halves the time to build them.
 add_library(lockstep_test_economy INTERFACE)
-target_compile_options(lockstep_test_economy INTERFACE $<$<CONFIG:RelWithDebInfo>:-O1;-g1>)
+if(LOCKSTEP_SANITIZE)
+    target_compile_options(lockstep_test_economy INTERFACE -O0 -g1)
+else()
+    target_compile_options(lockstep_test_economy INTERFACE $<$<CONFIG:Release,RelWithDebInfo>:-O1> -g1)
+endif()
 if("undefined" IN_LIST LOCKSTEP_SANITIZE)
     target_compile_options(lockstep_test_economy INTERFACE
         -fno-sanitize=null,alignment,object-size,vptr)
@@ -62,12 +67,15 @@ add_custom_target(lockstep_threaded_tests)
 function(lockstep_add_test name)
     cmake_parse_arguments(arg "" "TIMEOUT" "SOURCES;LINK;RANKS;HOSTS;LABELS" ${ARGN})
     string(REPLACE "/" "_" target test_${name})
-    get_filename_component(module ${name} DIRECTORY)
+    cmake_path(GET name PARENT_PATH module)
+    string(REGEX REPLACE "/.*" "" top ${name})
     if(NOT arg_TIMEOUT)
-        set(arg_TIMEOUT 60)
+        set(arg_TIMEOUT 120)
     endif()
     add_executable(${target} ${arg_SOURCES})
+    lockstep_unite_folders(${target} ${arg_SOURCES})
     set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF)
+    target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/src/${top})
     target_link_libraries(${target} PRIVATE ${arg_LINK} lockstep_test_base)
     if("threads" IN_LIST arg_LABELS)
         add_dependencies(lockstep_threaded_tests ${target})

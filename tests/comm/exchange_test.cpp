@@ -20,11 +20,11 @@ namespace {
 using namespace lockstep;
 using lockstep::test::ranks;
 
-const std::vector<std::size_t> counts = {1000, 17, 1, 333};
+const std::vector<std::size_t> tensor_counts = {1000, 17, 1, 333};
 
 /// One leaf a rank (the last ones two, where ranks are no power of two).
 struct Exchanging {
-    FlatLayout layout{counts, 40, BucketLimits{256, 2048}};
+    FlatLayout layout{tensor_counts, 40, BucketLimits{256, 2048}};
     TreePlan plan;
     std::unique_ptr<Exchange> exchange;
 

@@ -84,9 +84,9 @@ struct Rank {
 };
 
 /// Forks a rank; what it writes to stderr goes to the file `rank-N.err`.
-class Child {
+class RankChild {
   public:
-    Child(const TempDir& folder, int rank, const std::function<void()>& work)
+    RankChild(const TempDir& folder, int rank, const std::function<void()>& work)
         : output_(folder / fmt::format("rank-{}.err", rank)), pid_(::fork()) {
         if (pid_ != 0) return;
         die_with_parent(::getppid());
@@ -94,12 +94,12 @@ class Child {
         work();
         ::_exit(0);
     }
-    ~Child() {
+    ~RankChild() {
         ::kill(pid_, SIGKILL);
         ::waitpid(pid_, nullptr, 0);
     }
-    Child(const Child&) = delete;
-    Child& operator=(const Child&) = delete;
+    RankChild(const RankChild&) = delete;
+    RankChild& operator=(const RankChild&) = delete;
 
     void send(int signal) const { ::kill(pid_, signal); }
     pid_t pid() const { return pid_; }
@@ -138,7 +138,7 @@ bool has_ring(const TempDir& folder, int rank) {
 
 TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     const TempDir folder;
-    const Child late(folder, 1, [&] {
+    const RankChild late(folder, 1, [&] {
         Rank rank(folder, 1, 2, 0);
         rank.finish_one();
         *rank.recorder.phase_word() = packed(PhaseMark{Phase::data, now_s()});
@@ -146,7 +146,7 @@ TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
     });
     ASSERT_TRUE(has_ring(folder, 1));
     const double begin = now_s();
-    const Child waiting(folder, 0, [&] {
+    const RankChild waiting(folder, 0, [&] {
         Rank rank(folder, 0, 2, 0.5);
         rank.finish_one();
         rank.wait_in_one();
@@ -164,16 +164,16 @@ TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
 
 TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
     const TempDir folder;
-    const Child stopped(folder, 0, [&] {
+    const RankChild stopped(folder, 0, [&] {
         Rank rank(folder, 0, 3, 0);
         rank.finish_one();
         sleep_for_ever();
     });
     ASSERT_TRUE(has_ring(folder, 0));
     stopped.send(SIGSTOP);
-    std::vector<std::unique_ptr<Child>> waiting;
+    std::vector<std::unique_ptr<RankChild>> waiting;
     for (int n : {1, 2})
-        waiting.push_back(std::make_unique<Child>(folder, n, [&, n] {
+        waiting.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
             Rank rank(folder, n, 3, 0.5);
             rank.finish_one();
             rank.wait_in_one();
@@ -191,13 +191,13 @@ TEST(Watchdog, NamesAStoppedRankThatIsTheLowest) {
 
 TEST(Watchdog, EndsAtOnceWhenARankOfTheNodeIsGone) {
     const TempDir folder;
-    const Child victim(folder, 1, [&] {
+    const RankChild victim(folder, 1, [&] {
         Rank rank(folder, 1, 2, 0);
         rank.finish_one();
         sleep_for_ever();
     });
     ASSERT_TRUE(has_ring(folder, 1));
-    const Child survivor(folder, 0, [&] {
+    const RankChild survivor(folder, 0, [&] {
         Rank rank(folder, 0, 2, 600);
         rank.finish_one();
         rank.wait_in_one();
@@ -212,7 +212,7 @@ TEST(Watchdog, EndsAtOnceWhenARankOfTheNodeIsGone) {
 
 TEST(Watchdog, EndsARankWhoseListenerHangs) {
     const TempDir folder;
-    const Child waiting(folder, 0, [&] {
+    const RankChild waiting(folder, 0, [&] {
         FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
         const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport& r) {
             if (r.stage == Stage::abort) sleep_for_ever();
@@ -227,13 +227,13 @@ TEST(Watchdog, EndsARankWhoseListenerHangs) {
 
 TEST(Watchdog, HasPatienceWhileARankSavesOrNobodyWaits) {
     const TempDir folder;
-    const Child saving(folder, 0, [&] {
+    const RankChild saving(folder, 0, [&] {
         Rank rank(folder, 0, 2, 0.2);
         *rank.recorder.phase_word() = packed(PhaseMark{Phase::checkpoint, now_s()});
         rank.wait_in_one();
         sleep_for_ever();
     });
-    const Child computing(folder, 1, [&] {
+    const RankChild computing(folder, 1, [&] {
         Rank rank(folder, 1, 2, 0.2);
         rank.recorder.enqueue(rank.channel, call);  // announced, but not waited for
         sleep_for_ever();
@@ -246,7 +246,7 @@ TEST(Watchdog, HasPatienceWhileARankSavesOrNobodyWaits) {
 TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
     const TempDir folder;
     const double begin = now_s();
-    const Child waiting(folder, 0, [&] {
+    const RankChild waiting(folder, 0, [&] {
         FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
         const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
         recorder.start(recorder.enqueue(recorder.add_channel("test"), call));
@@ -258,7 +258,7 @@ TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
 
 TEST(Watchdog, LeavesAHealthyRankAlone) {
     const TempDir folder;
-    const Child healthy(folder, 0, [&] {
+    const RankChild healthy(folder, 0, [&] {
         Rank rank(folder, 0, 1, 0.3);
         for (const double end = now_s() + 1; now_s() < end; ::usleep(100)) rank.finish_one();
     });

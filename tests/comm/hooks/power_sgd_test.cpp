@@ -20,9 +20,9 @@ using namespace lockstep;
 using lockstep::test::ranks;
 
 const std::vector<MatrixShape> shapes = {{40, 30}, {50, 1}, {64, 75}, {3, 4}, {0, 0}};
-constexpr int rank = 3;
+constexpr int sgd_rank = 3;
 
-std::vector<std::size_t> counts() {
+std::vector<std::size_t> shape_counts() {
     std::vector<std::size_t> sizes;
     for (const MatrixShape& shape : shapes) sizes.push_back(shape.rows * shape.columns);
     return sizes;
@@ -47,9 +47,9 @@ double distance(std::span<const float> a, std::span<const float> b) {
 
 /// All gradients of a model with two buckets, summed by PowerSGD.
 struct Compressing {
-    FlatLayout layout{counts(), 0, BucketLimits{20000, 20000}};
+    FlatLayout layout{shape_counts(), 0, BucketLimits{20000, 20000}};
     std::unique_ptr<AllReduce> carrier = make_all_reduce(ranks(), Algorithm::tree);
-    PowerSgdOptions options = {rank, 7};
+    PowerSgdOptions options = {sgd_rank, 7};
     std::unique_ptr<BucketHook> hook = make_power_sgd(layout, shapes, options, *carrier);
 
     std::vector<float> sum(std::vector<float> values) {
@@ -100,7 +100,7 @@ auto noise_of(std::uint64_t step) {
 float low_rank(int r, std::size_t t, std::size_t i) {
     const std::size_t row = i / shapes[t].columns, column = i % shapes[t].columns;
     float value = 0;
-    for (std::uint64_t k = 0; k < rank; ++k)
+    for (std::uint64_t k = 0; k < sgd_rank; ++k)
         value += noise(k, 50, row) * noise(k, 51, column + 1000);
     return value * static_cast<float>(r + 1);
 }
@@ -174,7 +174,7 @@ TEST(PowerSgd, ReportsItsCompression) {
     x.sum(x.gradient(ranks().rank(), noise_of(1)));
     const WireVolume volume = x.hook->take_volume();
     EXPECT_EQ(volume.gradient_bytes, x.layout.size() * sizeof(float));
-    EXPECT_EQ(volume.wire_bytes, (rank * (40 + 30 + 64 + 75) + 50 + 12) * sizeof(float));
+    EXPECT_EQ(volume.wire_bytes, (sgd_rank * (40 + 30 + 64 + 75) + 50 + 12) * sizeof(float));
     EXPECT_GT(volume.compression_ratio(), 8.0);
     EXPECT_EQ(x.hook->take_volume().wire_bytes, 0u);
 }

@@ -14,12 +14,12 @@ namespace {
 
 using test::bound;
 
-constexpr std::size_t count = 20'000;
+constexpr std::size_t sample_count = 20'000;
 
 std::vector<StageDraw> draws_of(const char* text,
                                 const ImageShape& shape,
                                 std::uint64_t epoch = 0) {
-    std::vector<std::uint64_t> ids(count);
+    std::vector<std::uint64_t> ids(sample_count);
     std::iota(ids.begin(), ids.end(), 0u);
     return bound(text, shape).draw(ids, {11, epoch});
 }
@@ -27,7 +27,7 @@ std::vector<StageDraw> draws_of(const char* text,
 /// Mean of chi-squared over its degrees of freedom: 1 for a fair draw, and for 80 or more degrees
 /// beyond 1.6 once in ten thousand times.
 double unevenness(const std::map<int, int>& counts, int values) {
-    const double expected = static_cast<double>(count) / values;
+    const double expected = static_cast<double>(sample_count) / values;
     double chi_squared = expected * (values - static_cast<double>(counts.size()));
     for (const auto& [value, seen] : counts)
         chi_squared += (seen - expected) * (seen - expected) / expected;
@@ -48,7 +48,7 @@ TEST(TransformDraws, FlipsWithTheProbability) {
          {std::pair{"flip", 0.5}, std::pair{"flip 0.1", 0.1}, std::pair{"flip 0", 0.0}}) {
         double flips = 0;
         for (const StageDraw& draw : draws_of(text, {1, 8, 8})) flips += draw.x_step < 0;
-        EXPECT_NEAR(flips / count, expected, 0.015) << text;
+        EXPECT_NEAR(flips / sample_count, expected, 0.015) << text;
     }
 }
 
@@ -99,12 +99,12 @@ TEST(TransformDraws, StepsAndEpochsAreIndependent) {
     const auto all = draws_of("flip, resize 8x8, flip", {1, 8, 8});
     const auto next = draws_of("flip, resize 8x8, flip", {1, 8, 8}, 1);
     double equal_steps = 0, equal_epochs = 0;
-    for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t i = 0; i < sample_count; ++i) {
         equal_steps += all[3 * i].x_step == all[3 * i + 2].x_step;
         equal_epochs += all[3 * i].x_step == next[3 * i].x_step;
     }
-    EXPECT_NEAR(equal_steps / count, 0.5, 0.015);
-    EXPECT_NEAR(equal_epochs / count, 0.5, 0.015);
+    EXPECT_NEAR(equal_steps / sample_count, 0.5, 0.015);
+    EXPECT_NEAR(equal_epochs / sample_count, 0.5, 0.015);
 }
 
 TEST(ExactMath, AgreesWithTheLibrary) {

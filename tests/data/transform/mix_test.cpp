@@ -18,11 +18,11 @@ using test::bound;
 using test::Images;
 using test::noise;
 
-const ImageShape small{3, 10, 8};
+const ImageShape mixed_shape{3, 10, 8};
 
 std::vector<MixRow> rows_of(const char* text, std::size_t count, TransformKey key = {1, 2}) {
-    const Images images = noise(small, count);
-    return bound(text, small).mix_rows(images.ids, key);
+    const Images images = noise(mixed_shape, count);
+    return bound(text, mixed_shape).mix_rows(images.ids, key);
 }
 
 std::vector<double> lambdas(const char* text) {
@@ -48,8 +48,8 @@ RC_GTEST_PROP(Mix, PairsRowsByAPermutation, ()) {
 }
 
 TEST(Mix, DependsOnTheLeafsSamplesAndTheKey) {
-    const ImageTransform transform = bound("mixup 0.3", small);
-    const Images images = noise(small, 16);
+    const ImageTransform transform = bound("mixup 0.3", mixed_shape);
+    const Images images = noise(mixed_shape, 16);
     const auto partners = [&](std::vector<std::uint64_t> ids, TransformKey key) {
         std::vector<float> all;
         for (const MixRow& row : transform.mix_rows(ids, key)) {
@@ -102,8 +102,8 @@ TEST(Mix, BoxesLeaveTheShareThatTheyName) {
 }
 
 TEST(Mix, BlendsImagesInPlaceWhateverTheThreads) {
-    const Images images = noise(small, 9);
-    const ImageTransform transform = bound("flip, mixup 0.4", small);
+    const Images images = noise(mixed_shape, 9);
+    const ImageTransform transform = bound("flip, mixup 0.4", mixed_shape);
     const std::vector<float> before = applied(transform, images);
     const auto rows = transform.mix_rows(images.ids, {1, 2});
     std::vector<float> expected(before.size());
@@ -120,8 +120,8 @@ TEST(Mix, BlendsImagesInPlaceWhateverTheThreads) {
 }
 
 TEST(Mix, PastesBoxes) {
-    const Images images = noise(small, 9);
-    const ImageTransform transform = bound("cutmix 1", small);
+    const Images images = noise(mixed_shape, 9);
+    const ImageTransform transform = bound("cutmix 1", mixed_shape);
     const std::vector<float> before = applied(transform, images, {1, 2}, PixelLayout::nhwc);
     std::vector<float> mixed = before;
     const auto rows = transform.mix_rows(images.ids, {1, 2});
@@ -145,8 +145,8 @@ TEST(Mix, GivesTwoLabelsAndAShare) {
 }
 
 TEST(Mix, KeepsMaskedRowsOutOfIt) {
-    const Images images = noise(small, 12);
-    const ImageTransform transform = bound("mixup 1", small);
+    const Images images = noise(mixed_shape, 12);
+    const ImageTransform transform = bound("mixup 1", mixed_shape);
     const auto all = transform.mix_rows(images.ids, {1, 2});
     std::vector<std::uint8_t> valid(12, 1);
     valid[3] = 0;
