@@ -15,7 +15,7 @@ void PrintTo(const BadInput& input, std::ostream* out) {
 
 namespace {
 
-constexpr int ranks = 4;
+constexpr int told_ranks = 4;
 constexpr std::ptrdiff_t most_lines = 12;
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
@@ -72,7 +72,7 @@ TEST_P(BadInputs, AreExplainedOnce) {
     const BadInput& input = GetParam();
     Words words = words_of(input, folder_);
     if (input.is_training()) {
-        const Words launch = {"--np", std::to_string(ranks), "--oversubscribe"};
+        const Words launch = {"--np", std::to_string(told_ranks), "--oversubscribe"};
         words.insert(words.begin() + 1, launch.begin(), launch.end());
     }
     const ProcessResult result = run_lockstep(words, variables_of(input, folder_));
@@ -86,7 +86,7 @@ class BadInputsOfRanks : public BadInputs {};
 TEST_P(BadInputsOfRanks, AreExplainedOnce) {
     const BadInput& input = GetParam();
     const ProcessResult result =
-        run_under_mpirun(ranks, words_of(input, folder_), variables_of(input, folder_));
+        run_under_mpirun(told_ranks, words_of(input, folder_), variables_of(input, folder_));
     expect_failure(input, result, message_of(input, true), folder_);
 }
 
@@ -99,15 +99,15 @@ std::vector<BadInput> training_ones(std::vector<BadInput> inputs) {
     return inputs;
 }
 
-const auto options = testing::ValuesIn(bad_options());
-const auto files = testing::ValuesIn(bad_files());
-const auto options_of_ranks = testing::ValuesIn(training_ones(bad_options()));
-const auto files_of_ranks = testing::ValuesIn(training_ones(bad_files()));
+const auto wrong_options = testing::ValuesIn(bad_options());
+const auto wrong_files = testing::ValuesIn(bad_files());
+const auto wrong_options_of_ranks = testing::ValuesIn(training_ones(bad_options()));
+const auto wrong_files_of_ranks = testing::ValuesIn(training_ones(bad_files()));
 
-INSTANTIATE_TEST_SUITE_P(Options, BadInputs, options, name_of);
-INSTANTIATE_TEST_SUITE_P(Files, BadInputs, files, name_of);
-INSTANTIATE_TEST_SUITE_P(Options, BadInputsOfRanks, options_of_ranks, name_of);
-INSTANTIATE_TEST_SUITE_P(Files, BadInputsOfRanks, files_of_ranks, name_of);
+INSTANTIATE_TEST_SUITE_P(Options, BadInputs, wrong_options, name_of);
+INSTANTIATE_TEST_SUITE_P(Files, BadInputs, wrong_files, name_of);
+INSTANTIATE_TEST_SUITE_P(Options, BadInputsOfRanks, wrong_options_of_ranks, name_of);
+INSTANTIATE_TEST_SUITE_P(Files, BadInputsOfRanks, wrong_files_of_ranks, name_of);
 
 }  // namespace
 
