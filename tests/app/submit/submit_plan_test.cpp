@@ -112,10 +112,5 @@ TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
     EXPECT_EQ(estimate.disk_bytes, 48'000u);
 }
 
-TEST(SubmitEstimate, RefusesAnOptimizerThatItDoesNotKnow) {
-    const TrainSettings lion{.optimizer = {.name = "lion"}};
-    EXPECT_EQ(test::caught_code([&] { estimate_job(lion, {}, 1000); }), "E103");
-}
-
 }  // namespace
 }  // namespace lockstep
