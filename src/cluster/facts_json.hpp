@@ -195,7 +195,7 @@ Json json_of_facts(const Facts& facts) {
 /// JSON on one line.
 template <class Facts>
 std::string text_of_facts(const Facts& facts) {
-    return json_of_facts(facts).dump(-1, ' ', false, Json::error_handler_t::replace);
+    return json_of_facts(facts).dump(-1, Utf8::replace);
 }
 
 /// Errors: E222 naming `origin`.

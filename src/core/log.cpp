@@ -4,12 +4,12 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
 
 #include <cerrno>
 #include <mutex>
 
 #include <fcntl.h>
-#include <nlohmann/json.hpp>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -74,7 +74,7 @@ class Sink {
         if (reaches_terminal(level, audience)) show(level, audience, text);
     }
 
-    void event(std::string_view name, nlohmann::json fields) {
+    void event(std::string_view name, Json fields) {
         const std::lock_guard lock(mutex_);
         fields["event"] = name;
         if (json_) put(json_.value(), record(unix_time_s(), std::move(fields)));
@@ -101,9 +101,10 @@ class Sink {
     }
 
   private:
-    static std::string record(double time, nlohmann::json fields) {
+    static std::string record(double time, Json fields) {
         fields["t"] = time;
-        return fields.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n";
+        fields.sort_keys();
+        return fields.dump(-1, Utf8::replace) + "\n";
     }
 
     bool reaches_terminal(Level level, Audience audience) const {
@@ -141,7 +142,7 @@ void write_log(Level level, Audience audience, std::string_view text) {
     Sink::instance().line(level, audience, printable(text));
 }
 
-void log_event(std::string_view name, nlohmann::json fields) {
+void log_event(std::string_view name, Json fields) {
     Sink::instance().event(name, std::move(fields));
 }
 

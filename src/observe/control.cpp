@@ -35,7 +35,7 @@ std::string request_text(const ControlRequest& request) {
                     {"incarnation", request.incarnation},
                     {"by", request.by},
                     {"asked", request.asked}};
-    return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+    return json.dump(2, Utf8::replace) + '\n';
 }
 
 void remove_quietly(const fs::path& path) {

@@ -35,11 +35,9 @@ std::uint64_t start_of_line(int file, std::uint64_t end, const fs::path& path) {
 
 /// A line that is damaged, or that belongs to a step which the resumed run will do again.
 bool is_beyond(const std::string& line, std::int64_t resumed_step) {
-    const auto json = Json::parse(line, nullptr, false);
-    if (!json.is_object()) return true;
-    const auto step = json.find("step");
-    return step == json.end() || !step->is_number_integer() ||
-           step->get<std::int64_t>() > resumed_step;
+    const Json json = try_parse_json(line).value_or(Json());
+    const Json* const step = json.find("step");
+    return !step || !step->is_number_integer() || step->get<std::int64_t>() > resumed_step;
 }
 
 /// Length of the file without the last lines that are not whole or lie beyond `resumed_step`.
@@ -68,7 +66,7 @@ MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed_step)
 }
 
 void MetricsFile::append(const Json& record) {
-    const auto line = record.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+    const auto line = record.dump(-1, Utf8::replace) + '\n';
     write_all(file_.value(), bytes_of(line), path_);
 }
 

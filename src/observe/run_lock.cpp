@@ -84,7 +84,7 @@ std::string lease_text() {
         lease["job"] = own.job;
         lease["restarts"] = own.restarts;
     }
-    return lease.dump(-1, ' ', false, Json::error_handler_t::replace) + '\n';
+    return lease.dump(-1, Utf8::replace) + '\n';
 }
 
 /// What the lease says, in words. It is a stranger's text: shown only in its known parts.

@@ -32,8 +32,8 @@ struct StartLog {
 };
 
 double number_in(const Json& object, const char* key) {
-    const auto found = object.find(key);
-    return found != object.end() && found->is_number() ? found->get<double>() : 0.0;
+    const Json* const found = object.find(key);
+    return found && found->is_number() ? found->get<double>() : 0.0;
 }
 
 std::int64_t step_in(const Json& record) {
@@ -42,14 +42,14 @@ std::int64_t step_in(const Json& record) {
 
 void add_report(StartLog& log, const Json& record, double time_s) {
     const double wall_s = number_in(record, "wall_s");
-    const auto phases = record.find("phases");
-    const double save_s = phases != record.end() ? number_in(*phases, "checkpoint") : 0.0;
+    const Json* const phases = record.find("phases");
+    const double save_s = phases ? number_in(*phases, "checkpoint") : 0.0;
     if (log.reports.empty())
         log.record.first_report_s = std::max(time_s - wall_s - log.record.began_unix_s, 0.0);
     const std::int64_t before =
         log.reports.empty() ? log.record.from_step : log.reports.back().last;
     StepsReport report{std::max<std::int64_t>(before, 0), step_in(record), wall_s - save_s, save_s};
-    if (const auto sums = record.find("so_far"); sums != record.end())
+    if (const Json* const sums = record.find("so_far"))
         report.so_far = {number_in(*sums, "train_s"),
                          number_in(*sums, "save_s"),
                          number_in(*sums, "evaluate_s")};
@@ -60,13 +60,14 @@ void add_report(StartLog& log, const Json& record, double time_s) {
 }
 
 void add_line(StartLog& log, const std::string& line) {
-    const auto record = Json::parse(line, nullptr, false);
-    if (!record.is_object() || !record.contains("t") || !record["t"].is_number()) return;
-    const double time_s = record["t"].get<double>();
+    const Json record = try_parse_json(line).value_or(Json());
+    const Json* const time = record.find("t");
+    if (!time || !time->is_number()) return;
+    const double time_s = time->get<double>();
     if (log.record.began_unix_s == 0) log.record.began_unix_s = time_s;
     log.record.ended_unix_s = std::max(log.record.ended_unix_s, time_s);
-    const auto event = record.find("event");
-    if (event == record.end()) return;
+    const Json* const event = record.find("event");
+    if (!event) return;
     if (*event == "first_step" && log.record.from_step < 0)
         log.record.from_step = std::max<std::int64_t>(step_in(record) - 1, 0);
     if (*event == "steps") add_report(log, record, time_s);

@@ -43,7 +43,7 @@ RunPhase parse_phase(const std::string& name, const std::string& origin) {
 }
 
 std::string pretty(const Json& json) {
-    return json.dump(2, ' ', false, Json::error_handler_t::replace) + '\n';
+    return json.dump(2, Utf8::replace) + '\n';
 }
 
 }  // namespace

@@ -279,8 +279,8 @@ std::optional<Json> load_checkpoint(const Communicator& ranks,
         return names.dump();
     });
     const Json names = parse_json(listing, "checkpoint list");
-    for (auto name = names.rbegin(); name != names.rend(); ++name) {
-        const fs::path path = root / name->get<std::string>();
+    for (std::size_t left = names.size(); left > 0; --left) {
+        const fs::path path = root / names[left - 1].get<std::string>();
         if (is_whole(ranks, path))
             return agree(ranks, [&] { return load_from(path, tensors, pieces); });
     }

@@ -6,12 +6,12 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/observe/progress.hpp"
 
-#include <nlohmann/json.hpp>
 
 namespace lockstep {
 namespace {

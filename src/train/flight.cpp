@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flight.hpp"
 
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 namespace lockstep {
 namespace {

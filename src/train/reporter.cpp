@@ -88,7 +88,7 @@ void Reporter::log_steps(const Json& record, const StepReport& report) {
     const double save_s = report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
     trained_s_ += record["wall_s"].get<double>() - save_s;
     saved_s_ += save_s;
-    nlohmann::json logged = record;
+    Json logged = record;
     logged["so_far"] = {
         {"train_s", trained_s_}, {"save_s", saved_s_}, {"evaluate_s", evaluated_s_}};
     log_event("steps", std::move(logged));

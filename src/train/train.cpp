@@ -2,14 +2,13 @@
 #include "lockstep/train/train.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
 #include "job.hpp"
 #include "job_checkpoint.hpp"
 #include "loop.hpp"
-
-#include <nlohmann/json.hpp>
 
 namespace lockstep {
 

@@ -56,8 +56,8 @@ TEST(BenchComm, SpeaksJson) {
     EXPECT_EQ(first["algo"], "tree");
     EXPECT_EQ(first["bytes"], 8);
     EXPECT_EQ(first["wrong"], 0);
-    EXPECT_GT(first["best_us"], 0.0);
-    EXPECT_GT(first["times_open_mpi"], 0.0);
+    EXPECT_GT(first["best_us"].get<double>(), 0.0);
+    EXPECT_GT(first["times_open_mpi"].get<double>(), 0.0);
 }
 
 TEST(BenchComm, RunsUnderMpirunAndSplitsByNode) {

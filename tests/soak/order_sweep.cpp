@@ -97,7 +97,8 @@ int main(int count, char** words) {
                 {"different_sequences", bar(all.different)}};
     }
     bars.update(mixing_bars());
-    const bool is_ok = std::ranges::all_of(bars, [](const Json& one) { return one["ok"] == true; });
+    const bool is_ok = std::ranges::all_of(
+        bars.items(), [](const JsonMember& bar) { return bar.value["ok"] == true; });
     std::cout << Json({{"bench", "order"},
                        {"cases", all.cases},
                        {"resumes", all.resumes},

@@ -8,9 +8,10 @@
 #include <string_view>
 
 #include <fmt/format.h>
-#include <nlohmann/json_fwd.hpp>
 
 namespace lockstep {
+
+class Json;
 
 /// How much a line matters.
 enum class Level { debug, info, warn, error };
@@ -49,7 +50,7 @@ void here(Level level, fmt::format_string<Args...> format, Args&&... args) {
 }
 
 /// A machine-readable record in this rank's .jsonl only; "t" (seconds, Unix time) is added.
-void log_event(std::string_view name, nlohmann::json fields);
+void log_event(std::string_view name, Json fields);
 
 /// Rank 0: text exactly as given on stdout (tables, results), and in its log. Others: nothing.
 void print_once(std::string_view text);

@@ -19,7 +19,7 @@ NodeTopology deserialize_topology(std::string_view text, const std::string& orig
 }
 
 void save_topology(const NodeTopology& node, const std::filesystem::path& path) {
-    const auto text = json_of_facts(node).dump(1, ' ', false, Json::error_handler_t::replace);
+    const auto text = json_of_facts(node).dump(1, Utf8::replace);
     write_file_atomically(path, text + "\n");
 }
 

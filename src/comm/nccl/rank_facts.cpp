@@ -150,7 +150,7 @@ std::string packed(const NcclRankFacts& facts) {
                 {"gpu_pci", facts.gpu_pci},
                 {"nccl_version", facts.nccl_version},
                 {"settings", facts.settings}}
-        .dump(-1, ' ', false, Json::error_handler_t::replace);
+        .dump(-1, Utf8::replace);
 }
 
 NcclRankFacts unpacked_facts(const std::string& text) {

@@ -131,7 +131,7 @@ std::string inspection_json(const DatasetIndex& index, const Inspection& inspect
                                   {"mixing", mix.mixing()},
                                   {"blocks_read", mix.blocks}});
     if (inspection.fit) json["job"] = json_of(*inspection.fit);
-    return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+    return json.dump(2, Utf8::replace) + "\n";
 }
 
 }  // namespace lockstep

@@ -200,7 +200,7 @@ std::vector<Finding> merged(const Team& team, const std::vector<std::vector<Find
     }
     std::vector<Finding> all;
     std::vector<Json> theirs;
-    const std::string text = lists.dump(-1, ' ', false, Json::error_handler_t::replace);
+    const std::string text = lists.dump(-1, Utf8::replace);
     for (const std::string& one : gather(team, text))
         theirs.push_back(parse_json(one, "another rank's findings"));
     for (std::size_t number = 0; number < mine.size(); ++number)

@@ -45,14 +45,12 @@ fs::path common_folder(const std::vector<fs::path>& files) {
 
 // An index keeps names as UTF-8 text.
 void check_is_text(const std::string& name) {
-    try {
-        static_cast<void>(Json(name).dump());
-    } catch (const Json::exception&) {
-        throw Error("E234",
-                    fmt::format("'{}' cannot be streamed", printable(name)),
-                    "its name is not UTF-8",
-                    "rename it");
-    }
+    check(is_utf8(name), [&] {
+        return Error("E234",
+                     fmt::format("'{}' cannot be streamed", printable(name)),
+                     "its name is not UTF-8",
+                     "rename it");
+    });
 }
 
 // What becomes of elements that no field has as they are; unknown of those that are one's.

@@ -43,8 +43,7 @@ constexpr char good = 'g', bad = 'b';
 
 // A message is a piece, or why there is none.
 std::string failure_message(const Error& error) {
-    return bad + Json{error.code(), error.what(), error.why(), error.fix()}.dump(
-                     -1, ' ', false, Json::error_handler_t::replace);
+    return bad + Json{error.code(), error.what(), error.why(), error.fix()}.dump(-1, Utf8::replace);
 }
 
 void throw_if_bad(const std::string& message) {

@@ -7,8 +7,7 @@ namespace lockstep {
 namespace {
 
 std::string packed(const Error& error) {
-    return Json{error.code(), error.what(), error.why(), error.fix()}.dump(
-        -1, ' ', false, Json::error_handler_t::replace);
+    return Json{error.code(), error.what(), error.why(), error.fix()}.dump(-1, Utf8::replace);
 }
 
 Error unpacked(const std::string& text) {

@@ -26,7 +26,7 @@ namespace {
 constexpr std::string_view mark = "lockstep-probe ";
 
 void say(const Json& words) {
-    fmt::print("{}{}\n", mark, words.dump(-1, ' ', false, Json::error_handler_t::replace));
+    fmt::print("{}{}\n", mark, words.dump(-1, Utf8::replace));
     std::fflush(stdout);
 }
 
@@ -38,12 +38,17 @@ Json json_of(const HostAddresses& addresses) {
     return {{"usable", usable}, {"left_out", left_out}};
 }
 
+/// Text `index` of a list that another host sent.
+std::string word(const Json& list, std::size_t index) {
+    return list.at(index).get<std::string>();
+}
+
 HostAddresses addresses_from(const Json& json) {
     HostAddresses addresses;
     for (const Json& each : json.at("usable"))
-        addresses.usable.push_back({each.at(0), each.at(1), each.at(2)});
+        addresses.usable.push_back({word(each, 0), word(each, 1), word(each, 2)});
     for (const Json& each : json.at("left_out"))
-        addresses.left_out.push_back({each.at(0), each.at(1)});
+        addresses.left_out.push_back({word(each, 0), word(each, 1)});
     return addresses;
 }
 
@@ -159,7 +164,7 @@ std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
     for (std::size_t i = 0; i < talks.size(); ++i) {
         const Json words = talks[i].hear(deadline_s);
         for (const Json& each : words.at("unreached"))
-            hosts[i].unreached.push_back({each.at(0), each.at(1), each.at(2)});
+            hosts[i].unreached.push_back({word(each, 0), word(each, 1), word(each, 2)});
     }
     return hosts;
 }
