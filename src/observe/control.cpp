@@ -3,13 +3,12 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/record.hpp"
 
 #include "run_lock.hpp"
 #include "run_record.hpp"
 
-#include <algorithm>
 #include <array>
 
 #include <fmt/format.h>
@@ -21,29 +20,21 @@ constexpr std::array<std::string_view, 4> action_names{
     "save", "stop", "stop after checkpoint", "stop now"};
 constexpr std::size_t limit_bytes = 4096;
 
-ControlAction parse_action(const std::string& name, const std::string& origin) {
-    const auto found = std::ranges::find(action_names, name);
-    check(found != action_names.end(), [&] {
-        return Error("E222", fmt::format("'{}': action is '{}'", origin, printable(name)));
-    });
-    return static_cast<ControlAction>(found - action_names.begin());
-}
-
-std::string request_text(const ControlRequest& request) {
-    const Json json{{"id", request.id},
-                    {"action", control_action_name(request.action)},
-                    {"incarnation", request.incarnation},
-                    {"by", request.by},
-                    {"asked", request.asked}};
-    return json.dump(2, Utf8::replace) + '\n';
-}
-
 void remove_quietly(const fs::path& path) {
     std::error_code ignored;
     fs::remove(path, ignored);
 }
 
 }  // namespace
+
+// The schema of control.json.
+static void describe(Record& file, ControlRequest& request) {
+    file.field("id", request.id);
+    file.field("action", request.action, action_names);
+    file.field("incarnation", request.incarnation);
+    file.field("by", request.by);
+    file.field("asked", request.asked);
+}
 
 std::string_view control_action_name(ControlAction action) {
     return action_names.at(static_cast<std::size_t>(action));
@@ -55,7 +46,8 @@ ControlRequest ask_run(const fs::path& root, ControlAction action, std::int64_t 
                            .incarnation = incarnation,
                            .by = user_at_host(),
                            .asked = utc_text(unix_time_s())};
-    write_file_atomically(ControlPaths{root}.asked(), request_text(request));
+    write_file_atomically(ControlPaths{root}.asked(),
+                          json_of_record(request).dump(2, Utf8::replace) + '\n');
     return request;
 }
 
@@ -67,13 +59,10 @@ std::optional<ControlRequest> read_control_request(const fs::path& path) {
     const auto origin = path.string();
     check(fs::is_regular_file(status),
           [&] { return Error("E222", fmt::format("'{}' is no regular file", origin)); });
-    const auto json = read_json(path, limit_bytes);
-    return ControlRequest{
-        .id = json_field<std::string>(json, "id", origin),
-        .action = parse_action(json_field<std::string>(json, "action", origin), origin),
-        .incarnation = json_field<std::int64_t>(json, "incarnation", origin),
-        .by = printable(json_field<std::string>(json, "by", origin)),
-        .asked = printable(json_field<std::string>(json, "asked", origin))};
+    auto request = record_from_json<ControlRequest>(read_json(path, limit_bytes), origin);
+    request.by = printable(request.by);
+    request.asked = printable(request.asked);
+    return request;
 }
 
 const std::optional<ControlRequest>& ControlBox::poll(double time_s) {

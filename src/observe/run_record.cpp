@@ -4,10 +4,11 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/record.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -18,29 +19,6 @@ namespace {
 constexpr std::int64_t format_version = 1;
 constexpr std::array<std::string_view, 4> phase_names{
     "running", "checkpointed", "complete", "failed"};
-
-Json object_field(const Json& object, const std::string& key, const std::string& origin) {
-    auto value = json_field<Json>(object, key, origin);
-    check(value.is_object(),
-          [&] { return Error("E222", fmt::format("'{}': '{}' is no object", origin, key)); });
-    return value;
-}
-
-/// States of earlier versions lack some fields.
-template <class T>
-T optional_field(const Json& object, const std::string& key, const std::string& origin) {
-    return object.contains(key) ? json_field<T>(object, key, origin) : T{};
-}
-
-RunPhase parse_phase(const std::string& name, const std::string& origin) {
-    const auto found = std::ranges::find(phase_names, name);
-    check(found != phase_names.end(), [&] {
-        return Error("E222",
-                     fmt::format("'{}': phase is '{}'", origin, name),
-                     "known are running, checkpointed, complete, failed");
-    });
-    return static_cast<RunPhase>(found - phase_names.begin());
-}
 
 std::string pretty(const Json& json) {
     return json.dump(2, Utf8::replace) + '\n';
@@ -56,36 +34,46 @@ std::string random_run_id() {
     return hex64(words[0]) + hex64(words[1]);
 }
 
+// The schema of run.json.
+void describe(Record& file, RunRecord& run) {
+    file.mark("format", "lockstep-run");
+    std::int64_t version = format_version;
+    file.field("format_version", version);
+    check(version == format_version, [&] {
+        return Error("E305",
+                     fmt::format("'{}' has format {}", file.origin(), version),
+                     fmt::format("this program reads format {}", format_version),
+                     "use the version of lockstep that made this run");
+    });
+    file.field("run_id", run.run_id);
+    file.field("created_at", run.created_at);
+    file.field("created_by", run.created_by);
+    file.field("contract", run.contract);
+    file.field("deciding", run.deciding);
+    file.field("config", run.config);
+    file.field("versions", run.versions);
+}
+
+// The schema of state.json; states of earlier versions lack some fields.
+void describe(Record& file, RunState& state) {
+    file.field("phase", state.phase, phase_names);
+    file.field("step", state.step);
+    file.field("epoch", state.epoch);
+    file.field("reason", state.reason);
+    file.field("exit", state.exit);
+    file.later("steps_total", state.steps_total);
+    file.later("incarnation", state.incarnation);
+    file.later("answered", state.answered);
+    file.field("updated", state.updated);
+}
+
 std::string record_text(const RunRecord& record) {
-    return pretty(Json{{"format", "lockstep-run"},
-                       {"format_version", format_version},
-                       {"run_id", record.run_id},
-                       {"created_at", record.created_at},
-                       {"created_by", record.created_by},
-                       {"contract", record.contract},
-                       {"deciding", record.deciding},
-                       {"config", record.config},
-                       {"versions", record.versions}});
+    return pretty(json_of_record(record));
 }
 
 RunRecord read_run_record(const fs::path& root) {
     const auto path = RunPaths{root}.record();
-    const auto json = read_json(path);
-    const auto origin = path.string();
-    const auto version = json_field<std::int64_t>(json, "format_version", origin);
-    check(version == format_version, [&] {
-        return Error("E305",
-                     fmt::format("'{}' has format {}", origin, version),
-                     fmt::format("this program reads format {}", format_version),
-                     "use the version of lockstep that made this run");
-    });
-    return {.run_id = json_field<std::string>(json, "run_id", origin),
-            .created_at = json_field<std::string>(json, "created_at", origin),
-            .created_by = json_field<std::string>(json, "created_by", origin),
-            .config = object_field(json, "config", origin),
-            .deciding = object_field(json, "deciding", origin),
-            .contract = object_field(json, "contract", origin),
-            .versions = object_field(json, "versions", origin)};
+    return record_from_json<RunRecord>(read_json(path), path.string());
 }
 
 std::string_view run_phase_name(RunPhase phase) {
@@ -93,31 +81,16 @@ std::string_view run_phase_name(RunPhase phase) {
 }
 
 std::string state_text(const RunState& state, std::int64_t incarnation) {
-    return pretty(Json{{"phase", run_phase_name(state.phase)},
-                       {"step", state.step},
-                       {"epoch", state.epoch},
-                       {"reason", state.reason},
-                       {"exit", state.exit},
-                       {"steps_total", state.steps_total},
-                       {"incarnation", incarnation},
-                       {"answered", state.answered},
-                       {"updated", utc_text(unix_time_s())}});
+    RunState now = state;
+    now.incarnation = incarnation;
+    now.updated = utc_text(unix_time_s());
+    return pretty(json_of_record(std::move(now)));
 }
 
 std::optional<RunState> read_run_state(const fs::path& root) {
     const auto path = RunPaths{root}.state();
     if (std::error_code failed; !fs::exists(path, failed)) return {};
-    const auto json = read_json(path);
-    const auto origin = path.string();
-    return RunState{.phase = parse_phase(json_field<std::string>(json, "phase", origin), origin),
-                    .step = json_field<std::int64_t>(json, "step", origin),
-                    .epoch = json_field<std::int64_t>(json, "epoch", origin),
-                    .reason = json_field<std::string>(json, "reason", origin),
-                    .exit = static_cast<int>(json_field<std::int64_t>(json, "exit", origin)),
-                    .updated = json_field<std::string>(json, "updated", origin),
-                    .steps_total = optional_field<std::int64_t>(json, "steps_total", origin),
-                    .incarnation = optional_field<std::int64_t>(json, "incarnation", origin),
-                    .answered = optional_field<std::string>(json, "answered", origin)};
+    return record_from_json<RunState>(read_json(path), path.string());
 }
 
 }  // namespace lockstep

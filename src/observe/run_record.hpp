@@ -9,8 +9,14 @@
 
 namespace lockstep {
 
+class Record;
+
 /// 128 bits from the kernel as 32 hexadecimal digits.
 std::string random_run_id();
+
+/// One description of each file, for writing and reading.
+void describe(Record& file, RunRecord& run);
+void describe(Record& file, RunState& state);
 
 /// Content of run.json.
 std::string record_text(const RunRecord& record);

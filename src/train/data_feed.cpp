@@ -12,7 +12,6 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/observe/progress.hpp"
 
-
 namespace lockstep {
 namespace {
 
