@@ -16,13 +16,30 @@ fail() {
     exit "$1"
 }
 
-# stage WORDS COMMAND...: runs the command and says how long it took.
+# Seconds of processors that this shell's ended children took, by user and system.
+children_cpu_s() {
+    awk -v ticks="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.0f\n", ($14 + $15) / ticks }' "/proc/$$/stat"
+}
+
+# stage WORDS COMMAND...: runs the command, says how long it took and notes that for stage_table.
+stages=()
 stage() {
-    local words=$1 began=$SECONDS
+    local words=$1 began=$EPOCHREALTIME cpu wall
+    cpu=$(children_cpu_s)
     shift
     say "== $words"
     "$@"
-    say "== $words: $((SECONDS - began)) s"
+    wall=$(awk "BEGIN { printf \"%.0f\", $EPOCHREALTIME - $began }")
+    stages+=("$wall"$'\t'"$(($(children_cpu_s) - cpu))"$'\t'"$words")
+    say "== $words: $wall s"
+}
+
+# stage_table FILE: what each stage took, in seconds, on standard output; the same for programs in FILE.
+stage_table() {
+    printf '%s\n' "${stages[@]}" | tee "$1" | awk -F'\t' '
+        BEGIN { printf "%8s %8s  %s\n", "wall s", "CPU s", "stage" }
+        { printf "%8d %8d  %s\n", $1, $2, $3; wall += $1; cpu += $2 }
+        END { printf "%8d %8d  %s\n", wall, cpu, "all" }'
 }
 
 # The site's own LibTorch where LOCKSTEP_TORCH or CMAKE_PREFIX_PATH leads to one, or nothing.
