@@ -43,7 +43,7 @@ TEST(Agree, SaysEqualFailuresOnce) {
     EXPECT_EQ(error.exit_code(), lockstep::ExitCode::missing_input);
     EXPECT_EQ(error.speaks(), ranks().is_root());
     const std::map<int, std::string> expected = {
-        {1, ""}, {2, "same on rank 1"}, {4, "same on ranks 1-3"}};
+        {1, ""}, {2, "same on rank 1"}, {3, "same on ranks 1-2"}, {4, "same on ranks 1-3"}};
     EXPECT_EQ(error.ranks(), expected.at(ranks().size()));
 }
 

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -22,14 +23,18 @@ using lockstep::test::ranks;
 
 const std::vector<std::size_t> tensor_counts = {1000, 17, 1, 333};
 
-/// One leaf a rank (the last ones two, where ranks are no power of two).
+int virtual_ranks_here() {
+    return static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks().size())));
+}
+
+/// One leaf a rank (some have two, where ranks are no power of two).
 struct Exchanging {
     FlatLayout layout{tensor_counts, 40, BucketLimits{256, 2048}};
     TreePlan plan;
     std::unique_ptr<Exchange> exchange;
 
     explicit Exchanging(Transport transport)
-        : plan(ranks().size() == 3 ? 4 : ranks().size(), ranks().size()),
+        : plan(virtual_ranks_here(), ranks().size()),
           exchange(make_exchange(ranks(), layout, plan, transport)) {}
 
     FloatRange own(std::size_t bucket) const { return exchange->own_stripe(bucket); }
@@ -161,7 +166,7 @@ TEST(Exchange, SaysSoWhenSharedMemoryIsTooSmall) {
     LOCKSTEP_NEEDS_RANKS(2);
     const std::vector<std::size_t> enormous = {std::size_t{1} << 44};
     const FlatLayout layout(enormous, 0);
-    const TreePlan plan(ranks().size() == 3 ? 4 : ranks().size(), ranks().size());
+    const TreePlan plan(virtual_ranks_here(), ranks().size());
     try {
         make_exchange(ranks(), layout, plan, Transport::hierarchical);
         ADD_FAILURE() << "a window of petabytes";
