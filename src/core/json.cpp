@@ -46,7 +46,24 @@ Json& Json::operator=(const Json&) = default;
 Json& Json::operator=(Json&&) noexcept = default;
 Json::~Json() = default;
 
+Json::Json(std::string&& text) : value_(std::move(text)) {}
 Json::Json(Array items) : value_(std::move(items)) {}
+
+void Json::set(bool flag) {
+    value_ = flag;
+}
+
+void Json::set(std::int64_t number) {
+    value_ = number;
+}
+
+void Json::set(std::uint64_t number) {
+    value_ = number;
+}
+
+void Json::set(double number) {
+    value_ = number;
+}
 
 Json::Json(std::initializer_list<Json> items) {
     if (!std::ranges::all_of(items, is_pair)) {

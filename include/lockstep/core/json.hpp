@@ -56,23 +56,27 @@ class Json {
     Json(std::initializer_list<Json> items);
     /// true or false; what only converts to bool, as a pointer, is refused by the compiler.
     template <std::same_as<bool> T>
-    Json(T flag) : value_(flag) {}
+    Json(T flag) : Json() {
+        set(flag);
+    }
     /// A whole number, whose sign is kept with its type.
     template <std::integral T>
-    requires(!std::same_as<T, bool>) Json(T number) {
+    requires(!std::same_as<T, bool>) Json(T number) : Json() {
         if constexpr (std::signed_integral<T>)
-            value_ = static_cast<std::int64_t>(number);
+            set(static_cast<std::int64_t>(number));
         else
-            value_ = static_cast<std::uint64_t>(number);
+            set(static_cast<std::uint64_t>(number));
     }
     /// A number; NaN and infinities become null when written.
     template <std::floating_point T>
-    Json(T number) : value_(static_cast<double>(number)) {}
+    Json(T number) : Json() {
+        set(static_cast<double>(number));
+    }
     /// Text.
     template <std::convertible_to<std::string_view> T>
-    Json(const T& text) : value_(std::string(std::string_view(text))) {}
+    Json(const T& text) : Json(std::string(std::string_view(text))) {}
     /// Text.
-    Json(std::string&& text) : value_(std::move(text)) {}
+    Json(std::string&& text);
     /// An array.
     Json(Array items);
     /// An array.
@@ -205,6 +209,12 @@ class Json {
     Json(Iterator begin, Iterator end) : Json(array()) {
         for (; begin != end; ++begin) push_back(*begin);
     }
+
+    // Out of line: clang needs JsonMember whole where a constructor fills the variant.
+    void set(bool flag);
+    void set(std::int64_t number);
+    void set(std::uint64_t number);
+    void set(double number);
 
     bool equals(const Json& other) const;
     bool flag() const;
