@@ -91,9 +91,13 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
             return std::make_unique<Sgd>(settings);
         case OptimizerKind::adamw:
             return std::make_unique<Adam>(settings, Adam::Decay::decoupled);
-        default:
+        case OptimizerKind::adam:
             return std::make_unique<Adam>(settings, Adam::Decay::coupled);
     }
+    throw Error("E103",
+                fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
+                "OptimizerKind has adam, adamw and sgd",
+                "use one of its enumerators");
 }
 
 double learning_rate(const OptimizerSettings& optimizer,

@@ -4,6 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
+#include "support/caught.hpp"
+
 #include <array>
 #include <cmath>
 #include <cstring>
@@ -136,6 +138,11 @@ TEST(LearningRate, WarmsUpAndFollowsTheCosine) {
     EXPECT_NEAR(learning_rate(optimizer, schedule, 110, 110), 0.0, 1e-12);
     schedule.kind = ScheduleKind::constant;
     EXPECT_DOUBLE_EQ(learning_rate(optimizer, schedule, 100, 110), 1.0);
+}
+
+TEST(MakeOptimizer, RefusesWhatIsNoEnumerator) {
+    const OptimizerSettings none{.kind = static_cast<OptimizerKind>(99)};
+    EXPECT_EQ(test::caught_code([&] { make_optimizer(none); }), "E103");
 }
 
 }  // namespace
