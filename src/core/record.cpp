@@ -1,84 +1,151 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/record.hpp"
 
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
-#include <type_traits>
 #include <utility>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace lockstep {
+namespace {
 
-Record::Record() : object_(Json::object()), is_reading_(false) {}
+Error senseless(const std::string& origin, std::string why) {
+    return Error("E222",
+                 fmt::format("'{}' makes no sense as JSON", origin),
+                 std::move(why),
+                 "restore it from its source; do not edit it");
+}
 
-Record::Record(Json object, std::string origin)
-    : object_(std::move(object)), origin_(std::move(origin)), is_reading_(true) {
-    check(object_.is_object(), [&] {
-        return Error("E222",
-                     fmt::format("'{}' is no JSON object", origin_),
-                     fmt::format("it is of type {}", object_.type_name()),
-                     "restore it from its source; do not edit it");
+bool is_int64(const Json& value) {
+    return value.is_number_integer() &&
+           (!value.is_number_unsigned() || std::in_range<std::int64_t>(value.get<std::uint64_t>()));
+}
+
+}  // namespace
+
+Record::Record(const Json& object, std::string origin, UnknownKeys unknown_keys)
+    : read_(&object), origin_(std::move(origin)), unknown_keys_(unknown_keys) {
+    if (object.is_object()) return;
+    throw senseless(origin_, fmt::format("it is no object but of type {}", object.type_name()));
+}
+
+Error Record::unfit(const std::string& key, const Json& value, std::string_view wanted) const {
+    return senseless(
+        origin_,
+        fmt::format(
+            "'{}' is {} ({}), not {}", key, printable(value.dump()), value.type_name(), wanted));
+}
+
+void Record::take(const Json& json, const std::string& key, bool& value) const {
+    if (!json.is_boolean()) throw unfit(key, json, "true or false");
+    value = json.get<bool>();
+}
+
+void Record::take(const Json& json, const std::string& key, int& value) const {
+    const bool fits = is_int64(json) && std::in_range<int>(json.get<std::int64_t>());
+    if (!fits) throw unfit(key, json, "a whole number in range");
+    value = json.get<int>();
+}
+
+void Record::take(const Json& json, const std::string& key, std::int64_t& value) const {
+    if (!is_int64(json)) throw unfit(key, json, "a whole number");
+    value = json.get<std::int64_t>();
+}
+
+void Record::take(const Json& json, const std::string& key, std::uint64_t& value) const {
+    if (!json.is_number_unsigned()) throw unfit(key, json, "a count");
+    value = json.get<std::uint64_t>();
+}
+
+void Record::take(const Json& json, const std::string& key, double& value) const {
+    if (!json.is_number()) throw unfit(key, json, "a number");
+    value = json.get<double>();
+}
+
+void Record::take(const Json& json, const std::string& key, std::string& value) const {
+    if (!json.is_string()) throw unfit(key, json, "text");
+    value = json.get<std::string>();
+}
+
+void Record::take(const Json& json, const std::string& key, Json& value) const {
+    if (!json.is_object()) throw unfit(key, json, "an object");
+    value = json;
+}
+
+void Record::count(const char* key, std::uint64_t& value) {
+    constexpr auto bound = std::uint64_t{1} << 62;
+    field(key, value);
+    if (is_reading() && value >= bound) throw unfit(key, value, "a count below 2^62");
+}
+
+std::int64_t Record::version(const char* key, std::int64_t newest) {
+    std::int64_t found = newest;
+    field(key, found);
+    check(found >= 1 && found <= newest, [&] {
+        return Error("E305",
+                     fmt::format("'{}' has format {}", origin_, found),
+                     fmt::format("this program reads formats up to {}", newest),
+                     "use the version of lockstep that wrote it");
     });
+    return found;
 }
 
-template <class T>
-void Record::field(const char* key, T& value) {
-    if (!is_reading_) {
-        object_.add_member(key) = value;
-        return;
-    }
-    if constexpr (std::is_same_v<T, int>) {
-        const auto number = json_field<std::int64_t>(object_, key, origin_);
-        check(std::in_range<int>(number), [&] {
-            return Error("E222",
-                         fmt::format("'{}': '{}' is {}", origin_, key, number),
-                         "it is out of range",
-                         "restore the file from its source; do not edit it");
+void Record::mark(const char* key, std::string_view text) {
+    if (is_reading())
+        static_cast<void>(wants(key, false));
+    else
+        made_.add_member(key) = text;
+}
+
+bool Record::wants(const char* key, bool is_worth_it) {
+    if (!is_reading()) return is_worth_it;
+    if (unknown_keys_ == UnknownKeys::refused) asked_.emplace_back(key);
+    return read_->contains(key);
+}
+
+const Json& Record::asked(const char* key) {
+    if (!wants(key, true)) throw senseless(origin_, fmt::format("'{}' is missing", key));
+    return read_->at(key);
+}
+
+void Record::finish() const {
+    if (!is_reading() || unknown_keys_ == UnknownKeys::ignored) return;
+    for (const JsonMember& member : read_->items())
+        check(std::ranges::find(asked_, member.key) != asked_.end(), [&] {
+            return Error(
+                "E222",
+                fmt::format("'{}' has an unknown key '{}'", origin_, printable(member.key)),
+                "",
+                did_you_mean(member.key, asked_));
         });
-        value = static_cast<int>(number);
-    } else if constexpr (std::is_same_v<T, Json>) {
-        value = json_field<Json>(object_, key, origin_);
-        check(value.is_object(),
-              [&] { return Error("E222", fmt::format("'{}': '{}' is no object", origin_, key)); });
-    } else {
-        value = json_field<T>(object_, key, origin_);
-    }
 }
-
-template void Record::field(const char*, bool&);
-template void Record::field(const char*, int&);
-template void Record::field(const char*, std::int64_t&);
-template void Record::field(const char*, std::uint64_t&);
-template void Record::field(const char*, double&);
-template void Record::field(const char*, std::string&);
-template void Record::field(const char*, Json&);
 
 std::size_t Record::place(const char* key,
                           std::size_t now,
                           std::span<const std::string_view> names) {
-    if (!is_reading_) {
+    if (!is_reading()) {
         expect(now < names.size(), "every enumerator has its name");
-        object_.add_member(key) = names[now];
+        made_.add_member(key) = names[now];
         return now;
     }
-    const auto name = json_field<std::string>(object_, key, origin_);
+    std::string name;
+    field(key, name);
     const auto found = std::ranges::find(names, name);
-    check(found != names.end(), [&] {
-        return Error("E222",
-                     fmt::format("'{}': {} is '{}'", origin_, key, printable(name)),
-                     fmt::format("known are {}", fmt::join(names, ", ")));
-    });
+    if (found == names.end())
+        throw unfit(key, Json(name), fmt::format("one of {}", fmt::join(names, ", ")));
     return static_cast<std::size_t>(found - names.begin());
 }
 
-void Record::mark(const char* key, std::string_view text) {
-    if (!is_reading_) object_.add_member(key) = text;
+std::string Record::within(const std::string& key) const {
+    return fmt::format("{}: {}", origin_, key);
+}
+
+std::string Record::item_key(const std::string& key, std::size_t index) {
+    return fmt::format("{}[{}]", key, index);
 }
 
 }  // namespace lockstep

@@ -8,7 +8,6 @@
 
 #include <array>
 #include <cerrno>
-#include <utility>
 
 #include <fmt/format.h>
 #include <sys/random.h>
@@ -37,14 +36,7 @@ std::string random_run_id() {
 // The schema of run.json.
 void describe(Record& file, RunRecord& run) {
     file.mark("format", "lockstep-run");
-    std::int64_t version = format_version;
-    file.field("format_version", version);
-    check(version == format_version, [&] {
-        return Error("E305",
-                     fmt::format("'{}' has format {}", file.origin(), version),
-                     fmt::format("this program reads format {}", format_version),
-                     "use the version of lockstep that made this run");
-    });
+    file.version("format_version", format_version);
     file.field("run_id", run.run_id);
     file.field("created_at", run.created_at);
     file.field("created_by", run.created_by);
@@ -84,7 +76,7 @@ std::string state_text(const RunState& state, std::int64_t incarnation) {
     RunState now = state;
     now.incarnation = incarnation;
     now.updated = utc_text(unix_time_s());
-    return pretty(json_of_record(std::move(now)));
+    return pretty(json_of_record(now));
 }
 
 std::optional<RunState> read_run_state(const fs::path& root) {
