@@ -5,15 +5,14 @@
 
 namespace lockstep {
 
-template <class Walker, FactsOf<RankRow> Facts>
-void walk(Walker& on, Facts& facts) {
-    on("rank", facts.rank, -1);
-    on("host", facts.host);
-    on("host_id", facts.host_id);
-    on("cpus", facts.cpus);
-    on("instruction_set", facts.instruction_set);
-    on("memory_bytes", facts.memory_bytes);
-    on("memory_is_limited", facts.memory_is_limited);
+void describe(Record& record, RankRow& facts) {
+    record.sparse("rank", facts.rank, -1);
+    record.sparse("host", facts.host);
+    record.sparse("host_id", facts.host_id);
+    cpu_list(record, "cpus", facts.cpus);
+    record.sparse("instruction_set", facts.instruction_set);
+    record.sparse("memory_bytes", facts.memory_bytes);
+    record.sparse("memory_is_limited", facts.memory_is_limited);
 }
 
 RankRow make_rank_row(const NodeFacts& node, int rank) {

@@ -13,13 +13,6 @@
 namespace lockstep {
 namespace {
 
-Error senseless(const std::string& origin, std::string why) {
-    return Error("E222",
-                 fmt::format("'{}' makes no sense as JSON", origin),
-                 std::move(why),
-                 "restore it from its source; do not edit it");
-}
-
 bool is_int64(const Json& value) {
     return value.is_number_integer() &&
            (!value.is_number_unsigned() || std::in_range<std::int64_t>(value.get<std::uint64_t>()));
@@ -30,14 +23,21 @@ bool is_int64(const Json& value) {
 Record::Record(const Json& object, std::string origin, UnknownKeys unknown_keys)
     : read_(&object), origin_(std::move(origin)), unknown_keys_(unknown_keys) {
     if (object.is_object()) return;
-    throw senseless(origin_, fmt::format("it is no object but of type {}", object.type_name()));
+    throw senseless(fmt::format("it is no object but of type {}", object.type_name()));
+}
+
+Error Record::senseless(std::string why) const {
+    return Error("E222",
+                 fmt::format("'{}' makes no sense as JSON", origin_),
+                 std::move(why),
+                 unknown_keys_ == UnknownKeys::refused
+                     ? "correct it, or write it anew"
+                     : "restore it from its source; do not edit it");
 }
 
 Error Record::unfit(const std::string& key, const Json& value, std::string_view wanted) const {
-    return senseless(
-        origin_,
-        fmt::format(
-            "'{}' is {} ({}), not {}", key, printable(value.dump()), value.type_name(), wanted));
+    return senseless(fmt::format(
+        "'{}' is {} ({}), not {}", key, printable(value.dump()), value.type_name(), wanted));
 }
 
 void Record::take(const Json& json, const std::string& key, bool& value) const {
@@ -108,7 +108,7 @@ bool Record::wants(const char* key, bool is_worth_it) {
 }
 
 const Json& Record::asked(const char* key) {
-    if (!wants(key, true)) throw senseless(origin_, fmt::format("'{}' is missing", key));
+    if (!wants(key, true)) throw senseless(fmt::format("'{}' is missing", key));
     return read_->at(key);
 }
 

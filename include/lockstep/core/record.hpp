@@ -186,6 +186,7 @@ class Record {
     void take(const Json& json, const std::string& key, std::string& value) const;
     void take(const Json& json, const std::string& key, Json& value) const;
 
+    Error senseless(std::string why) const;
     const Json& asked(const char* key);
     std::size_t place(const char* key, std::size_t now, std::span<const std::string_view> names);
     std::string within(const std::string& key) const;

@@ -2,123 +2,112 @@
 #include "lockstep/cluster/doctor_facts.hpp"
 
 #include "facts_json.hpp"
-#include "topology/topology_fields.hpp"
 
 namespace lockstep {
 
-template <class Visitor, FactsOf<DoctorPlan> Facts>
-void walk(Visitor& visit, Facts& plan) {
-    visit("threads", plan.threads, 1);
-    visit("uses_gpus", plan.uses_gpus);
-    visit("expects_rdma", plan.expects_rdma);
-    visit("shared_bytes", plan.shared_bytes);
-    visit("memory_bytes", plan.memory_bytes);
-    visit("duration_s", plan.duration_s);
-    visit("run_folder", plan.run_folder);
+void describe(Record& record, DoctorPlan& plan) {
+    record.sparse("threads", plan.threads, 1);
+    record.sparse("uses_gpus", plan.uses_gpus);
+    record.sparse("expects_rdma", plan.expects_rdma);
+    record.sparse("shared_bytes", plan.shared_bytes);
+    record.sparse("memory_bytes", plan.memory_bytes);
+    record.sparse("duration_s", plan.duration_s);
+    record.sparse("run_folder", plan.run_folder);
 }
 
-template <class Visitor, FactsOf<ProgramFacts> Facts>
-void walk(Visitor& visit, Facts& program) {
-    visit("version", program.version);
-    visit("mpi_version", program.mpi_version);
-    visit("thread_level", program.thread_level, 3);
-    visit("mpi_libraries", program.mpi_libraries);
-    visit("ancestors", program.ancestors);
-    visit("nccl_version", program.nccl_version);
-    visit("cuda_driver", program.cuda_driver);
-    visit("cuda_runtime", program.cuda_runtime);
-    visit("cuda_fault", program.cuda_fault);
-    visit("launcher_messages", program.launcher_messages);
+void describe(Record& record, ProgramFacts& program) {
+    record.sparse("version", program.version);
+    record.sparse("mpi_version", program.mpi_version);
+    record.sparse("thread_level", program.thread_level, 3);
+    record.sparse("mpi_libraries", program.mpi_libraries);
+    record.sparse("ancestors", program.ancestors);
+    record.sparse("nccl_version", program.nccl_version);
+    record.sparse("cuda_driver", program.cuda_driver);
+    record.sparse("cuda_runtime", program.cuda_runtime);
+    record.sparse("cuda_fault", program.cuda_fault);
+    record.sparse("launcher_messages", program.launcher_messages);
 }
 
-template <class Visitor, FactsOf<FolderFacts> Facts>
-void walk(Visitor& visit, Facts& folder) {
-    visit("path", folder.path);
-    visit("exists", folder.exists);
-    visit("is_writable", folder.is_writable);
-    visit("file_system", folder.file_system);
-    visit("inode", folder.inode);
-    visit("free_bytes", folder.free_bytes);
-    visit("total_bytes", folder.total_bytes);
-    visit("free_inodes", folder.free_inodes);
+void describe(Record& record, FolderFacts& folder) {
+    record.sparse("path", folder.path);
+    record.sparse("exists", folder.exists);
+    record.sparse("is_writable", folder.is_writable);
+    record.sparse("file_system", folder.file_system);
+    record.sparse("inode", folder.inode);
+    record.sparse("free_bytes", folder.free_bytes);
+    record.sparse("total_bytes", folder.total_bytes);
+    record.sparse("free_inodes", folder.free_inodes);
 }
 
-template <class Visitor, FactsOf<SystemFacts> Facts>
-void walk(Visitor& visit, Facts& system) {
-    visit("frequency_khz", system.frequency_khz);
-    visit("max_frequency_khz", system.max_frequency_khz);
-    visit("frequency_driver", system.frequency_driver);
-    visit("throttled_moved", system.throttled_moved);
-    visit("stale_shared_files", system.stale_shared_files);
-    visit("removes_ipc", system.removes_ipc);
-    visit("overcommit", system.overcommit);
-    visit("host_addresses", system.host_addresses);
-    visit("nccl_files", system.nccl_files);
-    visit("redirects_pci", system.redirects_pci);
-    visit("port_errors", system.port_errors);
-    visit("errors_moved", system.errors_moved);
-    visit("ras_port_owner", system.ras_port_owner);
-    visit("user", system.user);
+void describe(Record& record, SystemFacts& system) {
+    record.sparse("frequency_khz", system.frequency_khz);
+    record.sparse("max_frequency_khz", system.max_frequency_khz);
+    record.sparse("frequency_driver", system.frequency_driver);
+    record.sparse("throttled_moved", system.throttled_moved);
+    record.sparse("stale_shared_files", system.stale_shared_files);
+    record.sparse("removes_ipc", system.removes_ipc);
+    record.sparse("overcommit", system.overcommit);
+    record.sparse("host_addresses", system.host_addresses);
+    record.sparse("nccl_files", system.nccl_files);
+    record.sparse("redirects_pci", system.redirects_pci);
+    record.sparse("port_errors", system.port_errors);
+    record.sparse("errors_moved", system.errors_moved);
+    record.sparse("ras_port_owner", system.ras_port_owner);
+    record.sparse("user", system.user);
 }
 
-template <class Visitor, FactsOf<UnreachedAddress> Facts>
-void walk(Visitor& visit, Facts& unreached) {
-    visit("host", unreached.host);
-    visit("address", unreached.address);
-    visit("reason", unreached.reason);
+void describe(Record& record, UnreachedAddress& unreached) {
+    record.sparse("host", unreached.host);
+    record.sparse("address", unreached.address);
+    record.sparse("reason", unreached.reason);
 }
 
-template <class Visitor, FactsOf<NetworkProbe> Facts>
-void walk(Visitor& visit, Facts& probe) {
-    visit("clock_offset_s", probe.clock_offset_s);
-    visit("tried", probe.tried);
-    visit("unreached", probe.unreached);
-    visit("reached", probe.reached);
+void describe(Record& record, NetworkProbe& probe) {
+    record.sparse("clock_offset_s", probe.clock_offset_s);
+    record.sparse("tried", probe.tried);
+    record.sparse("unreached", probe.unreached);
+    record.sparse("reached", probe.reached);
 }
 
-template <class Visitor, FactsOf<WrongSum> Facts>
-void walk(Visitor& visit, Facts& sum) {
-    visit("type", sum.type);
-    visit("count", sum.count);
-    visit("wrong", sum.wrong);
+void describe(Record& record, WrongSum& sum) {
+    record.sparse("type", sum.type);
+    record.sparse("count", sum.count);
+    record.sparse("wrong", sum.wrong);
 }
 
-template <class Visitor, FactsOf<PairSpeed> Facts>
-void walk(Visitor& visit, Facts& pair) {
-    visit("to_rank", pair.to_rank);
-    visit("bytes_per_s", pair.bytes_per_s);
+void describe(Record& record, PairSpeed& pair) {
+    record.sparse("to_rank", pair.to_rank);
+    record.sparse("bytes_per_s", pair.bytes_per_s);
 }
 
-template <class Visitor, FactsOf<SelfTestFacts> Facts>
-void walk(Visitor& visit, Facts& test) {
-    visit("wrong_sums", test.wrong_sums);
-    visit("pairs", test.pairs);
-    visit("measured_s", test.measured_s);
-    visit("predicted_s", test.predicted_s);
-    visit("reduced_bytes", test.reduced_bytes);
-    visit("state_hash", test.state_hash);
-    visit("not_finite", test.not_finite);
-    visit("step_s", test.step_s);
+void describe(Record& record, SelfTestFacts& test) {
+    record.sparse("wrong_sums", test.wrong_sums);
+    record.sparse("pairs", test.pairs);
+    record.sparse("measured_s", test.measured_s);
+    record.sparse("predicted_s", test.predicted_s);
+    record.sparse("reduced_bytes", test.reduced_bytes);
+    record.sparse("state_hash", test.state_hash);
+    record.sparse("not_finite", test.not_finite);
+    record.sparse("step_s", test.step_s);
 }
 
-template <class Visitor, FactsOf<DoctorFacts> Facts>
-void walk(Visitor& visit, Facts& facts) {
-    visit("rank", facts.rank);
-    visit("size", facts.size, 1);
-    visit("local_rank", facts.local_rank);
-    visit("local_size", facts.local_size, 1);
-    visit("plan", facts.plan);
-    visit("environment", facts.environment);
-    visit("program", facts.program);
-    visit("node", facts.node);
-    visit("system", facts.system);
-    visit("shared_memory", facts.shared_memory);
-    visit("temporary_folder", facts.temporary_folder);
-    visit("run_folder", facts.run_folder);
-    visit("network", facts.network);
-    visit("self_test", facts.self_test);
-    visit("gpu", facts.gpu);
-    visit("now_s", facts.now_s);
+void describe(Record& record, DoctorFacts& facts) {
+    record.sparse("rank", facts.rank);
+    record.sparse("size", facts.size, 1);
+    record.sparse("local_rank", facts.local_rank);
+    record.sparse("local_size", facts.local_size, 1);
+    record.sparse("plan", facts.plan);
+    record.sparse("environment", facts.environment);
+    record.sparse("program", facts.program);
+    record.sparse("node", facts.node);
+    record.sparse("system", facts.system);
+    record.sparse("shared_memory", facts.shared_memory);
+    record.sparse("temporary_folder", facts.temporary_folder);
+    record.sparse("run_folder", facts.run_folder);
+    record.sparse("network", facts.network);
+    record.sparse("self_test", facts.self_test);
+    record.sparse("gpu", facts.gpu);
+    record.sparse("now_s", facts.now_s);
 }
 
 std::string serialize(const DoctorFacts& facts) {
