@@ -4,21 +4,19 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/timed_read.hpp"
 
 #include "child.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
+#include <span>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -29,15 +27,10 @@ namespace {
 bool drain(int fd, double deadline_s, std::string& output) {
     std::array<char, 1 << 16> buffer;
     while (true) {
-        const double left = deadline_s - now_s();
-        pollfd waiting{fd, POLLIN, 0};
-        const int ready = left > 0 ? ::poll(&waiting, 1, static_cast<int>(left * 1e3) + 1) : 0;
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) return false;
-        const ssize_t got = ::read(fd, buffer.data(), buffer.size());
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return true;
-        output.append(buffer.data(), static_cast<std::size_t>(got));
+        const auto got = timed_read(fd, std::as_writable_bytes(std::span(buffer)), deadline_s);
+        if (!got) return false;
+        if (*got == 0) return true;
+        output.append(buffer.data(), *got);
     }
 }
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/talking_process.hpp"
 
-#include "lockstep/core/clock.hpp"
+#include "lockstep/core/timed_read.hpp"
 
 #include "child.hpp"
 
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <span>
 
-#include <poll.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -68,15 +68,10 @@ std::optional<std::string> TalkingProcess::hear(double deadline_s) {
     std::array<char, 4096> buffer;
     while (true) {
         if (auto line = inside_->next_line()) return line;
-        const double left_s = deadline_s - now_s();
-        pollfd waiting{inside_->child.output.value(), POLLIN, 0};
-        const int ready = left_s > 0 ? ::poll(&waiting, 1, static_cast<int>(left_s * 1e3) + 1) : 0;
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) return {};
-        const ssize_t got = ::read(inside_->child.output.value(), buffer.data(), buffer.size());
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return {};
-        inside_->heard.append(buffer.data(), static_cast<std::size_t>(got));
+        const auto got = timed_read(
+            inside_->child.output.value(), std::as_writable_bytes(std::span(buffer)), deadline_s);
+        if (got.value_or(0) == 0) return {};
+        inside_->heard.append(buffer.data(), *got);
     }
 }
 

@@ -30,6 +30,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/timed_read.hpp"
 
 #include "driver.hpp"
 
@@ -42,7 +43,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <poll.h>
 #include <spawn.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -214,18 +214,13 @@ void Sandbox::send(std::span<const std::byte> bytes) {
 // False if the child closed its end.
 bool Sandbox::fill(std::span<std::byte> out, double deadline_s) {
     while (!out.empty()) {
-        const double left = deadline_s - now_s();
-        pollfd waiting{socket_.value(), POLLIN, 0};
-        const int ready = left > 0 ? ::poll(&waiting, 1, static_cast<int>(left * 1e3) + 1) : 0;
-        if (ready < 0 && errno == EINTR) continue;
-        if (ready <= 0) {
+        const auto got = timed_read(socket_.value(), out, deadline_s);
+        if (!got) {
             end();
             throw took_too_long(asked_.path);
         }
-        const ssize_t got = ::recv(socket_.value(), out.data(), out.size(), 0);
-        if (got < 0 && errno == EINTR) continue;
-        if (got <= 0) return false;
-        out = out.subspan(static_cast<std::size_t>(got));
+        if (*got == 0) return false;
+        out = out.subspan(*got);
     }
     return true;
 }
