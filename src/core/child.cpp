@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "child.hpp"
+#include "lockstep/core/child.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/process.hpp"
@@ -59,35 +59,43 @@ Pipe open_pipe() {
 
 Child start_child(const std::vector<std::string>& argv,
                   const std::map<std::string, std::string>& environment,
-                  ChildInput input) {
+                  ChildPipes pipes,
+                  const sigset_t* blocked) {
     const std::string path = program_or_error(argv.at(0));
     const auto variables = environment_with(environment);
     const auto argument_list = pointers(argv);
     const auto variable_list = pointers(variables);
-    Pipe output = open_pipe(), spoken;
-    if (input == ChildInput::pipe) spoken = open_pipe();
+    Pipe output, spoken;
+    if (pipes != ChildPipes::none) output = open_pipe();
+    if (pipes == ChildPipes::both) spoken = open_pipe();
     const int parent = ::getpid();
     const pid_t pid = ::fork();
     check(pid >= 0, [] { return system_error("start", "a process", errno); });
     if (pid == 0) {
         ::setpgid(0, 0);
+        if (blocked) ::sigprocmask(SIG_SETMASK, blocked, nullptr);
         die_with_parent(parent);
         ::dup2(
             spoken.read_end ? spoken.read_end.value() : ::open("/dev/null", O_RDONLY | O_CLOEXEC),
             STDIN_FILENO);
-        ::dup2(output.write_end.value(), STDOUT_FILENO);
-        ::dup2(output.write_end.value(), STDERR_FILENO);
+        for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
+            if (output.write_end) ::dup2(output.write_end.value(), fd);
         ::execve(path.c_str(), argument_list.data(), variable_list.data());
         ::_exit(127);
     }
     return {pid, std::move(output.read_end), std::move(spoken.write_end)};
 }
 
-int end_child(pid_t pid) {
-    ::kill(-pid, SIGKILL);
+int reap_child(pid_t pid) {
     int status = 0;
     while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
     }
+    return status;
+}
+
+int end_child(pid_t pid) {
+    ::kill(-pid, SIGKILL);
+    reap_child(pid);
     return 128 + SIGKILL;
 }
 

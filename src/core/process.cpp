@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/process.hpp"
 
+#include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/timed_read.hpp"
-
-#include "child.hpp"
 
 #include <algorithm>
 #include <array>
@@ -51,7 +50,7 @@ std::optional<int> wait_for(pid_t pid, double deadline_s) {
 ProcessResult run_process(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment,
                           double timeout_s) {
-    const Child child = start_child(argv, environment, ChildInput::nothing);
+    const Child child = start_child(argv, environment, ChildPipes::output);
     ProcessResult result;
     const double deadline_s = now_s() + timeout_s;
     const bool closed = drain(child.output.value(), deadline_s, result.output);
@@ -66,11 +65,12 @@ ProcessResult run_process(const std::vector<std::string>& argv,
     return result;
 }
 
+bool is_program(const fs::path& path) {
+    std::error_code missing;
+    return fs::is_regular_file(path, missing) && ::access(path.c_str(), X_OK) == 0;
+}
+
 std::string find_program(const std::string& program) {
-    const auto is_program = [](const std::string& path) {
-        std::error_code missing;
-        return fs::is_regular_file(path, missing) && ::access(path.c_str(), X_OK) == 0;
-    };
     if (program.find('/') != program.npos) return is_program(program) ? program : "";
     const char* variable = std::getenv("PATH");
     std::string_view rest = variable ? variable : "/usr/local/bin:/usr/bin:/bin";

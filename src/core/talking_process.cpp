@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/talking_process.hpp"
 
+#include "lockstep/core/child.hpp"
 #include "lockstep/core/timed_read.hpp"
-
-#include "child.hpp"
 
 #include <array>
 #include <cerrno>
@@ -44,7 +43,7 @@ struct TalkingProcess::Inside {
 
 TalkingProcess::TalkingProcess(const std::vector<std::string>& argv)
     : inside_(std::make_unique<Inside>()) {
-    inside_->child = start_child(argv, {}, ChildInput::pipe);
+    inside_->child = start_child(argv, {}, ChildPipes::both);
 }
 
 TalkingProcess::TalkingProcess(TalkingProcess&&) noexcept = default;

@@ -22,10 +22,9 @@
 
 #include "lockstep/launch/supervise.hpp"
 
+#include "lockstep/core/child.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/process.hpp"
-#include "lockstep/core/signals.hpp"
 
 #include <cerrno>
 #include <csignal>
@@ -69,33 +68,30 @@ void remove_abandoned() {
     for (const fs::path& folder : found) fs::remove_all(folder, ignored);
 }
 
-// The signals that are passed on, blocked so that sigwait() sees them and nothing else does.
-sigset_t watched_signals() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGCHLD})
-        sigaddset(&signals, signal);
-    return signals;
-}
-
-pid_t start(const std::vector<std::string>& argv,
-            const std::map<std::string, std::string>& environment,
-            const sigset_t& before) {
-    const int parent = ::getpid();
-    const pid_t child = ::fork();
-    check(child >= 0, [] { return system_error("start", "mpirun", errno); });
-    if (child != 0) return child;
-    ::setpgid(0, 0);  // Ctrl-C on a terminal is for the supervisor alone
-    sigprocmask(SIG_SETMASK, &before, nullptr);
-    die_with_parent(parent);
-    const int null = ::open("/dev/null", O_RDONLY);
-    ::dup2(null, STDIN_FILENO);
-    try {
-        become_process(argv, environment);
-    } catch (...) {
-        ::_exit(127);
+/// The signals that are passed on, blocked so that wait() sees them and nothing else does.
+class WatchedSignals {
+  public:
+    WatchedSignals() {
+        sigemptyset(&watched_);
+        for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGCHLD})
+            sigaddset(&watched_, signal);
+        sigprocmask(SIG_BLOCK, &watched_, &before);
     }
-}
+    ~WatchedSignals() { sigprocmask(SIG_SETMASK, &before, nullptr); }
+    WatchedSignals(const WatchedSignals&) = delete;
+    WatchedSignals& operator=(const WatchedSignals&) = delete;
+
+    int wait() const {
+        int signal = 0;
+        sigwait(&watched_, &signal);
+        return signal;
+    }
+
+    sigset_t before;  ///< what was blocked
+
+  private:
+    sigset_t watched_;
+};
 
 Error killed(int signal) {
     return Error("E612",
@@ -137,25 +133,15 @@ LaunchFolder::~LaunchFolder() {
 
 int supervise(const std::vector<std::string>& argv,
               const std::map<std::string, std::string>& environment) {
-    check(!find_program(argv.at(0)).empty(), [&] {
-        return Error("E610",
-                     fmt::format("cannot start '{}'", argv[0]),
-                     "it is not on PATH",
-                     "install Open MPI, or load its module");
-    });
-    const sigset_t signals = watched_signals();
-    sigset_t before;
-    sigprocmask(SIG_BLOCK, &signals, &before);
-    const pid_t child = start(argv, environment, before);
+    const WatchedSignals signals;
+    const pid_t child = start_child(argv, environment, ChildPipes::none, &signals.before).pid;
     int interrupts = 0, status = 0;
     while (::waitpid(child, &status, WNOHANG) == 0) {
-        int signal = 0;
-        sigwait(&signals, &signal);
+        const int signal = signals.wait();
         if (signal == SIGCHLD) continue;
         if (signal == SIGINT) ++interrupts;
         ::kill(child, interrupts > 1 ? SIGKILL : SIGUSR2);
     }
-    sigprocmask(SIG_SETMASK, &before, nullptr);
     return exit_code_of(status, interrupts > 0);
 }
 

@@ -3,6 +3,7 @@
 
 #include "support/caught.hpp"
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 
@@ -20,6 +21,15 @@ TEST(Supervise, AKilledChildIsAnErrorThatSaysSo) {
     EXPECT_EQ(test::caught_code([] { supervise({"bash", "-c", "kill -9 $$"}, {}); }), "E612");
     EXPECT_EQ(test::caught_code([] { supervise({"bash", "-c", "exit 137"}, {}); }), "E612");
     EXPECT_EQ(test::caught_code([] { supervise({"no-such-program"}, {}); }), "E610");
+}
+
+TEST(Supervise, LeavesSignalsAsTheyWereHoweverItEnds) {
+    supervise({"true"}, {});
+    test::caught_code([] { supervise({"no-such-program"}, {}); });
+    sigset_t blocked;
+    ASSERT_EQ(::sigprocmask(SIG_BLOCK, nullptr, &blocked), 0);
+    for (const int signal : {SIGUSR2, SIGTERM, SIGINT, SIGCHLD})
+        EXPECT_EQ(::sigismember(&blocked, signal), 0) << signal;
 }
 
 TEST(Supervise, PassesSignalsOnAsUsr2) {

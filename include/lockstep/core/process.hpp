@@ -3,6 +3,7 @@
 /// Child processes by argument list; never through a shell.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <string>
 #include <vector>
@@ -24,6 +25,9 @@ ProcessResult run_process(const std::vector<std::string>& argv,
 /// Replaces this process by argv[0] (found on PATH). Returns only by Error E610.
 [[noreturn]] void become_process(const std::vector<std::string>& argv,
                                  const std::map<std::string, std::string>& environment = {});
+
+/// Whether `path` is a file that may be executed.
+bool is_program(const std::filesystem::path& path);
 
 /// Full path of `program` on PATH, or "".
 std::string find_program(const std::string& program);

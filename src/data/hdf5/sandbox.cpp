@@ -25,6 +25,7 @@
 
 #include "sandbox.hpp"
 
+#include "lockstep/core/child.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
@@ -40,6 +41,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -120,11 +122,6 @@ double gib(std::uint64_t bytes) {
     return static_cast<double>(bytes) / (1u << 30);
 }
 
-bool is_program(const fs::path& path) {
-    std::error_code missing;
-    return fs::is_regular_file(path, missing) && ::access(path.c_str(), X_OK) == 0;
-}
-
 std::string text_of(std::span<const std::byte> bytes) {
     return printable(std::string(reinterpret_cast<const char*>(bytes.data()),
                                  std::min<std::size_t>(bytes.size(), 1000)));
@@ -165,11 +162,7 @@ int Sandbox::end() {
     if (child_ <= 0) return 0;
     socket_.reset();
     ::kill(child_, SIGKILL);
-    int status = 0;
-    while (::waitpid(child_, &status, 0) < 0 && errno == EINTR) {
-    }
-    child_ = -1;
-    return status;
+    return reap_child(std::exchange(child_, -1));
 }
 
 // Gives the child a moment to die by itself: how it died says what happened.

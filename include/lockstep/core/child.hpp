@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting a child process with pipes to it.
+/// @file
+/// Starting a child process, and its end. For most uses is process.hpp.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -8,12 +9,15 @@
 #include <string>
 #include <vector>
 
+#include <signal.h>
 #include <sys/types.h>
 
 namespace lockstep {
 
-enum class ChildInput { nothing, pipe };
+/// What goes through pipes. Else a child reads nothing, and writes where this process does.
+enum class ChildPipes { none, output, both };
 
+/// A child that was started, and the pipes to it.
 struct Child {
     pid_t pid = -1;
     UniqueFd output;  ///< what it writes to stdout and stderr, in order
@@ -21,10 +25,15 @@ struct Child {
 };
 
 /// argv[0] is found on PATH; `environment` is added to this process's own. The child leads a
-/// process group of its own and dies with this process. Errors: E610.
+/// process group of its own and dies with this process. It has `blocked` signals where they are
+/// given, else this thread's. Errors: E610.
 Child start_child(const std::vector<std::string>& argv,
                   const std::map<std::string, std::string>& environment,
-                  ChildInput input);
+                  ChildPipes pipes,
+                  const sigset_t* blocked = nullptr);
+
+/// Waits for the child's end, and returns its wait status.
+int reap_child(pid_t pid);
 
 /// Kills the child's whole group and waits. Returns 128 + SIGKILL.
 int end_child(pid_t pid);
