@@ -6,5 +6,5 @@
 #include <vector>
 
 int main(int argc, char** argv) {
-    return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc), nullptr);
+    return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc), {});
 }

@@ -31,6 +31,7 @@ struct Command {
     std::size_t optional_positionals = 0;  ///< how many more it may be given
     bool takes_job_words = false;          ///< words after "--" are not its own, but a job's
     bool is_hidden = false;                ///< not for users: left out of help and manuals
+    bool is_about_lockstep = false;        ///< names or starts that program: no other has it
     std::function<int(const Invocation&)> run;
 };
 

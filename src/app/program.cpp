@@ -7,6 +7,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/process.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/mpirun.hpp"
@@ -25,13 +26,38 @@
 namespace lockstep {
 namespace {
 
-std::string program_help(const std::vector<Command>& commands) {
-    std::string text =
+// A user's own program trains its own model where nobody says otherwise.
+void offer_model(const std::string& model, OptionTable& table) {
+    for (OptionSection& section : table)
+        for (Option& option : section.options) {
+            if (option.name != "model") continue;
+            option.assign({model, "default"});
+            option.default_value = model;
+            option.help = fmt::format("{}, {}", model, option.help);
+        }
+}
+
+std::vector<Command> commands_of(const Program& program) {
+    auto commands = all_commands();
+    if (program.model.empty()) return commands;
+    std::erase_if(commands, [](const Command& command) { return command.is_about_lockstep; });
+    for (Command& command : commands) {
+        command.usage.replace(0, Program().name.size(), program.name);
+        offer_model(program.model, command.table);
+    }
+    return commands;
+}
+
+std::string program_help(const std::vector<Command>& commands, const std::string& program) {
+    std::string text = fmt::format(
         "Lockstep trains a LibTorch model on any number of MPI ranks and gives the same model,\n"
-        "bit for bit, however many there are.\n\nusage: lockstep COMMAND [options]\n\n";
+        "bit for bit, however many there are.\n\nusage: {} COMMAND [options]\n\n",
+        program);
     for (const Command& command : commands)
         if (!command.is_hidden) text += fmt::format("  {:<14} {}\n", command.name, command.summary);
-    return text + "\n'lockstep COMMAND --help' teaches each of them. First: scripts/quickstart.\n";
+    return text + fmt::format("\n'{} COMMAND --help' teaches each of them. First: {}.\n",
+                              program,
+                              program == Program().name ? "scripts/quickstart" : "docs/api.md");
 }
 
 // The commands of a group such as "data"; "" if there is none of that name.
@@ -116,16 +142,16 @@ struct Prepared {
     std::string help;
 };
 
-Prepared prepare(const std::vector<std::string>& words) {
-    const auto commands = all_commands();
+Prepared prepare(const std::vector<std::string>& words, const Program& program) {
+    const auto commands = commands_of(program);
     Prepared prepared;
     if (words.empty() || is_help(words[0])) {
-        prepared.help = program_help(commands);
+        prepared.help = program_help(commands, program.name);
         return prepared;
     }
     std::size_t used = 0;
     const Command* command = find_command(commands, words, used);
-    if (command == nullptr && words[0] == "--version") return prepare({"version"});
+    if (command == nullptr && words[0] == "--version") return prepare({"version"}, program);
     if (command == nullptr && words.size() == 2 && is_help(words[1]))
         prepared.help = group_help(commands, words[0]);
     if (!prepared.help.empty()) return prepared;
@@ -188,26 +214,35 @@ int run_guarded(const std::vector<std::string>& words, const ProcessContext& pro
 }
 
 // OpenMP reads its variables when its library is loaded: a rank that is bound starts once more.
-// Without the trainer it ends here as well, and does not ask drivers of GPUs for what it will not
-// use.
+// A program that cannot train ends here as well, and does not ask drivers of GPUs for what it will
+// not use.
 void start_rank(const std::vector<std::string>& words, const ProcessContext& process) {
-    if (process.train == nullptr)
-        become_trainer(words, bind_rank(RankFacts([] { return read_topology({"/", nullptr}); })));
+    const Program& program = process.program;
+    if (program.train == nullptr)
+        become_rank(rank_program(program), words, bind_rank(RankFacts([] {
+                        return read_topology({"/", nullptr});
+                    })));
     const auto variables = bind_rank(*process.facts);
-    if (!variables.empty()) become_trainer(words, variables);
+    if (!variables.empty()) become_rank(rank_program(program), words, variables);
     release_first_thread();
-}
-
-// Before MPI is up ranks cannot agree on who speaks: the first of each node does.
-int fail_to_start(const Error& error) {
-    if (read_launch_facts(Environment()).local_rank.value_or(0) == 0) say_error(error.text());
-    return static_cast<int>(error.exit_code());
 }
 
 }  // namespace
 
+std::filesystem::path rank_program(const Program& program) {
+    const std::filesystem::path self = this_executable();
+    return program.train == nullptr ? self.parent_path() / "lockstep-train" : self;
+}
+
+// Before MPI is up ranks cannot agree on who speaks: the first of each node does.
+int fail_to_start(const std::exception& reason) {
+    const Error error = as_error(reason);
+    if (read_launch_facts(Environment()).local_rank.value_or(0) == 0) say_error(error.text());
+    return static_cast<int>(error.exit_code());
+}
+
 int run_command(const std::vector<std::string>& words, const ProcessContext& process) {
-    Prepared prepared = agree(process.ranks, [&] { return prepare(words); });
+    Prepared prepared = agree(process.ranks, [&] { return prepare(words, process.program); });
     prepared.call.process = process;
     if (!prepared.command) {
         if (process.ranks.is_root()) print_once(prepared.help);
@@ -216,17 +251,17 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
     return prepared.command->run(prepared.call);
 }
 
-int run_program(const std::vector<std::string>& words, TrainFunction train) {
+int run_program(const std::vector<std::string>& words, const Program& program) {
     const auto facts = std::make_shared<RankFacts>();
     const bool is_rank_of_train = launched_by_mpi() && !words.empty() && words[0] == "train";
     try {
-        if (is_rank_of_train) start_rank(words, {train, {}, facts});
+        if (is_rank_of_train) start_rank(words, {program, {}, facts});
     } catch (const std::exception& exception) {
-        return fail_to_start(as_error(exception));
+        return fail_to_start(exception);
     }
     std::optional<MpiSession> session;
     if (launched_by_mpi()) session.emplace();
-    const ProcessContext process{train, Communicator::world(), facts};
+    const ProcessContext process{program, Communicator::world(), facts};
     open_log(first_log_target(process.ranks));
     return run_guarded(words, process);
 }

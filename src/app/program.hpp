@@ -6,6 +6,8 @@
 #include "lockstep/launch/rank_facts.hpp"
 #include "lockstep/train/train.hpp"
 
+#include <exception>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,9 +17,20 @@ namespace lockstep {
 /// train_model, or nullptr in the program that does not carry LibTorch.
 using TrainFunction = TrainResult (*)(const TrainSettings&, const Communicator&);
 
+/// The program that runs a command.
+struct Program {
+    TrainFunction train = nullptr;
+    std::string model;  ///< a user's own, which is then the default of --model; "": none
+    std::string name = "lockstep";
+};
+
+/// What the ranks of `train` are: this program where it can train, or else lockstep-train beside
+/// it.
+std::filesystem::path rank_program(const Program& program);
+
 /// What every command finds in the process that it runs in.
 struct ProcessContext {
-    TrainFunction train = nullptr;
+    Program program;
     Communicator ranks;  ///< all that a launcher started; one without
     std::shared_ptr<const RankFacts> facts = std::make_shared<RankFacts>();
 };
@@ -26,8 +39,11 @@ struct ProcessContext {
 int run_command(const std::vector<std::string>& words, const ProcessContext& process);
 
 /// run_command() with errors shown in the form users know. Under a launcher all ranks end with one
-/// exit code, and an error that all ranks share is said once. Without `train` a rank of `train`
-/// becomes lockstep-train, which has one: all else starts without loading LibTorch.
-int run_program(const std::vector<std::string>& words, TrainFunction train);
+/// exit code, and an error that all ranks share is said once. A rank of `train` in a program that
+/// cannot becomes lockstep-train: all else starts without loading LibTorch.
+int run_program(const std::vector<std::string>& words, const Program& program);
+
+/// Says why this process cannot even begin, once on each node. Returns the exit code.
+int fail_to_start(const std::exception& reason);
 
 }  // namespace lockstep

@@ -85,29 +85,25 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
     // Quiet: our own messages say what went wrong.
     add({"--bind-to", "none", "--quiet", "--mca", "pml", "ob1"});
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
-    argv.push_back(request.program.empty() ? trainer_program() : request.program.string());
+    argv.push_back(request.program.string());
     argv.insert(argv.end(), request.words.begin(), request.words.end());
     return argv;
 }
 
-std::string trainer_program() {
-    return std::filesystem::path(this_executable()).replace_filename("lockstep-train").string();
-}
-
-void check_trainer() {
-    const std::string trainer = trainer_program();
-    check(!find_program(trainer).empty(), [&] {
+void check_rank_program(const std::filesystem::path& program) {
+    check(!find_program(program.string()).empty(), [&] {
         return Error("E610",
-                     fmt::format("cannot start '{}'", trainer),
+                     fmt::format("cannot start '{}'", program.string()),
                      "it belongs beside lockstep, but is not there",
                      "build or install both programs into one folder");
     });
 }
 
-void become_trainer(const std::vector<std::string>& words,
-                    const std::map<std::string, std::string>& environment) {
-    check_trainer();
-    std::vector<std::string> argv = {trainer_program()};
+void become_rank(const std::filesystem::path& program,
+                 const std::vector<std::string>& words,
+                 const std::map<std::string, std::string>& environment) {
+    check_rank_program(program);
+    std::vector<std::string> argv = {program.string()};
     argv.insert(argv.end(), words.begin(), words.end());
     become_process(argv, environment);
 }

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/process.hpp"
 
 #include "command.hpp"
 #include "program.hpp"
@@ -10,14 +12,18 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep {
 namespace {
 
-std::string output_of(const std::vector<std::string>& words) {
+using testing::HasSubstr;
+using testing::Not;
+
+std::string output_of(const std::vector<std::string>& words, const ProcessContext& process = {}) {
     testing::internal::CaptureStdout();
-    const int exit_code = run_command(words, {});
+    const int exit_code = run_command(words, process);
     const std::string output = testing::internal::GetCapturedStdout();
     EXPECT_EQ(exit_code, 0) << output;
     return output;
@@ -64,6 +70,25 @@ TEST(Explain, KnowsEveryCode) {
                               entry.title,
                               static_cast<int>(entry.exit_code),
                               entry.text));
+}
+
+TEST(RunCommand, SpeaksOfAUsersOwnProgramAndModel) {
+    const ProcessContext process{{.model = "tiny", .name = "mine"}, {}};
+    const std::string help = output_of({"train", "--help"}, process);
+    EXPECT_THAT(help, HasSubstr("\nusage: mine train --data DIR"));
+    EXPECT_THAT(help, HasSubstr("tiny, cnn, cnn-bn or mlp [tiny]\n"));
+    EXPECT_THAT(output_of({"config", "show"}, process), HasSubstr("model = tiny\n"));
+    EXPECT_THAT(output_of({"config", "show", "--model", "mlp"}, process),
+                HasSubstr("model = mlp\n"));
+    EXPECT_THAT(output_of({"config", "show"}), HasSubstr("model = cnn\n"));
+    EXPECT_THAT(output_of({}, process), Not(HasSubstr("submit")));
+    EXPECT_EQ(test::caught_code([&] { run_command({"submit"}, process); }), "E101");
+}
+
+TEST(RankProgram, IsThisOneWhereItCanTrain) {
+    const auto train = [](const TrainSettings&, const Communicator&) { return TrainResult(); };
+    EXPECT_EQ(rank_program({.train = train}), this_executable());
+    EXPECT_EQ(rank_program({}), fs::path(this_executable()).replace_filename("lockstep-train"));
 }
 
 TEST(RunCommand, RefusesWhatItDoesNotKnow) {

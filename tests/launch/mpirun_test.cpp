@@ -27,22 +27,21 @@ LaunchRequest request_for(int np, bool oversubscribe) {
     request.np = np;
     request.oversubscribe = oversubscribe;
     request.words = {"train", "--run", "a b"};
+    request.program = "/bin/trainer";
     return request;
 }
 
-TEST(MpirunLine, StartsTheTrainerBesideThisProgramWithTheSameWords) {
+TEST(MpirunLine, StartsTheProgramWithItsWords) {
     const auto line = mpirun_line(request_for(1, false), allowing());
     EXPECT_THAT(std::vector(line.begin(), line.begin() + 3), ElementsAre("mpirun", "-np", "1"));
     EXPECT_THAT(std::vector(line.end() - 4, line.end()),
-                ElementsAre(trainer_program(), "train", "--run", "a b"));
+                ElementsAre("/bin/trainer", "train", "--run", "a b"));
     EXPECT_THAT(line, Not(Contains("--oversubscribe")));
 }
 
-TEST(MpirunLine, StartsAnotherProgramIfAsked) {
-    LaunchRequest request = request_for(1, false);
-    request.program = "/bin/other";
-    EXPECT_THAT(shell_text(mpirun_line(request, allowing())),
-                testing::EndsWith(" /bin/other train --run 'a b'"));
+TEST(MpirunLine, IsShownWithTheQuotesThatAShellNeeds) {
+    EXPECT_THAT(shell_text(mpirun_line(request_for(1, false), allowing())),
+                testing::EndsWith(" /bin/trainer train --run 'a b'"));
 }
 
 TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {

@@ -21,7 +21,7 @@ struct LaunchRequest {
     bool oversubscribe = false;
     std::vector<std::string> words;
     std::filesystem::path folder;   ///< for Open MPI's own files; "": its usual places
-    std::filesystem::path program;  ///< "": lockstep-train
+    std::filesystem::path program;  ///< what each rank is
     std::string hosts;              ///< "a:4,b:4", over ssh; "": this machine alone
 };
 
@@ -31,16 +31,13 @@ struct LaunchRequest {
 /// slots), E647 (hosts that are not reached).
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment);
 
-/// Path of lockstep-train, beside this program.
-std::string trainer_program();
+/// Errors: E610 if `program` is not there, which mpirun would tell only by a strange exit code.
+void check_rank_program(const std::filesystem::path& program);
 
-/// Errors: E610 if lockstep-train is missing, which mpirun would tell only by a strange exit code.
-void check_trainer();
-
-/// Goes on as lockstep-train with the same words; `environment` is added. Returns only by Error
-/// E610.
-[[noreturn]] void become_trainer(const std::vector<std::string>& words,
-                                 const std::map<std::string, std::string>& environment = {});
+/// Goes on as `program` with `words`; `environment` is added. Returns only by Error E610.
+[[noreturn]] void become_rank(const std::filesystem::path& program,
+                              const std::vector<std::string>& words,
+                              const std::map<std::string, std::string>& environment = {});
 
 /// "mpirun -np 2 ..." with quotes where a shell needs them.
 std::string shell_text(const std::vector<std::string>& argv);

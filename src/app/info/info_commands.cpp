@@ -119,6 +119,7 @@ Command generate_command() {
             .text = "For installations and docs/reference.md: made from the tables of options.\n",
             .positionals = 1,
             .is_hidden = true,
+            .is_about_lockstep = true,
             .run = [](const Invocation& call) {
                 write_manual(all_commands(), call.positionals[0]);
                 return 0;

@@ -167,6 +167,7 @@ Command submit_command() {
             "  lockstep submit --array 1-5 -- --seed %a\n",
         .table = submit_option_table(*options),
         .takes_job_words = true,
+        .is_about_lockstep = true,
         .run = [options](const Invocation& call) { return submit(*options, call); }};
 }
 

@@ -54,11 +54,12 @@ void check_required(const TrainSettings& settings) {
 }
 
 int launch(const TrainOptions& options, const Invocation& call) {
-    check_trainer();
+    const auto program = rank_program(call.process.program);
+    check_rank_program(program);
     const PostMortem post_mortem(options.settings.run);
     return post_mortem.explain([&] {
         return supervise_ranks(
-            {options.np, options.oversubscribe, call.words, {}, {}, options.hosts});
+            {options.np, options.oversubscribe, call.words, {}, program, options.hosts});
     });
 }
 
@@ -124,7 +125,7 @@ int run(TrainOptions& options, const Invocation& call) {
                                        options.oversubscribe,
                                        words,
                                        {},
-                                       {},
+                                       rank_program(call.process.program),
                                        options.hosts},
                                       Environment());
         print_once(shell_text(line) + "\n");
@@ -132,7 +133,8 @@ int run(TrainOptions& options, const Invocation& call) {
     }
     const bool wants_ranks = options.np > 1 || !options.hosts.empty();
     if (wants_ranks && !launched_by_mpi()) return launch(options, call);
-    if (call.process.train == nullptr) become_trainer(call.words);
+    const Program& program = call.process.program;
+    if (program.train == nullptr) become_rank(rank_program(program), call.words);
     if (ranks.size() > 1) die_with_parent(::getppid());
     if (!options.plan.empty()) check_plan(ranks, facts, options.plan);
     if (const std::string note = binding_note(facts); !note.empty()) once(Level::info, "{}", note);
@@ -140,7 +142,7 @@ int run(TrainOptions& options, const Invocation& call) {
     keep_origins(options.settings, call.options);
     settle_ranks(options, call.process);
     check_job(options, call.process);
-    const TrainResult result = call.process.train(options.settings, ranks);
+    const TrainResult result = program.train(options.settings, ranks);
     show_result(options.settings, result);
     return exit_of(result);
 }

@@ -100,6 +100,7 @@ std::string hash_of_run(const fs::path& run) {
 }
 
 std::string train_once(const VerifyOptions& options,
+                       const fs::path& program,
                        const std::vector<std::string>& common,
                        int np,
                        int virtual_ranks,
@@ -115,7 +116,8 @@ std::string train_once(const VerifyOptions& options,
                                     std::string("never")})
         words.push_back(word);
     const LaunchFolder folder;
-    const auto result = run_process(mpirun_line({np, true, words, folder.path()}, Environment()));
+    const auto result =
+        run_process(mpirun_line({np, true, words, folder.path(), program, {}}, Environment()));
     check(result.exit_code == 0, [&] {
         print_once(result.output);
         return Error(
@@ -154,7 +156,8 @@ int run(VerifyOptions& options, const Invocation& call) {
                                         static_cast<unsigned>(*std::ranges::max_element(ranks))));
     check(!settings.data.empty(),
           [] { return Error("E105", "--data is missing", "", "give a data set with --data DIR"); });
-    check_trainer();
+    const auto program = rank_program(call.process.program);
+    check_rank_program(program);
     const ScratchFolder scratch(
         fs::temp_directory_path(), "verify", "set TMPDIR to a folder that can be written");
     const auto words = train_words(call);
@@ -163,7 +166,7 @@ int run(VerifyOptions& options, const Invocation& call) {
     for (const int np : ranks) {
         show_live(fmt::format("training {} steps on {} rank(s) ...", options.steps, np));
         const fs::path folder = scratch.path() / fmt::format("np{}", np);
-        hashes.push_back(train_once(options, words, np, virtual_ranks, folder));
+        hashes.push_back(train_once(options, program, words, np, virtual_ranks, folder));
         print_once(fmt::format("{:5}  {}\n", np, hashes.back()));
     }
     return judge(hashes, settings.plain_summation, virtual_ranks);
