@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
 
+#include "lockstep/core/error_bytes.hpp"
+
 #include <array>
 #include <cstdint>
 #include <vector>
@@ -9,25 +11,6 @@
 
 namespace lockstep {
 namespace {
-
-/// Four texts, each ended by a zero byte; "" is no error.
-std::string packed(const Error& error) {
-    std::string text;
-    for (const std::string& part :
-         {error.code(), std::string(error.what()), error.why(), error.fix()})
-        text += std::string(part.c_str()) + '\0';
-    return text;
-}
-
-Error unpacked(const std::string& text) {
-    std::array<std::string, 4> parts;
-    std::size_t at = 0;
-    for (std::string& part : parts) {
-        part = text.c_str() + at;
-        at += part.size() + 1;
-    }
-    return Error(parts[0], parts[1], parts[2], parts[3]);
-}
 
 std::string named(std::span<const int> ranks) {
     return fmt::format("{} {}", ranks.size() == 1 ? "rank" : "ranks", fold_ranks(ranks));
@@ -78,9 +61,11 @@ Error with_others(const Error& first, const std::vector<int>& other, const Error
 
 void agree_on_failure(const Communicator& ranks, const std::optional<Error>& mine) {
     if (!any_failed(ranks, mine.has_value())) return;
-    const auto texts = ranks.all_gather(mine ? packed(*mine) : "");
+    const auto texts = ranks.all_gather(mine ? error_bytes(*mine) : "");
     const Failures failures = sort_failures(texts);
-    const auto error_of = [&](int rank) { return unpacked(texts[static_cast<std::size_t>(rank)]); };
+    const auto error_of = [&](int rank) {
+        return error_from_bytes(texts[static_cast<std::size_t>(rank)]);
+    };
     Error error = error_of(failures.same.front());
     if (!failures.other.empty())
         error = with_others(error, failures.other, error_of(failures.other.front()));
@@ -93,12 +78,12 @@ std::string from_root(const Communicator& ranks, const std::function<std::string
         try {
             message = "=" + step();
         } catch (const std::exception& error) {
-            message = "!" + packed(as_error(error));
+            message = "!" + error_bytes(as_error(error));
         }
     }
     message = ranks.broadcast(std::move(message));
     const std::string content = message.substr(1);
-    if (message.front() == '!') throw AgreedError(unpacked(content), "", ranks.is_root());
+    if (message.front() == '!') throw AgreedError(error_from_bytes(content), "", ranks.is_root());
     return content;
 }
 

@@ -25,13 +25,14 @@
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 
 #include <array>
 #include <cerrno>
 #include <chrono>
+#include <optional>
 #include <thread>
 
 #include <fcntl.h>
@@ -75,46 +76,59 @@ JobStart own_job_start() {
     return {*job + '@' + cluster, restarts.value_or(0)};
 }
 
+// What the holder says of itself.
+struct Lease {
+    std::string by, host;
+    std::int64_t pid = 0;
+    std::string since;
+    std::string job;  // empty: no SLURM job
+    std::int64_t restarts = 0;
+};
+
+void describe(Record& record, Lease& lease) {
+    record.field("by", lease.by);
+    record.field("host", lease.host);
+    record.field("pid", lease.pid);
+    record.field("since", lease.since);
+    if (!record.wants("job", !lease.job.empty())) return;
+    record.field("job", lease.job);
+    record.field("restarts", lease.restarts);
+}
+
 std::string lease_text() {
-    Json lease{{"by", user_at_host()},
-               {"host", host_name()},
-               {"pid", ::getpid()},
-               {"since", utc_text(unix_time_s())}};
-    if (const JobStart own = own_job_start(); !own.job.empty()) {
-        lease["job"] = own.job;
-        lease["restarts"] = own.restarts;
+    const JobStart own = own_job_start();
+    const Lease lease{.by = user_at_host(),
+                      .host = host_name(),
+                      .pid = ::getpid(),
+                      .since = utc_text(unix_time_s()),
+                      .job = own.job,
+                      .restarts = own.restarts};
+    return json_of_record(lease).dump(-1, Utf8::replace) + '\n';
+}
+
+// Nothing of a torn one, or of an empty one after an orderly end.
+std::optional<Lease> read_lease(const fs::path& path) {
+    try {
+        return record_from_json<Lease>(read_json(path, 4096), path.string());
+    } catch (const Error&) {
+        return {};
     }
-    return lease.dump(-1, Utf8::replace) + '\n';
 }
 
 /// What the lease says, in words. It is a stranger's text: shown only in its known parts.
 std::string holder_text(const fs::path& path) {
-    try {
-        const auto lease = read_json(path, 4096);
-        const auto origin = path.string();
-        return printable(fmt::format("process {} on {} ({}) since {}",
-                                     json_field<std::int64_t>(lease, "pid", origin),
-                                     json_field<std::string>(lease, "host", origin),
-                                     json_field<std::string>(lease, "by", origin),
-                                     json_field<std::string>(lease, "since", origin)));
-    } catch (const Error&) {
-        return "a process that has not said who it is yet";
-    }
+    const auto lease = read_lease(path);
+    if (!lease) return "a process that has not said who it is yet";
+    return printable(fmt::format(
+        "process {} on {} ({}) since {}", lease->pid, lease->host, lease->by, lease->since));
 }
 
 /// Whether the holder is an earlier start of this very job. SLURM starts a job again only when it
 /// has ended it, or has lost the node where it ran on: what is left of it there must not stop us.
 bool is_held_by_earlier_start(const fs::path& path) {
     const JobStart own = own_job_start();
-    if (own.job.empty()) return false;
-    try {
-        const auto lease = read_json(path, 4096);
-        const auto origin = path.string();
-        return json_field<std::string>(lease, "job", origin) == own.job &&
-               json_field<std::int64_t>(lease, "restarts", origin) < own.restarts;
-    } catch (const Error&) {
-        return false;  // torn, or of no job
-    }
+    const auto lease = own.job.empty() ? std::nullopt : read_lease(path);
+    return lease && lease->job == own.job && lease->restarts < own.restarts;
 }
 
 UniqueFd open_lock_file(const fs::path& path, int flags) {
@@ -196,15 +210,11 @@ RunHolder read_run_holder(const fs::path& path) {
     const UniqueFd file = open_for_reading(path);
     RunHolder holder;
     holder.is_held = ::flock(file.value(), LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-    try {
-        const auto lease = read_json(path, 4096);
-        const auto origin = path.string();
-        holder.pid = json_field<std::int64_t>(lease, "pid", origin);
-        holder.host = printable(json_field<std::string>(lease, "host", origin));
-        holder.since = printable(json_field<std::string>(lease, "since", origin));
+    if (const auto lease = read_lease(path)) {
+        holder.pid = lease->pid;
+        holder.host = printable(lease->host);
+        holder.since = printable(lease->since);
         holder.is_here = holder.host == host_name();
-    } catch (const Error&) {
-        // Empty after an orderly end; a torn one says as little.
     }
     return holder;
 }

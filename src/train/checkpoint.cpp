@@ -117,11 +117,11 @@ Error damaged(const fs::path& file, const std::string& why) {
 std::vector<StoredPiece> gather_pieces(const Communicator& ranks,
                                        std::span<const StoredPiece> mine) {
     Json list = Json::array();
-    for (const StoredPiece& piece : mine) list.push_back(to_json(piece));
+    for (const StoredPiece& piece : mine) list.push_back(json_of_record(piece));
     std::vector<StoredPiece> all;
     for (const std::string& text : ranks.all_gather(list.dump()))
         for (const Json& piece : parse_json(text, "piece list"))
-            all.push_back(piece_from_json(piece, "piece list"));
+            all.push_back(record_from_json<StoredPiece>(piece, "piece list"));
     return all;
 }
 
@@ -190,21 +190,20 @@ void read_part(const fs::path& file, const StoredPiece& stored, const TensorPiec
             file);
 }
 
-Json load_from(const fs::path& path,
-               std::span<const TensorMeta> tensors,
-               std::span<const TensorPiece> pieces) {
-    const Json manifest = read_checkpoint_manifest(path);
-    const CheckpointTable table = table_of(manifest, path.string());
-    check_same_tensors(table.tensors, tensors, path);
+CheckpointState load_from(const fs::path& path,
+                          std::span<const TensorMeta> tensors,
+                          std::span<const TensorPiece> pieces) {
+    const CheckpointManifest manifest = read_checkpoint_manifest(path);
+    check_same_tensors(manifest.tensors, tensors, path);
     for (const TensorPiece& wanted : pieces)
-        for (const StoredPiece& stored : table.pieces)
+        for (const StoredPiece& stored : manifest.pieces)
             if (stored.tensor == wanted.tensor)
                 read_part(path_beneath(path, stored.file), stored, wanted);
-    return json_field<Json>(manifest, "state", path.string());
+    return manifest.state;
 }
 
 // The header of every container is, byte for byte, the one that the manifest implies.
-void check_headers(const fs::path& checkpoint, const CheckpointTable& table) {
+void check_headers(const fs::path& checkpoint, const CheckpointManifest& table) {
     std::map<std::string, std::map<std::uint64_t, SafetensorsEntry>> files;  // by file and offset
     for (const StoredPiece& piece : table.pieces)
         files[piece.file][piece.offset] =
@@ -242,12 +241,12 @@ bool is_whole(const Communicator& ranks, const fs::path& path) {
 
 void save_checkpoint(const Communicator& ranks,
                      const CheckpointPlace& place,
-                     const Json& state,
+                     const CheckpointState& state,
                      std::span<const TensorMeta> tensors,
                      std::span<const TensorPiece> pieces) {
-    const auto step = json_field<std::int64_t>(state, "step", "state");
     const fs::path unfinished =
-        place.root / fmt::format("{}{}-i{}", unfinished_prefix, step_name(step), place.incarnation);
+        place.root /
+        fmt::format("{}{}-i{}", unfinished_prefix, step_name(state.step), place.incarnation);
     from_root(ranks, [&] {
         make_directories(place.root);
         check_space(place.root, tensors);
@@ -261,17 +260,18 @@ void save_checkpoint(const Communicator& ranks,
             fmt::format("shard-{:05}-of-{:05}.safetensors", ranks.rank(), ranks.size());
         return write_shard(unfinished, file, tensors, pieces);
     });
-    const auto all = gather_pieces(ranks, mine);
+    const CheckpointManifest manifest{
+        state, {tensors.begin(), tensors.end()}, gather_pieces(ranks, mine)};
     from_root(ranks, [&] {
-        commit(place, unfinished, step, checkpoint_manifest_text(state, tensors, all));
+        commit(place, unfinished, state.step, checkpoint_manifest_text(manifest));
         return std::string();
     });
 }
 
-std::optional<Json> load_checkpoint(const Communicator& ranks,
-                                    const fs::path& root,
-                                    std::span<const TensorMeta> tensors,
-                                    std::span<const TensorPiece> pieces) {
+std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
+                                               const fs::path& root,
+                                               std::span<const TensorMeta> tensors,
+                                               std::span<const TensorPiece> pieces) {
     const std::string listing = from_root(ranks, [&] {
         Json names = Json::array();
         for (const CheckpointInfo& info : list_checkpoints(root))
@@ -309,14 +309,12 @@ std::vector<CheckpointInfo> list_checkpoints(const fs::path& root) {
     return found;
 }
 
-Json read_checkpoint_manifest(const fs::path& checkpoint) {
-    const fs::path path = checkpoint / "manifest.json";
-    return parse_checkpoint_manifest(read_file(path), path.string());
+CheckpointState read_checkpoint_state(const fs::path& checkpoint) {
+    return read_checkpoint_manifest(checkpoint).state;
 }
 
 void verify_checkpoint(const fs::path& checkpoint, int part, int parts) {
-    const CheckpointTable table =
-        table_of(read_checkpoint_manifest(checkpoint), checkpoint.string());
+    const CheckpointManifest table = read_checkpoint_manifest(checkpoint);
     if (part == 0) check_headers(checkpoint, table);
     std::vector<std::byte> bytes;
     for (std::size_t i = static_cast<std::size_t>(part); i < table.pieces.size();

@@ -2,6 +2,7 @@
 #include "checkpoint_manifest.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -12,6 +13,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int checkpoint_format = 1;
+
 Error not_covering(const std::string& origin, const std::string& tensor) {
     return Error("E309",
                  fmt::format("'{}' does not hold tensor '{}' exactly once", origin, tensor),
@@ -19,7 +22,7 @@ Error not_covering(const std::string& origin, const std::string& tensor) {
                  "use another checkpoint");
 }
 
-void check_coverage(const CheckpointTable& table, const std::string& origin) {
+void check_coverage(const CheckpointManifest& table, const std::string& origin) {
     std::vector<std::uint64_t> reached(table.tensors.size(), 0);
     std::vector<const StoredPiece*> ordered;
     for (const StoredPiece& piece : table.pieces) ordered.push_back(&piece);
@@ -43,67 +46,76 @@ std::uint64_t TensorMeta::count() const {
         });
 }
 
-Json to_json(const StoredPiece& piece) {
-    return {{"tensor", piece.tensor},
-            {"start", piece.start},
-            {"count", piece.count},
-            {"file", piece.file},
-            {"offset", piece.offset},
-            {"xxh3_128", piece.hash}};
+void describe(Record& record, TensorMeta& tensor) {
+    record.field("name", tensor.name);
+    record.mark("dtype", "F32");
+    record.field("shape", tensor.shape);
 }
 
-StoredPiece piece_from_json(const Json& json, const std::string& origin) {
-    return {.tensor = json_field<std::uint64_t>(json, "tensor", origin),
-            .start = json_field<std::uint64_t>(json, "start", origin),
-            .count = json_field<std::uint64_t>(json, "count", origin),
-            .file = json_field<std::string>(json, "file", origin),
-            .offset = json_field<std::uint64_t>(json, "offset", origin),
-            .hash = json_field<std::string>(json, "xxh3_128", origin)};
+void describe(Record& record, StoredPiece& piece) {
+    record.count("tensor", piece.tensor);
+    record.count("start", piece.start);
+    record.count("count", piece.count);
+    record.field("file", piece.file);
+    record.count("offset", piece.offset);
+    record.field("xxh3_128", piece.hash);
 }
 
-std::string checkpoint_manifest_text(const Json& state,
-                                     std::span<const TensorMeta> tensors,
-                                     std::span<const StoredPiece> pieces) {
-    Json manifest;
-    manifest["format"] = checkpoint_format;
-    manifest["state"] = state;
-    for (const TensorMeta& tensor : tensors)
-        manifest["tensors"].push_back(
-            {{"name", tensor.name}, {"dtype", "F32"}, {"shape", tensor.shape}});
-    for (const StoredPiece& piece : pieces) manifest["pieces"].push_back(to_json(piece));
-    manifest["digest"] = hash128(manifest.dump()).hex();
-    return manifest.dump(1) + "\n";
+void describe(Record& record, OrderState& order) {
+    record.field("kind", order.kind, order_names);
+    record.field("data_digest", order.data_digest);
+    record.field("seed", order.seed);
+    record.field("lanes", order.lanes);
+    record.field("window_blocks", order.window_blocks);
+    record.count("epoch", order.epoch);
+    record.count("consumed", order.consumed);
 }
 
-Json parse_checkpoint_manifest(const std::string& text, const std::string& origin) {
-    Json manifest = parse_json(text, origin);
-    const auto digest = json_field<std::string>(manifest, "digest", origin);
-    const auto format = json_field<std::int64_t>(manifest, "format", origin);
-    check(format == checkpoint_format, [&] {
-        return Error("E305",
-                     fmt::format("'{}' has checkpoint format {}", origin, format),
-                     fmt::format("this version reads format {}", checkpoint_format),
-                     "use the version of Lockstep that wrote it");
-    });
-    manifest.erase("digest");
-    check(hash128(manifest.dump()).hex() == digest, [&] {
+void describe(Record& record, CheckpointState& state) {
+    record.field("step", state.step);
+    record.field("epoch", state.epoch);
+    record.field("order", state.order);
+    record.field("last_accuracy", state.last_accuracy);
+    record.field("ranks", state.ranks);
+    record.field("virtual_ranks", state.virtual_ranks);
+    record.field("parameter_hash", state.parameter_hash);
+    record.field("counters", state.counters);
+}
+
+void describe(Record& record, CheckpointManifest& manifest) {
+    record.version("format", checkpoint_format);
+    record.field("state", manifest.state);
+    record.field("tensors", manifest.tensors);
+    record.field("pieces", manifest.pieces);
+}
+
+std::string checkpoint_manifest_text(const CheckpointManifest& manifest) {
+    Json json = json_of_record(manifest);
+    json["digest"] = hash128(json.dump()).hex();
+    return json.dump(1) + "\n";
+}
+
+CheckpointManifest parse_checkpoint_manifest(const std::string& text, const std::string& origin) {
+    Json json = parse_json(text, origin);
+    std::string digest;
+    Record head(json, origin);
+    head.field("digest", digest);
+    head.version("format", checkpoint_format);
+    json.erase("digest");
+    check(digest == hash128(json.dump()).hex(), [&] {
         return Error("E310",
                      fmt::format("'{}' is damaged", origin),
                      "its own digest does not match its content",
                      "use another checkpoint");
     });
+    auto manifest = record_from_json<CheckpointManifest>(json, origin);
+    check_coverage(manifest, origin);
     return manifest;
 }
 
-CheckpointTable table_of(const Json& manifest, const std::string& origin) {
-    CheckpointTable table;
-    for (const Json& tensor : json_field<Json>(manifest, "tensors", origin))
-        table.tensors.push_back({json_field<std::string>(tensor, "name", origin),
-                                 json_field<std::vector<std::int64_t>>(tensor, "shape", origin)});
-    for (const Json& piece : json_field<Json>(manifest, "pieces", origin))
-        table.pieces.push_back(piece_from_json(piece, origin));
-    check_coverage(table, origin);
-    return table;
+CheckpointManifest read_checkpoint_manifest(const fs::path& checkpoint) {
+    const fs::path path = checkpoint / "manifest.json";
+    return parse_checkpoint_manifest(read_file(path), path.string());
 }
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/json.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include <string>
@@ -11,33 +11,31 @@
 
 namespace lockstep {
 
-inline constexpr int checkpoint_format = 1;
-
 /// A stored run of one tensor's elements.
 struct StoredPiece {
-    std::size_t tensor = 0;
+    std::uint64_t tensor = 0;
     std::uint64_t start = 0, count = 0;  ///< elements
     std::string file;
     std::uint64_t offset = 0;  ///< of the first byte in the file
     std::string hash;          ///< XXH3-128 of the bytes, hexadecimal
 };
 
-Json to_json(const StoredPiece& piece);
-StoredPiece piece_from_json(const Json& json, const std::string& origin);
+void describe(Record& record, StoredPiece& piece);
 
-/// What a manifest lists.
-struct CheckpointTable {
+/// What manifest.json of a checkpoint says.
+struct CheckpointManifest {
+    CheckpointState state;
     std::vector<TensorMeta> tensors;
     std::vector<StoredPiece> pieces;
 };
 
-/// The manifest's text, with its own digest as the last field.
-std::string checkpoint_manifest_text(const Json& state,
-                                     std::span<const TensorMeta> tensors,
-                                     std::span<const StoredPiece> pieces);
+/// The text, with its own digest as the last field.
+std::string checkpoint_manifest_text(const CheckpointManifest& manifest);
 
 /// Errors: E310 digest, E305 format, E222, E309 pieces that do not cover the tensors.
-Json parse_checkpoint_manifest(const std::string& text, const std::string& origin);
-CheckpointTable table_of(const Json& manifest, const std::string& origin);
+CheckpointManifest parse_checkpoint_manifest(const std::string& text, const std::string& origin);
+
+/// The manifest in a checkpoint's folder. Errors: the same, and E201.
+CheckpointManifest read_checkpoint_manifest(const std::filesystem::path& checkpoint);
 
 }  // namespace lockstep

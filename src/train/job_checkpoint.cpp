@@ -6,7 +6,6 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include <algorithm>
-#include <map>
 #include <vector>
 
 namespace lockstep {
@@ -63,24 +62,22 @@ JobTensors tensors_of(Job& job) {
     return tensors;
 }
 
-Json state_of(const Job& job) {
-    Json state = {{"step", job.progress.step},
-                  {"epoch", job.progress.epoch},
-                  {"order",
-                   {{"kind", order_name(job.settings.order)},
-                    {"data_digest", job.data->digest()},
-                    {"seed", job.settings.seed},
-                    {"lanes", job.settings.lanes},
-                    {"window_blocks", job.settings.window_blocks},
-                    {"epoch", job.progress.position.epoch},
-                    {"consumed", job.progress.position.consumed}}},
-                  {"last_accuracy", job.progress.last_accuracy},
-                  {"ranks", job.ranks.size()},
-                  {"virtual_ranks", job.settings.virtual_ranks},
-                  {"parameter_hash", parameter_hash(*job.model, job.exchange->values())}};
-    state["counters"] = Json::object();
-    for (const auto& [name, value] : job.model->counters()) state["counters"][name] = value;
-    return state;
+CheckpointState state_of(const Job& job) {
+    const TrainSettings& settings = job.settings;
+    return {.step = job.progress.step,
+            .epoch = job.progress.epoch,
+            .order = {.kind = settings.order,
+                      .data_digest = job.data->digest(),
+                      .seed = settings.seed,
+                      .lanes = settings.lanes,
+                      .window_blocks = settings.window_blocks,
+                      .epoch = job.progress.position.epoch,
+                      .consumed = job.progress.position.consumed},
+            .last_accuracy = job.progress.last_accuracy,
+            .ranks = job.ranks.size(),
+            .virtual_ranks = settings.virtual_ranks,
+            .parameter_hash = parameter_hash(*job.model, job.exchange->values()),
+            .counters = job.model->counters()};
 }
 
 }  // namespace
@@ -104,18 +101,11 @@ bool load_job(Job& job) {
     const auto state =
         load_checkpoint(job.ranks, job.run.paths.checkpoints(), tensors.metas, tensors.pieces);
     if (!state) return false;
-    const std::string origin = "checkpoint state";
-    job.progress.step = json_field<std::int64_t>(*state, "step", origin);
-    job.progress.epoch = json_field<std::int64_t>(*state, "epoch", origin);
-    job.progress.last_accuracy = json_field<double>(*state, "last_accuracy", origin);
-    const Json order = json_field<Json>(*state, "order", origin);
-    job.progress.position = {json_field<std::uint64_t>(order, "epoch", origin),
-                             json_field<std::uint64_t>(order, "consumed", origin)};
-    std::map<std::string, std::int64_t> counters;
-    const Json stored = json_field<Json>(*state, "counters", origin);
-    for (const auto& [name, value] : stored.items())
-        counters[name] = json_field<std::int64_t>(stored, name, origin);
-    job.model->set_counters(counters);
+    job.progress.step = state->step;
+    job.progress.epoch = state->epoch;
+    job.progress.last_accuracy = state->last_accuracy;
+    job.progress.position = {state->order.epoch, state->order.consumed};
+    job.model->set_counters(state->counters);
     return true;
 }
 

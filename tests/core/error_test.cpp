@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/error_bytes.hpp"
 
 #include "support/caught.hpp"
 
@@ -126,6 +126,17 @@ RC_GTEST_PROP(NearestName, FindsEveryNameWithOneLetterLost, ()) {
     typed.erase(at, 1);
     RC_PRE(name.size() > 4);
     RC_ASSERT(nearest_name(typed, options) == name);
+}
+
+TEST(ErrorBytes, GiveTheSameError) {
+    const Error error("E310", "what", "", "fix it\nor not");
+    const Error back = error_from_bytes(error_bytes(error));
+    EXPECT_EQ(back.text(), error.text());
+    EXPECT_EQ(back.exit_code(), error.exit_code());
+}
+
+TEST(ErrorBytes, AreFourParts) {
+    EXPECT_EQ(test::caught_code([] { static_cast<void>(error_from_bytes("E310")); }), "E700");
 }
 
 }  // namespace

@@ -54,12 +54,12 @@ class Checkpoints : public testing::Test {
 
     void save(std::int64_t step, int keep = 3) {
         Share share(ranks.rank(), ranks.size(), static_cast<float>(step));
-        save_checkpoint(ranks, {root, 1, {}, keep}, {{"step", step}}, tensors, share.pieces);
+        save_checkpoint(ranks, {root, 1, {}, keep}, {.step = step}, tensors, share.pieces);
     }
 
     std::int64_t load_step(Share& into) {
         const auto state = load_checkpoint(ranks, root, tensors, into.pieces);
-        return state ? state->at("step").get<std::int64_t>() : -1;
+        return state ? state->step : -1;
     }
 
     void on_root(const std::function<void()>& action) {
@@ -163,7 +163,7 @@ TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
     if (ranks.rank() == ranks.size() - 1)
         share.pieces.front().data[0] = std::numeric_limits<float>::quiet_NaN();
     try {
-        save_checkpoint(ranks, {root, 1, {}, 3}, {{"step", 2}}, tensors, share.pieces);
+        save_checkpoint(ranks, {root, 1, {}, 3}, {.step = 2}, tensors, share.pieces);
         ADD_FAILURE() << "no error";
     } catch (const Error& error) {
         EXPECT_EQ(error.code(), "E701");
@@ -175,7 +175,7 @@ TEST_F(Checkpoints, NonFiniteValuesAreNotSaved) {
 TEST_F(Checkpoints, AFencedWriterCommitsNothing) {
     Share share(ranks.rank(), ranks.size(), 2);
     const CheckpointPlace place{root, 1, [] { throw Error("E408", "taken over"); }, 3};
-    EXPECT_THROW(save_checkpoint(ranks, place, {{"step", 2}}, tensors, share.pieces), AgreedError);
+    EXPECT_THROW(save_checkpoint(ranks, place, {.step = 2}, tensors, share.pieces), AgreedError);
     EXPECT_TRUE(list_checkpoints(root).empty());
     ranks.barrier();
 }

@@ -29,7 +29,8 @@ namespace lockstep {
 
 class Record;
 
-/// A struct that has its describe().
+/// A struct that has its describe(), in the same namespace: an unnamed one only where the struct
+/// is in it too.
 template <class T>
 concept Described = requires(Record& record, T& value) {
     describe(record, value);

@@ -103,7 +103,7 @@ std::string manifest_text(const Manifest& manifest);
 /// `text` followed by its seal: `text` is a JSON object without its closing brace.
 std::string sealed(std::string text);
 
-/// Errors: E222 (makes no sense, or is not of this kind), E223 (the digest does not match).
+/// Errors: E222 (makes no sense, or is not of this kind), E223 (the digest does not match), E305.
 Manifest parse_manifest(std::string_view text,
                         const std::string& origin,
                         ManifestKind kind = ManifestKind::packed);

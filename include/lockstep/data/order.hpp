@@ -3,6 +3,7 @@
 /// In which order an epoch's samples come: pure functions of (blocks, seed, epoch, lanes, window).
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
@@ -16,7 +17,9 @@ enum class OrderKind {
     uniform,     ///< one permutation of everything; needs memory for the whole data set
     sequential,  ///< as stored
 };
-std::string_view order_name(OrderKind kind);  ///< "lanes", "uniform", "sequential"
+/// By kind.
+inline constexpr std::array<std::string_view, 3> order_names{"lanes", "uniform", "sequential"};
+std::string_view order_name(OrderKind kind);  ///< its word of order_names
 
 /// The kind called `name`. Errors: E103 listing the names.
 OrderKind parse_order(std::string_view name);

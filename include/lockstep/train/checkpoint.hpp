@@ -5,11 +5,12 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/core/json.hpp"
+#include "lockstep/data/order.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -31,6 +32,29 @@ struct TensorPiece {
     float* data = nullptr;               ///< borrowed
 };
 
+/// Which samples come next, and what that follows from.
+struct OrderState {
+    OrderKind kind = OrderKind::lanes;
+    std::string data_digest;     ///< of the data set's manifest
+    std::uint64_t seed = 1;      ///< of the run
+    int lanes = 64;              ///< G
+    int window_blocks = 5;       ///< K
+    std::uint64_t epoch = 0;     ///< from 0
+    std::uint64_t consumed = 0;  ///< samples of that epoch
+};
+
+/// The state of a job beside its tensors, between two steps.
+struct CheckpointState {
+    std::int64_t step = 0;   ///< done
+    std::int64_t epoch = 0;  ///< done
+    OrderState order;
+    double last_accuracy = -1;                     ///< on test data, 0 to 1; -1: none yet
+    int ranks = 1;                                 ///< that wrote it
+    int virtual_ranks = 1;                         ///< V
+    std::string parameter_hash;                    ///< XXH3-128 of all values, hexadecimal
+    std::map<std::string, std::int64_t> counters;  ///< of the model, by name
+};
+
 /// Where checkpoints go and who may write them.
 struct CheckpointPlace {
     std::filesystem::path root;              ///< run/ckpt
@@ -40,22 +64,22 @@ struct CheckpointPlace {
 };
 
 /// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`
-/// exactly once. `state` needs "step"; it comes back from load_checkpoint(). Commit order:
+/// exactly once. `state` comes back from load_checkpoint(). Commit order:
 /// temporary shards, hashes, fsync, all ranks well, fencing, manifest, fsync, rename, fsync,
 /// `latest`, retention. Errors (on all ranks): E701 non-finite values, E403, E405, E402, E408.
 void save_checkpoint(const Communicator& ranks,
                      const CheckpointPlace& place,
-                     const Json& state,
+                     const CheckpointState& state,
                      std::span<const TensorMeta> tensors,
                      std::span<const TensorPiece> pieces);
 
 /// Collective. Finds the newest whole checkpoint below `root`, fills `pieces` from it and returns
 /// its state; nothing if there is none. Damaged ones are passed over with a warning.
 /// Errors: E303 all damaged, E304 other tensors than `tensors`, E305 format.
-std::optional<Json> load_checkpoint(const Communicator& ranks,
-                                    const std::filesystem::path& root,
-                                    std::span<const TensorMeta> tensors,
-                                    std::span<const TensorPiece> pieces);
+std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
+                                               const std::filesystem::path& root,
+                                               std::span<const TensorMeta> tensors,
+                                               std::span<const TensorPiece> pieces);
 
 /// One committed checkpoint, for listings.
 struct CheckpointInfo {
@@ -66,8 +90,9 @@ struct CheckpointInfo {
 /// Committed checkpoints below `root`, oldest first.
 std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
 
-/// The manifest of a checkpoint, its own digest checked. Errors: E310, E305, E222, E201.
-Json read_checkpoint_manifest(const std::filesystem::path& checkpoint);
+/// The state in a checkpoint, whose manifest's own digest is checked. Errors: E310, E305, E222,
+/// E201, E309.
+CheckpointState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
 /// Reads and hashes every piece with index % parts == part. Errors: E310 naming file, tensor and
 /// range; E309; E220.

@@ -38,14 +38,13 @@ int list(const fs::path& run) {
     const auto found = checkpoints_of(run);
     print_once("step        epoch  ranks  size        parameters\n");
     for (const CheckpointInfo& info : found) try {
-            const Json state =
-                json_field<Json>(read_checkpoint_manifest(info.path), "state", info.path.string());
+            const CheckpointState state = read_checkpoint_state(info.path);
             print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {}\n",
                                    info.step,
-                                   state.value("epoch", 0),
-                                   state.value("ranks", 0),
+                                   state.epoch,
+                                   state.ranks,
                                    bytes_text(bytes_of_folder(info.path)),
-                                   state.value("parameter_hash", "")));
+                                   state.parameter_hash));
         } catch (const Error& error) {
             print_once(fmt::format("{:<10}  {}\n", info.step, error.what()));
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "slurm/idle_starts.hpp"
 
-#include "lockstep/core/json.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace lockstep {
@@ -14,6 +14,12 @@ struct Starts {
     bool is_open = false;   ///< one has begun and not ended
 };
 
+void describe(Record& record, Starts& starts) {
+    record.field("newest_checkpoint", starts.newest_checkpoint);
+    record.field("idle_starts", starts.idle);
+    record.later("is_open", starts.is_open);
+}
+
 fs::path file_of(const fs::path& root) {
     return root / "starts.json";
 }
@@ -21,21 +27,13 @@ fs::path file_of(const fs::path& root) {
 Starts read_starts_file(const fs::path& root) {
     const fs::path path = file_of(root);
     if (!fs::exists(path)) return {};
-    const Json known = read_json(path);
-    const std::string name = path.string();
-    return {.newest_checkpoint = json_field<std::int64_t>(known, "newest_checkpoint", name),
-            .idle = json_field<std::int64_t>(known, "idle_starts", name),
-            .is_known = true,
-            .is_open = known.contains("is_open") && json_field<bool>(known, "is_open", name)};
+    auto starts = record_from_json<Starts>(read_json(path), path.string());
+    starts.is_known = true;
+    return starts;
 }
 
 void write_starts_file(const fs::path& root, const Starts& starts) {
-    write_file_atomically(file_of(root),
-                          Json{{"newest_checkpoint", starts.newest_checkpoint},
-                               {"idle_starts", starts.idle},
-                               {"is_open", starts.is_open}}
-                                  .dump(2) +
-                              "\n");
+    write_file_atomically(file_of(root), json_of_record(starts).dump(2) + "\n");
 }
 
 std::int64_t newest_checkpoint(const fs::path& root) {

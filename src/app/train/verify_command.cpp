@@ -94,9 +94,7 @@ std::vector<std::string> train_words(const Invocation& call) {
 std::string hash_of_run(const fs::path& run) {
     const auto checkpoints = list_checkpoints(run / "ckpt");
     expect(!checkpoints.empty(), "a finished run has a checkpoint");
-    const Json state = json_field<Json>(
-        read_checkpoint_manifest(checkpoints.back().path), "state", "manifest.json");
-    return json_field<std::string>(state, "parameter_hash", "manifest.json");
+    return read_checkpoint_state(checkpoints.back().path).parameter_hash;
 }
 
 std::string train_once(const VerifyOptions& options,

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/record.hpp"
 
 #include <cerrno>
 
@@ -13,26 +14,33 @@
 namespace lockstep {
 namespace {
 
-constexpr auto last_trouble = static_cast<std::size_t>(Trouble::ended);
-
-Trouble trouble_named(const std::string& name, const std::string& origin) {
-    for (std::size_t i = 0; i <= last_trouble; ++i)
+std::optional<Trouble> trouble_named(std::string_view name) {
+    for (int i = 0; i <= static_cast<int>(Trouble::ended); ++i)
         if (name_of(static_cast<Trouble>(i)) == name) return static_cast<Trouble>(i);
-    throw Error("E222", fmt::format("'{}' has an unknown verdict", origin), "", "remove it");
+    return {};
 }
 
 }  // namespace
+
+void describe(Record& record, Verdict& verdict) {
+    record.text(
+        "verdict",
+        verdict.trouble,
+        [](Trouble trouble) { return name_of(trouble); },
+        trouble_named,
+        "a verdict");
+    record.field("ranks", verdict.culprits);
+    record.field("what", verdict.what);
+    record.field("why", verdict.why);
+    record.field("fix", verdict.fix);
+}
 
 fs::path verdict_path(const fs::path& folder) {
     return folder / "verdict.json";
 }
 
 Json json_of(const Verdict& verdict) {
-    return {{"verdict", name_of(verdict.trouble)},
-            {"ranks", verdict.culprits},
-            {"what", verdict.what},
-            {"why", verdict.why},
-            {"fix", verdict.fix}};
+    return json_of_record(verdict);
 }
 
 bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
@@ -54,17 +62,7 @@ bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
 std::optional<Verdict> read_verdict(const fs::path& folder) {
     const fs::path path = verdict_path(folder);
     if (std::error_code failed; !fs::exists(path, failed)) return std::nullopt;
-    const std::string origin = path.string();
-    const Json content = read_json(path, 1u << 20);
-    Verdict verdict;
-    verdict.trouble = trouble_named(json_field<std::string>(content, "verdict", origin), origin);
-    verdict.what = json_field<std::string>(content, "what", origin);
-    verdict.why = json_field<std::string>(content, "why", origin);
-    verdict.fix = json_field<std::string>(content, "fix", origin);
-    const Json ranks = json_field<Json>(content, "ranks", origin);
-    for (const Json& rank : ranks)
-        if (rank.is_number_integer()) verdict.culprits.push_back(rank.get<int>());
-    return verdict;
+    return record_from_json<Verdict>(read_json(path, 1u << 20), path.string());
 }
 
 }  // namespace lockstep

@@ -2,8 +2,8 @@
 #include "nccl/rank_facts.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/ranks_text.hpp"
+#include "lockstep/core/record.hpp"
 
 #include "nccl/nccl_api.hpp"
 
@@ -143,29 +143,22 @@ void check_settings(const std::vector<NcclRankFacts>& facts) {
 
 }  // namespace
 
+void describe(Record& record, NcclRankFacts& facts) {
+    record.field("host", facts.host);
+    record.field("host_id", facts.host_id);
+    record.field("gpu_uuid", facts.gpu_uuid);
+    record.field("gpu_pci", facts.gpu_pci);
+    record.field("nccl_version", facts.nccl_version);
+    record.field("settings", facts.settings);
+}
+
 std::string packed(const NcclRankFacts& facts) {
-    return Json{{"host", facts.host},
-                {"host_id", facts.host_id},
-                {"gpu_uuid", facts.gpu_uuid},
-                {"gpu_pci", facts.gpu_pci},
-                {"nccl_version", facts.nccl_version},
-                {"settings", facts.settings}}
-        .dump(-1, Utf8::replace);
+    return json_of_record(facts).dump(-1, Utf8::replace);
 }
 
 NcclRankFacts unpacked_facts(const std::string& text) {
     const std::string origin = "another rank's facts";
-    const Json json = parse_json(text, origin);
-    NcclRankFacts facts;
-    facts.host = json_field<std::string>(json, "host", origin);
-    facts.host_id = json_field<std::string>(json, "host_id", origin);
-    facts.gpu_uuid = json_field<std::string>(json, "gpu_uuid", origin);
-    facts.gpu_pci = json_field<std::string>(json, "gpu_pci", origin);
-    facts.nccl_version = static_cast<int>(json_field<std::int64_t>(json, "nccl_version", origin));
-    const Json settings = json_field<Json>(json, "settings", origin);
-    for (const auto& [name, value] : settings.items())
-        facts.settings[name] = value.get<std::string>();
-    return facts;
+    return record_from_json<NcclRankFacts>(parse_json(text, origin), origin);
 }
 
 std::map<std::string, std::string> nccl_settings(const Environment& environment,

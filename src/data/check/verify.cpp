@@ -4,8 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 
 #include "block_check.hpp"
 #include "format/index_table.hpp"
@@ -20,26 +20,26 @@
 #include <fmt/format.h>
 
 namespace lockstep {
-namespace {
 
-Json json_of(const Finding& finding) {
-    return {finding.code,
-            finding.file,
-            finding.field,
-            finding.block,
-            finding.offset,
-            finding.bytes,
-            finding.text};
+void describe(Record& record, Finding& finding) {
+    record.field("code", finding.code);
+    record.field("file", finding.file);
+    record.field("field", finding.field);
+    record.field("block", finding.block);
+    record.field("offset", finding.offset);
+    record.field("bytes", finding.bytes);
+    record.field("text", finding.text);
 }
 
-Finding finding_of(const Json& json) {
-    return {.code = json.at(0).get<std::string>(),
-            .file = json.at(1).get<std::string>(),
-            .field = json.at(2).get<std::string>(),
-            .block = json.at(3).get<std::int64_t>(),
-            .offset = json.at(4).get<std::uint64_t>(),
-            .bytes = json.at(5).get<std::uint64_t>(),
-            .text = json.at(6).get<std::string>()};
+namespace {
+
+// What one member found, shard by shard.
+struct Findings {
+    std::vector<std::vector<Finding>> of_shards;
+};
+
+void describe(Record& record, Findings& findings) {
+    record.field("of_shards", findings.of_shards);
 }
 
 // One member's look at a data set: its shards are those whose number is its rank, modulo.
@@ -193,19 +193,15 @@ void Verification::verify_structure(const ShardView& shard) {
 
 // Everyone's findings, in the order of the shards.
 std::vector<Finding> merged(const Team& team, const std::vector<std::vector<Finding>>& mine) {
-    Json lists = Json::array();
-    for (const auto& findings : mine) {
-        lists.push_back(Json::array());
-        for (const Finding& finding : findings) lists.back().push_back(json_of(finding));
-    }
-    std::vector<Finding> all;
-    std::vector<Json> theirs;
-    const std::string text = lists.dump(-1, Utf8::replace);
+    std::vector<Findings> theirs;
+    const std::string text = json_of_record(Findings{mine}).dump(-1, Utf8::replace);
+    const std::string origin = "another rank's findings";
     for (const std::string& one : gather(team, text))
-        theirs.push_back(parse_json(one, "another rank's findings"));
+        theirs.push_back(record_from_json<Findings>(parse_json(one, origin), origin));
+    std::vector<Finding> all;
     for (std::size_t number = 0; number < mine.size(); ++number)
-        for (const Json& one : theirs)
-            for (const Json& finding : one.at(number)) all.push_back(finding_of(finding));
+        for (const Findings& one : theirs)
+            std::ranges::copy(one.of_shards.at(number), std::back_inserter(all));
     return all;
 }
 

@@ -2,15 +2,17 @@
 #include "manifest_fields.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "expansion.hpp"
 #include "naming.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -30,63 +32,88 @@ Error nonsense(const std::string& origin, const std::string& why) {
                  "restore it from its source; do not edit it");
 }
 
-ElementType parse_element(const std::string& name, const std::string& origin) {
+std::optional<ElementType> parse_element(std::string_view name) {
     using enum ElementType;
     for (const ElementType type : {u8, i32, i64, f32, f64})
         if (element_name(type) == name) return type;
-    throw nonsense(origin, fmt::format("'{}' is no element type", name));
+    return {};
 }
 
-std::uint64_t parse_hex64(const std::string& text, const std::string& origin) {
+std::optional<std::uint64_t> parse_hex64(std::string_view text) {
     const bool is_hex = text.size() == 16 && std::ranges::all_of(text, [](unsigned char c) {
                             return std::isxdigit(c) != 0;
                         });
-    if (!is_hex) throw nonsense(origin, "a hash does not have 16 hexadecimal digits");
-    return std::stoull(text, nullptr, 16);
+    if (!is_hex) return {};
+    return std::stoull(std::string(text), nullptr, 16);
 }
 
-const Json& array_of(const Json& object, const std::string& key, const std::string& origin) {
-    if (!object.is_object() || !object.contains(key) || !object.at(key).is_array())
-        throw nonsense(origin, fmt::format("'{}' is not a list", key));
-    return object.at(key);
+// A shard as its manifest has it: its index names the fields.
+struct NamedPlace {
+    std::string field;
+    IndexPlace place;
+};
+
+void describe(Record& record, NamedPlace& named) {
+    record.field("field", named.field);
+    record.count("offset", named.place.offset);
+    record.count("blocks", named.place.blocks);
+    record.text("xxh3_64", named.place.hash, hex64, parse_hex64, "16 hexadecimal digits");
 }
 
-std::vector<std::uint64_t> counts_of(const Json& list, const std::string& origin) {
-    std::vector<std::uint64_t> counts;
-    for (const Json& item : list) {
-        if (!item.is_number_unsigned()) throw nonsense(origin, "a class count is no number");
-        counts.push_back(item.get<std::uint64_t>());
+struct ShardEntry {
+    Shard shard;
+    std::vector<NamedPlace> index;
+};
+
+void describe(Record& record, ShardEntry& entry) {
+    record.field("path", entry.shard.name);
+    record.count("bytes", entry.shard.bytes);
+    record.count("samples", entry.shard.samples);
+    record.count("first_sample", entry.shard.first_sample);
+    record.field("xxh3_128", entry.shard.xxh3_128);
+    record.field("index", entry.index);
+}
+
+ShardEntry entry_of(const Shard& shard, const std::vector<Field>& fields) {
+    ShardEntry entry{shard, {}};
+    for (std::size_t f = 0; f < shard.index.size(); ++f)
+        entry.index.push_back({fields[f].name, shard.index[f]});
+    return entry;
+}
+
+Shard shard_of(ShardEntry entry, const std::vector<Field>& fields, const std::string& origin) {
+    Shard shard = std::move(entry.shard);
+    for (const NamedPlace& named : entry.index) {
+        const std::size_t f = shard.index.size();
+        if (f >= fields.size() || named.field != fields[f].name)
+            throw nonsense(origin, fmt::format("the index of '{}' names other fields", shard.name));
+        shard.index.push_back(named.place);
     }
-    return counts;
+    return shard;
 }
 
 }  // namespace
 
-Json field_json(const Field& field) {
-    Json json{{"name", field.name}, {"type", element_name(field.type)}, {"shape", field.shape}};
-    if (!field.layout.empty()) json["layout"] = field.layout;
-    if (!field.mean.empty()) json["mean"] = field.mean;
-    if (!field.std.empty()) json["std"] = field.std;
-    if (!field.class_counts.empty()) json["class_counts"] = field.class_counts;
-    if (!field.class_names.empty()) json["class_names"] = field.class_names;
-    if (!field.source.empty()) json["source"] = field.source;
-    return json;
+void describe(Record& record, Field& field) {
+    record.field("name", field.name);
+    record.text("type", field.type, element_name, parse_element, "an element type");
+    record.field("shape", field.shape);
+    record.sparse("layout", field.layout);
+    record.sparse("mean", field.mean);
+    record.sparse("std", field.std);
+    record.sparse("class_counts", field.class_counts);
+    record.sparse("class_names", field.class_names);
+    record.sparse("source", field.source);
 }
 
-Field field_from_json(const Json& json, const std::string& origin) {
-    Field field;
-    field.name = json_field<std::string>(json, "name", origin);
-    field.type = parse_element(json_field<std::string>(json, "type", origin), origin);
-    field.shape = json_field<std::vector<std::int64_t>>(json, "shape", origin);
-    if (json.contains("layout")) field.layout = json_field<std::string>(json, "layout", origin);
-    if (json.contains("mean")) field.mean = json_field<std::vector<double>>(json, "mean", origin);
-    if (json.contains("std")) field.std = json_field<std::vector<double>>(json, "std", origin);
-    if (json.contains("class_counts"))
-        field.class_counts = counts_of(array_of(json, "class_counts", origin), origin);
-    if (json.contains("class_names"))
-        field.class_names = json_field<std::vector<std::string>>(json, "class_names", origin);
-    if (json.contains("source")) field.source = json_field<std::string>(json, "source", origin);
-    return field;
+Json shard_json(const Shard& shard, const std::vector<Field>& fields) {
+    return json_of_record(entry_of(shard, fields));
+}
+
+Shard shard_from_json(const Json& json,
+                      const std::vector<Field>& fields,
+                      const std::string& origin) {
+    return shard_of(record_from_json<ShardEntry>(json, origin), fields, origin);
 }
 
 namespace {
@@ -107,42 +134,6 @@ void check_field(const Field& field, const std::string& origin) {
 }
 
 }  // namespace
-
-Json shard_json(const Shard& shard, const std::vector<Field>& fields) {
-    Json index = Json::array();
-    for (std::size_t f = 0; f < shard.index.size(); ++f)
-        index.push_back({{"field", fields[f].name},
-                         {"offset", shard.index[f].offset},
-                         {"blocks", shard.index[f].blocks},
-                         {"xxh3_64", hex64(shard.index[f].hash)}});
-    return {{"path", shard.name},
-            {"bytes", shard.bytes},
-            {"samples", shard.samples},
-            {"first_sample", shard.first_sample},
-            {"xxh3_128", shard.xxh3_128},
-            {"index", std::move(index)}};
-}
-
-Shard shard_from_json(const Json& json,
-                      const std::vector<Field>& fields,
-                      const std::string& origin) {
-    Shard shard;
-    shard.name = json_field<std::string>(json, "path", origin);
-    shard.bytes = json_field<std::uint64_t>(json, "bytes", origin);
-    shard.samples = json_field<std::uint64_t>(json, "samples", origin);
-    shard.first_sample = json_field<std::uint64_t>(json, "first_sample", origin);
-    shard.xxh3_128 = json_field<std::string>(json, "xxh3_128", origin);
-    for (const Json& place : array_of(json, "index", origin)) {
-        const std::size_t f = shard.index.size();
-        if (f >= fields.size() || json_field<std::string>(place, "field", origin) != fields[f].name)
-            throw nonsense(origin, fmt::format("the index of '{}' names other fields", shard.name));
-        shard.index.push_back(
-            {json_field<std::uint64_t>(place, "offset", origin),
-             json_field<std::uint64_t>(place, "blocks", origin),
-             parse_hex64(json_field<std::string>(place, "xxh3_64", origin), origin)});
-    }
-    return shard;
-}
 
 namespace {
 
@@ -208,36 +199,58 @@ void check_whole(const Manifest& manifest, const std::string& origin) {
     check_shards(manifest, origin);
 }
 
-void check_format(const Json& json, const std::string& origin, ManifestKind kind) {
-    const auto format = json_field<std::string>(json, "format", origin);
+void check_format(const Record& record, ManifestKind kind, std::string_view format) {
     if (format != format_name(kind))
-        throw nonsense(origin, fmt::format("its format is '{}'", format));
-    const auto version = json_field<std::uint64_t>(json, "format_version", origin);
-    if (version != manifest_format_version)
-        throw nonsense(origin,
-                       fmt::format("it has format version {}; this program reads version {}",
-                                   version,
-                                   manifest_format_version));
+        throw nonsense(record.origin(), fmt::format("its format is '{}'", printable(format)));
 }
 
-std::uint32_t block_rows_of(const Json& json, const std::string& origin) {
-    const auto rows = json_field<std::uint64_t>(json, "block_rows", origin);
+std::uint32_t block_rows_of(const Record& record, std::uint64_t rows) {
     if (rows < 1 || rows > 0x7fffffff)
-        throw nonsense(origin, fmt::format("blocks of {} rows", rows));
+        throw nonsense(record.origin(), fmt::format("blocks of {} rows", rows));
     return static_cast<std::uint32_t>(rows);
 }
 
-Codec codec_of(const Json& json, const std::string& origin, ManifestKind kind) {
-    const auto name = json_field<std::string>(json, "codec", origin);
-    if (kind == ManifestKind::foreign && name == codec_name(Codec::filters)) return Codec::filters;
-    try {
-        return parse_codec(name);
-    } catch (const Error& error) {
-        throw nonsense(origin, error.why());
-    }
+std::optional<Codec> parse_stored_codec(std::string_view name, ManifestKind kind) {
+    using enum Codec;
+    for (const Codec codec : {none, deflate, lz4, zstd})
+        if (codec_name(codec) == name) return codec;
+    if (kind == ManifestKind::foreign && name == codec_name(filters)) return filters;
+    return {};
+}
+
+std::vector<ShardEntry> entries_of(const Manifest& manifest) {
+    std::vector<ShardEntry> entries;
+    for (const Shard& shard : manifest.shards) entries.push_back(entry_of(shard, manifest.fields));
+    return entries;
 }
 
 }  // namespace
+
+// What the file has; `kind` is known before.
+void describe(Record& record, Manifest& manifest) {
+    const ManifestKind kind = manifest.kind;
+    std::string format(format_name(kind));
+    record.field("format", format);
+    check_format(record, kind, format);
+    record.version("format_version", manifest_format_version);
+    record.field("name", manifest.name);
+    record.field("split", manifest.split);
+    record.field("uuid", manifest.uuid);
+    record.field("writer", manifest.writer);
+    record.field("row_order", manifest.row_order);
+    const auto parse_codec = [=](std::string_view name) { return parse_stored_codec(name, kind); };
+    record.text("codec", manifest.codec, codec_name, parse_codec, "a codec");
+    record.count("samples", manifest.samples);
+    std::uint64_t block_rows = manifest.block_rows;
+    record.field("block_rows", block_rows);
+    if (record.is_reading()) manifest.block_rows = block_rows_of(record, block_rows);
+    record.field("fields", manifest.fields);
+    auto entries = entries_of(manifest);
+    record.field("shards", entries);
+    if (!record.is_reading()) return;
+    for (ShardEntry& entry : entries)
+        manifest.shards.push_back(shard_of(std::move(entry), manifest.fields, record.origin()));
+}
 
 std::string printable_digest(const std::string& digest) {
     const bool is_digest = digest.size() == 32 && std::ranges::all_of(digest, [](unsigned char c) {
@@ -247,40 +260,14 @@ std::string printable_digest(const std::string& digest) {
 }
 
 Json manifest_json(const Manifest& manifest) {
-    Json json{{"format", format_name(manifest.kind)},
-              {"format_version", manifest_format_version},
-              {"name", manifest.name},
-              {"split", manifest.split},
-              {"uuid", manifest.uuid},
-              {"writer", manifest.writer},
-              {"row_order", manifest.row_order},
-              {"codec", codec_name(manifest.codec)},
-              {"samples", manifest.samples},
-              {"block_rows", manifest.block_rows},
-              {"fields", Json::array()},
-              {"shards", Json::array()}};
-    for (const Field& field : manifest.fields) json["fields"].push_back(field_json(field));
-    for (const Shard& shard : manifest.shards)
-        json["shards"].push_back(shard_json(shard, manifest.fields));
-    return json;
+    return json_of_record(manifest);
 }
 
 Manifest manifest_from_json(const Json& json, const std::string& origin, ManifestKind kind) {
-    check_format(json, origin, kind);
     Manifest manifest;
     manifest.kind = kind;
-    manifest.name = json_field<std::string>(json, "name", origin);
-    manifest.split = json_field<std::string>(json, "split", origin);
-    manifest.uuid = json_field<std::string>(json, "uuid", origin);
-    manifest.writer = json_field<std::string>(json, "writer", origin);
-    manifest.row_order = json_field<std::string>(json, "row_order", origin);
-    manifest.codec = codec_of(json, origin, kind);
-    manifest.samples = json_field<std::uint64_t>(json, "samples", origin);
-    manifest.block_rows = block_rows_of(json, origin);
-    for (const Json& field : array_of(json, "fields", origin))
-        manifest.fields.push_back(field_from_json(field, origin));
-    for (const Json& shard : array_of(json, "shards", origin))
-        manifest.shards.push_back(shard_from_json(shard, manifest.fields, origin));
+    Record record(json, origin);
+    describe(record, manifest);
     check_whole(manifest, origin);
     return manifest;
 }

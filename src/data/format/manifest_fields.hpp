@@ -2,7 +2,7 @@
 // The members of manifest.json, to and from JSON.
 #pragma once
 
-#include "lockstep/core/json.hpp"
+#include "lockstep/core/record.hpp"
 #include "lockstep/data/manifest.hpp"
 
 namespace lockstep {
@@ -14,9 +14,10 @@ Json manifest_json(const Manifest& manifest);
 /// describe another kind of data set.
 Manifest manifest_from_json(const Json& json, const std::string& origin, ManifestKind kind);
 
-/// One member of "fields" and of "shards". Errors: E222.
-Json field_json(const Field& field);
-Field field_from_json(const Json& json, const std::string& origin);
+/// One member of "fields".
+void describe(Record& record, Field& field);
+
+/// One member of "shards", whose index names `fields`. Errors: E222.
 Json shard_json(const Shard& shard, const std::vector<Field>& fields);
 Shard shard_from_json(const Json& json,
                       const std::vector<Field>& fields,

@@ -49,19 +49,19 @@ fs::path record_of(const fs::path& shard) {
 
 }  // namespace
 
+void describe(Record& record, Journal::Plan& plan) {
+    record.field("identity", plan.identity);
+    record.field("fields", plan.fields);
+}
+
 std::optional<Journal::Plan> Journal::plan() const {
     const auto json = read_sealed(folder_ / plan_name);
     if (!json) return {};
-    Plan plan{json->at("identity"), {}};
-    for (const Json& field : json->at("fields"))
-        plan.fields.push_back(field_from_json(field, "pack.json"));
-    return plan;
+    return record_from_json<Plan>(*json, std::string(plan_name));
 }
 
 void Journal::write_plan(const Plan& plan) const {
-    Json fields = Json::array();
-    for (const Field& field : plan.fields) fields.push_back(field_json(field));
-    write_sealed(folder_ / plan_name, {{"identity", plan.identity}, {"fields", fields}});
+    write_sealed(folder_ / plan_name, json_of_record(plan));
 }
 
 std::optional<Shard> Journal::finished(const std::string& name,

@@ -17,9 +17,8 @@
 
 #include "piece_mover.hpp"
 
-#include "lockstep/core/error.hpp"
+#include "lockstep/core/error_bytes.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "stream/shard_files.hpp"
@@ -43,17 +42,12 @@ constexpr char good = 'g', bad = 'b';
 
 // A message is a piece, or why there is none.
 std::string failure_message(const Error& error) {
-    return bad + Json{error.code(), error.what(), error.why(), error.fix()}.dump(-1, Utf8::replace);
+    return bad + error_bytes(error);
 }
 
 void throw_if_bad(const std::string& message) {
     if (!message.empty() && message[0] == good) return;
-    const Json parts = parse_json(std::string_view(message).substr(message.empty() ? 0 : 1),
-                                  "another node's error");
-    throw Error(parts.at(0).get<std::string>(),
-                parts.at(1).get<std::string>(),
-                parts.at(2).get<std::string>(),
-                parts.at(3).get<std::string>());
+    throw error_from_bytes(std::string_view(message).substr(message.empty() ? 0 : 1));
 }
 
 std::string read_piece(const fs::path& path, const StagePiece& piece) {

@@ -4,8 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
 
 #include "hdf5/shard_writer.hpp"
 #include "pack/workspace.hpp"
@@ -24,11 +24,22 @@
 namespace lockstep {
 namespace {
 
-// What a staged copy says of itself; nothing if it is none.
-std::optional<Json> marker_of(const fs::path& target) {
+// What a staged copy says of itself.
+struct Marker {
+    std::string source, digest;
+};
+
+void describe(Record& record, Marker& marker) {
+    record.field("source", marker.source);
+    record.field("digest", marker.digest);
+}
+
+// Nothing if it is none.
+std::optional<Marker> marker_of(const fs::path& target) {
+    const fs::path path = target / staged_marker;
     std::error_code failed;
-    if (!fs::is_regular_file(target / staged_marker, failed)) return {};
-    return read_json(target / staged_marker);
+    if (!fs::is_regular_file(path, failed)) return {};
+    return record_from_json<Marker>(read_json(path), path.string());
 }
 
 // Numbers that somebody has, ascending.
@@ -121,12 +132,11 @@ std::string Staging::enter() {
                      "it is not a copy that 'lockstep data stage' made",
                      "give another folder, or remove it first");
     });
-    const auto digest = json_field<std::string>(*marker, "digest", target.string());
-    check(digest == manifest_.digest, [&] {
+    check(marker->digest == manifest_.digest, [&] {
         return Error("E243",
                      fmt::format("'{}' is a copy of another data set", target.string()),
                      fmt::format("its digest is {}, that of '{}' is {}",
-                                 digest,
+                                 marker->digest,
                                  options_.source.string(),
                                  manifest_.digest),
                      "remove it with 'lockstep data stage --unstage', or give another folder");
@@ -239,9 +249,8 @@ void Staging::commit() {
     if (!leads()) return;
     if (is_new_) {
         write_file_atomically(folder_ / manifest_name, manifest_text_);
-        const Json marker{{"source", fs::absolute(options_.source).string()},
-                          {"digest", manifest_.digest}};
-        write_file_atomically(folder_ / staged_marker, marker.dump(2) + "\n");
+        const Marker marker{fs::absolute(options_.source).string(), manifest_.digest};
+        write_file_atomically(folder_ / staged_marker, json_of_record(marker).dump(2) + "\n");
         workspace_->commit();
     } else {
         sync_path(folder_);

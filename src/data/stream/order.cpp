@@ -38,8 +38,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 3> order_names{"lanes", "uniform", "sequential"};
-
 // Of `samples` dealt to `lanes` in turn, how many `lane` has among the first `samples`.
 std::uint64_t dealt_to(int lane, std::uint64_t samples, int lanes) {
     const auto first = static_cast<std::uint64_t>(lane);
