@@ -10,12 +10,13 @@
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
+#include "lockstep/launch/post_mortem.hpp"
 #include "lockstep/launch/preflight.hpp"
 #include "lockstep/launch/supervise.hpp"
+#include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
-#include "train/post_mortem.hpp"
 #include "train/train_options.hpp"
 
 #include <algorithm>
@@ -53,11 +54,32 @@ void check_required(const TrainSettings& settings) {
     need(!settings.run.empty(), "run", "name a run directory: --run runs/NAME");
 }
 
+// "" for anything that is no run (yet).
+fs::path newest_flight(const fs::path& run) {
+    try {
+        const std::int64_t incarnation = read_incarnation(run);
+        return incarnation > 0 ? RunPaths{run}.flight(incarnation) : fs::path();
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+// A run whose disk is gone keeps its state; the message is what matters.
+void mark_failed(const fs::path& run, const Error& error) {
+    try {
+        write_failed_state(
+            run, read_incarnation(run), error.code() + ": " + error.what(), error.exit_code());
+    } catch (const Error&) {
+    }
+}
+
 int launch(const TrainOptions& options, const Invocation& call) {
     const auto program = rank_program(call.process.program);
     check_rank_program(program);
-    const PostMortem post_mortem(options.settings.run);
-    return post_mortem.explain([&] {
+    const fs::path& run = options.settings.run;
+    const LaunchedRun launched{[&] { return newest_flight(run); },
+                               [&](const Error& error) { mark_failed(run, error); }};
+    return explain_end(launched, [&] {
         return supervise_ranks(
             {options.np, options.oversubscribe, call.words, {}, program, options.hosts});
     });

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/post_mortem.hpp"
+
+#include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/core/clock.hpp"
+
+namespace lockstep {
+namespace {
+
+bool is_there(const fs::path& path) {
+    std::error_code failed;
+    return fs::exists(path, failed);
+}
+
+// Where all ranks are gone without a word, their launcher was: nobody is to be named.
+void name_the_dead(const fs::path& flight, const LaunchedRun& run) {
+    if (!is_there(flight)) return;
+    const auto traces = read_rank_traces(flight);
+    const Verdict verdict = diagnose(traces, unix_time_s(), 0);
+    if (verdict.trouble != Trouble::dead || verdict.culprits.size() == traces.size()) return;
+    const Error error = error_of(verdict);
+    claim_verdict(flight, verdict);
+    run.mark_failed(error);
+    throw error;
+}
+
+}  // namespace
+
+int explain_end(const LaunchedRun& run, const std::function<int()>& launch) {
+    const fs::path before = run.newest_flight();
+    int code = 0;
+    std::exception_ptr killed;
+    try {
+        code = launch();
+    } catch (const Error&) {
+        killed = std::current_exception();
+    }
+    const bool is_known = code == 0 || code == static_cast<int>(ExitCode::saved_please_requeue) ||
+                          code == static_cast<int>(ExitCode::interrupted);
+    if (!killed && is_known) return code;
+    const fs::path flight = run.newest_flight();
+    if (!flight.empty() && flight != before) {
+        if (is_there(verdict_path(flight))) return static_cast<int>(ExitCode::peer_lost);
+        name_the_dead(flight, run);
+    }
+    if (killed) std::rethrow_exception(killed);
+    return code;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/post_mortem.hpp"
+
+#include "lockstep/comm/flight_recorder.hpp"
+#include "lockstep/comm/verdict_file.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+class ExplainEnd : public testing::Test {
+  protected:
+    int explain(const std::function<int()>& launch) {
+        const LaunchedRun run{[this] { return newest_; },
+                              [this](const Error& error) { failure_ = error.code(); }};
+        return explain_end(run, launch);
+    }
+
+    // What ranks do: their records appear.
+    void start(const std::string& name, int living, int dead) {
+        newest_ = folder_ / name;
+        fs::create_directories(newest_);
+        const int ranks = living + dead;
+        for (int rank = 0; rank < living; ++rank)
+            recorders_.push_back(std::make_unique<FlightRecorder>(newest_, rank, ranks, small_));
+        for (int rank = living; rank < ranks; ++rank) {
+            const pid_t child = ::fork();
+            if (child == 0) {
+                const FlightRecorder recorder(newest_, rank, ranks, small_);
+                ::_exit(0);
+            }
+            ::waitpid(child, nullptr, 0);
+        }
+    }
+
+    static int fall() { throw Error("E612", "killed"); }
+
+    static constexpr FlightSettings small_{.entries = 64};
+    const test::TempDir folder_;
+    fs::path newest_;
+    std::string failure_;
+    std::vector<std::unique_ptr<FlightRecorder>> recorders_;
+};
+
+TEST_F(ExplainEnd, GivesBackWhatNeedsNoWord) {
+    for (const int code : {0, 75, 130})
+        EXPECT_EQ(explain([&] {
+                      start("known" + std::to_string(code), 1, 1);
+                      return code;
+                  }),
+                  code);
+    EXPECT_EQ(explain([] { return 70; }), 70) << "nothing has started";
+    EXPECT_EQ(test::caught_code([&] { explain(fall); }), "E612");
+    EXPECT_EQ(failure_, "");
+}
+
+TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
+    const auto error = test::caught([&] {
+        explain([&] {
+            start("i1", 1, 1);
+            return fall();
+        });
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E660");
+    EXPECT_THAT(error->what(), HasSubstr("rank 1"));
+    EXPECT_EQ(failure_, "E660");
+    EXPECT_EQ(read_verdict(newest_)->culprits, std::vector<int>{1});
+}
+
+TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
+    EXPECT_EQ(explain([&] {
+                  start("i1", 1, 1);
+                  claim_verdict(newest_, {.trouble = Trouble::slow_rank});
+                  return 1;
+              }),
+              76);
+    EXPECT_EQ(failure_, "");
+}
+
+TEST_F(ExplainEnd, BlamesNobodyWhereAllAreGone) {
+    EXPECT_EQ(explain([&] {
+                  start("i1", 0, 2);
+                  return 1;
+              }),
+              1);
+    EXPECT_EQ(failure_, "");
+}
+
+TEST_F(ExplainEnd, LeavesEarlierStartsAlone) {
+    start("i1", 1, 1);
+    EXPECT_EQ(test::caught_code([&] { explain(fall); }), "E612");
+    EXPECT_EQ(failure_, "");
+    EXPECT_FALSE(fs::exists(verdict_path(newest_)));
+}
+
+}  // namespace
+}  // namespace lockstep
