@@ -5,12 +5,12 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/mpirun.hpp"
+#include "lockstep/observe/events.hpp"
 
 #include "command.hpp"
 #include "config_files.hpp"
@@ -180,7 +180,7 @@ Prepared prepare(const std::vector<std::string>& words, const Program& program) 
 [[noreturn]] void fail_alone(const Communicator& ranks, const Error& error) {
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(20 * ranks.rank(), 1000)));
     const std::string text = error.text(fmt::format("rank {}", ranks.rank())) + "\n";
-    log_event("error", {{"code", error.code()}, {"what", error.what()}});
+    log_event(event_of(error));
     [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
     ranks.abort(static_cast<int>(error.exit_code()));
 }

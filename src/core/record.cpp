@@ -4,7 +4,9 @@
 #include "lockstep/core/log.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
+#include <limits>
 #include <utility>
 
 #include <fmt/format.h>
@@ -80,6 +82,13 @@ void Record::count(const char* key, std::uint64_t& value) {
     constexpr auto bound = std::uint64_t{1} << 62;
     field(key, value);
     if (is_reading() && value >= bound) throw unfit(key, value, "a count below 2^62");
+}
+
+void Record::measured(const char* key, double& value) {
+    if (!wants(key, true)) return;
+    auto finite = std::isfinite(value) ? std::optional(value) : std::nullopt;
+    field(key, finite);
+    value = finite.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 std::int64_t Record::version(const char* key, std::int64_t newest) {

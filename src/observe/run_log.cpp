@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_log.hpp"
 
+#include "lockstep/observe/events.hpp"
+
 #include <algorithm>
 #include <fstream>
 #include <optional>
@@ -13,16 +15,11 @@ namespace {
 constexpr std::int64_t whole_bytes = 512 << 10;  // a log up to this size is read whole
 constexpr std::int64_t window_bytes = 64 << 10;  // records have 1 to 2 kB
 
-/// Seconds since the start began to train.
-struct Sums {
-    double train_s = 0, save_s = 0, evaluate_s = 0;
-};
-
 /// Steps that one report covers, and what they took.
 struct StepsReport {
     std::int64_t first = 0, last = 0;
     double train_s = 0, save_s = 0;
-    std::optional<Sums> so_far{};  ///< with this report; logs of older versions have none
+    std::optional<StartSums> so_far{};  ///< with this report; logs of older versions have none
 };
 
 struct StartLog {
@@ -31,32 +28,20 @@ struct StartLog {
     double evaluated_since_s = 0;  ///< since the last report
 };
 
-double number_in(const Json& object, const char* key) {
-    const Json* const found = object.find(key);
-    return found && found->is_number() ? found->get<double>() : 0.0;
-}
-
-std::int64_t step_in(const Json& record) {
-    return static_cast<std::int64_t>(number_in(record, "step"));
-}
-
-void add_report(StartLog& log, const Json& record, double time_s) {
-    const double wall_s = number_in(record, "wall_s");
-    const Json* const phases = record.find("phases");
-    const double save_s = phases ? number_in(*phases, "checkpoint") : 0.0;
+void add_report(StartLog& log, const StepsEvent& event, double time_s) {
+    const double save_s = event.report.phases[static_cast<std::size_t>(Phase::checkpoint)];
     if (log.reports.empty())
-        log.record.first_report_s = std::max(time_s - wall_s - log.record.began_unix_s, 0.0);
+        log.record.first_report_s = std::max(time_s - event.wall_s - log.record.began_unix_s, 0.0);
     const std::int64_t before =
         log.reports.empty() ? log.record.from_step : log.reports.back().last;
-    StepsReport report{std::max<std::int64_t>(before, 0), step_in(record), wall_s - save_s, save_s};
-    if (const Json* const sums = record.find("so_far"))
-        report.so_far = {number_in(*sums, "train_s"),
-                         number_in(*sums, "save_s"),
-                         number_in(*sums, "evaluate_s")};
-    log.reports.push_back(report);
+    log.reports.push_back({std::max<std::int64_t>(before, 0),
+                           event.report.step,
+                           event.wall_s - save_s,
+                           save_s,
+                           event.so_far});
     log.evaluated_since_s = 0;
-    log.record.to_step = step_in(record);
-    log.record.epoch = static_cast<std::int64_t>(number_in(record, "epoch"));
+    log.record.to_step = event.report.step;
+    log.record.epoch = event.report.epoch;
 }
 
 void add_line(StartLog& log, const std::string& line) {
@@ -66,14 +51,12 @@ void add_line(StartLog& log, const std::string& line) {
     const double time_s = time->get<double>();
     if (log.record.began_unix_s == 0) log.record.began_unix_s = time_s;
     log.record.ended_unix_s = std::max(log.record.ended_unix_s, time_s);
-    const Json* const event = record.find("event");
-    if (!event) return;
-    if (*event == "first_step" && log.record.from_step < 0)
-        log.record.from_step = std::max<std::int64_t>(step_in(record) - 1, 0);
-    if (*event == "steps") add_report(log, record, time_s);
-    if (*event == "evaluation") {
-        log.record.evaluate_s += number_in(record, "seconds");
-        log.evaluated_since_s += number_in(record, "seconds");
+    if (const auto first = event_in<FirstStepEvent>(record); first && log.record.from_step < 0)
+        log.record.from_step = std::max<std::int64_t>(first->step - 1, 0);
+    if (const auto steps = event_in<StepsEvent>(record)) add_report(log, *steps, time_s);
+    if (const auto evaluation = event_in<EvaluationEvent>(record)) {
+        log.record.evaluate_s += evaluation->seconds;
+        log.evaluated_since_s += evaluation->seconds;
     }
 }
 
@@ -163,7 +146,7 @@ std::optional<StartRecord> read_ends(LogFile& file, std::int64_t kept_until) {
         return std::nullopt;
     // The first report of the tail does not know where its steps begin.
     const std::vector<StepsReport> recent(tail.reports.begin() + 1, tail.reports.end());
-    const Sums& sums = *recent.back().so_far;
+    const StartSums& sums = *recent.back().so_far;
     StartRecord record = tail.record;
     record.began_unix_s = head.record.began_unix_s;
     record.from_step = head.record.from_step;

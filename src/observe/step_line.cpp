@@ -45,11 +45,6 @@ std::string bar(double fraction) {
     return std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '-');
 }
 
-/// JSON knows no infinity; such a value becomes null.
-Json finite(double value) {
-    return std::isfinite(value) ? Json(value) : Json();
-}
-
 }  // namespace
 
 std::string rate_text(double per_second) {
@@ -70,20 +65,6 @@ std::string step_line(const StepReport& report) {
                             phases_text(report.phases));
     if (report.memory_bytes > 0) line += " | mem " + bytes_text(report.memory_bytes);
     return line;
-}
-
-Json step_record(const StepReport& report) {
-    Json phases = Json::object();
-    for (std::size_t i = 0; i < report.phases.size(); ++i) {
-        phases[std::string(phase_name(static_cast<Phase>(i)))] = report.phases[i];
-    }
-    return Json{{"step", report.step},
-                {"epoch", report.epoch},
-                {"loss", finite(report.loss)},
-                {"lr", finite(report.lr)},
-                {"samples_per_s", finite(report.samples_per_s)},
-                {"memory_bytes", report.memory_bytes},
-                {"phases", phases}};
 }
 
 std::string live_line(double fraction, double eta_s, const std::string& text, std::size_t columns) {

@@ -6,10 +6,10 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/hash.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/foreign.hpp"
+#include "lockstep/observe/events.hpp"
 #include "lockstep/observe/progress.hpp"
 
 namespace lockstep {
@@ -92,7 +92,7 @@ void DataFeed::load(int threads) {
                      .threads = threads,
                      .on_bad_data = options_.on_bad_data,
                      .report = [&](std::uint64_t done, std::uint64_t) { progress.update(done); }});
-    log_event("data_loaded", {{"seconds", now_s() - since}});
+    log_event(DataLoadedEvent{now_s() - since});
 }
 
 // One choice for a node: its first rank's.

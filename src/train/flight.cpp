@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flight.hpp"
 
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/observe/events.hpp"
 
 #include <fmt/format.h>
 
@@ -17,7 +17,7 @@ void give_up(const RunPaths& paths, std::int64_t incarnation, const WatchReport&
     if (report.speaks)
         write_failed_state(
             paths.root, incarnation, error.code() + ": " + error.what(), ExitCode::peer_lost);
-    log_event("error", {{"code", error.code()}, {"what", error.what()}, {"why", error.why()}});
+    log_event(event_of(error));
     here(Level::info, "gives up: {}; {}", error.what(), error.why());
 }
 

@@ -36,7 +36,7 @@ bool Reporter::is_due() const {
 
 void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
     if (std::exchange(is_first_, false)) {
-        log_event("first_step", {{"step", job_.progress.step}});
+        log_event(FirstStepEvent{job_.progress.step});
         epoch_since_s_ = now_s();  // rates leave the first step out: it warms caches up
     } else {
         epoch_samples_ += samples;
@@ -54,28 +54,28 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
 }
 
 // How long buckets travelled, how much of that the steps waited for, and in how many bytes.
-void Reporter::add_communication(Json& record) const {
+void Reporter::add_communication(StepsEvent& event) const {
     const OverlapTimes times = job_.reducer->take_overlap();
-    record["comm_busy_s"] = times.busy_s;
-    record["comm_exposed_s"] = times.exposed_s;
+    event.comm_busy_s = times.busy_s;
+    event.comm_exposed_s = times.exposed_s;
     if (job_.lossy.hook)
-        record["wire_compression"] = job_.lossy.hook->take_volume().compression_ratio();
+        event.wire_compression = job_.lossy.hook->take_volume().compression_ratio();
 }
 
-// Where the data's time went: of this rank's threads, but for the waiting.
-void Reporter::add_data(Json& record, double elapsed_s) {
+// Of this rank's threads, but for the waiting.
+DataReport Reporter::data_report(double elapsed_s) {
     const StreamStats now = job_.stream->stats();
     const StreamStats spent = now - std::exchange(data_, now);
-    record["data"] = {{"wait_s", spent.wait_s},
-                      {"read_s", spent.read_s},
-                      {"verify_s", spent.verify_s},
-                      {"decode_s", spent.decode_s},
-                      {"assemble_s", spent.assemble_s},
-                      {"bytes_read", spent.bytes_read},
-                      {"retries", spent.retries},
-                      {"masked_samples", spent.masked_samples},
-                      {"io_threads", spent.io_threads},
-                      {"bound", binding_stage(spent, elapsed_s)}};
+    return {.wait_s = spent.wait_s,
+            .read_s = spent.read_s,
+            .verify_s = spent.verify_s,
+            .decode_s = spent.decode_s,
+            .assemble_s = spent.assemble_s,
+            .bytes_read = spent.bytes_read,
+            .retries = spent.retries,
+            .masked_samples = spent.masked_samples,
+            .io_threads = spent.io_threads,
+            .bound = std::string(binding_stage(spent, elapsed_s))};
 }
 
 // A start that SLURM has lost sight of ends here, before it writes into its successor's files.
@@ -84,14 +84,12 @@ void Reporter::check_still_ours() const {
 }
 
 // With sums, so that who asks for a run's status need not read all of a long log.
-void Reporter::log_steps(const Json& record, const StepReport& report) {
-    const double save_s = report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
-    trained_s_ += record["wall_s"].get<double>() - save_s;
-    saved_s_ += save_s;
-    Json logged = record;
-    logged["so_far"] = {
-        {"train_s", trained_s_}, {"save_s", saved_s_}, {"evaluate_s", evaluated_s_}};
-    log_event("steps", std::move(logged));
+void Reporter::log_steps(StepsEvent event) {
+    const double save_s = event.report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
+    sums_.train_s += event.wall_s - save_s;
+    sums_.save_s += save_s;
+    event.so_far = sums_;
+    log_event(event);
 }
 
 void Reporter::report(double rate) {
@@ -108,15 +106,14 @@ void Reporter::report(double rate) {
                             .memory_bytes = memory_use().resident_bytes,
                             .eta_s = (now - since_s_) / static_cast<double>(steps_) *
                                      static_cast<double>(job_.total_steps - at.step)};
-    Json record = step_record(report);
-    record["wall_s"] = now - since_s_;
-    if (job_.settings.clip_norm > 0) record["gradient_norm"] = gradient_norm_;
-    add_communication(record);
-    add_data(record, now - since_s_);
-    log_steps(record, report);
+    StepsEvent event{.report = report, .wall_s = now - since_s_};
+    if (job_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
+    add_communication(event);
+    event.data = data_report(event.wall_s);
+    log_steps(event);
     if (job_.ranks.is_root()) {
         once(Level::info, "{}", step_line(report));
-        metrics_->append(record);
+        metrics_->append(json_of_record(event));
         const std::array scalars = {Scalar{"train/loss", report.loss},
                                     Scalar{"train/lr", report.lr},
                                     Scalar{"train/samples_per_s", report.samples_per_s}};
@@ -131,11 +128,10 @@ void Reporter::report(double rate) {
 
 void Reporter::report_epoch() {
     const double seconds = now_s() - epoch_since_s_;
-    log_event("epoch",
-              {{"epoch", job_.progress.epoch},
-               {"samples", epoch_samples_},
-               {"seconds", seconds},
-               {"samples_per_s", static_cast<double>(epoch_samples_) / seconds}});
+    log_event(EpochEvent{.epoch = job_.progress.epoch,
+                         .samples = epoch_samples_,
+                         .seconds = seconds,
+                         .samples_per_s = static_cast<double>(epoch_samples_) / seconds});
     epoch_since_s_ = now_s();
     epoch_samples_ = 0;
 }
@@ -144,8 +140,8 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
     check_still_ours();
     const JobProgress& at = job_.progress;
     const double now = now_s();
-    log_event("evaluation", {{"step", at.step}, {"seconds", now - since_s_}});
-    evaluated_s_ += now - since_s_;
+    log_event(EvaluationEvent{at.step, now - since_s_});
+    sums_.evaluate_s += now - since_s_;
     job_.clock.take();
     since_s_ = epoch_since_s_ = now;
     once(Level::info,
@@ -156,10 +152,10 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
          grouped(static_cast<std::uint64_t>(evaluation.samples)),
          evaluation.loss);
     if (!job_.ranks.is_root()) return;
-    metrics_->append({{"step", at.step},
-                      {"epoch", at.epoch},
-                      {"test_accuracy", evaluation.accuracy()},
-                      {"test_loss", evaluation.loss}});
+    metrics_->append(json_of_record(EvaluationMetrics{.step = at.step,
+                                                      .epoch = at.epoch,
+                                                      .test_accuracy = evaluation.accuracy(),
+                                                      .test_loss = evaluation.loss}));
     const std::array scalars = {Scalar{"test/accuracy", evaluation.accuracy()},
                                 Scalar{"test/loss", evaluation.loss}};
     events_->add(at.step, scalars);

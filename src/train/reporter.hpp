@@ -2,6 +2,7 @@
 // What a run says about itself: step lines, metrics, events, progress.
 #pragma once
 
+#include "lockstep/observe/events.hpp"
 #include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/progress.hpp"
 #include "lockstep/observe/step_line.hpp"
@@ -34,9 +35,9 @@ class Reporter {
   private:
     void check_still_ours() const;
     void report(double rate);
-    void log_steps(const Json& record, const StepReport& report);
-    void add_communication(Json& record) const;
-    void add_data(Json& record, double elapsed_s);
+    void log_steps(StepsEvent event);
+    void add_communication(StepsEvent& event) const;
+    DataReport data_report(double elapsed_s);
     void report_epoch();
     bool is_due() const;
 
@@ -47,8 +48,8 @@ class Reporter {
     double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
     bool is_first_ = true;
-    double trained_s_ = 0, saved_s_ = 0, evaluated_s_ = 0;  ///< all of this start
-    StreamStats data_;                                      ///< at the last report
+    StartSums sums_;    ///< of this start
+    StreamStats data_;  ///< at the last report
 };
 
 }  // namespace lockstep

@@ -2,9 +2,9 @@
 #include "lockstep/train/train.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/observe/events.hpp"
 
 #include "job.hpp"
 #include "job_checkpoint.hpp"
@@ -16,7 +16,7 @@ namespace {
 
 void note_failure(Job& job, const Error& error) {
     if (job.flight) job.flight->recorder().mark_failed(static_cast<int>(error.exit_code()));
-    log_event("error", {{"code", error.code()}, {"what", error.what()}});
+    log_event(event_of(error));
     if (!job.run.directory) return;
     try {
         job.run.directory->write_state({.phase = RunPhase::failed,

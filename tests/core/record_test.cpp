@@ -4,6 +4,8 @@
 #include "support/caught.hpp"
 
 #include <array>
+#include <cmath>
+#include <limits>
 #include <map>
 #include <optional>
 #include <vector>
@@ -27,6 +29,14 @@ struct Line {
 void describe(Record& record, Line& line) {
     record.field("name", line.name);
     record.sparse("rate", line.rate);
+}
+
+struct Reading {
+    double value = 7;
+};
+
+void describe(Record& record, Reading& reading) {
+    record.measured("value", reading.value);
 }
 
 std::optional<int> parse_roman(std::string_view text) {
@@ -153,6 +163,15 @@ TEST(Record, RefusesUnknownKeysWhereAsked) {
         test::caught_text([&] { static_cast<void>(read(json, UnknownKeys::refused)); });
     EXPECT_THAT(text, HasSubstr("'n.json: lines[0]' has an unknown key 'rat'"));
     EXPECT_THAT(text, HasSubstr("did you mean 'rate'"));
+}
+
+TEST(Record, WritesNullForWhatIsNotFinite) {
+    const Reading reading{std::numeric_limits<double>::infinity()};
+    const Json json = json_of_record(reading);
+    EXPECT_EQ(json.dump(), R"({"value":null})");
+    EXPECT_TRUE(std::isnan(record_from_json<Reading>(json, "r").value));
+    EXPECT_EQ(record_from_json<Reading>({{"value", 2}}, "r").value, 2);
+    EXPECT_EQ(record_from_json<Reading>(Json::object(), "r").value, 7);
 }
 
 TEST(Record, RefusesFormatsItDoesNotKnow) {

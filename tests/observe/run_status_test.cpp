@@ -321,7 +321,7 @@ std::string long_log(LogKind kind, std::int64_t from_step) {
                     {"epoch", i / 100},
                     {"wall_s", wall_s},
                     {"phases", {{"checkpoint", saved_s}}},
-                    {"data", rest}};
+                    {"rest", rest}};
         if (kind == LogKind::with_sums)
             record["so_far"] = {
                 {"train_s", train_s}, {"save_s", save_s}, {"evaluate_s", evaluate_s}};

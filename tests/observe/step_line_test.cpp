@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/step_line.hpp"
 
+#include "lockstep/observe/events.hpp"
+
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -50,7 +52,7 @@ TEST(StepLine, ShowsALossThatIsNoNumber) {
     report.loss = std::numeric_limits<double>::quiet_NaN();
     report.lr = std::numeric_limits<double>::infinity();
     EXPECT_THAT(step_line(report), HasSubstr("loss nan | lr inf"));
-    EXPECT_TRUE(step_record(report)["loss"].is_null());
+    EXPECT_TRUE(json_of_record(report)["loss"].is_null());
 }
 
 TEST(StepLine, WritesLearningRatesShortly) {
@@ -62,7 +64,7 @@ TEST(StepLine, WritesLearningRatesShortly) {
 }
 
 TEST(StepRecord, NamesEveryPhase) {
-    const auto record = step_record(report_of_the_book());
+    const auto record = json_of_record(report_of_the_book());
     EXPECT_EQ(record["step"], 1200);
     EXPECT_EQ(record["phases"]["comm"], 0.4);
     EXPECT_EQ(record["phases"].size(), static_cast<std::size_t>(Phase::count));

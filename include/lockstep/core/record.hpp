@@ -102,6 +102,10 @@ class Record {
     /// A number of things or bytes below 2^62, so that sums of two do not overflow. Errors: E222.
     void count(const char* key, std::uint64_t& value);
 
+    /// A measured number, which is null where it is not finite; kept where the file has none.
+    /// Errors, when read: E222.
+    void measured(const char* key, double& value);
+
     /// The version of the format: `newest` is written, and 1 to `newest` can be read. Returns what
     /// was read, or `newest`. Errors: E305 for others.
     std::int64_t version(const char* key, std::int64_t newest);

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/json.hpp"
 
 #include <cstdint>
 #include <string>
@@ -27,9 +26,6 @@ struct StepReport {
 /// "step 1200 | loss 0.4183 | lr 4.0e-2 | 14.2k samples/s | data 1 % comm 4 % wait 2 % | mem 1.2
 /// GiB".
 std::string step_line(const StepReport& report);
-
-/// {"step", "epoch", "loss", "lr", "samples_per_s", "memory_bytes", "phases": {name: seconds}}.
-Json step_record(const StepReport& report);
 
 /// "[#####---------------]  25 % eta 4m12s | `text`", cut to `columns` characters. `fraction` is
 /// clamped to [0, 1]; a negative `eta_s` is left out.

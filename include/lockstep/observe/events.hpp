@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a rank's log (rank-NNNNN.jsonl) and metrics.jsonl say, event by event: Lockstep writes them
+/// and reads them back by these structs. Readers pass over fields and events that they do not know.
+#pragma once
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/record.hpp"
+#include "lockstep/observe/step_line.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Where the data's time went since the last report, of this rank's threads.
+struct DataReport {
+    double wait_s = 0;  ///< the training loop's, for a batch
+    double read_s = 0, verify_s = 0, decode_s = 0, assemble_s = 0;
+    std::uint64_t bytes_read = 0;
+    std::uint64_t retries = 0;         ///< of reads
+    std::uint64_t masked_samples = 0;  ///< delivered with zero bytes
+    int io_threads = 0;                ///< in use now
+    std::string bound;                 ///< what the loop waited for, as binding_stage() says
+};
+
+/// Seconds since the start began to train.
+struct StartSums {
+    double train_s = 0, save_s = 0, evaluate_s = 0;
+};
+
+/// The steps since the last report; also a line of metrics.jsonl.
+struct StepsEvent {
+    static constexpr std::string_view name = "steps";  ///< in a log
+    StepReport report;
+    double wall_s = 0;                         ///< of these steps
+    std::optional<double> gradient_norm{};     ///< of the last step, where it is clipped
+    double comm_busy_s = 0;                    ///< buckets travelled
+    double comm_exposed_s = 0;                 ///< steps waited for buckets
+    std::optional<double> wire_compression{};  ///< of lossy wires: bytes of gradients by those sent
+    DataReport data{};
+    std::optional<StartSums> so_far{};  ///< with these steps; not in metrics.jsonl
+};
+
+/// The first step of a start is done.
+struct FirstStepEvent {
+    static constexpr std::string_view name = "first_step";
+    std::int64_t step = 0;  ///< its number
+};
+
+/// An epoch is done.
+struct EpochEvent {
+    static constexpr std::string_view name = "epoch";
+    std::int64_t epoch = 0;    ///< epochs done
+    std::int64_t samples = 0;  ///< without those of a start's first step
+    double seconds = 0;        ///< since the one before, or since the first step
+    double samples_per_s = 0;
+};
+
+/// The test data were gone through.
+struct EvaluationEvent {
+    static constexpr std::string_view name = "evaluation";
+    std::int64_t step = 0;  ///< after it
+    double seconds = 0;
+};
+
+/// Resident data are in memory.
+struct DataLoadedEvent {
+    static constexpr std::string_view name = "data_loaded";
+    double seconds = 0;
+};
+
+/// This rank ends with an error.
+struct ErrorEvent {
+    static constexpr std::string_view name = "error";
+    std::string code, what, why;  ///< as Error has them
+};
+
+/// A line of metrics.jsonl after an evaluation.
+struct EvaluationMetrics {
+    std::int64_t step = 0, epoch = 0;
+    double test_accuracy = 0;  ///< 0 to 1
+    double test_loss = 0;      ///< mean
+};
+
+void describe(Record& record, StepReport& report);
+void describe(Record& record, StepsEvent& event);
+void describe(Record& record, FirstStepEvent& event);
+void describe(Record& record, EpochEvent& event);
+void describe(Record& record, EvaluationEvent& event);
+void describe(Record& record, DataLoadedEvent& event);
+void describe(Record& record, ErrorEvent& event);
+void describe(Record& record, EvaluationMetrics& metrics);
+
+/// Writes `event` into this rank's log.
+template <Described Event>
+void log_event(const Event& event) {
+    log_event(Event::name, json_of_record(event));
+}
+
+/// The event that `line` of a log holds; nothing if it holds another, or is damaged.
+template <Described Event>
+std::optional<Event> event_in(const Json& line) {
+    const Json* const name = line.find("event");
+    if (!name || *name != Event::name) return {};
+    try {
+        return record_from_json<Event>(line, "log");
+    } catch (const Error&) {
+        return {};
+    }
+}
+
+/// An error's parts.
+inline ErrorEvent event_of(const Error& error) {
+    return {error.code(), error.what(), error.why()};
+}
+
+}  // namespace lockstep
