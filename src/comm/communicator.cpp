@@ -49,6 +49,35 @@ std::vector<std::string> split_at(const std::string& joined,
     return parts;
 }
 
+enum class Receivers { all, root };
+
+/// Everyone's bytes by rank, of the `senders` that this rank hears.
+std::vector<std::string> gather_for(Receivers to,
+                                    const std::string& bytes,
+                                    MPI_Comm comm,
+                                    int senders) {
+    expect(bytes.size() <= largest_message, "gathered bytes <= 1 GiB");
+    const auto mine = static_cast<int>(bytes.size());
+    std::vector<int> sizes(static_cast<std::size_t>(senders));
+    int* const each = sizes.data();
+    if (to == Receivers::all)
+        check_mpi(MPI_Allgather(&mine, 1, MPI_INT, each, 1, MPI_INT, comm), "MPI_Allgather");
+    else
+        check_mpi(MPI_Gather(&mine, 1, MPI_INT, each, 1, MPI_INT, 0, comm), "MPI_Gather");
+    const std::vector<int> offsets = offsets_of(sizes);
+    std::string joined(static_cast<std::size_t>(offsets.back()), '\0');
+    const char* const from = bytes.data();
+    char* const into = joined.data();
+    const int* const at = offsets.data();
+    if (to == Receivers::all)
+        check_mpi(MPI_Allgatherv(from, mine, MPI_BYTE, into, each, at, MPI_BYTE, comm),
+                  "MPI_Allgatherv");
+    else
+        check_mpi(MPI_Gatherv(from, mine, MPI_BYTE, into, each, at, MPI_BYTE, 0, comm),
+                  "MPI_Gatherv");
+    return split_at(joined, sizes, offsets);
+}
+
 }  // namespace
 
 bool launched_by_mpi() {
@@ -150,44 +179,12 @@ std::string Communicator::broadcast(std::string bytes, int root) const {
 
 std::vector<std::string> Communicator::all_gather(const std::string& bytes) const {
     if (!handle_) return {bytes};
-    expect(bytes.size() <= largest_message, "gathered bytes <= 1 GiB");
-    const auto mine = static_cast<int>(bytes.size());
-    std::vector<int> sizes(static_cast<std::size_t>(size_));
-    check_mpi(MPI_Allgather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, handle()),
-              "MPI_Allgather");
-    const std::vector<int> offsets = offsets_of(sizes);
-    std::string joined(static_cast<std::size_t>(offsets.back()), '\0');
-    check_mpi(MPI_Allgatherv(bytes.data(),
-                             mine,
-                             MPI_BYTE,
-                             joined.data(),
-                             sizes.data(),
-                             offsets.data(),
-                             MPI_BYTE,
-                             handle()),
-              "MPI_Allgatherv");
-    return split_at(joined, sizes, offsets);
+    return gather_for(Receivers::all, bytes, handle(), size_);
 }
 
 std::vector<std::string> Communicator::gather(const std::string& bytes) const {
     if (!handle_) return {bytes};
-    expect(bytes.size() <= largest_message, "gathered bytes <= 1 GiB");
-    const auto mine = static_cast<int>(bytes.size());
-    std::vector<int> sizes(is_root() ? static_cast<std::size_t>(size_) : 0);
-    check_mpi(MPI_Gather(&mine, 1, MPI_INT, sizes.data(), 1, MPI_INT, 0, handle()), "MPI_Gather");
-    const std::vector<int> offsets = offsets_of(sizes);
-    std::string joined(static_cast<std::size_t>(offsets.back()), '\0');
-    check_mpi(MPI_Gatherv(bytes.data(),
-                          mine,
-                          MPI_BYTE,
-                          joined.data(),
-                          sizes.data(),
-                          offsets.data(),
-                          MPI_BYTE,
-                          0,
-                          handle()),
-              "MPI_Gatherv");
-    return split_at(joined, sizes, offsets);
+    return gather_for(Receivers::root, bytes, handle(), is_root() ? size_ : 0);
 }
 
 namespace {
