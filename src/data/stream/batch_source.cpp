@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "batch_source.hpp"
 
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
 #include <utility>
 
 namespace lockstep {
@@ -18,6 +21,16 @@ void fill_leaves(const Step& step, const StreamOptions& options, std::vector<Lea
 }
 
 }  // namespace
+
+Batch BatchSource::next() {
+    const auto room = [&] {
+        return std::ranges::find_if(lent_, [](const auto& lease) { return lease.expired(); });
+    };
+    expect(room() != lent_.end(), "batches are given back before more are asked for");
+    Batch batch = next_batch();
+    *room() = batch.lease;
+    return batch;
+}
 
 Batch make_batch(const Step& step,
                  const StreamOptions& options,

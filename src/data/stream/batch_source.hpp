@@ -6,7 +6,9 @@
 
 #include "batch_buffers.hpp"
 #include "read_plan.hpp"
+#include "stream_memory.hpp"
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -21,10 +23,15 @@ class BatchSource {
     BatchSource& operator=(const BatchSource&) = delete;
     virtual ~BatchSource() = default;
 
-    virtual Batch next() = 0;
+    Batch next();
     virtual StreamStats stats() const = 0;
     virtual std::uint64_t memory_bytes() const = 0;
     virtual std::string memory_text() const = 0;
+
+  private:
+    virtual Batch next_batch() = 0;
+
+    std::array<std::weak_ptr<void>, lendable_batches> lent_;  // leases of what the caller holds
 };
 
 /// The batch of a step whose rows and sample ids are in the room that `lent` is.

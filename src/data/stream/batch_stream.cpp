@@ -71,12 +71,12 @@ class WindowSource : public BatchSource {
                  const StreamMemory& memory);
     ~WindowSource() override { stop(); }
 
-    Batch next() override;
     StreamStats stats() const override;
     std::uint64_t memory_bytes() const override { return memory_.bytes(); }
     std::string memory_text() const override { return memory_.text(); }
 
   private:
+    Batch next_batch() override;
     void start_threads();
     void add_io_thread();
     void run_guarded(void (WindowSource::*work)());
@@ -99,7 +99,6 @@ class WindowSource : public BatchSource {
     mutable std::mutex mutex_;
     std::condition_variable changed_;
     std::deque<Batch> ready_;
-    std::vector<std::weak_ptr<void>> lent_;  // to the consumer
     std::exception_ptr error_;
     double assemble_s_ = 0, wait_s_ = 0;
     std::uint64_t masked_samples_ = 0;
@@ -180,11 +179,8 @@ void WindowSource::deliver(Batch batch, Assembler& assembler) {
     changed_.notify_one();
 }
 
-Batch WindowSource::next() {
-    std::erase_if(lent_, [](const auto& lease) { return lease.expired(); });
-    expect(lent_.size() < lendable_batches, "batches are given back before more are asked for");
+Batch WindowSource::next_batch() {
     Batch batch = wait_for_batch();
-    lent_.emplace_back(batch.lease);
     if (options_.io_threads == 0) adapt();
     return batch;
 }

@@ -69,12 +69,12 @@ class ResidentSource : public BatchSource {
                    StreamPosition start);
     ~ResidentSource() override { stop(); }
 
-    Batch next() override;
     StreamStats stats() const override;
     std::uint64_t memory_bytes() const override { return buffers_->memory_bytes() + walk_bytes_; }
     std::string memory_text() const override;
 
   private:
+    Batch next_batch() override;
     std::pair<std::uint64_t, StepSamples> claim_step();
     void add_assembler();
     void grow_if_late(double waited_s);
@@ -108,7 +108,6 @@ class ResidentSource : public BatchSource {
 
     // Of the caller of next().
     std::uint64_t steps_given_ = 0;
-    std::vector<std::weak_ptr<void>> lent_;
     double looked_at_s_ = now_s(), waited_since_s_ = 0;
 
     std::vector<std::thread> threads_;
@@ -224,14 +223,11 @@ void ResidentSource::deliver(std::uint64_t number, Batch batch, double seconds) 
     changed_.notify_all();
 }
 
-Batch ResidentSource::next() {
+Batch ResidentSource::next_batch() {
     const double since = now_s();
-    std::erase_if(lent_, [](const auto& lease) { return lease.expired(); });
-    expect(lent_.size() < lendable_batches, "batches are given back before more are asked for");
     Batch batch = wait_or_help();
     const double waited_s = now_s() - since;
     ++steps_given_;
-    lent_.emplace_back(batch.lease);
     grow_if_late(waited_s);
     return batch;
 }

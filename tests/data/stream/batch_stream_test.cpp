@@ -202,6 +202,20 @@ TEST_F(Stream, LendsThreeBatchesAtOnceAndSaysSoIfMoreAreAskedFor) {
     EXPECT_EQ(caught_code([&] { stream.next(); }), "");
 }
 
+TEST_F(Stream, HasRoomForAnotherWhicheverBatchIsGivenBack) {
+    BatchStream stream(pack(), test::small_stream());
+    std::vector<Batch> held;
+    for (int i = 0; i < 4; ++i) held.push_back(stream.next());
+    for (Batch& batch : held) {
+        batch = {};
+        batch = stream.next();
+        EXPECT_EQ(caught_code([&] { stream.next(); }), "E700");
+    }
+    held.erase(held.begin() + 1, held.begin() + 3);
+    for (int i = 0; i < 2; ++i) held.push_back(stream.next());
+    EXPECT_EQ(caught_code([&] { stream.next(); }), "E700");
+}
+
 TEST_F(Stream, GoesOnForAConsumerThatAlwaysHoldsThree) {
     BatchStream stream(pack(), test::small_stream());
     std::deque<Batch> held;
