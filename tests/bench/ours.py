@@ -1,0 +1,125 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What benchmarks that run Lockstep share: the program of a commit, and one training with its figures."""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BATCH, RANKS, WARM_UP_STEPS = 128, 2, 20
+
+
+def run(command, folder=None):
+    done = subprocess.run([str(word) for word in command], cwd=folder, text=True, capture_output=True,
+                          stdin=subprocess.DEVNULL)
+    return done.returncode, done.stdout + done.stderr
+
+
+def must(command, folder=None):
+    code, words = run(command, folder)
+    if code != 0:
+        sys.exit(f"{' '.join(map(str, command))}\n{words}")
+    return words
+
+
+def built(commit, folder, *options):
+    """The program of `commit`, built in `folder`."""
+    print(f"building {commit} {' '.join(options)} (some minutes)", flush=True)
+    must(["git", "clone", "--quiet", ROOT, folder])
+    must(["git", "checkout", "--quiet", commit], folder)
+    must(["cmake", "--preset", "release", "-DLOCKSTEP_TESTS=OFF", *options], folder)
+    must(["cmake", "--build", "build/release", "--target", "lockstep"], folder)
+    return folder / "build" / "release" / "bin" / "lockstep"
+
+
+def children_of(parents):
+    """Process ids of `parents` and all that descends from them."""
+    tree = {}
+    for entry in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = entry.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        tree.setdefault(int(fields[1]), []).append(int(entry.parent.name))
+    found, waiting = [], list(parents)
+    while waiting:
+        process = waiting.pop()
+        found.append(process)
+        waiting += tree.get(process, [])
+    return found
+
+
+def proportional_bytes(process):
+    """Memory of one process, pages shared by n processes counted as 1/n."""
+    try:
+        for line in pathlib.Path(f"/proc/{process}/smaps_rollup").read_text().splitlines():
+            if line.startswith("Pss:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return 0
+
+
+def run_process(command, environment, scratch, sample_memory):
+    """Runs to the end; returns launch time, wall seconds and peak memory of the process tree."""
+    launched = time.time()
+    log = tempfile.TemporaryFile()
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        env=dict(environment, TMPDIR=str(scratch)),
+        stdout=log,
+        stderr=subprocess.STDOUT,
+    )
+    peak = 0
+    while sample_memory and process.poll() is None:
+        peak = max(peak, sum(map(proportional_bytes, children_of([process.pid]))))
+        time.sleep(0.2)
+    code = process.wait()
+    wall = time.time() - launched
+    if code != 0:
+        log.seek(0)
+        sys.stdout.write(log.read().decode(errors="replace"))
+        sys.exit(f"{command[0]} exited with {code}")
+    return launched, wall, peak
+
+
+class Lockstep:
+    name = "Lockstep"
+
+    def __init__(self, program, data, steps):
+        self.program, self.data = program, data
+        self.options = ["--max-steps", steps] if steps else ["--epochs", 1]
+        self.environment = dict(os.environ)
+        if os.geteuid() == 0:
+            self.environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+
+    def run(self, scratch, sample_memory=False):
+        run = scratch / "run"
+        shutil.rmtree(run, ignore_errors=True)
+        command = [self.program, "train", "--np", RANKS, "--data", self.data / "train"]
+        command += ["--model", "cnn", "--batch", BATCH, "--run", run]
+        command += ["--log-every", WARM_UP_STEPS]
+        launched, wall, peak = run_process(
+            command + self.options, self.environment, scratch, sample_memory
+        )
+        log = run / "logs/i1/rank-00000.jsonl"
+        events = [json.loads(line) for line in log.read_text().splitlines()]
+        first = next(event for event in events if event.get("event") == "first_step")
+        return {
+            "wall time": wall,
+            "steady samples/s": steady_rate(events),
+            "launch to first step": first["t"] - launched,
+            "peak memory": peak,
+        }
+
+
+def steady_rate(events):
+    """Samples per second after the first report: the steps of warming up, as for the peer."""
+    reports = [event for event in events if event.get("event") == "steps"][1:]
+    samples = sum(report["samples_per_s"] * report["wall_s"] for report in reports)
+    return samples / sum(report["wall_s"] for report in reports)
