@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// run.json and state.json as values.
+// run.json and state.json as values. The version in run.json is that of the whole run directory: of
+// state.json, control.json, logs and metrics too, in which later versions only add fields.
 #include "run_record.hpp"
 
 #include "lockstep/core/clock.hpp"
