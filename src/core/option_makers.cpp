@@ -156,17 +156,6 @@ Option choice_option(const std::string& name,
     return option;
 }
 
-Option choice_option(const std::string& name,
-                     std::string& target,
-                     const std::vector<std::string>& choices,
-                     const std::string& help) {
-    const auto index = [&target, choices] {
-        return static_cast<std::size_t>(std::ranges::find(choices, target) - choices.begin());
-    };
-    return choice_option(
-        name, choices, index, [&target, choices](std::size_t i) { target = choices[i]; }, help);
-}
-
 Option real_option(
     const std::string& name, double& target, double least, double most, const std::string& help) {
     Option option = described(name, "X", help, OptionKind::real);

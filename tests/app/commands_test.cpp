@@ -12,6 +12,7 @@
 #include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -60,6 +61,28 @@ TEST(Commands, TakeTheirOwnDefaults) {
                 const auto assign = [&] { option.assign({option.default_value, "default"}); };
                 EXPECT_EQ(test::caught_text(assign), "") << command.name << " --" << option.name;
             }
+}
+
+TEST(Commands, TakeOnlyTheWordsOfAChoice) {
+    std::size_t choices = 0;
+    for (const Command& command : all_commands())
+        for (const OptionSection& section : command.table)
+            for (const Option& option : section.options) {
+                if (option.words.empty()) continue;
+                const std::string where = command.name + " --" + option.name;
+                ++choices;
+                EXPECT_EQ(option.value, fmt::format("{}", fmt::join(option.words, "|"))) << where;
+                EXPECT_EQ(test::caught_code([&] {
+                              option.assign({"nothing", "test"});
+                          }),
+                          "E103")
+                    << where;
+                for (const std::string& word : option.words) {
+                    option.assign({word, "test"});
+                    EXPECT_EQ(config_text(option.current()), word) << where;
+                }
+            }
+    EXPECT_GT(choices, 30u);
 }
 
 TEST(Explain, KnowsEveryCode) {

@@ -62,11 +62,13 @@ TEST(FlagOption, TakesTrueAndFalse) {
 }
 
 TEST(ChoiceOption, TakesOneOfItsWords) {
-    std::string value = "adam";
-    const Option option = choice_option("optimizer", value, {"adam", "sgd"}, "");
+    char value = 'a';
+    const Option option =
+        choice_option<char>("optimizer", value, {{"adam", 'a'}, {"sgd", 's'}}, "");
     EXPECT_EQ(option.value, "adam|sgd");
+    EXPECT_EQ(option.default_value, "adam");
     option.assign({"sgd", from});
-    EXPECT_EQ(value, "sgd");
+    EXPECT_EQ(value, 's');
     EXPECT_EQ(caught_text([&] {
                   option.assign({"sdg", from});
               }),

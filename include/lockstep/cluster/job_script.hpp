@@ -3,6 +3,8 @@
 /// Batch scripts made from templates: options replaced, values carried as quoted bash words.
 #pragma once
 
+#include "lockstep/cluster/launch_facts.hpp"
+
 #include <optional>
 #include <string>
 #include <string_view>
@@ -48,8 +50,8 @@ enum class ContainerRuntime { none, apptainer, pyxis };
 struct ScriptSettings {
     std::vector<std::pair<std::string, std::string>> variables;  ///< exported: name, value
     std::vector<std::string> modules;                            ///< for `module load`
-    std::vector<std::string> words;  ///< the script's arguments; %a is an array's task number
-    std::string launcher;            ///< "mpirun", "srun", or "": as the template has it
+    std::vector<std::string> words;      ///< the script's arguments; %a is an array's task number
+    Launcher launcher = Launcher::none;  ///< none: as the template has it
     ContainerRuntime container = ContainerRuntime::none;
     std::string image;  ///< of the container
     bool image_sees_gpus = false;
@@ -62,8 +64,8 @@ std::string bash_word(const std::string& what, const std::string& text);
 /// Whether a line of the body runs `lockstep train`: words after -- are that command's then.
 bool trains(const JobTemplate& script);
 
-/// "mpirun" or "srun", or "" if the script has no run_ranks line.
-std::string launcher_of(const JobTemplate& script);
+/// mpirun or srun; none if the script has no such run_ranks line.
+Launcher launcher_of(const JobTemplate& script);
 
 /// The whole script. Nothing from `settings` is ever read by bash as anything but a quoted word.
 /// Errors: E532; E531 where launcher or container are to change and there is no run_ranks line.

@@ -108,11 +108,6 @@ Option choice_option(const std::string& name,
                      const std::function<std::size_t()>& index,
                      const std::function<void(std::size_t)>& choose,
                      const std::string& help);
-/// One of `choices`, kept as its word.
-Option choice_option(const std::string& name,
-                     std::string& target,
-                     const std::vector<std::string>& choices,
-                     const std::string& help);
 
 /// A value that a word stands for.
 template <class Value>

@@ -50,25 +50,25 @@ bool is_one_node(const Communicator& ranks) {
     return ranks.split_by_node().size() == ranks.size();
 }
 
-void check_group(const Communicator& world, const Group& group, const std::string& split) {
+void check_group(const Communicator& world, const Group& group, RankSplit split) {
     agree(world, [&] {
-        check(split == "all" || !group.is_measured || group.ranks.size() > 1, [&] {
-            return Error(
-                "E653",
-                fmt::format("--split {} leaves a group of one rank", split),
-                split == "intra" ? "a node has one rank alone" : "all ranks are on one node",
-                split == "intra" ? "start two ranks or more on every node"
-                                 : "start ranks on two nodes or more");
+        check(split == RankSplit::all || !group.is_measured || group.ranks.size() > 1, [&] {
+            return Error("E653",
+                         fmt::format("--split {} leaves a group of one rank", split_name(split)),
+                         split == RankSplit::intra ? "a node has one rank alone"
+                                                   : "all ranks are on one node",
+                         split == RankSplit::intra ? "start two ranks or more on every node"
+                                                   : "start ranks on two nodes or more");
         });
     });
 }
 
 /// Collective.
-Group make_group(const Communicator& world, const std::string& split) {
+Group make_group(const Communicator& world, RankSplit split) {
     Group group{world};
     const Communicator node = world.split_by_node();
-    if (split == "intra") group.ranks = node;
-    if (split == "inter") group = {world.split(node.is_root() ? 0 : 1), node.is_root()};
+    if (split == RankSplit::intra) group.ranks = node;
+    if (split == RankSplit::inter) group = {world.split(node.is_root() ? 0 : 1), node.is_root()};
     check_group(world, group, split);
     return group;
 }
@@ -89,10 +89,8 @@ MeasurePlan plan_of(const BenchOptions& options, const Communicator& ranks) {
     plan.warmup = options.warmup;
     plan.rounds = options.rounds;
     plan.checks = options.checks;
-    if (const auto type = data_type_named(options.type))
-        plan.types = {*type};
-    else
-        plan.types.assign(all_data_types().begin(), all_data_types().end());
+    plan.types.assign(all_data_types().begin(), all_data_types().end());
+    if (options.type) plan.types = {*options.type};
     plan.on_size = [](std::size_t bytes, DataType type) {
         show_live(fmt::format("measuring {} of {} ...", bytes_text(bytes), name_of(type)));
     };
@@ -142,7 +140,7 @@ CommReport make_report(const BenchOptions& options,
     report.ranks = group.ranks.size();
     std::set<std::string> nodes;
     for (const RankSeat& seat : report.seats) nodes.insert(seat.host_id);
-    report.nodes = options.split == "intra" ? 1 : static_cast<int>(nodes.size());
+    report.nodes = options.split == RankSplit::intra ? 1 : static_cast<int>(nodes.size());
     return report;
 }
 
@@ -177,7 +175,7 @@ void measure_all(const BenchOptions& options,
         if (options.fit) report.model = fit_model(report, group.ranks);
     }
     barrier_within(world, forever_s, "the end of measuring");
-    if (options.split == "intra") report.measured = worst_of(world, report.measured);
+    if (options.split == RankSplit::intra) report.measured = worst_of(world, report.measured);
     show_live("");
 }
 

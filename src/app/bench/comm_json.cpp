@@ -63,7 +63,7 @@ Json report_json(const CommReport& report) {
                  {"hosts", hosts_json(report.seats)},
                  {"ranks", report.ranks},
                  {"nodes", report.nodes},
-                 {"split", report.split},
+                 {"split", split_name(report.split)},
                  {"memory", report.plan.place == BufferPlace::lent ? "in-window" : "private"},
                  {"rounds", report.plan.rounds},
                  {"results", Json::array()},

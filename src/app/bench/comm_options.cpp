@@ -48,6 +48,20 @@ Option algorithms_option(std::vector<Algorithm>& target) {
             [&target](auto& given) { target = parse_algorithms(given); }};
 }
 
+std::vector<Choice<RankSplit>> split_choices() {
+    std::vector<Choice<RankSplit>> choices;
+    for (const RankSplit split : {RankSplit::all, RankSplit::intra, RankSplit::inter})
+        choices.emplace_back(split_name(split), split);
+    return choices;
+}
+
+std::vector<Choice<std::optional<DataType>>> type_choices() {
+    std::vector<Choice<std::optional<DataType>>> choices;
+    for (const DataType type : all_data_types()) choices.emplace_back(name_of(type), type);
+    choices.emplace_back("all", std::nullopt);
+    return choices;
+}
+
 OptionSection sizes(BenchOptions& o) {
     return {"Sizes",
             {with_letter("b", bytes_option("min-bytes", o.min_bytes, "smallest buffer", 8)),
@@ -59,11 +73,7 @@ OptionSection what(BenchOptions& o) {
     return {
         "What is measured",
         {with_letter("a", algorithms_option(o.algorithms)),
-         with_letter("d",
-                     choice_option("type",
-                                   o.type,
-                                   {"float", "bfloat16", "double", "int64", "all"},
-                                   "of the elements")),
+         with_letter("d", choice_option("type", o.type, type_choices(), "of the elements")),
          flag_option("in-window",
                      o.in_window,
                      "buffers in the memory that an algorithm lends (the default)"),
@@ -71,7 +81,7 @@ OptionSection what(BenchOptions& o) {
              "private-memory", o.private_memory, "buffers in each process's own memory instead"),
          choice_option("split",
                        o.split,
-                       {"all", "intra", "inter"},
+                       split_choices(),
                        "all ranks together; those of each node, all nodes at once; or one rank "
                        "of each node")}};
 }
@@ -115,6 +125,11 @@ OptionSection ranks(BenchOptions& o) {
 }
 
 }  // namespace
+
+std::string_view split_name(RankSplit split) {
+    constexpr std::string_view names[] = {"all", "intra", "inter"};
+    return names[static_cast<int>(split)];
+}
 
 OptionTable bench_option_table(BenchOptions& options) {
     return {sizes(options), what(options), how(options), output(options), ranks(options)};

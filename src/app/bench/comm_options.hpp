@@ -7,20 +7,25 @@
 #include "options.hpp"
 
 #include <cstdint>
-#include <string>
+#include <optional>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+/// Which ranks reduce together.
+enum class RankSplit { all, intra, inter };
+std::string_view split_name(RankSplit split);  ///< the enumerator's word
 
 /// Everything the command line of `bench comm` sets.
 struct BenchOptions {
     std::uint64_t min_bytes = 8, max_bytes = 256u << 20;
     double factor = 2;
     int iterations = 0, warmup = 5, rounds = 5, checks = 1;
-    std::string type = "float";
-    std::vector<Algorithm> algorithms;  ///< empty: all that can run
+    std::optional<DataType> type = DataType::float32;  ///< nothing: all
+    std::vector<Algorithm> algorithms;                 ///< empty: all that can run
     bool in_window = false, private_memory = false;
-    std::string split = "all";
+    RankSplit split = RankSplit::all;
     double min_busbw = 0;
     bool fit = false, json = false;
     int np = 0;  ///< 0: not given

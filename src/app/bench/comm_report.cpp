@@ -211,7 +211,7 @@ std::string header_text(const CommReport& report) {
            fmt::format("# all-reduce over {} rank(s), {} node(s), split {} | buffers {}\n",
                        report.ranks,
                        report.nodes,
-                       report.split,
+                       split_name(report.split),
                        is_lent(report) ? "in the window that an algorithm lends, where it has one"
                                        : "in private memory") +
            fmt::format(

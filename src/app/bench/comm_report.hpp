@@ -24,8 +24,8 @@ struct CommReport {
     MeasurePlan plan;
     std::vector<RankSeat> seats;  ///< by rank of the whole launch
     std::string cpu_model;
-    std::string split;  ///< "all", "intra", "inter"
-    int ranks = 1;      ///< of one group
+    RankSplit split = RankSplit::all;
+    int ranks = 1;  ///< of one group
     int nodes = 1;
     Measurements measured;
     std::optional<FittedModel> model;

@@ -56,12 +56,11 @@ Examples:
 
 struct BenchIoOptions {
     std::string data, fields;
-    std::vector<std::string> codecs = {"none", "deflate", "lz4", "zstd"};
+    std::vector<Codec> codecs = {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd};
     std::uint64_t size = 256u << 20;
     std::vector<std::int64_t> image = {3, 64, 64};
     std::filesystem::path scratch;  ///< "": where the system has such files
     std::vector<int> threads;       // empty: 1, 2, 4, ... to the cores there are
-    std::string cache = "both";
     bool json = false;
     IoPlan plan;
 };
@@ -92,15 +91,16 @@ Option numbers_option(const std::string& name,
             }};
 }
 
-Option codecs_option(std::vector<std::string>& target) {
+Option codecs_option(std::vector<Codec>& target) {
     return {"codec",
             "NAME[,NAME]",
             "none,deflate,lz4,zstd",
             "of the data that is made",
             OptionKind::text,
             [&target](auto& given) {
-                target = split(given.text, ',');
-                for (const std::string& name : target) parse_codec(name);
+                target.clear();
+                for (const std::string& name : split(given.text, ','))
+                    target.push_back(parse_codec(name));
             }};
 }
 
@@ -127,7 +127,12 @@ OptionTable table_of(BenchIoOptions& o) {
                          1024,
                          "",
                          "numbers of threads to try; unset: 1, 2, 4 ... cores"),
-          choice_option("cache", o.cache, {"hot", "cold", "both"}, "the page cache's state"),
+          choice_option<std::vector<CacheState>>("cache",
+                                                 o.plan.states,
+                                                 {{"hot", {CacheState::hot}},
+                                                  {"cold", {CacheState::cold}},
+                                                  {"both", {CacheState::hot, CacheState::cold}}},
+                                                 "the page cache's state"),
           whole_option("rounds", o.plan.rounds, 1, 1000, "passes of each way, by turns"),
           whole_option("batch", o.plan.batch, 1, 1 << 20, "samples of a batch"),
           bytes_option("pass", o.plan.least_bytes, "a hot pass reads at least so much, decoded"),
@@ -148,8 +153,6 @@ std::vector<int> usual_threads() {
 IoPlan plan_of(const BenchIoOptions& options) {
     IoPlan plan = options.plan;
     plan.threads = options.threads.empty() ? usual_threads() : options.threads;
-    if (options.cache == "hot") plan.states = {CacheState::hot};
-    if (options.cache == "cold") plan.states = {CacheState::cold};
     return plan;
 }
 
@@ -210,9 +213,10 @@ void measure_all(const BenchIoOptions& options, Json& report) {
         options.scratch.empty() ? fs::temp_directory_path() : options.scratch,
         "bench-io",
         "give another place by --scratch");
-    for (const std::string& codec : options.codecs) {
-        const fs::path path = folder / codec;
-        measure_one(options, codec, make_data(options, path, parse_codec(codec)), report);
+    for (const Codec codec : options.codecs) {
+        const std::string name(codec_name(codec));
+        const fs::path path = folder / name;
+        measure_one(options, name, make_data(options, path, codec), report);
         fs::remove_all(path);
     }
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/doctor.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
@@ -16,6 +17,7 @@
 #include "command.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -42,7 +44,7 @@ struct DoctorOptions {
     int np = 0;
     bool oversubscribe = false;
     DoctorPlan plan;
-    std::string device = "auto";
+    std::optional<ComputeOn> device;  ///< nothing: GPUs where there are any
     std::vector<std::string> only, skip;
     bool preflight = false, json = false, list = false, answers_probe = false;
     std::filesystem::path exclude_file, launcher_log;
@@ -57,10 +59,11 @@ OptionTable table_of(DoctorOptions& options) {
           flag_option("list", options.list, "list the checks and end")}},
         {"What the run will be",
          {whole_option("threads", options.plan.threads, 1, 4096, "threads of each rank"),
-          choice_option("device",
-                        options.device,
-                        {"auto", "cpu", "gpu"},
-                        "what ranks compute on; auto: GPUs where there are any"),
+          choice_option<std::optional<ComputeOn>>(
+              "device",
+              options.device,
+              {{"auto", {}}, {"cpu", ComputeOn::cpus}, {"gpu", ComputeOn::gpus}},
+              "what ranks compute on; auto: GPUs where there are any"),
           flag_option(
               "expect-rdma", options.plan.expects_rdma, "nodes should have InfiniBand or RoCE"),
           text_option("run", "DIR", options.plan.run_folder, "the run's folder, to be looked at"),
@@ -100,7 +103,7 @@ std::string list_text() {
 DoctorPlan plan_of(const DoctorOptions& options, const RankFacts& facts) {
     DoctorPlan plan = options.plan;
     plan.uses_gpus =
-        options.device == "gpu" || (options.device == "auto" && !usable_gpus(facts.node()).empty());
+        options.device ? *options.device == ComputeOn::gpus : !usable_gpus(facts.node()).empty();
     return plan;
 }
 

@@ -16,10 +16,15 @@
 namespace lockstep {
 namespace {
 
+enum class PlanFormat { table, json, rankfile, mpirun, srun, sbatch };
+
 struct MapOptions {
     std::filesystem::path topology, save_topology, check;
-    int nodes = 0, tasks_per_node = 0, np = 0, threads = 0;
-    std::string hosts, map_by = "slot", format = "table", comm_core = "auto", device = "auto";
+    int nodes = 0, tasks_per_node = 0, np = 0;
+    std::string hosts;
+    MapBy map_by = MapBy::slot;
+    PlanFormat format = PlanFormat::table;
+    PlacementRules rules;
     bool smt = false, share_gpu = false, oversubscribe = false;
 };
 
@@ -41,14 +46,10 @@ Examples:
 )";
 
 PlacementRules rules_of(const MapOptions& options) {
-    PlacementRules rules;
-    rules.threads = options.threads;
+    PlacementRules rules = options.rules;
     if (options.smt) rules.siblings = SiblingUse::all_threads;
     if (options.share_gpu) rules.gpus = SharingRule::allow;
     if (options.oversubscribe) rules.cores = SharingRule::allow;
-    if (options.device == "cpu") rules.compute_on = ComputeOn::cpus;
-    if (options.comm_core == "on") rules.comm_core = CommCore::reserve;
-    if (options.comm_core == "off") rules.comm_core = CommCore::none;
     return rules;
 }
 
@@ -79,20 +80,27 @@ Mapped map_planned(const MapOptions& options, const RankFacts& facts) {
         mapped.node = facts.node();
     const NodeTopology* node = mapped.node ? &*mapped.node : nullptr;
     const auto hosts = hosts_of(options, node);
-    const auto by = options.map_by == "node" ? MapBy::node : MapBy::slot;
-    mapped.plan = plan_job(hosts, lay_out(hosts, options.np, by), node, rules_of(options));
+    mapped.plan =
+        plan_job(hosts, lay_out(hosts, options.np, options.map_by), node, rules_of(options));
     mapped.plan.names_hosts = !options.hosts.empty() || (!is_elsewhere && options.topology.empty());
     return mapped;
 }
 
-std::string written(const Mapped& mapped, const std::string& format) {
-    const NodeTopology* node = mapped.node ? &*mapped.node : nullptr;
-    if (format == "json") return serialize(mapped.plan) + "\n";
-    if (format == "rankfile") return rankfile_text(mapped.plan);
-    if (format == "mpirun") return mpirun_text(mapped.plan, node);
-    if (format == "srun") return srun_text(mapped.plan);
-    if (format == "sbatch") return sbatch_text(mapped.plan);
-    return placement_table(mapped.plan);
+std::string written(const Mapped& mapped, PlanFormat format) {
+    switch (format) {
+        case PlanFormat::json:
+            return serialize(mapped.plan) + "\n";
+        case PlanFormat::rankfile:
+            return rankfile_text(mapped.plan);
+        case PlanFormat::mpirun:
+            return mpirun_text(mapped.plan, mapped.node ? &*mapped.node : nullptr);
+        case PlanFormat::srun:
+            return srun_text(mapped.plan);
+        case PlanFormat::sbatch:
+            return sbatch_text(mapped.plan);
+        default:
+            return placement_table(mapped.plan);
+    }
 }
 
 int map_live(const ProcessContext& process, const MapOptions& options) {
@@ -151,25 +159,35 @@ OptionTable map_table(MapOptions& o) {
           whole_option("ntasks-per-node", o.tasks_per_node, 0, 1 << 16, "ranks of each node"),
           list_option("hosts", "NAME:SLOTS,...", o.hosts, "names, and how many ranks each takes"),
           whole_option("np", o.np, 0, 1 << 20, "ranks, also -np; 0: one for each slot"),
-          choice_option("map-by", o.map_by, {"slot", "node"}, "fill hosts, or take turns")}},
+          choice_option<MapBy>("map-by",
+                               o.map_by,
+                               {{"slot", MapBy::slot}, {"node", MapBy::node}},
+                               "fill hosts, or take turns")}},
         {"Rules",
-         {whole_option("threads", o.threads, 0, 4096, "that compute in each rank; 0: one a core"),
-          choice_option("comm-core",
-                        o.comm_core,
-                        {"auto", "on", "off"},
-                        "keep a core for communication; auto: where ranks have GPUs"),
-          choice_option("device",
-                        o.device,
-                        {"auto", "cpu"},
-                        "what ranks compute on; auto: GPUs where there are any"),
+         {whole_option(
+              "threads", o.rules.threads, 0, 4096, "that compute in each rank; 0: one a core"),
+          choice_option<CommCore>(
+              "comm-core",
+              o.rules.comm_core,
+              {{"auto", CommCore::automatic}, {"on", CommCore::reserve}, {"off", CommCore::none}},
+              "keep a core for communication; auto: where ranks have GPUs"),
+          choice_option<ComputeOn>("device",
+                                   o.rules.compute_on,
+                                   {{"auto", ComputeOn::gpus}, {"cpu", ComputeOn::cpus}},
+                                   "what ranks compute on; auto: GPUs where there are any"),
           flag_option("smt", o.smt, "use all hardware threads of a core"),
           flag_option("share-gpu", o.share_gpu, "more ranks than GPUs, for tests"),
           flag_option("oversubscribe", o.oversubscribe, "more ranks than cores, for tests")}},
         {"Output",
-         {choice_option("format",
-                        o.format,
-                        {"table", "json", "rankfile", "mpirun", "srun", "sbatch"},
-                        "of the plan"),
+         {choice_option<PlanFormat>("format",
+                                    o.format,
+                                    {{"table", PlanFormat::table},
+                                     {"json", PlanFormat::json},
+                                     {"rankfile", PlanFormat::rankfile},
+                                     {"mpirun", PlanFormat::mpirun},
+                                     {"srun", PlanFormat::srun},
+                                     {"sbatch", PlanFormat::sbatch}},
+                                    "of the plan"),
           path_option("save-topology", "FILE", o.save_topology, "write what this node is made of"),
           path_option("check", "FILE", o.check, "fail unless the job runs as this plan (json)")}}};
 }

@@ -50,15 +50,18 @@ std::string_view only_input(const PackInputs& in) {
 }
 
 void check_extras(const PackInputs& in, std::string_view input) {
-    const std::array<Extra, 9> extras{{{!in.fields.empty(), "field", {"hdf5"}},
-                                       {in.layout != "auto", "layout", {"images", "npy", "hdf5"}},
-                                       {in.color != "auto", "color", {"folder"}},
-                                       {!in.resize.empty(), "resize", {"folder"}},
-                                       {!in.label.empty(), "label", {"csv"}},
-                                       {!in.target.empty(), "target", {"csv"}},
-                                       {in.header != "auto", "header", {"csv"}},
-                                       {in.separator != "comma", "separator", {"csv"}},
-                                       {in.real != "f32", "real", {"csv"}}}};
+    const CsvOptions& csv = in.csv_columns;
+    const CsvOptions usual;
+    const std::array<Extra, 9> extras{
+        {{!in.fields.empty(), "field", {"hdf5"}},
+         {in.layout != ImageLayout::unstated, "layout", {"images", "npy", "hdf5"}},
+         {in.color != Color::as_first, "color", {"folder"}},
+         {!in.resize.empty(), "resize", {"folder"}},
+         {!csv.label.empty(), "label", {"csv"}},
+         {!csv.target.empty(), "target", {"csv"}},
+         {csv.header != usual.header, "header", {"csv"}},
+         {csv.separator != usual.separator, "separator", {"csv"}},
+         {csv.type != usual.type, "real", {"csv"}}}};
     for (const Extra& extra : extras)
         check(!extra.is_given || std::ranges::find(extra.inputs, input) != extra.inputs.end(), [&] {
             return Error("E106",
@@ -75,34 +78,24 @@ void need(bool is_given, std::string_view name, std::string_view with) {
     });
 }
 
-ImageLayout layout_of(const PackInputs& in) {
-    if (in.layout == "chw") return ImageLayout::chw;
-    return in.layout == "hwc" ? ImageLayout::hwc : ImageLayout::unstated;
-}
-
 std::vector<NamedInput> named(const std::string& option, const std::vector<std::string>& texts) {
     std::vector<NamedInput> inputs;
     for (const std::string& text : texts) inputs.push_back(parse_named_input(option, text));
     return inputs;
 }
 
-CsvOptions csv_options(const PackInputs& in) {
-    check(in.label.empty() || in.target.empty(), [] {
+void check_columns(const CsvOptions& csv) {
+    check(csv.label.empty() || csv.target.empty(), [] {
         return Error("E106",
                      "--label and --target are both given",
                      "one column is predicted: classes (--label) or numbers (--target)",
                      "drop one of them");
     });
-    CsvOptions csv{.label = in.label, .target = in.target};
-    if (in.header != "auto") csv.header = in.header == "yes" ? Header::yes : Header::no;
-    if (in.separator != "comma") csv.separator = in.separator == "tab" ? '\t' : ';';
-    if (in.real == "f64") csv.type = ElementType::f64;
-    return csv;
 }
 
 FolderOptions folder_options(const PackInputs& in) {
     FolderOptions options;
-    if (in.color != "auto") options.color = in.color == "rgb" ? Color::rgb : Color::gray;
+    options.color = in.color;
     if (!in.resize.empty()) options.resize = parse_image_size("resize", in.resize);
     return options;
 }
@@ -130,40 +123,49 @@ OptionSection kinds(PackInputs& in) {
 }
 
 OptionSection details(PackInputs& in) {
-    return {"About the input",
-            {list_option("field",
-                         "NAME=/PATH",
-                         in.fields,
-                         "with --hdf5: a data set and its name; once for each"),
-             choice_option("layout",
-                           in.layout,
-                           {"auto", "chw", "hwc"},
-                           "of images with --images, --npy and --hdf5; auto: chw, unless it looks "
-                           "like hwc, which is an error"),
-             choice_option("color",
-                           in.color,
-                           {"auto", "rgb", "gray"},
-                           "with --folder: what images become; auto: what the first one is"),
-             text_option("resize",
-                         "HxW",
-                         in.resize,
-                         "with --folder: size of all images; unset: they must have one"),
-             text_option("label",
-                         "COLUMN",
-                         in.label,
-                         "with --csv: column of classes, by name or number from 1"),
-             text_option(
-                 "target", "COLUMN", in.target, "with --csv: column of numbers to be predicted"),
-             choice_option("header",
-                           in.header,
-                           {"auto", "yes", "no"},
-                           "with --csv: whether the first line has names; auto: if it has no "
-                           "number"),
-             choice_option("separator",
-                           in.separator,
-                           {"comma", "semicolon", "tab"},
-                           "with --csv: between columns"),
-             choice_option("real", in.real, {"f32", "f64"}, "with --csv: type of numbers")}};
+    CsvOptions& csv = in.csv_columns;
+    return {
+        "About the input",
+        {list_option("field",
+                     "NAME=/PATH",
+                     in.fields,
+                     "with --hdf5: a data set and its name; once for each"),
+         choice_option<ImageLayout>(
+             "layout",
+             in.layout,
+             {{"auto", ImageLayout::unstated},
+              {"chw", ImageLayout::chw},
+              {"hwc", ImageLayout::hwc}},
+             "of images with --images, --npy and --hdf5; auto: chw, unless it looks "
+             "like hwc, which is an error"),
+         choice_option<Color>(
+             "color",
+             in.color,
+             {{"auto", Color::as_first}, {"rgb", Color::rgb}, {"gray", Color::gray}},
+             "with --folder: what images become; auto: what the first one is"),
+         text_option("resize",
+                     "HxW",
+                     in.resize,
+                     "with --folder: size of all images; unset: they must have one"),
+         text_option("label",
+                     "COLUMN",
+                     csv.label,
+                     "with --csv: column of classes, by name or number from 1"),
+         text_option(
+             "target", "COLUMN", csv.target, "with --csv: column of numbers to be predicted"),
+         choice_option<Header>("header",
+                               csv.header,
+                               {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
+                               "with --csv: whether the first line has names; auto: if it has no "
+                               "number"),
+         choice_option<char>("separator",
+                             csv.separator,
+                             {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
+                             "with --csv: between columns"),
+         choice_option<ElementType>("real",
+                                    csv.type,
+                                    {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
+                                    "with --csv: type of numbers")}};
 }
 
 }  // namespace
@@ -181,15 +183,16 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "images") {
         need(!in.images.empty(), "images", "labels");
         need(!in.labels.empty(), "labels", "images");
-        return open_images(in.images, in.labels, layout_of(in), options);
+        return open_images(in.images, in.labels, in.layout, options);
     }
-    if (input == "npy") return open_npy(named("npy", in.npy), layout_of(in));
+    if (input == "npy") return open_npy(named("npy", in.npy), in.layout);
     if (input == "cifar10") return open_cifar10(paths(in.cifar10), split);
     if (input == "cifar100") return open_cifar100(paths(in.cifar100), split);
-    if (input == "csv") return open_csv(in.csv, csv_options(in), options);
+    check_columns(in.csv_columns);
+    if (input == "csv") return open_csv(in.csv, in.csv_columns, options);
     if (input == "folder") return open_folder(in.folder, folder_options(in));
     need(!in.fields.empty(), "field", "hdf5");
-    return open_hdf5(paths(in.hdf5), named("field", in.fields), layout_of(in), options);
+    return open_hdf5(paths(in.hdf5), named("field", in.fields), in.layout, options);
 }
 
 }  // namespace lockstep

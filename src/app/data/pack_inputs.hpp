@@ -16,8 +16,10 @@ namespace lockstep {
 struct PackInputs {
     std::filesystem::path images, labels, csv, folder;
     std::vector<std::string> npy, cifar10, cifar100, hdf5, fields;
-    std::string layout = "auto", color = "auto", resize;
-    std::string label, target, header = "auto", separator = "comma", real = "f32";
+    ImageLayout layout = ImageLayout::unstated;
+    Color color = Color::as_first;
+    std::string resize;  ///< "HxW"; "": images have one size
+    CsvOptions csv_columns;
 };
 
 OptionTable pack_input_sections(PackInputs& inputs);

@@ -12,23 +12,29 @@
 
 namespace lockstep {
 
+Option codec_option(Codec& codec) {
+    std::vector<Choice<Codec>> choices;
+    for (const Codec each : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
+        choices.emplace_back(codec_name(each), each);
+    return choice_option("codec", codec, choices, "compression");
+}
+
 OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name) {
     PackOptions& o = arguments.pack;
-    return {
-        "Output",
-        {path_option("out", "DIR", o.output, "new folder of the data set"),
-         text_option("name", "NAME", o.name, "of the shards; unset: of DIR"),
-         text_option("split", "NAME", o.split, "train, test, ..."),
-         choice_option("codec", arguments.codec, {"none", "deflate", "lz4", "zstd"}, "compression"),
-         whole_option("level", o.level, 0, 22, "of the codec; 0: its usual one"),
-         whole_option("shards", o.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
-         whole_option("block-rows",
-                      o.block_rows,
-                      0,
-                      1 << 30,
-                      "rows hashed and compressed together; 0: at most 512 KiB"),
-         whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
-         flag_option("keep-order", arguments.keep_order, "do not shuffle")}};
+    return {"Output",
+            {path_option("out", "DIR", o.output, "new folder of the data set"),
+             text_option("name", "NAME", o.name, "of the shards; unset: of DIR"),
+             text_option("split", "NAME", o.split, "train, test, ..."),
+             codec_option(o.codec),
+             whole_option("level", o.level, 0, 22, "of the codec; 0: its usual one"),
+             whole_option("shards", o.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
+             whole_option("block-rows",
+                          o.block_rows,
+                          0,
+                          1 << 30,
+                          "rows hashed and compressed together; 0: at most 512 KiB"),
+             whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
+             flag_option("keep-order", arguments.keep_order, "do not shuffle")}};
 }
 
 OptionSection pack_how_section(PackArguments& arguments) {
@@ -54,7 +60,6 @@ void pack_rows(const RowSource& source,
                const Communicator& ranks,
                StagedProgress& progress) {
     PackOptions& options = arguments.pack;
-    options.codec = parse_codec(arguments.codec);
     options.shuffle_seed.reset();
     if (!arguments.keep_order) options.shuffle_seed = arguments.shuffle_seed;
     options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;

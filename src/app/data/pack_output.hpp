@@ -15,12 +15,14 @@ namespace lockstep {
 
 struct PackArguments {
     PackOptions pack;
-    std::string codec = "none";
     std::uint64_t shuffle_seed = 0;
     bool keep_order = false, restart = false;
 
     PackArguments() { pack.threads = 0; }
 };
+
+/// --codec of what is written.
+Option codec_option(Codec& codec);
 
 /// `seed_name` is what the seed of the shuffling is called.
 OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name);

@@ -8,6 +8,7 @@
 #include "lockstep/data/reshard.hpp"
 
 #include "command.hpp"
+#include "data/pack_output.hpp"
 #include "data/staged_progress.hpp"
 #include "data/team.hpp"
 
@@ -22,7 +23,6 @@ constexpr std::int64_t no_seed = -1;
 
 struct ReshardArguments {
     PackOptions pack;
-    std::string codec = "none";
     std::int64_t seed = no_seed;
     std::uint64_t memory = std::uint64_t{1} << 30;
     bool restart = false;
@@ -32,7 +32,6 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
     PackOptions& options = arguments.pack;
     check(!options.output.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
-    options.codec = parse_codec(arguments.codec);
     options.split.clear();
     options.shuffle_seed.reset();
     if (arguments.seed != no_seed)
@@ -66,8 +65,7 @@ OptionTable table_of(ReshardArguments& arguments) {
     return {{"Output",
              {path_option("out", "DIR", options.output, "new folder of the data set"),
               text_option("name", "NAME", options.name, "of the shards; unset: of DIR"),
-              choice_option(
-                  "codec", arguments.codec, {"none", "deflate", "lz4", "zstd"}, "compression"),
+              codec_option(options.codec),
               whole_option("level", options.level, 0, 22, "of the codec; 0: its usual one"),
               whole_option(
                   "shards", options.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),

@@ -12,18 +12,14 @@ namespace lockstep {
 namespace {
 
 struct SynthArguments {
-    std::string kind = "cifar";
     SynthOptions synth;
     PackArguments output;
 };
 
 void synthesize(SynthArguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
-    SynthOptions& synth = arguments.synth;
-    if (arguments.kind == "segmentation") synth.kind = SynthKind::segmentation;
-    if (arguments.kind == "regression") synth.kind = SynthKind::regression;
     StagedProgress progress;
-    pack_rows(*make_synthetic(synth), arguments.output, ranks, progress);
+    pack_rows(*make_synthetic(arguments.synth), arguments.output, ranks, progress);
 }
 
 constexpr const char* data_synth_help =
@@ -47,10 +43,12 @@ Command data_synth_command() {
         .usage = "lockstep data synth --out DIR [options]",
         .text = data_synth_help,
         .table = {{"Samples",
-                   {choice_option("kind",
-                                  arguments->kind,
-                                  {"cifar", "segmentation", "regression"},
-                                  "what they are"),
+                   {choice_option<SynthKind>("kind",
+                                             synth.kind,
+                                             {{"cifar", SynthKind::classes},
+                                              {"segmentation", SynthKind::segmentation},
+                                              {"regression", SynthKind::regression}},
+                                             "what they are"),
                     whole_option("samples", synth.samples, 1, std::int64_t{1} << 40, "how many"),
                     whole_option("first",
                                  synth.first,

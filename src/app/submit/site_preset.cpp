@@ -4,7 +4,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
+#include <map>
+#include <ranges>
+
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
@@ -42,14 +46,26 @@ std::vector<std::string> texts(const fs::path& path,
 
 std::string* text_target(SitePreset& site, const std::string& key) {
     if (key == "name") return &site.name;
-    if (key == "launcher") return &site.launcher;
     if (key == "interface") return &site.interface;
     if (key == "account") return &site.account;
-    if (key == "container-runtime") return &site.container_runtime;
     if (key == "partition") return &site.partition;
     if (key == "gpu-partition") return &site.gpu_partition;
     if (key == "preemptible-partition") return &site.preemptible_partition;
     return nullptr;
+}
+
+/// One of `choices` by its word.
+template <class Value>
+Value chosen(const fs::path& path,
+             const std::string& key,
+             const toml::node& node,
+             const std::map<std::string, Value>& choices) {
+    const auto found = choices.find(node.value_exact<std::string>().value_or(""));
+    check(found != choices.end(), [&] {
+        return wrong_type(
+            path, key, node, fmt::format("one of {}", fmt::join(std::views::keys(choices), ", ")));
+    });
+    return found->second;
 }
 
 void assign(SitePreset& site,
@@ -58,6 +74,15 @@ void assign(SitePreset& site,
             const toml::node& node) {
     if (key == "modules") {
         site.modules = texts(path, key, node);
+    } else if (key == "launcher") {
+        site.launcher = chosen<Launcher>(
+            path, key, node, {{"mpirun", Launcher::mpirun}, {"srun", Launcher::srun}});
+    } else if (key == "container-runtime") {
+        site.container_runtime = chosen<ContainerRuntime>(
+            path,
+            key,
+            node,
+            {{"apptainer", ContainerRuntime::apptainer}, {"pyxis", ContainerRuntime::pyxis}});
     } else if (key == "signal-seconds") {
         const auto seconds = node.value_exact<std::int64_t>();
         check(seconds && *seconds > 0 && *seconds < 65536,
@@ -77,20 +102,6 @@ void assign(SitePreset& site,
     }
 }
 
-void check_choices(const SitePreset& site, const fs::path& path) {
-    const auto check_one =
-        [&](const char* key, const std::string& text, const char* a, const char* b) {
-            check(text.empty() || text == a || text == b, [&] {
-                return Error("E112",
-                             fmt::format("{}: {} is '{}'", path.string(), key, text),
-                             "",
-                             fmt::format("write {} or {}", a, b));
-            });
-        };
-    check_one("launcher", site.launcher, "mpirun", "srun");
-    check_one("container-runtime", site.container_runtime, "apptainer", "pyxis");
-}
-
 }  // namespace
 
 SitePreset read_site_preset(const fs::path& path) {
@@ -99,7 +110,6 @@ SitePreset read_site_preset(const fs::path& path) {
         SitePreset site;
         for (const auto& [key, node] : toml::parse(text, path.string()))
             assign(site, path, std::string(key.str()), node);
-        check_choices(site, path);
         return site;
     } catch (const toml::parse_error& error) {
         throw Error(

@@ -2,6 +2,8 @@
 // What a site calls its partitions and how it starts ranks: slurm/sites/NAME.toml.
 #pragma once
 
+#include "lockstep/cluster/job_script.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -9,9 +11,11 @@
 
 namespace lockstep {
 
-/// A preset. Empty texts and 0: the file does not say.
+/// A preset. Empty texts, 0 and none: the file does not say.
 struct SitePreset {
-    std::string name, launcher, interface, account, container_runtime;
+    std::string name, interface, account;
+    Launcher launcher = Launcher::none;
+    ContainerRuntime container_runtime = ContainerRuntime::none;
     std::string partition, gpu_partition, preemptible_partition;
     std::vector<std::string> modules;  ///< for `module load`
     std::int64_t signal_s = 0;         ///< seconds before the limit that the job is told

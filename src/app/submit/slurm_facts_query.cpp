@@ -98,7 +98,7 @@ std::string ask_slurm(const std::vector<std::string>& argv) {
     throw slurm_failure(argv[0], answer.output);
 }
 
-SlurmFacts query_slurm(const JobRequest& request, const std::string& launcher) {
+SlurmFacts query_slurm(const JobRequest& request, Launcher launcher) {
     check_installed("sbatch");
     SlurmFacts facts;
     facts.partitions =
@@ -110,7 +110,8 @@ SlurmFacts query_slurm(const JobRequest& request, const std::string& launcher) {
     facts.has_accounts = config["AccountingStorageType"].ends_with("slurmdbd");
     facts.user = user_name();
     if (facts.has_accounts) query_accounts(facts);
-    if (launcher == "srun") facts.mpi_types = parse_mpi_types(ask_slurm({"srun", "--mpi=list"}));
+    if (launcher == Launcher::srun)
+        facts.mpi_types = parse_mpi_types(ask_slurm({"srun", "--mpi=list"}));
     for (const AwaitedJob& awaited : request.awaited_jobs)
         if (const auto state = state_of(awaited.job)) facts.jobs[awaited.job] = *state;
     if (!request.reservation.empty())

@@ -15,6 +15,6 @@ std::string ask_slurm(const std::vector<std::string>& argv);
 
 /// All that `request` is checked against. MPI types are asked for only where srun starts the ranks.
 /// Errors: those of ask_slurm().
-SlurmFacts query_slurm(const JobRequest& request, const std::string& launcher);
+SlurmFacts query_slurm(const JobRequest& request, Launcher launcher);
 
 }  // namespace lockstep

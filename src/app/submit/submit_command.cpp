@@ -74,7 +74,7 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
 void check_launcher(const SubmitPlan& plan, const SlurmFacts& facts) {
     const bool has_pmix = std::ranges::any_of(
         facts.mpi_types, [](const std::string& type) { return type.starts_with("pmix"); });
-    check(plan.launcher != "srun" || has_pmix, [] {
+    check(plan.launcher != Launcher::srun || has_pmix, [] {
         return Error("E537",
                      "srun cannot start MPI ranks on this cluster",
                      "'srun --mpi=list' shows no pmix",

@@ -2,6 +2,8 @@
 // What `lockstep submit` is told: SLURM's own options as texts, and ours.
 #pragma once
 
+#include "lockstep/cluster/job_script.hpp"
+
 #include "options.hpp"
 
 #include <cstdint>
@@ -17,8 +19,8 @@ struct SubmitOptions {
     std::vector<std::string> slurm_values;  ///< by slurm_option_names()
     std::string het_partition, het_nodes, het_node_tasks;
     std::string template_name, site, image;
-    std::string launcher = "auto";
-    std::string runtime = "auto";  ///< of the container
+    Launcher launcher = Launcher::none;                 ///< none: the site's or the template's
+    ContainerRuntime runtime = ContainerRuntime::none;  ///< none: the site's, or apptainer
     std::filesystem::path data, run;
     std::int64_t chain = 1;
     std::uint64_t parameters = 0;  ///< of the model; 0: known from its name

@@ -40,12 +40,12 @@ fs::path named_file(const fs::path& folder,
 
 std::string chosen_template(const SubmitOptions& options,
                             const std::string& nodes,
-                            const std::string& launcher) {
+                            Launcher launcher) {
     if (!options.template_name.empty()) return options.template_name;
     if (!options.het_partition.empty()) return "heterogeneous";
     if (options.chain > 1) return "time-limit-chain";
     if (nodes.empty() || nodes == "1") return "single-node";
-    return launcher == "mpirun" ? "multi-node-mpirun" : "multi-node-srun";
+    return launcher == Launcher::mpirun ? "multi-node-mpirun" : "multi-node-srun";
 }
 
 // The names that templates have for kinds of partitions, as the site calls them.
@@ -117,21 +117,22 @@ void settle_requeue(JobTemplate& script, const SubmitOptions& options) {
 }
 
 // mpirun passes the script's signal on; srun's ranks get it from SLURM.
-void settle_signal(JobTemplate& script, const std::string& launcher, const SitePreset& site) {
+void settle_signal(JobTemplate& script, Launcher launcher, const SitePreset& site) {
     SbatchOptions& first = script.parts.front();
     const auto signal = value_of(first, "signal");
-    if (!signal || launcher.empty()) return;
+    if (!signal || launcher == Launcher::none) return;
     const auto at = signal->find('@');
     const std::string lead = site.signal_s > 0    ? fmt::format("{}", site.signal_s)
                              : at == signal->npos ? "120"
                                                   : signal->substr(at + 1);
-    set_option(first, "signal", (launcher == "srun" ? "USR2@" : "B:USR1@") + lead);
+    set_option(first, "signal", (launcher == Launcher::srun ? "USR2@" : "B:USR1@") + lead);
 }
 
 ContainerRuntime runtime_of(const SubmitOptions& options, const SitePreset& site) {
     if (options.image.empty()) return ContainerRuntime::none;
-    std::string name = options.runtime == "auto" ? site.container_runtime : options.runtime;
-    return name == "pyxis" ? ContainerRuntime::pyxis : ContainerRuntime::apptainer;
+    for (const ContainerRuntime runtime : {options.runtime, site.container_runtime})
+        if (runtime != ContainerRuntime::none) return runtime;
+    return ContainerRuntime::apptainer;
 }
 
 void check_image(const SubmitOptions& options, ContainerRuntime runtime) {
@@ -154,12 +155,12 @@ void check_image(const SubmitOptions& options, ContainerRuntime runtime) {
 }
 
 // What starts the ranks: said, or needed, or the site's, or the template's.
-std::string settled_launcher(const SubmitOptions& options,
-                             const SitePreset& site,
-                             const JobTemplate& script,
-                             ContainerRuntime runtime) {
+Launcher settled_launcher(const SubmitOptions& options,
+                          const SitePreset& site,
+                          const JobTemplate& script,
+                          ContainerRuntime runtime) {
     const bool needs_srun = script.parts.size() > 1 || runtime == ContainerRuntime::pyxis;
-    check(!needs_srun || options.launcher != "mpirun", [&] {
+    check(!needs_srun || options.launcher != Launcher::mpirun, [&] {
         return Error("E537",
                      "--launcher mpirun cannot start this job",
                      script.parts.size() > 1 ? "mpirun sees the first part of the nodes only"
@@ -168,11 +169,12 @@ std::string settled_launcher(const SubmitOptions& options,
                          ? "--launcher srun, or --partition A,B where either would do"
                          : "--launcher srun, or --container-runtime apptainer");
     });
-    if (needs_srun) return "srun";
-    if (options.launcher != "auto") return options.launcher;
-    if (launcher_of(script).empty()) return "";
-    const bool site_decides = options.template_name.empty() && !site.launcher.empty();
-    return site_decides ? site.launcher : launcher_of(script);
+    if (needs_srun) return Launcher::srun;
+    if (options.launcher != Launcher::none) return options.launcher;
+    const Launcher own = launcher_of(script);
+    const bool site_decides =
+        own != Launcher::none && options.template_name.empty() && site.launcher != Launcher::none;
+    return site_decides ? site.launcher : own;
 }
 
 std::vector<std::pair<std::string, std::string>> variables(const SubmitOptions& options,
@@ -195,7 +197,7 @@ JobTemplate read_template(const SubmitOptions& options,
                           const SitePreset& site,
                           const fs::path& root) {
     const auto nodes = std::ranges::find(call.options, "nodes", &ResolvedOption::name);
-    const std::string launcher = options.launcher == "auto" ? site.launcher : options.launcher;
+    const Launcher launcher = options.launcher == Launcher::none ? site.launcher : options.launcher;
     const std::string name =
         chosen_template(options, nodes == call.options.end() ? "" : nodes->text, launcher);
     const fs::path path = named_file(root / "slurm", "template", name, ".sbatch");

@@ -15,10 +15,10 @@ namespace lockstep {
 
 /// Everything that is settled before SLURM is asked.
 struct SubmitPlan {
-    JobTemplate script;       ///< with all options in place
-    ScriptSettings settings;  ///< what the script gets besides
-    JobRequest request;       ///< the options by type
-    std::string launcher;     ///< "mpirun", "srun", or "" if the template starts no ranks
+    JobTemplate script;                  ///< with all options in place
+    ScriptSettings settings;             ///< what the script gets besides
+    JobRequest request;                  ///< the options by type
+    Launcher launcher = Launcher::none;  ///< none: the template starts no ranks
 };
 
 /// The folder that holds slurm/: LOCKSTEP_ROOT, this folder, an installation's or a build's.

@@ -100,7 +100,7 @@ std::string with_container(std::string body, const ScriptSettings& settings) {
 std::string with_launcher(std::string body, const ScriptSettings& settings, std::size_t parts) {
     const auto line = body.find(run_ranks);
     if (line == body.npos) {
-        check(settings.launcher.empty() && parts == 1, [] {
+        check(settings.launcher == Launcher::none && parts == 1, [] {
             return Error("E531",
                          "this template does not say how ranks are started",
                          "it has no line 'run_ranks mpirun lockstep ...'",
@@ -111,8 +111,9 @@ std::string with_launcher(std::string body, const ScriptSettings& settings, std:
     const auto word = line + run_ranks.size();
     const auto end = body.find(' ', word);
     const bool spans = body.compare(end, 14, " --het-group=0") == 0;
-    std::string launcher =
-        settings.launcher.empty() ? body.substr(word, end - word) : settings.launcher;
+    std::string launcher = settings.launcher == Launcher::none
+                               ? body.substr(word, end - word)
+                               : std::string(launcher_name(settings.launcher));
     if (parts > 1 && !spans) launcher += " --het-group=0,1";
     return body.replace(word, end - word, launcher);
 }
@@ -137,11 +138,14 @@ std::string bash_word(const std::string& what, const std::string& text) {
     return word + "'";
 }
 
-std::string launcher_of(const JobTemplate& script) {
+Launcher launcher_of(const JobTemplate& script) {
     const auto line = script.body.find(run_ranks);
-    if (line == script.body.npos) return "";
-    const auto word = line + run_ranks.size();
-    return script.body.substr(word, script.body.find(' ', word) - word);
+    if (line == script.body.npos) return Launcher::none;
+    const std::string_view rest = std::string_view(script.body).substr(line + run_ranks.size());
+    const auto word = rest.substr(0, rest.find(' '));
+    for (const Launcher launcher : {Launcher::mpirun, Launcher::srun})
+        if (word == launcher_name(launcher)) return launcher;
+    return Launcher::none;
 }
 
 std::string render_script(const JobTemplate& script, const ScriptSettings& settings) {

@@ -58,10 +58,10 @@ TEST_F(SubmitFolder, CommandLineIsOverSiteIsOverTemplate) {
 TEST_F(SubmitFolder, TheLauncherDecidesWhoIsTold) {
     EXPECT_EQ(option_of(plan({}), "signal"), "B:USR1@120");
     const auto by_site = plan({.site = "here"});
-    EXPECT_EQ(by_site.launcher, "srun");
+    EXPECT_EQ(by_site.launcher, Launcher::srun);
     EXPECT_EQ(option_of(by_site, "signal"), "USR2@300");
     EXPECT_EQ(by_site.settings.modules, std::vector<std::string>{"a/1"});
-    EXPECT_EQ(plan({.template_name = "single-node", .site = "here"}).launcher, "mpirun");
+    EXPECT_EQ(plan({.template_name = "single-node", .site = "here"}).launcher, Launcher::mpirun);
 }
 
 TEST_F(SubmitFolder, AChainSharesARunAndIsNotRequeued) {
@@ -82,7 +82,9 @@ TEST_F(SubmitFolder, RefusesWhatIsNotThereOrDoesNotGoTogether) {
     EXPECT_EQ(code({.site = "nowhere"}), "E539");
     EXPECT_EQ(code({.image = "/nowhere.sif"}), "E539");
     EXPECT_EQ(code({.image = "-x://y"}), "E532");
-    EXPECT_EQ(code({.image = "a://b", .launcher = "mpirun", .runtime = "pyxis"}), "E537");
+    EXPECT_EQ(
+        code({.image = "a://b", .launcher = Launcher::mpirun, .runtime = ContainerRuntime::pyxis}),
+        "E537");
     EXPECT_EQ(code({.het_nodes = "2"}), "E106");
     EXPECT_EQ(code({.het_partition = "b", .template_name = "single-node", .chain = 2}), "E106");
 }
@@ -95,6 +97,8 @@ TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
                                                           {"modules = [3]", "E112"},
                                                           {"signal-seconds = -1", "E112"},
                                                           {"launcher = \"ssh\"", "E112"},
+                                                          {"launcher = 1", "E112"},
+                                                          {"container-runtime = \"x\"", "E112"},
                                                           {"launcher = = 1", "E110"}}) {
         write_site(text);
         EXPECT_EQ(test::caught_code([&] { plan({.site = "here"}); }), code) << text;

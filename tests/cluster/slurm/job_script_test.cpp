@@ -29,7 +29,7 @@ TEST(JobTemplate, IsTakenApart) {
     EXPECT_EQ(value_of(script.parts[0], "requeue"), "");
     EXPECT_FALSE(value_of(script.parts[0], "mem").has_value()) << "sbatch stops at a command";
     EXPECT_EQ(script.head, "#!/usr/bin/env bash\n# what it is\n");
-    EXPECT_EQ(launcher_of(script), "mpirun");
+    EXPECT_EQ(launcher_of(script), Launcher::mpirun);
     const auto parts = parse_template("x", "#!/b\n#SBATCH -p a\n#SBATCH hetjob\n#SBATCH -p b\nx\n");
     ASSERT_EQ(parts.parts.size(), 2u);
     EXPECT_EQ(value_of(parts.parts[1], "partition"), "b");
@@ -71,13 +71,14 @@ TEST(JobScript, HasTheNewOptionsAndTheOldBody) {
 
 TEST(JobScript, ChangesLauncherAndSpansParts) {
     auto script = parse_template("x", plain);
-    EXPECT_THAT(render_script(script, {.launcher = "srun"}),
+    EXPECT_THAT(render_script(script, {.launcher = Launcher::srun}),
                 HasSubstr("\nrun_ranks srun lockstep train"));
     script.parts.emplace_back();
-    EXPECT_THAT(render_script(script, {.launcher = "srun"}),
+    EXPECT_THAT(render_script(script, {.launcher = Launcher::srun}),
                 HasSubstr("\nrun_ranks srun --het-group=0,1 lockstep train"));
     const auto other = parse_template("x", "#!/b\n#SBATCH -N1\nmpirun a\n");
-    EXPECT_EQ(test::caught_code([&] { render_script(other, {.launcher = "srun"}); }), "E531");
+    EXPECT_EQ(test::caught_code([&] { render_script(other, {.launcher = Launcher::srun}); }),
+              "E531");
 }
 
 TEST(JobScript, StartsRanksInContainers) {
@@ -87,8 +88,9 @@ TEST(JobScript, StartsRanksInContainers) {
         HasSubstr(
             "run_ranks mpirun apptainer exec --bind \"$root,$PWD\" 'i m.sif' lockstep train"));
     EXPECT_THAT(
-        render_script(script,
-                      {.launcher = "srun", .container = ContainerRuntime::pyxis, .image = "i"}),
+        render_script(
+            script,
+            {.launcher = Launcher::srun, .container = ContainerRuntime::pyxis, .image = "i"}),
         HasSubstr("run_ranks srun --container-image='i' --container-mounts="));
     auto own = script;
     own.body = "\nrun_ranks mpirun apptainer exec \"$image\" \\\n    lockstep train\n";
