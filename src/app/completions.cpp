@@ -31,6 +31,13 @@ std::vector<const Option*> options_of(const Command& command) {
     return options;
 }
 
+// --min-bytes and -b.
+std::vector<std::string> spellings(const Option& option) {
+    std::vector<std::string> found = {"--" + option.name};
+    if (!option.letter.empty()) found.push_back("-" + option.letter);
+    return found;
+}
+
 bool takes_files(const Option& option) {
     return option.kind == OptionKind::path ||
            (option.kind == OptionKind::list && option.value.find("FILE") != std::string::npos);
@@ -68,8 +75,8 @@ std::string fish_option(const Command& command, const Option& option) {
     return line + " -d " + fish_quoted(option.help) + "\n";
 }
 
-std::string zsh_option(const Option& option) {
-    std::string spec = fmt::format("--{}[", option.name);
+std::string zsh_option(const Option& option, const std::string& spelling) {
+    std::string spec = spelling + "[";
     for (const char c : option.help) {
         if (c == '[' || c == ']' || c == '\\') spec += '\\';
         spec += c;
@@ -138,11 +145,12 @@ std::string bash_completion(const std::vector<Command>& commands) {
     }
     for (const Command& command : commands) {
         std::vector<std::string> names = {"--help"};
-        for (const Option* option : options_of(command)) {
-            names.push_back("--" + option->name);
-            if (!option->words.empty())
-                values += bash_branch(command.name + " --" + option->name, option->words);
-        }
+        for (const Option* option : options_of(command))
+            for (const std::string& spelling : spellings(*option)) {
+                names.push_back(spelling);
+                if (!option->words.empty())
+                    values += bash_branch(command.name + " " + spelling, option->words);
+            }
         if (!command.is_hidden) options += bash_branch(command.name, names);
     }
     constexpr const char* begin = "() {\n    case $1 in\n";
@@ -167,7 +175,8 @@ std::string zsh_completion(const std::vector<Command>& commands) {
         if (command.is_hidden) continue;
         branches += fmt::format("    {})\n        _arguments", shell_quoted(command.name));
         for (const Option* option : options_of(command))
-            branches += " \\\n            " + zsh_option(*option);
+            for (const std::string& spelling : spellings(*option))
+                branches += " \\\n            " + zsh_option(*option, spelling);
         branches += " \\\n            '*:file:_files' ;;\n";
     }
     return "#compdef lockstep\n# made by 'lockstep generate'\n\n"

@@ -2,10 +2,12 @@
 // The commands that show and explain: data inspect and verify, config, explain, version, --help.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/process.hpp"
 
 #include "program.hpp"
 #include "small_data.hpp"
 
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -97,6 +99,62 @@ TEST(Commands, AreCompletedByBash) {
     EXPECT_EQ(completed("lockstep train --opt"), "--optimizer\n");
     EXPECT_EQ(completed("lockstep train --optimizer s"), "sgd\n");
     EXPECT_EQ(completed("lockstep bench comm --min-b"), "--min-bytes --min-busbw\n");
+    EXPECT_EQ(completed("lockstep bench comm -d b"), "bfloat16\n");
+}
+
+// What `script` prints in `shell`; nothing where that is not installed.
+std::optional<std::string> printed_by(const std::string& shell, const std::string& script) {
+    if (find_program(shell).empty()) return std::nullopt;
+    const TempDir home;
+    const Variables own = {
+        {"HOME", home.path()}, {"XDG_CONFIG_HOME", home.path()}, {"XDG_DATA_HOME", home.path()}};
+    const ProcessResult result = run_process({shell, "-c", script}, own);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+}
+
+TEST(Commands, AreCompletedByFish) {
+    const TempDir folder;
+    output_of({"generate", folder.path()});
+    const fs::path file = folder.path() / "fish/vendor_completions.d/lockstep.fish";
+    EXPECT_THAT(content_of(file),
+                HasSubstr("complete -c lockstep -n '__lockstep_is bench comm' -l type -s d -x -a "
+                          "'float bfloat16 double int64 all' -d 'of the elements'\n"));
+    const auto expect_completed = [&](const std::string& words, const std::string& expected) {
+        const auto printed = printed_by(
+            "fish", fmt::format("source {}; complete -C '{}' | cut -f1", file.string(), words));
+        EXPECT_EQ(printed.value_or(expected), expected) << words;
+    };
+    expect_completed("lockstep ver", "verify\nversion\n");
+    expect_completed("lockstep config c", "check\n");
+    expect_completed("lockstep train --opt", "--optimizer\n");
+    expect_completed("lockstep train --optimizer s", "sgd\n");
+    expect_completed("lockstep bench comm --min-b", "--min-busbw\n--min-bytes\n");
+}
+
+// zsh completes at a terminal only: its two words for it show here what they are given.
+TEST(Commands, AreCompletedByZsh) {
+    const TempDir folder;
+    output_of({"generate", folder.path()});
+    const fs::path file = folder.path() / "zsh/site-functions/_lockstep";
+    EXPECT_THAT(content_of(file), testing::StartsWith("#compdef lockstep\n"));
+    const std::string type = "[of the elements]:word:(float bfloat16 double int64 all)";
+    EXPECT_THAT(content_of(file), HasSubstr("'--type" + type + "' \\\n            '-d" + type));
+    const auto expect_offered = [&](const std::string& words, const std::string& expected) {
+        const auto printed = printed_by(
+            "zsh",
+            fmt::format(
+                "compadd() {{ print -r -- $@ }}; _arguments() {{ print -rl -- \"$words\" $@ "
+                "}}; words=({}); CURRENT=$#words; completion() {{ source {} }}; completion",
+                words,
+                file.string()));
+        EXPECT_THAT(printed.value_or(expected), HasSubstr(expected)) << words;
+    };
+    expect_offered("lockstep ver", " verify version\n");
+    expect_offered("lockstep config c", "check show\n");
+    expect_offered("lockstep train --opt", "train --opt\n--data[training data set");
+    expect_offered("lockstep bench comm --t",
+                   "comm --t\n--min-bytes[smallest buffer]:value: \n-b[");
 }
 
 TEST(Commands, HaveAManualPageWithoutMistakes) {
