@@ -228,5 +228,50 @@ INSTANTIATE_TEST_SUITE_P(,
                                          Stop{"BySigint", SIGINT, 130, 75}),
                          stop_name);
 
+class ResumeWithOtherSettings : public testing::Test {
+  protected:
+    ProcessResult go_on(const Words& more, const Variables& variables = {}) {
+        steps_ += 1;
+        const Words length = {"--max-steps", std::to_string(steps_)};
+        return run_lockstep(train(folder_ / "run") + length + more, variables);
+    }
+
+    void expect_accepted(const Words& more, const Variables& variables = {}) {
+        const ProcessResult result = go_on(more, variables);
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_EQ(newest_step(folder_ / "run"), steps_);
+    }
+
+    void expect_refused(const Words& more, const std::string& difference) {
+        const ProcessResult result = go_on(more);
+        EXPECT_EQ(result.exit_code, 78) << result.output;
+        EXPECT_THAT(result.output, testing::HasSubstr("error E306: run '"));
+        EXPECT_THAT(result.output, testing::HasSubstr(difference));
+    }
+
+    TempDir folder_;
+    std::int64_t steps_ = 0;
+};
+
+// A setting that others leave without an effect decides nothing, whatever it was when the run was
+// made.
+TEST_F(ResumeWithOtherSettings, IsAllowedWhereTheyHaveNoEffect) {
+    expect_accepted({}, {{"LOCKSTEP_MOMENTUM", "0.5"}, {"LOCKSTEP_POWERSGD_RANK", "2"}});
+    expect_accepted({});
+    expect_accepted({"--momentum", "0.7", "--powersgd-rank", "3"});
+    expect_accepted({"--io-threads", "2", "--np", "2", "--oversubscribe"});
+}
+
+TEST_F(ResumeWithOtherSettings, IsRefusedWhereTheyDecideTheBits) {
+    const Words sgd = {"--optimizer", "sgd", "--lr", "0.01"};
+    expect_accepted(sgd, {{"LOCKSTEP_BETA1", "0.5"}});
+    expect_refused(sgd + Words{"--momentum", "0.5"}, "momentum");
+    expect_refused({"--optimizer", "sgd", "--lr", "0.02"}, "lr");
+    expect_refused({"--lr", "0.01"}, "optimizer");
+    expect_refused(sgd + Words{"--schedule", "cosine"}, "schedule");
+    EXPECT_EQ(newest_step(folder_ / "run"), 1);
+    expect_accepted(sgd);
+}
+
 }  // namespace
 }  // namespace lockstep::test
