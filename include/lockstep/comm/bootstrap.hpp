@@ -15,8 +15,8 @@ namespace lockstep {
 
 /// What another rank said when it gave up.
 struct Notice {
-    int rank = 0;
-    std::string text;
+    int rank = 0;      ///< that gave up
+    std::string text;  ///< its words
 };
 
 /// One thread at a time; the same gathers in the same order on every rank.

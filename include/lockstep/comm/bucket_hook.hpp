@@ -31,7 +31,8 @@ void check_wire_format(WireFormat format, Summation summation);
 
 /// Bytes of gradients that a rank had to sum, and what it handed to collectives for that.
 struct WireVolume {
-    std::uint64_t gradient_bytes = 0, wire_bytes = 0;
+    std::uint64_t gradient_bytes = 0;   ///< that were to be summed
+    std::uint64_t wire_bytes = 0;       ///< that went to collectives
     double compression_ratio() const {  ///< not finite where nothing was sent
         return static_cast<double>(gradient_bytes) / static_cast<double>(wire_bytes);
     }
@@ -39,8 +40,8 @@ struct WireVolume {
 
 /// A part of a hook's memory of earlier steps.
 struct NamedFloats {
-    std::string name;
-    std::span<float> values;
+    std::string name;         ///< "powersgd.q.3": unique within the hook
+    std::span<float> values;  ///< the hook's own memory
 };
 
 /// Sums buckets over ranks, about. One thread; the same buckets in the same order on every rank.
@@ -74,7 +75,8 @@ std::unique_ptr<BucketHook> make_wire_hook(WireFormat format,
 
 /// A tensor as a matrix: its first dimension times all others.
 struct MatrixShape {
-    std::size_t rows = 0, columns = 0;
+    std::size_t rows = 0;     ///< the first dimension
+    std::size_t columns = 0;  ///< the product of the others
 };
 
 /// What PowerSGD is told; the same on all ranks.

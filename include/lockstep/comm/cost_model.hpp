@@ -18,9 +18,10 @@ namespace lockstep {
 struct Cost {
     /// One line over a range of sizes.
     struct Regime {
-        double from_bytes = 0, to_bytes = 0;  ///< the sizes it was fitted to
-        double a_s = 0;                       ///< for each operation
-        double b_s_per_byte = 0;              ///< for each byte
+        double from_bytes = 0;    ///< smallest size that it was fitted to
+        double to_bytes = 0;      ///< largest
+        double a_s = 0;           ///< for each operation
+        double b_s_per_byte = 0;  ///< for each byte
 
         /// This line's, also outside its range.
         double seconds(double bytes) const { return a_s + bytes * b_s_per_byte; }
@@ -33,7 +34,8 @@ struct Cost {
 
 /// One measured point.
 struct CostPoint {
-    double bytes = 0, seconds = 0;
+    double bytes = 0;    ///< of one operation
+    double seconds = 0;  ///< that it took
 };
 
 /// Least squares of the relative error, one line for each of up to `regimes` ranges of sizes whose
@@ -46,7 +48,7 @@ struct MachineCost {
     Cost
         exchange;  ///< each rank sends what it received last, while it receives from the other side
     Cost sum;      ///< each rank adds n bytes to n others in place, in a window: moves 3 n
-    double barrier_s = 0;
+    double barrier_s = 0;  ///< seconds of one barrier
 };
 
 /// Collective. Runs for about a second on each kind of operation. Two ranks at least, of one node.
@@ -61,8 +63,8 @@ std::optional<double> predict_s(Algorithm algorithm,
 
 /// A measured all-reduce, of which nothing went into the constants, beside what the model says.
 struct HeldOut {
-    Measurement measured;
-    double predicted_s = 0;
+    Measurement measured;    ///< the all-reduce
+    double predicted_s = 0;  ///< seconds by the model
 
     /// Relative: 0.1 where the model says 10 % too much.
     double error() const { return predicted_s / measured.best_s - 1; }

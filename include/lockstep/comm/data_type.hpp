@@ -28,7 +28,8 @@ std::optional<DataType> data_type_named(std::string_view name);
 
 /// A half-open range of elements.
 struct ElementRange {
-    std::size_t begin = 0, end = 0;
+    std::size_t begin = 0;                            ///< the first element
+    std::size_t end = 0;                              ///< one past the last
     std::size_t size() const { return end - begin; }  ///< elements
     bool operator==(const ElementRange&) const = default;
 };

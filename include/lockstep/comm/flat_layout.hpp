@@ -17,15 +17,16 @@ inline constexpr std::size_t line_floats = 16;
 
 /// A half-open range of floats in the flat vector.
 struct FloatRange {
-    std::size_t begin = 0, end = 0;
+    std::size_t begin = 0;                            ///< the first float
+    std::size_t end = 0;                              ///< one past the last
     std::size_t size() const { return end - begin; }  ///< floats
     bool operator==(const FloatRange&) const = default;
 };
 
 /// Largest sizes of buckets in bytes; a tensor larger than that has a bucket of its own.
 struct BucketLimits {
-    std::size_t first_bytes = 1u << 20;
-    std::size_t bytes = 25u << 20;
+    std::size_t first_bytes = 1u << 20;  ///< of the first bucket
+    std::size_t bytes = 25u << 20;       ///< of each other
 };
 
 /// Tensors in the order in which backward finishes them, each at the next 64-byte line, cut into

@@ -31,10 +31,10 @@ std::string_view name_of(FlightOp op);  ///< "all-reduce", ...
 
 /// One collective as all ranks call it; whatever differs between ranks is a bug of the caller.
 struct FlightCall {
-    FlightOp op = FlightOp::barrier;
-    DataType type = DataType::float32;
-    std::uint64_t bytes = 0;
-    std::int32_t bucket = -1;  ///< -1: none
+    FlightOp op = FlightOp::barrier;    ///< which collective
+    DataType type = DataType::float32;  ///< of its elements
+    std::uint64_t bytes = 0;            ///< of one rank's buffer
+    std::int32_t bucket = -1;           ///< -1: none
     bool operator==(const FlightCall&) const = default;
 };
 
@@ -43,9 +43,9 @@ std::string text_of(const FlightCall& call);
 
 /// The n-th collective (from 1) of one channel: a communicator with an order of its own.
 struct FlightEntry {
-    std::uint32_t channel = 0;
-    std::uint64_t seq = 0;
-    FlightCall call;
+    std::uint32_t channel = 0;  ///< number that add_channel() gave
+    std::uint64_t seq = 0;      ///< n, from 1
+    FlightCall call;            ///< what was called
     /// Seconds of now_s() of the rank's machine; 0 where it has not happened. enqueued: others may
     /// count on this rank; started: it waits or works in it; ended: it has the result.
     double enqueued_s = 0, started_s = 0, ended_s = 0;
@@ -77,7 +77,7 @@ class FlightRecorder {
 
     /// Names an entry until the ring has come round to its place again; then it means nothing.
     struct Ticket {
-        std::uint64_t index = 0;
+        std::uint64_t index = 0;  ///< of the entry, counted over all channels
     };
 
     /// Notes a collective before it begins: from here on others may count on this rank.

@@ -23,7 +23,7 @@ using GpuStream = struct OpaqueGpuStream*;  ///< cudaStream_t, as c10::cuda::CUD
 struct AbortOutcome {
     std::vector<std::string> aborted;  ///< names
     std::vector<std::string> hung;     ///< did not come back within the limit
-    double seconds = 0;
+    double seconds = 0;                ///< until the last one came back, or the limit
     std::string text() const;  ///< "aborted 'gradients' in 12ms; 'metrics' hangs in its abort"
 };
 

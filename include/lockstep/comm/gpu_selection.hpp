@@ -19,8 +19,10 @@ struct PlannedGpu {
 
 /// What CUDA says of the device that is selected.
 struct SelectedGpu {
-    int device = -1;  ///< CUDA's number in this process
-    std::string pci, uuid, name;
+    int device = -1;   ///< CUDA's number in this process
+    std::string pci;   ///< address on the bus
+    std::string uuid;  ///< as CUDA has it
+    std::string name;  ///< of the model
     bool operator==(const SelectedGpu&) const = default;
 };
 

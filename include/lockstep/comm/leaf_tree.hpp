@@ -11,7 +11,8 @@ namespace lockstep {
 
 /// A half-open range of leaves (virtual ranks).
 struct LeafRange {
-    int begin = 0, end = 0;
+    int begin = 0;                            ///< the first leaf
+    int end = 0;                              ///< one past the last
     int size() const { return end - begin; }  ///< leaves
     bool operator==(const LeafRange&) const = default;
 };
@@ -21,8 +22,10 @@ LeafRange leaves_of(int rank, int ranks, int virtual_ranks);
 
 /// A complete subtree summed inside one rank: leaves [first, first + 2^level).
 struct Partial {
-    int first = 0, level = 0;
-    int rank = 0, slot = 0;  ///< in whose memory, and in which of its gradient slots
+    int first = 0;                                 ///< leaf
+    int level = 0;                                 ///< 0: a single leaf
+    int rank = 0;                                  ///< in whose memory
+    int slot = 0;                                  ///< in which of its gradient slots
     int leaf_count() const { return 1 << level; }  ///< 2^level
     bool operator==(const Partial&) const = default;
 };

@@ -20,8 +20,8 @@ double measure_clock_offset_s(const Communicator& ranks);
 
 /// One other rank, and the bytes a second that went to it while as many came back.
 struct LinkSpeed {
-    int peer = 0;
-    double bytes_per_s = 0;
+    int peer = 0;            ///< its rank
+    double bytes_per_s = 0;  ///< one way
 };
 
 /// Collective. Every rank exchanges `bytes` with every other, one pair a rank at a time; the best

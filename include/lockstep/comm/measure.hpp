@@ -20,10 +20,10 @@ enum class BufferPlace { lent, own };
 
 /// What is measured and how often.
 struct MeasurePlan {
-    std::vector<std::size_t> sizes;  ///< bytes of one rank's buffer, ascending
-    std::vector<DataType> types = {DataType::float32};
-    std::vector<Algorithm> algorithms;
-    BufferPlace place = BufferPlace::lent;
+    std::vector<std::size_t> sizes;                     ///< bytes of one rank's buffer, ascending
+    std::vector<DataType> types = {DataType::float32};  ///< of the elements
+    std::vector<Algorithm> algorithms;                  ///< that take turns
+    BufferPlace place = BufferPlace::lent;              ///< of what is summed
     int iterations = 0;      ///< all-reduces in one timed block; 0: as many as fill block_s
     int warmup = 5;          ///< untimed ones before each size
     int rounds = 5;          ///< blocks of each algorithm at each size; algorithms alternate
@@ -35,18 +35,20 @@ struct MeasurePlan {
 /// One algorithm at one size. Seconds are of one all-reduce, averaged over a block, of the slowest
 /// rank.
 struct Measurement {
-    Algorithm algorithm = Algorithm::open_mpi;
-    DataType type = DataType::float32;
-    std::size_t bytes = 0, count = 0;
-    double best_s = 0, median_s = 0;     ///< over rounds
+    Algorithm algorithm = Algorithm::open_mpi;  ///< that was measured
+    DataType type = DataType::float32;          ///< of the elements
+    std::size_t bytes = 0;                      ///< of one rank's buffer
+    std::size_t count = 0;                      ///< elements in it
+    double best_s = 0;                          ///< of the fastest round
+    double median_s = 0;                        ///< over rounds
     std::optional<std::uint64_t> wrong;  ///< elements on all ranks that were not the exact sum
 };
 
 /// How fast all ranks together sum buffers of their own, each by itself: what no all-reduce over
 /// shared memory can beat. `bytes`: memory of one rank that is touched.
 struct MemoryLimit {
-    std::size_t bytes = 0;
-    double bytes_per_s = 0;
+    std::size_t bytes = 0;   ///< memory of one rank that is touched
+    double bytes_per_s = 0;  ///< of all ranks together
 };
 
 /// What measure() found.

@@ -18,9 +18,9 @@ struct NcclPending;
 
 /// Elements in GPU memory, aligned to their size.
 struct DeviceSpan {
-    void* data = nullptr;
-    std::size_t count = 0;
-    DataType type = DataType::float32;
+    void* data = nullptr;               ///< borrowed, on the GPU
+    std::size_t count = 0;              ///< elements
+    DataType type = DataType::float32;  ///< of the elements
 };
 
 /// A collective that was issued. Dropping it neither waits nor frees a buffer too early.

@@ -42,8 +42,8 @@ struct NcclOptions {
 
 /// How long one step of the start took.
 struct StartPhase {
-    std::string name;
-    double seconds = 0;
+    std::string name;    ///< of the step
+    double seconds = 0;  ///< that it took
 };
 
 /// Owns one ncclComm_t and its stream. Used by one thread at a time, whose current CUDA device is

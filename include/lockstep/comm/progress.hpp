@@ -15,7 +15,7 @@ enum class ProgressMode {
 
 /// How a Reducer's buckets are moved.
 struct ProgressSettings {
-    ProgressMode mode = ProgressMode::in_line;
+    ProgressMode mode = ProgressMode::in_line;  ///< who moves them
     std::optional<int> cpu;  ///< where the thread stays; without it: where the system puts it
 };
 

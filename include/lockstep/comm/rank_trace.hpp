@@ -21,20 +21,21 @@ enum class FlightEnd { none, finished, failed };
 
 /// Times are seconds since 1970 by the rank's own clocks.
 struct RankTrace {
-    int rank = 0, ranks = 1;
-    std::string host;
-    std::int64_t pid = 0;
-    Life life = Life::running;
-    bool is_running = false;  ///< set-up is over
-    Phase phase = Phase::other;
-    double phase_since_s = 0;
-    double heartbeat_s = 0;
-    double warn_s = 60;  ///< FlightSettings::warn_s
-    int signal = 0;      ///< the last one that a handler saw
-    FlightEnd end = FlightEnd::none;
-    int exit_code = 0;  ///< with FlightEnd::failed
-    std::vector<std::string> channels;
-    std::vector<FlightEntry> entries;  ///< oldest first, those that were written whole
+    int rank = 0;                       ///< whose trace this is
+    int ranks = 1;                      ///< of its run
+    std::string host;                   ///< on which it ran
+    std::int64_t pid = 0;               ///< there
+    Life life = Life::running;          ///< of that process
+    bool is_running = false;            ///< set-up is over
+    Phase phase = Phase::other;         ///< that it was in last
+    double phase_since_s = 0;           ///< when that began
+    double heartbeat_s = 0;             ///< when it last showed that it lives
+    double warn_s = 60;                 ///< FlightSettings::warn_s
+    int signal = 0;                     ///< the last one that a handler saw
+    FlightEnd end = FlightEnd::none;    ///< what it said of its end
+    int exit_code = 0;                  ///< with FlightEnd::failed
+    std::vector<std::string> channels;  ///< names, by number
+    std::vector<FlightEntry> entries;   ///< oldest first, those that were written whole
     std::string damage;  ///< not "": why the file could not be read; only `rank` means something
 };
 

@@ -34,13 +34,13 @@ std::string_view name_of(Trouble trouble);
 
 /// Who keeps the others waiting, and what to say about it.
 struct Verdict {
-    Trouble trouble = Trouble::none;
-    std::vector<int> culprits;  ///< in order; empty where nobody is to blame more than others
-    std::string what;           ///< one sentence: who, where, how
-    std::string why;            ///< what the others do
-    std::string fix;
-    int speaker = -1;     ///< the lowest rank that lives and is no culprit; -1: none
-    bool pauses = false;  ///< the culprit lives and writes a checkpoint or evaluates
+    Trouble trouble = Trouble::none;  ///< the kind
+    std::vector<int> culprits;        ///< in order; empty where nobody is to blame more than others
+    std::string what;                 ///< one sentence: who, where, how
+    std::string why;                  ///< what the others do
+    std::string fix;                  ///< what to do
+    int speaker = -1;                 ///< the lowest rank that lives and is no culprit; -1: none
+    bool pauses = false;              ///< the culprit lives and writes a checkpoint or evaluates
 };
 
 /// `traces` in order of rank, at `now_s` (seconds since 1970). A wait shorter than `patience_s` is
@@ -49,8 +49,8 @@ Verdict diagnose(std::span<const RankTrace> traces, double now_s, double patienc
 
 /// The last seq of `channel` that the rank finished, and the one that it is in; 0: none.
 struct RankPosition {
-    std::uint32_t channel = 0;
-    std::uint64_t finished = 0;
+    std::uint32_t channel = 0;        ///< by number
+    std::uint64_t finished = 0;       ///< the last seq that it finished; 0: none
     const FlightEntry* in = nullptr;  ///< enqueued and not ended, the oldest
 };
 

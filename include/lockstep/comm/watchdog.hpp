@@ -15,7 +15,9 @@ namespace lockstep {
 
 /// How long a collective may last, from when this rank announced it.
 struct WatchdogSettings {
-    double warn_s = 60, dump_s = 120, abort_s = 600;
+    double warn_s = 60;    ///< after so long: Stage::warn
+    double dump_s = 120;   ///< after so long: Stage::dump
+    double abort_s = 600;  ///< after so long: Stage::abort; 0 or less: never
     double init_s = 1800;  ///< the same as abort_s, until FlightRecorder::mark_running()
     bool is_patient() const { return abort_s <= 0; }  ///< waits for ever
 
@@ -28,9 +30,9 @@ enum class Stage { none, warn, dump, abort };
 
 /// What the watchdog tells its owner: from a thread of its own, while others may be stuck.
 struct WatchReport {
-    Stage stage = Stage::none;
-    bool speaks = false;  ///< this rank is the one to tell the user
-    Verdict verdict;
+    Stage stage = Stage::none;  ///< that the wait has come to
+    bool speaks = false;        ///< this rank is the one to tell the user
+    Verdict verdict;            ///< who keeps the others waiting
 };
 
 /// Adds up how long one collective has been pending. Time in which this process itself was not

@@ -19,7 +19,7 @@ enum class ChildPipes { none, output, both };
 
 /// A child that was started, and the pipes to it.
 struct Child {
-    pid_t pid = -1;
+    pid_t pid = -1;   ///< -1: none was started
     UniqueFd output;  ///< what it writes to stdout and stderr, in order
     UniqueFd input;   ///< to its stdin
 };

@@ -41,8 +41,8 @@ std::string_view phase_name(Phase phase);  ///< the enumerator's word, as in log
 
 /// A phase and when it began, on the clock of now_s().
 struct PhaseMark {
-    Phase phase = Phase::other;
-    double since_s = 0;
+    Phase phase = Phase::other;  ///< what is going on
+    double since_s = 0;          ///< since when, by now_s()
 };
 
 /// Both in one word, so that another thread or process never sees half of it: the phase in the

@@ -16,7 +16,7 @@ using ConfigValue = std::variant<bool, std::int64_t, double, std::string>;
 
 /// A value and the place it came from, for errors and for `config show --origin`.
 struct ConfigEntry {
-    ConfigValue value;
+    ConfigValue value;   ///< with the type that its file gave it
     std::string origin;  ///< "train.toml:7:1"
 };
 

@@ -15,9 +15,9 @@ namespace lockstep {
 /// This process's place in one hierarchy of control groups: "0::/job" (version 2), or
 /// "4:cpu,cpuacct:/job" (version 1) in /proc/self/cgroup.
 struct ControlGroup {
-    int version = 2;
-    std::string controllers;  ///< "cpu,cpuacct"; "" in version 2, which has all of them
-    std::filesystem::path path;
+    int version = 2;             ///< of the hierarchy: 1 or 2
+    std::string controllers;     ///< "cpu,cpuacct"; "" in version 2, which has all of them
+    std::filesystem::path path;  ///< within the hierarchy, "/" at its top
 
     /// Whether this hierarchy may govern `controller`: "memory", "cpu", "cpuset".
     bool has(std::string_view controller) const;

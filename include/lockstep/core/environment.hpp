@@ -28,8 +28,8 @@ class Environment {
 
     /// Every variable asked for so far, with the value found ("" and false when unset).
     struct Reading {
-        std::string value;
-        bool is_set = false;
+        std::string value;    ///< "" where it is not set
+        bool is_set = false;  ///< a variable may be set to ""
     };
     const std::map<std::string, Reading>& readings() const { return readings_; }  ///< by name
 

@@ -17,7 +17,8 @@ std::uint64_t hash64(std::span<const std::byte> bytes);
 
 /// XXH3-128 with seed 0, high word first as in its canonical form.
 struct Hash128 {
-    std::uint64_t high = 0, low = 0;
+    std::uint64_t high = 0;  ///< the first 16 digits of hex()
+    std::uint64_t low = 0;   ///< the last 16
     bool operator==(const Hash128&) const = default;
     std::string hex() const;  ///< 32 lower-case digits
 };

@@ -18,11 +18,11 @@ enum class Level { debug, info, warn, error };
 
 /// Where this process's lines go. Before open_log() everything goes to the terminal as rank 0.
 struct LogTarget {
-    int rank = 0;
-    int world_size = 1;
-    std::string host;                 ///< named in `here` lines that reach the terminal
-    std::filesystem::path directory;  ///< rank-NNNNN.log and .jsonl are appended here; "" = none
-    Level terminal_level = Level::info;
+    int rank = 0;                        ///< of this process
+    int world_size = 1;                  ///< ranks in all
+    std::string host;                    ///< named in `here` lines that reach the terminal
+    std::filesystem::path directory;     ///< rank-NNNNN.log and .jsonl are appended here; "" = none
+    Level terminal_level = Level::info;  ///< lines below it stay away from the terminal
     bool shows_live = true;  ///< false where stdout only looks like a terminal, as below mpirun
 };
 

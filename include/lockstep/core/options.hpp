@@ -20,15 +20,15 @@ namespace lockstep {
 struct Period {
     /// What is counted.
     enum class Unit { never, steps, epochs, seconds };
-    Unit unit = Unit::never;
-    std::int64_t count = 0;
+    Unit unit = Unit::never;  ///< of `count`
+    std::int64_t count = 0;   ///< of the unit; 0 with never
     bool operator==(const Period&) const = default;
 };
 
 /// A value as given, and by whom: "command line", "LOCKSTEP_BATCH", "train.toml:7:1".
 struct GivenValue {
-    std::string text;
-    std::string origin;
+    std::string text;    ///< as it was written
+    std::string origin;  ///< where that was
 };
 
 /// `list` may be given several times on the command line: its texts are joined by commas.
@@ -45,23 +45,23 @@ enum class OptionScope {
 /// One option. `assign` reads a text into its target and throws E102 or E103; `current` is what the
 /// target holds. Both refer to the target, which must outlive them.
 struct Option {
-    std::string name;           ///< "batch", without dashes
-    std::string value;          ///< "N", "DIR"; "" for a flag
-    std::string default_value;  ///< as text; "" if there is none
-    std::string help;
-    OptionKind kind = OptionKind::text;
-    std::function<void(const GivenValue&)> assign;
-    std::function<ConfigValue()> current;
-    std::string range = {};               ///< "1 to 1,000" of numbers
-    std::vector<std::string> words = {};  ///< all that it can be, where it is one of a few words
-    std::string letter = {};              ///< "b" where -b is short for it
-    OptionScope scope = OptionScope::own;
+    std::string name;                               ///< "batch", without dashes
+    std::string value;                              ///< "N", "DIR"; "" for a flag
+    std::string default_value;                      ///< as text; "" if there is none
+    std::string help;                               ///< what --help says of it
+    OptionKind kind = OptionKind::text;             ///< what is given
+    std::function<void(const GivenValue&)> assign;  ///< reads a text into the target
+    std::function<ConfigValue()> current;           ///< what the target holds
+    std::string range = {};                         ///< "1 to 1,000" of numbers
+    std::vector<std::string> words = {};   ///< all that it can be, where it is one of a few words
+    std::string letter = {};               ///< "b" where -b is short for it
+    OptionScope scope = OptionScope::own;  ///< whom the value concerns
 };
 
 /// A group of options under a heading of --help.
 struct OptionSection {
-    std::string title;
-    std::vector<Option> options;
+    std::string title;            ///< the heading
+    std::vector<Option> options;  ///< in the order of --help
 };
 
 /// All options of a command, or all settings.
@@ -158,9 +158,9 @@ std::string period_text(const Period& period);
 
 /// What an option's target holds.
 struct NamedValue {
-    std::string name;
-    ConfigValue value;
-    OptionScope scope = OptionScope::own;
+    std::string name;                      ///< the option's
+    ConfigValue value;                     ///< that its target holds
+    OptionScope scope = OptionScope::own;  ///< the option's
 };
 
 /// What a table's targets hold, in the table's order.

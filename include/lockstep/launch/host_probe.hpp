@@ -15,8 +15,8 @@ namespace lockstep {
 
 /// What one host said.
 struct HostProbe {
-    std::string name;  ///< as the user wrote it
-    HostAddresses own;
+    std::string name;                         ///< as the user wrote it
+    HostAddresses own;                        ///< what it offers for a network
     std::vector<UnreachedAddress> unreached;  ///< others' addresses, in networks that it is in
 };
 

@@ -17,12 +17,12 @@ inline constexpr const char* live_variable = "LOCKSTEP_ON_TERMINAL";
 
 /// What to launch: a program with `words` on `np` ranks.
 struct LaunchRequest {
-    int np = 1;
-    bool oversubscribe = false;
-    std::vector<std::string> words;
-    std::filesystem::path folder;   ///< for Open MPI's own files; "": its usual places
-    std::filesystem::path program;  ///< what each rank is
-    std::string hosts;              ///< "a:4,b:4", over ssh; "": this machine alone
+    int np = 1;                      ///< ranks
+    bool oversubscribe = false;      ///< more ranks than cores are wanted
+    std::vector<std::string> words;  ///< each rank's arguments
+    std::filesystem::path folder;    ///< for Open MPI's own files; "": its usual places
+    std::filesystem::path program;   ///< what each rank is
+    std::string hosts;               ///< "a:4,b:4", over ssh; "": this machine alone
 };
 
 /// The mpirun line. Over hosts, `np` 0 is one rank for each slot, and the network is one in which

@@ -27,27 +27,28 @@ struct TensorMeta {
 
 /// A run of fp32 elements of tensor `tensor` (index into a list of TensorMeta) in memory.
 struct TensorPiece {
-    std::size_t tensor = 0;
-    std::uint64_t start = 0, count = 0;  ///< elements
-    float* data = nullptr;               ///< borrowed
+    std::size_t tensor = 0;   ///< index into the list
+    std::uint64_t start = 0;  ///< its first element in the tensor
+    std::uint64_t count = 0;  ///< elements
+    float* data = nullptr;    ///< borrowed
 };
 
 /// Which samples come next, and what that follows from.
 struct OrderState {
-    OrderKind kind = OrderKind::lanes;
-    std::string data_digest;     ///< of the data set's manifest
-    std::uint64_t seed = 1;      ///< of the run
-    int lanes = 64;              ///< G
-    int window_blocks = 5;       ///< K
-    std::uint64_t epoch = 0;     ///< from 0
-    std::uint64_t consumed = 0;  ///< samples of that epoch
+    OrderKind kind = OrderKind::lanes;  ///< how samples are shuffled
+    std::string data_digest;            ///< of the data set's manifest
+    std::uint64_t seed = 1;             ///< of the run
+    int lanes = 64;                     ///< G
+    int window_blocks = 5;              ///< K
+    std::uint64_t epoch = 0;            ///< from 0
+    std::uint64_t consumed = 0;         ///< samples of that epoch
 };
 
 /// The state of a job beside its tensors, between two steps.
 struct CheckpointState {
-    std::int64_t step = 0;   ///< done
-    std::int64_t epoch = 0;  ///< done
-    OrderState order;
+    std::int64_t step = 0;                         ///< done
+    std::int64_t epoch = 0;                        ///< done
+    OrderState order;                              ///< where the data go on
     double last_accuracy = -1;                     ///< on test data, 0 to 1; -1: none yet
     int ranks = 1;                                 ///< that wrote it
     int virtual_ranks = 1;                         ///< V
@@ -83,8 +84,8 @@ std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
 
 /// One committed checkpoint, for listings.
 struct CheckpointInfo {
-    std::filesystem::path path;
-    std::int64_t step = 0;
+    std::filesystem::path path;  ///< its folder
+    std::int64_t step = 0;       ///< steps done when it was written
 };
 
 /// Committed checkpoints below `root`, oldest first.

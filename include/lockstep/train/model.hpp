@@ -18,8 +18,10 @@ namespace lockstep {
 
 /// What the data dictates about a model.
 struct ModelShape {
-    std::int64_t channels = 1, height = 28, width = 28;
-    std::int64_t classes = 10;
+    std::int64_t channels = 1;  ///< of an image
+    std::int64_t height = 28;   ///< in pixels
+    std::int64_t width = 28;    ///< in pixels
+    std::int64_t classes = 10;  ///< of labels, so many logits
 };
 
 /// A classifier of images. Buffers may be floats (running statistics, averaged over leaves) or

@@ -26,11 +26,13 @@ enum class OptimizerKind { adam, adamw, sgd };
 
 /// What make_optimizer() is told.
 struct OptimizerSettings {
-    OptimizerKind kind = OptimizerKind::adam;
-    double learning_rate = 1e-3;
-    double momentum = 0.9;  ///< sgd
-    double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;
-    double weight_decay = 0;
+    OptimizerKind kind = OptimizerKind::adam;  ///< the update rule
+    double learning_rate = 1e-3;               ///< before the schedule changes it
+    double momentum = 0.9;                     ///< sgd
+    double beta1 = 0.9;                        ///< adam, adamw
+    double beta2 = 0.999;                      ///< adam, adamw
+    double epsilon = 1e-8;                     ///< adam, adamw
+    double weight_decay = 0;                   ///< adamw: decoupled; others: L2 penalty
 };
 
 /// What the learning rate does after its warm-up; see learning_rate().
@@ -38,14 +40,14 @@ enum class ScheduleKind { constant, cosine };
 
 /// How the learning rate changes.
 struct ScheduleSettings {
-    ScheduleKind kind = ScheduleKind::constant;
-    std::int64_t warmup_steps = 0;
+    ScheduleKind kind = ScheduleKind::constant;  ///< after the warm-up
+    std::int64_t warmup_steps = 0;               ///< in which the rate grows linearly; 0: none
 };
 
 /// What make_model() is told.
 struct ModelSettings {
-    std::string name = "cnn";
-    bool bias = true;
+    std::string name = "cnn";  ///< one of model_names()
+    bool bias = true;          ///< whether layers have one
 };
 
 /// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
@@ -78,22 +80,22 @@ struct TrainSettings {
     int powersgd_rank = 4;                  ///< of the wire format power_sgd; decides
     double clip_norm = 0;                   ///< largest norm of the gradient; 0: any; decides
 
-    std::int64_t epochs = 1;
+    std::int64_t epochs = 1;     ///< passes over the data
     std::int64_t max_steps = 0;  ///< 0: epochs decides
     std::int64_t deadline = 0;   ///< Unix time before which to save and stop; 0: none
-    Period checkpoint_every{Period::Unit::epochs, 1};
-    int keep_checkpoints = 3;
-    Period evaluate_every{Period::Unit::epochs, 1};
+    Period checkpoint_every{Period::Unit::epochs, 1};  ///< one is always written at the end
+    int keep_checkpoints = 3;                          ///< newest ones that stay
+    Period evaluate_every{Period::Unit::epochs, 1};    ///< on test_data
     std::int64_t log_every =
         0;               ///< steps between step lines; 0: one line every 30 s and each epoch
     int io_threads = 0;  ///< 0: as many as the data needs
-    std::uint64_t data_memory = 256u << 20;  ///< bytes of each rank
-    std::optional<DataMode> data_mode;       ///< nothing: resident where it fits
-    PageCache page_cache = PageCache::keep;
-    BadData on_bad_data = BadData::fail;
-    bool ledger = false;  ///< keep a record of every sample trained on
-    Transport transport = Transport::automatic;
-    CommThread comm_thread = CommThread::automatic;
+    std::uint64_t data_memory = 256u << 20;          ///< bytes of each rank
+    std::optional<DataMode> data_mode;               ///< nothing: resident where it fits
+    PageCache page_cache = PageCache::keep;          ///< whether the system may keep what was read
+    BadData on_bad_data = BadData::fail;             ///< what becomes of damaged samples
+    bool ledger = false;                             ///< keep a record of every sample trained on
+    Transport transport = Transport::automatic;      ///< how gradients travel
+    CommThread comm_thread = CommThread::automatic;  ///< who sums them
 
     double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
     std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps

@@ -12,9 +12,9 @@ namespace lockstep {
 
 /// What a training call leaves behind; the same on all ranks.
 struct TrainResult {
-    TrainEnd end = TrainEnd::complete;
-    std::int64_t step = 0;
-    double test_accuracy = -1;   ///< of the last evaluation; -1 without test data
+    TrainEnd end = TrainEnd::complete;  ///< why it stopped
+    std::int64_t step = 0;              ///< steps done, with those before a resume
+    double test_accuracy = -1;          ///< of the last evaluation; -1 without test data
     std::string parameter_hash;  ///< XXH3-128 over all parameters and buffers, in the model's order
 };
 
