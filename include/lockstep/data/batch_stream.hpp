@@ -35,18 +35,19 @@ class ResidentRows;
 /// What a stream delivers and to whom. The sequence of samples depends on the first five only.
 struct StreamOptions {
     OrderKind order = OrderKind::lanes;  ///< or sequential (evaluation)
-    std::uint64_t seed = 0;
-    int lanes = 64;                     ///< G
-    int window_blocks = 5;              ///< K
-    std::int64_t batch = 128;           ///< global batch: samples of one step over all leaves
-    int virtual_ranks = 1;              ///< V: a step's samples are cut into V near-equal leaves
-    int first_leaf = 0, last_leaf = 1;  ///< this rank's leaves, half-open
+    std::uint64_t seed = 0;              ///< of the order
+    int lanes = 64;                      ///< G
+    int window_blocks = 5;               ///< K
+    std::int64_t batch = 128;            ///< global batch: samples of one step over all leaves
+    int virtual_ranks = 1;               ///< V: a step's samples are cut into V near-equal leaves
+    int first_leaf = 0;                  ///< the first of this rank's leaves
+    int last_leaf = 1;                   ///< one past the last
     /// 0: one at first, more while next() waits over 1 % and there are cores for them.
     int io_threads = 0;
     int most_io_threads = 8;                  ///< bound on what 0 grows to
     std::uint64_t memory_bytes = 256u << 20;  ///< bound on everything the stream holds
-    PageCache page_cache = PageCache::keep;
-    BadData on_bad_data = BadData::fail;
+    PageCache page_cache = PageCache::keep;   ///< what becomes of pages that were read
+    BadData on_bad_data = BadData::fail;      ///< what becomes of samples that cannot be read
     int memory_sharers = 1;  ///< processes like this one under the same memory limit
     std::filesystem::path system_root = "/";  ///< where proc/ and sys/ are found
     /// Batches in page-locked memory (gpu_page_lock() gives it): a GPU copies them beside its work.
@@ -55,7 +56,7 @@ struct StreamOptions {
 
 /// Where in the job's sample sequence a step begins. All that a checkpoint needs.
 struct StreamPosition {
-    std::uint64_t epoch = 0;
+    std::uint64_t epoch = 0;     ///< from 0
     std::uint64_t consumed = 0;  ///< samples of this epoch before this step, over all ranks
     bool operator==(const StreamPosition&) const = default;
 };
@@ -66,8 +67,9 @@ StreamPosition next_position(StreamPosition position, std::int64_t batch, std::u
 
 /// One leaf's part of a step.
 struct LeafRows {
-    int leaf = 0;
-    std::size_t first_row = 0, rows = 0;  ///< in the batch's buffers; rows may be 0 in a short step
+    int leaf = 0;               ///< its number among all V
+    std::size_t first_row = 0;  ///< in the batch's buffers
+    std::size_t rows = 0;       ///< may be 0 in a short step
 };
 
 /// The samples of one step that this rank computes. Buffers are 64-byte aligned, leaf after leaf,
@@ -77,7 +79,7 @@ struct Batch {
     StreamPosition position;           ///< of this step
     StreamPosition next;               ///< of the step after it (crosses to the next epoch)
     std::int64_t samples_in_step = 0;  ///< over all ranks
-    std::span<const LeafRows> leaves;
+    std::span<const LeafRows> leaves;  ///< this rank's, in their order
     std::span<const std::uint64_t> sample_ids;  ///< global, by row
     /// By row: 1, or 0 where the sample could not be read and its bytes are zero in all fields.
     /// Empty when all are valid.
@@ -89,10 +91,14 @@ struct Batch {
 
 /// Where a stream's time went, in seconds summed over its threads, and what it did.
 struct StreamStats {
-    double read_s = 0, verify_s = 0, decode_s = 0;  ///< of the I/O threads
-    double assemble_s = 0;                          ///< of the assembler
-    double wait_s = 0;                              ///< of the caller, in next()
-    std::uint64_t bytes_read = 0, blocks_read = 0, retries = 0;
+    double read_s = 0;                 ///< of the I/O threads, reading files
+    double verify_s = 0;               ///< of the I/O threads, hashing
+    double decode_s = 0;               ///< of the I/O threads, decompressing
+    double assemble_s = 0;             ///< of the assembler
+    double wait_s = 0;                 ///< of the caller, in next()
+    std::uint64_t bytes_read = 0;      ///< from files
+    std::uint64_t blocks_read = 0;     ///< from files
+    std::uint64_t retries = 0;         ///< blocks read again: not as their hash says
     std::uint64_t requests = 0;        ///< reads of files; each may bring many blocks
     std::uint64_t masked_samples = 0;  ///< delivered with zero bytes
     int io_threads = 0;                ///< in use now

@@ -25,11 +25,11 @@ struct StoredBlock {
     std::uint64_t stored_bytes = 0;   ///< in the file
     std::uint64_t decoded_bytes = 0;  ///< rows, and the padding of a data set's last chunk
     std::uint64_t hash = 0;           ///< XXH3-64 of the stored bytes, if `is_hashed`
-    std::uint32_t rows = 0;
-    std::uint32_t shard = 0;
-    Codec codec = Codec::none;
-    bool is_hashed = false;
-    std::uint16_t chain = 0;  ///< if `codec` is `filters`: which of DatasetIndex::chains()
+    std::uint32_t rows = 0;           ///< samples in it
+    std::uint32_t shard = 0;          ///< number of its file
+    Codec codec = Codec::none;        ///< by which it is stored
+    bool is_hashed = false;           ///< false: nobody wrote down its hash
+    std::uint16_t chain = 0;          ///< if `codec` is `filters`: which of DatasetIndex::chains()
     bool operator==(const StoredBlock&) const = default;
 };
 

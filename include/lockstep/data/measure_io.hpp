@@ -40,10 +40,10 @@ std::string_view state_name(CacheState state);  ///< as `bench io` shows it
 /// What to measure, and how often.
 struct IoPlan {
     std::vector<int> threads = {1, 2};  ///< of a way; I/O threads of the stream
-    std::vector<CacheState> states = {CacheState::hot, CacheState::cold};
-    std::vector<IoWay> ways;  ///< empty: all
-    int rounds = 3;           ///< ways take turns in each
-    std::int64_t batch = 256;
+    std::vector<CacheState> states = {CacheState::hot, CacheState::cold};  ///< of the page cache
+    std::vector<IoWay> ways;                                               ///< empty: all
+    int rounds = 3;                           ///< ways take turns in each
+    std::int64_t batch = 256;                 ///< samples
     std::uint64_t least_bytes = 256u << 20;   ///< decoded, of a hot pass: data sets are read again
     std::uint64_t limit_bytes = 4ull << 30;   ///< larger data sets: cold only, their first rows
     std::uint64_t ring_bytes = 64u << 20;     ///< where what is read goes, over all threads
@@ -54,14 +54,15 @@ struct IoPlan {
 
 /// One way with one number of threads: the best of all rounds.
 struct IoRow {
-    IoWay way = IoWay::copy;
-    CacheState state = CacheState::hot;
-    int threads = 1;
-    double best_s = 0, median_s = 0;
-    std::uint64_t bytes = 0;         ///< handed over, decoded, in a pass; 0 for pread
-    std::uint64_t stored_bytes = 0;  ///< taken from files in a pass; 0 for copy and resident
-    double first_s = 0;              ///< stream, resident: until the first batch
-    StreamStats spent;               ///< blocks, unverified, stream, resident: of the best pass
+    IoWay way = IoWay::copy;             ///< that was measured
+    CacheState state = CacheState::hot;  ///< of the page cache
+    int threads = 1;                     ///< of the way
+    double best_s = 0;                   ///< of the fastest pass
+    double median_s = 0;                 ///< over passes
+    std::uint64_t bytes = 0;             ///< handed over, decoded, in a pass; 0 for pread
+    std::uint64_t stored_bytes = 0;      ///< taken from files in a pass; 0 for copy and resident
+    double first_s = 0;                  ///< stream, resident: until the first batch
+    StreamStats spent;                   ///< blocks, unverified, stream, resident: of the best pass
 
     double bytes_per_s() const { return static_cast<double>(bytes) / best_s; }  ///< of decoded data
 
@@ -71,11 +72,13 @@ struct IoRow {
 
 /// What was measured, by row.
 struct IoMeasurements {
-    std::uint64_t samples = 0, bytes_per_sample = 0;
-    std::uint64_t decoded_bytes = 0, stored_bytes = 0;  ///< of what was measured
-    std::string codec;
-    std::vector<IoRow> rows;
-    std::vector<std::string> notes;  ///< what could not be measured, and why
+    std::uint64_t samples = 0;           ///< of what was measured
+    std::uint64_t bytes_per_sample = 0;  ///< decoded, all fields
+    std::uint64_t decoded_bytes = 0;     ///< of what was measured
+    std::uint64_t stored_bytes = 0;      ///< of what was measured
+    std::string codec;                   ///< as --codec spells it
+    std::vector<IoRow> rows;             ///< one for each way, state and number of threads
+    std::vector<std::string> notes;      ///< what could not be measured, and why
 
     /// The row of that way, state and number of threads; nullptr if it was not measured.
     const IoRow* find(IoWay way, CacheState state, int threads) const;

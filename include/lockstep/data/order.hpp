@@ -26,8 +26,8 @@ OrderKind parse_order(std::string_view name);
 
 /// Rows that are stored side by side; `first` is a global sample number.
 struct RowBlock {
-    std::uint64_t first = 0;
-    std::uint32_t rows = 0;
+    std::uint64_t first = 0;  ///< global sample number
+    std::uint32_t rows = 0;   ///< from there on
     bool operator==(const RowBlock&) const = default;
 };
 
@@ -36,23 +36,25 @@ std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows
 
 /// Everything, with the blocks, that an epoch's sequence depends on.
 struct OrderSpec {
-    OrderKind kind = OrderKind::lanes;
-    std::uint64_t seed = 0;
-    int lanes = 64;         ///< G; at most one per block is used
-    int window_blocks = 5;  ///< K
+    OrderKind kind = OrderKind::lanes;  ///< how samples are shuffled
+    std::uint64_t seed = 0;             ///< another one, another order
+    int lanes = 64;                     ///< G; at most one per block is used
+    int window_blocks = 5;              ///< K
 };
 
 /// Part of one lane, in lane positions, half-open.
 struct LaneRange {
-    int lane = 0;
-    std::uint64_t begin = 0, end = 0;
+    int lane = 0;                                       ///< below G
+    std::uint64_t begin = 0;                            ///< the first position
+    std::uint64_t end = 0;                              ///< one past the last
     std::uint64_t size() const { return end - begin; }  ///< samples
     bool operator==(const LaneRange&) const = default;
 };
 
 /// Consecutive samples.
 struct RowRun {
-    std::uint64_t first = 0, rows = 0;
+    std::uint64_t first = 0;  ///< global sample number
+    std::uint64_t rows = 0;   ///< from there on
     bool operator==(const RowRun&) const = default;
 };
 

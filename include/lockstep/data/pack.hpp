@@ -21,27 +21,29 @@ enum class Leftovers { resume, discard };
 
 /// How a data set is to be laid out.
 struct PackOptions {
-    std::filesystem::path images, labels;  ///< IDX, gzip or not
-    std::filesystem::path output;          ///< the folder that becomes the data set
-    std::string name;                      ///< of the data set and its shards; "" = output's name
-    std::string split = "train";
-    Codec codec = Codec::none;
-    int level = 0;                                  ///< of the codec; 0 = its usual one
-    int shards = 0;                                 ///< 0 = about 512 MiB each
-    std::uint32_t block_rows = 0;                   ///< 0 = so that a block has at most 512 KiB
+    std::filesystem::path images;  ///< IDX, gzip or not
+    std::filesystem::path labels;  ///< IDX, gzip or not
+    std::filesystem::path output;  ///< the folder that becomes the data set
+    std::string name;              ///< of the data set and its shards; "" = output's name
+    std::string split = "train";   ///< "train", "test", as the manifest names it
+    Codec codec = Codec::none;     ///< of blocks
+    int level = 0;                 ///< of the codec; 0 = its usual one
+    int shards = 0;                ///< 0 = about 512 MiB each
+    std::uint32_t block_rows = 0;  ///< 0 = so that a block has at most 512 KiB
     std::optional<std::uint64_t> shuffle_seed = 0;  ///< rows are shuffled once; nullopt = kept
     std::int64_t classes = 0;                       ///< expected; 0 = largest label + 1
     std::vector<std::string> class_names;           ///< empty, or one per class
-    Leftovers leftovers = Leftovers::resume;
-    int threads = 1;  ///< of each member; 0: one for each core
-    Team team;        ///< shards are divided among its members
+    Leftovers leftovers = Leftovers::resume;        ///< of an unfinished pack
+    int threads = 1;                                ///< of each member; 0: one for each core
+    Team team;                                      ///< shards are divided among its members
 };
 
 /// How far packing is: this member's part, scaled to all of it. Throwing from the callback cancels:
 /// a later pack with the same options goes on after the last finished shard.
 struct PackProgress {
-    std::string_view stage;             ///< "scan", "write", "verify"
-    std::uint64_t done = 0, total = 0;  ///< samples, samples, bytes
+    std::string_view stage;   ///< "scan", "write", "verify"
+    std::uint64_t done = 0;   ///< samples, samples, bytes
+    std::uint64_t total = 0;  ///< the same, in all
 };
 
 /// Called by the calling thread, now and then. Throwing from it interrupts the pack.
@@ -49,8 +51,8 @@ using PackReport = std::function<void(const PackProgress&)>;
 
 /// What was written.
 struct PackResult {
-    std::filesystem::path path;
-    Manifest manifest;
+    std::filesystem::path path;      ///< its folder
+    Manifest manifest;               ///< as it was written
     std::uint64_t raw_bytes = 0;     ///< of all fields, uncompressed
     std::uint64_t stored_bytes = 0;  ///< of all shards
     std::size_t resumed_shards = 0;  ///< finished by an earlier pack

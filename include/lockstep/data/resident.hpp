@@ -18,9 +18,10 @@ namespace lockstep {
 
 /// Which part of the rows a process loads, and how.
 struct LoadOptions {
-    int part = 0, parts = 1;  ///< of near-equal bytes; all parts together are everything
-    int threads = 1;
-    BadData on_bad_data = BadData::fail;
+    int part = 0;                         ///< which one of `parts`
+    int parts = 1;                        ///< of near-equal bytes; all together are everything
+    int threads = 1;                      ///< that read and decode
+    BadData on_bad_data = BadData::fail;  ///< what becomes of blocks that cannot be read
     /// Called with decoded bytes of this part, by one thread at a time.
     std::function<void(std::uint64_t done, std::uint64_t total)> report;
 };

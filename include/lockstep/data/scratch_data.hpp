@@ -13,9 +13,9 @@ namespace lockstep {
 
 /// What to make up.
 struct ScratchShape {
-    std::uint64_t samples = 0;
+    std::uint64_t samples = 0;                      ///< how many
     std::vector<std::int64_t> image = {3, 64, 64};  ///< C, H, W
-    std::int64_t classes = 10;
+    std::int64_t classes = 10;                      ///< of labels
 };
 
 /// `images` u8 and `labels` i64, the same for equal shapes: smooth shapes before a black ground

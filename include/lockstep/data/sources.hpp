@@ -32,7 +32,8 @@ enum class ImageLayout { unstated, chw, hwc };
 
 /// "images=/data/x": a field and where it is.
 struct NamedInput {
-    std::string field, place;
+    std::string field;  ///< "images"
+    std::string place;  ///< "/data/x": a path in a file, or of a file
 };
 
 /// Errors: E103 if `text` is not NAME=PLACE, with a name of letters, digits, '_' and '-'.
@@ -74,7 +75,7 @@ struct CsvOptions {
     std::string label;   ///< column of classes: whole numbers, or names (numbered as they sort)
     std::string target;  ///< column of numbers to be predicted; at most one of the two is given
     Header header = Header::guess;  ///< guess: it is one if it has a column and none is a number
-    char separator = ',';
+    char separator = ',';           ///< between columns
     ElementType type = ElementType::f32;  ///< of features and target: f32 or f64
 };
 
@@ -99,7 +100,8 @@ enum class Color { as_first, rgb, gray };
 
 /// In pixels.
 struct ImageSize {
-    std::uint32_t height = 0, width = 0;
+    std::uint32_t height = 0;  ///< rows
+    std::uint32_t width = 0;   ///< columns
     bool operator==(const ImageSize&) const = default;
 };
 

@@ -18,8 +18,8 @@ struct StageTeam {
     Team all;             ///< every process
     Team node;            ///< those of this node
     int node_number = 0;  ///< of this node, below `nodes`
-    int nodes = 1;
-    int columns = 1;  ///< how many processes of each node take part; the others wait
+    int nodes = 1;        ///< of the job
+    int columns = 1;      ///< how many processes of each node take part; the others wait
     /// Collective over this process's column: `bytes` of its member on node `owner`. Not needed on
     /// one node.
     std::function<std::string(std::string bytes, int owner)> broadcast;
@@ -33,18 +33,19 @@ enum class StageTrust {
 
 /// What is copied, to where, by whom.
 struct StageOptions {
-    std::filesystem::path source;  ///< a data set that all processes see
-    std::filesystem::path target;  ///< the copy: a folder of each node's own
-    StageTrust trust = StageTrust::sizes;
+    std::filesystem::path source;          ///< a data set that all processes see
+    std::filesystem::path target;          ///< the copy: a folder of each node's own
+    StageTrust trust = StageTrust::sizes;  ///< of a copy that is there
     std::uint64_t piece_bytes = 4u << 20;  ///< read and sent at once
     /// Shards become whole together, at least so many bytes of them: what an interruption costs.
     std::uint64_t round_bytes = std::uint64_t{4} << 30;
-    StageTeam team;
+    StageTeam team;  ///< who copies
 };
 
 /// How far the job's copying is.
 struct StageProgress {
-    std::uint64_t done = 0, total = 0;  ///< bytes of what some node lacks
+    std::uint64_t done = 0;   ///< bytes
+    std::uint64_t total = 0;  ///< bytes of what some node lacks
 };
 
 /// Called now and then, on each process. See stage_dataset() for what throwing does.
@@ -52,11 +53,11 @@ using StageReport = std::function<void(const StageProgress&)>;
 
 /// What staging did; the sums are the job's where nothing else is said.
 struct StageResult {
-    std::string digest;
-    std::uint64_t dataset_bytes = 0;
-    std::uint64_t read_bytes = 0;  ///< by this process from the source
-    std::uint64_t sent_bytes = 0;  ///< total: what some node lacked
-    std::size_t reused_files = 0;  ///< shards that this node had already
+    std::string digest;               ///< the data set's
+    std::uint64_t dataset_bytes = 0;  ///< of all shards
+    std::uint64_t read_bytes = 0;     ///< by this process from the source
+    std::uint64_t sent_bytes = 0;     ///< total: what some node lacked
+    std::size_t reused_files = 0;     ///< shards that this node had already
 };
 
 /// The file that makes a folder a staged copy.

@@ -19,12 +19,12 @@ enum class SynthKind { classes, segmentation, regression };
 
 /// What is made up, and how much of it.
 struct SynthOptions {
-    SynthKind kind = SynthKind::classes;
-    std::uint64_t seed = 0;
-    std::uint64_t samples = 10'000;
-    std::uint64_t first = 0;     ///< number of the first sample: others are others
-    std::uint32_t size = 32;     ///< height and width, 8 to 4096; or features, 1 to 65536
-    std::uint32_t classes = 10;  ///< 2 to 255; not for regression
+    SynthKind kind = SynthKind::classes;  ///< of data
+    std::uint64_t seed = 0;               ///< another one, other data
+    std::uint64_t samples = 10'000;       ///< how many
+    std::uint64_t first = 0;              ///< number of the first sample: others are others
+    std::uint32_t size = 32;              ///< height and width, 8 to 4096; or features, 1 to 65536
+    std::uint32_t classes = 10;           ///< 2 to 255; not for regression
 };
 
 /// Every byte is a function of (kind, seed, size, classes, sample) in whole numbers: the same on

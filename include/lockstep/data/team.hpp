@@ -16,7 +16,8 @@ namespace lockstep {
 /// This process's place in a team; by default it is alone. All members see the same files. Members
 /// call what takes a Team in the same order; the thread that does so is the one that communicates.
 struct Team {
-    int rank = 0, size = 1;
+    int rank = 0;  ///< of this process
+    int size = 1;  ///< members
     /// Collective. Everyone's bytes, by rank. Not needed by one alone.
     std::function<std::vector<std::string>(const std::string&)> all_gather;
 

@@ -15,18 +15,20 @@ namespace lockstep {
 
 /// One thing that is wrong.
 struct Finding {
-    std::string code;                     ///< as in the error catalogue
-    std::string file;                     ///< in the data set's folder
-    std::string field;                    ///< "" if the damage is not within one field
-    std::int64_t block = -1;              ///< within the shard; -1 if not within one block
-    std::uint64_t offset = 0, bytes = 0;  ///< in the file; 0 bytes if not known
-    std::string text;                     ///< one sentence with all of this
+    std::string code;          ///< as in the error catalogue
+    std::string file;          ///< in the data set's folder
+    std::string field;         ///< "" if the damage is not within one field
+    std::int64_t block = -1;   ///< within the shard; -1 if not within one block
+    std::uint64_t offset = 0;  ///< in the file
+    std::uint64_t bytes = 0;   ///< from there on; 0 if not known
+    std::string text;          ///< one sentence with all of this
 };
 
 /// How far a check is: on a team, this member's part, scaled to all of it.
 struct VerifyProgress {
-    std::uint64_t done = 0, total = 0;  ///< bytes
-    std::string file;
+    std::uint64_t done = 0;   ///< bytes
+    std::uint64_t total = 0;  ///< bytes
+    std::string file;         ///< that is being checked
 };
 
 /// Called now and then. Throwing from it ends the check.
