@@ -85,14 +85,14 @@ struct EvaluationMetrics {
     double test_loss = 0;      ///< mean
 };
 
-void describe(Record& record, StepReport& report);
-void describe(Record& record, StepsEvent& event);
-void describe(Record& record, FirstStepEvent& event);
-void describe(Record& record, EpochEvent& event);
-void describe(Record& record, EvaluationEvent& event);
-void describe(Record& record, DataLoadedEvent& event);
-void describe(Record& record, ErrorEvent& event);
-void describe(Record& record, EvaluationMetrics& metrics);
+void describe(Record& record, StepReport& report);          ///< as logs and metrics have it
+void describe(Record& record, StepsEvent& event);           ///< as logs and metrics have it
+void describe(Record& record, FirstStepEvent& event);       ///< as logs and metrics have it
+void describe(Record& record, EpochEvent& event);           ///< as logs and metrics have it
+void describe(Record& record, EvaluationEvent& event);      ///< as logs and metrics have it
+void describe(Record& record, DataLoadedEvent& event);      ///< as logs and metrics have it
+void describe(Record& record, ErrorEvent& event);           ///< as logs and metrics have it
+void describe(Record& record, EvaluationMetrics& metrics);  ///< as logs and metrics have it
 
 /// Writes `event` into this rank's log.
 template <Described Event>
