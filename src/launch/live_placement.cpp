@@ -13,6 +13,17 @@
 namespace lockstep {
 namespace {
 
+/// Collective. Everyone's, by rank.
+template <class Facts>
+std::vector<Facts> everyones(const Communicator& ranks,
+                             const Facts& mine,
+                             Facts (&read)(std::string_view, const std::string&)) {
+    std::vector<Facts> all;
+    for (const std::string& text : ranks.all_gather(serialize(mine)))
+        all.push_back(read(text, "another rank's facts"));
+    return all;
+}
+
 /// Collective. The operating system, MPI and the launcher on who shares a node.
 void hear_witnesses(const Communicator& ranks, const Communicator& local, const RankFacts& facts) {
     agree(ranks, [&] { check_launch(facts.launch(), ranks.rank(), ranks.size()); });
@@ -21,9 +32,7 @@ void hear_witnesses(const Communicator& ranks, const Communicator& local, const 
     mine.mpi_node = std::stoi(local.broadcast(std::to_string(ranks.rank())));
     if (launch.local_rank && !launch.is_heterogeneous)
         mine.launcher_local_rank = static_cast<int>(*launch.local_rank);
-    std::vector<NodeWitness> witnesses;
-    for (const std::string& text : ranks.all_gather(serialize(mine)))
-        witnesses.push_back(deserialize_witness(text));
+    const auto witnesses = everyones(ranks, mine, deserialize_witness);
     agree(ranks, [&] { check_witnesses(witnesses); });
 }
 
@@ -42,38 +51,17 @@ LaunchedRank launched_rank(const Communicator& ranks,
     return mine;
 }
 
-/// Collective over the ranks of a node.
-NodeTopology view_of_all(const Communicator& local, const NodeTopology& own) {
-    std::vector<NodeTopology> views;
-    for (const std::string& text : local.all_gather(serialize(own)))
-        views.push_back(deserialize_topology(text));
-    return merge_views(views);
-}
-
 /// Collective. Every node's part, put together by rank.
 LivePlacement gather_parts(const Communicator& ranks, const Communicator& local, Placement part) {
     LivePlacement live;
     const RankSeat& mine = part.seats[static_cast<std::size_t>(local.rank())];
-    for (const std::string& text : ranks.all_gather(serialize(mine)))
-        live.plan.seats.push_back(deserialize_seat(text));
+    live.plan.seats = everyones(ranks, mine, deserialize_seat);
     if (local.rank() != 0) part.warnings.clear();
     part.seats.clear();
-    for (const std::string& text : ranks.all_gather(serialize(part)))
-        for (std::string& warning : deserialize_placement(text).warnings)
-            live.plan.warnings.push_back(std::move(warning));
+    for (const Placement& each : everyones(ranks, part, deserialize_placement))
+        live.plan.warnings.insert(
+            live.plan.warnings.end(), each.warnings.begin(), each.warnings.end());
     return live;
-}
-
-/// Collective. The plan's seats, with the cores that their ranks may use now.
-std::vector<RankSeat> seats_as_they_are(const Communicator& ranks,
-                                        const NodeTopology& node,
-                                        const LaunchedRank& own,
-                                        const std::vector<RankSeat>& seats) {
-    const auto mine = seat_as_it_is(node, own, seats[static_cast<std::size_t>(ranks.rank())]);
-    std::vector<RankSeat> reality;
-    for (const std::string& text : ranks.all_gather(serialize(mine)))
-        reality.push_back(deserialize_seat(text));
-    return reality;
 }
 
 }  // namespace
@@ -86,14 +74,13 @@ LivePlacement place_live(const Communicator& ranks,
     const NodeTopology& own = facts.node();
     hear_witnesses(ranks, local, facts);
     const LaunchedRank mine = agree(ranks, [&] { return launched_rank(ranks, local, own, rules); });
-    std::vector<LaunchedRank> launched;
-    for (const std::string& text : local.all_gather(serialize(mine)))
-        launched.push_back(deserialize_launched_rank(text));
-    const NodeTopology node = view_of_all(local, own);
+    const auto launched = everyones(local, mine, deserialize_launched_rank);
+    const NodeTopology node = merge_views(everyones(local, own, deserialize_topology));
     LivePlacement live = gather_parts(
         ranks, local, agree(ranks, [&] { return place_on_node(node, launched, rules); }));
     agree(ranks, [&] { check_no_sharing(live.plan.seats, rules); });
-    live.reality = seats_as_they_are(ranks, node, mine, live.plan.seats);
+    const RankSeat& seat = live.plan.seats[static_cast<std::size_t>(ranks.rank())];
+    live.reality = everyones(ranks, seat_as_it_is(node, mine, seat), deserialize_seat);
     live.node = node;
     return live;
 }
