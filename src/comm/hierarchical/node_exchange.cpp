@@ -52,10 +52,10 @@ namespace lockstep {
 namespace {
 
 /// Where everything lies in the window: flags, values, then each rank's slots.
-struct WindowPlan {
+struct WindowLayout {
     std::size_t flag_bytes, vector_bytes, slots;
 
-    WindowPlan(const FlatLayout& layout, const TreePlan& plan)
+    WindowLayout(const FlatLayout& layout, const TreePlan& plan)
         : flag_bytes(whole_pages(RankFlags::bytes_for(plan.ranks()))),
           vector_bytes(whole_pages(layout.size() * sizeof(float))),
           slots(static_cast<std::size_t>(plan.slots())) {}
@@ -200,7 +200,7 @@ class NodeExchange : public Exchange {
     const Nodes nodes_;
     const FlatLayout layout_;
     const TreePlan plan_;
-    const WindowPlan places_;
+    const WindowLayout places_;
     const SharedWindow window_;
     const Patience patience_;
     RankFlags flags_;                  ///< raised by each arrival and each publication
@@ -217,7 +217,7 @@ class NodeExchange : public Exchange {
 }  // namespace
 
 std::size_t node_window_bytes(const Nodes& nodes, const FlatLayout& layout, const TreePlan& plan) {
-    return WindowPlan(layout, plan).bytes(nodes.local().size());
+    return WindowLayout(layout, plan).bytes(nodes.local().size());
 }
 
 std::unique_ptr<Exchange> make_node_exchange(Nodes nodes,

@@ -79,23 +79,23 @@ const RailPlan& RailPipeline::plan_for(const RailJob& job) const {
 std::optional<std::size_t> RailPipeline::next_to_begin() const {
     if (!lanes_[next_lane_].sum->is_idle()) return std::nullopt;
     const auto next = std::ranges::find_if(
-        jobs_, [](const Progress& progress) { return progress.begun < progress.job.count; });
+        jobs_, [](const ActiveJob& active) { return active.begun < active.job.count; });
     if (next == jobs_.end()) return std::nullopt;
     return static_cast<std::size_t>(next - jobs_.begin());
 }
 
 void RailPipeline::begin_chunk(std::size_t position) {
-    Progress& progress = jobs_[position];
-    const RailJob& job = progress.job;
-    const std::size_t offset = progress.begun * size_of(job.type);
-    const std::size_t count = std::min(chunk_count(job), job.count - progress.begun);
+    ActiveJob& active = jobs_[position];
+    const RailJob& job = active.job;
+    const std::size_t offset = active.begun * size_of(job.type);
+    const std::size_t count = std::min(chunk_count(job), job.count - active.begun);
     RailTask task{&plan_for(job), job.type, job.inputs, job.out + offset, count};
     for (std::byte*& input : task.inputs) input += offset;
     Lane& lane = lanes_[next_lane_];
     lane.job = finished_ + position;
     lane.sum->begin(std::move(task));
-    progress.begun += count;
-    if (!lane.sum->is_idle()) ++progress.chunks_under_way;
+    active.begun += count;
+    if (!lane.sum->is_idle()) ++active.chunks_under_way;
     next_lane_ = (next_lane_ + 1) % lane_count;
 }
 

@@ -40,7 +40,7 @@ class RailPipeline {
     std::vector<int> awaited_ranks() const;
 
   private:
-    struct Progress {
+    struct ActiveJob {
         RailJob job;
         std::size_t begun = 0;  ///< elements
         int chunks_under_way = 0;
@@ -61,7 +61,7 @@ class RailPipeline {
     RailPlan short_plan_, long_plan_;
     std::vector<Lane> lanes_;
     std::size_t next_lane_ = 0;
-    std::deque<Progress> jobs_;  ///< those that are not done
+    std::deque<ActiveJob> jobs_;  ///< those that are not done
     std::size_t finished_ = 0;
 };
 

@@ -17,7 +17,7 @@ namespace lockstep {
 namespace {
 
 /// How far the aborts are; shared with threads that may never come back.
-struct Progress {
+struct PendingAborts {
     std::mutex mutex;
     std::condition_variable changed;
     std::vector<bool> done;
@@ -26,15 +26,15 @@ struct Progress {
 
 void start_abort(const std::shared_ptr<GpuRuntime>& runtime,
                  const std::shared_ptr<NcclHandle>& handle,
-                 const std::shared_ptr<Progress>& progress,
+                 const std::shared_ptr<PendingAborts>& pending,
                  std::size_t index) {
     // A thread that hangs keeps what it uses.
-    std::thread([runtime, handle, progress, index] {
+    std::thread([runtime, handle, pending, index] {
         handle->abort();
-        const std::lock_guard lock(progress->mutex);
-        progress->done[index] = true;
-        --progress->left;
-        progress->changed.notify_all();
+        const std::lock_guard lock(pending->mutex);
+        pending->done[index] = true;
+        --pending->left;
+        pending->changed.notify_all();
     }).detach();
 }
 
@@ -82,18 +82,18 @@ AbortOutcome GpuRuntime::abort_all(double limit_s) {
         for (const auto& known : handles_)
             if (auto handle = known.lock()) handles.push_back(std::move(handle));
     }
-    auto progress = std::make_shared<Progress>();
-    progress->done.resize(handles.size());
-    progress->left = handles.size();
+    auto pending = std::make_shared<PendingAborts>();
+    pending->done.resize(handles.size());
+    pending->left = handles.size();
     for (std::size_t i = 0; i < handles.size(); ++i)
-        start_abort(shared_from_this(), handles[i], progress, i);
+        start_abort(shared_from_this(), handles[i], pending, i);
 
-    std::unique_lock lock(progress->mutex);
-    progress->changed.wait_for(
-        lock, std::chrono::duration<double>(limit_s), [&] { return progress->left == 0; });
+    std::unique_lock lock(pending->mutex);
+    pending->changed.wait_for(
+        lock, std::chrono::duration<double>(limit_s), [&] { return pending->left == 0; });
     AbortOutcome outcome;
     for (std::size_t i = 0; i < handles.size(); ++i)
-        (progress->done[i] ? outcome.aborted : outcome.hung).push_back(handles[i]->name());
+        (pending->done[i] ? outcome.aborted : outcome.hung).push_back(handles[i]->name());
     is_wedged_ = !outcome.hung.empty();
     outcome.seconds = now_s() - begin;
     return outcome;

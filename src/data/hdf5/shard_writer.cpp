@@ -10,7 +10,7 @@
 //     this thread        write 0   write 1   write 2   in order; the only one that calls libhdf5
 //
 // What must never happen:
-// - The bytes depend on threads or their timing: blocks are made from (plan, rows) alone and
+// - The bytes depend on threads or their timing: blocks are made from (spec, rows) alone and
 //   written in order. Packing again gives the same file, and resuming a pack relies on it.
 // - A block is stored that does not expand to what went in: each is expanded and compared at once,
 //   since nobody could mend it later.
@@ -59,13 +59,13 @@ using EncodedBlock = std::vector<EncodedField>;
 // Reads, encodes and hashes blocks. One thread.
 class BlockMaker {
   public:
-    BlockMaker(const ShardPlan& plan, const RowReader& rows, const Encoding& encoding)
-        : plan_(plan), rows_(rows), encoder_(encoding.codec, encoding.level) {}
+    BlockMaker(const ShardSpec& spec, const RowReader& rows, const Encoding& encoding)
+        : spec_(spec), rows_(rows), encoder_(encoding.codec, encoding.level) {}
 
     int level() const { return encoder_.level(); }
 
     void operator()(std::uint64_t number, EncodedBlock& out) {
-        out.resize(plan_.manifest.fields.size());
+        out.resize(spec_.manifest.fields.size());
         for (std::size_t f = 0; f < out.size(); ++f) make(number, f, out[f]);
     }
 
@@ -73,7 +73,7 @@ class BlockMaker {
     void make(std::uint64_t number, std::size_t field, EncodedField& out);
     void encode(EncodedField& out);
 
-    const ShardPlan& plan_;
+    const ShardSpec& spec_;
     const RowReader& rows_;
     Encoder encoder_;
     Decoder decoder_;
@@ -81,16 +81,16 @@ class BlockMaker {
 };
 
 void BlockMaker::make(std::uint64_t number, std::size_t field, EncodedField& out) {
-    const std::size_t row_bytes = plan_.manifest.fields[field].bytes_per_sample();
+    const std::size_t row_bytes = spec_.manifest.fields[field].bytes_per_sample();
     const std::uint64_t block_rows =
-        std::min<std::uint64_t>(plan_.manifest.block_rows, plan_.samples);
+        std::min<std::uint64_t>(spec_.manifest.block_rows, spec_.samples);
     const std::uint64_t first = number * block_rows;
-    const std::uint64_t rows = std::min(block_rows, plan_.samples - first);
+    const std::uint64_t rows = std::min(block_rows, spec_.samples - first);
     const bool is_chunk = encoder_.codec() != Codec::none;
     out.raw.assign((is_chunk ? block_rows : rows) * row_bytes, std::byte{0});
     for (std::uint64_t i = 0; i < rows; ++i)
         rows_(field,
-              plan_.first_sample + first + i,
+              spec_.first_sample + first + i,
               std::span(out.raw).subspan(i * row_bytes, row_bytes));
     out.is_encoded = false;
     if (is_chunk) encode(out);
@@ -112,7 +112,7 @@ void BlockMaker::encode(EncodedField& out) {
 class FieldWriter {
   public:
     FieldWriter(const h5::Handle& data,
-                const ShardPlan& plan,
+                const ShardSpec& spec,
                 std::size_t field,
                 const Encoding& encoding);
 
@@ -131,7 +131,7 @@ class FieldWriter {
     void write_chunk(std::uint64_t first_row, const EncodedField& block);
     void write_rows(std::uint64_t first_row, std::uint64_t rows, std::span<const std::byte> raw);
 
-    const ShardPlan& plan_;
+    const ShardSpec& spec_;
     const Field& field_;
     bool is_chunked_;
     h5::Handle dataset_;
@@ -156,15 +156,15 @@ void describe_field(const h5::Handle& dataset, const Field& field) {
 }
 
 FieldWriter::FieldWriter(const h5::Handle& data,
-                         const ShardPlan& plan,
+                         const ShardSpec& spec,
                          std::size_t field,
                          const Encoding& encoding)
-    : plan_(plan), field_(plan.manifest.fields[field]), is_chunked_(encoding.codec != Codec::none) {
-    h5::DatasetShape shape{dimensions(plan.samples, field_), {}, encoding.codec, encoding.level};
+    : spec_(spec), field_(spec.manifest.fields[field]), is_chunked_(encoding.codec != Codec::none) {
+    h5::DatasetShape shape{dimensions(spec.samples, field_), {}, encoding.codec, encoding.level};
     if (is_chunked_)
         shape.chunk =
-            dimensions(std::min<std::uint64_t>(plan.manifest.block_rows, plan.samples), field_);
-    dataset_ = h5::create_dataset(data, field_.name, h5::type_of(field_.type), shape, plan.path);
+            dimensions(std::min<std::uint64_t>(spec.manifest.block_rows, spec.samples), field_);
+    dataset_ = h5::create_dataset(data, field_.name, h5::type_of(field_.type), shape, spec.path);
     describe_field(dataset_, field_);
 }
 
@@ -181,7 +181,7 @@ void FieldWriter::write_chunk(std::uint64_t first_row, const EncodedField& block
                                block.stored().data()),
                 "E402",
                 "write",
-                plan_.path);
+                spec_.path);
 }
 
 void FieldWriter::write_rows(std::uint64_t first_row,
@@ -197,7 +197,7 @@ void FieldWriter::write_rows(std::uint64_t first_row,
                     there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
                 "E402",
                 "write",
-                plan_.path);
+                spec_.path);
     h5::checked(H5Dwrite(dataset_.id(),
                          h5::type_of(field_.type),
                          here.id(),
@@ -206,28 +206,28 @@ void FieldWriter::write_rows(std::uint64_t first_row,
                          raw.data()),
                 "E402",
                 "write",
-                plan_.path);
+                spec_.path);
 }
 
-void describe_shard(const h5::Handle& file, const ShardPlan& plan) {
-    const Manifest& manifest = plan.manifest;
+void describe_shard(const h5::Handle& file, const ShardSpec& spec) {
+    const Manifest& manifest = spec.manifest;
     h5::write_attribute(file, "format_version", std::uint64_t{manifest_format_version});
     h5::write_attribute(file, "dataset_uuid", manifest.uuid);
-    h5::write_attribute(file, "shard_index", std::uint64_t{plan.number});
-    h5::write_attribute(file, "shard_count", std::uint64_t{plan.count});
-    h5::write_attribute(file, "first_sample", plan.first_sample);
-    h5::write_attribute(file, "n_samples", plan.samples);
+    h5::write_attribute(file, "shard_index", std::uint64_t{spec.number});
+    h5::write_attribute(file, "shard_count", std::uint64_t{spec.count});
+    h5::write_attribute(file, "first_sample", spec.first_sample);
+    h5::write_attribute(file, "n_samples", spec.samples);
     h5::write_attribute(file, "split", manifest.split);
     h5::write_attribute(file, "row_order", manifest.row_order);
     h5::write_attribute(file, "writer", manifest.writer);
 }
 
-void reserve_indexes(const h5::Handle& file, const ShardPlan& plan, std::uint64_t blocks) {
-    const h5::Handle group = h5::create_group(file, "index", plan.path);
-    for (const Field& field : plan.manifest.fields) {
+void reserve_indexes(const h5::Handle& file, const ShardSpec& spec, std::uint64_t blocks) {
+    const h5::Handle group = h5::create_group(file, "index", spec.path);
+    for (const Field& field : spec.manifest.fields) {
         const h5::Handle table =
-            h5::create_dataset(group, field.name, H5T_STD_U64LE, {{blocks, 4}, {}}, plan.path);
-        h5::write_attribute(table, "block_rows", std::uint64_t{plan.manifest.block_rows});
+            h5::create_dataset(group, field.name, H5T_STD_U64LE, {{blocks, 4}, {}}, spec.path);
+        h5::write_attribute(table, "block_rows", std::uint64_t{spec.manifest.block_rows});
         h5::write_attribute(
             table, "columns", std::string("file offset, stored bytes, first row, XXH3-64"));
     }
@@ -236,30 +236,30 @@ void reserve_indexes(const h5::Handle& file, const ShardPlan& plan, std::uint64_
 using Indexes = std::vector<std::vector<IndexRow>>;
 
 // Everything but the content of the index, which needs the finished file.
-Indexes write_objects(const ShardPlan& plan,
+Indexes write_objects(const ShardSpec& spec,
                       const RowReader& rows,
                       Encoding encoding,
                       const BlockReport& report,
                       int& error) {
     const auto alignment =
         encoding.codec == Codec::none ? h5::Alignment::large_objects : h5::Alignment::none;
-    const std::vector<RowBlock> blocks = row_blocks(plan.samples, plan.manifest.block_rows);
+    const std::vector<RowBlock> blocks = row_blocks(spec.samples, spec.manifest.block_rows);
     std::vector<BlockMaker> makers;
     const auto useful = std::clamp<std::size_t>(blocks.size(), 1, std::max(encoding.threads, 1));
-    for (std::size_t i = 0; i < useful; ++i) makers.emplace_back(plan, rows, encoding);
+    for (std::size_t i = 0; i < useful; ++i) makers.emplace_back(spec, rows, encoding);
     encoding.level = makers[0].level();
-    const h5::Handle file = h5::create_file(plan.path, alignment, error);
-    describe_shard(file, plan);
-    reserve_indexes(file, plan, blocks.size());
-    const h5::Handle data = h5::create_group(file, "data", plan.path);
+    const h5::Handle file = h5::create_file(spec.path, alignment, error);
+    describe_shard(file, spec);
+    reserve_indexes(file, spec, blocks.size());
+    const h5::Handle data = h5::create_group(file, "data", spec.path);
     std::vector<FieldWriter> fields;
-    for (std::size_t f = 0; f < plan.manifest.fields.size(); ++f)
-        fields.emplace_back(data, plan, f, encoding);
+    for (std::size_t f = 0; f < spec.manifest.fields.size(); ++f)
+        fields.emplace_back(data, spec, f, encoding);
     std::vector<EncodedBlock> slots(useful == 1 ? 1 : 2 * useful);
     work_in_order(blocks.size(), makers, slots, [&](std::uint64_t at, const EncodedBlock& made) {
         for (std::size_t f = 0; f < fields.size(); ++f) fields[f].write(blocks[at], made[f]);
-        check(error == 0, [&] { return system_error("write", plan.path, error); });
-        report(plan.first_sample + blocks[at].first + blocks[at].rows);
+        check(error == 0, [&] { return system_error("write", spec.path, error); });
+        report(spec.first_sample + blocks[at].first + blocks[at].rows);
     });
     Indexes indexes;
     for (const FieldWriter& field : fields) indexes.push_back(field.index());
@@ -267,13 +267,13 @@ Indexes write_objects(const ShardPlan& plan,
 }
 
 // The same, and closed: only then is everything on its way to the disk.
-Indexes write_content(const ShardPlan& plan,
+Indexes write_content(const ShardSpec& spec,
                       const RowReader& rows,
                       const Encoding& encoding,
                       const BlockReport& report) {
     int error = 0;
-    Indexes indexes = write_objects(plan, rows, encoding, report, error);
-    check(error == 0, [&] { return system_error("write", plan.path, error); });
+    Indexes indexes = write_objects(spec, rows, encoding, report, error);
+    check(error == 0, [&] { return system_error("write", spec.path, error); });
     return indexes;
 }
 
@@ -297,27 +297,27 @@ IndexPlace write_index(int fd,
 
 }  // namespace
 
-Shard write_shard(const ShardPlan& plan,
+Shard write_shard(const ShardSpec& spec,
                   const RowReader& rows,
                   const Encoding& encoding,
                   const BlockReport& report) {
     const h5::QuietErrors quiet;
-    const Indexes indexes = write_content(plan, rows, encoding, report);
-    Shard shard{.name = plan.path.filename().string(),
-                .bytes = fs::file_size(plan.path),
-                .samples = plan.samples,
-                .first_sample = plan.first_sample,
+    const Indexes indexes = write_content(spec, rows, encoding, report);
+    Shard shard{.name = spec.path.filename().string(),
+                .bytes = fs::file_size(spec.path),
+                .samples = spec.samples,
+                .first_sample = spec.first_sample,
                 .xxh3_128 = {},
                 .index = {}};
-    Manifest described = plan.manifest;
-    described.shards.assign(plan.number + 1, shard);
-    const std::vector<ProbedField> probed = probe_shard(plan.path, described, plan.number).fields;
-    const UniqueFd fd(::open(plan.path.c_str(), O_WRONLY | O_CLOEXEC));
-    if (!fd) throw system_error("write", plan.path, errno);
+    Manifest described = spec.manifest;
+    described.shards.assign(spec.number + 1, shard);
+    const std::vector<ProbedField> probed = probe_shard(spec.path, described, spec.number).fields;
+    const UniqueFd fd(::open(spec.path.c_str(), O_WRONLY | O_CLOEXEC));
+    if (!fd) throw system_error("write", spec.path, errno);
     for (std::size_t f = 0; f < probed.size(); ++f)
-        shard.index.push_back(write_index(fd.value(), plan.path, probed[f], indexes[f]));
-    if (::fsync(fd.value()) != 0) throw system_error("flush", plan.path, errno);
-    shard.xxh3_128 = file_hash(plan.path);
+        shard.index.push_back(write_index(fd.value(), spec.path, probed[f], indexes[f]));
+    if (::fsync(fd.value()) != 0) throw system_error("flush", spec.path, errno);
+    shard.xxh3_128 = file_hash(spec.path);
     return shard;
 }
 

@@ -15,7 +15,7 @@
 namespace lockstep {
 
 /// What a shard is told about the data set it belongs to; `manifest.shards` need not be complete.
-struct ShardPlan {
+struct ShardSpec {
     const Manifest& manifest;
     std::filesystem::path path;
     std::size_t number = 0, count = 1;
@@ -41,7 +41,7 @@ struct Encoding {
 /// and hashed on threads and written in order by this one, the only one that calls libhdf5; the
 /// bytes do not depend on the threads. What fails leaves an unfinished file behind.
 /// Errors: E102 (level), E401, E402, E405; E700 if a block does not decode to what was encoded.
-Shard write_shard(const ShardPlan& plan,
+Shard write_shard(const ShardSpec& spec,
                   const RowReader& rows,
                   const Encoding& encoding,
                   const BlockReport& report);

@@ -21,7 +21,7 @@ PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
     plan.class_names.clear();
     if (plan.split.empty()) plan.split = input->split();
     if (!plan.shuffle_seed) return pack_dataset(*packed, plan, report);
-    const ShufflePlan shuffle{
+    const ShuffleOptions shuffle{
         *plan.shuffle_seed, options.output, memory_bytes, options.threads, options.team};
     const auto shuffled = shuffle_rows(*packed, shuffle, [&](std::uint64_t done) {
         if (report) report({"shuffle", done, packed->samples()});

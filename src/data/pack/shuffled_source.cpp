@@ -112,15 +112,15 @@ class BucketWriter {
 
 // This member's part of the rows, in order, to the files of all buckets.
 void distribute(const RowSource& source,
-                const ShufflePlan& plan,
+                const ShuffleOptions& options,
                 const Layout& layout,
                 const fs::path& folder,
                 const std::function<void(std::uint64_t)>& report) {
-    const auto rank = static_cast<std::uint64_t>(plan.team.rank);
-    const auto size = static_cast<std::uint64_t>(plan.team.size);
+    const auto rank = static_cast<std::uint64_t>(options.team.rank);
+    const auto size = static_cast<std::uint64_t>(options.team.size);
     const std::uint64_t first = source.samples() * rank / size;
     const std::uint64_t last = source.samples() * (rank + 1) / size;
-    const std::vector<std::uint64_t> places = places_of_rows(source.samples(), plan.seed);
+    const std::vector<std::uint64_t> places = places_of_rows(source.samples(), options.seed);
     auto read = [&](std::uint64_t piece, std::vector<std::byte>& out) {
         const std::uint64_t begin = first + piece * rows_at_once;
         const std::uint64_t end = std::min(begin + rows_at_once, last);
@@ -136,10 +136,10 @@ void distribute(const RowSource& source,
                                            layout.field_bytes[f]));
         }
     };
-    const auto threads = static_cast<std::size_t>(worker_count(plan.threads));
+    const auto threads = static_cast<std::size_t>(worker_count(options.threads));
     std::vector<decltype(read)> readers(threads, read);
     std::vector<std::vector<std::byte>> slots(2 * threads);
-    BucketWriter writer(folder, plan.team.rank, layout, plan.memory_bytes);
+    BucketWriter writer(folder, options.team.rank, layout, options.memory_bytes);
     const std::uint64_t pieces = (last - first + rows_at_once - 1) / rows_at_once;
     work_in_order(pieces, readers, slots, [&](std::uint64_t at, const auto& records) {
         for (std::size_t i = 0; i < records.size(); i += layout.record_bytes())
@@ -151,13 +151,13 @@ void distribute(const RowSource& source,
 
 class ShuffledSource : public RowSource {
   public:
-    ShuffledSource(const RowSource& source, const ShufflePlan& plan)
+    ShuffledSource(const RowSource& source, const ShuffleOptions& options)
         : source_(source),
-          layout_(layout_of(source, plan.memory_bytes)),
-          seed_(plan.seed),
-          members_(plan.team.size),
+          layout_(layout_of(source, options.memory_bytes)),
+          seed_(options.seed),
+          members_(options.team.size),
           cache_(2) {
-        folder_ = by_root(plan.team, [&] { return enter(plan.beside); });
+        folder_ = by_root(options.team, [&] { return enter(options.beside); });
     }
 
     const Layout& layout() const { return layout_; }
@@ -241,11 +241,11 @@ class ShuffledSource : public RowSource {
 }  // namespace
 
 std::unique_ptr<RowSource> shuffle_rows(const RowSource& source,
-                                        const ShufflePlan& plan,
+                                        const ShuffleOptions& options,
                                         const std::function<void(std::uint64_t)>& report) {
-    auto shuffled = std::make_unique<ShuffledSource>(source, plan);
-    together(plan.team,
-             [&] { distribute(source, plan, shuffled->layout(), shuffled->folder(), report); });
+    auto shuffled = std::make_unique<ShuffledSource>(source, options);
+    together(options.team,
+             [&] { distribute(source, options, shuffled->layout(), shuffled->folder(), report); });
     return shuffled;
 }
 

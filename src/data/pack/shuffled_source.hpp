@@ -18,7 +18,7 @@
 namespace lockstep {
 
 /// How to shuffle, and with what.
-struct ShufflePlan {
+struct ShuffleOptions {
     std::uint64_t seed = 0;
     std::filesystem::path beside;    ///< files go to a hidden folder beside this one
     std::uint64_t memory_bytes = 0;  ///< of each member
@@ -30,7 +30,7 @@ struct ShufflePlan {
 /// in order; the folder goes when the result does. `report` hears of rows done, scaled to all.
 /// Errors: E403 (room for one copy), E404, and those of reading and writing.
 std::unique_ptr<RowSource> shuffle_rows(const RowSource& source,
-                                        const ShufflePlan& plan,
+                                        const ShuffleOptions& options,
                                         const std::function<void(std::uint64_t)>& report);
 
 }  // namespace lockstep

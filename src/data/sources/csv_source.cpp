@@ -39,9 +39,9 @@ std::optional<Number> number_in(std::string_view text) {
 }
 
 // Which column is what.
-struct CsvPlan {
+struct CsvColumns {
     std::vector<std::string> names;  // empty if there is no header
-    std::size_t columns = 0, label = no_column, target = no_column;
+    std::size_t count = 0, label = no_column, target = no_column;
 
     std::string name_of(std::size_t column) const {
         return names.empty() ? fmt::format("{}", column + 1)
@@ -55,24 +55,26 @@ bool is_header(const std::vector<std::string>& cells, Header header) {
         cells, [](const std::string& cell) { return number_in<double>(cell).has_value(); });
 }
 
-std::size_t find_column(const CsvPlan& plan, const std::string& wanted, const fs::path& path) {
+std::size_t find_column(const CsvColumns& columns,
+                        const std::string& wanted,
+                        const fs::path& path) {
     if (wanted.empty()) return no_column;
-    const auto named = std::ranges::find(plan.names, wanted);
-    if (named != plan.names.end()) return static_cast<std::size_t>(named - plan.names.begin());
+    const auto named = std::ranges::find(columns.names, wanted);
+    if (named != columns.names.end())
+        return static_cast<std::size_t>(named - columns.names.begin());
     const auto number = parse_integer(wanted);
-    if (number && *number >= 1 && static_cast<std::uint64_t>(*number) <= plan.columns)
+    if (number && *number >= 1 && static_cast<std::uint64_t>(*number) <= columns.count)
         return static_cast<std::size_t>(*number - 1);
     throw Error(
         "E106",
         fmt::format("'{}' has no column '{}'", path.string(), wanted),
-        plan.names.empty()
-            ? fmt::format("it has {} columns and no header", plan.columns)
-            : fmt::format(
-                  "its {} columns are {}",
-                  plan.columns,
-                  fmt::join(
-                      std::span(plan.names).first(std::min<std::size_t>(plan.names.size(), 20)),
-                      ", ")),
+        columns.names.empty()
+            ? fmt::format("it has {} columns and no header", columns.count)
+            : fmt::format("its {} columns are {}",
+                          columns.count,
+                          fmt::join(std::span(columns.names)
+                                        .first(std::min<std::size_t>(columns.names.size(), 20)),
+                                    ", ")),
         "give a column's name, or its number from 1");
 }
 
@@ -90,8 +92,8 @@ class CsvImport {
     std::unique_ptr<RowSource> run() {
         std::vector<std::string> cells;
         check(reader_.next(cells), [&] { return malformed("it has no records"); });
-        plan(cells);
-        bool has_record = plan_.names.empty();
+        settle_columns(cells);
+        bool has_record = columns_.names.empty();
         while (has_record || reader_.next(cells)) {
             has_record = false;
             add(cells);
@@ -103,32 +105,32 @@ class CsvImport {
     }
 
   private:
-    void plan(const std::vector<std::string>& cells) {
-        plan_.columns = cells.size();
+    void settle_columns(const std::vector<std::string>& cells) {
+        columns_.count = cells.size();
         if (is_header(cells, csv_.header)) {
-            plan_.names = cells;
-            for (std::string& name : plan_.names) name = trimmed(name);
+            columns_.names = cells;
+            for (std::string& name : columns_.names) name = trimmed(name);
         }
-        plan_.label = find_column(plan_, csv_.label, file_.path());
-        plan_.target = find_column(plan_, csv_.target, file_.path());
+        columns_.label = find_column(columns_, csv_.label, file_.path());
+        columns_.target = find_column(columns_, csv_.target, file_.path());
         const std::size_t others = has_answer() ? 1 : 0;
-        check(plan_.columns > others,
+        check(columns_.count > others,
               [&] { return malformed("it has no column besides the one to be predicted"); });
         expect(csv_.label.empty() || csv_.target.empty(), "one column is predicted");
     }
-    bool has_answer() const { return plan_.label != no_column || plan_.target != no_column; }
+    bool has_answer() const { return columns_.label != no_column || columns_.target != no_column; }
 
     void add(const std::vector<std::string>& cells) {
-        if (cells.size() != plan_.columns)
+        if (cells.size() != columns_.count)
             throw malformed(fmt::format("line {} has {} cells; the first has {}",
                                         grouped(reader_.line()),
                                         cells.size(),
-                                        plan_.columns));
+                                        columns_.count));
         for (std::size_t c = 0; c < cells.size(); ++c)
-            if (c == plan_.label)
+            if (c == columns_.label)
                 add_label(cells[c]);
             else
-                add_number(c == plan_.target ? answers_ : features_, c, cells[c]);
+                add_number(c == columns_.target ? answers_ : features_, c, cells[c]);
         ++rows_;
     }
 
@@ -152,16 +154,16 @@ class CsvImport {
         if (rows_ == 0) labels_are_names_ = !number;
         if (!labels_are_names_) {
             if (!number)
-                throw no_number(plan_.label, cell, "a whole number, as the first label is");
+                throw no_number(columns_.label, cell, "a whole number, as the first label is");
             return append(answers_, *number);
         }
         const std::string name(trimmed(cell));
-        if (name.empty()) throw no_number(plan_.label, cell, "a name");
+        if (name.empty()) throw no_number(columns_.label, cell, "a name");
         const auto next = static_cast<std::int64_t>(classes_.size());
         append(answers_, classes_.emplace(name, next).first->second);
         if (classes_.size() > most_classes)
             throw malformed(fmt::format("column {} has more than {} different names",
-                                        plan_.name_of(plan_.label),
+                                        columns_.name_of(columns_.label),
                                         grouped(most_classes)));
     }
 
@@ -173,16 +175,16 @@ class CsvImport {
     std::unique_ptr<RowSource> source() {
         std::vector<Field> fields(1);
         std::vector<Column> columns;
-        const std::size_t width = plan_.columns - (has_answer() ? 1 : 0);
+        const std::size_t width = columns_.count - (has_answer() ? 1 : 0);
         fields[0].name = "features";
         fields[0].type = csv_.type;
         fields[0].shape = {static_cast<std::int64_t>(width)};
         columns.push_back(column_of(features_, fields[0]));
-        if (plan_.target != no_column) {
+        if (columns_.target != no_column) {
             fields.push_back({.name = "targets", .type = csv_.type});
             columns.push_back(column_of(answers_, fields[1]));
         }
-        if (plan_.label != no_column) {
+        if (columns_.label != no_column) {
             fields.push_back({.name = "labels", .type = ElementType::i64});
             columns.push_back(column_of(answers_, fields[1]));
             if (labels_are_names_) number_names(fields[1], columns[1]);
@@ -218,7 +220,7 @@ class CsvImport {
                      fmt::format("'{}', line {}, column {}: '{}' is not {}",
                                  file_.path().string(),
                                  grouped(reader_.line()),
-                                 plan_.name_of(column),
+                                 columns_.name_of(column),
                                  cell.substr(0, 60),
                                  wanted),
                      csv_.label.empty() && csv_.target.empty()
@@ -231,7 +233,7 @@ class CsvImport {
     const SourceOptions& options_;
     InputFile file_;
     CsvReader reader_;
-    CsvPlan plan_;
+    CsvColumns columns_;
     Spool features_, answers_;
     std::map<std::string, std::int64_t> classes_;
     bool labels_are_names_ = false;
