@@ -5,7 +5,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string_view>
 
@@ -22,9 +21,6 @@ std::size_t size_of(DataType type);
 
 /// nccl-tests' words: "float", "bfloat16", "double", "int64".
 std::string_view name_of(DataType type);
-
-/// The type of that name; nothing for another word.
-std::optional<DataType> data_type_named(std::string_view name);
 
 /// A half-open range of elements.
 struct ElementRange {

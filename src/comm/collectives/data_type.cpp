@@ -3,7 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include <algorithm>
 #include <array>
 
 namespace lockstep {
@@ -37,11 +36,6 @@ std::size_t size_of(DataType type) {
 
 std::string_view name_of(DataType type) {
     return row_of(type).name;
-}
-
-std::optional<DataType> data_type_named(std::string_view name) {
-    const auto found = std::ranges::find(type_rows, name, &TypeRow::name);
-    return found == type_rows.end() ? std::nullopt : std::optional(found->type);
 }
 
 ElementRange stripe_of(std::size_t count, DataType type, int index, int parts) {
