@@ -7,6 +7,8 @@
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/json.hpp"
 
+#include "bench/comm_options.hpp"
+
 #include <optional>
 #include <string>
 #include <vector>
