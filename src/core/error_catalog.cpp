@@ -749,6 +749,38 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a training that was to be compared failed",
      "'lockstep verify' runs 'lockstep train' on each number of ranks. One of them ended with an\n"
      "error of its own, which is shown."},
+    {"E706",
+     config,
+     "OpenMP gives fewer threads than were asked for",
+     "With --threads N each operator is split among N threads. Where OpenMP gives fewer, kernels "
+     "may\n"
+     "leave a part of their result unwritten. Unset OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS; a\n"
+     "program that calls Lockstep must not do so from a parallel region."},
+    {"E707",
+     config,
+     "ranks compute different results from the same samples",
+     "Before a run all ranks compute one step of made-up samples and compare a hash of everything "
+     "in\n"
+     "it. They must be equal, or the model would depend on which rank computes which sample.\n"
+     "Usual reasons are processors of several makes, and libraries or variables of the\n"
+     "environment that are not the same on all nodes."},
+    {"E708",
+     config,
+     "this process rounds or flushes numbers",
+     "Numbers below 1.2e-38 must not be flushed to zero, and results must be rounded to nearest.\n"
+     "Libraries compiled with -ffast-math change that for the whole process when they are loaded."},
+    {"E709",
+     config,
+     "a variable of the environment decides the bits",
+     "It was obeyed before Lockstep could take it back. Without it, runs are comparable."},
+    {"E710",
+     config,
+     "the run cannot go on here with the same bits",
+     "A step of made-up samples gives other bits than on the nodes that the run was computed on "
+     "before.\n"
+     "Go on there, or accept it with --accept-other-bits: then the log says so, and later "
+     "checkpoints\n"
+     "hold what these nodes compute."},
 });
 
 }  // namespace

@@ -14,7 +14,7 @@
 //   start may still lose a race of an instant; what it then replaces is a whole, earlier state,
 //   never half of one.
 // - Half a file: everything is written beside, flushed and renamed.
-// - A run goes on with other settings that decide its bits: check_settings() names each that
+// - A run goes on with other settings that decide its bits: check_same_deciding() names each that
 //   differs.
 // - A folder of other files is taken for a new run and filled.
 // - A request is answered before its effect can be seen: state first, then the request is taken
@@ -127,6 +127,25 @@ void write_failed_state(const fs::path& root,
     write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
 }
 
+void check_same_deciding(const fs::path& root,
+                         const Json& recorded,
+                         const Json& deciding,
+                         const Json& origins) {
+    constexpr std::size_t most_shown = 6;
+    const auto found = differences(recorded, deciding, origins);
+    if (found.empty()) return;
+    std::string text;
+    for (std::size_t i = 0; i < found.size() && i < most_shown; ++i) {
+        text += (i == 0 ? "" : "; ") + found[i];
+    }
+    if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
+    throw Error(
+        "E306",
+        fmt::format("run '{}' was made with other settings", root.string()),
+        text,
+        "give these options the run's values to go on with it, or use another run directory");
+}
+
 RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {
     RunPaths paths{root};
     make_directories(root);
@@ -153,22 +172,6 @@ const RunRecord& RunDirectory::create(RunRecord record) {
 const RunRecord& RunDirectory::record() const {
     expect(!is_new(), "a run has a record once it is created");
     return *record_;
-}
-
-void RunDirectory::check_settings(const Json& deciding, const Json& origins) const {
-    constexpr std::size_t most_shown = 6;
-    const auto found = differences(record().deciding, deciding, origins);
-    if (found.empty()) return;
-    std::string text;
-    for (std::size_t i = 0; i < found.size() && i < most_shown; ++i) {
-        text += (i == 0 ? "" : "; ") + found[i];
-    }
-    if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
-    throw Error(
-        "E306",
-        fmt::format("run '{}' was made with other settings", paths_.root.string()),
-        text,
-        "give these options the run's values to go on with it, or use another run directory");
 }
 
 std::int64_t RunDirectory::begin_incarnation() {

@@ -71,10 +71,17 @@ void describe(Record& record, OrderState& order) {
     record.count("consumed", order.consumed);
 }
 
+void describe(Record& record, BitContract& contract) {
+    record.field("deciding", contract.deciding);
+    record.field("canary", contract.canary);
+    record.field("processor", contract.processor);
+}
+
 void describe(Record& record, CheckpointState& state) {
     record.field("step", state.step);
     record.field("epoch", state.epoch);
     record.field("order", state.order);
+    record.later("contract", state.contract);
     record.field("last_accuracy", state.last_accuracy);
     record.field("ranks", state.ranks);
     record.field("virtual_ranks", state.virtual_ranks);

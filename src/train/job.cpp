@@ -13,9 +13,12 @@
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/model.hpp"
 
-#include "gradient_order.hpp"
+#include "arithmetic.hpp"
+#include "blank_step.hpp"
+#include "canary.hpp"
 #include "job_checkpoint.hpp"
 #include "numerics.hpp"
+#include "recorded_contract.hpp"
 #include "setting_effects.hpp"
 #include "test_data.hpp"
 
@@ -35,13 +38,6 @@ ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus
 }
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
-
-// What a run that exists was created with, as settings; the given ones where it is new.
-Json recorded_contract(const fs::path& run) {
-    std::error_code missing;
-    if (!fs::exists(run / "run.json", missing)) return Json::object();
-    return read_run_record(run).deciding;
-}
 
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {
     const int leaves = settings.virtual_ranks;
@@ -63,13 +59,15 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
     });
 }
 
-Json numeric_contract(const TrainSettings& settings) {
+Json numeric_contract(const TrainSettings& settings, const BitContract& contract) {
     return {{"virtual_ranks", settings.virtual_ranks},
             {"threads", settings.threads},
             {"instruction_set", instruction_set_name(*settings.instruction_set)},
             {"seed", settings.seed},
             {"order", order_name(settings.order)},
-            {"transform", settings.transform}};
+            {"transform", settings.transform},
+            {"canary", contract.canary},
+            {"processor", contract.processor}};
 }
 
 Json versions() {
@@ -162,7 +160,9 @@ void Job::open_data() {
 // V, instruction set and the checks that need them, before anything is written.
 void Job::settle_contract() {
     const Json recorded = parse_json(
-        from_root(ranks, [&] { return recorded_contract(settings.run).dump(); }), "run.json");
+        from_root(ranks,
+                  [&] { return recorded_settings(recorded_contracts(settings.run)).dump(); }),
+        "run.json");
     if (settings.virtual_ranks == 0)
         settings.virtual_ranks =
             recorded.contains("virtual-ranks")
@@ -178,11 +178,7 @@ void Job::settle_contract() {
         check_wire_format(settings);
         check_batch(settings, data->samples());
     });
-    const InstructionSet level =
-        agree_instruction_set(ranks, node.instruction_set, settings.instruction_set);
-    settings.instruction_set = level;
-    set_instruction_set(level);
-    set_compute_threads(settings.threads, level);
+    settle_arithmetic();
     const auto samples = static_cast<std::int64_t>(data->samples());
     steps_per_epoch = (samples + settings.batch - 1) / settings.batch;
     total_steps = settings.max_steps > 0 ? settings.max_steps : settings.epochs * steps_per_epoch;
@@ -192,6 +188,20 @@ void Job::settle_contract() {
     agree(ranks, [&] {
         for (std::string& note : check_effects(settings, facts))
             settings.warnings.push_back(std::move(note));
+    });
+}
+
+// From here on LibTorch may compute.
+void Job::settle_arithmetic() {
+    const InstructionSet level =
+        agree_instruction_set(ranks, node.instruction_set, settings.instruction_set);
+    settings.instruction_set = level;
+    agree(ranks, [&] {
+        for (std::string& note : forget_kernel_variables())
+            settings.warnings.push_back(std::move(note));
+        set_instruction_set(level);
+        set_compute_threads(settings.threads, level);
+        check_arithmetic(settings.threads);
     });
 }
 
@@ -205,11 +215,18 @@ void Job::build_model() {
         classifier = make_model(settings.model, input->shape(), settings.seed);
         optimizer = make_optimizer(settings.optimizer);
     });
+    const std::int64_t leaf = settings.batch / settings.virtual_ranks;
+    const BlankStep blank = agree(ranks, [&] {
+        return run_blank_step(*classifier,
+                              input->shape(),
+                              (leaf + settings.micro_batches - 1) / settings.micro_batches,
+                              *optimizer);
+    });
+    check_same_canary(ranks, make_canary(blank.hash, node, Environment()));
+    contract.canary = blank.hash;
+    contract.processor = node.cpu_model;
     // One rank's order for all; it decides how buckets are cut, never a bit.
-    const Json order = parse_json(
-        from_root(ranks,
-                  [&] { return Json(observe_gradient_order(*classifier, input->shape())).dump(); }),
-        "order of gradients");
+    const Json order = parse_json(ranks.broadcast(Json(blank.order).dump()), "order of gradients");
     model = std::make_unique<FlatModel>(classifier, order.get<std::vector<std::size_t>>());
 }
 
@@ -217,14 +234,20 @@ void Job::open_run() {
     const std::string incarnation = from_root(ranks, [&] {
         run.directory.emplace(RunDirectory::open(settings.run, lock_wait_s));
         RunDirectory& directory = *run.directory;
-        const Json deciding =
-            deciding_facts(settings, data->digest(), recorded_contract(settings.run));
+        const std::vector<BitContract> recorded = recorded_contracts(settings.run);
+        contract.deciding = deciding_facts(settings, data->digest(), recorded_settings(recorded));
+        const auto warning =
+            check_recorded(settings.run,
+                           recorded,
+                           contract,
+                           origins_of(settings),
+                           settings.accepts_other_bits ? OtherBits::accept : OtherBits::refuse);
+        if (warning) settings.warnings.push_back(*warning);
         if (directory.is_new())
             directory.create({.config = given_config(settings),
-                              .deciding = deciding,
-                              .contract = numeric_contract(settings),
+                              .deciding = contract.deciding,
+                              .contract = numeric_contract(settings, contract),
                               .versions = versions()});
-        directory.check_settings(deciding, origins_of(settings));
         remove_unfinished_checkpoints(directory.paths().checkpoints());
         return Json(directory.begin_incarnation()).dump();
     });
@@ -290,6 +313,7 @@ void Job::build_exchange() {
     step = std::make_unique<TrainStep>(parts,
                                        StepSettings{.virtual_ranks = settings.virtual_ranks,
                                                     .seed = settings.seed,
+                                                    .threads = settings.threads,
                                                     .micro_batches = settings.micro_batches,
                                                     .clip_norm = settings.clip_norm});
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);

@@ -10,6 +10,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
 #include "lockstep/observe/run_directory.hpp"
+#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/optimizer.hpp"
 #include "lockstep/train/settings.hpp"
 
@@ -56,6 +57,7 @@ struct Job {
     const NodeFacts node = read_node_facts();
     std::shared_ptr<const DatasetIndex> data, test_data;
     RunAccess run;
+    BitContract contract;  ///< deciding settings on rank 0 only
     PhaseClock clock;
     CpuShare cpus;  ///< of this rank
 
@@ -79,6 +81,7 @@ struct Job {
   private:
     void open_data();
     void settle_contract();
+    void settle_arithmetic();
     void open_run();
     void introduce();
     void start_flight();

@@ -73,6 +73,7 @@ CheckpointState state_of(const Job& job) {
                       .window_blocks = settings.window_blocks,
                       .epoch = job.progress.position.epoch,
                       .consumed = job.progress.position.consumed},
+            .contract = job.contract,
             .last_accuracy = job.progress.last_accuracy,
             .ranks = job.ranks.size(),
             .virtual_ranks = settings.virtual_ranks,

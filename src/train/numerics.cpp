@@ -15,13 +15,14 @@
 namespace lockstep {
 namespace {
 
-// MKL's conditional numerical reproducibility; "COMPATIBLE" is the one that every x86 has.
+// MKL's conditional numerical reproducibility; "COMPATIBLE" is the one that every x86 has. STRICT:
+// matrices' alignment and threads do not matter either.
 const char* mkl_branch(InstructionSet level) {
     switch (level) {
         case InstructionSet::avx512:
-            return "AVX512";
+            return "AVX512,STRICT";
         case InstructionSet::avx2:
-            return "AVX2";
+            return "AVX2,STRICT";
         default:
             return "COMPATIBLE";
     }

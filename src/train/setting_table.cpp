@@ -164,6 +164,9 @@ std::vector<Option> communication(TrainSettings& s) {
                 s.comm_thread,
                 {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
                 "sum gradients on a thread of its own; auto: if the rank has a core for it"),
+            shared(flag_option("accept-other-bits",
+                               s.accepts_other_bits,
+                               "resume where the processors compute other last bits than before")),
             shared(duration_option("comm-timeout",
                                    s.comm_timeout_s,
                                    "a rank that waits longer for others ends the job and names "

@@ -31,6 +31,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/random.hpp"
 
+#include "arithmetic.hpp"
 #include "gradient_hooks.hpp"
 #include "loss.hpp"
 
@@ -111,6 +112,7 @@ void TrainStep::compute_leaf(const Batch& batch,
                              const LeafRows& leaf,
                              std::int64_t step,
                              float* slot) {
+    check_arithmetic(settings_.threads);
     FlatModel& model = parts_.model;
     model.use_gradients(slot);
     model.restore_buffers(parts_.exchange.values());

@@ -32,6 +32,7 @@ struct StepOutcome {
 struct StepSettings {
     int virtual_ranks = 1;
     std::uint64_t seed = 0;
+    int threads = 1;        ///< of this rank
     int micro_batches = 1;  ///< a leaf's gradient is accumulated over so many
     double clip_norm = 0;   ///< the gradient's norm is scaled down to this; 0: never
 };

@@ -203,17 +203,16 @@ TEST_F(RunDirectoryTest, IsNotTakenOverFromOthers) {
 }
 
 TEST_F(RunDirectoryTest, GoesOnWithEqualSettings) {
-    auto run = open();
-    run.create(record_of({{"seed", 1}, {"lr", 0.1}}));
-    EXPECT_NO_THROW(run.check_settings({{"lr", 0.1}, {"seed", 1}}));
+    EXPECT_NO_THROW(
+        check_same_deciding(root_, {{"seed", 1}, {"lr", 0.1}}, {{"lr", 0.1}, {"seed", 1}}));
 }
 
 TEST_F(RunDirectoryTest, NamesEverySettingThatDiffers) {
-    auto run = open();
-    run.create(record_of({{"lr", 0.1}, {"model", "cnn"}, {"seed", 1}, {"old", true}}));
     const auto error = caught([&] {
-        run.check_settings({{"lr", 0.2}, {"model", "cnn"}, {"seed", 2}, {"new", "x"}},
-                           {{"lr", "--lr"}});
+        check_same_deciding(root_,
+                            {{"lr", 0.1}, {"model", "cnn"}, {"seed", 1}, {"old", true}},
+                            {{"lr", 0.2}, {"model", "cnn"}, {"seed", 2}, {"new", "x"}},
+                            {{"lr", "--lr"}});
     });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E306");

@@ -84,6 +84,14 @@ void write_failed_state(const fs::path& root,
                         const std::string& reason,
                         ExitCode exit);
 
+/// Compares settings that decide bits with those that the run in `root` was made with. Errors: E306
+/// naming each key that differs with both values, and the origin of the new one where `origins`
+/// ({key: text}) has it.
+void check_same_deciding(const fs::path& root,
+                         const Json& recorded,
+                         const Json& deciding,
+                         const Json& origins = Json::object());
+
 /// Rank 0's hold on a run. From construction to destruction no other process can open the same
 /// directory. Move-only.
 class RunDirectory {
@@ -108,10 +116,6 @@ class RunDirectory {
 
     /// What the run was created with. Not while is_new().
     const RunRecord& record() const;
-
-    /// Compares `deciding` with the record's. Errors: E306 naming each key that differs with both
-    /// values and the origin of the new one where `origins` ({key: text}) has it.
-    void check_settings(const Json& deciding, const Json& origins = Json::object()) const;
 
     /// Starts the next incarnation: counts up the number, makes its folder of logs.
     std::int64_t begin_incarnation();

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/data/order.hpp"
 
 #include <cstdint>
@@ -44,11 +45,19 @@ struct OrderState {
     std::uint64_t consumed = 0;         ///< samples of that epoch
 };
 
+/// What a run's bits depend on, as its checkpoints keep it beside run.json.
+struct BitContract {
+    Json deciding = Json::object();  ///< {key: value}: settings that decide the bits
+    std::string canary;     ///< hash of a blank step on the nodes that computed; "": not known
+    std::string processor;  ///< of rank 0, its model
+};
+
 /// The state of a job beside its tensors, between two steps.
 struct CheckpointState {
     std::int64_t step = 0;                         ///< done
     std::int64_t epoch = 0;                        ///< done
     OrderState order;                              ///< where the data go on
+    BitContract contract;                          ///< empty in those of earlier versions
     double last_accuracy = -1;                     ///< on test data, 0 to 1; -1: none yet
     int ranks = 1;                                 ///< that wrote it
     int virtual_ranks = 1;                         ///< V

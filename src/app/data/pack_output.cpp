@@ -28,11 +28,13 @@ OptionSection pack_output_section(PackArguments& arguments, const std::string& s
              codec_option(o.codec),
              whole_option("level", o.level, 0, 22, "of the codec; 0: its usual one"),
              whole_option("shards", o.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
-             whole_option("block-rows",
-                          o.block_rows,
-                          0,
-                          1 << 30,
-                          "rows hashed and compressed together; 0: at most 512 KiB"),
+             whole_option(
+                 "block-rows",
+                 o.block_rows,
+                 0,
+                 1 << 30,
+                 "rows hashed and compressed together; 0: at most 512 KiB. Decides the order in "
+                 "training, shards and codec do not"),
              whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
              flag_option("keep-order", arguments.keep_order, "do not shuffle")}};
 }

@@ -62,33 +62,35 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
 
 OptionTable table_of(ReshardArguments& arguments) {
     PackOptions& options = arguments.pack;
-    return {{"Output",
-             {path_option("out", "DIR", options.output, "new folder of the data set"),
-              text_option("name", "NAME", options.name, "of the shards; unset: of DIR"),
-              codec_option(options.codec),
-              whole_option("level", options.level, 0, 22, "of the codec; 0: its usual one"),
-              whole_option(
-                  "shards", options.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
-              whole_option("block-rows",
-                           options.block_rows,
-                           0,
-                           1 << 30,
-                           "rows hashed and compressed together; 0: at most 512 KiB"),
-              whole_option("shuffle-seed",
-                           arguments.seed,
-                           no_seed,
-                           1LL << 62,
-                           "shuffle rows again; -1: keep their order")}},
-            {"How",
-             {whole_option("threads",
-                           options.threads,
-                           0,
-                           1024,
-                           "that read and compress, in each rank; 0: one per core"),
-              bytes_option("memory", arguments.memory, "of each rank for shuffling"),
-              flag_option("restart",
-                          arguments.restart,
-                          "discard what an unfinished run left instead of going on")}}};
+    return {
+        {"Output",
+         {path_option("out", "DIR", options.output, "new folder of the data set"),
+          text_option("name", "NAME", options.name, "of the shards; unset: of DIR"),
+          codec_option(options.codec),
+          whole_option("level", options.level, 0, 22, "of the codec; 0: its usual one"),
+          whole_option(
+              "shards", options.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
+          whole_option("block-rows",
+                       options.block_rows,
+                       0,
+                       1 << 30,
+                       "rows hashed and compressed together; 0: as in DIR. Training's order goes "
+                       "by blocks: another number gives a model of other bits"),
+          whole_option("shuffle-seed",
+                       arguments.seed,
+                       no_seed,
+                       1LL << 62,
+                       "shuffle rows again; -1: keep their order")}},
+        {"How",
+         {whole_option("threads",
+                       options.threads,
+                       0,
+                       1024,
+                       "that read and compress, in each rank; 0: one per core"),
+          bytes_option("memory", arguments.memory, "of each rank for shuffling"),
+          flag_option("restart",
+                      arguments.restart,
+                      "discard what an unfinished run left instead of going on")}}};
 }
 
 }  // namespace
@@ -102,9 +104,10 @@ Command data_reshard_command() {
         .usage = "lockstep data reshard DIR --out DIR [options]",
         .text =
             "The same samples in other shards, blocks or with another codec, in the same order\n"
-            "unless --shuffle-seed is given. Streams in bounded memory; parallel, resumable,\n"
-            "verified and atomic like 'data pack'. Shuffling needs room for one more copy\n"
-            "beside the output.\n\n"
+            "unless --shuffle-seed is given. Another --block-rows is another order in training,\n"
+            "hence a model of other bits; shards and codec change none. Streams in bounded\n"
+            "memory; parallel, resumable, verified and atomic like 'data pack'. Shuffling needs\n"
+            "room for one more copy beside the output.\n\n"
             "Example:\n"
             "  lockstep data reshard data/train --out data/train-lz4 --codec lz4 --shards 64\n",
         .table = table_of(*arguments),

@@ -66,7 +66,8 @@ Error shared_core(const RankSeat& first, const RankSeat& second, int cpu, int ea
                  "each runs at a fraction of its speed, and all others wait for them",
                  fmt::format("mpirun --bind-to core --map-by slot:PE={0}, or srun "
                              "--cpus-per-task={0} --cpu-bind=cores; --bind-to none lets lockstep "
-                             "bind the ranks",
+                             "bind the ranks, but for those where GOMP_CPU_AFFINITY, KMP_AFFINITY "
+                             "or KMP_HW_SUBSET is set",
                              each));
 }
 

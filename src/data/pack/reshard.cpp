@@ -20,6 +20,7 @@ PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
     plan.classes = 0;
     plan.class_names.clear();
     if (plan.split.empty()) plan.split = input->split();
+    if (plan.block_rows == 0) plan.block_rows = input->manifest().block_rows;
     if (!plan.shuffle_seed) return pack_dataset(*packed, plan, report);
     const ShuffleOptions shuffle{
         *plan.shuffle_seed, options.output, memory_bytes, options.threads, options.team};

@@ -56,6 +56,12 @@ TEST_F(Reshard, KeepsSamplesAndWhatIsKnownOfThem) {
               test::expected_content(samples_, packed_));
 }
 
+TEST_F(Reshard, KeepsTheBlocksByWhichTrainingIsOrdered) {
+    options_.block_rows = 0;
+    options_.shards = 2;
+    EXPECT_EQ(reshard().block_rows, manifest_.block_rows);
+}
+
 TEST_F(Reshard, ShufflesAgainInLittleMemoryOnAnyRanks) {
     options_.shuffle_seed = 11;
     options_.shards = 4;

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of made-up samples before the run begins: in which order backward finishes the
+// parameters, which buckets are cut by, and a hash of all that was computed, the canary.
+#pragma once
+
+#include "lockstep/train/model.hpp"
+#include "lockstep/train/optimizer.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What a blank step shows.
+struct BlankStep {
+    /// Registration indices of the model's parameters as backward finishes them, those that the
+    /// loss does not reach last.
+    std::vector<std::size_t> order;
+    /// XXH3-128 of the loss, all gradients, buffers and updated parameters.
+    std::string hash;
+};
+
+/// Runs forward, backward and update of `rows` samples, which are the same everywhere. Weights and
+/// buffers are as before afterwards, gradients undefined, hooks replaced, the generator seeded.
+BlankStep run_blank_step(Classifier& model,
+                         const ModelShape& shape,
+                         std::int64_t rows,
+                         const Optimizer& optimizer);
+
+}  // namespace lockstep

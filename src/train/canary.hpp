@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+// The contract of bits by proof instead of by list: a hash of one step of equal samples. Ranks, and
+// starts of a run, that compute other bits are told apart by it before they train together.
+#pragma once
+
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/environment.hpp"
+
+#include <map>
+#include <string>
+
+namespace lockstep {
+
+class Record;
+
+/// What one rank computed, and on what.
+struct Canary {
+    std::string hash;                              ///< BlankStep::hash
+    std::string host;                              ///< of the rank
+    std::string processor;                         ///< its model
+    std::map<std::string, std::string> variables;  ///< which the libraries that compute may look at
+};
+
+void describe(Record& record, Canary& canary);
+
+/// The canary of this process.
+Canary make_canary(const std::string& hash, const NodeFacts& node, const Environment& environment);
+
+/// Collective. Errors: E707 naming ranks, nodes, processors and variables that are not alike.
+void check_same_canary(const Communicator& ranks, const Canary& mine);
+
+}  // namespace lockstep
