@@ -3,9 +3,18 @@
 # What a SLURM job says to Open MPI, UCX, NCCL and OpenMP, and why. Included by job.sh; to be included
 # by your own scripts. A value that is set already stays. Edit here, or export before sbatch:
 #   NETWORK_INTERFACE=ib0     the interface that all nodes share (a site preset names it)
+#   MODULES="gcc/12 openmpi/4.1"     to be loaded; a job without one of them ends
 
 # default NAME VALUE: exported unless the user or the site has set it.
 default() { [[ -n ${!1+set} ]] || export "$1=$2"; }
+
+for module in ${MODULES:-}; do
+    module load "$module" || {
+        echo "env.sh: error: module '$module' is not to be had on $(hostname)" >&2
+        echo "  fix: MODULES, as 'module avail' names them" >&2
+        exit 66
+    }
+done
 
 # --- SLURM ---------------------------------------------------------------------------------------
 # srun does not inherit --cpus-per-task since 22.05: each rank would get one core.

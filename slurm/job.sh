@@ -38,7 +38,54 @@ prepare() {
     LOCKSTEP_DEADLINE=$(lockstep slurm prolog --run "$1") || exit
     export LOCKSTEP_DEADLINE
     prepared_run=$1
+    # Failed ranks leave a word there, which counts where the launcher's exit code says less.
+    LOCKSTEP_RANK_ENDS=$(realpath -ms "$1").ends-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
+    export LOCKSTEP_RANK_ENDS
+    rm -rf "${LOCKSTEP_RANK_ENDS%-*}"-*  # of earlier starts of this job, whose node was lost
     last_start=$(cat "$1/incarnation" 2>/dev/null) || last_start=0
+}
+
+# has_setting OPTION: whether the words after the template's name say it.
+has_setting() {
+    local word
+    for word in "${settings[@]}"; do
+        if [[ $word == "$1" || $word == "$1="* ]]; then return 0; fi
+    done
+    return 1
+}
+
+# complete_settings DATA RUN [OPTION VALUE]...: the template's own, where `settings` does not say it. Sets `run`.
+complete_settings() {
+    local at data=$1
+    run=$2
+    shift 2
+    for ((at = 0; at + 1 < ${#settings[@]}; ++at)); do
+        if [[ ${settings[at]} == --run ]]; then run=${settings[at + 1]}; fi
+    done
+    for ((at = 0; at < ${#settings[@]}; ++at)); do
+        if [[ ${settings[at]} == --run=* ]]; then run=${settings[at]#*=}; fi
+    done
+    # Other data have their own test data, or none.
+    has_setting --data || set -- --data "$data/train" --test-data "$data/test" "$@"
+    for (( ; $# > 1; )); do
+        has_setting "$1" || settings+=("$1" "$2")
+        shift 2
+    done
+    has_setting --run || settings+=(--run "$run")
+}
+
+# replace_setting OPTION VALUE: what the template is for, over the words after its name.
+replace_setting() {
+    local kept=() at
+    for ((at = 0; at < ${#settings[@]}; ++at)); do
+        case ${settings[at]} in
+        "$1") at=$((at + 1)) ;;
+        "$1="*) ;;
+        *) kept+=("${settings[at]}") && continue ;;
+        esac
+        echo "job.sh: warning: $1 ${settings[at]#"$1="} gives way to the template's $2" >&2
+    done
+    settings=("${kept[@]}" "$1" "$2")
 }
 
 # run_has_ended: the prepared run says so of a start later than the last one.
@@ -63,23 +110,80 @@ watch_launcher() {
     kill -KILL "$launcher"
 }
 
+# A run that saves itself ends with 75 or 130, and mpirun calls that a failure in two boxes of text.
+rule=$(printf '%.0s-' {1..74})
+without_save_notice() {
+    local line held='' is_open='' first='Primary job +terminated normally, but|mpirun detected that one or more'
+    local known="^($rule|($first).*|a non-zero exit code\\. Per user.*|the job to be terminated\\. The.*|  (Process name|Exit code): .*|)\$"
+    trap '' TERM INT HUP USR1 USR2
+    while IFS= read -r line || [[ -n $line ]]; do
+        if [[ $held == *"$rule"$'\n' && -z $is_open && $line =~ ^($first) ]]; then
+            is_open=yes held+=$line$'\n'
+        elif [[ -n $is_open ]]; then
+            held+=$line$'\n'
+            [[ $line != "$rule" ]] || is_open=''
+            [[ -n $is_open || $held != *'Exit code:'* ]] || {
+                if [[ $held =~ 'Exit code:'\ +(75|130)$'\n' ]]; then
+                    held=$(grep -vE "$known" <<<"$held") && held+=$'\n'
+                fi
+                printf '%s' "$held"
+                held=''
+            }
+        elif [[ $line == "$rule" ]]; then
+            [[ $held != "$rule"$'\n' ]] || { echo "$rule" && held=''; }
+            held+=$line$'\n'
+        else
+            printf '%s%s\n' "$held" "$line"
+            held=''
+        fi
+    done
+    printf '%s' "$held"
+}
+
 # run_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`.
 run_ranks() {
+    local notices='' filter='' turn
     case $1 in
-    mpirun) "${keep_ranks[@]}" mpirun --bind-to none "${@:2}" & ;;
+    mpirun)
+        exec {notices}> >(without_save_notice >&2)
+        filter=$!
+        "${keep_ranks[@]}" mpirun --bind-to none "${@:2}" 2>&"$notices" {notices}>&- &
+        ;;
     srun) srun --mpi=pmix --cpu-bind=none --kill-on-bad-exit=1 "${@:2}" & ;;
     esac
     launcher=$!
     rc=0
+    [[ -z $notices ]] || exec {notices}>&-
     local watcher=''
     if [[ -n $prepared_run ]]; then watch_launcher & watcher=$!; fi
     wait_for_launcher || rc=$?
     launcher=''
     [[ -z $watcher ]] || { kill "$watcher" && wait "$watcher"; } 2>/dev/null || true
+    # What mpirun said last comes first; but what it left behind may hold its stderr for long.
+    for ((turn = 0; turn < 50; ++turn)); do
+        if [[ -z $filter ]] || ! kill -0 "$filter" 2>/dev/null; then break; fi
+        read -rt 0.1 <> <(:) || true
+    done
+    ((rc == 0)) || look_for_program "${@:2}"
+}
+
+# look_for_program [OPTION...] COMMAND...: where no rank has said why it failed, a node may lack the
+# program. It says so in the ranks' place, as the launcher's exit code may be that of a rank it killed.
+look_for_program() {
+    while [[ ${1:-} == -* ]]; do shift; done
+    [[ -n $prepared_run && ! -e $LOCKSTEP_RANK_ENDS ]] && command -v "$1" >/dev/null || return 0
+    (($(cat "$prepared_run/incarnation" 2>/dev/null || echo 0) == last_start)) || return 0
+    # shellcheck disable=SC2016 # expanded on each node
+    timeout --kill-after=5 60 srun --overlap --mpi=none --quiet --nodes="$SLURM_JOB_NUM_NODES" \
+        --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 bash -c '
+        command -v "$1" >/dev/null && exit
+        mkdir -p "$LOCKSTEP_RANK_ENDS" && printf "{\"who\": \"%s\", \"exit\": 66, \"error\": \"%s\"}\n" \
+            "$(hostname)" "E610: this node has no program ${1//[^[:alnum:]._\/-]/?}" \
+            >"$LOCKSTEP_RANK_ENDS/node-$(hostname).json"' look "$1" || true
 }
 
 # settle RUN: the last act, for it may be a requeue, which kills the script.
 settle() {
-    lockstep slurm epilog --run "$1" --rc "$rc"
+    lockstep slurm epilog --run "$1" --rc "$rc" --rank-ends "$LOCKSTEP_RANK_ENDS"
     exit
 }

@@ -5,6 +5,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/version.hpp"
@@ -14,6 +15,7 @@
 
 #include "command.hpp"
 #include "config_files.hpp"
+#include "slurm/rank_ends.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -179,7 +181,8 @@ Prepared prepare(const std::vector<std::string>& words, const Program& program) 
 // A rank's own failure: lower ranks speak first, and the first to speak ends all.
 [[noreturn]] void fail_alone(const Communicator& ranks, const Error& error) {
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(20 * ranks.rank(), 1000)));
-    const std::string text = error.text(fmt::format("rank {}", ranks.rank())) + "\n";
+    const std::string text =
+        error.text(fmt::format("rank {} on {}", ranks.rank(), host_name())) + "\n";
     log_event(event_of(error));
     [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
     ranks.abort(static_cast<int>(error.exit_code()));
@@ -199,14 +202,22 @@ LogTarget first_log_target(const Communicator& ranks) {
     return target;
 }
 
+bool is_train(const std::vector<std::string>& words) {
+    return !words.empty() && words[0] == "train";
+}
+
 int run_guarded(const std::vector<std::string>& words, const ProcessContext& process) {
     try {
         return run_command(words, process);
     } catch (const AgreedError& error) {
-        if (error.speaks()) say_error(error.text(error.ranks()));
+        if (error.speaks()) {
+            if (is_train(words)) note_rank_end(error, error.ranks());
+            say_error(error.text(error.ranks()));
+        }
         return static_cast<int>(error.exit_code());
     } catch (const std::exception& exception) {
         const Error error = as_error(exception);
+        if (is_train(words)) note_rank_end(error);
         if (process.ranks.size() > 1) fail_alone(process.ranks, error);
         say_error(error.text());
         return static_cast<int>(error.exit_code());
@@ -237,6 +248,7 @@ std::filesystem::path rank_program(const Program& program) {
 // Before MPI is up ranks cannot agree on who speaks: the first of each node does.
 int fail_to_start(const std::exception& reason) {
     const Error error = as_error(reason);
+    note_rank_end(error);
     if (read_launch_facts(Environment()).local_rank.value_or(0) == 0) say_error(error.text());
     return static_cast<int>(error.exit_code());
 }
@@ -253,7 +265,7 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
 
 int run_program(const std::vector<std::string>& words, const Program& program) {
     const auto facts = std::make_shared<RankFacts>();
-    const bool is_rank_of_train = launched_by_mpi() && !words.empty() && words[0] == "train";
+    const bool is_rank_of_train = launched_by_mpi() && is_train(words);
     try {
         if (is_rank_of_train) start_rank(words, {program, {}, facts});
     } catch (const std::exception& exception) {

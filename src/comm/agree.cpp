@@ -2,12 +2,16 @@
 #include "lockstep/comm/agree.hpp"
 
 #include "lockstep/core/error_bytes.hpp"
+#include "lockstep/core/host_name.hpp"
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -39,15 +43,37 @@ Failures sort_failures(const std::vector<std::string>& texts) {
     return failures;
 }
 
-std::string ranks_text(const std::vector<int>& same, std::size_t all) {
+/// " on node1, node2 and 3 more": the nodes of `ranks`; "" where all ranks share one.
+std::string nodes_text(const std::vector<int>& ranks, const std::vector<std::string>& host_of) {
+    constexpr std::size_t most_named = 4;
+    if (std::ranges::adjacent_find(host_of, std::ranges::not_equal_to{}) == host_of.end())
+        return {};
+    std::vector<std::string> nodes;
+    for (const int rank : ranks) {
+        const std::string& host = host_of[static_cast<std::size_t>(rank)];
+        if (std::ranges::find(nodes, host) == nodes.end()) nodes.push_back(host);
+    }
+    const std::size_t shown = std::min(nodes.size(), most_named);
+    std::string text = fmt::format(
+        " on {}", fmt::join(nodes.begin(), nodes.begin() + std::ptrdiff_t(shown), ", "));
+    if (shown < nodes.size()) text += fmt::format(" and {} more", nodes.size() - shown);
+    return text;
+}
+
+std::string ranks_text(const std::vector<int>& same, const std::vector<std::string>& host_of) {
+    const std::size_t all = host_of.size();
     if (all == 1) return {};
-    if (same.size() < all) return named(same) + " only";
+    if (same.size() < all) return named(same) + nodes_text(same, host_of) + " only";
     return "same on " + named(std::span(same).subspan(1));
 }
 
-Error with_others(const Error& first, const std::vector<int>& other, const Error& second) {
-    const std::string note = fmt::format("{} failed otherwise; rank {}: {}: {}",
+Error with_others(const Error& first,
+                  const std::vector<int>& other,
+                  const std::string& nodes,
+                  const Error& second) {
+    const std::string note = fmt::format("{}{} failed otherwise; rank {}: {}: {}",
                                          named(other),
+                                         nodes,
                                          other.front(),
                                          second.code(),
                                          second.what());
@@ -62,14 +88,18 @@ Error with_others(const Error& first, const std::vector<int>& other, const Error
 void agree_on_failure(const Communicator& ranks, const std::optional<Error>& mine) {
     if (!any_failed(ranks, mine.has_value())) return;
     const auto texts = ranks.all_gather(mine ? error_bytes(*mine) : "");
+    const auto host_of = ranks.all_gather(host_name());
     const Failures failures = sort_failures(texts);
     const auto error_of = [&](int rank) {
         return error_from_bytes(texts[static_cast<std::size_t>(rank)]);
     };
     Error error = error_of(failures.same.front());
     if (!failures.other.empty())
-        error = with_others(error, failures.other, error_of(failures.other.front()));
-    throw AgreedError(error, ranks_text(failures.same, texts.size()), ranks.is_root());
+        error = with_others(error,
+                            failures.other,
+                            nodes_text(failures.other, host_of),
+                            error_of(failures.other.front()));
+    throw AgreedError(error, ranks_text(failures.same, host_of), ranks.is_root());
 }
 
 std::string from_root(const Communicator& ranks, const std::function<std::string()>& step) {

@@ -457,6 +457,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      usage,
      "licences that the cluster has not",
      "'scontrol show license' lists those that SLURM counts."},
+    {"E547",
+     missing_input,
+     "the run of a job that goes on is gone",
+     "SLURM has started the job again, and its run directory was deleted, moved or renamed in\n"
+     "between, or is not mounted here. A new run in its place would begin at step 0."},
     {"E601",
      usage,
      "more ranks than cores",

@@ -4,6 +4,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/host_name.hpp"
 
 #include <array>
 #include <bit>
@@ -97,11 +98,9 @@ std::string summary_of(std::span<const Scalar> scalars) {
 }
 
 fs::path new_path(const fs::path& directory) {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
     const auto seconds = static_cast<std::int64_t>(std::floor(unix_time_s()));
     return directory /
-           fmt::format("events.out.tfevents.{}.{}.{}", seconds, host.data(), ::getpid());
+           fmt::format("events.out.tfevents.{}.{}.{}", seconds, host_name(), ::getpid());
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/train.hpp"
 
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
@@ -14,17 +15,24 @@ namespace lockstep {
 
 namespace {
 
+// Who failed so: " (ranks 2-3 on node2 only)".
+std::string failed_ranks(const Error& error) {
+    const auto* agreed = dynamic_cast<const AgreedError*>(&error);
+    return agreed == nullptr || agreed->ranks().empty() ? "" : " (" + agreed->ranks() + ")";
+}
+
 void note_failure(Job& job, const Error& error) {
     if (job.flight) job.flight->recorder().mark_failed(static_cast<int>(error.exit_code()));
     log_event(event_of(error));
     if (!job.run.directory) return;
     try {
-        job.run.directory->write_state({.phase = RunPhase::failed,
-                                        .step = job.progress.step,
-                                        .epoch = job.progress.epoch,
-                                        .reason = error.code() + ": " + error.what(),
-                                        .exit = static_cast<int>(error.exit_code()),
-                                        .steps_total = job.total_steps});
+        job.run.directory->write_state(
+            {.phase = RunPhase::failed,
+             .step = job.progress.step,
+             .epoch = job.progress.epoch,
+             .reason = error.code() + ": " + error.what() + failed_ranks(error),
+             .exit = static_cast<int>(error.exit_code()),
+             .steps_total = job.total_steps});
     } catch (const Error&) {
         // The run was taken over or its disk is gone: the first error is the one to show.
     }

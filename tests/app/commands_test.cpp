@@ -95,6 +95,18 @@ TEST(Explain, KnowsEveryCode) {
                               entry.text));
 }
 
+TEST(Explain, TakesLowerCaseAndExitCodes) {
+    EXPECT_EQ(output_of({"explain", "e306"}), output_of({"explain", "E306"}));
+    EXPECT_THAT(
+        output_of({"explain", "75"}),
+        testing::StartsWith("exit code 75: saved after a signal or before --deadline: please "
+                            "requeue\nanother start: goes on\n"));
+    EXPECT_THAT(output_of({"explain", "78"}), HasSubstr(" E306"));
+    EXPECT_THAT(output_of({"explain", "137"}), HasSubstr("killed by signal 9 (Killed)"));
+    for (const char* code : {"E999", "2", "205", "-75", "99999999999"})
+        EXPECT_EQ(test::caught_code([&] { run_command({"explain", code}, {}); }), "E101") << code;
+}
+
 TEST(RunCommand, SpeaksOfAUsersOwnProgramAndModel) {
     const ProcessContext process{{.model = "tiny", .name = "mine"}, {}};
     const std::string help = output_of({"train", "--help"}, process);

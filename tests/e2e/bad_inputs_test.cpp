@@ -47,7 +47,7 @@ std::string lasting_part(const BadInput& input, std::string text, const TempDir&
     text = without_paths(std::move(text), folder);
     if (input.finder == Finder::some_rank)
         text.erase(0, std::min(text.find("lockstep: error"), text.size()));
-    text = std::regex_replace(text, std::regex("\\(rank [0-3]( only)?\\)"), "<rank>");
+    text = std::regex_replace(text, std::regex("\\(rank [0-3]( on [^ )]+)?( only)?\\)"), "<rank>");
     return std::regex_replace(text, std::regex(" in [0-9.]+ ?m?s\n"), " in <time>\n");
 }
 

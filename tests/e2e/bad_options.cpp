@@ -75,7 +75,7 @@ std::vector<BadInput> bad_words() {
          {"explain", "E999"},
          64,
          "lockstep: error E101: no error has code 'E999'\n"
-         "  fix: give a code as error messages show it, for example E204\n"},
+         "  fix: give a code as error messages show it, for example E204, or an exit code\n"},
     };
 }
 

@@ -7,11 +7,27 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
 /// What the run's own state file says; the launcher's exit code is not to be trusted.
-enum class RunEnd { unknown, running, saved, interrupted, complete, failed };
+enum class RunEnd {
+    unknown,    ///< no state: no start has begun it
+    not_begun,  ///< that of an earlier start: this one never held the run
+    running,
+    saved,
+    interrupted,
+    complete,
+    failed
+};
+
+/// What a rank said as it failed. A launcher ends the others by signals, and may return theirs.
+struct RankEnd {
+    std::string who{};    ///< "rank 1 on node2"
+    int exit = 0;         ///< its own exit code
+    std::string error{};  ///< "E306: ..."
+};
 
 /// The job as its batch script sees it.
 struct SlurmJob {
@@ -26,8 +42,9 @@ SlurmJob read_slurm_job(const Environment& environment);
 /// Everything that the decision rests on.
 struct JobEnd {
     int launcher_exit = 0;              ///< of mpirun or srun; 128 + signal when killed
-    RunEnd run = RunEnd::unknown;       ///< unknown: the run has no state file
+    RunEnd run = RunEnd::unknown;       ///< of this start
     int failure_exit = 0;               ///< the state file's, where it says failed
+    std::vector<RankEnd> rank_ends{};   ///< of this start, in the order of ranks
     std::int64_t restarts = 0;          ///< of the job so far
     std::int64_t idle_starts = 0;       ///< starts in a row, this one too, without a new checkpoint
     std::string job_state = "RUNNING";  ///< SLURM's word; others are ending the job already

@@ -8,6 +8,7 @@
 
 #include "command.hpp"
 #include "slurm/idle_starts.hpp"
+#include "slurm/rank_ends.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -22,12 +23,16 @@ namespace {
 struct EpilogOptions {
     fs::path run;
     int launcher_exit = 0;
+    fs::path rank_ends;
     RequeueLimits limits;
     bool dry_run = false;
 };
 
-RunEnd run_end(const std::optional<RunState>& state) {
+RunEnd run_end(const std::optional<RunState>& state, const fs::path& run) {
     if (!state) return RunEnd::unknown;
+    const std::int64_t before = incarnation_before_start(run);
+    if (state->incarnation <= before)
+        return read_incarnation(run) > before ? RunEnd::running : RunEnd::not_begun;
     switch (state->phase) {
         case RunPhase::running:
             return RunEnd::running;
@@ -85,7 +90,8 @@ int epilog(const EpilogOptions& options) {
     const SlurmJob job = read_slurm_job(Environment());
     JobEnd end{.launcher_exit = options.launcher_exit, .restarts = job.restarts};
     const auto state = read_run_state(options.run);
-    end.run = run_end(state);
+    end.run = run_end(state, options.run);
+    if (!options.rank_ends.empty()) end.rank_ends = read_rank_ends(options.rank_ends);
     if (!options.dry_run && end.run != RunEnd::complete) ask_about_job(job, end);
     if (state && end.is_newest_start) {
         end.failure_exit = state->exit;
@@ -100,6 +106,10 @@ int epilog(const EpilogOptions& options) {
         job.restarts + 1,
         verdict.reason,
         verdict.requeues ? "requeued" : fmt::format("ends with exit code {}", verdict.exit_code)));
+    if (!options.rank_ends.empty() && !options.dry_run) {
+        std::error_code left_behind;
+        fs::remove_all(options.rank_ends, left_behind);
+    }
     if (verdict.requeues && !options.dry_run) requeue(job);
     return verdict.exit_code;
 }
@@ -108,7 +118,11 @@ OptionTable epilog_table(EpilogOptions& options) {
     return {
         {"What happened",
          {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
-          whole_option("rc", options.launcher_exit, 0, 255, "exit code of mpirun or srun")}},
+          whole_option("rc", options.launcher_exit, 0, 255, "exit code of mpirun or srun"),
+          path_option("rank-ends",
+                      "DIR",
+                      options.rank_ends,
+                      "where failed ranks of this start left a word; removed")}},
         {"When to give up (exit code 93)",
          {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "of this job"),
           whole_option("max-idle-starts",
@@ -129,9 +143,12 @@ Command slurm_epilog_command() {
         .usage = "lockstep slurm epilog --run DIR --rc N [options]",
         .text =
             "The last line of a batch script, after mpirun or srun has ended. Decides from the\n"
-            "run's own state, for mpirun returns 0 also when it lost a node. Requeues the job\n"
-            "as its last act where the run is saved or was hit from outside; ends with the\n"
-            "run's exit code where another start would fail the same way. See docs/slurm.md.\n",
+            "run's own state, for mpirun returns 0 also when it lost a node, and only where this\n"
+            "start wrote it; else from what its ranks said as they failed ($LOCKSTEP_RANK_ENDS,\n"
+            "which job.sh sets). Requeues the job as its last act where the run is saved or was "
+            "hit\n"
+            "from outside; ends with the run's or the rank's exit code where another start would\n"
+            "fail the same way. See docs/slurm.md.\n",
         .table = epilog_table(*options),
         .run = [options](const Invocation&) {
             check(!options->run.empty(),

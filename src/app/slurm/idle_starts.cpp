@@ -2,6 +2,7 @@
 #include "slurm/idle_starts.hpp"
 
 #include "lockstep/core/record.hpp"
+#include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 namespace lockstep {
@@ -10,14 +11,16 @@ namespace {
 struct Starts {
     std::int64_t newest_checkpoint = -1;  ///< step, when last counted; -1: none
     std::int64_t idle = 0;
-    bool is_known = false;  ///< a start was noted before
-    bool is_open = false;   ///< one has begun and not ended
+    bool is_known = false;          ///< a start was noted before
+    bool is_open = false;           ///< one has begun and not ended
+    std::int64_t incarnation = -1;  ///< the run's newest, when that one began
 };
 
 void describe(Record& record, Starts& starts) {
     record.field("newest_checkpoint", starts.newest_checkpoint);
     record.field("idle_starts", starts.idle);
     record.later("is_open", starts.is_open);
+    record.later("incarnation", starts.incarnation);
 }
 
 fs::path file_of(const fs::path& root) {
@@ -54,14 +57,20 @@ std::int64_t note_start_begin(const fs::path& root, StartsFile file) {
     if (starts.is_open) count_end(starts, newest);
     if (!starts.is_known) starts.newest_checkpoint = newest;
     starts.is_open = true;
+    starts.incarnation = read_incarnation(root);
     if (file == StartsFile::update) write_starts_file(root, starts);
     return starts.idle;
+}
+
+std::int64_t incarnation_before_start(const fs::path& root) {
+    return read_starts_file(root).incarnation;
 }
 
 std::int64_t note_start_end(const fs::path& root, StartsFile file) {
     Starts starts = read_starts_file(root);
     count_end(starts, newest_checkpoint(root));
     starts.is_open = false;
+    starts.incarnation = -1;
     if (file == StartsFile::update) write_starts_file(root, starts);
     return starts.idle;
 }

@@ -15,6 +15,10 @@ enum class StartsFile { update, leave };
 /// Errors: E222 where the file is damaged, and those of writing it.
 std::int64_t note_start_begin(const fs::path& root, StartsFile file);
 
+/// The newest incarnation of the run when the start began that has not ended; -1 where that is not
+/// known: the run was not yet there, or no prolog looked. Errors: E222.
+std::int64_t incarnation_before_start(const fs::path& root);
+
 /// A start has ended. Returns the idle starts in a row, this one too. Errors: as above.
 std::int64_t note_start_end(const fs::path& root, StartsFile file);
 

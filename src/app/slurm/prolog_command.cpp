@@ -12,10 +12,12 @@
 #include "command.hpp"
 #include "slurm/idle_starts.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <memory>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -47,12 +49,20 @@ std::optional<std::int64_t> seconds_left(const SlurmJob& job, const Environment&
 
 // A folder that the run can have: made, or a run's own and held by nobody. What dead starts have
 // left half-written goes.
-void settle_run_directory(const PrologOptions& options) {
+void settle_run_directory(const PrologOptions& options, const SlurmJob& job) {
     if (is_run(options.run)) {
         const auto held = RunDirectory::open(options.run, options.lock_wait_s);
         remove_unfinished_checkpoints(held.paths().checkpoints());
         return;
     }
+    // The job's first start made at least the folder.
+    check(job.restarts == 0 || fs::exists(options.run), [&] {
+        return Error("E547",
+                     fmt::format("run '{}' is gone", options.run.string()),
+                     fmt::format("SLURM has started this job {} times, and it was there before",
+                                 job.restarts + 1),
+                     "bring it back; or submit the job again to begin a new run at step 0");
+    });
     // Not locked: until train makes it a run, it is none.
     make_directories(options.run);
     check(fs::is_empty(options.run), [&] {
@@ -101,14 +111,33 @@ void say_facts(const SlurmJob& job,
         run_text(run));
 }
 
+// A template that was tried on a laptop asks for as little on a large node.
+void say_unused_cores(const SlurmJob& job, const Environment& environment) {
+    const auto number = [&](const char* name) { return environment.integer(name).value_or(0); };
+    const auto tasks = number("SLURM_NTASKS_PER_NODE");
+    const auto used = tasks * std::max<std::int64_t>(number("SLURM_CPUS_PER_TASK"), 1);
+    const auto cores =
+        std::max<std::int64_t>(number("SLURM_CPUS_ON_NODE"), ::sysconf(_SC_NPROCESSORS_ONLN));
+    constexpr int few = 4;
+    if (job.restarts > 0 || tasks == 0 || used * few > cores) return;
+    once(Level::warn,
+         "{} of the {} processors of this node compute: {} rank(s) with {} each; more with "
+         "--ntasks-per-node, or --cpus-per-task and train's --threads",
+         used,
+         cores,
+         tasks,
+         used / tasks);
+}
+
 int prolog(const PrologOptions& options) {
     const Environment environment;
     const SlurmJob job = read_slurm_job(environment);
-    settle_run_directory(options);
+    settle_run_directory(options, job);
     const std::int64_t idle =
         is_run(options.run) ? note_start_begin(options.run, StartsFile::update) : 0;
     const auto left_s = seconds_left(job, environment);
     say_facts(job, environment, left_s, options.run);
+    say_unused_cores(job, environment);
     check_start(job.restarts, idle, options.limits);
     print_once(
         fmt::format("{}\n", left_s ? static_cast<std::int64_t>(unix_time_s()) + *left_s : 0));

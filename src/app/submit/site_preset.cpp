@@ -48,6 +48,9 @@ std::string* text_target(SitePreset& site, const std::string& key) {
     if (key == "name") return &site.name;
     if (key == "interface") return &site.interface;
     if (key == "account") return &site.account;
+    if (key == "qos") return &site.qos;
+    if (key == "constraint") return &site.constraint;
+    if (key == "mem") return &site.memory;
     if (key == "partition") return &site.partition;
     if (key == "gpu-partition") return &site.gpu_partition;
     if (key == "preemptible-partition") return &site.preemptible_partition;

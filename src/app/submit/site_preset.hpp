@@ -13,7 +13,8 @@ namespace lockstep {
 
 /// A preset. Empty texts, 0 and none: the file does not say.
 struct SitePreset {
-    std::string name, interface, account;
+    std::string name, interface, account, qos, constraint;
+    std::string memory;  ///< of each node, as sbatch reads it
     Launcher launcher = Launcher::none;
     ContainerRuntime container_runtime = ContainerRuntime::none;
     std::string partition, gpu_partition, preemptible_partition;

@@ -73,7 +73,12 @@ void apply_site(JobTemplate& script, const SitePreset& site) {
     SbatchOptions& first = script.parts.front();
     if (!value_of(first, "partition") && !site.partition.empty())
         set_option(first, "partition", site.partition);
-    if (!site.account.empty()) set_option(first, "account", site.account);
+    const std::pair<const char*, const std::string&> usual[] = {{"account", site.account},
+                                                                {"qos", site.qos},
+                                                                {"constraint", site.constraint},
+                                                                {"mem", site.memory}};
+    for (const auto& [name, value] : usual)
+        if (!value.empty()) set_option(first, name, value);
 }
 
 // Options that were given, an empty text too.

@@ -51,7 +51,7 @@ std::string argument(const std::string& word) {
 std::string preamble(const ScriptSettings& settings, bool is_array) {
     std::string text;
     for (const std::string& module : settings.modules)
-        text += fmt::format("module load {}\n", bash_word("a module", module));
+        text += fmt::format("module load {} || exit 66\n", bash_word("a module", module));
     for (const auto& [name, value] : settings.variables) {
         text += fmt::format("export {}={}", name, bash_word(name, value));
         // Tasks of an array must not share a run.

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a batch script does when the ranks are gone. mpirun's exit code does not decide it: it is 0
-// when a remote daemon dies. The run's own state file does, and the code only where the state says
-// no more:
+// when a remote daemon dies; nor srun's, which is that of the rank with the largest one, 143 where
+// it ended others for one that failed. The run's own state file does, where this start wrote it;
+// then what ranks said as they failed; the launcher's code only where nobody has said more:
 //
-//     state of the run    launcher's or failure's code        then
+//     state of the run    rank's, failure's, launcher's code  then
 //     complete            any                                 done, 0
 //     saved               any                                 requeue (75)
 //     interrupted         any                                 stop, 130: somebody meant it
 //     failed, running     0, 1, 75, 76, above 130: the world  requeue (76)
 //                         any other: a mistake                stop with that code: again in vain
-//     none yet            0, 76, above 130: the world         requeue (76)
+//     none of this start  0, 76, above 130: the world         requeue (76)
 //                         any other: a mistake                stop with that code
 //
 // and each "requeue" only while starts bring new checkpoints and are not too many (once_more).
 //
 // What must never happen:
+// - A start that never held the run takes an earlier one's success for its own.
 // - A job that fails at once requeues itself for ever: it would spend an allocation in a night.
 // - A run that a lost node ended stays ended.
 // - Two starts of a job go on with one run: a start that SLURM has given up decides nothing.
@@ -26,6 +28,9 @@
 #include "lockstep/cluster/requeue_rule.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -65,18 +70,46 @@ RequeueVerdict once_more(const JobEnd& end,
     return {true, exit_code, reason};
 }
 
-// Ranks that were lost while they started have not said why, as a mistake of the user's has; the
-// starts of the job, none of which began the run, are counted instead of its checkpoints.
+// Ranks that were lost while they started have not said why, as a mistake of the user's has. Where
+// no start has begun the run, they are counted instead of its checkpoints.
 RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
     const int exit_code = end.launcher_exit;
     if (exit_code != 0 && exit_code != lost && exit_code <= 130)
         return stop(exit_code, "the run did not begin");
-    end.idle_starts = end.restarts + 1;
+    if (end.run == RunEnd::unknown) end.idle_starts = end.restarts + 1;
     return once_more(
         end,
         limits,
         lost,
         fmt::format("the ranks were gone before the run began (the launcher says {})", exit_code));
+}
+
+// Of several ranks one may have seen no more than the loss of another.
+const RankEnd* lasting_failure(const std::vector<RankEnd>& ends) {
+    const auto found =
+        std::ranges::find_if(ends, [](const RankEnd& end) { return !may_mend(end.exit); });
+    return found == ends.end() ? nullptr : &*found;
+}
+
+// Of a start whose run is neither complete nor saved.
+RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
+    if (const RankEnd* failure = lasting_failure(end.rank_ends))
+        return stop(failure->exit,
+                    fmt::format("the ranks failed, and would again: {} ({})",
+                                printable(failure->error),
+                                printable(failure->who)));
+    if (!end.rank_ends.empty()) end.launcher_exit = lost;
+    const bool says_why = end.run == RunEnd::failed;
+    if (!says_why && end.run != RunEnd::running) return judge_start(end, limits);
+    const int exit_code = says_why ? end.failure_exit : end.launcher_exit;
+    if (!may_mend(exit_code)) return stop(exit_code, "the run failed, and would again");
+    return once_more(end,
+                     limits,
+                     lost,
+                     says_why
+                         ? "the run failed by the loss of a rank"
+                         : fmt::format("the ranks are gone, but not done (the launcher says {})",
+                                       end.launcher_exit));
 }
 
 }  // namespace
@@ -110,21 +143,12 @@ RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits) {
         case RunEnd::interrupted:
             return stop(static_cast<int>(ExitCode::interrupted), "the run was interrupted");
         case RunEnd::failed:
-            if (!may_mend(end.failure_exit))
-                return stop(end.failure_exit, "the run failed, and would again");
-            return once_more(end, limits, lost, "the run failed by the loss of a rank");
         case RunEnd::running:
-            if (!may_mend(end.launcher_exit))
-                return stop(end.launcher_exit, "the run failed, and would again");
-            return once_more(end,
-                             limits,
-                             lost,
-                             fmt::format("the ranks are gone, but not done (the launcher says {})",
-                                         end.launcher_exit));
+        case RunEnd::not_begun:
         case RunEnd::unknown:
             break;
     }
-    return judge_start(end, limits);
+    return judge_failure(end, limits);
 }
 
 void check_start(std::int64_t restarts, std::int64_t idle_starts, const RequeueLimits& limits) {

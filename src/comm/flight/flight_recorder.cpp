@@ -28,6 +28,7 @@
 #include "lockstep/comm/flight_recorder.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "flight/process_facts.hpp"
@@ -71,12 +72,6 @@ template <std::size_t N>
 void copy_text(std::array<char, N>& to, std::string_view from) {
     to.fill('\0');
     from.copy(to.data(), N - 1);
-}
-
-std::string host_name() {
-    std::array<char, 64> name{};
-    ::gethostname(name.data(), name.size() - 1);
-    return name.data();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 
 #include "nccl/cuda_library.hpp"
 #include "nccl/rank_facts.hpp"

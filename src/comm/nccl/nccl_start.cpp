@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 
 #include "nccl/nccl_inside.hpp"

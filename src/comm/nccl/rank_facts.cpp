@@ -2,6 +2,7 @@
 #include "nccl/rank_facts.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/record.hpp"
 
@@ -74,12 +75,6 @@ bool all_equal(const std::vector<std::string>& values) {
 }
 
 }  // namespace
-
-std::string host_name() {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
-    return host.data();
-}
 
 void check_gpus_apart(const std::vector<NcclRankFacts>& facts) {
     std::map<std::pair<std::string, std::string>, int> taken;

@@ -33,9 +33,6 @@ std::map<std::string, std::string> nccl_settings(const Environment& environment,
 /// This host as NCCL tells hosts apart.
 std::string nccl_host_id(const Environment& environment, const std::string& root = "");
 
-/// This host's name, for people.
-std::string host_name();
-
 /// Facts by rank. Errors: E673 two ranks on one GPU of one host.
 void check_gpus_apart(const std::vector<NcclRankFacts>& facts);
 

@@ -89,6 +89,17 @@ TEST_F(SubmitFolder, RefusesWhatIsNotThereOrDoesNotGoTogether) {
     EXPECT_EQ(code({.het_partition = "b", .template_name = "single-node", .chain = 2}), "E106");
 }
 
+TEST_F(SubmitFolder, ASiteSaysWhatItsJobsNeed) {
+    write_site("account = \"a\"\nqos = \"long\"\nconstraint = \"a|b\"\nmem = \"8G\"\n");
+    const auto by_site = plan({.site = "here"});
+    EXPECT_EQ(option_of(by_site, "account"), "a");
+    EXPECT_EQ(option_of(by_site, "qos"), "long");
+    EXPECT_EQ(option_of(by_site, "constraint"), "a|b");
+    EXPECT_EQ(by_site.request.parts[0].node_memory_mb, 8192);
+    EXPECT_EQ(option_of(plan({.site = "here"}, {{"mem", "1G", "command line", {}}}), "mem"), "1G");
+    EXPECT_EQ(option_of(plan({}), "mem"), "none");
+}
+
 TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
     for (const auto& [text, code] :
          std::vector<std::pair<std::string, std::string>>{{"partitoin = \"x\"", "E111"},

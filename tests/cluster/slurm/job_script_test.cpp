@@ -65,7 +65,8 @@ TEST(JobScript, HasTheNewOptionsAndTheOldBody) {
     EXPECT_THAT(text, Not(HasSubstr("-N 2")));
     EXPECT_THAT(
         text,
-        HasSubstr("#SBATCH --time=01:00:00\nmodule load 'm/1'\nexport RUN='runs/a b'\n. job.sh"));
+        HasSubstr("#SBATCH --time=01:00:00\nmodule load 'm/1' || exit 66\nexport RUN='runs/a b'\n"
+                  ". job.sh"));
     EXPECT_EQ(parse_template("y", text).parts[0].size(), script.parts[0].size());
 }
 

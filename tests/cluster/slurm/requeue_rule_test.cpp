@@ -90,6 +90,38 @@ TEST(RequeueRule, RequeuesAFewTimesWhereRanksWereLostBeforeTheRunBegan) {
     }
 }
 
+const RankEnd other_settings{.who = "rank 1 on node2", .exit = 78, .error = "E306: other settings"};
+const RankEnd lost_peer{.who = "rank 0 on node1", .exit = 76, .error = "E660: rank 1 is gone"};
+
+// srun kills the other ranks of one that fails, and returns their 143.
+TEST(RequeueRule, BelievesTheRankThatFailedRatherThanItsLauncher) {
+    for (const RunEnd run : {RunEnd::unknown, RunEnd::not_begun, RunEnd::running, RunEnd::failed}) {
+        const auto verdict = judge({.launcher_exit = 143,
+                                    .run = run,
+                                    .failure_exit = 76,
+                                    .rank_ends = {lost_peer, other_settings}});
+        EXPECT_FALSE(verdict.requeues);
+        EXPECT_EQ(verdict.exit_code, 78);
+        EXPECT_THAT(verdict.reason, HasSubstr("E306: other settings (rank 1 on node2)"));
+        EXPECT_TRUE(
+            judge({.launcher_exit = 64, .run = run, .failure_exit = 76, .rank_ends = {lost_peer}})
+                .requeues);
+    }
+    const auto saved =
+        judge({.launcher_exit = 143, .run = RunEnd::saved, .rank_ends = {other_settings}});
+    EXPECT_TRUE(saved.requeues);
+}
+
+TEST(RequeueRule, CountsCheckpointsWhereEarlierStartsBeganTheRun) {
+    JobEnd end{.launcher_exit = 143, .run = RunEnd::not_begun, .restarts = 5, .idle_starts = 2};
+    EXPECT_TRUE(judge(end).requeues);
+    EXPECT_THAT(judge(end).reason, HasSubstr("before the run began"));
+    end.idle_starts = 3;
+    EXPECT_EQ(judge(end).exit_code, 93);
+    end.launcher_exit = 2;
+    EXPECT_EQ(judge(end).exit_code, 2);
+}
+
 TEST(RequeueRule, GivesUpWithoutProgressAndAfterManyStarts) {
     JobEnd end{.launcher_exit = 75, .run = RunEnd::saved};
     end.idle_starts = 2;

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What this node calls itself.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// As messages name it; "?" where the system does not say.
+std::string host_name();
+
+}  // namespace lockstep
