@@ -14,6 +14,9 @@
 
 namespace lockstep {
 
+/// --time of a job without a limit: as long as SLURM can count.
+inline constexpr std::int64_t endless_s = 60 * (std::int64_t{1} << 32);
+
 /// One part of a job; only a heterogeneous one has more than one.
 struct JobPart {
     std::vector<std::string> partitions;      ///< any of them will do; empty: the default one
@@ -26,7 +29,7 @@ struct JobPart {
     std::int64_t node_gpus = 0;
     std::string gpu_type;                 ///< "": any
     std::int64_t node_memory_mb = 0;      ///< 0: the partition's default, or all
-    std::optional<std::int64_t> seconds;  ///< nothing: the partition's default
+    std::optional<std::int64_t> seconds;  ///< nothing: the partition's default; or endless_s
     std::string constraint;               ///< "a&b", "a|b", ..., as SLURM reads it
     std::vector<std::string> excluded;    ///< nodes that it must not get
     std::vector<std::string> required;    ///< nodes that it must get, all of them
@@ -49,6 +52,7 @@ struct JobRequest {
     std::string job_name, account, qos, reservation;
     std::optional<std::int64_t> last_task;         ///< the highest index of an array
     std::vector<AwaitedJob> awaited_jobs;          ///< of --dependency
+    bool awaits_any = false;                       ///< of these, not all ("a?b")
     std::map<std::string, std::int64_t> licences;  ///< how many of each
     std::vector<JobPart> parts;
 };

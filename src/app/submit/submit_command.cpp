@@ -9,6 +9,7 @@
 #include "command.hpp"
 #include "config_files.hpp"
 #include "submit/slurm_facts_query.hpp"
+#include "submit/submit_check.hpp"
 #include "submit/submit_estimate.hpp"
 #include "submit/submit_plan.hpp"
 #include "train/train_options.hpp"
@@ -18,6 +19,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -50,6 +53,13 @@ TrainSettings train_settings(const SubmitOptions& options, const SubmitPlan& pla
     for (std::string& word : words)
         if (const auto at = word.find("%a"); at != word.npos) word.replace(at, 2, "0");
     const ParsedLine line = parse_line(words, table);
+    for (const char* launch : {"np", "hosts"})
+        check(!line.options.contains(launch), [&] {
+            return Error("E104",
+                         fmt::format("--{} is given after --", launch),
+                         "the job's launcher starts the ranks",
+                         "give --nodes and --ntasks-per-node before --");
+        });
     for (const char* own : {"data", "test-data", "run"})
         check(!line.options.contains(own), [&] {
             return Error("E104",
@@ -114,15 +124,48 @@ std::string submit_once(const std::string& path) {
     return job;
 }
 
-void submit_all(const std::string& script, std::int64_t chain) {
+// What SLURM would do now, in its own words; "" where it does not say. A no is none for ever: nodes
+// may be down.
+std::string expected_start(const std::string& script) {
     const ScriptFile file(script);
-    for (std::int64_t i = 0; i < chain; ++i)
-        print_once(fmt::format("submitted job {}\n", submit_once(file.path())));
+    const auto answer = run_process({"sbatch", "--test-only", file.path()}, {}, 60);
+    if (answer.exit_code != 0)
+        once(Level::warn, "SLURM could not start it now: {}", printable(answer.output));
+    constexpr std::string_view mark = " to start at ";
+    const auto at = answer.output.find(mark);
+    if (answer.exit_code != 0 || at == answer.output.npos) return "";
+    const std::string rest = answer.output.substr(at + mark.size());
+    return printable(rest.substr(0, rest.find(' ')));
+}
+
+// Where the job will write, for people: what only SLURM knows stays as it is (%a, %N).
+std::string log_of(const SubmitPlan& plan, const std::string& job) {
+    const SbatchOptions& first = plan.script.parts.front();
+    std::string name = value_of(first, "output").value_or("slurm-%j.out");
+    for (const auto& [mark, value] :
+         {std::pair<std::string, std::string>{"%x", plan.request.job_name},
+          {"%A", job},
+          {"%j", plan.request.last_task ? "%j" : job}})
+        if (const auto at = name.find(mark); at != name.npos) name.replace(at, mark.size(), value);
+    return fs::absolute(name).string();
+}
+
+void submit_all(const SubmitPlan& plan, const std::string& script, std::int64_t chain) {
+    const std::string start = expected_start(script);
+    const ScriptFile file(script);
+    for (std::int64_t i = 0; i < chain; ++i) {
+        const std::string job = submit_once(file.path());
+        print_once(fmt::format("submitted job {}\n", job));
+        print_once(fmt::format("  it writes     {}\n", printable(log_of(plan, job))));
+        if (i == 0 && !start.empty())
+            print_once(fmt::format("  it may start  {}, as SLURM expects now\n", start));
+    }
 }
 
 std::string dry_run_text(const SubmitPlan& plan,
                          const SubmitOptions& options,
-                         const SlurmFacts& facts) {
+                         const SlurmFacts& facts,
+                         const std::string& start) {
     std::string text;
     if (trains(plan.script)) {
         const TrainSettings settings = train_settings(options, plan);
@@ -132,21 +175,24 @@ std::string dry_run_text(const SubmitPlan& plan,
     }
     if (options.chain > 1)
         text += fmt::format("# {} such jobs, one after the other\n", options.chain);
+    if (!start.empty()) text += fmt::format("# SLURM would start it at {}\n", start);
     return text + "# nothing was submitted\n";
 }
 
 int submit(const SubmitOptions& options, const Invocation& call) {
     const SubmitPlan plan = plan_submit(options, call, find_root(Environment()));
-    if (trains(plan.script)) train_settings(options, plan);
+    const auto settings =
+        trains(plan.script) ? std::optional(train_settings(options, plan)) : std::nullopt;
     const std::string script = render_script(plan.script, plan.settings);
     const SlurmFacts facts = query_slurm(plan.request, plan.launcher);
     const auto notes = check_request(plan.request, facts);
     check_launcher(plan, facts);
+    if (settings) check_ranks_will_run(options, plan.request, *settings);
     say_notes(plan, notes);
     if (options.dry_run)
-        print_once(script + dry_run_text(plan, options, facts));
+        print_once(script + dry_run_text(plan, options, facts, expected_start(script)));
     else
-        submit_all(script, options.chain);
+        submit_all(plan, script, options.chain);
     return 0;
 }
 

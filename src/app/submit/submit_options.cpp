@@ -26,18 +26,29 @@ constexpr SlurmOption slurm_options[] = {
     {"licenses", "L", "NAME:N", "that it needs"},
     {"job-name", "J", "NAME", "letters, digits and . _ -"},
     {"array", "a", "LIST", "one job for each, such as 0-7%2; words after -- may use %a"},
-    {"dependency", "d", "LIST", "afterok:4711, singleton"}};
+    {"dependency", "d", "LIST", "afterok:4711, singleton"},
+    {"gres", "", "LIST", "other things of each node"},
+    {"mem-per-cpu", "", "SIZE", "of each core, such as 4G"},
+    {"begin", "b", "TIME", "not before it"},
+    {"comment", "", "TEXT", "letters, digits and . _ -"},
+    {"mail-type", "", "LIST", "END, FAIL, ..."},
+    {"mail-user", "", "NAME", "who gets the mail"},
+    {"output", "o", "FILE", "%x and %j stand for name and number"},
+    {"error", "e", "FILE", "stderr, apart from --output"}};
 
 Option slurm_option(const SlurmOption& known, std::string& target) {
     Option option = text_option(known.name, known.value, target, known.help);
     return *known.letter == '\0' ? option : with_letter(known.letter, std::move(option));
 }
 
-std::vector<Option> slurm_section(std::vector<std::string>& values) {
+std::vector<Option> slurm_section(SubmitOptions& options) {
+    std::vector<std::string>& values = options.slurm_values;
     values.resize(std::size(slurm_options));
     std::vector<Option> section;
     for (std::size_t i = 0; i < values.size(); ++i)
         section.push_back(slurm_option(slurm_options[i], values[i]));
+    section.push_back(
+        flag_option("exclusive", options.exclusive, "whole nodes, for this job alone"));
     return section;
 }
 
@@ -54,7 +65,7 @@ const std::vector<std::string>& slurm_option_names() {
 
 OptionTable submit_option_table(SubmitOptions& o) {
     return {
-        {"Options of SLURM, over those of the template", slurm_section(o.slurm_values)},
+        {"Options of SLURM, over those of the template", slurm_section(o)},
         {"A second part on other nodes (heterogeneous job)",
          {text_option("het-partition", "NAME", o.het_partition, "its partition"),
           text_option("het-nodes", "N", o.het_nodes, "its nodes"),

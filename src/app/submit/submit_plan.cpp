@@ -82,10 +82,22 @@ void apply_site(JobTemplate& script, const SitePreset& site) {
 }
 
 // Options that were given, an empty text too.
-void apply_flags(JobTemplate& script, const Invocation& call) {
+void apply_flags(JobTemplate& script, const SubmitOptions& options, const Invocation& call) {
+    SbatchOptions& first = script.parts.front();
+    const auto gives = [&](const char* name) {
+        return std::ranges::any_of(call.options, [&](const ResolvedOption& option) {
+            return option.name == name && option.origin != "default";
+        });
+    };
+    // All tasks of a job by their number: how the template spreads its own no longer says anything.
+    if (gives("ntasks") && !gives("ntasks-per-node")) remove_option(first, "ntasks-per-node");
+    if (gives("ntasks") && !gives("nodes") && options.template_name.empty())
+        remove_option(first, "nodes");
+    if (gives("mem-per-cpu") && !gives("mem")) remove_option(first, "mem");
     for (const ResolvedOption& option : call.options)
         if (option.origin != "default" && std::ranges::count(slurm_option_names(), option.name) > 0)
-            set_option(script.parts.front(), option.name, option.text);
+            set_option(first, option.name, option.text);
+    if (options.exclusive) set_option(first, "exclusive", std::nullopt);
 }
 
 void apply_second_part(JobTemplate& script, const SubmitOptions& options) {
@@ -118,6 +130,12 @@ void settle_requeue(JobTemplate& script, const SubmitOptions& options) {
     if (options.chain == 1) return;
     set_option(first, "no-requeue", std::nullopt);
     const auto awaited = value_of(first, "dependency");
+    check(!awaited || awaited->find('?') == awaited->npos, [] {
+        return Error("E106",
+                     "--chain does not go with '?' in --dependency",
+                     "a chain waits for its own last job besides, and SLURM takes '?' or ',' only",
+                     "wait for all of them, with ','");
+    });
     set_option(first, "dependency", awaited ? *awaited + ",singleton" : "singleton");
 }
 
@@ -234,7 +252,7 @@ SubmitPlan plan_submit(const SubmitOptions& options, const Invocation& call, con
                     .request = {},
                     .launcher = {}};
     apply_site(plan.script, site);
-    apply_flags(plan.script, call);
+    apply_flags(plan.script, options, call);
     apply_second_part(plan.script, options);
     settle_requeue(plan.script, options);
     const ContainerRuntime runtime = runtime_of(options, site);

@@ -114,15 +114,22 @@ void read_memory(const SbatchOptions& options, JobPart& part) {
     part.node_memory_mb = unit == 0 ? (count + 1023) / 1024 : count * megabytes[unit];
 }
 
+bool is_endless(std::string text) {
+    for (char& c : text) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+    return text == "UNLIMITED" || text == "INFINITE" || text == "-1";
+}
+
 std::optional<std::int64_t> time_in(const SbatchOptions& options) {
     const auto text = value_of(options, "time");
     if (!text) return std::nullopt;
+    if (is_endless(*text)) return endless_s;
     const auto seconds = parse_slurm_time(*text);
-    check(seconds && *seconds > 0, [&] {
+    if (seconds && *seconds == 0) return endless_s;  // as sbatch reads it
+    check(seconds.has_value(), [&] {
         return Error("E526",
                      fmt::format("--time is '{}'", printable(*text)),
                      "it is no time that SLURM knows",
-                     "write MINUTES, HH:MM:SS or D-HH:MM:SS");
+                     "write MINUTES, HH:MM:SS, D-HH:MM:SS or UNLIMITED");
     });
     return seconds;
 }
@@ -176,17 +183,26 @@ std::optional<std::int64_t> last_task_of(const SbatchOptions& options) {
 std::vector<AwaitedJob> awaited_jobs_of(const SbatchOptions& options) {
     const auto text = value_of(options, "dependency");
     if (!text) return {};
-    const std::string item =
-        "singleton|(after|afterany|afterok|afternotok|aftercorr)(:[0-9]{1,10}(_[0-9]{1,9})?)+";
-    check(matches(*text, "(" + item + ")(,(" + item + "))*"), [&] {
-        return unreadable("dependency", *text, "afterok:4711, afterany:4711:4712 or singleton");
+    const std::string job = ":[0-9]{1,10}(_([0-9]{1,9}|\\*))?";
+    const std::string item = "(singleton|after(" + job + "(\\+[0-9]{1,9})?)+|(afterany|afterok|" +
+                             "afternotok|aftercorr|afterburstbuffer)(" + job + ")+)";
+    const char separator = text->find('?') == text->npos ? ',' : '?';
+    const std::string next = std::string(separator == '?' ? "\\?" : ",") + item;
+    check(matches(*text, item + "(" + next + ")*"), [&] {
+        return unreadable(
+            "dependency",
+            *text,
+            "afterok:4711, after:4711+5, afterany:4711:4712 or singleton, with commas "
+            "for all of several and '?' for any");
     });
     std::vector<AwaitedJob> jobs;
-    for (const std::string& condition : split_text(*text, ',')) {
+    for (const std::string& condition : split_text(*text, separator)) {
         const auto words = split_text(condition, ':');
         for (std::size_t i = 1; i < words.size(); ++i)
-            jobs.push_back({words[0], words[i].substr(0, words[i].find('_'))});
+            jobs.push_back({words[0], words[i].substr(0, words[i].find_first_of("_+"))});
     }
+    // Any of them will do: what need not be waited for decides nothing.
+    if (separator == '?' && text->find("singleton") != text->npos) jobs.clear();
     return jobs;
 }
 
@@ -222,6 +238,7 @@ JobRequest read_request(const std::vector<SbatchOptions>& parts) {
     request.licences = licences_of(first);
     request.last_task = last_task_of(first);
     request.awaited_jobs = awaited_jobs_of(first);
+    request.awaits_any = value_of(first, "dependency").value_or("").find('?') != std::string::npos;
     return request;
 }
 

@@ -181,7 +181,9 @@ void check_tasks(const JobPart& part,
                  std::vector<Misfit>& found) {
     if (!part.tasks) return;
     std::ranges::sort(groups, std::greater{}, &NodeGroup::cpus);
-    std::int64_t left = part.most_nodes.value_or(partition.most_nodes.value_or(1 << 30)), room = 0;
+    const std::int64_t most_nodes =
+        part.most_nodes.value_or(partition.most_nodes.value_or(1 << 30));
+    std::int64_t left = most_nodes, room = 0;
     for (const NodeGroup& group : groups) {
         if (!can_hold(group, partition, part)) continue;
         const auto by_cpus = most_cpus(group, partition) / part.task_cpus;
@@ -192,8 +194,11 @@ void check_tasks(const JobPart& part,
         found.push_back(
             {.code = "E536",
              .what = fmt::format("{} tasks are asked", *part.tasks),
-             .why = fmt::format(
-                 "'{}' has room for {} of {} CPUs each", partition.name, room, part.task_cpus),
+             .why = fmt::format("'{}' has room for {} tasks with {} CPU(s) each on {} node(s)",
+                                partition.name,
+                                room,
+                                part.task_cpus,
+                                most_nodes - left),
              .fix = fmt::format("--ntasks {}", room)});
 }
 
@@ -212,7 +217,9 @@ void check_time(const JobPart& part, const SlurmPartition& partition, std::vecto
     const auto most = slurm_time_text(*partition.most_seconds);
     found.push_back(
         {.code = "E525",
-         .what = fmt::format("a time of {} is asked", slurm_time_text(*part.seconds)),
+         .what = *part.seconds == endless_s
+                     ? "no limit of time is asked"
+                     : fmt::format("a time of {} is asked", slurm_time_text(*part.seconds)),
          .why = fmt::format("'{}' allows {}", partition.name, most),
          .fix = fmt::format("--time {} (a run that is longer requeues itself and goes on)", most)});
 }

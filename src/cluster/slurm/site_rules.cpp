@@ -58,7 +58,17 @@ bool never_holds(const AwaitedJob& awaited, const std::string& state) {
     return awaited.condition == "afternotok" && state == "COMPLETED";
 }
 
+bool may_still_hold(const AwaitedJob& awaited, const SlurmFacts& facts) {
+    const auto job = facts.jobs.find(awaited.job);
+    return job != facts.jobs.end() && !never_holds(awaited, job->second);
+}
+
 void check_dependency(const JobRequest& request, const SlurmFacts& facts) {
+    const bool one_will_do =
+        request.awaits_any && std::ranges::any_of(request.awaited_jobs, [&](const auto& awaited) {
+            return may_still_hold(awaited, facts);
+        });
+    if (one_will_do) return;
     for (const AwaitedJob& awaited : request.awaited_jobs) {
         const auto job = facts.jobs.find(awaited.job);
         check(job != facts.jobs.end(), [&] {

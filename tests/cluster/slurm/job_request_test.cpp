@@ -42,6 +42,25 @@ TEST(JobRequest, ReadsEachOptionByItsType) {
                 testing::ElementsAre(AwaitedJob{"afterok", "12"}, AwaitedJob{"afterok", "13"}));
 }
 
+TEST(JobRequest, ReadsDependenciesAsSlurmDoes) {
+    const auto request_of = [](const std::string& text) {
+        return read_request({{{"dependency", text}}});
+    };
+    EXPECT_THAT(request_of("after:5+10:6").awaited_jobs,
+                testing::ElementsAre(AwaitedJob{"after", "5"}, AwaitedJob{"after", "6"}));
+    const auto either = request_of("afterok:5?afternotok:6_2");
+    EXPECT_TRUE(either.awaits_any);
+    EXPECT_THAT(either.awaited_jobs,
+                testing::ElementsAre(AwaitedJob{"afterok", "5"}, AwaitedJob{"afternotok", "6"}));
+    EXPECT_THAT(request_of("afterok:5?singleton").awaited_jobs, testing::IsEmpty());
+    EXPECT_FALSE(request_of("afterok:5,afterok:6").awaits_any);
+}
+
+TEST(JobRequest, KnowsTimesWithoutEnd) {
+    for (const char* text : {"UNLIMITED", "infinite", "0", "-1"})
+        EXPECT_EQ(read_request({{{"time", text}}}).parts[0].seconds, endless_s) << text;
+}
+
 TEST(JobRequest, ReadsMemoryInSlurmsUnits) {
     const auto memory = [](const std::string& text) {
         return read_request({{{"mem", text}}}).parts[0].node_memory_mb;
@@ -71,7 +90,9 @@ TEST(JobRequest, RefusesValuesOfAnotherType) {
                                                           {"dependency", "afterok"},
                                                           {"dependency", "later:5"}})
         EXPECT_EQ(code_of(name, value), "E103") << name << "=" << value;
-    for (const char* time : {"abc", "1:2:3:4", "0", "-5"})
+    for (const char* text : {"after:5+", "afterok:5+5", "afterok:5,afterok:6?afterok:7", "?"})
+        EXPECT_EQ(code_of("dependency", text), "E103") << text;
+    for (const char* time : {"abc", "1:2:3:4", "-5"})
         EXPECT_EQ(code_of("time", time), "E526") << time;
 }
 
