@@ -8,6 +8,7 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/mpirun.hpp"
@@ -265,6 +266,7 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
 
 int run_program(const std::vector<std::string>& words, const Program& program) {
     const auto facts = std::make_shared<RankFacts>();
+    if (is_train(words)) hold_stop_signals();  // none is lost before training takes them
     const bool is_rank_of_train = launched_by_mpi() && is_train(words);
     try {
         if (is_rank_of_train) start_rank(words, {program, {}, facts});

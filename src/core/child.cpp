@@ -74,6 +74,7 @@ Child start_child(const std::vector<std::string>& argv,
     if (pid == 0) {
         ::setpgid(0, 0);
         if (blocked) ::sigprocmask(SIG_SETMASK, blocked, nullptr);
+        release_stop_signals();
         die_with_parent(parent);
         ::dup2(
             spoken.read_end ? spoken.read_end.value() : ::open("/dev/null", O_RDONLY | O_CLOEXEC),

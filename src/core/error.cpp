@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <numeric>
@@ -88,10 +89,21 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
     }
 }
 
+namespace {
+
+// Only the search for a place for temporary files fails without a path.
+std::string path_of(const std::filesystem::filesystem_error& error) {
+    if (!error.path1().empty()) return error.path1().string();
+    const char* place = std::getenv("TMPDIR");
+    return fmt::format("{} (TMPDIR)", place ? place : "/tmp");
+}
+
+}  // namespace
+
 Error as_error(const std::exception& error) {
     if (const auto* known = dynamic_cast<const Error*>(&error)) return *known;
     if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
-        return system_error("work with", file->path1().string(), file->code().value());
+        return system_error("work with", path_of(*file), file->code().value());
     return Error("E700",
                  error.what(),
                  "an unexpected exception",

@@ -510,9 +510,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E612",
      peer_lost,
      "the ranks were killed",
-     "mpirun or one of its ranks was ended by a signal that nobody here sent. Nothing is lost but "
-     "the\n"
-     "steps since the newest checkpoint."},
+     "mpirun or one of its ranks was ended by a signal that nobody here sent; the message says "
+     "what\n"
+     "that signal usually means. Nothing is lost but the steps since the newest checkpoint."},
     {"E613",
      config,
      "the doctor found errors",
@@ -727,6 +727,18 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "CUDA selected another GPU than was planned",
      "After selecting, CUDA is asked what it selected. Another PCI address or UUID means that the\n"
      "plan is of another node, or that something used CUDA before."},
+    {"E691",
+     peer_lost,
+     "the launcher had to be ended",
+     "mpirun stayed although none of its ranks lived any more, or its ranks did not begin to "
+     "train\n"
+     "within ten minutes. It was sent TERM, then KILL. What it said before tells more; a full\n"
+     "/dev/shm, a limit or a network that leads nowhere are usual."},
+    {"E693",
+     config,
+     "a limit is too low for ranks",
+     "Under it mpirun starts no ranks, says nothing and does not end. The message has both "
+     "numbers."},
     {"E700",
      bug,
      "this is a bug in Lockstep",

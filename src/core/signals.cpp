@@ -19,7 +19,7 @@ static_assert(std::atomic<int>::is_always_lock_free);
 std::atomic<std::atomic<std::uint64_t>*> mirror{nullptr};
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free);
 
-constexpr std::array handled = {SIGUSR1, SIGUSR2, SIGTERM, SIGINT};
+constexpr std::array handled = {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP, SIGINT};
 std::array<struct sigaction, handled.size()> before;
 
 void raise_request(StopRequest wanted) {
@@ -36,17 +36,51 @@ void on_signal(int signal) {
     raise_request(StopRequest::interrupt);
 }
 
+bool is_ignored(int signal) {
+    struct sigaction action {};
+    return sigaction(signal, nullptr, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+sigset_t stop_signals() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP}) sigaddset(&signals, signal);
+    return signals;
+}
+
+// nohup's wish goes before ours: a terminal that closes is no reason to stop.
+bool is_wanted(int signal) {
+    return signal != SIGHUP || !is_ignored(signal);
+}
+
 }  // namespace
+
+void hold_stop_signals() {
+    sigset_t signals = stop_signals();
+    if (!is_wanted(SIGHUP)) sigdelset(&signals, SIGHUP);
+    pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
+
+void release_stop_signals() {
+    const sigset_t signals = stop_signals();
+    pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+}
 
 SignalGuard::SignalGuard() {
     request = 0;
     struct sigaction action {};
     action.sa_handler = on_signal;
     action.sa_flags = SA_RESTART;
-    for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &action, &before[i]);
+    for (std::size_t i = 0; i < handled.size(); ++i) {
+        sigaction(handled[i], nullptr, &before[i]);
+        if (is_wanted(handled[i])) sigaction(handled[i], &action, nullptr);
+    }
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked_before_);
+    release_stop_signals();
 }
 
 SignalGuard::~SignalGuard() {
+    pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
     for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &before[i], nullptr);
 }
 

@@ -1,72 +1,56 @@
 // SPDX-License-Identifier: Apache-2.0
-// `train --np N` starts mpirun and stays above it, because mpirun alone does two things badly: it
-// gives ranks a second to end after TERM, and leaves its files in /dev/shm when it is killed.
+// `train --np N` starts mpirun and stays above it, because mpirun alone does three things badly: it
+// gives ranks a second to end after TERM, leaves its files in /dev/shm when it is killed, and waits
+// for ever where its ranks never came or went without a word.
 //
-//     terminal, SLURM, a person          this process          mpirun             ranks
-//     TERM, USR1, USR2, first Ctrl-C --> sigwait --- USR2 -->  passes it on  -->  save, end
-//     second Ctrl-C                  --> sigwait --- KILL -->  gone
-//     kill -9                        --> gone          the kernel kills mpirun, too
+//     terminal, SLURM, a person       this process             mpirun             ranks
+//     TERM, HUP, USR1, USR2,
+//     first Ctrl-C: ranks work    --> sigtimedwait -- USR2 --> passes it on  -->  save, end
+//                   not yet       --> sigtimedwait -- TERM, KILL --> gone         (nothing was
+//                   done)
+//     second Ctrl-C               --> sigtimedwait -- KILL --> gone
+//     kill -9                     --> gone             the kernel kills mpirun, too
 //
 // mpirun has a process group of its own: Ctrl-C on the terminal must come to the supervisor alone,
 // or ranks would get it twice, in two meanings.
 //
 // What must never happen:
 // - A signal is lost between "has the child ended?" and "wait for a signal": they are blocked all
-//   the time and taken by sigwait() only, SIGCHLD among them.
+//   the time and taken by sigtimedwait() only, SIGCHLD among them.
+// - A signal comes to ranks that have no handler yet: it would kill them, and say so. They have one
+//   once they have begun, which the launch's owner knows how to see.
 // - An end by a signal looks like an exit code of the run: it becomes E612, which says what killed
 //   it.
-// - Files stay in memory for ever. The folder's lock dies with its process, so the next launch
-//   knows which folders nobody owns and removes these, and never one of a living job.
+// - A wait without an end: a launcher whose ranks do not begin, or no longer live, is ended, by
+// TERM
+//   and then by KILL.
 //
-// Tested: launch/supervise_test.cpp; e2e/resume_test.cpp and cluster/life_test with whole runs.
+// Tested: launch/supervise_test.cpp; e2e/launch_test.cpp, e2e/resume_test.cpp and cluster/life_test
+// with whole runs.
 
 #include "lockstep/launch/supervise.hpp"
 
 #include "lockstep/core/child.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 
-#include <cerrno>
+#include "launch_limits.hpp"
+#include "launcher_process.hpp"
+
+#include <array>
 #include <csignal>
-#include <cstdlib>
+#include <ctime>
+#include <optional>
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
 
-constexpr std::string_view folder_prefix = "lockstep-launch-";
-
-fs::path base_folder() {
-    return ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
-}
-
-// The lock of a folder's owner goes with its process, whatever kills it.
-UniqueFd lock_of(const fs::path& folder, int flags) {
-    UniqueFd file(::open((folder / "lock").c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
-    if (file && ::flock(file.value(), LOCK_EX | LOCK_NB) != 0) file.reset();
-    return file;
-}
-
-bool is_abandoned(const fs::path& folder) {
-    struct stat facts {};
-    return folder.filename().string().starts_with(folder_prefix) &&
-           ::lstat(folder.c_str(), &facts) == 0 && S_ISDIR(facts.st_mode) &&
-           facts.st_uid == ::geteuid() && static_cast<bool>(lock_of(folder, 0));
-}
-
-void remove_abandoned() {
-    std::error_code ignored;
-    std::vector<fs::path> found;
-    for (const auto& entry : fs::directory_iterator(base_folder(), ignored))
-        if (is_abandoned(entry.path())) found.push_back(entry.path());
-    for (const fs::path& folder : found) fs::remove_all(folder, ignored);
-}
+constexpr double pace_s = 0.25;
 
 /// The signals that are passed on, blocked so that wait() sees them and nothing else does.
 class WatchedSignals {
@@ -75,16 +59,20 @@ class WatchedSignals {
         sigemptyset(&watched_);
         for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGINT, SIGCHLD})
             sigaddset(&watched_, signal);
+        struct sigaction hangup {};
+        sigaction(SIGHUP, nullptr, &hangup);
+        if (hangup.sa_handler != SIG_IGN) sigaddset(&watched_, SIGHUP);  // else: nohup
         sigprocmask(SIG_BLOCK, &watched_, &before);
     }
     ~WatchedSignals() { sigprocmask(SIG_SETMASK, &before, nullptr); }
     WatchedSignals(const WatchedSignals&) = delete;
     WatchedSignals& operator=(const WatchedSignals&) = delete;
 
+    /// 0 after a while without any.
     int wait() const {
-        int signal = 0;
-        sigwait(&watched_, &signal);
-        return signal;
+        const timespec pause{0, static_cast<long>(pace_s * 1e9)};
+        const int signal = sigtimedwait(&watched_, nullptr, &pause);
+        return signal < 0 ? 0 : signal;
     }
 
     sigset_t before;  ///< what was blocked
@@ -93,56 +81,166 @@ class WatchedSignals {
     sigset_t watched_;
 };
 
+std::string meaning_of(int signal) {
+    switch (signal) {
+        case SIGKILL:
+            return "somebody killed mpirun or a rank: a person, the job's limits, or the kernel "
+                   "for "
+                   "want of memory (dmesg says so)";
+        case SIGXFSZ:
+            return "a file grew beyond the limit of this shell or job (ulimit -f)";
+        case SIGXCPU:
+            return "the limit of processor time of this shell or job is used up (ulimit -t)";
+        case SIGBUS:
+            return "a rank crashed: a file that it had mapped became shorter, or /dev/shm is full";
+        case SIGSEGV:
+        case SIGABRT:
+        case SIGILL:
+        case SIGFPE:
+            return "a rank crashed; its own log may say where";
+        default:
+            return "somebody sent it to mpirun or a rank, which had no handler for it";
+    }
+}
+
 Error killed(int signal) {
     return Error("E612",
-                 fmt::format("the ranks were ended by signal {}", signal),
-                 "mpirun or one of its ranks was killed; memory limits are a usual reason",
+                 fmt::format("the ranks were ended by signal {} ({})", signal, ::strsignal(signal)),
+                 meaning_of(signal),
                  "the same command again goes on from the newest checkpoint");
 }
 
 int exit_code_of(int status, bool interrupted) {
-    if (interrupted) return static_cast<int>(ExitCode::interrupted);
-    if (WIFSIGNALED(status)) throw killed(WTERMSIG(status));
-    const int code = WEXITSTATUS(status);
-    if (code > 128 && code != static_cast<int>(ExitCode::interrupted)) throw killed(code - 128);
+    constexpr int by_interrupt = static_cast<int>(ExitCode::interrupted);
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    const bool is_killed = code > 128 && code != by_interrupt;
+    const bool has_saved = code == static_cast<int>(ExitCode::saved_please_requeue);
+    if (interrupted && (is_killed || has_saved)) return by_interrupt;
+    if (is_killed) throw killed(code - 128);
     return code;
 }
 
+/// What is done about a launch: with each signal, and with each moment that passes.
+class Supervision {
+  public:
+    Supervision(const LauncherProcess& launcher, const SupervisedRanks& ranks)
+        : launcher_(launcher), ranks_(ranks) {}
+
+    void take(int signal) {
+        if (signal == SIGINT && ++interrupts_ > 1) return launcher_.send(SIGKILL);
+        if (first_signal_ == 0) first_signal_ = signal;
+        is_owed_ = true;
+        deliver();
+    }
+
+    void look() {
+        if (ending_since_s_) {
+            if (now_s() - *ending_since_s_ > ranks_.limits.end_s) launcher_.send(SIGKILL);
+            return;
+        }
+        waited_s_ += pace_s;  // not by the clock: time in which this process was stopped is no wait
+        if (is_owed_) deliver();
+        look_for_ranks();
+        if (ranks_.have_begun && !have_begun() && waited_s_ > ranks_.limits.begin_s)
+            end_for(fmt::format("the ranks have not begun after {:.0f} s", waited_s_));
+    }
+
+    int outcome() const {
+        if (fault_) throw *fault_;
+        const int status = launcher_.status();
+        if (!is_ended_on_request_) return exit_code_of(status, interrupts_ > 0);
+        const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+        const bool is_ranks_word = code >= static_cast<int>(ExitCode::usage) &&
+                                   code <= static_cast<int>(ExitCode::config) &&
+                                   code != static_cast<int>(ExitCode::peer_lost);
+        if (is_ranks_word) return code;
+        if (interrupts_ > 0) return static_cast<int>(ExitCode::interrupted);
+        if (!ranks_.have_begun) return 128 + first_signal_;
+        once(Level::info,
+             "stopped before the ranks began: nothing was done; the same command does it");
+        return static_cast<int>(ExitCode::saved_please_requeue);
+    }
+
+  private:
+    // Ranks elsewhere may begin unseen, where this host does not see their files.
+    bool have_begun() {
+        constexpr double unseen_s = 60;
+        have_begun_ = have_begun_ || (!ranks_.are_here && waited_s_ > unseen_s) ||
+                      (ranks_.have_begun && ranks_.have_begun());
+        return have_begun_;
+    }
+
+    void deliver() {
+        if (ending_since_s_) return;
+        if (have_begun()) {
+            launcher_.send(SIGUSR2);
+            is_owed_ = false;
+        } else if (ranks_.are_here || !ranks_.have_begun) {
+            is_ended_on_request_ = true;
+            end();
+        }
+    }
+
+    void look_for_ranks() {
+        if (!ranks_.are_here) return;
+        const bool are_gone = !launcher_.has_living_children().value_or(true);
+        gone_s_ = are_gone ? gone_s_ + pace_s : 0;
+        if (gone_s_ > ranks_.limits.gone_s)
+            end_for(fmt::format("mpirun has had no living rank for {:.0f} s", gone_s_));
+        else if (gone_s_ > ranks_.limits.gone_s / 2)
+            launcher_.send(SIGCONT);  // a stopped one sees their end only now
+    }
+
+    void end_for(const std::string& what) {
+        fault_.emplace(
+            "E691",
+            what + ": it was ended",
+            "its own words above, if any, say more; a full /dev/shm and limits are usual",
+            "'lockstep doctor --np N' looks for causes; the same command goes on from the "
+            "newest checkpoint");
+        end();
+    }
+
+    void end() {
+        ending_since_s_ = now_s();
+        launcher_.send(SIGTERM);
+    }
+
+    const LauncherProcess& launcher_;
+    const SupervisedRanks& ranks_;
+    int interrupts_ = 0, first_signal_ = 0;
+    bool is_owed_ = false, have_begun_ = false, is_ended_on_request_ = false;
+    double waited_s_ = 0, gone_s_ = 0;
+    std::optional<double> ending_since_s_;
+    std::optional<Error> fault_;
+};
+
 }  // namespace
 
-int supervise_ranks(LaunchRequest request) {
-    const LaunchFolder folder;
+int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun) {
+    settle_limits(request.np);
+    const LaunchFolder folder(request.np);
     request.folder = folder.path();
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
-    return supervise(mpirun_line(request, Environment()), environment);
-}
-
-LaunchFolder::LaunchFolder() {
-    remove_abandoned();
-    std::string name = base_folder() / fmt::format("{}XXXXXX", folder_prefix);
-    check(::mkdtemp(name.data()) != nullptr, [&] { return system_error("create", name, errno); });
-    path_ = name;
-    lock_ = lock_of(path_, O_CREAT);
-}
-
-LaunchFolder::~LaunchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
+    return supervise(mpirun_line(request, Environment()),
+                     environment,
+                     {std::move(have_begun), request.hosts.empty(), {}});
 }
 
 int supervise(const std::vector<std::string>& argv,
-              const std::map<std::string, std::string>& environment) {
+              const std::map<std::string, std::string>& environment,
+              const SupervisedRanks& ranks) {
     const WatchedSignals signals;
-    const pid_t child = start_child(argv, environment, ChildPipes::none, &signals.before).pid;
-    int interrupts = 0, status = 0;
-    while (::waitpid(child, &status, WNOHANG) == 0) {
+    const OrphanWatch orphans;
+    LauncherProcess launcher(start_child(argv, environment, ChildPipes::none, &signals.before).pid);
+    Supervision supervision(launcher, ranks);
+    while (!launcher.has_ended()) {
         const int signal = signals.wait();
-        if (signal == SIGCHLD) continue;
-        if (signal == SIGINT) ++interrupts;
-        ::kill(child, interrupts > 1 ? SIGKILL : SIGUSR2);
+        if (signal != 0 && signal != SIGCHLD) supervision.take(signal);
+        if (signal == 0) supervision.look();
     }
-    return exit_code_of(status, interrupts > 0);
+    return supervision.outcome();
 }
 
 }  // namespace lockstep

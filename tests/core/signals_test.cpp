@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/signals.hpp"
 
+#include "lockstep/core/process.hpp"
+
 #include <array>
 
 #include <gtest/gtest.h>
@@ -25,7 +27,7 @@ int exit_of_child(Action&& action) {
 }
 
 TEST(SignalGuard, TurnsSignalsIntoARequest) {
-    for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM}) {
+    for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP}) {
         const SignalGuard guard;
         EXPECT_EQ(stop_requested(), StopRequest::none);
         ::raise(signal);
@@ -73,6 +75,40 @@ TEST(SignalGuard, PutsTheOldHandlersBack) {
                   ::raise(SIGTERM);
               }),
               128 + SIGTERM);
+}
+
+TEST(HeldStopSignals, WaitForAGuardAndWaitAgainAfterIt) {
+    EXPECT_EQ(exit_of_child([] {
+                  hold_stop_signals();
+                  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP}) ::raise(signal);
+                  {
+                      const SignalGuard guard;
+                      if (stop_requested() != StopRequest::save_and_requeue) ::_exit(1);
+                  }
+                  ::raise(SIGTERM);
+                  ::_exit(3);
+              }),
+              3);
+}
+
+TEST(HeldStopSignals, ReachAChild) {
+    EXPECT_EQ(exit_of_child([] {
+                  hold_stop_signals();
+                  const auto result = run_process({"bash", "-c", "kill -TERM $$; sleep 60"});
+                  ::_exit(result.exit_code == 128 + SIGTERM ? 0 : 1);
+              }),
+              0);
+}
+
+TEST(SignalGuard, LeavesAHangupThatNohupIgnores) {
+    EXPECT_EQ(exit_of_child([] {
+                  ::signal(SIGHUP, SIG_IGN);
+                  hold_stop_signals();
+                  const SignalGuard guard;
+                  ::raise(SIGHUP);
+                  ::_exit(stop_requested() == StopRequest::none ? 0 : 1);
+              }),
+              0);
 }
 
 TEST(SignalGuard, LetsSystemCallsGoOn) {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/launch/supervise.hpp"
 
+#include "launch_limits.hpp"
 #include "support/caught.hpp"
+#include "support/temp_dir.hpp"
 
 #include <csignal>
 #include <filesystem>
 #include <fstream>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -32,32 +37,144 @@ TEST(Supervise, LeavesSignalsAsTheyWereHoweverItEnds) {
         EXPECT_EQ(::sigismember(&blocked, signal), 0) << signal;
 }
 
-TEST(Supervise, PassesSignalsOnAsUsr2) {
-    const char* script = "trap 'exit 75' USR2; kill -TERM $PPID; while :; do sleep 0.05; done";
-    EXPECT_EQ(supervise({"bash", "-c", script}, {}), 75);
-    const char* interrupted = "trap 'exit 75' USR2; kill -INT $PPID; while :; do sleep 0.05; done";
-    EXPECT_EQ(supervise({"bash", "-c", interrupted}, {}), 130);
+constexpr const char* work = "while :; do sleep 0.05; done";
+
+// Ranks at work, of a launcher on this host.
+SupervisedRanks at_work() {
+    return {.have_begun = [] { return true; }, .are_here = true, .limits = {}};
+}
+
+SupervisedRanks not_begun() {
+    return {.have_begun = [] { return false; }, .are_here = true, .limits = {}};
+}
+
+// `script` after `signal` to the supervisor, by a launcher that has set its `trap`.
+std::vector<std::string> after(const char* signal,
+                               const std::string& script,
+                               const std::string& trap = ":") {
+    return {"bash", "-c", trap + "; kill -" + signal + " $PPID; " + script};
+}
+
+constexpr const char* stop_on_usr2 = "trap 'exit 75' USR2";
+
+TEST(Supervise, PassesSignalsOnAsUsr2ToRanksAtWork) {
+    for (const char* signal : {"TERM", "HUP", "USR1", "USR2"})
+        EXPECT_EQ(supervise(after(signal, work, stop_on_usr2), {}, at_work()), 75) << signal;
+    EXPECT_EQ(supervise(after("INT", work, stop_on_usr2), {}, at_work()), 130);
+}
+
+TEST(Supervise, KeepsTheWordOfRanksThatEndOtherwiseThanAsked) {
+    EXPECT_EQ(supervise(after("INT", work, "trap 'exit 0' USR2"), {}, at_work()), 0);
+    EXPECT_EQ(supervise(after("TERM", work, "trap 'exit 64' TERM"), {}, not_begun()), 64);
+}
+
+TEST(Supervise, EndsWhatHasNothingToSaveAtOnce) {
+    EXPECT_EQ(supervise(after("TERM", "sleep 60"), {}, not_begun()), 75);
+    EXPECT_EQ(supervise(after("HUP", "sleep 60"), {}, not_begun()), 75);
+    EXPECT_EQ(supervise(after("INT", "sleep 60"), {}, not_begun()), 130);
+    EXPECT_EQ(supervise(after("TERM", "sleep 60"), {}), 128 + SIGTERM);
+}
+
+TEST(Supervise, HoldsASignalUntilRanksElsewhereHaveBegun) {
+    int asked = 0;
+    SupervisedRanks ranks;
+    ranks.are_here = false;
+    ranks.have_begun = [&] { return ++asked > 2; };
+    EXPECT_EQ(supervise(after("TERM", work, stop_on_usr2), {}, ranks), 75);
+    EXPECT_GT(asked, 2);
+}
+
+TEST(Supervise, ReachesAStoppedLauncher) {
+    const std::string asked_when_stopped = "(sleep 0.3; kill -TERM $PPID) & kill -STOP $$; ";
+    EXPECT_EQ(
+        supervise({"bash", "-c", stop_on_usr2 + ("; " + asked_when_stopped) + work}, {}, at_work()),
+        75);
+    SupervisedRanks ranks = at_work();
+    ranks.limits.gone_s = 1;
+    EXPECT_EQ(supervise({"bash", "-c", "kill -STOP $$; exit 7"}, {}, ranks), 7)
+        << "whose ranks are gone, and who has only to see it";
+}
+
+TEST(Supervise, GoesFromTermToKillWhereALauncherStaysWithoutRanks) {
+    SupervisedRanks ranks = at_work();
+    ranks.limits = {.begin_s = 60, .gone_s = 0.5, .end_s = 0.2};
+    const auto error = test::caught([&] {
+        supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E691");
+    EXPECT_THAT(error->what(), testing::HasSubstr("no living rank"));
+}
+
+TEST(Supervise, EndsALauncherWhoseRanksDoNotBeginAndWhatItStarted) {
+    const test::TempDir folder;
+    SupervisedRanks ranks = not_begun();
+    ranks.limits = {.begin_s = 0.5, .gone_s = 60, .end_s = 0.2};
+    const auto error = test::caught([&] {
+        supervise({"bash", "-c", "trap '' TERM; sleep 60 & echo $! > $PIDS; wait"},
+                  {{"PIDS", folder / "pids"}},
+                  ranks);
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E691");
+    EXPECT_THAT(error->what(), testing::HasSubstr("have not begun"));
+    pid_t left = 0;
+    std::ifstream(folder / "pids") >> left;
+    ASSERT_GT(left, 0);
+    EXPECT_EQ(::kill(left, 0), -1) << "a rank outlives its launcher";
+}
+
+TEST(Supervise, SaysWhatASignalUsuallyMeans) {
+    const auto why = [](int signal) {
+        const auto error = test::caught([&] {
+            supervise({"bash", "-c", "exit " + std::to_string(128 + signal)}, {});
+        });
+        return error ? error->why() : "";
+    };
+    EXPECT_THAT(why(SIGKILL), testing::HasSubstr("memory"));
+    EXPECT_THAT(why(SIGXFSZ), testing::HasSubstr("ulimit -f"));
+    EXPECT_THAT(why(SIGSEGV), testing::HasSubstr("crashed"));
+    EXPECT_THAT(why(SIGUSR2),
+                testing::AllOf(testing::HasSubstr("somebody sent it"),
+                               testing::Not(testing::HasSubstr("memory"))));
 }
 
 TEST(Supervise, ASecondInterruptEndsAStubbornChild) {
-    const char* stubborn = "trap '' USR2; kill -INT $PPID; sleep 0.2; kill -INT $PPID; sleep 60";
-    EXPECT_EQ(supervise({"bash", "-c", stubborn}, {}), 130);
+    const char* ignores = "trap '' USR2 TERM";
+    const char* again = "sleep 0.2; kill -INT $PPID; sleep 60";
+    EXPECT_EQ(supervise(after("INT", again, ignores), {}, at_work()), 130);
+    EXPECT_EQ(supervise(after("INT", again, ignores), {}, not_begun()), 130);
+}
+
+TEST(LaunchLimits, RaiseWhatMayBeRaisedAndNameWhatMayNot) {
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+    rlimit low = before;
+    low.rlim_cur = 32;
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+    settle_limits(2);
+    rlimit raised{};
+    ::getrlimit(RLIMIT_NOFILE, &raised);
+    ::setrlimit(RLIMIT_NOFILE, &before);
+    EXPECT_GE(raised.rlim_cur, 48u);
+    EXPECT_EQ(test::caught_code([] { settle_limits(1 << 28); }), "E693");
 }
 
 TEST(LaunchFolder, IsThereAndGoesAndTakesAbandonedOnesAlong) {
     std::filesystem::path path, abandoned;
     {
-        const LaunchFolder folder;
+        const LaunchFolder folder(2);
         path = folder.path();
         EXPECT_TRUE(std::filesystem::is_directory(path));
         abandoned = path.parent_path() / "lockstep-launch-abandoned";
         std::filesystem::create_directory(abandoned);
         std::ofstream(abandoned / "lock") << "";
-        const LaunchFolder second;
+        const LaunchFolder second(2);
         EXPECT_TRUE(std::filesystem::exists(path)) << "a living launcher's folder stays";
         EXPECT_FALSE(std::filesystem::exists(abandoned));
     }
     EXPECT_FALSE(std::filesystem::exists(path));
+    EXPECT_EQ(test::caught_code([] { const LaunchFolder folder(1 << 30); }), "E632");
 }
 
 }  // namespace

@@ -6,23 +6,37 @@
 #include <atomic>
 #include <cstdint>
 
+#include <signal.h>
+
 namespace lockstep {
 
 /// What the outside asks of this process, weakest first.
 enum class StopRequest : int {
     none = 0,
-    save_and_requeue = 1,  ///< USR1, USR2, TERM: save, exit 75
+    save_and_requeue = 1,  ///< USR1, USR2, TERM, HUP: save, exit 75
     interrupt = 2,         ///< INT: save, exit 130; a second INT ends the process at once
 };
 
-/// Installs handlers for USR1, USR2, TERM and INT for its lifetime and puts the old ones back.
-/// One at a time.
+/// From now on USR1, USR2, TERM and HUP wait: none ends this process, nor the program that it
+/// becomes, before somebody takes them. A HUP that is ignored (nohup) stays so.
+void hold_stop_signals();
+
+/// Lets signals that are held reach the calling thread again: for a child before its program
+/// starts.
+void release_stop_signals();
+
+/// Installs handlers for USR1, USR2, TERM, HUP and INT for its lifetime and puts the old ones back.
+/// Signals that were held come at once; what comes after its lifetime is held again. An ignored HUP
+/// stays ignored. One at a time.
 class SignalGuard {
   public:
     SignalGuard();
     ~SignalGuard();
     SignalGuard(const SignalGuard&) = delete;
     SignalGuard& operator=(const SignalGuard&) = delete;
+
+  private:
+    sigset_t blocked_before_;
 };
 
 /// The strongest request so far. Async-signal-safe, any thread.

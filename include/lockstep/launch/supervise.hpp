@@ -1,45 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Watching over an mpirun of our own: signals reach all ranks, nothing is left behind.
+/// Watching over an mpirun of our own: signals reach all ranks, it always ends, nothing is left
+/// behind.
 #pragma once
 
-#include "lockstep/core/files.hpp"
+#include "lockstep/launch/launch_folder.hpp"
 #include "lockstep/launch/mpirun.hpp"
 
-#include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
-/// A folder in memory for one launch, for Open MPI's session and segments: they survive a killed
-/// mpirun otherwise. Gone at the end; folders of launchers that were killed are removed by the
-/// next.
-class LaunchFolder {
-  public:
-    LaunchFolder();
-    ~LaunchFolder();
-    LaunchFolder(const LaunchFolder&) = delete;
-    LaunchFolder& operator=(const LaunchFolder&) = delete;
-
-    /// Empty at first; mpirun is told of it.
-    const std::filesystem::path& path() const { return path_; }
-
-  private:
-    std::filesystem::path path_;
-    UniqueFd lock_;
+/// After how long a launcher that does not get on by itself is ended.
+struct SupervisionLimits {
+    double begin_s = 600;  ///< its ranks have not begun
+    double gone_s = 30;    ///< none of its ranks lives
+    double end_s = 5;      ///< from TERM to KILL
 };
 
-/// Runs `argv` (an mpirun) with this process's output and waits. USR1, USR2 and TERM are passed on
-/// as USR2, which mpirun gives to every rank at once (its own way with TERM leaves them a second);
-/// INT as well, and a second INT ends all. The child dies with this process.
-/// Returns the ranks' exit code, 130 after INT. Errors: E612 if they were killed; E610.
+/// What is known of the ranks of a launch.
+struct SupervisedRanks {
+    /// Whether all ranks take signals, and have something to lose. Ranks of a launch without it
+    /// have nothing to save: signals end them.
+    std::function<bool()> have_begun;
+
+    /// They are the launcher's own children; of others less is seen.
+    bool are_here = true;
+
+    SupervisionLimits limits;
+};
+
+/// Runs `argv` (an mpirun) with this process's output and waits. USR1, USR2, TERM and HUP are
+/// passed on as USR2, which mpirun gives to every rank at once (its own way with TERM leaves them a
+/// second); INT as well, and a second INT ends all. Before the ranks have begun there is nothing to
+/// save: the launcher is ended. So it is where its ranks are gone, or do not begin. The child and
+/// whatever it leaves behind die with this process, and with this call.
+/// Returns the ranks' exit code; 75 after a signal before they began, 128 + signal for those that
+/// save nothing, 130 after INT. Errors: E612 if they were killed; E610; E691.
 int supervise(const std::vector<std::string>& argv,
-              const std::map<std::string, std::string>& environment);
+              const std::map<std::string, std::string>& environment,
+              const SupervisedRanks& ranks = {});
 
 /// supervise() of the mpirun line for `request`, with a LaunchFolder of its own; ranks learn
-/// whether this process has a terminal. Errors: mpirun_line()'s and supervise()'s.
-int supervise_ranks(LaunchRequest request);
+/// whether this process has a terminal. Errors: E693 for a limit of this process that would stop
+/// them; mpirun_line()'s, LaunchFolder's and supervise()'s.
+int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun = {});
 
 }  // namespace lockstep

@@ -33,7 +33,7 @@ parameters, bit for bit, on any number of ranks up to the run's virtual ranks.
 
 The run directory keeps everything: settings, checkpoints, one log per rank, metrics.
 The same command again resumes the run where its newest whole checkpoint left it.
-USR1, USR2 and TERM save and stop with exit code 75, Ctrl-C with 130. From another terminal or host,
+USR1, USR2, TERM and HUP save and stop with exit code 75, Ctrl-C with 130. From another terminal or host,
 'lockstep status RUN' says where it stands, 'lockstep save RUN' and 'lockstep stop RUN' ask it.
 
 Examples:
@@ -79,9 +79,15 @@ int launch(const TrainOptions& options, const Invocation& call) {
     const fs::path& run = options.settings.run;
     const LaunchedRun launched{[&] { return newest_flight(run); },
                                [&](const Error& error) { mark_failed(run, error); }};
+    const fs::path before = newest_flight(run);
+    const auto have_begun = [&] {
+        const fs::path newest = newest_flight(run);
+        return !newest.empty() && newest != before;
+    };
     return explain_end(launched, [&] {
         return supervise_ranks(
-            {options.np, options.oversubscribe, call.words, {}, program, options.hosts});
+            {options.np, options.oversubscribe, call.words, {}, program, options.hosts},
+            have_begun);
     });
 }
 

@@ -5,8 +5,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/split.hpp"
+#include "lockstep/launch/launch_folder.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/launch/supervise.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "command.hpp"
@@ -113,7 +113,7 @@ std::string train_once(const VerifyOptions& options,
                                     std::string("--checkpoint-every"),
                                     std::string("never")})
         words.push_back(word);
-    const LaunchFolder folder;
+    const LaunchFolder folder(np);
     const auto result =
         run_process(mpirun_line({np, true, words, folder.path(), program, {}}, Environment()));
     check(result.exit_code == 0, [&] {

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: Apache-2.0
+// Starting and ending ranks on this machine: signals at any moment, too little room, low limits.
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <csignal>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t steps = 40;
+
+class Launch : public testing::Test {
+  protected:
+    Words train(int ranks, std::int64_t length = steps) const {
+        return Words{"train",
+                     "--data",
+                     SmallData::get().train(),
+                     "--run",
+                     run_,
+                     "--model",
+                     "mlp",
+                     "--batch",
+                     "24",
+                     "--virtual-ranks",
+                     "4",
+                     "--max-steps",
+                     std::to_string(length),
+                     "--checkpoint-every",
+                     "never",
+                     "--oversubscribe",
+                     "--np",
+                     std::to_string(ranks)};
+    }
+
+    std::unique_ptr<Background> start(int ranks) const {
+        return std::make_unique<Background>(Words{program()} + train(ranks), folder_ / "output");
+    }
+
+    /// Waits until `signal` would not be lost any more: it is blocked by main().
+    static bool holds(const Background& job, int signal) {
+        return eventually([&] {
+            std::istringstream lines(
+                content_of(fmt::format("/proc/{}/status", static_cast<int>(job.pid()))));
+            for (std::string line; std::getline(lines, line);)
+                if (line.starts_with("SigBlk:"))
+                    return ((std::stoull(line.substr(7), nullptr, 16) >> (signal - 1)) & 1) != 0;
+            return false;
+        });
+    }
+
+    /// In a shell with `setup` before the program.
+    ProcessResult run_after(const std::string& setup, const Variables& variables = {}) const {
+        std::string line = setup + "; exec \"$@\"";
+        return run_process(
+            Words{"timeout", "-s", "KILL", "100", "bash", "-c", line, "bash", program()} + train(2),
+            variables,
+            120);
+    }
+
+    void expect_nothing_left() const {
+        EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 20));
+    }
+
+    void expect_completes() const {
+        const ProcessResult result = run_lockstep(train(1));
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", steps));
+    }
+
+    std::string output() const { return content_of(folder_ / "output"); }
+
+    TempDir folder_;
+    const fs::path run_ = folder_ / "run";
+};
+
+struct EarlySignal {
+    int ranks, signal;
+    double after_s;
+};
+
+class LaunchEarly : public Launch, public testing::WithParamInterface<EarlySignal> {};
+
+TEST_P(LaunchEarly, ASignalIsMetAndTheSameCommandGoesOn) {
+    const EarlySignal early = GetParam();
+    auto job = start(early.ranks);
+    ASSERT_TRUE(holds(*job, SIGTERM));
+    ::usleep(static_cast<useconds_t>(early.after_s * 1e6));
+    job->send(early.signal);
+    EXPECT_EQ(job->wait(60), 75) << output();
+    expect_nothing_left();
+    expect_completes();
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         LaunchEarly,
+                         testing::Values(EarlySignal{2, SIGTERM, 0},
+                                         EarlySignal{2, SIGUSR1, 0.08},
+                                         EarlySignal{2, SIGHUP, 0.4},
+                                         EarlySignal{1, SIGTERM, 0},
+                                         EarlySignal{1, SIGHUP, 0.2}),
+                         [](const auto& test) {
+                             return fmt::format("Of{}RanksBy{}After{}Ms",
+                                                test.param.ranks,
+                                                sigabbrev_np(test.param.signal),
+                                                static_cast<int>(1e3 * test.param.after_s));
+                         });
+
+TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
+    auto job =
+        std::make_unique<Background>(Words{program()} + train(2, 1'000'000), folder_ / "output");
+    ASSERT_TRUE(eventually([&] { return job->has_ended() || newest_step(run_) > 0; }, 60));
+    const auto mpirun = children_of(job->pid());
+    ASSERT_EQ(mpirun.size(), 1u) << output();
+    ::kill(mpirun.front(), SIGSTOP);
+    job->send(SIGTERM);
+    EXPECT_EQ(job->wait(60), 75) << output();
+    expect_nothing_left();
+}
+
+TEST_F(Launch, GoesOnWhereSharedMemoryIsTooSmallForOpenMpi) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root may mount a small /dev/shm";
+    for (const char* size : {"2m", "8m"}) {
+        const ProcessResult result = run_process(
+            Words{"unshare",
+                  "-m",
+                  "timeout",
+                  "-s",
+                  "KILL",
+                  "100",
+                  "bash",
+                  "-c",
+                  fmt::format("mount -t tmpfs -o size={} tmpfs /dev/shm; exec \"$@\"", size),
+                  "bash",
+                  program()} +
+                train(2),
+            {},
+            120);
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_THAT(result.output,
+                    HasSubstr("/dev/shm has " + std::string(size, 1) + " MiB: they go to"));
+        fs::remove_all(run_);
+    }
+}
+
+TEST_F(Launch, NamesALimitUnderWhichMpirunWouldWaitForEver) {
+    const ProcessResult files = run_after("ulimit -n 32");
+    EXPECT_EQ(files.exit_code, 78) << files.output;
+    EXPECT_THAT(files.output,
+                HasSubstr("error E693: this process may open 32 files, mpirun needs 48"));
+    const ProcessResult sizes = run_after("ulimit -f 2000");
+    EXPECT_EQ(sizes.exit_code, 78) << sizes.output;
+    EXPECT_THAT(sizes.output, HasSubstr("error E693: files of this process may have 2.0 MiB"));
+    EXPECT_FALSE(fs::exists(run_));
+    const ProcessResult raised = run_after("ulimit -S -n 32");
+    EXPECT_EQ(raised.exit_code, 0) << raised.output;
+}
+
+TEST_F(Launch, NamesAPlaceForTemporaryFilesThatIsNotThere) {
+    const ProcessResult result =
+        run_lockstep({"verify", "--data", SmallData::get().train()}, {{"TMPDIR", "/nonexistent"}});
+    EXPECT_EQ(result.exit_code, 66);
+    EXPECT_THAT(result.output, HasSubstr("'/nonexistent (TMPDIR)'"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
