@@ -12,6 +12,7 @@
 #include "lockstep/core/version.hpp"
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/mpirun.hpp"
+#include "lockstep/launch/start_watch.hpp"
 #include "lockstep/observe/events.hpp"
 
 #include "command.hpp"
@@ -239,6 +240,17 @@ void start_rank(const std::vector<std::string>& words, const ProcessContext& pro
     release_first_thread();
 }
 
+// From here on all ranks have heard of each other.
+Communicator join_ranks(std::optional<MpiSession>& session) {
+    if (!launched_by_mpi()) return {};
+    StartWatch watch(start_limits(Environment()));
+    session.emplace();
+    watch.note_init();
+    const Communicator world = Communicator::world();
+    world.barrier();
+    return world;
+}
+
 }  // namespace
 
 std::filesystem::path rank_program(const Program& program) {
@@ -268,14 +280,17 @@ int run_program(const std::vector<std::string>& words, const Program& program) {
     const auto facts = std::make_shared<RankFacts>();
     if (is_train(words)) hold_stop_signals();  // none is lost before training takes them
     const bool is_rank_of_train = launched_by_mpi() && is_train(words);
+    std::optional<MpiSession> session;
+    Communicator ranks;
     try {
         if (is_rank_of_train) start_rank(words, {program, {}, facts});
+        ranks = join_ranks(session);
     } catch (const std::exception& exception) {
-        return fail_to_start(exception);
+        if (is_rank_of_train) return fail_to_start(exception);
+        say_error(as_error(exception).text());
+        return static_cast<int>(as_error(exception).exit_code());
     }
-    std::optional<MpiSession> session;
-    if (launched_by_mpi()) session.emplace();
-    const ProcessContext process{program, Communicator::world(), facts};
+    const ProcessContext process{program, ranks, facts};
     open_log(first_log_target(process.ranks));
     return run_guarded(words, process);
 }

@@ -464,9 +464,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "between, or is not mounted here. A new run in its place would begin at step 0."},
     {"E601",
      usage,
-     "more ranks than cores",
-     "Each rank computes with at least one thread. --oversubscribe allows more ranks than cores,\n"
-     "which is right for tests only."},
+     "more ranks or threads than cores",
+     "Each rank computes with at least one thread, and with 16 threads a core a step takes "
+     "minutes.\n"
+     "--oversubscribe allows more of both, which is right for tests only."},
     {"E603",
      permission,
      "Open MPI refuses to run as root",
@@ -734,6 +735,16 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "train\n"
      "within ten minutes. It was sent TERM, then KILL. What it said before tells more; a full\n"
      "/dev/shm, a limit or a network that leads nowhere are usual."},
+    {"E692",
+     peer_lost,
+     "ranks do not hear each other",
+     "MPI has started them, but their first exchange does not end: Open MPI tries a network that "
+     "leads\n"
+     "nowhere, or a host is silent. The message names the networks of a host and, where it could "
+     "be\n"
+     "tried, those in which mpirun's host answers. LOCKSTEP_START_TIMEOUT sets the seconds (300 "
+     "in\n"
+     "MPI_Init, 45 after it)."},
     {"E693",
      config,
      "a limit is too low for ranks",

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch_limits.hpp"
 
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
@@ -51,6 +52,16 @@ void check_file_size() {
 }
 
 }  // namespace
+
+void check_cores(int ranks) {
+    const std::size_t cores = read_node_facts().allowed_cpus.size();
+    check(cores == 0 || static_cast<std::size_t>(ranks) <= cores, [&] {
+        return Error("E601",
+                     fmt::format("--np {} asks for more ranks than cores", ranks),
+                     fmt::format("this process may use {} core(s)", cores),
+                     fmt::format("use --np {}, or --oversubscribe for a test", cores));
+    });
+}
 
 void settle_limits(int ranks) {
     settle_open_files(ranks);

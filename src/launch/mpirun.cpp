@@ -2,11 +2,11 @@
 #include "lockstep/launch/mpirun.hpp"
 
 #include "lockstep/cluster/map.hpp"
-#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 
+#include "launch_limits.hpp"
 #include "launch_network.hpp"
 
 #include <fmt/format.h>
@@ -28,22 +28,11 @@ void check_root(const Environment& environment) {
     });
 }
 
-void check_cores(const LaunchRequest& request) {
-    const std::size_t cores = read_node_facts().allowed_cpus.size();
-    check(request.oversubscribe || cores == 0 || static_cast<std::size_t>(request.np) <= cores,
-          [&] {
-              return Error("E601",
-                           fmt::format("--np {} asks for more ranks than cores", request.np),
-                           fmt::format("this process may use {} core(s)", cores),
-                           fmt::format("use --np {}, or --oversubscribe for a test", cores));
-          });
-}
-
 using Words = std::vector<std::string>;
 
 // One node: shared memory only, no sockets.
 Words words_for_one_node(const LaunchRequest& request) {
-    check_cores(request);
+    if (!request.oversubscribe) check_cores(request.np);
     Words words{"-np", fmt::format("{}", request.np), "--mca", "btl", "self,vader"};
     if (!request.folder.empty())
         for (const char* place :

@@ -26,7 +26,7 @@
 //   and then by KILL.
 //
 // Tested: launch/supervise_test.cpp; e2e/launch_test.cpp, e2e/resume_test.cpp and cluster/life_test
-// with whole runs.
+// with whole runs; soak/launch.
 
 #include "lockstep/launch/supervise.hpp"
 
@@ -218,14 +218,16 @@ class Supervision {
 }  // namespace
 
 int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun) {
-    settle_limits(request.np);
-    const LaunchFolder folder(request.np);
+    const bool are_here = request.hosts.empty();
+    if (are_here && !request.oversubscribe) check_cores(request.np);
+    const int ranks_here = are_here ? request.np : 1;
+    settle_limits(ranks_here);
+    const LaunchFolder folder(ranks_here);
     request.folder = folder.path();
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
-    return supervise(mpirun_line(request, Environment()),
-                     environment,
-                     {std::move(have_begun), request.hosts.empty(), {}});
+    return supervise(
+        mpirun_line(request, Environment()), environment, {std::move(have_begun), are_here, {}});
 }
 
 int supervise(const std::vector<std::string>& argv,

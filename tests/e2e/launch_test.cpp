@@ -165,6 +165,16 @@ TEST_F(Launch, NamesALimitUnderWhichMpirunWouldWaitForEver) {
     EXPECT_EQ(raised.exit_code, 0) << raised.output;
 }
 
+TEST_F(Launch, RefusesThreadsThatWouldTakeMinutesForAStep) {
+    if (std::thread::hardware_concurrency() >= 64) GTEST_SKIP() << "1024 are not too many here";
+    Words words = train(1) + Words{"--threads", "1024"};
+    std::erase(words, "--oversubscribe");
+    const ProcessResult result = run_lockstep(words);
+    EXPECT_EQ(result.exit_code, 64) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("error E601: --threads 1024 asks for more than 16"));
+    EXPECT_FALSE(fs::exists(run_));
+}
+
 TEST_F(Launch, NamesAPlaceForTemporaryFilesThatIsNotThere) {
     const ProcessResult result =
         run_lockstep({"verify", "--data", SmallData::get().train()}, {{"TMPDIR", "/nonexistent"}});

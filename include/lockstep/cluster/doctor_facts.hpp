@@ -84,6 +84,7 @@ struct NetworkProbe {
     int tried = 0;                         ///< addresses of other nodes
     std::vector<UnreachedAddress> unreached;
     std::vector<std::string> reached;  ///< hosts of which some address answered
+    std::vector<std::string> working;  ///< networks in which all that was tried answered
     bool operator==(const NetworkProbe&) const = default;
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
@@ -117,6 +118,22 @@ bool skips(const TrainOptions& options, std::string_view check) {
     });
 }
 
+// A step of so many threads takes minutes, and a signal is met at its end. Fewer are slow, but a
+// run may need the number that it was made with.
+void check_threads(const TrainOptions& options) {
+    constexpr std::size_t most_per_core = 16;
+    const std::size_t cores = read_node_facts().allowed_cpus.size();
+    const auto threads = static_cast<std::size_t>(options.settings.threads);
+    check(options.oversubscribe || cores == 0 || threads <= most_per_core * cores, [&] {
+        return Error(
+            "E601",
+            fmt::format(
+                "--threads {} asks for more than {} threads a core", threads, most_per_core),
+            fmt::format("this rank may use {} core(s)", cores),
+            fmt::format("use --threads {}, or --oversubscribe for a test", cores));
+    });
+}
+
 /// Collective. Where ranks run, for the first lines of the run. Errors: E609 on all ranks where the
 /// launcher gave ranks one core that need not share any.
 void settle_ranks(TrainOptions& options, const ProcessContext& process) {
@@ -168,6 +185,7 @@ int run(TrainOptions& options, const Invocation& call) {
     if (const std::string note = binding_note(facts); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
     keep_origins(options.settings, call.options);
+    agree(ranks, [&] { check_threads(options); });
     settle_ranks(options, call.process);
     check_job(options, call.process);
     const TrainResult result = program.train(options.settings, ranks);

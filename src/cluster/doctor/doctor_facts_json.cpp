@@ -67,6 +67,7 @@ void describe(Record& record, NetworkProbe& probe) {
     record.sparse("tried", probe.tried);
     record.sparse("unreached", probe.unreached);
     record.sparse("reached", probe.reached);
+    record.sparse("working", probe.working);
 }
 
 void describe(Record& record, WrongSum& sum) {

@@ -158,12 +158,21 @@ Ailments name_is_loopback(JobRanks ranks) {
     return found;
 }
 
+std::string use_of(const std::string& network) {
+    return fmt::format(
+        "export OMPI_MCA_btl_tcp_if_include={0} OMPI_MCA_oob_tcp_if_include={0}, or "
+        "mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0}",
+        network);
+}
+
 Ailments unreached(const DoctorFacts& facts) {
     Ailments found;
+    const auto& working = facts.network.working;
     for (const UnreachedAddress& each : facts.network.unreached) {
         const bool has_other_way = std::ranges::count(facts.network.reached, each.host) > 0;
         found.push_back({.what = fmt::format(
                              "no connection to {} ({}): {}", each.host, each.address, each.reason),
+                         .fix = has_other_way && !working.empty() ? use_of(working.front()) : "",
                          .severity = has_other_way ? Severity::warning : Severity::error});
     }
     return found;

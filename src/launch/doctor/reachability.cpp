@@ -9,6 +9,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <iterator>
+#include <map>
+#include <set>
 #include <vector>
 
 #include <arpa/inet.h>
@@ -149,6 +152,7 @@ std::string OpenPorts::offer() const {
 NetworkProbe OpenPorts::try_others(const std::vector<std::string>& offers, int own_index) const {
     NetworkProbe probe;
     std::vector<OfferedPort> ports;
+    std::map<std::string, std::string> networks;  // by address
     for (std::size_t index = 0; index < offers.size(); ++index) {
         if (static_cast<int>(index) == own_index) continue;
         const Json offer = parse_json(offers[index], "another node's addresses");
@@ -158,6 +162,7 @@ NetworkProbe OpenPorts::try_others(const std::vector<std::string>& offers, int o
             const auto address = port.at(1).get<std::string>();
             if (std::ranges::count(own_.usable, network, &HostAddress::network) == 0) continue;
             ++probe.tried;
+            networks[address] = network;
             const bool is_own = std::ranges::count(own_.usable, address, &HostAddress::address) > 0;
             if (is_own && host != host_)
                 probe.unreached.push_back({host, address, "this host has that address itself"});
@@ -170,6 +175,10 @@ NetworkProbe OpenPorts::try_others(const std::vector<std::string>& offers, int o
         if (std::ranges::count(unreached, each.address, &UnreachedAddress::address) == 0)
             probe.reached.push_back(each.host);
     probe.unreached.insert(probe.unreached.end(), unreached.begin(), unreached.end());
+    std::set<std::string> working, failing;
+    for (const auto& [address, network] : networks) working.insert(network);
+    for (const UnreachedAddress& each : probe.unreached) failing.insert(networks[each.address]);
+    std::ranges::set_difference(working, failing, std::back_inserter(probe.working));
     return probe;
 }
 

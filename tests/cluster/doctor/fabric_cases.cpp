@@ -151,6 +151,15 @@ std::vector<Sick> fabric_cases() {
              job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
              job[0].network.reached = {"b"};
          }},
+        {"F11",
+         warning,
+         "mpirun --mca btl_tcp_if_include 10.0.0.0/24",
+         cpu_job,
+         [](Job& job) {
+             job[0].network.unreached = {{"b", "10.1.0.2", "no answer in 2 s"}};
+             job[0].network.reached = {"b"};
+             job[0].network.working = {"10.0.0.0/24"};
+         }},
         {"F5",
          warning,
          "64 KiB",

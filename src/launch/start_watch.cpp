@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/launch/start_watch.hpp"
+
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/cluster/topology.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "silent_network.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <thread>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+// Ranks of mpirun's own host see nothing of the others and leave the word to those who do.
+double turn_s(const LaunchFacts& launch, const NetworkSight& sight) {
+    constexpr double knows_nothing_s = 3;
+    const double by_rank_s = std::min(0.02 * static_cast<double>(launch.rank.value_or(0)), 1.0);
+    return by_rank_s + (sight.silent.empty() ? knows_nothing_s : 0);
+}
+
+// MPI is stuck and not to be asked: the process ends as it is, and its launcher ends the others.
+[[noreturn]] void give_up(const std::string& phase, double waited_s) {
+    const Environment environment;
+    const NodeTopology node = read_topology({"/", nullptr});
+    const HostAddresses own = addresses_of(node);
+    const auto sight = look_at_networks(
+        launcher_ports(environment.text("OMPI_MCA_orte_hnp_uri").value_or("")), own);
+    std::this_thread::sleep_for(
+        std::chrono::duration<double>(turn_s(read_launch_facts(environment), sight)));
+    const Error error = no_contact(node.host, phase, waited_s, own, sight);
+    const std::string text = error.text() + "\n";
+    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
+    ::_exit(static_cast<int>(error.exit_code()));
+}
+
+}  // namespace
+
+StartLimits start_limits(const Environment& environment) {
+    const auto given = environment.text("LOCKSTEP_START_TIMEOUT");
+    if (!given) return {};
+    const auto seconds = parse_integer(*given);
+    check(seconds && *seconds > 0, [&] {
+        return Error("E102",
+                     fmt::format("LOCKSTEP_START_TIMEOUT is '{}'", *given),
+                     "it is a number of seconds",
+                     "for example LOCKSTEP_START_TIMEOUT=120");
+    });
+    return {static_cast<double>(*seconds), static_cast<double>(*seconds)};
+}
+
+struct StartWatch::Inside {
+    explicit Inside(const StartLimits& given) : limits(given) {}
+
+    void watch() {
+        std::unique_lock lock(mutex);
+        if (wait(lock, limits.init_s, [&] { return is_init || is_over; }))
+            if (wait(lock, limits.contact_s, [&] { return is_over; })) return;
+        give_up(is_init ? "the first exchange after MPI_Init" : "MPI_Init", now_s() - begin_s);
+    }
+
+    template <class Condition>
+    bool wait(std::unique_lock<std::mutex>& lock, double seconds, Condition condition) {
+        begin_s = now_s();
+        return changed.wait_for(lock, std::chrono::duration<double>(seconds), condition);
+    }
+
+    void tell(bool& fact) {
+        const std::lock_guard lock(mutex);
+        fact = true;
+        changed.notify_all();
+    }
+
+    StartLimits limits;
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool is_init = false, is_over = false;
+    double begin_s = 0;
+    std::thread thread;
+};
+
+StartWatch::StartWatch(const StartLimits& limits) {
+    if (read_launch_facts(Environment()).size.value_or(1) < 2) return;
+    inside_ = std::make_unique<Inside>(limits);
+    inside_->thread = std::thread([this] { inside_->watch(); });
+}
+
+StartWatch::~StartWatch() {
+    if (!inside_) return;
+    inside_->tell(inside_->is_over);
+    inside_->thread.join();
+}
+
+void StartWatch::note_init() {
+    if (inside_) inside_->tell(inside_->is_init);
+}
+
+}  // namespace lockstep

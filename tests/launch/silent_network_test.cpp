@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "silent_network.hpp"
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/launch/start_watch.hpp"
+
+#include "support/caught.hpp"
+
+#include <map>
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+HostAddresses two_networks() {
+    HostAddresses own;
+    own.usable = {{"lo", "127.0.0.2", "127.0.0.0/8"}, {"lan0", "192.168.99.1", "192.168.99.0/24"}};
+    return own;
+}
+
+// A port of this host, and its number.
+struct OpenPort {
+    UniqueFd socket{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    int number = 0;
+
+    OpenPort() {
+        sockaddr_in any{};
+        any.sin_family = AF_INET;
+        any.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+        socklen_t size = sizeof any;
+        auto* name = reinterpret_cast<sockaddr*>(&any);
+        EXPECT_EQ(::bind(socket.value(), name, size), 0);
+        EXPECT_EQ(::listen(socket.value(), 4), 0);
+        ::getsockname(socket.value(), name, &size);
+        number = ntohs(any.sin_port);
+    }
+};
+
+TEST(SilentNetwork, ReadsWhereMpirunListens) {
+    const auto ports = launcher_ports("1579679744.0;tcp://10.77.0.1,192.168.99.1:47007");
+    EXPECT_THAT(ports.addresses, ElementsAre("10.77.0.1", "192.168.99.1"));
+    EXPECT_EQ(ports.port, 47007);
+    EXPECT_THAT(launcher_ports("1.0;usock;tcp://10.0.0.1:5").addresses, ElementsAre("10.0.0.1"));
+    for (const char* other : {"", "nonsense", "1.0;tcp://10.0.0.1", "1.0;tcp://10.0.0.1:x"})
+        EXPECT_TRUE(launcher_ports(other).addresses.empty()) << other;
+}
+
+TEST(SilentNetwork, KnowsWhichNetworkAnswersAndNamesTheLineThatWorks) {
+    const OpenPort open;
+    const HostAddresses own = two_networks();
+    const LauncherPorts launcher{{"127.0.0.1", "192.168.99.1", "10.9.9.9"}, open.number};
+    const NetworkSight sight = look_at_networks(launcher, own);
+    EXPECT_THAT(sight.working, ElementsAre("127.0.0.0/8"));
+    EXPECT_THAT(sight.silent, ElementsAre(HasSubstr("this host has that address itself")));
+    const Error error = no_contact("b", "MPI_Init", 45, own, sight);
+    EXPECT_EQ(error.code(), "E692");
+    EXPECT_THAT(error.what(), HasSubstr("host b"));
+    EXPECT_THAT(error.why(), HasSubstr("192.168.99.0/24 (lan0)"));
+    EXPECT_THAT(error.fix(),
+                HasSubstr("mpirun --mca btl_tcp_if_include 127.0.0.0/8 --mca oob_tcp_if_include "
+                          "127.0.0.0/8 "));
+}
+
+TEST(SilentNetwork, NamesWhatDoesNotAnswer) {
+    const int closed = OpenPort().number;
+    const NetworkSight sight = look_at_networks({{"127.0.0.1"}, closed}, two_networks());
+    EXPECT_TRUE(sight.working.empty());
+    EXPECT_THAT(sight.silent, ElementsAre(HasSubstr("Connection refused")));
+}
+
+TEST(StartWatch, TakesItsLimitsFromTheEnvironment) {
+    const auto limits = [](const std::string& text) {
+        return start_limits(
+            Environment(std::map<std::string, std::string>{{"LOCKSTEP_START_TIMEOUT", text}}));
+    };
+    EXPECT_EQ(limits("7").init_s, 7);
+    EXPECT_EQ(limits("7").contact_s, 7);
+    EXPECT_EQ(test::caught_code([&] { limits("soon"); }), "E102");
+    EXPECT_EQ(test::caught_code([&] { limits("0"); }), "E102");
+}
+
+}  // namespace
+}  // namespace lockstep
