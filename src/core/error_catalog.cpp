@@ -462,6 +462,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "the run of a job that goes on is gone",
      "SLURM has started the job again, and its run directory was deleted, moved or renamed in\n"
      "between, or is not mounted here. A new run in its place would begin at step 0."},
+    {"E548",
+     usage,
+     "GPUs that the job would not use",
+     "'lockstep train' computes on CPUs; GPUs that a job has are kept from others. Programs that\n"
+     "use them are started by a template of your own: lockstep submit --template FILE."},
     {"E601",
      usage,
      "more ranks or threads than cores",

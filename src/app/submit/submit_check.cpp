@@ -112,6 +112,17 @@ void check_memory(const SubmitOptions& options,
     }
 }
 
+void check_gpus(const JobRequest& request) {
+    for (const JobPart& part : request.parts)
+        check(part.node_gpus == 0, [&] {
+            return Error("E548",
+                         fmt::format("{} GPUs per node are asked", part.node_gpus),
+                         "'lockstep train' computes on CPUs: they would stand idle",
+                         "drop --gpus-per-node and --gres; a program of your own goes into a "
+                         "template of your own");
+        });
+}
+
 }  // namespace
 
 void check_ranks_will_run(const SubmitOptions& options,
@@ -121,6 +132,7 @@ void check_ranks_will_run(const SubmitOptions& options,
     if (!options.run.empty()) check_run(options, request);
     check_virtual_ranks(options, request, settings);
     check_memory(options, request, settings);
+    check_gpus(request);
 }
 
 }  // namespace lockstep

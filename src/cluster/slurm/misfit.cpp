@@ -12,8 +12,9 @@
 //
 // What must never happen: a job is refused that could start. Where only SLURM can decide (features
 // in brackets, mixed operators, a limit that is not known) the answer is "it fits". Nodes that are
-// down or taken do not count as missing: they come back. A consequence is not told beside its
-// cause: that no node has all of it is said only where each thing alone would fit.
+// down or taken do not count as missing: they come back. Drained ones do so where no other is left.
+// A consequence is not told beside its cause: that no node has all of it is said only where each
+// thing alone would fit.
 //
 // Tested: cluster/slurm/job_check_test.cpp, one test a reason; cluster/submit_test on a real SLURM.
 
@@ -146,8 +147,18 @@ void check_node_count(const JobPart& part,
                       const std::vector<NodeGroup>& groups,
                       std::vector<Misfit>& found) {
     std::int64_t nodes = 0;
-    for (const NodeGroup& group : groups)
-        if (can_hold(group, partition, part)) nodes += group.nodes;
+    bool is_drained = true;
+    for (const NodeGroup& group : groups) {
+        if (!can_hold(group, partition, part)) continue;
+        nodes += group.nodes;
+        is_drained = is_drained && group.state.starts_with("drain");
+    }
+    if (nodes > 0 && is_drained)
+        found.push_back(
+            {.code = "E524",
+             .what = fmt::format("only drained nodes are left{}", filters_text(part)),
+             .why = "an administrator has taken them out of use ('sinfo -R' says why)",
+             .fix = part.excluded.empty() ? "submit it when they are back" : "shorten --exclude"});
     // Each is there, but not on one node.
     if (nodes == 0 && found.empty())
         found.push_back({.code = "E524",

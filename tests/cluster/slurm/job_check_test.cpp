@@ -123,6 +123,10 @@ TEST(JobCheck, RefusesAClosedPartitionAndWaitsForNodesThatAreAway) {
     facts.partitions[0].state = "UP";
     facts.partitions[0].total_nodes = 0;
     EXPECT_THAT(refusal({}, facts).why(), HasSubstr("it has no nodes"));
+    facts = test::mini_facts();
+    facts.groups[0].state = "drained";
+    EXPECT_EQ(refusal({}, facts).what(), std::string("only drained nodes are left"));
+    EXPECT_THAT(refusal({}, facts).fix(), HasSubstr("--partition"));
     EXPECT_THAT(notes_on({{"partition", "cpu"}, {"nodes", "7"}}, test::mini_facts()),
                 Contains(HasSubstr("2 of the 8 nodes of 'cpu' are down or drained")));
 }
