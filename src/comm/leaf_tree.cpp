@@ -59,14 +59,20 @@ std::vector<Partial> partials_of(LeafRange range, int rank) {
 
 TreePlan::TreePlan(int virtual_ranks, int ranks, Summation summation)
     : virtual_ranks_(virtual_ranks), ranks_(ranks), summation_(summation) {
-    const bool possible = virtual_ranks > 0 && ranks > 0 && ranks <= virtual_ranks &&
-                          std::has_single_bit(static_cast<unsigned>(virtual_ranks));
-    check(possible, [&] {
+    const auto above = std::bit_ceil(static_cast<unsigned>(std::max({virtual_ranks, ranks, 1})));
+    check(virtual_ranks > 0 && std::has_single_bit(static_cast<unsigned>(virtual_ranks)), [&] {
+        return Error("E640",
+                     fmt::format("{} virtual ranks are no power of two", virtual_ranks),
+                     "they are the leaves of a binary tree, in whose order gradients are summed",
+                     fmt::format("use --virtual-ranks {}", above));
+    });
+    check(ranks > 0 && ranks <= virtual_ranks, [&] {
         return Error("E640",
                      fmt::format("{} virtual ranks cannot run on {} ranks", virtual_ranks, ranks),
-                     "virtual ranks are a power of two and at least as many as ranks",
-                     fmt::format("use 1 to {} ranks, or create the run with more virtual ranks",
-                                 std::max(virtual_ranks, 1)));
+                     "every rank needs a virtual rank of its own",
+                     fmt::format("use 1 to {} ranks, or create the run with --virtual-ranks {}",
+                                 virtual_ranks,
+                                 above));
     });
     for (int rank = 0; rank < ranks; ++rank) add_rank(rank);
     first_of_rank_.push_back(partials_.size());

@@ -110,7 +110,25 @@ Error as_error(const std::exception& error) {
                  "please report this message together with the rank's log");
 }
 
+namespace {
+
+// "--virt" is the beginning of a name, whatever the distance to other names; "" if of none.
+std::string shortest_with_prefix(std::string_view prefix, std::span<const std::string> candidates) {
+    constexpr std::size_t least_letters = 3;
+    const std::size_t dashes = std::min(prefix.find_first_not_of('-'), prefix.size());
+    if (prefix.size() - dashes < least_letters) return "";
+    std::string best;
+    for (const std::string& candidate : candidates)
+        if (candidate.starts_with(prefix) && (best.empty() || candidate.size() < best.size()))
+            best = candidate;
+    return best;
+}
+
+}  // namespace
+
 std::string nearest_name(std::string_view word, std::span<const std::string> candidates) {
+    if (const std::string longer = shortest_with_prefix(word, candidates); !longer.empty())
+        return longer;
     const std::string* best = nullptr;
     // A short word is near to everything: more than its own length is no typing error.
     std::size_t best_distance =

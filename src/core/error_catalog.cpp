@@ -329,6 +329,12 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "the device failed",
      "The operating system could not read or write these bytes (EIO): a disk with bad sectors, or\n"
      "a network file system whose server is gone."},
+    {"E410",
+     io,
+     "the run's folder is gone",
+     "While the run was at work, its folder was moved, renamed or deleted, or its file server "
+     "lost\n"
+     "it. Nothing more is written: not at the old place, and not at the new one."},
     {"E511",
      service_away,
      "SLURM does not answer",
@@ -762,8 +768,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E701",
      bad_data,
      "the loss is not finite",
-     "The loss became infinite or not a number. Checkpoints written before are good; lower the\n"
-     "learning rate or check the data."},
+     "The loss became infinite or not a number. Checkpoints written before are good. In the run's\n"
+     "first step nothing is learned yet: then it is a sample, the model's initial weights, or an\n"
+     "operation that goes wrong with several threads (--threads 1 tells). Later lower the "
+     "learning\n"
+     "rate or check the data."},
     {"E702",
      config,
      "the processor lacks the run's instruction set",

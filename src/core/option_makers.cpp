@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -229,11 +230,12 @@ template Option whole_option(
 template Option whole_option(
     const std::string&, std::uint32_t&, std::int64_t, std::int64_t, const std::string&);
 
-Period parse_period(const std::string& name, const GivenValue& given) {
-    if (given.text == "never") return {};
-    const auto digits = std::min(given.text.find_first_not_of("0123456789"), given.text.size());
-    const auto count = parse_integer(given.text.substr(0, digits));
-    const std::string unit = given.text.substr(digits);
+namespace {
+
+std::optional<Period> readable_period(const std::string& text) {
+    if (text == "never") return Period{};
+    const auto digits = std::min(text.find_first_not_of("0123456789"), text.size());
+    const auto count = parse_integer(text.substr(0, digits));
     const std::map<std::string, std::pair<Period::Unit, std::int64_t>> units = {
         {"step", {Period::Unit::steps, 1}},
         {"steps", {Period::Unit::steps, 1}},
@@ -242,23 +244,32 @@ Period parse_period(const std::string& name, const GivenValue& given) {
         {"s", {Period::Unit::seconds, 1}},
         {"m", {Period::Unit::seconds, 60}},
         {"h", {Period::Unit::seconds, 3600}}};
-    const auto found = units.find(unit);
+    const auto found = units.find(text.substr(digits));
     const bool readable = count && *count > 0 && *count < 1'000'000'000 && found != units.end();
-    check(readable, [&] {
+    if (!readable) return std::nullopt;
+    return Period{found->second.first, *count * found->second.second};
+}
+
+}  // namespace
+
+Period parse_period(const std::string& name, const GivenValue& given) {
+    const auto period = readable_period(given.text);
+    check(period.has_value(), [&] {
         return unreadable(
             name, given, "it must be a count with a unit: steps, epochs, s, m or h", "500steps");
     });
-    return {found->second.first, *count * found->second.second};
+    return *period;
 }
 
 Option duration_option(const std::string& name, double& seconds, const std::string& help) {
     const auto assign = [&seconds, name](const GivenValue& given) {
-        const Period period = given.text == "0" ? Period{} : parse_period(name, given);
-        const bool is_time =
-            period.unit == Period::Unit::never || period.unit == Period::Unit::seconds;
-        check(is_time,
-              [&] { return unreadable(name, given, "it must be a time in s, m or h", "10m"); });
-        seconds = static_cast<double>(period.count);
+        const auto period = given.text == "0" ? Period{} : readable_period(given.text);
+        const bool is_time = period && (period->unit == Period::Unit::never ||
+                                        period->unit == Period::Unit::seconds);
+        check(is_time, [&] {
+            return unreadable(name, given, "it must be a whole number of s, m or h, or 0", "10m");
+        });
+        seconds = static_cast<double>(period->count);
     };
     return bound(described(name, "TIME", help, OptionKind::text), assign, [&seconds] {
         const Period now{Period::Unit::seconds, static_cast<std::int64_t>(std::ceil(seconds))};

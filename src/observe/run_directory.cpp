@@ -32,18 +32,40 @@
 #include "run_lock.hpp"
 #include "run_record.hpp"
 
+#include <algorithm>
+#include <chrono>
+#include <vector>
+
 #include <fmt/format.h>
 #include <sys/stat.h>
 
 namespace lockstep {
 namespace {
 
+bool is_starting(const fs::path& path) {
+    return path.filename().string().starts_with(RunPaths{}.starting("").filename().string());
+}
+
+/// What starts have left that were killed before they held the run. A younger one may yet wait.
+void remove_left_starts(const fs::path& root) {
+    std::error_code failed;
+    std::vector<fs::path> left;
+    const auto some_time_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+    for (const auto& entry : fs::directory_iterator(root, failed))
+        if (is_starting(entry.path()) && entry.last_write_time(failed) < some_time_ago)
+            left.push_back(entry.path());
+    for (const fs::path& folder : left) fs::remove_all(folder, failed);
+}
+
 /// A folder with other people's files is not ours to fill. A run is known by its lock, which is
 /// the first thing in it.
 void refuse_foreign_folder(const RunPaths& paths) {
     std::error_code failed;
     if (fs::exists(paths.lock(), failed) || fs::exists(paths.record(), failed)) return;
-    check(fs::is_empty(paths.root, failed) || failed, [&] {
+    const bool is_foreign =
+        std::ranges::any_of(fs::directory_iterator(paths.root, failed),
+                            [](const auto& entry) { return !is_starting(entry.path()); });
+    check(!is_foreign || failed, [&] {
         return Error("E407",
                      fmt::format("'{}' has files in it, but is no run", paths.root.string()),
                      "a run directory is made by 'lockstep train' in an empty or new folder",
@@ -69,6 +91,15 @@ std::int64_t incarnation_on_disk(const fs::path& path) {
 
 void check_newest(const RunPaths& paths, std::int64_t ours) {
     const std::int64_t newest = incarnation_on_disk(paths.incarnation());
+    check(ours == 0 || newest > 0, [&] {
+        return Error(
+            "E410",
+            fmt::format("run '{}' is no longer there", paths.root.string()),
+            fmt::format("'{}', which its starts write, is gone: the folder was moved, "
+                        "renamed or deleted while the run was at work",
+                        paths.incarnation().string()),
+            "give --run the folder's new place: the run goes on from its newest checkpoint");
+    });
     check(ours > 0 && newest == ours, [&] {
         return Error("E408",
                      fmt::format("run '{}' was taken over", paths.root.string()),
@@ -182,6 +213,7 @@ std::int64_t RunDirectory::begin_incarnation() {
     write_file_atomically(paths_.incarnation(), fmt::format("{}\n", next));
     incarnation_ = next;
     control_.emplace(paths_.root, next);
+    remove_left_starts(paths_.root);
     make_directories(logs());
     make_directories(paths_.checkpoints());
     return next;

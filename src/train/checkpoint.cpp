@@ -248,6 +248,7 @@ void save_checkpoint(const Communicator& ranks,
         place.root /
         fmt::format("{}{}-i{}", unfinished_prefix, step_name(state.step), place.incarnation);
     from_root(ranks, [&] {
+        if (place.check_still_ours) place.check_still_ours();  // a run that was moved has no ckpt
         make_directories(place.root);
         check_space(place.root, tensors);
         fs::remove_all(unfinished);

@@ -27,6 +27,7 @@
 #include "lockstep/core/signals.hpp"
 
 #include "job_checkpoint.hpp"
+#include "loss_error.hpp"
 #include "reporter.hpp"
 #include "time_limit.hpp"
 
@@ -79,12 +80,7 @@ StepWishes wishes_of(Job& job, const LastSave& last, const TimeLimit& limit) {
 // The loss is the same on all ranks: they fail together, with one message.
 void check_loss(const StepOutcome& outcome, const Job& job) {
     if (std::isfinite(outcome.loss)) return;
-    agree_on_failure(
-        job.ranks,
-        Error("E701",
-              fmt::format("the loss is {} at step {}", outcome.loss, job.progress.step),
-              "the weights have diverged, or a sample is not finite",
-              "lower --lr, use --warmup-steps, or look at the data; the last checkpoint is good"));
+    agree_on_failure(job.ranks, loss_error(outcome.loss, job.progress.step, job.settings.threads));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {

@@ -169,6 +169,20 @@ TEST(TreePlan, RefusesImpossibleRanks) {
     }
 }
 
+TEST(TreePlan, SuggestsAPossibleNumber) {
+    const auto fix_of = [](int virtual_ranks, int ranks) {
+        try {
+            TreePlan plan(virtual_ranks, ranks);
+        } catch (const lockstep::Error& error) {
+            return error.fix();
+        }
+        return std::string();
+    };
+    EXPECT_EQ(fix_of(3, 2), "use --virtual-ranks 4");
+    EXPECT_EQ(fix_of(3, 6), "use --virtual-ranks 8");
+    EXPECT_EQ(fix_of(4, 5), "use 1 to 4 ranks, or create the run with --virtual-ranks 8");
+}
+
 TEST(TreeSum, MayWriteOverAnInput) {
     for (const int ranks : {2, 3, 4, 8}) {
         const TreePlan plan(8, ranks);

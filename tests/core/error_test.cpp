@@ -100,6 +100,13 @@ TEST(NearestName, FindsTypingErrors) {
     EXPECT_EQ(nearest_name("--batchsize", options), "--batch-size");
 }
 
+TEST(NearestName, PrefersANameThatBeginsSo) {
+    const std::vector<std::string> names = {"--wire", "--virtual-ranks", "--virtual", "--lr"};
+    EXPECT_EQ(nearest_name("--virt", {names.data(), 2}), "--virtual-ranks");
+    EXPECT_EQ(nearest_name("--virt", names), "--virtual");
+    EXPECT_EQ(nearest_name("--l", names), "--lr") << "short beginnings mean little";
+}
+
 TEST(NearestName, SuggestsNothingFarFetched) {
     EXPECT_EQ(nearest_name("--quantum-tunnel", options), "");
     EXPECT_EQ(nearest_name("q", std::vector<std::string>{"lr", "np"}), "");

@@ -44,6 +44,17 @@ std::vector<BadInput> bad_words() {
          "lockstep: error E103: --checkpoint-every is '500' (from command line)<same>\n"
          "  why: it must be a count with a unit: steps, epochs, s, m or h\n"
          "  fix: for example --checkpoint-every 500steps\n"},
+        {"TimeOfAnotherUnit",
+         train({"--comm-timeout", "1ms"}),
+         64,
+         "lockstep: error E103: --comm-timeout is '1ms' (from command line)<same>\n"
+         "  why: it must be a whole number of s, m or h, or 0\n"
+         "  fix: for example --comm-timeout 10m\n"},
+        {"BeginningOfAnOption",
+         train({"--virt", "4"}),
+         64,
+         "lockstep: error E101: unknown option '--virt'<same>\n"
+         "  fix: did you mean '--virtual-ranks'?\n"},
         {"WordThatIsNoChoice",
          train({"--optimizer", "adm"}),
          64,
@@ -143,12 +154,27 @@ std::vector<BadInput> bad_combinations() {
          "  why: there are cnn, cnn-bn, mlp\n"
          "  fix: did you mean 'cnn'?\n",
          Finder::every_rank},
+        {"NoSuchTransform",
+         train({"--transform", "flop"}),
+         65,
+         "lockstep: error E247: there is no transform 'flop' (in 'flop')<same>\n"
+         "  why: did you mean 'flip'?\n"
+         "  fix: the steps and presets are: resize, crop, centre-crop, flip, rotate, blur, cutout, "
+         "normalise, mixup, cutmix, none, cifar, book\n",
+         Finder::every_rank},
+        {"VirtualRanksThatAreNoPowerOfTwo",
+         train({"--virtual-ranks", "3"}),
+         64,
+         "lockstep: error E640: 3 virtual ranks are no power of two<same>\n"
+         "  why: they are the leaves of a binary tree, in whose order gradients are summed\n"
+         "  fix: use --virtual-ranks 4\n",
+         Finder::every_rank},
         {"MoreRanksThanVirtualRanks",
          train({"--virtual-ranks", "2"}),
          64,
          "lockstep: error E640: 2 virtual ranks cannot run on 4 ranks<same>\n"
-         "  why: virtual ranks are a power of two and at least as many as ranks\n"
-         "  fix: use 1 to 2 ranks, or create the run with more virtual ranks\n",
+         "  why: every rank needs a virtual rank of its own\n"
+         "  fix: use 1 to 2 ranks, or create the run with --virtual-ranks 4\n",
          Finder::every_rank},
         {"MoreVirtualRanksThanSamples",
          train({"--virtual-ranks", "1024", "--batch", "1024"}),

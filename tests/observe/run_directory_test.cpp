@@ -250,6 +250,17 @@ TEST_F(RunDirectoryTest, WritesNothingOnceItWasTakenOver) {
     EXPECT_EQ(read_run_state(root_)->step, 5);
 }
 
+TEST_F(RunDirectoryTest, WritesNothingOnceItsFolderWasMoved) {
+    auto run = open();
+    run.begin_incarnation();
+    fs::rename(root_, folder_ / "runs/b");
+    const auto error = caught([&] { run.write_state({.step = 6}); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E410");
+    EXPECT_THAT(error->what(), HasSubstr("is no longer there"));
+    EXPECT_FALSE(fs::exists(root_));
+}
+
 TEST_F(RunDirectoryTest, TellsHowFarItGot) {
     auto run = open();
     run.begin_incarnation();

@@ -36,6 +36,9 @@ struct RunPaths {
     fs::path ledger() const { return root / "ledger"; }  ///< with --ledger
     fs::path logs(std::int64_t incarnation) const;       ///< of that start
 
+    /// What a start has before it holds the run, `mark` being its own; gone with it.
+    fs::path starting(const std::string& mark) const { return root / ("starting-" + mark); }
+
     /// The flight records of that start.
     fs::path flight(std::int64_t incarnation) const { return logs(incarnation) / "flight"; }
 };

@@ -79,6 +79,8 @@ void settle_run_directory(const PrologOptions& options, const SlurmJob& job) {
 std::string run_text(const fs::path& run) {
     const auto state = read_run_state(run);
     if (!state) return "begins";
+    if (state->phase == RunPhase::complete)
+        return fmt::format("is complete at step {}", state->step);
     const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
     return fmt::format("was {} at step {}, {}",
                        run_phase_name(state->phase),

@@ -91,18 +91,26 @@ const RankEnd* lasting_failure(const std::vector<RankEnd>& ends) {
     return found == ends.end() ? nullptr : &*found;
 }
 
+// What another start of a job would meet that this one does not get.
+std::string_view outlook(int exit_code) {
+    return exit_code == static_cast<int>(ExitCode::service_away)
+               ? "may go on later, when the run is free and every service back"
+               : "would again";
+}
+
 // Of a start whose run is neither complete nor saved.
 RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
     if (const RankEnd* failure = lasting_failure(end.rank_ends))
         return stop(failure->exit,
-                    fmt::format("the ranks failed, and would again: {} ({})",
+                    fmt::format("the ranks failed, and {}: {} ({})",
+                                outlook(failure->exit),
                                 printable(failure->error),
                                 printable(failure->who)));
     if (!end.rank_ends.empty()) end.launcher_exit = lost;
     const bool says_why = end.run == RunEnd::failed;
     if (!says_why && end.run != RunEnd::running) return judge_start(end, limits);
     const int exit_code = says_why ? end.failure_exit : end.launcher_exit;
-    if (!may_mend(exit_code)) return stop(exit_code, "the run failed, and would again");
+    if (!may_mend(exit_code)) return stop(exit_code, fmt::format("the run failed, and {}", outlook(exit_code)));
     return once_more(end,
                      limits,
                      lost,

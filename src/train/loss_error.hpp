@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a loss that is not finite may come from.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// E701. The loss of step 1 is that of the initial weights: no learning rate is to blame for it.
+/// With several `threads` the arithmetic itself is a suspect.
+Error loss_error(double loss, std::int64_t step, int threads);
+
+}  // namespace lockstep
