@@ -17,18 +17,26 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 6> condition_names{
-    "starting", "running", "checkpointed", "complete", "failed", "lost"};
+constexpr std::array<std::string_view, 7> condition_names{
+    "starting", "running", "stuck", "checkpointed", "complete", "failed", "lost"};
 
 /// Ranks of other hosts write heartbeats into mapped files, which file servers show late.
-constexpr double silence_s = 120;
+constexpr double server_silence_s = 120;
+
+/// Reports come every 30 s, or after a longer step; what a rate of long ago promises is not told.
+constexpr double overdue_s = 120;
+
+/// Whether it is there; what cannot be seen is not taken for absent.
+bool is_there(const fs::path& path, const fs::path& shown) {
+    std::error_code failed;
+    const fs::file_status status = fs::status(path, failed);
+    if (status.type() == fs::file_type::not_found) return false;
+    check(!failed, [&] { return system_error("look into", shown.string(), failed.value()); });
+    return true;
+}
 
 void check_run(const fs::path& root) {
-    std::error_code failed;
-    check(fs::exists(root, failed), [&] {
-        return Error(
-            "E201", fmt::format("'{}' does not exist", root.string()), "", "give a run directory");
-    });
+    check_is_there(root);
     check(is_run(root), [&] {
         return Error("E688",
                      fmt::format("'{}' is no run", root.string()),
@@ -58,7 +66,7 @@ double newest_write_unix_s(const fs::path& root, std::int64_t incarnation, doubl
 bool is_somebody_there(const RunHolder& holder, double sign_of_life_s) {
     if (holder.is_held) return true;
     if (holder.pid == 0 || holder.is_here) return false;
-    return sign_of_life_s >= 0 && sign_of_life_s < silence_s;
+    return sign_of_life_s >= 0 && sign_of_life_s < server_silence_s;
 }
 
 RunCondition condition_of(bool is_there,
@@ -102,9 +110,12 @@ void add_history(RunStatus& status, const StatusClues& clues) {
     if (!status.is_alive() || !is_newest) return;
     status.step = std::max(status.step, newest.to_step);
     status.epoch = std::max(status.epoch, newest.epoch);
-    if (newest.step_s < 0 || status.steps_total <= 0) return;
-    const double left_s = newest.step_s * static_cast<double>(status.steps_total - status.step) -
-                          (clues.now_unix_s - newest.ended_unix_s);
+    const double silent_s = clues.now_unix_s - newest.ended_unix_s;
+    if (silent_s > overdue_s + 3 * std::max(newest.step_s, 0.0)) status.reported_s = silent_s;
+    const bool is_known = newest.step_s >= 0 && status.steps_total > 0 && status.reported_s < 0;
+    if (!is_known || status.condition == RunCondition::stuck) return;
+    const double left_s =
+        newest.step_s * static_cast<double>(status.steps_total - status.step) - silent_s;
     status.eta_s = std::max(left_s, 0.0);
 }
 
@@ -114,9 +125,15 @@ std::string_view run_condition_name(RunCondition condition) {
     return condition_names.at(static_cast<std::size_t>(condition));
 }
 
+void check_is_there(const fs::path& root) {
+    check(is_there(root, root), [&] {
+        return Error(
+            "E201", fmt::format("'{}' does not exist", root.string()), "", "give a run directory");
+    });
+}
+
 bool is_run(const fs::path& root) {
-    std::error_code failed;
-    return fs::exists(RunPaths{root}.record(), failed) || fs::exists(RunPaths{root}.lock(), failed);
+    return is_there(RunPaths{root}.record(), root) || is_there(RunPaths{root}.lock(), root);
 }
 
 RunStatus read_run_status(const fs::path& root, const StatusClues& clues, StatusDepth depth) {
@@ -128,8 +145,12 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
     const double sign_s = std::max(clues.heartbeat_unix_s,
                                    newest_write_unix_s(root, status.incarnation, clues.now_unix_s));
     if (sign_s > 0) status.sign_of_life_s = std::max(clues.now_unix_s - sign_s, 0.0);
-    const bool is_there = is_somebody_there(holder, status.sign_of_life_s);
-    status.condition = condition_of(is_there, state, status.incarnation);
+    const bool is_attended = is_somebody_there(holder, status.sign_of_life_s);
+    status.condition = condition_of(is_attended, state, status.incarnation);
+    if (status.is_alive() && !clues.trouble.empty()) {
+        status.condition = RunCondition::stuck;
+        status.trouble = clues.trouble;
+    }
     status.is_held = holder.is_held;
     if (holder.pid > 0)
         status.holder =
@@ -142,23 +163,54 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
         status.exit = state->exit;
         status.answered = state->answered;
     }
-    if (is_there) status.asked = unmet_request(status);
+    if (is_attended) status.asked = unmet_request(status);
     if (depth == StatusDepth::history) add_history(status, clues);
     return status;
 }
 
+namespace {
+
+constexpr int deepest = 6;  // folders below the one that was given
+
+/// What a run makes itself holds no other runs, but many files.
+bool is_part_of_run(const fs::path& path) {
+    constexpr std::array<std::string_view, 3> parts{"ckpt", "logs", "ledger"};
+    return std::ranges::find(parts, path.filename().string()) != parts.end();
+}
+
+/// One that nobody may look into is listed: its status tells so.
+bool is_run_or_closed(const fs::path& folder) {
+    try {
+        return is_run(folder);
+    } catch (const Error&) {
+        return true;
+    }
+}
+
+void add_runs(const fs::path& folder, int depth, std::vector<fs::path>& runs) {
+    const bool is_one = is_run_or_closed(folder);
+    if (is_one) runs.push_back(folder);
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed)) {
+        const bool is_folder = !entry.is_symlink(failed) && entry.is_directory(failed);
+        if (depth == deepest || !is_folder || (is_one && is_part_of_run(entry.path()))) continue;
+        add_runs(entry.path(), depth + 1, runs);
+    }
+}
+
+}  // namespace
+
 std::vector<fs::path> find_runs(const fs::path& folder) {
     std::error_code failed;
-    check(fs::is_directory(folder, failed), [&] {
+    check(!is_there(folder, folder) || fs::is_directory(folder, failed), [&] {
         return Error("E201",
                      fmt::format("'{}' is no folder", folder.string()),
                      "",
                      "give a folder with run directories in it");
     });
+    check_is_there(folder);
     std::vector<fs::path> runs;
-    if (is_run(folder)) runs.push_back(folder);
-    for (const auto& entry : fs::directory_iterator(folder, failed))
-        if (entry.is_directory(failed) && is_run(entry.path())) runs.push_back(entry.path());
+    add_runs(folder, 0, runs);
     std::ranges::sort(runs);
     return runs;
 }

@@ -112,6 +112,9 @@ std::string status_text(const RunStatus& status) {
     if (status.is_alive()) text += row("done in", eta_text(status));
     text += row("saved", saved_text(status));
     text += row("reason", status.reason);
+    if (status.reported_s >= 0)
+        text += row("reported", duration_text(status.reported_s) + " ago, for the last time");
+    text += row("trouble", printable(status.trouble));
     text += row("lost", loss_text(status));
     if (status.is_alive()) text += row("held by", status.holder);
     if (status.is_alive() && status.sign_of_life_s >= 0)
@@ -156,6 +159,8 @@ Json status_json(const RunStatus& status) {
               {"reason", status.reason},
               {"exit", status.exit}};
     json["eta_s"] = status.eta_s < 0 ? Json() : Json(status.eta_s);
+    json["trouble"] = status.trouble.empty() ? Json() : Json(status.trouble);
+    json["reported_s"] = status.reported_s < 0 ? Json() : Json(status.reported_s);
     json["sign_of_life_s"] = status.sign_of_life_s < 0 ? Json() : Json(status.sign_of_life_s);
     json["asked"] = status.asked ? Json(control_action_name(status.asked->action)) : Json();
     json["goodput"] = times.elapsed > 0 ? Json(times.goodput()) : Json();

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flight.hpp"
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/observe/events.hpp"
+#include "lockstep/observe/run_status.hpp"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -32,11 +35,42 @@ void note(const RunPaths& paths, std::int64_t incarnation, const WatchReport& re
 
 }  // namespace
 
+// --comm-timeout 0: somebody may be looking at a rank with a debugger.
+StartWatch::StartWatch(const Communicator& ranks, const TrainSettings& settings)
+    : nodes_(watch_nodes(
+          ranks,
+          [&] { return make_folder(settings.run); },
+          {.silent_s = settings.comm_timeout_s > 0 ? NodeWatchSettings{}.silent_s : 0})) {}
+
+StartWatch::~StartWatch() {
+    nodes_.reset();
+    std::error_code ignored;
+    if (!folder_.empty()) fs::remove_all(folder_, ignored);
+    if (!run_.empty()) fs::remove(run_, ignored);  // not if the run has begun: it is not empty
+}
+
+// A folder that cannot be made, or is not a run's, is refused by who opens the run.
+fs::path StartWatch::make_folder(const fs::path& run) {
+    std::error_code failed;
+    const bool is_new = !fs::exists(run, failed);
+    if (!is_new && !is_run(run) && !fs::is_empty(run, failed)) return {};
+    folder_ = RunPaths{run}.starting(fmt::format("{}-{:.0f}", ::getpid(), unix_time_s() * 1000));
+    try {
+        make_directories(folder_);
+    } catch (const Error&) {
+        folder_.clear();
+        return {};
+    }
+    if (is_new) run_ = run;
+    return folder_;
+}
+
 Flight::Flight(const RunPaths& paths,
                std::int64_t incarnation,
                const Communicator& ranks,
                const TrainSettings& settings,
-               PhaseClock& clock)
+               PhaseClock& clock,
+               std::unique_ptr<NodeWatch> nodes)
     : clock_(clock),
       recorder_(
           paths.flight(incarnation),
@@ -44,10 +78,13 @@ Flight::Flight(const RunPaths& paths,
           ranks.size(),
           {.entries = settings.flight_entries,
            .warn_s = settings.comm_timeout_s > 0 ? settings.comm_timeout_s / 10 : patient_warn_s}),
+      nodes_(std::move(nodes)),
       watchdog_(
           recorder_,
           WatchdogSettings::within(settings.comm_timeout_s),
-          [paths, incarnation](const WatchReport& report) { note(paths, incarnation, report); }) {
+          [paths, incarnation](const WatchReport& report) { note(paths, incarnation, report); },
+          nodes_.get()) {
+    if (nodes_) nodes_->stand_by(recorder_);
     clock_.mirror_to(recorder_.phase_word());
     mirror_signals_to(recorder_.signal_word());
 }

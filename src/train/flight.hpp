@@ -4,14 +4,36 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/flight_recorder.hpp"
+#include "lockstep/comm/node_watch.hpp"
 #include "lockstep/comm/watchdog.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 namespace lockstep {
+
+/// Watches over the nodes before the run's folder is opened, in a folder in it that is gone when
+/// this is. Does nothing on one node.
+class StartWatch {
+  public:
+    /// Collective.
+    StartWatch(const Communicator& ranks, const TrainSettings& settings);
+    ~StartWatch();
+    StartWatch(const StartWatch&) = delete;
+    StartWatch& operator=(const StartWatch&) = delete;
+
+    std::unique_ptr<NodeWatch> take() { return std::move(nodes_); }
+
+  private:
+    fs::path make_folder(const fs::path& run);
+
+    fs::path run_, folder_;  // rank 0: what it made; "": nothing
+    std::unique_ptr<NodeWatch> nodes_;
+};
 
 /// Records and watches from construction to destruction: phases of `clock`, signals, collectives
 /// that go through recorded(). At its time-out, the rank that speaks for all also marks the run as
@@ -22,7 +44,8 @@ class Flight {
            std::int64_t incarnation,
            const Communicator& ranks,
            const TrainSettings& settings,
-           PhaseClock& clock);
+           PhaseClock& clock,
+           std::unique_ptr<NodeWatch> nodes);
     ~Flight();
     Flight(const Flight&) = delete;
     Flight& operator=(const Flight&) = delete;
@@ -32,6 +55,7 @@ class Flight {
   private:
     PhaseClock& clock_;
     FlightRecorder recorder_;
+    std::unique_ptr<NodeWatch> nodes_;  // none on one node
     Watchdog watchdog_;
 };
 

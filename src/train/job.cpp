@@ -39,6 +39,17 @@ ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
+// What was not given is as the run has it; else V is the least that has room for `ranks`.
+void take_recorded(TrainSettings& settings, const Json& recorded, int ranks) {
+    if (settings.virtual_ranks == 0)
+        settings.virtual_ranks =
+            recorded.contains("virtual-ranks")
+                ? static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"))
+                : static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)));
+    if (!settings.instruction_set && recorded.contains("isa"))
+        set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
+}
+
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {
     const int leaves = settings.virtual_ranks;
     check(settings.batch % leaves == 0, [&] {
@@ -133,8 +144,10 @@ Json deciding_facts(const TrainSettings& settings,
 
 Job::Job(const TrainSettings& given, const Communicator& communicator)
     : ranks(communicator), settings(given) {
-    settings.transform = TransformPipeline::parse(settings.transform).text();
+    settings.transform =
+        agree(communicator, [&] { return TransformPipeline::parse(given.transform).text(); });
     check_same_settings(ranks, settings);
+    start_watch.emplace(ranks, settings);
     open_data();
     settle_contract();
     build_model();
@@ -163,14 +176,8 @@ void Job::settle_contract() {
         from_root(ranks,
                   [&] { return recorded_settings(recorded_contracts(settings.run)).dump(); }),
         "run.json");
-    if (settings.virtual_ranks == 0)
-        settings.virtual_ranks =
-            recorded.contains("virtual-ranks")
-                ? static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"))
-                : static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
-    if (!settings.instruction_set && recorded.contains("isa"))
-        set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
     agree(ranks, [&] {
+        take_recorded(settings, recorded, ranks.size());
         plan = std::make_unique<TreePlan>(
             settings.virtual_ranks,
             ranks.size(),
@@ -291,8 +298,10 @@ void Job::introduce() {
 // From here on a rank that hangs or dies is named.
 void Job::start_flight() {
     agree(ranks, [&] {
-        flight = std::make_unique<Flight>(run.paths, run.incarnation, ranks, settings, clock);
+        flight = std::make_unique<Flight>(
+            run.paths, run.incarnation, ranks, settings, clock, start_watch->take());
     });
+    start_watch.reset();
 }
 
 void Job::build_exchange() {

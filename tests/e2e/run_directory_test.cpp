@@ -217,7 +217,7 @@ TEST_F(RunDirectory, ListsItsCheckpoints) {
 TEST_F(RunDirectory, HasFlightRecordsThatDiagnoseIsContentWith) {
     const auto text = run_lockstep({"diagnose", path()});
     EXPECT_EQ(text.exit_code, 0);
-    EXPECT_THAT(text.output, HasSubstr("incarnation 1: nothing is wrong\n"));
+    EXPECT_THAT(text.output, HasSubstr("incarnation 1: is over: all its ranks finished\n"));
     EXPECT_THAT(text.output, testing::ContainsRegex("\n   1 .* finished .* #[0-9]+ "));
     const auto json = run_lockstep({"diagnose", path(), "--json", "--incarnation", "1"});
     EXPECT_EQ(json.exit_code, 0);

@@ -15,6 +15,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -177,6 +178,54 @@ TEST_F(Status, SaysWhenARunningRunWillBeDone) {
     EXPECT_THAT(status_text(found), HasSubstr("done in     27.0s"));
 }
 
+TEST_F(Status, PromisesNothingByRatesOfLongAgo) {
+    auto run = open();
+    run.create({});
+    run.begin_incarnation();
+    run.write_state({.step = 0, .steps_total = 100});
+    log(1, LogText(t0).at(t0 + 2).first_step(1).at(t0 + 22).steps(40, 20));
+    EXPECT_GE(status({.now_unix_s = t0 + 100}).eta_s, 0);
+    const RunStatus found = status({.now_unix_s = t0 + 1222});
+    EXPECT_LT(found.eta_s, 0);
+    EXPECT_THAT(status_text(found), HasSubstr("reported    20m00s ago, for the last time"));
+    EXPECT_EQ(status_json(found)["eta_s"], Json());
+}
+
+TEST_F(Status, IsStuckWhereItsRanksAreInTrouble) {
+    {
+        auto run = open();
+        run.create({});
+        run.begin_incarnation();
+        run.write_state({.step = 5, .steps_total = 40});
+        const RunStatus found = status({.trouble = "rank dead: rank 1 (n2)"});
+        EXPECT_EQ(found.condition, RunCondition::stuck);
+        EXPECT_TRUE(found.is_alive()) << "somebody still holds it";
+        EXPECT_LT(found.eta_s, 0);
+        EXPECT_THAT(status_text(found), HasSubstr("trouble     rank dead: rank 1 (n2)\n"));
+        run.write_state({.phase = RunPhase::failed, .reason = "E660"});
+    }
+    EXPECT_EQ(status({.trouble = "rank dead"}).condition, RunCondition::failed);
+}
+
+// root may look everywhere: a child that is somebody else must not take what it cannot see for
+// absent.
+TEST_F(Status, DoesNotCallAbsentWhatItMayNotSee) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root can be somebody else";
+    { open().create({}); }
+    ::chmod(root_.c_str(), 0700);
+    ::chmod(folder_.path().c_str(), 0711);
+    const auto child = ::fork();
+    if (child == 0) {
+        constexpr uid_t nobody = 65534;
+        const bool is_right = ::setuid(nobody) == 0 && caught_code([&] { status(); }) == "E202" &&
+                              caught_code([&] { check_is_there(root_ / "x"); }) == "E202";
+        ::_exit(is_right ? 0 : 1);
+    }
+    int ended = -1;
+    ::waitpid(child, &ended, 0);
+    EXPECT_EQ(ended, 0);
+}
+
 TEST_F(Status, DividesTimeIntoWhatCountsAndWhatIsLost) {
     {
         auto run = open();
@@ -273,6 +322,11 @@ TEST_F(Status, FindsTheRunsBelowAFolder) {
     folder_.file("d.txt", "x");
     EXPECT_THAT(find_runs(folder_.path()), ElementsAre(folder_ / "a", folder_ / "b"));
     EXPECT_THAT(find_runs(folder_ / "a"), ElementsAre(folder_ / "a"));
+    for (const auto* name : {"c/study/1x2", "a/inner", "a/logs/x"})
+        RunDirectory::open(folder_ / name).create({});
+    EXPECT_THAT(
+        find_runs(folder_.path()),
+        ElementsAre(folder_ / "a", folder_ / "a/inner", folder_ / "b", folder_ / "c/study/1x2"));
     EXPECT_EQ(caught_code([&] { find_runs(folder_ / "d.txt"); }), "E201");
 }
 

@@ -13,8 +13,9 @@
 
 namespace lockstep {
 
-/// What the kernel says about a process. elsewhere: it runs where this process cannot look.
-enum class Life { running, stopped, gone, elsewhere };
+/// What the kernel says about a process. elsewhere: it runs where this process cannot look; silent:
+/// there, and its node beats no more; cut_off: there, and its node has no network (NodeWatch).
+enum class Life { running, stopped, gone, elsewhere, silent, cut_off };
 
 /// What a rank said of its end; `none`: nothing, dead or alive.
 enum class FlightEnd { none, finished, failed };

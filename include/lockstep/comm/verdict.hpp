@@ -43,9 +43,25 @@ struct Verdict {
     bool pauses = false;              ///< the culprit lives and writes a checkpoint or evaluates
 };
 
+/// After so long without a heartbeat a rank elsewhere counts as dead.
+inline constexpr double silence_s = 30;
+
+/// The same, once its start is over.
+inline constexpr double silence_after_end_s = 5;
+
 /// `traces` in order of rank, at `now_s` (seconds since 1970). A wait shorter than `patience_s` is
-/// none; problems that no patience cures are told at once.
-Verdict diagnose(std::span<const RankTrace> traces, double now_s, double patience_s);
+/// none; problems that no patience cures are told at once. `silent_s`: see silence_s.
+Verdict diagnose(std::span<const RankTrace> traces,
+                 double now_s,
+                 double patience_s,
+                 double silent_s = silence_s);
+
+/// Where a rank elsewhere was heard of so lately, all is well.
+inline constexpr double unheard_s = 1.5;
+
+/// Ranks elsewhere that count as alive only because it is too early to call them dead: no heartbeat
+/// of theirs is younger than `unheard_s`.
+std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s);
 
 /// The last seq of `channel` that the rank finished, and the one that it is in; 0: none.
 struct RankPosition {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/comm/flight_recorder.hpp"
+#include "lockstep/comm/node_watch.hpp"
 #include "lockstep/comm/verdict.hpp"
 
 #include <functional>
@@ -64,8 +65,12 @@ class Watchdog {
     /// Called on the watchdog's thread. It may hang: the process ends all the same.
     using Listener = std::function<void(const WatchReport&)>;
 
-    /// `recorder` outlives this.
-    Watchdog(FlightRecorder& recorder, WatchdogSettings settings, Listener listener);
+    /// `recorder` and `nodes`, if there is one, outlive this. A rank that `nodes` has lost ends
+    /// this one as a rank of this node does that is gone.
+    Watchdog(FlightRecorder& recorder,
+             WatchdogSettings settings,
+             Listener listener,
+             const NodeWatch* nodes = nullptr);
     ~Watchdog();
     Watchdog(const Watchdog&) = delete;
     Watchdog& operator=(const Watchdog&) = delete;

@@ -20,6 +20,7 @@ namespace lockstep {
 enum class RunCondition {
     starting,      ///< a start holds the run and has not begun to train
     running,       ///< a start holds the run and trains
+    stuck,         ///< a start holds the run, and its flight records say what is wrong
     checkpointed,  ///< ended, to be continued
     complete,
     failed,
@@ -32,6 +33,7 @@ struct StatusClues {
     double now_unix_s = 0;
     double heartbeat_unix_s = 0;   ///< newest of the newest start's ranks; 0: none seen
     std::int64_t saved_step = -1;  ///< of the newest committed checkpoint; -1: none
+    std::string trouble{};         ///< what is wrong with the newest start's ranks; "": nothing
 };
 
 /// One start of a run, from the log of its rank 0.
@@ -74,6 +76,9 @@ struct RunStatus {
     std::int64_t step = 0, steps_total = 0, epoch = 0;  ///< steps_total 0: not known
     std::int64_t saved_step = -1;
     double eta_s = -1;  ///< negative: not known, or nobody is at work
+    double reported_s =
+        -1;                 ///< seconds since the newest report where one is overdue; else negative
+    std::string trouble{};  ///< StatusClues::trouble, while somebody is at work
     std::string reason{};
     int exit = 0;
     bool is_held = false;        ///< this host sees the lock of a start that still is there
@@ -86,22 +91,29 @@ struct RunStatus {
 
     /// Whether somebody is at work on it.
     bool is_alive() const {
-        return condition == RunCondition::starting || condition == RunCondition::running;
+        return condition == RunCondition::starting || condition == RunCondition::running ||
+               condition == RunCondition::stuck;
     }
 };
 
-/// Whether `root` is a run, or will be one as soon as its start has set up.
+/// Whether `root` is a run, or will be one as soon as its start has set up. Errors: E202 if this
+/// user may not look.
 bool is_run(const fs::path& root);
 
 /// Whether logs, which may be long, are read for `starts`, `times` and `eta_s`.
 enum class StatusDepth { now, history };
 
-/// Errors: E201 if `root` is missing, E688 if it is no run, E222 if its state is damaged.
+/// Errors: E201 if `root` is missing, E202 if this user may not look into it, E688 if it is no run,
+/// E222 if its state is damaged.
 RunStatus read_run_status(const fs::path& root,
                           const StatusClues& clues,
                           StatusDepth depth = StatusDepth::history);
 
-/// Runs in `folder` itself and one folder below, by name. Errors: E201.
+/// Errors: E201 if `root` is missing, E202 if this user may not look for it.
+void check_is_there(const fs::path& root);
+
+/// Runs at and below `folder`, by name; inside a run too, as a study's points. Where this user may
+/// not look is listed as well: asking for its status says so. Errors: E201, E202.
 std::vector<fs::path> find_runs(const fs::path& folder);
 
 /// Several lines about one run.

@@ -3,9 +3,11 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/observe/run_directory.hpp"
 
 #include "command.hpp"
+#include "runs/run_clues.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -34,6 +36,7 @@ struct Diagnosis {
     std::int64_t incarnation = 0;
     std::vector<RankTrace> traces;
     Verdict verdict;
+    bool is_over = false;  // nobody is at work in that start any more
     double now_s = 0;
 };
 
@@ -47,6 +50,10 @@ std::string_view life_text(const RankTrace& trace) {
             return "stopped";
         case Life::gone:
             return "gone";
+        case Life::silent:
+            return "silent";
+        case Life::cut_off:
+            return "cut off";
         default:
             return "elsewhere";
     }
@@ -61,19 +68,25 @@ double age_s(const RankTrace& trace, double time_s, double now_s) {
     return std::max((is_over(trace) ? trace.heartbeat_s : now_s) - time_s, 0.0);
 }
 
+// A start is over when a newer one has begun, and when the run says so or nobody holds it.
+bool is_start_over(const fs::path& run, std::int64_t incarnation) {
+    if (!is_run(run)) return false;
+    const RunStatus status = status_of_run(run, StatusDepth::now);
+    return incarnation < status.incarnation || !status.is_alive();
+}
+
 // A verdict that ranks gave when they ended their job knows more than what is left of it.
 Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
-    check(fs::exists(run), [&] {
-        return Error(
-            "E201", fmt::format("'{}' does not exist", run.string()), "", "give a run directory");
-    });
+    check_is_there(run);
     Diagnosis found{.incarnation = incarnation > 0 ? incarnation : read_incarnation(run)};
     const fs::path folder = RunPaths{run}.flight(found.incarnation);
     found.traces = read_rank_traces(folder);
     found.now_s = unix_time_s();
-    double patience_s = 0;
-    for (const RankTrace& trace : found.traces) patience_s = std::max(patience_s, trace.warn_s);
-    found.verdict = diagnose(found.traces, found.now_s, patience_s);
+    found.is_over = is_start_over(run, found.incarnation);
+    found.verdict = diagnose(found.traces,
+                             found.now_s,
+                             patience_of(found.traces),
+                             found.is_over ? silence_after_end_s : silence_s);
     if (const auto given = read_verdict(folder)) found.verdict = *given;
     return found;
 }
@@ -100,6 +113,27 @@ std::string row_text(const RankTrace& trace, double now_s) {
                        duration_text(age_s(trace, since_s, now_s)));
 }
 
+// Where no rule of diagnose() holds: what that is worth.
+std::string calm_text(const Diagnosis& found) {
+    const auto all = found.traces.size();
+    const auto finished = std::ranges::count(found.traces, FlightEnd::finished, &RankTrace::end);
+    if (static_cast<std::size_t>(finished) == all)
+        return fmt::format("is over: {} finished", all == 1 ? "its rank" : "all its ranks");
+    const auto unheard = unheard_ranks(found.traces, found.now_s);
+    if (unheard.empty())
+        return found.is_over ? "is over, and nothing was wrong" : "nothing is wrong";
+    double heard_s = 0;
+    for (const RankTrace& trace : found.traces)
+        if (std::ranges::find(unheard, trace.rank) != unheard.end())
+            heard_s = std::max(heard_s, trace.heartbeat_s);
+    return fmt::format(
+        "nothing is known to be wrong, but {} on another host gave no sign of life for {}; {} "
+        "makes it dead",
+        ranks_text(unheard),
+        duration_text(found.now_s - heard_s),
+        duration_text(silence_s));
+}
+
 void show(const Diagnosis& found) {
     std::string table = fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>8}  {:<32}  {:>7}\n",
                                     "rank",
@@ -113,7 +147,7 @@ void show(const Diagnosis& found) {
     for (const RankTrace& trace : found.traces) table += row_text(trace, found.now_s);
     const Verdict& verdict = found.verdict;
     if (verdict.trouble == Trouble::none) {
-        table += fmt::format("incarnation {}: nothing is wrong\n", found.incarnation);
+        table += fmt::format("incarnation {}: {}\n", found.incarnation, calm_text(found));
     } else {
         table += fmt::format(
             "incarnation {}: {}: {}\n", found.incarnation, name_of(verdict.trouble), verdict.what);
@@ -149,6 +183,8 @@ Json json_of(const RankTrace& trace, double now_s) {
 void show_json(const fs::path& run, const Diagnosis& found) {
     Json content = {{"run", run.string()}, {"incarnation", found.incarnation}};
     content["verdict"] = json_of(found.verdict);
+    content["over"] = found.is_over;
+    content["unheard"] = unheard_ranks(found.traces, found.now_s);
     content["ranks"] = Json::array();
     for (const RankTrace& trace : found.traces)
         content["ranks"].push_back(json_of(trace, found.now_s));

@@ -35,4 +35,11 @@ std::optional<ProcessStat> parse_process_stat(const std::string& text);
 /// The process that writes the ring file, or nothing while there is none.
 std::optional<ProcessIdentity> read_ring_process(const fs::path& ring);
 
+/// What the writer of a ring file said of its end; nothing where there is no ring.
+struct LastWords {
+    bool has_end_mark = false;
+    int signal = 0;  ///< the last one that a handler saw
+};
+LastWords read_last_words(const fs::path& ring);
+
 }  // namespace lockstep

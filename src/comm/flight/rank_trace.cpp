@@ -5,6 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"
 #include "flight/ring_entry.hpp"
 
@@ -175,6 +176,17 @@ std::optional<ProcessIdentity> read_ring_process(const fs::path& ring) {
     }
 }
 
+LastWords read_last_words(const fs::path& ring) {
+    try {
+        const auto header = read_header(open_ring(ring), ring);
+        return {header->state.end.load() != 0, static_cast<int>(header->state.signal.load() & 127)};
+    } catch (const Damage&) {
+        return {};
+    } catch (const Error&) {
+        return {};
+    }
+}
+
 RankTrace read_rank_trace(const fs::path& path) {
     RankTrace trace;
     trace.rank = rank_in(path.filename().string()).value_or(0);
@@ -202,6 +214,7 @@ std::vector<RankTrace> read_rank_traces(const fs::path& folder) {
                      "look into the log of each rank");
     });
     std::ranges::sort(traces, {}, &RankTrace::rank);
+    add_node_beats(folder, traces);
     return traces;
 }
 

@@ -18,8 +18,6 @@
 namespace lockstep {
 namespace {
 
-constexpr double silence_s = 30;
-
 /// The oldest collective that the rank itself waits in, not only announced.
 const FlightEntry* waited_for(const RankTrace& trace) {
     for (const FlightEntry& entry : trace.entries)
@@ -37,7 +35,8 @@ std::uint64_t last_seq(const RankTrace& trace, std::uint32_t channel, Test&& tes
 
 }  // namespace
 
-Scene::Scene(std::span<const RankTrace> traces, double now_s) : now_s_(now_s) {
+Scene::Scene(std::span<const RankTrace> traces, double now_s, double silent_s)
+    : now_s_(now_s), silent_s_(silent_s) {
     for (const RankTrace& trace : traces)
         if (trace.damage.empty()) traces_.push_back(&trace);
     find_missing(traces);
@@ -84,8 +83,9 @@ void Scene::find_waiting() {
 }
 
 bool Scene::is_gone(const RankTrace& trace) const {
-    return trace.life == Life::gone ||
-           (trace.life == Life::elsewhere && heartbeat_age_s(trace) > silence_s);
+    const bool is_lost =
+        trace.life == Life::gone || trace.life == Life::silent || trace.life == Life::cut_off;
+    return is_lost || (trace.life == Life::elsewhere && heartbeat_age_s(trace) > silent_s_);
 }
 
 bool Scene::is_alive(const RankTrace& trace) const {

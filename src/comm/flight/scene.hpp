@@ -25,7 +25,8 @@ struct Waiting {
 
 class Scene {
   public:
-    Scene(std::span<const RankTrace> traces, double now_s);
+    /// `silent_s`: after how long without a heartbeat a rank elsewhere is gone.
+    Scene(std::span<const RankTrace> traces, double now_s, double silent_s = silence_s);
 
     /// Ranks that could be read, and those without a file.
     const Traces& traces() const { return traces_; }
@@ -40,7 +41,7 @@ class Scene {
         return found;
     }
 
-    /// Gone for what can be known: on other hosts, no heartbeat for half a minute.
+    /// Gone for what can be known: on other hosts, no heartbeat for `silent_s`.
     bool is_gone(const RankTrace& trace) const;
     bool is_alive(const RankTrace& trace) const;
     double heartbeat_age_s(const RankTrace& trace) const { return now_s_ - trace.heartbeat_s; }
@@ -68,7 +69,7 @@ class Scene {
     void find_missing(std::span<const RankTrace> all);
     void find_waiting();
 
-    double now_s_;
+    double now_s_, silent_s_;
     Traces traces_;
     std::vector<int> missing_;
     Waiting waiting_;

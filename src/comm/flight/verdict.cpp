@@ -38,6 +38,7 @@
 #include <functional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -120,19 +121,42 @@ Traces silent_first(const Scene& scene, const Traces& gone) {
     return earlier.empty() ? gone : earlier;
 }
 
+/// "rank 7 (node03, pid 4711)", "ranks 4-7 (node03)": machines die with all their ranks.
+std::string placed_text(const Traces& traces) {
+    if (traces.size() == 1) return ranks_text(traces);
+    std::vector<std::string> hosts;
+    for (const RankTrace* trace : traces)
+        if (std::ranges::find(hosts, trace->host) == hosts.end()) hosts.push_back(trace->host);
+    constexpr std::size_t most_named = 4;
+    const std::string rest =
+        hosts.size() > most_named ? fmt::format(" and {} more", hosts.size() - most_named) : "";
+    hosts.resize(std::min(hosts.size(), most_named));
+    return fmt::format("{} ({}{})", ranks_text(traces), fmt::join(hosts, ", "), rest);
+}
+
 Verdict dead(const Scene& scene, double) {
     Traces gone = scene.where([&](const RankTrace& t) { return scene.is_gone_silently(t); });
     if (gone.empty()) return {};
     const bool all = gone.size() == scene.traces().size();
     if (all && gone.size() > 1) gone = silent_first(scene, gone);
     const bool is_known = gone.front()->life == Life::gone;
-    std::string what = fmt::format("{} {} gone without a word", ranks_text(gone), is_or_are(gone));
-    if (!is_known)
+    const bool is_cut_off = gone.front()->life == Life::cut_off;
+    std::string what = fmt::format("{} {} gone without a word", placed_text(gone), is_or_are(gone));
+    if (is_cut_off)
+        what = fmt::format("{} {} cut off: a network link of {} node is down",
+                           placed_text(gone),
+                           is_or_are(gone),
+                           gone.size() == 1 ? "its" : "their");
+    else if (!is_known)
         what = fmt::format("{} {} given no sign of life for {}",
-                           ranks_text(gone),
+                           placed_text(gone),
                            gone.size() == 1 ? "has" : "have",
                            duration_text(scene.heartbeat_age_s(*gone.front())));
     Verdict verdict = blaming(scene, Trouble::dead, gone, what);
+    if (is_cut_off) {
+        verdict.fix = "look at that node's cable, port and switch; " + std::string(resume_fix);
+        return verdict;
+    }
     verdict.fix = fmt::format(
         "killed (kill -9, out of memory: see dmesg){}, or crashed; the same command again goes on "
         "from the newest checkpoint",
@@ -268,8 +292,11 @@ std::string_view name_of(Trouble trouble) {
     return trouble_names[static_cast<std::size_t>(trouble)];
 }
 
-Verdict diagnose(std::span<const RankTrace> traces, double now_s, double patience_s) {
-    const Scene scene(traces, now_s);
+Verdict diagnose(std::span<const RankTrace> traces,
+                 double now_s,
+                 double patience_s,
+                 double silent_s) {
+    const Scene scene(traces, now_s, silent_s);
     using Rule = Verdict (*)(const Scene&, double);
     constexpr std::array<Rule, 7> rules = {
         mismatch, dead, failed, did_not_join, stopped, waiting, ended};
@@ -280,6 +307,15 @@ Verdict diagnose(std::span<const RankTrace> traces, double now_s, double patienc
     }
     verdict.speaker = speaker_of(scene, verdict.culprits);
     return verdict;
+}
+
+std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s) {
+    std::vector<int> ranks;
+    for (const RankTrace& trace : traces)
+        if (trace.damage.empty() && trace.life == Life::elsewhere && trace.end == FlightEnd::none &&
+            now_s - trace.heartbeat_s > unheard_s)
+            ranks.push_back(trace.rank);
+    return ranks;
 }
 
 RankPosition position_of(const RankTrace& trace) {

@@ -11,6 +11,8 @@
 //     scribe      a report  + list of   read rings, diagnose, speak -+
 //                             threads
 //
+// Ranks of this node that are gone the scribe sees in /proc; those of other nodes NodeWatch knows.
+//
 // One rank speaks for all: the one that the verdict names (the same function over the same files,
 // so that they agree without a message) claims verdict.json. Others give it half a second and claim
 // it themselves where it does not come.
@@ -30,6 +32,7 @@
 
 #include "lockstep/comm/verdict_file.hpp"
 
+#include "flight/node_beat.hpp"
 #include "flight/peers.hpp"
 #include "flight/thread_list.hpp"
 
@@ -72,10 +75,14 @@ WatchdogSettings WatchdogSettings::within(double abort_s) {
 
 class Watchdog::Impl {
   public:
-    Impl(FlightRecorder& recorder, WatchdogSettings settings, Listener listener)
+    Impl(FlightRecorder& recorder,
+         WatchdogSettings settings,
+         Listener listener,
+         const NodeWatch* nodes)
         : recorder_(recorder),
           settings_(settings),
           listener_(std::move(listener)),
+          nodes_(nodes),
           period_s_(settings.is_patient()
                         ? longest_period_s
                         : std::clamp(settings.abort_s / 40, 0.02, longest_period_s)),
@@ -180,7 +187,8 @@ class Watchdog::Impl {
 
     Verdict verdict_now(double patience_s) const {
         try {
-            const auto traces = read_rank_traces(recorder_.folder());
+            auto traces = read_rank_traces(recorder_.folder());
+            if (nodes_ != nullptr) add_lost_ranks(nodes_->lost(), traces);
             return diagnose(traces, unix_time_s(), patience_s);
         } catch (const std::exception& error) {
             return {.trouble = Trouble::slow_rank,
@@ -210,6 +218,7 @@ class Watchdog::Impl {
     void postpone() {
         const std::lock_guard lock(mutex_);
         is_postponed_ = true;
+        is_lost_ = false;
         wanted_ = Stage::none;
         changed_.notify_all();
     }
@@ -222,7 +231,9 @@ class Watchdog::Impl {
             if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
             pause_for(0.02);
         }
-        const bool speaks = claim_verdict(recorder_.folder(), verdict);
+        const bool speaks =
+            claim_verdict(recorder_.folder(), verdict) ||
+            (nodes_ != nullptr && is_chosen && is_unheard(verdict_path(recorder_.folder())));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);
@@ -230,10 +241,19 @@ class Watchdog::Impl {
         changed_.notify_all();
     }
 
+    /// A verdict that ended nobody: its speaker's node has lost the launcher, or the network.
+    static bool is_unheard(const fs::path& verdict) {
+        constexpr auto while_ranks_end = std::chrono::seconds(3);
+        std::error_code missing;
+        const auto given = fs::last_write_time(verdict, missing);
+        return !missing && fs::file_time_type::clock::now() - given > while_ranks_end;
+    }
+
     /// A peer that is gone without a word: at once, if it still looks so a moment later. One that
     /// has said why, or was told to end, or a launcher that is just ending all: it gets some time.
     void look_after(Peers& peers) {
-        if (!peers.any_lost()) {
+        const bool is_node_lost = nodes_ != nullptr && !nodes_->lost().empty();
+        if (!is_node_lost && !peers.any_lost()) {
             lost_since_s_ = 0;
             return;
         }
@@ -252,6 +272,7 @@ class Watchdog::Impl {
     FlightRecorder& recorder_;
     const WatchdogSettings settings_;
     const Listener listener_;
+    const NodeWatch* const nodes_;
     const double period_s_;
     int postponements_ = 0;    // the writing thread's
     double lost_since_s_ = 0;  // the writing thread's
@@ -264,8 +285,11 @@ class Watchdog::Impl {
     std::thread scribe_, counter_;  // last: they use all of the above
 };
 
-Watchdog::Watchdog(FlightRecorder& recorder, WatchdogSettings settings, Listener listener)
-    : impl_(std::make_unique<Impl>(recorder, settings, std::move(listener))) {}
+Watchdog::Watchdog(FlightRecorder& recorder,
+                   WatchdogSettings settings,
+                   Listener listener,
+                   const NodeWatch* nodes)
+    : impl_(std::make_unique<Impl>(recorder, settings, std::move(listener), nodes)) {}
 
 Watchdog::~Watchdog() = default;
 

@@ -74,6 +74,20 @@ TEST(Diagnose, IsContentWithRanksThatGoOn) {
     EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "a short wait";
 }
 
+// What a host cannot see it does not call well either.
+TEST(Diagnose, KnowsOfWhichRanksNothingWasHeard) {
+    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
+    traces[1].life = Life::elsewhere;
+    EXPECT_THAT(unheard_ranks(traces, now), ElementsAre());
+    traces[1].heartbeat_s = now - 8;
+    EXPECT_EQ(verdict_on(traces).trouble, Trouble::none);
+    EXPECT_THAT(unheard_ranks(traces, now), ElementsAre(1));
+    EXPECT_EQ(diagnose(traces, now, 10, silence_after_end_s).trouble, Trouble::dead)
+        << "of a start that is over";
+    traces[1].end = FlightEnd::finished;
+    EXPECT_THAT(unheard_ranks(traces, now), ElementsAre());
+}
+
 TEST(Diagnose, IsContentWithRanksThatHaveFinished) {
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
     for (RankTrace& trace : traces) {

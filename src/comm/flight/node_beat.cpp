@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "flight/node_beat.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+
+#include <algorithm>
+#include <array>
+#include <sstream>
+#include <string_view>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 4> state_names{"running", "stopped", "gone", "ended"};
+constexpr std::string_view first_word = "lockstep-node-1", last_word = "end";
+constexpr std::size_t most_bytes = 1u << 20;
+
+// Of one size as long as the node has the same ranks: what is overwritten leaves no rest behind.
+std::string text_of(const NodeBeat& beat) {
+    std::string text = fmt::format("{} {} {} {} {}\n",
+                                   first_word,
+                                   beat.count,
+                                   beat.unix_s,
+                                   int{beat.is_leaving},
+                                   int{beat.has_lost_link});
+    for (const RankBeat& rank : beat.ranks)
+        text += fmt::format("{} {} {}\n",
+                            rank.rank,
+                            rank.pid,
+                            state_names.at(static_cast<std::size_t>(rank.state)));
+    text += fmt::format("{}\n", last_word);
+    constexpr std::size_t head_bytes = 128, rank_bytes = 64;
+    text.resize(head_bytes + rank_bytes * beat.ranks.size(), '\n');
+    return text;
+}
+
+std::optional<RankState> state_named(std::string_view name) {
+    const auto found = std::ranges::find(state_names, name);
+    if (found == state_names.end()) return std::nullopt;
+    return static_cast<RankState>(found - state_names.begin());
+}
+
+std::optional<NodeBeat> parse(const std::string& text) {
+    std::istringstream words(text);
+    std::string word;
+    NodeBeat beat;
+    words >> word >> beat.count >> beat.unix_s >> beat.is_leaving >> beat.has_lost_link;
+    if (!words || word != first_word) return std::nullopt;
+    while (words >> word && word != last_word) {
+        RankBeat rank;
+        std::string state;
+        std::istringstream number(word);
+        if (!(number >> rank.rank) || !(words >> rank.pid >> state)) return std::nullopt;
+        const auto known = state_named(state);
+        if (!known) return std::nullopt;
+        rank.state = *known;
+        beat.ranks.push_back(rank);
+    }
+    if (word != last_word) return std::nullopt;  // torn: the next look finds it whole
+    return beat;
+}
+
+void add_beat(const NodeBeat& beat, std::vector<RankTrace>& traces) {
+    for (const RankBeat& rank : beat.ranks) {
+        const auto found = std::ranges::find(traces, rank.rank, &RankTrace::rank);
+        const bool is_news = found != traces.end() && found->damage.empty() &&
+                             found->life == Life::elsewhere && found->pid == rank.pid;
+        if (!is_news) continue;
+        if (rank.state == RankState::gone) found->life = Life::gone;
+        if (rank.state == RankState::stopped) found->life = Life::stopped;
+        if (rank.state == RankState::running)
+            found->heartbeat_s = std::max(found->heartbeat_s, beat.unix_s);
+    }
+}
+
+}  // namespace
+
+fs::path node_beat_path(const fs::path& folder, int node) {
+    return folder / fmt::format("node-{:05}.beat", node);
+}
+
+bool write_node_beat(const fs::path& path, const NodeBeat& beat, Create create) {
+    const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (create == Create::yes ? O_CREAT : 0);
+    UniqueFd file(::open(path.c_str(), flags, 0600));
+    if (!file) return false;
+    try {
+        write_all(file.value(), bytes_of(text_of(beat)), path);
+    } catch (const Error&) {
+        return false;
+    }
+    return ::close(file.release()) == 0;
+}
+
+std::optional<NodeBeat> read_node_beat(const fs::path& path) {
+    try {
+        return parse(read_file(path, most_bytes));
+    } catch (const Error&) {
+        return std::nullopt;
+    }
+}
+
+void add_node_beats(const fs::path& folder, std::vector<RankTrace>& traces) {
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed))
+        if (entry.path().extension() == ".beat")
+            if (const auto beat = read_node_beat(entry.path())) add_beat(*beat, traces);
+}
+
+void add_lost_ranks(const std::vector<RankTrace>& lost, std::vector<RankTrace>& traces) {
+    for (const RankTrace& rank : lost) {
+        const auto found = std::ranges::find(traces, rank.rank, &RankTrace::rank);
+        if (found == traces.end()) {
+            traces.insert(std::ranges::upper_bound(traces, rank.rank, {}, &RankTrace::rank), rank);
+        } else if (found->damage.empty()) {
+            found->life = rank.life;
+            found->heartbeat_s = std::min(found->heartbeat_s, rank.heartbeat_s);
+        } else {
+            *found = rank;
+        }
+    }
+}
+
+}  // namespace lockstep
