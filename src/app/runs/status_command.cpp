@@ -14,8 +14,8 @@ namespace {
 
 constexpr const char* status_help =
     R"(Reads the run directory alone: no rights in SLURM, no connection to the job, from any host that sees
-the files. Phases: starting, running, checkpointed (to be continued), complete, failed, and lost: the
-run says that it is running, but its process is gone.
+the files. Phases: starting, running, stuck (a row says which rank is in trouble), checkpointed (to be
+continued), complete, failed, and lost: the run says that it is running, but its process is gone.
 
 Goodput is the share of the time since the first start that went into steps that count; what is left
 is lost: steps done again, saving, evaluating, starting, waiting between starts.

@@ -35,7 +35,7 @@
 //   has left an end mark, is not gone.
 // - A beat comes back to a folder that was removed: only the first one creates its file.
 //
-// Tested: comm/flight/node_watch_test.cpp (processes as nodes), tests/cluster/lost_node_test (nodes
+// Tested: comm/flight/node_watch_test.cpp (processes as nodes), cluster/lost_node_test (nodes
 // stopped, killed and cut off under a real launcher).
 
 #include "lockstep/comm/node_watch.hpp"

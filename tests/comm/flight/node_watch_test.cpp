@@ -169,7 +169,7 @@ TEST(NodeWatch, EndsAStartWhoseOtherNodeIsStopped) {
     const HostB b(folder, 1);
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, b.processes());
-    EXPECT_EQ(a->wait(1.5), -1) << "while the other beats";
+    EXPECT_EQ(a->wait(1.2), -1) << "while the other beats";
     b.rank(1).send(SIGSTOP);
     const double begin = now_s();
     EXPECT_EQ(a->wait(10), 76);
@@ -201,7 +201,7 @@ TEST(NodeWatch, HasDeputies) {
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, b.processes());
     b.rank(1).send(SIGSTOP);
-    EXPECT_EQ(a->wait(2), -1);
+    EXPECT_EQ(a->wait(1.2), -1);
     EXPECT_EQ(read_node_beat(node_beat_path(folder.path(), 1))->ranks[0].state, RankState::stopped);
     b.rank(2).send(SIGSTOP);
     EXPECT_EQ(a->wait(10), 76);
@@ -231,7 +231,7 @@ TEST(NodeWatch, CountsNoSilenceWhileItCannotBeatItself) {
     ASSERT_TRUE(has_beat(folder, 0, 2));
     fs::remove(node_beat_path(folder.path(), 0));
     b.rank(1).send(SIGSTOP);
-    EXPECT_EQ(a->wait(2), -1);
+    EXPECT_EQ(a->wait(1.2), -1);
     EXPECT_FALSE(fs::exists(node_beat_path(folder.path(), 0))) << "only a first beat makes a file";
 }
 
@@ -274,7 +274,7 @@ TEST(NodeWatch, IsSilentAboutSilenceWhileItsRankComputes) {
     const auto a = training_a(folder, b.processes(), Phase::backward);
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);
-    EXPECT_EQ(a->wait(2), -1) << a->output();
+    EXPECT_EQ(a->wait(1.2), -1) << a->output();
 }
 
 TEST(NodeWatch, IsNotMissedWhereItSaidThatItLeaves) {
@@ -289,7 +289,7 @@ TEST(NodeWatch, IsNotMissedWhereItSaidThatItLeaves) {
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, {{}});
     EXPECT_EQ(b.wait(10), 0);
-    EXPECT_EQ(a->wait(2), -1) << a->output();
+    EXPECT_EQ(a->wait(1.2), -1) << a->output();
     const auto last = read_node_beat(node_beat_path(folder.path(), 1));
     ASSERT_TRUE(last);
     EXPECT_TRUE(last->is_leaving);
