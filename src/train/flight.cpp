@@ -36,13 +36,13 @@ void note(const RunPaths& paths, std::int64_t incarnation, const WatchReport& re
 }  // namespace
 
 // --comm-timeout 0: somebody may be looking at a rank with a debugger.
-StartWatch::StartWatch(const Communicator& ranks, const TrainSettings& settings)
+EarlyNodeWatch::EarlyNodeWatch(const Communicator& ranks, const TrainSettings& settings)
     : nodes_(watch_nodes(
           ranks,
           [&] { return make_folder(settings.run); },
           {.silent_s = settings.comm_timeout_s > 0 ? NodeWatchSettings{}.silent_s : 0})) {}
 
-StartWatch::~StartWatch() {
+EarlyNodeWatch::~EarlyNodeWatch() {
     nodes_.reset();
     std::error_code ignored;
     if (!folder_.empty()) fs::remove_all(folder_, ignored);
@@ -50,7 +50,7 @@ StartWatch::~StartWatch() {
 }
 
 // A folder that cannot be made, or is not a run's, is refused by who opens the run.
-fs::path StartWatch::make_folder(const fs::path& run) {
+fs::path EarlyNodeWatch::make_folder(const fs::path& run) {
     std::error_code failed;
     const bool is_new = !fs::exists(run, failed);
     if (!is_new && !is_run(run) && !fs::is_empty(run, failed)) return {};

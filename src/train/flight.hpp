@@ -18,13 +18,13 @@ namespace lockstep {
 
 /// Watches over the nodes before the run's folder is opened, in a folder in it that is gone when
 /// this is. Does nothing on one node.
-class StartWatch {
+class EarlyNodeWatch {
   public:
     /// Collective.
-    StartWatch(const Communicator& ranks, const TrainSettings& settings);
-    ~StartWatch();
-    StartWatch(const StartWatch&) = delete;
-    StartWatch& operator=(const StartWatch&) = delete;
+    EarlyNodeWatch(const Communicator& ranks, const TrainSettings& settings);
+    ~EarlyNodeWatch();
+    EarlyNodeWatch(const EarlyNodeWatch&) = delete;
+    EarlyNodeWatch& operator=(const EarlyNodeWatch&) = delete;
 
     std::unique_ptr<NodeWatch> take() { return std::move(nodes_); }
 

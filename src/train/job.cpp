@@ -147,7 +147,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     settings.transform =
         agree(communicator, [&] { return TransformPipeline::parse(given.transform).text(); });
     check_same_settings(ranks, settings);
-    start_watch.emplace(ranks, settings);
+    early_watch.emplace(ranks, settings);
     open_data();
     settle_contract();
     build_model();
@@ -299,9 +299,9 @@ void Job::introduce() {
 void Job::start_flight() {
     agree(ranks, [&] {
         flight = std::make_unique<Flight>(
-            run.paths, run.incarnation, ranks, settings, clock, start_watch->take());
+            run.paths, run.incarnation, ranks, settings, clock, early_watch->take());
     });
-    start_watch.reset();
+    early_watch.reset();
 }
 
 void Job::build_exchange() {

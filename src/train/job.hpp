@@ -57,8 +57,8 @@ struct Job {
     const NodeFacts node = read_node_facts();
     std::shared_ptr<const DatasetIndex> data, test_data;
     RunAccess run;
-    BitContract contract;                   ///< deciding settings on rank 0 only
-    std::optional<StartWatch> start_watch;  ///< until `flight` watches
+    BitContract contract;                       ///< deciding settings on rank 0 only
+    std::optional<EarlyNodeWatch> early_watch;  ///< until `flight` watches
     PhaseClock clock;
     CpuShare cpus;  ///< of this rank
 

@@ -156,7 +156,7 @@ std::vector<BadInput> bad_combinations() {
          Finder::every_rank},
         {"NoSuchTransform",
          train({"--transform", "flop"}),
-         65,
+         64,
          "lockstep: error E247: there is no transform 'flop' (in 'flop')<same>\n"
          "  why: did you mean 'flip'?\n"
          "  fix: the steps and presets are: resize, crop, centre-crop, flip, rotate, blur, cutout, "

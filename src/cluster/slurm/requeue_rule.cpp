@@ -31,6 +31,7 @@
 #include "lockstep/core/log.hpp"
 
 #include <algorithm>
+#include <string_view>
 
 #include <fmt/format.h>
 
@@ -110,7 +111,8 @@ RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
     const bool says_why = end.run == RunEnd::failed;
     if (!says_why && end.run != RunEnd::running) return judge_start(end, limits);
     const int exit_code = says_why ? end.failure_exit : end.launcher_exit;
-    if (!may_mend(exit_code)) return stop(exit_code, fmt::format("the run failed, and {}", outlook(exit_code)));
+    if (!may_mend(exit_code))
+        return stop(exit_code, fmt::format("the run failed, and {}", outlook(exit_code)));
     return once_more(end,
                      limits,
                      lost,

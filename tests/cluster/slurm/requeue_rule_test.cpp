@@ -56,6 +56,15 @@ TEST(RequeueRule, NeverRequeuesWhatWouldFailAgain) {
     EXPECT_EQ(judge({.launcher_exit = 1, .run = RunEnd::interrupted}).exit_code, 130);
 }
 
+// A run that another job holds is free some time.
+TEST(RequeueRule, DoesNotSayThatWhatIsInUseWouldFailAgain) {
+    const auto said = [](int exit_code) {
+        return judge({.launcher_exit = 1, .run = RunEnd::failed, .failure_exit = exit_code}).reason;
+    };
+    EXPECT_THAT(said(69), HasSubstr("may go on later"));
+    EXPECT_THAT(said(78), HasSubstr("would again"));
+}
+
 TEST(RequeueRule, StartsNoJobThatGetsNowhere) {
     const auto code = [](std::int64_t restarts, std::int64_t idle) {
         const auto error = test::caught([&] { check_start(restarts, idle, limits); });
