@@ -21,9 +21,8 @@
 //   once they have begun, which the launch's owner knows how to see.
 // - An end by a signal looks like an exit code of the run: it becomes E612, which says what killed
 //   it.
-// - A wait without an end: a launcher whose ranks do not begin, or no longer live, is ended, by
-// TERM
-//   and then by KILL.
+// - A wait without an end: a launcher whose ranks do not begin, or no longer live, is ended, by a
+//   TERM and then by KILL.
 //
 // Tested: launch/supervise_test.cpp; e2e/launch_test.cpp, e2e/resume_test.cpp and cluster/life_test
 // with whole runs; soak/launch.
@@ -85,8 +84,7 @@ std::string meaning_of(int signal) {
     switch (signal) {
         case SIGKILL:
             return "somebody killed mpirun or a rank: a person, the job's limits, or the kernel "
-                   "for "
-                   "want of memory (dmesg says so)";
+                   "for want of memory (dmesg says so)";
         case SIGXFSZ:
             return "a file grew beyond the limit of this shell or job (ulimit -f)";
         case SIGXCPU:

@@ -30,9 +30,8 @@
 //   judged (may_wait).
 // - A file server under a flood of checkpoints makes a node silent: where this node's own rounds
 //   took long of late, silence may last four times as long (patience_s).
-// - The end of a job is taken for a loss: who leaves says so in a last beat; who was told to end,
-// or
-//   has left an end mark, is not gone.
+// - The end of a job is taken for a loss: who leaves says so in a last beat; who was told to end or
+//   has left an end mark is not gone.
 // - A beat comes back to a folder that was removed: only the first one creates its file.
 //
 // Tested: comm/flight/node_watch_test.cpp (processes as nodes), cluster/lost_node_test (nodes
