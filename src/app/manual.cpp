@@ -4,6 +4,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/version.hpp"
 
+#include "exit_meanings.hpp"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -131,11 +133,25 @@ a user's defaults: options in a table with their command's name, such as [train]
 .I /etc/lockstep/config.toml
 a site's, weaker than a user's
 .SH EXIT STATUS
-0 complete, 64 wrong usage, 65 bad data, 66 missing input, 75 saved and to be requeued,
-76 a rank or node was lost, 78 configuration, 130 interrupted.
 .B lockstep explain CODE
-tells more of an error.
+tells more of each, and of an error.
 )";
+
+std::string man_exit_codes() {
+    std::string text;
+    for (const ExitMeaning& exit : exit_meanings)
+        text += fmt::format(
+            ".TP\n{}\n{}\n", static_cast<int>(exit.code), roff(std::string(exit.meaning)));
+    return text;
+}
+
+std::string reference_exit_codes() {
+    std::string text = "\n## Exit codes\n| code | meaning | another start |\n|---|---|---|\n";
+    for (const ExitMeaning& exit : exit_meanings)
+        text += fmt::format(
+            "| {} | {} | {} |\n", static_cast<int>(exit.code), exit.meaning, exit.next_start);
+    return text + "| 128 + n | killed by signal n | goes on from the newest checkpoint |\n";
+}
 
 }  // namespace
 
@@ -166,7 +182,7 @@ std::string man_page(const std::vector<Command>& commands) {
         for (const OptionSection& section : own) text += man_options(section);
         if (own.size() < command.table.size()) text += ".P\nAnd the options of train.\n";
     }
-    return text + man_end;
+    return text + man_end + man_exit_codes();
 }
 
 std::string reference_page(const std::vector<Command>& commands) {
@@ -183,7 +199,7 @@ std::string reference_page(const std::vector<Command>& commands) {
         if (own.size() < command.table.size())
             text += "\nAnd the options of [`train`](#lockstep-train).\n";
     }
-    return text;
+    return text + reference_exit_codes();
 }
 
 void write_manual(const std::vector<Command>& commands, const std::filesystem::path& folder) {

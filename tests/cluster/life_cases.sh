@@ -15,8 +15,8 @@ settings="--model cnn --epochs 400 --batch $batch"
 # In the order of a round: first what is said, then what is lost.
 # shellcheck disable=SC2034 # for those who include this
 all_cases=(time-limit-{mpirun,srun} cancel-{mpirun,srun} preempt-{mpirun,srun} requeue-{mpirun,srun}
-    ctrl-c-{mpirun,srun} rank-killed orted-killed launcher-killed-{mpirun,srun} slurmd-killed-{mpirun,srun}
-    cut-{mpirun,srun} node-lost-{mpirun,srun} fewer-nodes fenced)
+    ctrl-c-{mpirun,srun} refused missing deleted rank-killed orted-killed stepd-killed launcher-killed-{mpirun,srun}
+    slurmd-killed-{mpirun,srun} cut-{mpirun,srun} stopped-{mpirun,srun} node-lost-{mpirun,srun} fewer-nodes fenced)
 # A limit that is met at least once, for CI; one that is a third of what the run needs: a quarter of an hour
 # where two go on at once, and nearly as many starts as a job may have.
 # shellcheck disable=SC2034
@@ -68,12 +68,18 @@ ranks_are_signalled() {
     done
 }
 
-# expect_bits CASE: those of the undisturbed run.
+# record JOB: SLURM's own, of a job that is over: its state, how often it began again, its exit code and signal.
+record() {
+    cluster scontrol show job "$1" | grep -oE '\b(JobState|Restarts|ExitCode)=[^ ]+' | sed 's/.*=//' | paste -sd' '
+}
+
+# expect_bits CASE: those of the undisturbed run, and the run's word and SLURM's are that it is done.
 expect_bits() {
     local pause=0.5
     until_true "${longest_s:-600}" job_is_gone
     expect_equal "parameters after $1" "$(parameters "$run")" "$(reference)"
     expect_match "state after $1" "$(cat "$folder/$run/state.json")" '"phase": *"complete"'
+    expect_match "SLURM's record after $1" "$(record "$job")" '^COMPLETED [0-9]+ 0:0'
 }
 
 # expect_same_bits CASE STARTS
@@ -137,16 +143,77 @@ limit_case() {
     expect_ledger "limit-$1"
 }
 
-# The user's word is the last one: saved, and not requeued. The same command goes on.
+# expect_refused WHAT CODE PATTERN TEMPLATE WORD...: a start that fails before it trains is its job's only one, says
+# why, leaves no trace beside the run, and what waits for the job's success does not begin.
+expect_refused() {
+    local waiting
+    job=$(cluster env RUN="$run" sbatch --parsable -o refused.out --open-mode=truncate "$root/slurm/$4.sbatch" "${@:5}")
+    waiting=$(cluster sbatch --parsable --dependency="afterok:$job" --kill-on-invalid-dep=yes --wrap hostname)
+    until_true 120 job_is_gone
+    expect_equal "SLURM's record of $1" "$(record "$job")" "FAILED 0 $2:0"
+    expect_match "what $1 wrote" "$(cat "$folder/refused.out")" "would again: $3.* ends with exit code $2"
+    expect_equal "starts of $1" "$(grep -c '^lockstep: job .* start [0-9]*: ' "$folder/refused.out")" 1
+    expect_equal "what ranks left of $1" "$(find "$folder/runs" -name '*.ends-*')" ""
+    job=$waiting
+    until_true 60 job_is_gone
+    expect_equal "SLURM's record of what waits for $1" "$(record "$job")" "CANCELLED 0 0:0"
+}
+
+# submit_again TEMPLATE: the run's own settings.
+submit_again() {
+    # shellcheck disable=SC2086 # words
+    job=$(cluster env RUN="$run" sbatch --parsable "$root/slurm/$1.sbatch" $settings)
+}
+
+# The user's word is the last one: saved, and not requeued. Another model is refused; the same command goes on.
 cancel_case() {
     start_job "cancel-$1" "multi-node-$1"
     cluster scancel "$job"
     until_true 60 job_is_gone
     expect_match "a cancelled run" "$(cat "$folder/$run/state.json")" '"phase": *"checkpointed"'
-    expect_equal "a cancelled job" "$(cluster squeue -h)" ""
-    # shellcheck disable=SC2086 # words
-    expect_equal "goes on when submitted again" "$(RUN=$run submit "multi-node-$1" $settings)" 0
+    expect_match "a cancelled job" "$(record "$job")" '^CANCELLED 0 '
+    expect_refused "a saved run with other settings" 78 E306 "multi-node-$1" --model mlp --batch "$batch"
+    expect_match "that run" "$(cat "$folder/$run/state.json")" '"phase": *"checkpointed"'
+    submit_again "multi-node-$1"
     expect_same_bits "cancel-$1" 2
+}
+
+# A complete run stays so, whatever else is asked of its folder.
+refused_case() {
+    run=runs/refused-$RANDOM
+    expect_refused "more ranks than virtual ranks" 64 'E640: ' multi-node-srun --model mlp --virtual-ranks 2
+    run=runs/refused-$RANDOM
+    submit_again time-limit-chain
+    expect_same_bits refused 1
+    expect_refused "a complete run with other settings" 78 E306 time-limit-chain --model mlp --batch "$batch"
+    expect_match "that run" "$(parameters "$run") $(cat "$folder/$run/state.json")" "^$(reference) .*\"phase\": *\"complete\""
+}
+
+# What one of two nodes does not have; then it has it again.
+missing_case() {
+    local launcher what place
+    for what in data-srun program-srun program-mpirun; do
+        run=runs/missing-$what-$RANDOM launcher=${what##*-} place=$data/train
+        [[ $what == data-* ]] || place=$(dirname "$program")
+        on node2 mount -t tmpfs none "$place"
+        # shellcheck disable=SC2086 # words
+        expect_refused "no $what on node2" 66 'E[0-9]*: .*node2' "multi-node-$launcher" $settings
+        on node2 umount "$place"
+    done
+    submit_again "multi-node-$launcher"
+    expect_same_bits missing 1
+}
+
+# Somebody deletes the run while its job waits to go on: it does not begin anew by itself.
+deleted_case() {
+    start_job deleted multi-node-mpirun
+    cluster scancel --batch --signal=USR1 "$job"
+    until_true 60 job_is PENDING
+    rm -r "${folder:?}/$run"
+    until_true 120 job_is_gone
+    expect_equal "SLURM's record of a deleted run" "$(record "$job")" "FAILED 1 66:0"
+    expect_match "what its job wrote" "$(cat "$folder"/*.out)" "E547: run '[^']*' is gone"
+    expect_equal "a deleted run" "$(ls "$folder/$run" 2>&1)" "ls: cannot access '$folder/$run': No such file or directory"
 }
 
 # launch_by_hand LAUNCHER RUN: in an allocation, without a batch script.
@@ -247,17 +314,19 @@ run_case() {
     cancel-*) cancel_case "$launcher" && return ;;
     ctrl-c-*) ctrl_c_case "$launcher" && return ;;
     slurmd-killed-*) slurmd_killed_case "$launcher" && return ;;
-    fewer-nodes) fewer_nodes_case && return ;;
-    fenced) fenced_case && return ;;
+    fewer-nodes | fenced | refused | missing | deleted) "${1//-/_}_case" && return ;;
     preempt-mpirun) start_job "$1" multi-node-mpirun -p preempt && preempt_by ;;
     preempt-srun) start_job "$1" preemptible && preempt_by ;;
     rank-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -o lockstep-train ;;
     orted-killed) start_job "$1" multi-node-mpirun && on node2 pkill -9 -x orted ;;
+    stepd-killed) start_job "$1" multi-node-srun && on node2 pkill -KILL slurmstepd ;;
     launcher-killed-*) start_job "$1" "multi-node-$launcher" && on node1 pkill -9 -x "$launcher" ;;
     requeue-*) start_job "$1" "multi-node-$launcher" && cluster scontrol requeue "$job" ;;
     cut-*) broken=yes && start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" cut node2 ;;
+    stopped-*) broken=yes && start_job "$1" "multi-node-$launcher" && on node2 pkill -STOP 'slurm|orted|lockstep' ;;
     node-lost-*) broken=yes && start_job "$1" "multi-node-$launcher" && "$here/break" --name "$name" kill node2 ;;
     *) expect_equal "a case" "$1" "one of ${all_cases[*]} ${more_cases[*]}" && return ;;
     esac
     expect_same_bits "$1" 2
+    expect_match "SLURM's record after $1" "$(record "$job")" '^COMPLETED 1 '
 }

@@ -3,7 +3,6 @@
 #include "lockstep/comm/gpu_report.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/train/train.hpp"
 
@@ -13,9 +12,6 @@
 #include "train/train_options.hpp"
 
 #include <algorithm>
-#include <cctype>
-#include <csignal>
-#include <cstring>
 
 #include <fmt/format.h>
 
@@ -61,90 +57,6 @@ int check_file(const std::string& path) {
     return 0;
 }
 
-struct ExitMeaning {
-    ExitCode code;
-    std::string_view meaning, next_start;
-};
-
-// The table of docs/exit-codes.md.
-constexpr ExitMeaning exit_meanings[] = {
-    {ExitCode::complete, "complete", "is not needed"},
-    {ExitCode::usage, "wrong usage: option, value, argument", "would fail again"},
-    {ExitCode::bad_data, "bad data or checkpoint", "would fail again"},
-    {ExitCode::missing_input, "missing input or program", "would fail again"},
-    {ExitCode::service_away,
-     "a service is away (SLURM, a download), or a run is in use",
-     "perhaps later, by hand"},
-    {ExitCode::bug, "a bug of ours", "would fail again"},
-    {ExitCode::cannot_create, "an output cannot be made", "would fail again"},
-    {ExitCode::io, "input or output error", "would fail again"},
-    {ExitCode::saved_please_requeue,
-     "saved after a signal or before --deadline: please requeue",
-     "goes on"},
-    {ExitCode::peer_lost,
-     "a rank, node or daemon was lost, or hangs",
-     "goes on from the newest checkpoint"},
-    {ExitCode::permission, "permission", "would fail again"},
-    {ExitCode::config, "configuration", "would fail again"},
-    {ExitCode::do_not_requeue,
-     "do not requeue: starts without a new checkpoint, or too many restarts",
-     "find out why first"},
-    {ExitCode::interrupted, "interrupted by hand, saved", "goes on, by hand"}};
-
-std::string errors_that_exit_with(int code) {
-    std::string names;
-    for (const ErrorEntry& entry : error_catalog())
-        if (static_cast<int>(entry.exit_code) == code) names += fmt::format(" {}", entry.code);
-    return names.empty() ? names : "its errors:" + names + "\n";
-}
-
-int explain_exit(const std::string& word, std::int64_t code) {
-    const auto known = std::ranges::find_if(exit_meanings, [&](const ExitMeaning& meaning) {
-        return static_cast<int>(meaning.code) == code;
-    });
-    if (known != std::end(exit_meanings)) {
-        print_once(fmt::format("exit code {}: {}\nanother start: {}\n{}",
-                               code,
-                               known->meaning,
-                               known->next_start,
-                               errors_that_exit_with(static_cast<int>(code))));
-        return 0;
-    }
-    const int signal = static_cast<int>(code) - 128;
-    check(signal > 0 && signal <= SIGRTMAX, [&] {
-        return Error("E101",
-                     fmt::format("exit code {} is none of Lockstep's", printable(word)),
-                     "mpirun's own, 1 or 205, tell of lost daemons; the shell's of no program: 127",
-                     "the lines before it say more, or 'lockstep diagnose RUN'");
-    });
-    print_once(fmt::format(
-        "exit code {}: killed by signal {} ({})\nanother start: goes on from the newest "
-        "checkpoint\n",
-        code,
-        signal,
-        ::strsignal(signal)));
-    return 0;
-}
-
-int explain(const std::string& word) {
-    if (const auto number = parse_integer(word)) return explain_exit(word, *number);
-    std::string code = word;
-    for (char& c : code) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
-    const ErrorEntry* entry = find_error(code);
-    check(entry != nullptr, [&] {
-        return Error("E101",
-                     fmt::format("no error has code '{}'", printable(code)),
-                     "",
-                     "give a code as error messages show it, for example E204, or an exit code");
-    });
-    print_once(fmt::format("{}: {} (exit code {})\n\n{}\n",
-                           entry->code,
-                           entry->title,
-                           static_cast<int>(entry->exit_code),
-                           entry->text));
-    return 0;
-}
-
 }  // namespace
 
 Command config_show_command() {
@@ -173,17 +85,6 @@ Command config_check_command() {
                 "a user's or site's, where options stand in tables such as [train].\n",
             .positionals = 1,
             .run = [](const Invocation& call) { return check_file(call.positionals[0]); }};
-}
-
-Command explain_command() {
-    return {.name = "explain",
-            .summary = "explain an error code, or an exit code",
-            .usage = "lockstep explain CODE",
-            .text =
-                "The long text behind a message such as 'error E204: ...', or what it means "
-                "that a\ncommand ended with 75.\n",
-            .positionals = 1,
-            .run = [](const Invocation& call) { return explain(call.positionals[0]); }};
 }
 
 Command generate_command() {

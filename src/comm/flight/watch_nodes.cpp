@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/node_watch.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/json.hpp"
 
 #include "flight/node_beat.hpp"
@@ -12,17 +13,13 @@
 #include <span>
 #include <utility>
 
-#include <unistd.h>
-
 namespace lockstep {
 namespace {
 
 std::string own_place(int node) {
-    std::array<char, 256> host{};
-    ::gethostname(host.data(), host.size() - 1);
     const ProcessIdentity self = this_process();
     return Json{{"node", node},
-                {"host", std::string(host.data())},
+                {"host", host_name()},
                 {"boot", self.boot_id},
                 {"namespace", self.pid_namespace},
                 {"pid", self.pid},
