@@ -7,9 +7,9 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/observe/events.hpp"
 
-#include "job.hpp"
-#include "job_checkpoint.hpp"
-#include "loop.hpp"
+#include "loop/job.hpp"
+#include "loop/job_checkpoint.hpp"
+#include "loop/loop.hpp"
 
 namespace lockstep {
 

@@ -6,9 +6,9 @@
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 
-#include "blank_step.hpp"
-#include "flat_model.hpp"
-#include "gradient_hooks.hpp"
+#include "replica/flat_model.hpp"
+#include "replica/gradient_hooks.hpp"
+#include "schedule/blank_step.hpp"
 #include "support/faulty.hpp"
 
 #include <algorithm>

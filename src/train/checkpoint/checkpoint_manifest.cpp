@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/checkpoint_manifest.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int checkpoint_format = 1;
+
+Error not_covering(const std::string& origin, const std::string& tensor) {
+    return Error("E309",
+                 fmt::format("'{}' does not hold tensor '{}' exactly once", origin, tensor),
+                 "its pieces leave a hole or overlap",
+                 "use another checkpoint");
+}
+
+void check_coverage(const CheckpointManifest& table, const std::string& origin) {
+    std::vector<std::uint64_t> reached(table.tensors.size(), 0);
+    std::vector<const StoredPiece*> ordered;
+    for (const StoredPiece& piece : table.pieces) ordered.push_back(&piece);
+    std::ranges::sort(ordered, {}, &StoredPiece::start);
+    for (const StoredPiece* piece : ordered) {
+        if (piece->tensor >= reached.size() || piece->start != reached[piece->tensor])
+            throw not_covering(origin, fmt::format("#{}", piece->tensor));
+        reached[piece->tensor] += piece->count;
+    }
+    for (std::size_t i = 0; i < reached.size(); ++i)
+        if (reached[i] != table.tensors[i].count())
+            throw not_covering(origin, table.tensors[i].name);
+}
+
+}  // namespace
+
+std::uint64_t TensorMeta::count() const {
+    return std::accumulate(
+        shape.begin(), shape.end(), std::uint64_t{1}, [](auto product, auto extent) {
+            return product * static_cast<std::uint64_t>(extent);
+        });
+}
+
+void describe(Record& record, TensorMeta& tensor) {
+    record.field("name", tensor.name);
+    record.mark("dtype", "F32");
+    record.field("shape", tensor.shape);
+}
+
+void describe(Record& record, StoredPiece& piece) {
+    record.count("tensor", piece.tensor);
+    record.count("start", piece.start);
+    record.count("count", piece.count);
+    record.field("file", piece.file);
+    record.count("offset", piece.offset);
+    record.field("xxh3_128", piece.hash);
+}
+
+void describe(Record& record, OrderState& order) {
+    record.field("kind", order.kind, order_names);
+    record.field("data_digest", order.data_digest);
+    record.field("seed", order.seed);
+    record.field("lanes", order.lanes);
+    record.field("window_blocks", order.window_blocks);
+    record.count("epoch", order.epoch);
+    record.count("consumed", order.consumed);
+}
+
+void describe(Record& record, BitContract& contract) {
+    record.field("deciding", contract.deciding);
+    record.field("canary", contract.canary);
+    record.field("processor", contract.processor);
+}
+
+void describe(Record& record, CheckpointState& state) {
+    record.field("step", state.step);
+    record.field("epoch", state.epoch);
+    record.field("order", state.order);
+    record.later("contract", state.contract);
+    record.field("last_accuracy", state.last_accuracy);
+    record.field("ranks", state.ranks);
+    record.field("virtual_ranks", state.virtual_ranks);
+    record.field("parameter_hash", state.parameter_hash);
+    record.field("counters", state.counters);
+}
+
+void describe(Record& record, CheckpointManifest& manifest) {
+    record.version("format", checkpoint_format);
+    record.field("state", manifest.state);
+    record.field("tensors", manifest.tensors);
+    record.field("pieces", manifest.pieces);
+}
+
+std::string checkpoint_manifest_text(const CheckpointManifest& manifest) {
+    Json json = json_of_record(manifest);
+    json["digest"] = hash128(json.dump()).hex();
+    return json.dump(1) + "\n";
+}
+
+CheckpointManifest parse_checkpoint_manifest(const std::string& text, const std::string& origin) {
+    Json json = parse_json(text, origin);
+    std::string digest;
+    Record head(json, origin);
+    head.field("digest", digest);
+    head.version("format", checkpoint_format);
+    json.erase("digest");
+    check(digest == hash128(json.dump()).hex(), [&] {
+        return Error("E310",
+                     fmt::format("'{}' is damaged", origin),
+                     "its own digest does not match its content",
+                     "use another checkpoint");
+    });
+    auto manifest = record_from_json<CheckpointManifest>(json, origin);
+    check_coverage(manifest, origin);
+    return manifest;
+}
+
+CheckpointManifest read_checkpoint_manifest(const fs::path& checkpoint) {
+    const fs::path path = checkpoint / "manifest.json";
+    return parse_checkpoint_manifest(read_file(path), path.string());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "checkpoint/safetensors.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+
+#include <cerrno>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+std::uint64_t bytes_of_shape(const std::vector<std::int64_t>& shape) {
+    std::uint64_t bytes = sizeof(float);
+    for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
+    return bytes;
+}
+
+}  // namespace
+
+std::string safetensors_header(std::span<const SafetensorsEntry> entries) {
+    Json header;
+    header["__metadata__"] = {{"format", "lockstep"}};
+    std::uint64_t at = 0;
+    for (const SafetensorsEntry& entry : entries) {
+        const std::uint64_t end = at + bytes_of_shape(entry.shape);
+        header[entry.name] = {
+            {"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {at, end}}};
+        at = end;
+    }
+    std::string text = header.dump();
+    text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // data begins on a 64-byte line
+    std::string length(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
+    return length + text;
+}
+
+void write_safetensors(const fs::path& path, std::span<SafetensorsEntry> entries) {
+    const UniqueFd file(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
+    if (!file) throw system_error("create", path, errno);
+    const std::string header = safetensors_header(entries);
+    write_all(file.value(), bytes_of(header), path);
+    std::uint64_t at = header.size();
+    for (SafetensorsEntry& entry : entries) {
+        const auto bytes = std::as_bytes(entry.values);
+        expect(bytes.size() == bytes_of_shape(entry.shape), "values fill their shape");
+        entry.offset = at;
+        entry.hash = hash128(bytes);
+        write_all(file.value(), bytes, path);
+        at += bytes.size();
+    }
+    if (::fsync(file.value()) != 0) throw system_error("flush", path, errno);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/data_feed.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/shared_window.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/observe/events.hpp"
+#include "lockstep/observe/progress.hpp"
+
+namespace lockstep {
+namespace {
+
+MemoryFacts memory_facts(const DatasetIndex& index,
+                         const TrainSettings& settings,
+                         std::uint64_t node_memory_bytes,
+                         int ranks_of_node) {
+    const std::uint64_t shared = ranks_of_node > 1 ? free_bytes("/dev/shm") : node_memory_bytes;
+    return {.bytes_needed = ResidentRows::bytes_needed(index),
+            .samples = index.samples(),
+            .budget_bytes = settings.data_memory * static_cast<std::uint64_t>(ranks_of_node),
+            .free_bytes = node_memory_bytes,
+            .shared_bytes = shared};
+}
+
+}  // namespace
+
+std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
+                                                 const std::filesystem::path& path,
+                                                 const std::string& fields) {
+    const std::string bytes = from_root(ranks, [&] {
+        const auto packed = DatasetIndex::open(path, parse_field_mappings(fields)).serialize();
+        return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
+    });
+    return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
+}
+
+StreamOptions stream_options(const TrainSettings& settings) {
+    return {.order = settings.order,
+            .seed = settings.seed,
+            .lanes = settings.lanes,
+            .window_blocks = settings.window_blocks,
+            .batch = settings.batch,
+            .virtual_ranks = settings.virtual_ranks,
+            .io_threads = settings.io_threads,
+            .memory_bytes = settings.data_memory,
+            .page_cache = settings.page_cache,
+            .on_bad_data = settings.on_bad_data};
+}
+
+DataFeed::DataFeed(const Communicator& ranks,
+                   std::shared_ptr<const DatasetIndex> index,
+                   const TrainSettings& settings,
+                   std::uint64_t node_memory_bytes,
+                   int load_threads)
+    : ranks_(ranks),
+      node_(ranks.split_by_node()),
+      index_(std::move(index)),
+      options_(stream_options(settings)) {
+    // Nodes may choose differently; the steps are the same, so that all agree on each.
+    const DataMode mode = agree(ranks_, [&] { return choose(settings, node_memory_bytes); });
+    agree(ranks_, [&] {
+        if (mode == DataMode::resident) reserve();
+    });
+    agree(ranks_, [&] { load(load_threads); });
+    if (!resident_) return;
+    node_.barrier();
+    resident_->seal();
+}
+
+void DataFeed::reserve() {
+    if (node_.size() == 1) {
+        resident_ = ResidentRows::in_own_memory(index_);
+        return;
+    }
+    const std::uint64_t bytes = ResidentRows::bytes_needed(*index_);
+    auto window = std::make_shared<SharedWindow>(node_, bytes);
+    const std::span memory(window->data(), bytes);
+    resident_ = std::make_shared<ResidentRows>(index_, memory, std::move(window));
+}
+
+void DataFeed::load(int threads) {
+    if (!resident_) return;
+    const double since = now_s();
+    Progress progress("loading", 0, ProgressUnit::bytes);
+    resident_->load({.part = node_.rank(),
+                     .parts = node_.size(),
+                     .threads = threads,
+                     .on_bad_data = options_.on_bad_data,
+                     .report = [&](std::uint64_t done, std::uint64_t) { progress.update(done); }});
+    log_event(DataLoadedEvent{now_s() - since});
+}
+
+// One choice for a node: its first rank's.
+DataMode DataFeed::choose(const TrainSettings& settings, std::uint64_t node_memory_bytes) const {
+    const std::string chosen = from_root(node_, [&]() -> std::string {
+        if (settings.data_mode == DataMode::stream)
+            return std::string(data_mode_name(DataMode::stream));
+        const MemoryFacts facts = memory_facts(*index_, settings, node_memory_bytes, node_.size());
+        if (settings.data_mode == DataMode::resident) {
+            check_resident(facts);
+            return std::string(data_mode_name(DataMode::resident));
+        }
+        const ModeChoice choice = choose_mode(facts);
+        once(Level::info, "data are {}: {}", data_mode_name(choice.mode), choice.why);
+        return std::string(data_mode_name(choice.mode));
+    });
+    return chosen == data_mode_name(DataMode::resident) ? DataMode::resident : DataMode::stream;
+}
+
+std::unique_ptr<BatchStream> DataFeed::batches(LeafRange leaves, StreamPosition start) const {
+    StreamOptions options = options_;
+    options.first_leaf = leaves.begin;
+    options.last_leaf = leaves.end;
+    options.memory_sharers = node_.size();
+    auto stream = std::make_unique<BatchStream>(index_, options, start, resident_);
+    once(Level::info, "data: {}", stream->memory_text());
+    return stream;
+}
+
+}  // namespace lockstep

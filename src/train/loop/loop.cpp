@@ -1,0 +1,194 @@
+// SPDX-License-Identifier: Apache-2.0
+// What happens after a step, and in which order. Everything here but a clock, a signal and a user's
+// request is the same on all ranks; those three go into the next step as wishes and come back as
+// what all agreed on:
+//
+//     wishes of this rank --> step k (summed with the gradients) --> agreed, the same everywhere
+//                                                                      |
+//     loss finite? -> report -> leave without saving? -> evaluate? -> save and stop? -> save?
+//
+// What must never happen:
+// - A rank decides alone. A signal reaches ranks at different moments, and clocks differ: who
+//   stopped at once would leave the others in the next step. So a wish is acted on by all, at the
+//   end of the step that carried it. Periods in seconds, the deadline and requests are rank 0's to
+//   see.
+// - A checkpoint of a step whose loss is not finite: the last good one must stay the newest.
+// - A run that reached its last step ends as "interrupted" because a signal came with it.
+// - The state file says less than the checkpoints: it is written after what it tells of is there.
+//
+// Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests),
+// train/loop/time_limit_test.cpp, soak/kill_resume.
+
+#include "loop/loop.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include "loop/job_checkpoint.hpp"
+#include "loop/loss_error.hpp"
+#include "loop/reporter.hpp"
+#include "loop/time_limit.hpp"
+
+#include <cmath>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+// Whether something that happens every `period` happens after the step just done. Periods in
+// seconds are rank 0's to judge: see save_is_due().
+bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoch) {
+    if (period.unit == Period::Unit::steps) return step % period.count == 0;
+    if (period.unit == Period::Unit::epochs) return step % (period.count * steps_per_epoch) == 0;
+    return false;
+}
+
+struct LastSave {
+    std::int64_t step = 0;
+    double time_s = 0;
+};
+
+// What a user asks of rank 0, on top of `wishes` for the step to come.
+void add_request(StepWishes& wishes, Job& job) {
+    const auto& asked = job.run.directory->control_request();
+    if (!asked) return;
+    const bool saves =
+        wishes.save ||
+        is_due(job.settings.checkpoint_every, job.progress.step + 1, job.steps_per_epoch);
+    const bool stops = asked->action == ControlAction::stop ||
+                       (asked->action == ControlAction::stop_after_checkpoint && saves);
+    wishes.save = wishes.save || asked->action == ControlAction::save;
+    wishes.interrupt = wishes.interrupt || stops;
+    wishes.discard = asked->action == ControlAction::stop_now;
+}
+
+StepWishes wishes_of(Job& job, const LastSave& last, const TimeLimit& limit) {
+    const StopRequest request = stop_requested();
+    const Period& period = job.settings.checkpoint_every;
+    const bool clock_says_save = job.ranks.is_root() && period.unit == Period::Unit::seconds &&
+                                 now_s() - last.time_s >= static_cast<double>(period.count);
+    const bool limit_is_near = job.ranks.is_root() && limit.is_near(now_s());
+    StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
+                      .interrupt = request == StopRequest::interrupt,
+                      .save = clock_says_save};
+    if (job.run.directory) add_request(wishes, job);
+    return wishes;
+}
+
+// The loss is the same on all ranks: they fail together, with one message.
+void check_loss(const StepOutcome& outcome, const Job& job) {
+    if (std::isfinite(outcome.loss)) return;
+    agree_on_failure(job.ranks, loss_error(outcome.loss, job.progress.step, job.settings.threads));
+}
+
+void advance(JobProgress& progress, const Batch& batch) {
+    ++progress.step;
+    progress.position = batch.next;
+    progress.epoch = static_cast<std::int64_t>(batch.next.epoch);
+}
+
+void evaluate(Job& job, Reporter& reporter) {
+    if (!job.evaluator) return;
+    reporter.flush();
+    const PhaseScope scope(job.clock, Phase::evaluate);
+    const Evaluation evaluation = job.evaluator->run(*job.model);
+    job.progress.last_accuracy = evaluation.accuracy();
+    reporter.after_evaluation(evaluation);
+}
+
+void write_state(Job& job, RunPhase phase, const std::string& reason, ExitCode exit) {
+    if (job.run.directory)
+        job.run.directory->write_state({.phase = phase,
+                                        .step = job.progress.step,
+                                        .epoch = job.progress.epoch,
+                                        .reason = reason,
+                                        .exit = static_cast<int>(exit),
+                                        .steps_total = job.total_steps});
+}
+
+LastSave save(Job& job, TimeLimit& limit) {
+    const double begin_s = now_s();
+    save_job(job);
+    limit.note_save(now_s() - begin_s);
+    write_state(job, RunPhase::running, "checkpoint written", ExitCode::complete);
+    return {job.progress.step, now_s()};
+}
+
+// Of interruptions; rank 0, which writes it down, is who knows a user's request.
+std::string interruption(Job& job) {
+    if (!job.run.directory || !job.run.directory->control_request()) return "interrupted";
+    return "stopped by request of " + job.run.directory->control_request()->by;
+}
+
+TrainEnd stop(Job& job, const StepWishes& agreed, const TimeLimit& limit) {
+    const char* why =
+        limit.is_near(now_s()) ? "stopped before its deadline" : "stopped by a signal";
+    save_job(job);
+    const bool requeue = !agreed.interrupt;
+    write_state(job,
+                RunPhase::checkpointed,
+                requeue ? why : interruption(job),
+                requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
+    once(Level::info,
+         "stopped after step {}; the same command goes on from there",
+         job.progress.step);
+    return requeue ? TrainEnd::saved_for_requeue : TrainEnd::interrupted;
+}
+
+// Without a checkpoint: the run goes on from the last one.
+TrainEnd leave(Job& job, const LastSave& last) {
+    const std::int64_t step = std::exchange(job.progress.step, last.step);
+    job.progress.epoch = last.step / job.steps_per_epoch;
+    write_state(job, RunPhase::checkpointed, interruption(job), ExitCode::interrupted);
+    once(Level::info,
+         "stopped after step {}; the same command goes on from step {}",
+         step,
+         last.step);
+    return TrainEnd::interrupted;
+}
+
+}  // namespace
+
+TrainEnd run_loop(Job& job) {
+    Reporter reporter(job);
+    write_state(job, RunPhase::running, "training", ExitCode::complete);
+    LastSave last{job.progress.step, now_s()};
+    TimeLimit limit(job.settings.deadline, unix_time_s(), now_s());
+    while (job.progress.step < job.total_steps) {
+        limit.begin_turn(now_s());
+        const Batch batch = [&] {
+            const PhaseScope scope(job.clock, Phase::data);
+            return job.stream->next();
+        }();
+        const double rate = learning_rate(
+            job.settings.optimizer, job.settings.schedule, job.progress.step, job.total_steps);
+        const StepOutcome outcome =
+            job.step->run(batch, job.progress.step, rate, wishes_of(job, last, limit));
+        if (job.ledger) job.ledger->add(batch);
+        advance(job.progress, batch);
+        check_loss(outcome, job);
+        reporter.after_step(outcome, batch.samples_in_step, rate);
+
+        const bool at_end = job.progress.step == job.total_steps;
+        if (outcome.agreed.discard && !at_end) {
+            reporter.finish();
+            return leave(job, last);
+        }
+        if (at_end || is_due(job.settings.evaluate_every, job.progress.step, job.steps_per_epoch))
+            evaluate(job, reporter);
+        if (outcome.agreed.requeue || outcome.agreed.interrupt) {
+            reporter.finish();
+            if (!at_end) return stop(job, outcome.agreed, limit);
+        }
+        if (at_end || outcome.agreed.save ||
+            is_due(job.settings.checkpoint_every, job.progress.step, job.steps_per_epoch))
+            last = save(job, limit);
+    }
+    reporter.finish();
+    write_state(job, RunPhase::complete, "all steps are done", ExitCode::complete);
+    return TrainEnd::complete;
+}
+
+}  // namespace lockstep

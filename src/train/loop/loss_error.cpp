@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/loss_error.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+
+Error loss_error(double loss, std::int64_t step, int threads) {
+    const bool is_first = step <= 1;
+    std::string why = is_first ? "no weight has changed yet: a sample, an initial weight"
+                               : "the weights have diverged, a sample is not finite";
+    std::string fix = is_first ? "look at the data and at the model's initial weights"
+                               : "lower --lr, use --warmup-steps, or look at the data; the last "
+                                 "checkpoint is good";
+    if (threads > 1) {
+        why += fmt::format(", or an operation went wrong on {} threads", threads);
+        fix += "; if --threads 1 does without it, look at OMP_* variables";
+    }
+    if (is_first) why += " is not finite";
+    return {"E701", fmt::format("the loss is {} at step {}", loss, step), why, fix};
+}
+
+}  // namespace lockstep

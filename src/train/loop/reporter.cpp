@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/reporter.hpp"
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/observe/memory.hpp"
+
+#include <array>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+constexpr double report_every_s = 30;
+
+}  // namespace
+
+Reporter::Reporter(Job& job)
+    : job_(job),
+      progress_("training", static_cast<std::uint64_t>(job.total_steps)),
+      since_s_(now_s()),
+      epoch_since_s_(since_s_) {
+    job.clock.take();  // setting up is no step's time
+    progress_.start_at(static_cast<std::uint64_t>(job.progress.step));
+    if (!job.ranks.is_root()) return;
+    metrics_.emplace(job.run.paths.metrics(), job.progress.step);
+    events_.emplace(job.run.paths.root, job.progress.step);
+}
+
+bool Reporter::is_due() const {
+    const JobProgress& at = job_.progress;
+    const std::int64_t every = job_.settings.log_every;
+    if (every > 0) return at.step % every == 0;
+    return now_s() - since_s_ >= report_every_s || at.step % job_.steps_per_epoch == 0;
+}
+
+void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
+    if (std::exchange(is_first_, false)) {
+        log_event(FirstStepEvent{job_.progress.step});
+        epoch_since_s_ = now_s();  // rates leave the first step out: it warms caches up
+    } else {
+        epoch_samples_ += samples;
+    }
+    loss_ += outcome.loss;
+    rate_ = rate;
+    gradient_norm_ = outcome.gradient_norm;
+    samples_ += samples;
+    ++steps_;
+    const auto done = static_cast<std::uint64_t>(job_.progress.step);
+    if (is_due()) report(rate);
+    if (job_.progress.step % job_.steps_per_epoch == 0) report_epoch();
+    if (has_live_terminal() && progress_.is_due())
+        progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
+}
+
+// How long buckets travelled, how much of that the steps waited for, and in how many bytes.
+void Reporter::add_communication(StepsEvent& event) const {
+    const OverlapTimes times = job_.reducer->take_overlap();
+    event.comm_busy_s = times.busy_s;
+    event.comm_exposed_s = times.exposed_s;
+    if (job_.lossy.hook)
+        event.wire_compression = job_.lossy.hook->take_volume().compression_ratio();
+}
+
+// Of this rank's threads, but for the waiting.
+DataReport Reporter::data_report(double elapsed_s) {
+    const StreamStats now = job_.stream->stats();
+    const StreamStats spent = now - std::exchange(data_, now);
+    return {.wait_s = spent.wait_s,
+            .read_s = spent.read_s,
+            .verify_s = spent.verify_s,
+            .decode_s = spent.decode_s,
+            .assemble_s = spent.assemble_s,
+            .bytes_read = spent.bytes_read,
+            .retries = spent.retries,
+            .masked_samples = spent.masked_samples,
+            .io_threads = spent.io_threads,
+            .bound = std::string(binding_stage(spent, elapsed_s))};
+}
+
+// A start that SLURM has lost sight of ends here, before it writes into its successor's files.
+void Reporter::check_still_ours() const {
+    if (job_.run.directory) job_.run.directory->check_still_ours();
+}
+
+// With sums, so that who asks for a run's status need not read all of a long log.
+void Reporter::log_steps(StepsEvent event) {
+    const double save_s = event.report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
+    sums_.train_s += event.wall_s - save_s;
+    sums_.save_s += save_s;
+    event.so_far = sums_;
+    log_event(event);
+}
+
+void Reporter::report(double rate) {
+    check_still_ours();
+    const double now = now_s();
+    const JobProgress& at = job_.progress;
+    const StepReport report{.epoch = at.epoch,
+                            .step = at.step,
+                            .steps_total = job_.total_steps,
+                            .loss = loss_ / static_cast<double>(steps_),
+                            .lr = rate,
+                            .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
+                            .phases = job_.clock.take(),
+                            .memory_bytes = memory_use().resident_bytes,
+                            .eta_s = (now - since_s_) / static_cast<double>(steps_) *
+                                     static_cast<double>(job_.total_steps - at.step)};
+    StepsEvent event{.report = report, .wall_s = now - since_s_};
+    if (job_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
+    add_communication(event);
+    event.data = data_report(event.wall_s);
+    log_steps(event);
+    if (job_.ranks.is_root()) {
+        once(Level::info, "{}", step_line(report));
+        metrics_->append(json_of_record(event));
+        const std::array scalars = {Scalar{"train/loss", report.loss},
+                                    Scalar{"train/lr", report.lr},
+                                    Scalar{"train/samples_per_s", report.samples_per_s}};
+        events_->add(at.step, scalars);
+    } else {
+        here(Level::info, "{}", step_line(report));
+    }
+    since_s_ = now;
+    loss_ = 0;
+    samples_ = steps_ = 0;
+}
+
+void Reporter::report_epoch() {
+    const double seconds = now_s() - epoch_since_s_;
+    log_event(EpochEvent{.epoch = job_.progress.epoch,
+                         .samples = epoch_samples_,
+                         .seconds = seconds,
+                         .samples_per_s = static_cast<double>(epoch_samples_) / seconds});
+    epoch_since_s_ = now_s();
+    epoch_samples_ = 0;
+}
+
+void Reporter::after_evaluation(const Evaluation& evaluation) {
+    check_still_ours();
+    const JobProgress& at = job_.progress;
+    const double now = now_s();
+    log_event(EvaluationEvent{at.step, now - since_s_});
+    sums_.evaluate_s += now - since_s_;
+    job_.clock.take();
+    since_s_ = epoch_since_s_ = now;
+    once(Level::info,
+         "epoch {} | test accuracy {:.2f} % ({} of {}) | test loss {:.4f}",
+         at.epoch,
+         100 * evaluation.accuracy(),
+         grouped(static_cast<std::uint64_t>(evaluation.correct)),
+         grouped(static_cast<std::uint64_t>(evaluation.samples)),
+         evaluation.loss);
+    if (!job_.ranks.is_root()) return;
+    metrics_->append(json_of_record(EvaluationMetrics{.step = at.step,
+                                                      .epoch = at.epoch,
+                                                      .test_accuracy = evaluation.accuracy(),
+                                                      .test_loss = evaluation.loss}));
+    const std::array scalars = {Scalar{"test/accuracy", evaluation.accuracy()},
+                                Scalar{"test/loss", evaluation.loss}};
+    events_->add(at.step, scalars);
+}
+
+void Reporter::flush() {
+    if (steps_ > 0) report(rate_);
+}
+
+void Reporter::finish() {
+    flush();
+    if (has_live_terminal()) progress_.finish();
+}
+
+}  // namespace lockstep

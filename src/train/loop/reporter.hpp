@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a run says about itself: step lines, metrics, events, progress.
+#pragma once
+
+#include "lockstep/observe/events.hpp"
+#include "lockstep/observe/metrics.hpp"
+#include "lockstep/observe/progress.hpp"
+#include "lockstep/observe/step_line.hpp"
+#include "lockstep/observe/tensorboard.hpp"
+
+#include "loop/job.hpp"
+
+#include <memory>
+#include <optional>
+
+namespace lockstep {
+
+/// Every rank writes its own step lines; rank 0 also the terminal, metrics.jsonl and events.
+class Reporter {
+  public:
+    explicit Reporter(Job& job);
+
+    /// After each step. `rate` is the learning rate used.
+    void after_step(const StepOutcome& outcome, std::int64_t samples, double rate);
+
+    /// Reports the steps that have not been reported yet: before anything that takes long.
+    void flush();
+
+    /// After an evaluation, which has taken the time since flush().
+    void after_evaluation(const Evaluation& evaluation);
+
+    /// flush(), and removes the live line.
+    void finish();
+
+  private:
+    void check_still_ours() const;
+    void report(double rate);
+    void log_steps(StepsEvent event);
+    void add_communication(StepsEvent& event) const;
+    DataReport data_report(double elapsed_s);
+    void report_epoch();
+    bool is_due() const;
+
+    Job& job_;
+    Progress progress_;
+    std::optional<MetricsFile> metrics_;
+    std::optional<EventFile> events_;
+    double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
+    std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
+    bool is_first_ = true;
+    StartSums sums_;    ///< of this start
+    StreamStats data_;  ///< at the last report
+};
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replica/numerics.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <ATen/Context.h>
+#include <ATen/Parallel.h>
+#include <ATen/Version.h>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// MKL's conditional numerical reproducibility; "COMPATIBLE" is the one that every x86 has. STRICT:
+// matrices' alignment and threads do not matter either.
+const char* mkl_branch(InstructionSet level) {
+    switch (level) {
+        case InstructionSet::avx512:
+            return "AVX512,STRICT";
+        case InstructionSet::avx2:
+            return "AVX2,STRICT";
+        default:
+            return "COMPATIBLE";
+    }
+}
+
+}  // namespace
+
+InstructionSet agree_instruction_set(const Communicator& ranks,
+                                     InstructionSet mine,
+                                     std::optional<InstructionSet> wanted) {
+    std::int64_t least = -static_cast<std::int64_t>(mine);
+    ranks.all_reduce_max(std::span(&least, 1));
+    if (!wanted) return static_cast<InstructionSet>(-least);
+    agree(ranks, [&] {
+        check(*wanted <= mine, [&] {
+            return Error("E702",
+                         fmt::format("this processor lacks {}", instruction_set_name(*wanted)),
+                         fmt::format("it has {}; the run's bits are tied to {}",
+                                     instruction_set_name(mine),
+                                     instruction_set_name(*wanted)),
+                         "use nodes that have it (sbatch --constraint), or create the run anew "
+                         "with --isa " +
+                             std::string(instruction_set_name(mine)));
+        });
+    });
+    return *wanted;
+}
+
+void set_instruction_set(InstructionSet level) {
+    ::setenv("ATEN_CPU_CAPABILITY", std::string(instruction_set_name(level)).c_str(), 1);
+    ::setenv("ONEDNN_MAX_CPU_ISA", std::string(onednn_isa_name(level)).c_str(), 1);
+    ::setenv("MKL_CBWR", mkl_branch(level), 1);
+}
+
+void set_compute_threads(int threads, InstructionSet level) {
+    at::set_num_threads(threads);
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    at::globalContext().setDeterministicFillUninitializedMemory(false);  // costs, changes no bit
+    std::string chosen = at::get_cpu_capability();
+    std::ranges::transform(chosen, chosen.begin(), [](char c) {
+        return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    check(chosen == instruction_set_name(level), [&] {
+        return Error(
+            "E700",
+            fmt::format(
+                "ATen computes with '{}', the run with '{}'", chosen, instruction_set_name(level)),
+            "it was initialised before the ranks agreed",
+            "please report this");
+    });
+}
+
+}  // namespace lockstep

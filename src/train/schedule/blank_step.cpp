@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/blank_step.hpp"
+
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/random.hpp"
+
+#include "replica/gradient_hooks.hpp"
+#include "task/loss.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include <ATen/Functions.h>
+#include <torch/utils.h>
+
+namespace lockstep {
+namespace {
+
+// Bias correction of Adam takes a power: one that is not trivial.
+constexpr UpdateStep update_step{.number = 3, .rate = 1e-3, .gradient_scale = 1};
+
+at::Tensor plain_copy(const at::Tensor& tensor) {
+    return tensor.detach().clone(at::MemoryFormat::Contiguous);
+}
+
+std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
+    std::vector<at::Tensor> copies;
+    for (const at::Tensor& tensor : tensors) copies.push_back(plain_copy(tensor));
+    return copies;
+}
+
+void restore(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& copies) {
+    const torch::NoGradGuard no_gradients;
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].copy_(copies[i]);
+}
+
+// Multiples of 2^-22 in [-2, 2): no rounding is part of them.
+void fill(at::Tensor& images) {
+    CounterRandom random(Purpose::synthetic_data, {});
+    for (float& value : std::span(images.data_ptr<float>(), images.numel()))
+        value = static_cast<float>(static_cast<std::int32_t>(random.next() >> 40) - (1 << 23)) /
+                (1 << 22);
+}
+
+LeafInput blank_samples(const ModelShape& shape, std::int64_t rows) {
+    const auto layout =
+        torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
+    LeafInput input;
+    input.images = torch::empty({rows, shape.channels, shape.height, shape.width}, layout);
+    fill(input.images);
+    input.labels = torch::arange(rows).remainder(shape.classes);
+    return input;
+}
+
+void add(Hasher128& hasher, const at::Tensor& tensor) {
+    const at::Tensor plain = tensor.detach().contiguous();
+    hasher.add({static_cast<const std::byte*>(plain.data_ptr()), plain.nbytes()});
+}
+
+void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer& optimizer) {
+    const at::Tensor values = plain_copy(parameter), gradient = parameter.grad().contiguous();
+    std::vector<at::Tensor> vectors;
+    std::vector<float*> state;
+    for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
+        state.push_back(vectors.emplace_back(torch::zeros_like(values)).data_ptr<float>());
+    optimizer.update(values.data_ptr<float>(),
+                     gradient.data_ptr<float>(),
+                     state,
+                     static_cast<std::size_t>(values.numel()),
+                     update_step);
+    add(hasher, values);
+}
+
+}  // namespace
+
+BlankStep run_blank_step(Classifier& model,
+                         const ModelShape& shape,
+                         std::int64_t rows,
+                         const Optimizer& optimizer) {
+    const std::vector<at::Tensor> parameters = model.parameters(), buffers = model.buffers();
+    const std::vector<at::Tensor> before = copies_of(buffers);
+    BlankStep step;
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+        on_gradient(parameters[i], [&step, i](const at::Tensor&) { step.order.push_back(i); });
+    torch::manual_seed(1);
+    const LeafInput input = blank_samples(shape, rows);
+    const at::Tensor loss =
+        summed_loss(model.forward(input.images), input) / static_cast<double>(rows);
+    loss.backward();
+
+    Hasher128 hasher;
+    add(hasher, loss);
+    for (const at::Tensor& buffer : buffers) add(hasher, buffer);
+    restore(buffers, before);
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        if (std::ranges::find(step.order, i) == step.order.end()) {
+            step.order.push_back(i);
+        } else {
+            add(hasher, parameters[i].grad());
+            add_update(hasher, parameters[i], optimizer);
+        }
+        parameters[i].mutable_grad().reset();
+        on_gradient(parameters[i], [](const at::Tensor&) {});
+    }
+    step.hash = hasher.value().hex();
+    return step;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of data-parallel training.
+#pragma once
+
+#include "lockstep/comm/reducer.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/train/optimizer.hpp"
+
+#include "replica/flat_model.hpp"
+#include "replica/owned_state.hpp"
+#include "task/input.hpp"
+
+#include <cstdint>
+
+namespace lockstep {
+
+/// What this rank wants all ranks to do at the end of the step.
+struct StepWishes {
+    bool requeue = false, interrupt = false, save = false, discard = false;
+};
+
+/// The same on all ranks.
+struct StepOutcome {
+    double loss = 0;           ///< mean over the step's samples
+    double gradient_norm = 0;  ///< before clipping; 0 where clipping is off
+    std::int64_t correct = 0;
+    StepWishes agreed;  ///< true where any rank wished it
+};
+
+/// What a step computes, the same on all ranks.
+struct StepSettings {
+    int virtual_ranks = 1;
+    std::uint64_t seed = 0;
+    int threads = 1;        ///< of this rank
+    int micro_batches = 1;  ///< a leaf's gradient is accumulated over so many
+    double clip_norm = 0;   ///< the gradient's norm is scaled down to this; 0: never
+};
+
+/// Borrows everything; see run().
+class TrainStep {
+  public:
+    struct Parts {
+        FlatModel& model;
+        Exchange& exchange;
+        Reducer& reducer;
+        const Optimizer& optimizer;
+        OwnedState& owned;
+        const InputReader& input;
+        const Communicator& ranks;
+        PhaseClock& clock;
+    };
+    TrainStep(Parts parts, const StepSettings& settings);
+
+    /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
+    /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
+    StepOutcome run(const Batch& batch, std::int64_t step, double rate, const StepWishes& wishes);
+
+  private:
+    void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step, float* slot);
+    at::Tensor forward(const LeafInput& input, std::int64_t samples, float* slot);
+    int micro_batches(const LeafRows& leaf) const;
+    void report_missing();
+    void add_wishes(const StepWishes& wishes, float* slot);
+    void update(const UpdateStep& step, std::int64_t samples);
+    double gradient_norm() const;
+    void update_state(std::int64_t samples);
+    StepOutcome outcome();
+    void install_hooks();
+
+    Parts parts_;
+    StepSettings settings_;
+    bool reported_missing_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "settings/setting_effects.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// Before this there was no Lockstep: 2020-01-01.
+constexpr std::int64_t first_deadline = 1'577'836'800;
+
+struct Idle {
+    std::string setting, why, fix;
+    bool is_idle = false;
+};
+
+// A mistake as such, whoever made it.
+struct Misfit {
+    std::string what, why, fix;
+    bool is_misfit = false;
+    bool may_be_recorded = true;  // an existing run may have been created with it
+};
+
+std::string text_of(const TrainSettings& settings, const std::string& name) {
+    TrainSettings copy = settings;
+    return config_text(find_option(setting_table(copy), name).current());
+}
+
+std::vector<Idle> idle_rows(const TrainSettings& s) {
+    const bool is_sgd = s.optimizer.kind == OptimizerKind::sgd;
+    const bool is_uniform = s.order == OrderKind::uniform;
+    const bool never_evaluates = s.test_data.empty() && s.evaluate_every != Period{};
+    const std::string other_optimizer = "--optimizer " + text_of(s, "optimizer") + " has none";
+    const std::string adam = "drop it, or use --optimizer adam";
+    const std::string lanes = "drop it, or use --order lanes";
+    return {
+        {"momentum", other_optimizer, "drop it, or use --optimizer sgd", !is_sgd},
+        {"beta1", other_optimizer, adam, is_sgd},
+        {"beta2", other_optimizer, adam, is_sgd},
+        {"epsilon", other_optimizer, adam, is_sgd},
+        {"powersgd-rank",
+         "gradients travel as --wire " + text_of(s, "wire"),
+         "drop it, or use --plain --wire powersgd",
+         s.wire != WireFormat::power_sgd},
+        {"lanes", "--order uniform is one permutation of all samples", lanes, is_uniform},
+        {"window-blocks", "--order uniform is one permutation of all samples", lanes, is_uniform},
+        {"evaluate-every",
+         "there is no --test-data to evaluate on",
+         "give --test-data DIR, or drop it",
+         never_evaluates}};
+}
+
+std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
+    const auto samples = static_cast<std::int64_t>(facts.samples);
+    const std::int64_t leaf = s.batch / s.virtual_ranks;
+    const bool has_end = s.schedule.kind == ScheduleKind::cosine;
+    return {{fmt::format("--batch {} is more than the {} samples", s.batch, grouped(facts.samples)),
+             "no step would have that many",
+             fmt::format("use --batch {} or less", samples / s.virtual_ranks * s.virtual_ranks),
+             s.batch > samples},
+            {fmt::format("--micro-batches {} of {} samples", s.micro_batches, leaf),
+             fmt::format(
+                 "each of the {} virtual ranks has {} of a step's samples", s.virtual_ranks, leaf),
+             fmt::format("use --micro-batches {} or less", leaf),
+             s.micro_batches > leaf},
+            {fmt::format("--warmup-steps {} is beyond the run's {} steps",
+                         s.schedule.warmup_steps,
+                         facts.total_steps),
+             "the cosine after it would never begin",
+             "use fewer --warmup-steps, or more --epochs",
+             has_end && s.schedule.warmup_steps > facts.total_steps},
+            {"--order uniform does not go with --data-mode stream",
+             "one permutation of all samples needs them in memory",
+             "use --data-mode auto, or --order lanes",
+             s.order == OrderKind::uniform && s.data_mode == DataMode::stream,
+             false}};
+}
+
+// Who gave the setting; "" if nobody did. A program that says nothing of origins gave what is not
+// the default.
+std::string giver(const TrainSettings& settings, const std::string& name) {
+    if (settings.origins.empty())
+        return text_of(settings, name) == text_of({}, name) ? "" : "program";
+    const auto found = settings.origins.find(name);
+    const bool is_default = found == settings.origins.end() || found->second.origin == "default";
+    return is_default ? "" : found->second.origin;
+}
+
+void check_deadline(const TrainSettings& settings) {
+    const std::int64_t deadline = settings.deadline;
+    check(deadline == 0 || deadline >= first_deadline, [&] {
+        return Error("E102",
+                     fmt::format("--deadline is {}", deadline),
+                     "it is seconds since 1970, not from now",
+                     fmt::format("for example --deadline $(( $(date +%s) + {} ))", 60 * deadline));
+    });
+}
+
+}  // namespace
+
+std::vector<std::string> idle_settings(const TrainSettings& settings) {
+    std::vector<std::string> names;
+    for (const Idle& row : idle_rows(settings))
+        if (row.is_idle) names.push_back(row.setting);
+    return names;
+}
+
+std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts) {
+    check_deadline(settings);
+    std::vector<std::string> notes;
+    for (const Misfit& row : misfits(settings, facts)) {
+        if (!row.is_misfit) continue;
+        check(row.may_be_recorded && facts.age == RunAge::resumed,
+              [&] { return Error("E107", row.what, row.why, row.fix); });
+        notes.push_back(fmt::format("{}: {}", row.what, row.why));
+    }
+    for (const Idle& row : idle_rows(settings)) {
+        const std::string from = row.is_idle ? giver(settings, row.setting) : "";
+        if (from.empty()) continue;
+        const bool is_for_this_run = from == "command line" || from == "program";
+        check(!is_for_this_run || facts.age == RunAge::resumed, [&] {
+            return Error("E107", fmt::format("--{} has no effect", row.setting), row.why, row.fix);
+        });
+        notes.push_back(fmt::format("{} (from {}) has no effect: {}", row.setting, from, row.why));
+    }
+    if (settings.schedule.warmup_steps > facts.total_steps && notes.empty())
+        notes.push_back(fmt::format("the learning rate warms up over {} steps, the run has {}",
+                                    settings.schedule.warmup_steps,
+                                    facts.total_steps));
+    return notes;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/field_input.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <ATen/Functions.h>
+#include <torch/types.h>
+
+namespace lockstep {
+
+at::ScalarType stored_type(ElementType type) {
+    switch (type) {
+        case ElementType::u8:
+            return torch::kUInt8;
+        case ElementType::i32:
+            return torch::kInt32;
+        case ElementType::i64:
+            return torch::kInt64;
+        case ElementType::f32:
+            return torch::kFloat32;
+        case ElementType::f64:
+            return torch::kFloat64;
+    }
+    expect(false, "there is such a type");
+    return {};
+}
+
+at::Tensor empty_input(std::int64_t samples, const ImageShape& shape) {
+    const auto layout =
+        torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
+    return torch::empty({samples, shape.channels, shape.height, shape.width}, layout);
+}
+
+bool has_channels_last(const Field& field) {
+    return field.layout == "HWC" && field.shape.size() == 3;
+}
+
+std::unique_ptr<FieldInput> make_field_input(const Field& field,
+                                             const TransformPipeline& pipeline,
+                                             const Field& statistics) {
+    const bool is_image =
+        field.type == ElementType::u8 && (field.shape.size() == 2 || field.shape.size() == 3);
+    return is_image ? make_image_input(field, pipeline, statistics)
+                    : make_number_input(field, pipeline, statistics);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
+#include "task/field_input.hpp"
+
+#include <algorithm>
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+// In which a stored value is exact.
+at::ScalarType computed_type(ElementType type) {
+    const bool fits = type == ElementType::u8 || type == ElementType::f32;
+    return fits ? torch::kFloat32 : torch::kFloat64;
+}
+
+// [n, ...] as stored, seen as [n, C, H, W].
+at::Tensor as_images(const at::Tensor& stored, const Field& field) {
+    switch (field.shape.size()) {
+        case 1:
+            return stored.unsqueeze(2).unsqueeze(3);
+        case 2:
+            return stored.unsqueeze(1);
+        default:
+            return has_channels_last(field) ? stored.permute({0, 3, 1, 2}) : stored;
+    }
+}
+
+std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples) {
+    std::vector<std::int64_t> extents{samples};
+    extents.insert(extents.end(), field.shape.begin(), field.shape.end());
+    return extents;
+}
+
+ImageShape shape_of(const Field& field) {
+    const at::Tensor one = as_images(torch::empty(batch_extents(field, 1), torch::kUInt8), field);
+    const auto extent = [&](int i) { return static_cast<int>(one.size(i)); };
+    return {extent(1), extent(2), extent(3)};
+}
+
+// [1, C, 1, 1], or [1, 1, 1, 1] of one number for all; undefined where there is none.
+at::Tensor by_channel(std::vector<double> numbers, const ImageShape& shape, double otherwise) {
+    if (numbers.empty()) return {};
+    if (numbers.size() > 1) numbers.resize(static_cast<std::size_t>(shape.channels), otherwise);
+    return torch::tensor(numbers, torch::kFloat64).reshape({1, -1, 1, 1});
+}
+
+std::vector<double> divisors(std::vector<double> deviations) {
+    std::ranges::replace(deviations, 0.0, 1.0);
+    return deviations;
+}
+
+class NumberInput : public FieldInput {
+  public:
+    NumberInput(const Field& field, const Field& statistics)
+        : field_(field),
+          shape_(shape_of(field)),
+          mean_(by_channel(statistics.mean, shape_, 0)),
+          divisor_(by_channel(divisors(statistics.std), shape_, 1)) {
+        const at::ScalarType computed = computed_type(field.type);
+        if (mean_.defined()) mean_ = mean_.to(computed);
+        if (divisor_.defined()) divisor_ = divisor_.to(computed);
+    }
+
+    ImageShape shape() const override { return shape_; }
+
+    at::Tensor read(std::span<const std::byte> rows,
+                    std::span<const std::uint64_t> ids,
+                    TransformKey) const override {
+        const auto samples = static_cast<std::int64_t>(ids.size());
+        const at::Tensor stored = torch::from_blob(const_cast<std::byte*>(rows.data()),
+                                                   batch_extents(field_, samples),
+                                                   stored_type(field_.type));
+        at::Tensor values = as_images(stored, field_).to(computed_type(field_.type));
+        if (field_.type == ElementType::u8) values = values / 255;
+        if (mean_.defined()) values = values - mean_;
+        if (divisor_.defined()) values = values / divisor_;
+        return empty_input(samples, shape_).copy_(values);
+    }
+
+    std::vector<MixRow> mix(at::Tensor&,
+                            std::span<const std::uint64_t>,
+                            TransformKey,
+                            std::span<const std::uint8_t>) const override {
+        return {};
+    }
+
+  private:
+    Field field_;
+    ImageShape shape_;
+    at::Tensor mean_, divisor_;
+};
+
+}  // namespace
+
+std::unique_ptr<FieldInput> make_number_input(const Field& field,
+                                              const TransformPipeline& pipeline,
+                                              const Field& statistics) {
+    check(pipeline == TransformPipeline(), [&] {
+        return Error("E248",
+                     fmt::format("'{}' is for images of u8", pipeline.text()),
+                     fmt::format("field '{}' holds {} of {} dimensions, which are normalised only",
+                                 field.name,
+                                 element_name(field.type),
+                                 field.shape.size()),
+                     "leave --transform away, or store images of whole numbers 0 to 255 as u8");
+    });
+    return std::make_unique<NumberInput>(field, statistics);
+}
+
+}  // namespace lockstep

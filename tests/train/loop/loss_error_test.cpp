@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/loss_error.hpp"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(LossError, DoesNotBlameTheLearningRateForTheFirstStep) {
+    const Error error = loss_error(std::nan(""), 1, 1);
+    EXPECT_EQ(error.code(), "E701");
+    EXPECT_THAT(error.what(), HasSubstr("is nan at step 1"));
+    EXPECT_THAT(error.why(),
+                AllOf(HasSubstr("no weight has changed yet"), Not(HasSubstr("thread"))));
+    EXPECT_THAT(error.fix(), Not(HasSubstr("--lr")));
+}
+
+TEST(LossError, NamesThreadsWhereThereAreSeveral) {
+    const Error first = loss_error(std::nan(""), 1, 2);
+    EXPECT_THAT(first.why(), HasSubstr("went wrong on 2 threads"));
+    EXPECT_THAT(first.fix(), HasSubstr("--threads 1"));
+    const Error later = loss_error(HUGE_VAL, 7, 2);
+    EXPECT_THAT(later.why(), AllOf(HasSubstr("diverged"), HasSubstr("2 threads")));
+    EXPECT_THAT(later.fix(), AllOf(HasSubstr("--lr"), HasSubstr("--threads 1")));
+}
+
+TEST(LossError, SpeaksOfDivergenceLater) {
+    const Error error = loss_error(HUGE_VAL, 2, 1);
+    EXPECT_THAT(error.why(), AllOf(HasSubstr("diverged"), Not(HasSubstr("thread"))));
+    EXPECT_THAT(error.fix(), HasSubstr("the last checkpoint is good"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,270 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/settings.hpp"
+
+#include "settings/setting_effects.hpp"
+#include "support/caught.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using test::caught_text;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+std::set<std::string> names_of(const std::vector<NamedValue>& values) {
+    std::set<std::string> names;
+    for (const NamedValue& value : values) names.insert(value.name);
+    return names;
+}
+
+TEST(SettingTable, HasEachNameOnce) {
+    TrainSettings settings;
+    const auto values = current_values(setting_table(settings));
+    EXPECT_EQ(names_of(values).size(), values.size());
+}
+
+TEST(SettingTable, ReadsWhatItWrites) {
+    TrainSettings settings;
+    for (const OptionSection& section : setting_table(settings))
+        for (const Option& option : section.options) {
+            if (option.default_value.empty()) continue;
+            option.assign({option.default_value, "test"});
+            EXPECT_EQ(config_text(option.current()), option.default_value) << option.name;
+        }
+}
+
+TEST(SetSetting, TakesNamesAndWordsOfTheTableOnly) {
+    TrainSettings settings;
+    set_setting(settings, "schedule", "cosine");
+    set_setting(settings, "isa", "avx2");
+    EXPECT_EQ(settings.schedule.kind, ScheduleKind::cosine);
+    EXPECT_EQ(settings.instruction_set, InstructionSet::avx2);
+    EXPECT_EQ(caught_text([&] { set_setting(settings, "momentm", "0.5"); }),
+              "lockstep: error E101: there is no setting 'momentm'\n"
+              "  fix: did you mean 'momentum'?");
+    EXPECT_EQ(caught_code([&] { set_setting(settings, "schedule", "cosin"); }), "E103");
+}
+
+TEST(CheckSettings, FindsWhatAProgramSetsOutOfItsRange) {
+    TrainSettings settings;
+    EXPECT_EQ(caught_code([&] { check_settings(settings); }), "");
+    settings.data_memory = (1u << 20) + 1;
+    settings.comm_timeout_s = 0.5;
+    EXPECT_EQ(caught_code([&] { check_settings(settings); }), "");
+    settings.keep_checkpoints = 0;
+    EXPECT_EQ(caught_text([&] { check_settings(settings); }),
+              "lockstep: error E102: --keep-checkpoints is '0' (from program)\n"
+              "  why: it must be 1 to 1,000\n  fix: give a number in that range");
+    settings = {};
+    settings.order = OrderKind::sequential;
+    EXPECT_EQ(caught_code([&] { check_settings(settings); }), "E103");
+}
+
+TEST(DecidingSettings, HaveTheLengthOfTheRunWhereTheScheduleEnds) {
+    TrainSettings settings;
+    EXPECT_FALSE(names_of(deciding_settings(settings)).contains("epochs"));
+    EXPECT_TRUE(names_of(shared_settings(settings)).contains("epochs"));
+    settings.schedule.kind = ScheduleKind::cosine;
+    EXPECT_TRUE(names_of(deciding_settings(settings)).contains("epochs"));
+    EXPECT_TRUE(names_of(deciding_settings(settings)).contains("max-steps"));
+}
+
+// Runs that exist are compared by these names: one that goes or changes refuses them all.
+TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
+    EXPECT_THAT(names_of(deciding_settings({})),
+                ElementsAre("batch",
+                            "beta1",
+                            "beta2",
+                            "clip-norm",
+                            "epsilon",
+                            "isa",
+                            "lanes",
+                            "lr",
+                            "micro-batches",
+                            "model",
+                            "momentum",
+                            "no-bias",
+                            "optimizer",
+                            "order",
+                            "plain",
+                            "powersgd-rank",
+                            "schedule",
+                            "seed",
+                            "threads",
+                            "transform",
+                            "virtual-ranks",
+                            "warmup-steps",
+                            "weight-decay",
+                            "window-blocks",
+                            "wire"));
+}
+
+TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
+    const auto value = [](const std::string& name) {
+        const auto all = deciding_settings({});
+        return std::ranges::find(all, name, &NamedValue::name)->value;
+    };
+    EXPECT_EQ(value("no-bias"), ConfigValue(false));
+    EXPECT_EQ(value("plain"), ConfigValue(false));
+    EXPECT_EQ(value("lr"), ConfigValue(1e-3));
+    EXPECT_EQ(value("clip-norm"), ConfigValue(0.0));
+    EXPECT_EQ(value("warmup-steps"), ConfigValue(std::int64_t{0}));
+    EXPECT_EQ(value("seed"), ConfigValue(std::int64_t{1}));
+    EXPECT_EQ(value("optimizer"), ConfigValue(std::string("adam")));
+    EXPECT_EQ(value("schedule"), ConfigValue(std::string("constant")));
+    EXPECT_EQ(value("order"), ConfigValue(std::string("lanes")));
+    EXPECT_EQ(value("wire"), ConfigValue(std::string("f32")));
+}
+
+TrainSettings settled() {
+    TrainSettings settings;
+    settings.virtual_ranks = 4;
+    return settings;
+}
+
+constexpr EffectFacts facts{.samples = 600, .total_steps = 100, .age = RunAge::created};
+
+struct NoEffect {
+    std::string name;
+    std::function<void(TrainSettings&)> change;
+    std::string code;
+    std::string text;  // a part of the message
+};
+
+class SettingsWithoutEffect : public testing::TestWithParam<NoEffect> {};
+
+TEST_P(SettingsWithoutEffect, AreErrorsOfANewRun) {
+    TrainSettings settings = settled();
+    GetParam().change(settings);
+    const std::string text = caught_text([&] { check_effects(settings, facts); });
+    EXPECT_THAT(text, HasSubstr("error " + GetParam().code));
+    EXPECT_THAT(text, HasSubstr(GetParam().text));
+}
+
+std::vector<NoEffect> idle_cases() {
+    return {
+        {"MomentumOfAdam",
+         [](auto& s) { s.optimizer.momentum = 0.5; },
+         "E107",
+         "--momentum has no effect\n  why: --optimizer adam has none\n"
+         "  fix: drop it, or use --optimizer sgd"},
+        {"BetaOfSgd",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::sgd;
+             s.optimizer.beta1 = 0.5;
+         },
+         "E107",
+         "--beta1 has no effect"},
+        {"PowersgdRankWithoutItsWire",
+         [](auto& s) { s.powersgd_rank = 8; },
+         "E107",
+         "--powersgd-rank has no effect\n  why: gradients travel as --wire f32"},
+        {"LanesOfAUniformOrder",
+         [](auto& s) {
+             s.order = OrderKind::uniform;
+             s.lanes = 8;
+         },
+         "E107",
+         "--lanes has no effect"},
+        {"EvaluateEveryWithoutTestData",
+         [](auto& s) {
+             s.evaluate_every = {Period::Unit::steps, 5};
+         },
+         "E107",
+         "--evaluate-every has no effect\n  why: there is no --test-data"},
+    };
+}
+
+std::vector<NoEffect> misfit_cases() {
+    return {
+        {"BatchAboveTheSamples",
+         [](auto& s) { s.batch = 604; },
+         "E107",
+         "--batch 604 is more than the 600 samples\n  why: no step would have that many\n"
+         "  fix: use --batch 600 or less"},
+        {"MicroBatchesAboveALeaf",
+         [](auto& s) { s.micro_batches = 33; },
+         "E107",
+         "use --micro-batches 32 or less"},
+        {"WarmupBeyondTheCosine",
+         [](auto& s) {
+             s.schedule = {ScheduleKind::cosine, 101};
+         },
+         "E107",
+         "--warmup-steps 101 is beyond the run's 100 steps"},
+        {"UniformOrderStreamed",
+         [](auto& s) {
+             s.order = OrderKind::uniform;
+             s.data_mode = DataMode::stream;
+         },
+         "E107",
+         "--order uniform does not go with --data-mode stream"},
+        {"DeadlineInSeconds",
+         [](auto& s) { s.deadline = 5; },
+         "E102",
+         "--deadline is 5\n  why: it is seconds since 1970, not from now"},
+    };
+}
+
+const auto case_name = [](const auto& info) { return info.param.name; };
+INSTANTIATE_TEST_SUITE_P(Idle, SettingsWithoutEffect, testing::ValuesIn(idle_cases()), case_name);
+INSTANTIATE_TEST_SUITE_P(Misfits,
+                         SettingsWithoutEffect,
+                         testing::ValuesIn(misfit_cases()),
+                         case_name);
+
+TEST(CheckEffects, LikesTheDefaultsAndWhatIsUsed) {
+    TrainSettings settings = settled();
+    EXPECT_THAT(check_effects(settings, facts), IsEmpty());
+    settings.evaluate_every = {};  // never: true without test data
+    settings.schedule = {ScheduleKind::cosine, 100};
+    settings.micro_batches = 32;
+    settings.batch = 600;
+    EXPECT_THAT(check_effects(settings, facts), ElementsAre());
+}
+
+TEST(CheckEffects, JudgesADefaultThatWasGivenLikeAnyOther) {
+    TrainSettings settings = settled();
+    settings.origins["momentum"] = {std::string("0.9"), "command line"};
+    EXPECT_EQ(caught_code([&] { check_effects(settings, facts); }), "E107");
+    settings.origins["momentum"].origin = "default";
+    EXPECT_THAT(check_effects(settings, facts), IsEmpty());
+}
+
+TEST(CheckEffects, WarnsOfWhatServesOtherRunsToo) {
+    TrainSettings settings = settled();
+    settings.optimizer.momentum = 0.5;
+    settings.origins["momentum"] = {std::string("0.5"), "train.toml:1:1"};
+    EXPECT_THAT(check_effects(settings, facts),
+                ElementsAre("momentum (from train.toml:1:1) has no effect: --optimizer adam has "
+                            "none"));
+}
+
+TEST(CheckEffects, WarnsWhereARunExistsAndMustGoOn) {
+    TrainSettings settings = settled();
+    settings.batch = 604;
+    settings.powersgd_rank = 8;
+    const EffectFacts resumed{.samples = 600, .total_steps = 100, .age = RunAge::resumed};
+    EXPECT_THAT(check_effects(settings, resumed),
+                ElementsAre(HasSubstr("--batch 604 is more than the 600 samples"),
+                            HasSubstr("powersgd-rank (from program) has no effect")));
+}
+
+TEST(CheckEffects, WarnsOfAWarmUpThatALongerRunWouldFinish) {
+    TrainSettings settings = settled();
+    settings.schedule.warmup_steps = 101;
+    EXPECT_THAT(check_effects(settings, facts),
+                ElementsAre("the learning rate warms up over 101 steps, the run has 100"));
+}
+
+}  // namespace
+}  // namespace lockstep
