@@ -20,10 +20,13 @@ if ! command -v lockstep >/dev/null; then
     exit 66
 fi
 
-launcher=''
+launcher='' was_signalled=''
 # SLURM tells the script (--signal=B:USR1@N; TERM at the end of a grace), the script tells mpirun or
 # srun, and these tell every rank, once, within 10 ms.
-forward_signal() { [[ -z $launcher ]] || kill -USR2 "$launcher" 2>/dev/null; }
+forward_signal() {
+    was_signalled=yes
+    [[ -z $launcher ]] || kill -USR2 "$launcher" 2>/dev/null
+}
 trap forward_signal USR1 USR2 TERM
 
 # wait_for_launcher: its exit code, however many signals come meanwhile.
@@ -140,8 +143,23 @@ without_save_notice() {
     printf '%s' "$held"
 }
 
-# run_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`.
+# run_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`. A killed slurmstepd leaves a socket behind that keeps the
+# step of the same number, which the job's next start begins with, from being launched: the one after that can be.
 run_ranks() {
+    launch_ranks "$@"
+    if [[ $1 == srun && -z $was_signalled && ${SLURM_RESTART_COUNT:-0} != 0 ]] && ((rc != 0)) && nobody_began; then
+        echo "job.sh: warning: SLURM did not launch the ranks (srun says $rc): once more" >&2
+        launch_ranks "$@"
+    fi
+}
+
+# nobody_began: of the prepared run's ranks, and none left a word.
+nobody_began() {
+    [[ -n $prepared_run && ! -e $LOCKSTEP_RANK_ENDS ]] &&
+        (($(cat "$prepared_run/incarnation" 2>/dev/null || echo 0) == last_start))
+}
+
+launch_ranks() {
     local notices='' filter='' turn
     case $1 in
     mpirun)
@@ -171,8 +189,7 @@ run_ranks() {
 # program. It says so in the ranks' place, as the launcher's exit code may be that of a rank it killed.
 look_for_program() {
     while [[ ${1:-} == -* ]]; do shift; done
-    [[ -n $prepared_run && ! -e $LOCKSTEP_RANK_ENDS ]] && command -v "$1" >/dev/null || return 0
-    (($(cat "$prepared_run/incarnation" 2>/dev/null || echo 0) == last_start)) || return 0
+    nobody_began && command -v "$1" >/dev/null || return 0
     # shellcheck disable=SC2016 # expanded on each node
     timeout --kill-after=5 60 srun --overlap --mpi=none --quiet --nodes="$SLURM_JOB_NUM_NODES" \
         --ntasks="$SLURM_JOB_NUM_NODES" --ntasks-per-node=1 bash -c '

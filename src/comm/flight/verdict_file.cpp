@@ -3,9 +3,11 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/record.hpp"
 
 #include <cerrno>
+#include <chrono>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -13,6 +15,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t most_bytes = 1u << 20;
 
 std::optional<Trouble> trouble_named(std::string_view name) {
     for (int i = 0; i <= static_cast<int>(Trouble::ended); ++i)
@@ -49,6 +53,7 @@ bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) return errno != EEXIST;
     Json content = json_of(verdict);
+    content["host"] = host_name();
     content["time"] = utc_text(unix_time_s());
     const std::string text = content.dump(2) + "\n";
     try {
@@ -59,10 +64,23 @@ bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
     return true;
 }
 
+bool is_unheard_verdict(const fs::path& folder) {
+    constexpr auto while_ranks_end = std::chrono::seconds(3);
+    std::error_code missing;
+    const auto given = fs::last_write_time(verdict_path(folder), missing);
+    if (missing || fs::file_time_type::clock::now() - given < while_ranks_end) return false;
+    try {
+        const Json content = read_json(verdict_path(folder), most_bytes);
+        return json_field<std::string>(content, "host", "verdict") != host_name();
+    } catch (const Error&) {
+        return true;
+    }
+}
+
 std::optional<Verdict> read_verdict(const fs::path& folder) {
     const fs::path path = verdict_path(folder);
     if (std::error_code failed; !fs::exists(path, failed)) return std::nullopt;
-    return record_from_json<Verdict>(read_json(path, 1u << 20), path.string());
+    return record_from_json<Verdict>(read_json(path, most_bytes), path.string());
 }
 
 }  // namespace lockstep

@@ -233,20 +233,12 @@ class Watchdog::Impl {
         }
         const bool speaks =
             claim_verdict(recorder_.folder(), verdict) ||
-            (nodes_ != nullptr && is_chosen && is_unheard(verdict_path(recorder_.folder())));
+            (nodes_ != nullptr && is_chosen && is_unheard_verdict(recorder_.folder()));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);
         has_spoken_ = true;
         changed_.notify_all();
-    }
-
-    /// A verdict that ended nobody: its speaker's node has lost the launcher, or the network.
-    static bool is_unheard(const fs::path& verdict) {
-        constexpr auto while_ranks_end = std::chrono::seconds(3);
-        std::error_code missing;
-        const auto given = fs::last_write_time(verdict, missing);
-        return !missing && fs::file_time_type::clock::now() - given > while_ranks_end;
     }
 
     /// A peer that is gone without a word: at once, if it still looks so a moment later. One that

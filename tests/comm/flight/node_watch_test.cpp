@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/comm/watchdog.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/process.hpp"
 
 #include "flight/link_watch.hpp"
@@ -12,6 +13,8 @@
 #include "flight/node_map.hpp"
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"
+
+#include <chrono>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -265,6 +268,23 @@ TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
                       HasSubstr("no sign of life for"),
                       HasSubstr("rank 0 waits in #2 barrier")));
     EXPECT_EQ(read_rank_trace(ring_path(folder.path(), 0)).exit_code, 76);
+}
+
+// Its launcher hears both; what the other side said before it was cut off nobody has heard.
+TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
+    for (const std::string host : {host_name(), std::string("b")}) {
+        const TempDir folder;
+        const HostB b(folder, 1);
+        ASSERT_TRUE(has_beat(folder, 1, 3));
+        folder.file("verdict.json", Json{{"host", host}}.dump());
+        fs::last_write_time(verdict_path(folder.path()),
+                            fs::file_time_type::clock::now() - std::chrono::seconds(10));
+        const auto a = training_a(folder, b.processes(), Phase::wait);
+        ASSERT_TRUE(has_ring(folder, 0));
+        b.rank(1).send(SIGSTOP);
+        EXPECT_EQ(a->wait(10), 76);
+        EXPECT_EQ(a->output().empty(), host == host_name()) << host << ": " << a->output();
+    }
 }
 
 TEST(NodeWatch, IsSilentAboutSilenceWhileItsRankComputes) {
