@@ -99,8 +99,9 @@ TEST(Explain, TakesLowerCaseAndExitCodes) {
     EXPECT_EQ(output_of({"explain", "e306"}), output_of({"explain", "E306"}));
     EXPECT_THAT(
         output_of({"explain", "75"}),
-        testing::StartsWith("exit code 75: saved after a signal or before --deadline: please "
-                            "requeue\nanother start: goes on\n"));
+        testing::StartsWith("exit code 75: saved after a signal or before --deadline, or told to "
+                            "end before anything began: please requeue\nanother start: goes "
+                            "on\n"));
     EXPECT_THAT(output_of({"explain", "78"}), HasSubstr(" E306"));
     EXPECT_THAT(output_of({"explain", "137"}), HasSubstr("killed by signal 9 (Killed)"));
     for (const char* code : {"E999", "2", "205", "-75", "99999999999"})
