@@ -6,7 +6,9 @@
 #   prepare "$run"
 #   run_ranks mpirun lockstep train ... --run "$run"
 #   settle "$run"
-# LOCKSTEP_ROOT is the folder that holds slurm/: a checkout or an installation's share/lockstep.
+# LOCKSTEP_ROOT is the folder that holds slurm/: a checkout or an installation's share/lockstep. Others are as
+# submit's options: LOCKSTEP_LAUNCHER (mpirun, srun) over what the template says, LOCKSTEP_CONTAINER (an image, in
+# which the ranks are started) and LOCKSTEP_CONTAINER_RUNTIME (apptainer, pyxis).
 
 root=${LOCKSTEP_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
 # shellcheck source=env.sh
@@ -38,6 +40,7 @@ wait_for_launcher() {
 # prepare RUN: ends the job here where its ranks would be started for nothing; tells them its end.
 prepared_run='' last_start=0
 prepare() {
+    enter_container
     LOCKSTEP_DEADLINE=$(lockstep slurm prolog --run "$1") || exit
     export LOCKSTEP_DEADLINE
     prepared_run=$1
@@ -147,7 +150,8 @@ without_save_notice() {
 # step of the same number, which the job's next start begins with, from being launched: the one after that can be.
 run_ranks() {
     launch_ranks "$@"
-    if [[ $1 == srun && -z $was_signalled && ${SLURM_RESTART_COUNT:-0} != 0 ]] && ((rc != 0)) && nobody_began; then
+    if ((rc != 0 && ${SLURM_RESTART_COUNT:-0} > 0)) &&
+        [[ ${LOCKSTEP_LAUNCHER:-$1} == srun && -z $was_signalled ]] && nobody_began; then
         echo "job.sh: warning: SLURM did not launch the ranks (srun says $rc): once more" >&2
         launch_ranks "$@"
     fi
@@ -159,15 +163,52 @@ nobody_began() {
         (($(cat "$prepared_run/incarnation" 2>/dev/null || echo 0) == last_start))
 }
 
+# enter_container: sets `in_container`, the words before the program.
+in_container=()
+enter_container() {
+    local runtime=${LOCKSTEP_CONTAINER_RUNTIME:-apptainer}
+    [[ -n ${LOCKSTEP_CONTAINER:-} ]] || return 0
+    if [[ $runtime == pyxis ]]; then
+        in_container=(--container-image="$LOCKSTEP_CONTAINER" --container-mounts="$root:$root,$PWD:$PWD"
+            --container-workdir="$PWD")
+        return
+    fi
+    if ! command -v "$runtime" >/dev/null || [[ $LOCKSTEP_CONTAINER != *://* && ! -e $LOCKSTEP_CONTAINER ]]; then
+        echo "job.sh: error: no $runtime on this node, or no image '$LOCKSTEP_CONTAINER'" >&2
+        exit 66
+    fi
+    # Ranks share memory by files in /dev/shm and memory of each other, as if there were no containers.
+    export OMPI_MCA_btl_vader_single_copy_mechanism=none
+    in_container=("$runtime" exec)
+    [[ -z ${SLURM_JOB_GPUS:-}${SLURM_GPUS_ON_NODE:-} ]] || in_container+=(--nv)
+    in_container+=(--bind "$root,$PWD" "$LOCKSTEP_CONTAINER")
+}
+
+# launch_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`.
 launch_ranks() {
-    local notices='' filter='' turn
-    case $1 in
+    local notices='' filter='' turn with=${LOCKSTEP_LAUNCHER:-$1} options=()
+    for (( ; $# > 1; )); do
+        shift
+        [[ $1 == -* ]] || break
+        options+=("$1")
+    done
+    # srun starts ranks in the first part of a job alone where nothing is said.
+    if ((${SLURM_HET_SIZE:-1} > 1)) && [[ $with == srun && " ${options[*]}" != *" --het-group"* ]]; then
+        options+=(--het-group="$(seq -s, 0 $((SLURM_HET_SIZE - 1)))")
+    fi
+    enter_container
+    set -- "${options[@]}" "${in_container[@]}" "$@"
+    case $with in
     mpirun)
         exec {notices}> >(without_save_notice >&2)
         filter=$!
-        "${keep_ranks[@]}" mpirun --bind-to none "${@:2}" 2>&"$notices" {notices}>&- &
+        "${keep_ranks[@]}" mpirun --bind-to none "$@" 2>&"$notices" {notices}>&- &
         ;;
-    srun) srun --mpi=pmix --cpu-bind=none --kill-on-bad-exit=1 "${@:2}" & ;;
+    srun) srun --mpi=pmix --cpu-bind=none --kill-on-bad-exit=1 "$@" & ;;
+    *)
+        echo "job.sh: error: LOCKSTEP_LAUNCHER is '$with', not mpirun or srun" >&2
+        exit 64
+        ;;
     esac
     launcher=$!
     rc=0
@@ -182,7 +223,7 @@ launch_ranks() {
         if [[ -z $filter ]] || ! kill -0 "$filter" 2>/dev/null; then break; fi
         read -rt 0.1 <> <(:) || true
     done
-    ((rc == 0)) || look_for_program "${@:2}"
+    ((rc == 0)) || look_for_program "$@"
 }
 
 # look_for_program [OPTION...] COMMAND...: where no rank has said why it failed, a node may lack the

@@ -43,18 +43,10 @@ struct JobTemplate {
 /// is no list of options.
 JobTemplate parse_template(const std::string& name, const std::string& text);
 
-/// How ranks get into a container.
-enum class ContainerRuntime { none, apptainer, pyxis };
-
 /// What a script gets besides its options. All texts may come from users.
 struct ScriptSettings {
     std::vector<std::pair<std::string, std::string>> variables;  ///< exported: name, value
-    std::vector<std::string> modules;                            ///< for `module load`
-    std::vector<std::string> words;      ///< the script's arguments; %a is an array's task number
-    Launcher launcher = Launcher::none;  ///< none: as the template has it
-    ContainerRuntime container = ContainerRuntime::none;
-    std::string image;  ///< of the container
-    bool image_sees_gpus = false;
+    std::vector<std::string> words;  ///< the script's arguments; %a is an array's task number
 };
 
 /// `text` as one word that bash reads back unchanged. Errors: E532 naming `what` where `text` has
@@ -68,7 +60,7 @@ bool trains(const JobTemplate& script);
 Launcher launcher_of(const JobTemplate& script);
 
 /// The whole script. Nothing from `settings` is ever read by bash as anything but a quoted word.
-/// Errors: E532; E531 where launcher or container are to change and there is no run_ranks line.
+/// Errors: E532.
 std::string render_script(const JobTemplate& script, const ScriptSettings& settings);
 
 }  // namespace lockstep

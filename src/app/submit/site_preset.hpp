@@ -2,7 +2,7 @@
 // What a site calls its partitions and how it starts ranks: slurm/sites/NAME.toml.
 #pragma once
 
-#include "lockstep/cluster/job_script.hpp"
+#include "lockstep/cluster/launch_facts.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -10,6 +10,9 @@
 #include <vector>
 
 namespace lockstep {
+
+/// How ranks get into a container.
+enum class ContainerRuntime { none, apptainer, pyxis };
 
 /// A preset. Empty texts, 0 and none: the file does not say.
 struct SitePreset {

@@ -2,9 +2,8 @@
 // What `lockstep submit` is told: SLURM's own options as texts, and ours.
 #pragma once
 
-#include "lockstep/cluster/job_script.hpp"
-
 #include "options.hpp"
+#include "submit/site_preset.hpp"
 
 #include <cstdint>
 #include <filesystem>

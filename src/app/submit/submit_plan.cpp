@@ -11,6 +11,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -200,19 +201,39 @@ Launcher settled_launcher(const SubmitOptions& options,
     return site_decides ? site.launcher : own;
 }
 
+// Those that job.sh reads.
 std::vector<std::pair<std::string, std::string>> variables(const SubmitOptions& options,
                                                            const SitePreset& site,
                                                            const fs::path& root,
-                                                           const std::string& job_name) {
+                                                           const SubmitPlan& plan) {
     std::vector<std::pair<std::string, std::string>> list = {{"LOCKSTEP_ROOT", root.string()}};
     if (!site.interface.empty()) list.emplace_back("NETWORK_INTERFACE", site.interface);
+    if (!site.modules.empty())
+        list.emplace_back("MODULES", fmt::format("{}", fmt::join(site.modules, " ")));
     if (!options.data.empty()) list.emplace_back("DATA", options.data.string());
     if (!options.run.empty()) list.emplace_back("RUN", options.run.string());
     // All of a chain share a run.
     else if (options.chain > 1)
-        list.emplace_back("RUN", "runs/" + job_name);
-    if (!options.image.empty()) list.emplace_back("IMAGE", options.image);
+        list.emplace_back("RUN", "runs/" + plan.request.job_name);
+    if (plan.launcher != launcher_of(plan.script))
+        list.emplace_back("LOCKSTEP_LAUNCHER", launcher_name(plan.launcher));
+    if (options.image.empty()) return list;
+    const bool is_pyxis = runtime_of(options, site) == ContainerRuntime::pyxis;
+    list.emplace_back("LOCKSTEP_CONTAINER", options.image);
+    list.emplace_back("LOCKSTEP_CONTAINER_RUNTIME", is_pyxis ? "pyxis" : "apptainer");
     return list;
+}
+
+// What is asked of the place where a template starts its ranks.
+void check_starts_ranks(const JobTemplate& script, const SubmitOptions& options) {
+    const bool is_asked = options.launcher != Launcher::none || !options.image.empty() ||
+                          !options.het_partition.empty();
+    check(!is_asked || launcher_of(script) != Launcher::none, [] {
+        return Error("E531",
+                     "this template does not say how ranks are started",
+                     "it has no line 'run_ranks mpirun lockstep ...', which slurm/job.sh knows",
+                     "take one of slurm/, or drop --launcher, --container and --het-partition");
+    });
 }
 
 JobTemplate read_template(const SubmitOptions& options,
@@ -257,16 +278,11 @@ SubmitPlan plan_submit(const SubmitOptions& options, const Invocation& call, con
     settle_requeue(plan.script, options);
     const ContainerRuntime runtime = runtime_of(options, site);
     check_image(options, runtime);
+    check_starts_ranks(plan.script, options);
     plan.launcher = settled_launcher(options, site, plan.script, runtime);
     settle_signal(plan.script, plan.launcher, site);
     plan.request = read_request(plan.script.parts);
-    plan.settings = {.variables = variables(options, site, root, plan.request.job_name),
-                     .modules = site.modules,
-                     .words = call.job_words,
-                     .launcher = plan.launcher,
-                     .container = runtime,
-                     .image = options.image,
-                     .image_sees_gpus = plan.request.parts.front().node_gpus > 0};
+    plan.settings = {.variables = variables(options, site, root, plan), .words = call.job_words};
     return plan;
 }
 

@@ -15,6 +15,7 @@ namespace lockstep {
 namespace {
 
 using testing::HasSubstr;
+using Variable = std::pair<std::string, std::string>;
 
 // A folder with one template and one site.
 class SubmitFolder : public testing::Test {
@@ -60,8 +61,18 @@ TEST_F(SubmitFolder, TheLauncherDecidesWhoIsTold) {
     const auto by_site = plan({.site = "here"});
     EXPECT_EQ(by_site.launcher, Launcher::srun);
     EXPECT_EQ(option_of(by_site, "signal"), "USR2@300");
-    EXPECT_EQ(by_site.settings.modules, std::vector<std::string>{"a/1"});
+    EXPECT_THAT(by_site.settings.variables,
+                testing::IsSupersetOf({Variable{"MODULES", "a/1"}, {"LOCKSTEP_LAUNCHER", "srun"}}));
     EXPECT_EQ(plan({.template_name = "single-node", .site = "here"}).launcher, Launcher::mpirun);
+}
+
+TEST_F(SubmitFolder, TellsJobShOfTheContainer) {
+    const auto given = plan({.image = "a://b", .runtime = ContainerRuntime::pyxis});
+    EXPECT_THAT(given.settings.variables,
+                testing::IsSupersetOf({Variable{"LOCKSTEP_LAUNCHER", "srun"},
+                                       {"LOCKSTEP_CONTAINER", "a://b"},
+                                       {"LOCKSTEP_CONTAINER_RUNTIME", "pyxis"}}));
+    EXPECT_THAT(plan({}).settings.variables, testing::ElementsAre(testing::Key("LOCKSTEP_ROOT")));
 }
 
 TEST_F(SubmitFolder, AChainSharesARunAndIsNotRequeued) {
@@ -85,6 +96,10 @@ TEST_F(SubmitFolder, RefusesWhatIsNotThereOrDoesNotGoTogether) {
     EXPECT_EQ(
         code({.image = "a://b", .launcher = Launcher::mpirun, .runtime = ContainerRuntime::pyxis}),
         "E537");
+    write_file_atomically(folder_.path() / "other.sbatch", "#!/b\n#SBATCH -N1\nmpirun a\n");
+    const std::string other = (folder_.path() / "other.sbatch").string();
+    EXPECT_EQ(code({.template_name = other, .launcher = Launcher::srun}), "E531");
+    EXPECT_EQ(code({.template_name = other, .image = "a://b"}), "E531");
     EXPECT_EQ(code({.het_nodes = "2"}), "E106");
     EXPECT_EQ(code({.het_partition = "b", .template_name = "single-node", .chain = 2}), "E106");
 }

@@ -59,44 +59,12 @@ TEST(JobScript, HasTheNewOptionsAndTheOldBody) {
     auto script = parse_template("x", plain);
     set_option(script.parts[0], "nodes", "4");
     set_option(script.parts[0], "time", "01:00:00");
-    const auto text =
-        render_script(script, {.variables = {{"RUN", "runs/a b"}}, .modules = {"m/1"}});
+    const auto text = render_script(script, {.variables = {{"RUN", "runs/a b"}}, .words = {}});
     EXPECT_THAT(text, HasSubstr("#SBATCH --nodes=4\n"));
     EXPECT_THAT(text, Not(HasSubstr("-N 2")));
-    EXPECT_THAT(
-        text,
-        HasSubstr("#SBATCH --time=01:00:00\nmodule load 'm/1' || exit 66\nexport RUN='runs/a b'\n"
-                  ". job.sh"));
+    EXPECT_THAT(text, HasSubstr("#SBATCH --time=01:00:00\nexport RUN='runs/a b'\n. job.sh"));
+    EXPECT_THAT(text, testing::EndsWith(script.body));
     EXPECT_EQ(parse_template("y", text).parts[0].size(), script.parts[0].size());
-}
-
-TEST(JobScript, ChangesLauncherAndSpansParts) {
-    auto script = parse_template("x", plain);
-    EXPECT_THAT(render_script(script, {.launcher = Launcher::srun}),
-                HasSubstr("\nrun_ranks srun lockstep train"));
-    script.parts.emplace_back();
-    EXPECT_THAT(render_script(script, {.launcher = Launcher::srun}),
-                HasSubstr("\nrun_ranks srun --het-group=0,1 lockstep train"));
-    const auto other = parse_template("x", "#!/b\n#SBATCH -N1\nmpirun a\n");
-    EXPECT_EQ(test::caught_code([&] { render_script(other, {.launcher = Launcher::srun}); }),
-              "E531");
-}
-
-TEST(JobScript, StartsRanksInContainers) {
-    const auto script = parse_template("x", plain);
-    EXPECT_THAT(
-        render_script(script, {.container = ContainerRuntime::apptainer, .image = "i m.sif"}),
-        HasSubstr(
-            "run_ranks mpirun apptainer exec --bind \"$root,$PWD\" 'i m.sif' lockstep train"));
-    EXPECT_THAT(
-        render_script(
-            script,
-            {.launcher = Launcher::srun, .container = ContainerRuntime::pyxis, .image = "i"}),
-        HasSubstr("run_ranks srun --container-image='i' --container-mounts="));
-    auto own = script;
-    own.body = "\nrun_ranks mpirun apptainer exec \"$image\" \\\n    lockstep train\n";
-    EXPECT_THAT(render_script(own, {.container = ContainerRuntime::apptainer, .image = "i"}),
-                HasSubstr("\nrun_ranks mpirun apptainer exec \"$image\" \\\n    lockstep train\n"));
 }
 
 TEST(JobScript, GivesEachTaskOfAnArrayItsOwnRunAndNumber) {
