@@ -45,12 +45,13 @@ struct Deep : Classifier {
     std::vector<nn::Linear> stack;
 };
 
-std::vector<std::size_t> order_in(Classifier& model) {
-    return run_blank_step(model, {1, 28, 28, 10}, 2, *make_optimizer({})).order;
+std::vector<std::size_t> order_in(const std::shared_ptr<Classifier>& module) {
+    return run_blank_step(*model_of(module), {1, 28, 28, 10}, 2, *make_optimizer({})).order;
 }
 
 /// A model on an exchange, without data or optimizer.
 struct Trainee {
+    std::shared_ptr<Classifier> module;
     FlatModel model;
     TreePlan plan;
     std::unique_ptr<Exchange> exchange;
@@ -63,7 +64,8 @@ struct Trainee {
             std::shared_ptr<Classifier> classifier,
             BucketLimits limits = {},
             double bytes_per_s = no_limit)
-        : model(classifier, order_in(*classifier), limits),
+        : module(std::move(classifier)),
+          model(model_of(module), order_in(module), limits),
           plan(ranks.size(), ranks.size(), Summation::plain),
           exchange(test::faulty(make_exchange(ranks, model.layout(), plan),
                                 model.layout(),
@@ -74,16 +76,14 @@ struct Trainee {
         exchange->publish();
         model.adopt(exchange->values());
     }
-    void backward() {
-        nn::functional::cross_entropy(model.model().forward(images), labels).backward();
-    }
+    void backward() { nn::functional::cross_entropy(module->forward(images), labels).backward(); }
     void hook() {
-        const auto parameters = model.model().parameters();
+        const auto parameters = module->parameters();
         for (std::size_t i = 0; i < parameters.size(); ++i)
             on_gradient(parameters[i], [this, i](const at::Tensor&) { reducer->add(i); });
     }
     void unhook() {
-        for (const at::Tensor& parameter : model.model().parameters()) {
+        for (const at::Tensor& parameter : module->parameters()) {
             on_gradient(parameter, [](const at::Tensor&) {});
             parameter.mutable_grad().reset();
         }
@@ -143,8 +143,8 @@ double backward_s_of(Trainee& trainee, const Communicator& ranks) {
     std::vector<double> times;
     for (int i = 0; i < 10; ++i) {
         trainee.unhook();
-        const torch::Tensor loss = nn::functional::cross_entropy(
-            trainee.model.model().forward(trainee.images), trainee.labels);
+        const torch::Tensor loss =
+            nn::functional::cross_entropy(trainee.module->forward(trainee.images), trainee.labels);
         times.push_back(seconds_of(now_s, [&] { loss.backward(); }));
         ranks.barrier();
     }

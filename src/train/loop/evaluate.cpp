@@ -28,13 +28,13 @@ StreamOptions evaluation_stream(LeafRange leaves, const TrainSettings& settings)
 // Puts the model into eval mode and back.
 class EvalMode {
   public:
-    explicit EvalMode(torch::nn::Module& module) : module_(module) { module_.eval(); }
-    ~EvalMode() { module_.train(); }
+    explicit EvalMode(Model& model) : model_(model) { model_.set_mode(ModelMode::evaluate); }
+    ~EvalMode() { model_.set_mode(ModelMode::train); }
     EvalMode(const EvalMode&) = delete;
     EvalMode& operator=(const EvalMode&) = delete;
 
   private:
-    torch::nn::Module& module_;
+    Model& model_;
     at::NoGradGuard no_grad_;
 };
 
@@ -43,8 +43,8 @@ struct LeafScore {
     std::int64_t correct = 0;
 };
 
-LeafScore score(Classifier& model, const LeafInput& input) {
-    const at::Tensor logits = model.forward(input.images);
+LeafScore score(Model& model, const LeafInput& input) {
+    const at::Tensor logits = only(model.forward({{"images", input.images}}));
     return {summed_loss(logits, input).item<float>(), count_correct(logits, input)};
 }
 
@@ -61,8 +61,8 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
       stream_(index_, evaluation_stream(leaves, settings)),
       virtual_ranks_(settings.virtual_ranks) {}
 
-Evaluation Evaluator::run(FlatModel& model) {
-    const EvalMode mode(model.model());
+Evaluation Evaluator::run(Model& model) {
+    const EvalMode mode(model);
     const auto samples = static_cast<std::int64_t>(index_->samples());
     const std::int64_t batch = rows_per_leaf * virtual_ranks_;
     const std::int64_t steps = (samples + batch - 1) / batch;
@@ -73,7 +73,7 @@ Evaluation Evaluator::run(FlatModel& model) {
         const Batch part = stream_.next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
-            const LeafScore found = score(model.model(), input_.read(part, leaf));
+            const LeafScore found = score(model, input_.read(part, leaf));
             losses[static_cast<std::size_t>(step * virtual_ranks_ + leaf.leaf)] = found.loss;
             counts[0] += found.correct;
             counts[1] += static_cast<std::int64_t>(leaf.rows);

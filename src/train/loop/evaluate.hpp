@@ -7,7 +7,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/train/settings.hpp"
 
-#include "replica/flat_model.hpp"
+#include "model/model.hpp"
 #include "task/input.hpp"
 
 #include <cstdint>
@@ -32,7 +32,7 @@ class Evaluator {
               const TrainSettings& settings);
 
     /// Collective. The model's mode is put back to training afterwards.
-    Evaluation run(FlatModel& model);
+    Evaluation run(Model& model);
 
   private:
     std::shared_ptr<const DatasetIndex> index_;

@@ -11,7 +11,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/model.hpp"
 
 #include "checkpoint/recorded_contract.hpp"
 #include "loop/job_checkpoint.hpp"
@@ -214,17 +213,17 @@ void Job::settle_arithmetic() {
 
 // Everything that can be wrong with the model and its data, before a run is made for it.
 void Job::build_model() {
-    std::shared_ptr<Classifier> classifier;
+    std::unique_ptr<Model> net;
     agree(ranks, [&] {
         input = std::make_unique<InputReader>(
             *data, TransformPipeline::parse(settings.transform), settings.seed, *data);
         if (test_data) check_test_data(*test_data, *data, settings);
-        classifier = make_model(settings.model, input->shape(), settings.seed);
+        net = model_of(make_model(settings.model, input->shape(), settings.seed));
         optimizer = make_optimizer(settings.optimizer);
     });
     const std::int64_t leaf = settings.batch / settings.virtual_ranks;
     const BlankStep blank = agree(ranks, [&] {
-        return run_blank_step(*classifier,
+        return run_blank_step(*net,
                               input->shape(),
                               (leaf + settings.micro_batches - 1) / settings.micro_batches,
                               *optimizer);
@@ -234,7 +233,7 @@ void Job::build_model() {
     contract.processor = node.cpu_model;
     // One rank's order for all; it decides how buckets are cut, never a bit.
     const Json order = parse_json(ranks.broadcast(Json(blank.order).dump()), "order of gradients");
-    model = std::make_unique<FlatModel>(classifier, order.get<std::vector<std::size_t>>());
+    model = std::make_unique<FlatModel>(std::move(net), order.get<std::vector<std::size_t>>());
 }
 
 void Job::open_run() {

@@ -55,28 +55,27 @@ void copy_part(const at::Tensor& tensor, const FlatTensor& place, float* values,
 
 }  // namespace
 
-FlatModel::FlatModel(std::shared_ptr<Classifier> model,
+FlatModel::FlatModel(std::unique_ptr<Model> model,
                      std::vector<std::size_t> order,
                      BucketLimits limits)
     : model_(std::move(model)) {
     std::vector<std::size_t> counts;
-    for (const auto& item : model_->named_parameters()) {
-        expect(item.value().scalar_type() == torch::kFloat32, "parameters are fp32");
-        parameters_.push_back(item.value());
-        parameter_places_.push_back({item.key(), item.value().sizes().vec(), {}});
-        counts.push_back(element_count(item.value()));
+    for (const auto& [name, tensor] : model_->parameters()) {
+        expect(tensor.scalar_type() == torch::kFloat32, "parameters are fp32");
+        parameters_.push_back(tensor);
+        parameter_places_.push_back({name, tensor.sizes().vec(), {}});
+        counts.push_back(element_count(tensor));
     }
     std::size_t state = 0;
-    for (const auto& item : model_->named_buffers()) {
-        if (item.value().is_floating_point()) {
-            buffers_.push_back(item.value());
-            buffer_places_.push_back({item.key(),
-                                      item.value().sizes().vec(),
-                                      {state, state + element_count(item.value())}});
-            state += element_count(item.value());
+    for (const auto& [name, tensor] : model_->buffers()) {
+        if (tensor.is_floating_point()) {
+            buffers_.push_back(tensor);
+            buffer_places_.push_back(
+                {name, tensor.sizes().vec(), {state, state + element_count(tensor)}});
+            state += element_count(tensor);
         } else {
-            expect(item.value().numel() == 1, "integer buffers are single counters");
-            counters_.push_back({item.key(), item.value(), item.value().item<std::int64_t>(), 0});
+            expect(tensor.numel() == 1, "integer buffers are single counters");
+            counters_.push_back({name, tensor, tensor.item<std::int64_t>(), 0});
         }
     }
     const std::size_t all = state + counters_.size() + static_cast<std::size_t>(StepScalar::count);

@@ -3,7 +3,8 @@
 #pragma once
 
 #include "lockstep/comm/flat_layout.hpp"
-#include "lockstep/train/model.hpp"
+
+#include "model/model.hpp"
 
 #include <cstdint>
 #include <map>
@@ -38,11 +39,11 @@ struct FlatTensor {
 class FlatModel {
   public:
     /// `order`: registration indices as backward finishes them; empty: reverse registration.
-    explicit FlatModel(std::shared_ptr<Classifier> model,
+    explicit FlatModel(std::unique_ptr<Model> model,
                        std::vector<std::size_t> order = {},
                        BucketLimits limits = {});
 
-    Classifier& model() { return *model_; }
+    Model& model() { return *model_; }
     const FlatLayout& layout() const { return *layout_; }
     const std::vector<FlatTensor>& parameters() const { return parameter_places_; }
     const std::vector<FlatTensor>& buffers() const { return buffer_places_; }
@@ -85,7 +86,7 @@ class FlatModel {
 
     std::vector<at::Tensor>& gradient_views(float* slot);
 
-    std::shared_ptr<Classifier> model_;
+    std::unique_ptr<Model> model_;
     std::vector<at::Tensor> parameters_, buffers_;
     std::vector<Counter> counters_;
     std::vector<FlatTensor> parameter_places_, buffer_places_;

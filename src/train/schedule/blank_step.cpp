@@ -23,15 +23,15 @@ at::Tensor plain_copy(const at::Tensor& tensor) {
     return tensor.detach().clone(at::MemoryFormat::Contiguous);
 }
 
-std::vector<at::Tensor> copies_of(const std::vector<at::Tensor>& tensors) {
-    std::vector<at::Tensor> copies;
-    for (const at::Tensor& tensor : tensors) copies.push_back(plain_copy(tensor));
+NamedTensors copies_of(const NamedTensors& tensors) {
+    NamedTensors copies;
+    for (const auto& [name, tensor] : tensors) copies.push_back({name, plain_copy(tensor)});
     return copies;
 }
 
-void restore(const std::vector<at::Tensor>& tensors, const std::vector<at::Tensor>& copies) {
+void restore(const NamedTensors& tensors, const NamedTensors& copies) {
     const torch::NoGradGuard no_gradients;
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].copy_(copies[i]);
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(copies[i].tensor);
 }
 
 // Multiples of 2^-22 in [-2, 2): no rounding is part of them.
@@ -73,34 +73,36 @@ void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer&
 
 }  // namespace
 
-BlankStep run_blank_step(Classifier& model,
+BlankStep run_blank_step(Model& model,
                          const ModelShape& shape,
                          std::int64_t rows,
                          const Optimizer& optimizer) {
-    const std::vector<at::Tensor> parameters = model.parameters(), buffers = model.buffers();
-    const std::vector<at::Tensor> before = copies_of(buffers);
+    const NamedTensors parameters = model.parameters(), buffers = model.buffers();
+    const NamedTensors before = copies_of(buffers);
     BlankStep step;
     for (std::size_t i = 0; i < parameters.size(); ++i)
-        on_gradient(parameters[i], [&step, i](const at::Tensor&) { step.order.push_back(i); });
+        on_gradient(parameters[i].tensor,
+                    [&step, i](const at::Tensor&) { step.order.push_back(i); });
     torch::manual_seed(1);
     const LeafInput input = blank_samples(shape, rows);
-    const at::Tensor loss =
-        summed_loss(model.forward(input.images), input) / static_cast<double>(rows);
+    const at::Tensor loss = summed_loss(only(model.forward({{"images", input.images}})), input) /
+                            static_cast<double>(rows);
     loss.backward();
 
     Hasher128 hasher;
     add(hasher, loss);
-    for (const at::Tensor& buffer : buffers) add(hasher, buffer);
+    for (const NamedTensor& buffer : buffers) add(hasher, buffer.tensor);
     restore(buffers, before);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
+        const at::Tensor& parameter = parameters[i].tensor;
         if (std::ranges::find(step.order, i) == step.order.end()) {
             step.order.push_back(i);
         } else {
-            add(hasher, parameters[i].grad());
-            add_update(hasher, parameters[i], optimizer);
+            add(hasher, parameter.grad());
+            add_update(hasher, parameter, optimizer);
         }
-        parameters[i].mutable_grad().reset();
-        on_gradient(parameters[i], [](const at::Tensor&) {});
+        parameter.mutable_grad().reset();
+        on_gradient(parameter, [](const at::Tensor&) {});
     }
     step.hash = hasher.value().hex();
     return step;

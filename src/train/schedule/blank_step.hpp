@@ -3,8 +3,9 @@
 // parameters, which buckets are cut by, and a hash of all that was computed, the canary.
 #pragma once
 
-#include "lockstep/train/model.hpp"
 #include "lockstep/train/optimizer.hpp"
+
+#include "model/model.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -24,7 +25,7 @@ struct BlankStep {
 
 /// Runs forward, backward and update of `rows` samples, which are the same everywhere. Weights and
 /// buffers are as before afterwards, gradients undefined, hooks replaced, the generator seeded.
-BlankStep run_blank_step(Classifier& model,
+BlankStep run_blank_step(Model& model,
                          const ModelShape& shape,
                          std::int64_t rows,
                          const Optimizer& optimizer);

@@ -73,9 +73,9 @@ TrainStep::TrainStep(Parts parts, const StepSettings& settings)
 }
 
 void TrainStep::install_hooks() {
-    const auto& tensors = parts_.model.model().parameters();
-    for (std::size_t i = 0; i < tensors.size(); ++i)
-        on_gradient(tensors[i], [this, i](const at::Tensor&) {
+    const NamedTensors parameters = parts_.model.model().parameters();
+    for (std::size_t i = 0; i < parameters.size(); ++i)
+        on_gradient(parameters[i].tensor, [this, i](const at::Tensor&) {
             expect(parts_.model.gradient_in_place(i), "gradients stay in their flat vector");
             parts_.reducer.add(i);
         });
@@ -136,7 +136,7 @@ void TrainStep::compute_leaf(const Batch& batch,
 at::Tensor TrainStep::forward(const LeafInput& input, std::int64_t samples, float* slot) {
     FlatModel& model = parts_.model;
     const PhaseScope scope(parts_.clock, Phase::forward);
-    const at::Tensor logits = model.model().forward(input.images);
+    const at::Tensor logits = only(model.model().forward({{"images", input.images}}));
     const at::Tensor loss = summed_loss(logits, input) / static_cast<double>(samples);
     model.scalar(slot, StepScalar::loss_sum) += loss.item<float>();
     model.scalar(slot, StepScalar::correct) += static_cast<float>(count_correct(logits, input));

@@ -24,14 +24,14 @@ struct Crossed : Classifier {
     }
 };
 
-BlankStep blank_step_of(Classifier& model,
+BlankStep blank_step_of(const std::shared_ptr<Crossed>& model,
                         std::int64_t rows = 5,
                         const OptimizerSettings& optimizer = {}) {
-    return run_blank_step(model, {1, 2, 2, 3}, rows, *make_optimizer(optimizer));
+    return run_blank_step(*model_of(model), {1, 2, 2, 3}, rows, *make_optimizer(optimizer));
 }
 
 TEST(BlankStep, OrderIsTheReverseOfUseWithUnreachedParametersLast) {
-    Crossed model;
+    const auto model = std::make_shared<Crossed>();
     const auto order = blank_step_of(model).order;
     ASSERT_EQ(order.size(), 7U);
     EXPECT_EQ(order[0], 6U);  // second.weight
@@ -43,23 +43,24 @@ TEST(BlankStep, OrderIsTheReverseOfUseWithUnreachedParametersLast) {
 }
 
 TEST(BlankStep, LeavesNothingBehind) {
-    Crossed model;
-    const at::Tensor weights = model.first->weight.detach().clone();
+    const auto model = std::make_shared<Crossed>();
+    const at::Tensor weights = model->first->weight.detach().clone();
     blank_step_of(model);
-    for (const at::Tensor& parameter : model.parameters()) EXPECT_FALSE(parameter.grad().defined());
-    EXPECT_TRUE(model.first->weight.equal(weights));
-    EXPECT_TRUE(model.norm->running_var.equal(torch::ones({4})));
-    EXPECT_EQ(model.norm->num_batches_tracked.item<std::int64_t>(), 0);
+    for (const at::Tensor& parameter : model->parameters())
+        EXPECT_FALSE(parameter.grad().defined());
+    EXPECT_TRUE(model->first->weight.equal(weights));
+    EXPECT_TRUE(model->norm->running_var.equal(torch::ones({4})));
+    EXPECT_EQ(model->norm->num_batches_tracked.item<std::int64_t>(), 0);
 }
 
 TEST(BlankStep, HashIsThatOfEverythingComputed) {
-    Crossed model;
+    const auto model = std::make_shared<Crossed>();
     const std::string hash = blank_step_of(model).hash;
     torch::rand({1});  // dropout does not depend on what came before
     EXPECT_EQ(blank_step_of(model).hash, hash);
     EXPECT_NE(blank_step_of(model, 6).hash, hash);
     EXPECT_NE(blank_step_of(model, 5, {.kind = OptimizerKind::sgd}).hash, hash);
-    float& weight = model.first->weight.data_ptr<float>()[3];
+    float& weight = model->first->weight.data_ptr<float>()[3];
     weight = std::nextafter(weight, 2.0F);
     EXPECT_NE(blank_step_of(model).hash, hash);
 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+// What is trained, whatever it is made of.
+#pragma once
+
+#include "lockstep/train/model.hpp"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep {
+
+/// A tensor that others find by its name; shares its memory.
+struct NamedTensor {
+    std::string name;
+    at::Tensor tensor;
+};
+using NamedTensors = std::vector<NamedTensor>;
+
+/// The only one there is.
+const at::Tensor& only(const NamedTensors& tensors);
+
+enum class ModelMode { train, evaluate };
+
+/// Named tensors in, named tensors out, and weights between.
+class Model {
+  public:
+    virtual ~Model() = default;
+
+    /// Inputs and outputs have samples as their first dimension.
+    virtual NamedTensors forward(const NamedTensors& inputs) = 0;
+
+    /// The model's own tensors, always in the same order. Parameters are fp32; buffers may be
+    /// floats (running statistics, averaged over leaves) or single integers (counters, which all
+    /// leaves advance alike).
+    virtual NamedTensors parameters() const = 0;
+    virtual NamedTensors buffers() const = 0;
+
+    virtual void set_mode(ModelMode mode) = 0;
+};
+
+/// A module with one input and one output, called "output".
+std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module);
+
+}  // namespace lockstep
