@@ -31,7 +31,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "overlap/bucket_progress.hpp"
+#include "overlap/bucket_pipeline.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -52,12 +52,12 @@ Reducer::Reducer(const FlatLayout& layout,
       waiting_for_(layout.bucket_count()),
       added_in_(layout.tensor_count()),
       complete_(layout.bucket_count()),
-      progress_(make_progress(exchange, layout.bucket_count(), progress)) {}
+      pipeline_(make_pipeline(exchange, layout.bucket_count(), progress)) {}
 
 Reducer::~Reducer() = default;
 
 void Reducer::begin_step() {
-    progress_->restart();
+    pipeline_->restart();
     next_leaf_ = 0;
     next_launch_ = 0;
     stack_.clear();
@@ -104,16 +104,16 @@ void Reducer::end_leaf() {
 void Reducer::finish() {
     expect(next_launch_ == layout_.bucket_count(), "all leaves are ended");
     const double begin_s = now_s();
-    progress_->finish();
+    pipeline_->finish();
     exposed_s_ += now_s() - begin_s;
 }
 
 const float* Reducer::reduced(std::size_t bucket) const {
-    return progress_->sum(bucket);
+    return pipeline_->sum(bucket);
 }
 
 OverlapTimes Reducer::take_overlap() {
-    return {.busy_s = progress_->take_busy_s(), .exposed_s = std::exchange(exposed_s_, 0.0)};
+    return {.busy_s = pipeline_->take_busy_s(), .exposed_s = std::exchange(exposed_s_, 0.0)};
 }
 
 void Reducer::note_missing() {
@@ -138,7 +138,7 @@ void Reducer::complete_bucket(std::size_t bucket) {
 
 void Reducer::launch_ready() {
     while (next_launch_ < complete_.size() && complete_[next_launch_]) ++next_launch_;
-    progress_->launch_before(next_launch_);
+    pipeline_->launch_before(next_launch_);
 }
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-class BucketProgress;
+class BucketPipeline;
 
 /// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. See Exchange.
 /// Everything is called by the thread that runs the step. With ProgressMode::thread the exchange
@@ -91,7 +91,7 @@ class Reducer {
     std::size_t next_launch_ = 0;
     std::vector<std::size_t> missing_;
     double exposed_s_ = 0;
-    std::unique_ptr<BucketProgress> progress_;
+    std::unique_ptr<BucketPipeline> pipeline_;
 };
 
 }  // namespace lockstep

@@ -8,10 +8,9 @@
 //              known   |   way    |
 //                   summed_    arrived_
 //
-// It has no thread of its own: it is moved on by the thread of the step, at each launch and at the
-// end (InLineProgress, bucket_progress.cpp), or by one that does nothing else (CommThread,
-// comm_thread.cpp). The time in which the marks differ is what communication costs; what of it
-// finish() still waits for is what the step feels.
+// It is moved on by the thread of the step, at each launch and at the end, or by one that does
+// nothing else (CommThread, comm_thread.cpp). The time in which the marks differ is what
+// communication costs; what of it finish() still waits for is what the step feels.
 //
 // What must never happen: a bucket overtakes another. arrive() and reduce() go through the exchange
 // in index order, because other ranks' calls are paired with these by nothing but their order; and
@@ -35,6 +34,15 @@ void BucketPipeline::restart() {
     std::ranges::fill(sums_, nullptr);
 }
 
+void BucketPipeline::launch_before(std::size_t end) {
+    arrive_before(end);
+    reduce(Wait::no);
+}
+
+void BucketPipeline::finish() {
+    reduce(Wait::yes);
+}
+
 void BucketPipeline::arrive_before(std::size_t end) {
     if (arrived_ < end && is_idle()) busy_since_s_ = now_s();
     while (arrived_ < end) exchange_.arrive(arrived_++);
@@ -49,6 +57,18 @@ bool BucketPipeline::reduce(Wait wait) {
     }
     busy_s_ += now_s() - busy_since_s_;
     return true;
+}
+
+ProgressMode progress_mode_for(int cpus, int compute_threads) {
+    return cpus > compute_threads ? ProgressMode::thread : ProgressMode::in_line;
+}
+
+std::unique_ptr<BucketPipeline> make_pipeline(Exchange& exchange,
+                                              std::size_t buckets,
+                                              const ProgressSettings& progress) {
+    if (progress.mode == ProgressMode::thread)
+        return make_comm_thread(exchange, buckets, progress.cpu);
+    return std::make_unique<BucketPipeline>(exchange, buckets);
 }
 
 }  // namespace lockstep

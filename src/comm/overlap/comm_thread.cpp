@@ -8,7 +8,7 @@
 //
 // What must never happen:
 // - Two threads are in MPI at once: it may allow one at a time only. Between the first launch and
-//   the end of finish() the exchange belongs to this thread; `launched_` and `summed_` say whose it
+//   the end of finish() the exchange belongs to this thread; `launched_` and `moved_` say whose it
 //   is.
 // - finish() waits for a thread that has failed: the failure ends the wait, and is thrown there.
 // - The thread blocks in a sum while the step may still fail: the destructor would wait for other
@@ -20,7 +20,6 @@
 
 #include "base/spin.hpp"
 #include "overlap/bucket_pipeline.hpp"
-#include "overlap/bucket_progress.hpp"
 
 #include <atomic>
 #include <condition_variable>
@@ -55,10 +54,10 @@ void pin(std::jthread& thread, int cpu) {
 /// need not wait for other ranks; it blocks only when the step's thread does. Between steps it
 /// sleeps. The step's thread makes no MPI call from the first launch to the end of finish(): MPI
 /// sees one thread at a time.
-class CommThread : public BucketProgress {
+class CommThread : public BucketPipeline {
   public:
     CommThread(Exchange& exchange, std::size_t buckets, std::optional<int> cpu)
-        : pipeline_(exchange, buckets),
+        : BucketPipeline(exchange, buckets),
           thread_([this](const std::stop_token& stopped) { run(stopped); }) {
         ::pthread_setname_np(thread_.native_handle(), "lockstep-comm");
         if (cpu) pin(thread_, *cpu);
@@ -66,9 +65,9 @@ class CommThread : public BucketProgress {
 
     void restart() override {
         const std::lock_guard lock(mutex_);
-        expect(!failure_ && summed_ == launched_, "the last step is finished");
-        pipeline_.restart();
-        launched_ = summed_ = 0;
+        expect(!failure_ && moved_ == launched_, "the last step is finished");
+        BucketPipeline::restart();
+        launched_ = moved_ = 0;
     }
 
     void launch_before(std::size_t end) override {
@@ -83,23 +82,20 @@ class CommThread : public BucketProgress {
     void finish() override {
         std::unique_lock lock(mutex_);
         step_waits_ = true;
-        summed_more_.wait(lock, [&] { return failure_ || summed_ == launched_; });
+        summed_more_.wait(lock, [&] { return failure_ || moved_ == launched_; });
         step_waits_ = false;
         if (failure_) std::rethrow_exception(failure_);
     }
 
-    const float* sum(std::size_t bucket) const override { return pipeline_.sum(bucket); }
-    double take_busy_s() override { return pipeline_.take_busy_s(); }
-
   private:
     void run(const std::stop_token& stopped) {
-        const auto has_work = [&] { return !failure_ && summed_ < launched_; };
+        const auto has_work = [&] { return !failure_ && moved_ < launched_; };
         std::unique_lock lock(mutex_);
         while (launched_more_.wait(lock, stopped, has_work) && !stopped.stop_requested()) {
             lock.unlock();
             const Outcome outcome = move_buckets(stopped);
             lock.lock();
-            summed_ = outcome.summed;
+            moved_ = outcome.summed;
             failure_ = outcome.failure;
             summed_more_.notify_one();
         }
@@ -115,9 +111,8 @@ class CommThread : public BucketProgress {
         try {
             spin_until([&] {
                 outcome.summed = launched_;
-                pipeline_.arrive_before(outcome.summed);
-                return pipeline_.reduce(step_waits_ ? Wait::yes : Wait::no) ||
-                       stopped.stop_requested();
+                arrive_before(outcome.summed);
+                return reduce(step_waits_ ? Wait::yes : Wait::no) || stopped.stop_requested();
             });
         } catch (...) {
             outcome.failure = std::current_exception();
@@ -129,15 +124,14 @@ class CommThread : public BucketProgress {
     std::condition_variable_any launched_more_, summed_more_;
     std::atomic<std::size_t> launched_ = 0;  ///< written under the mutex
     std::atomic<bool> step_waits_ = false;   ///< likewise
-    std::size_t summed_ = 0;
+    std::size_t moved_ = 0;  ///< the pipeline is the thread's while this is less than launched_
     std::exception_ptr failure_;
-    BucketPipeline pipeline_;  ///< of the thread while summed_ < launched_, else of the step
-    std::jthread thread_;      ///< last: ended before what it uses
+    std::jthread thread_;  ///< last: ended before what it uses
 };
 
 }  // namespace
 
-std::unique_ptr<BucketProgress> make_comm_thread(Exchange& exchange,
+std::unique_ptr<BucketPipeline> make_comm_thread(Exchange& exchange,
                                                  std::size_t buckets,
                                                  std::optional<int> cpu) {
     return std::make_unique<CommThread>(exchange, buckets, cpu);
