@@ -89,8 +89,7 @@ void describe(Record& record, ErrorEvent& event) {
 void describe(Record& record, EvaluationMetrics& metrics) {
     record.field("step", metrics.step);
     record.field("epoch", metrics.epoch);
-    record.measured("test_accuracy", metrics.test_accuracy);
-    record.measured("test_loss", metrics.test_loss);
+    for (auto& [name, value] : metrics.figures) record.measured(name.c_str(), value);
 }
 
 }  // namespace lockstep

@@ -46,7 +46,14 @@ struct Deep : Classifier {
 };
 
 std::vector<std::size_t> order_in(const std::shared_ptr<Classifier>& module) {
-    return run_blank_step(*model_of(module), {1, 28, 28, 10}, 2, *make_optimizer({})).order;
+    Field labels;
+    labels.class_counts.resize(10);
+    return run_blank_step(*model_of(module),
+                          *make_classification(labels),
+                          {1, 28, 28, 10},
+                          2,
+                          *make_optimizer({}))
+        .order;
 }
 
 /// A model on an exchange, without data or optimizer.

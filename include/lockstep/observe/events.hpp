@@ -9,6 +9,7 @@
 #include "lockstep/observe/step_line.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -81,8 +82,7 @@ struct ErrorEvent {
 /// A line of metrics.jsonl after an evaluation.
 struct EvaluationMetrics {
     std::int64_t step = 0, epoch = 0;
-    double test_accuracy = 0;  ///< 0 to 1
-    double test_loss = 0;      ///< mean
+    std::map<std::string, double> figures;  ///< "test_loss", "test_accuracy", ...
 };
 
 void describe(Record& record, StepReport& report);          ///< as logs and metrics have it

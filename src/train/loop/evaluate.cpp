@@ -4,9 +4,8 @@
 #include "lockstep/core/error.hpp"
 
 #include "loop/data_feed.hpp"
-#include "task/loss.hpp"
 
-#include <numeric>
+#include <algorithm>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
@@ -38,52 +37,59 @@ class EvalMode {
     at::NoGradGuard no_grad_;
 };
 
-struct LeafScore {
-    double loss = 0;
-    std::int64_t correct = 0;
-};
-
-LeafScore score(Model& model, const LeafInput& input) {
-    const at::Tensor logits = only(model.forward({{"images", input.images}}));
-    return {summed_loss(logits, input).item<float>(), count_correct(logits, input)};
-}
-
 }  // namespace
 
 Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
                      const DatasetIndex& trained,
                      const Communicator& ranks,
                      LeafRange leaves,
-                     const TrainSettings& settings)
+                     const TrainSettings& settings,
+                     const Task& task)
     : index_(std::move(index)),
+      task_(task),
       ranks_(ranks),
-      input_(evaluation_input(*index_, trained, settings)),
+      input_(evaluation_input(*index_, trained, settings, task)),
       stream_(index_, evaluation_stream(leaves, settings)),
       virtual_ranks_(settings.virtual_ranks) {}
 
 Evaluation Evaluator::run(Model& model) {
     const EvalMode mode(model);
+    TaskSums leaves = sums_of_leaves(model);
+    ranks_.all_reduce_sum(std::span(leaves.reals));
+    ranks_.all_reduce_sum(std::span(leaves.counts));
+    const auto samples = static_cast<std::int64_t>(index_->samples());
+    expect(leaves.counts.back() == samples, "evaluation counts every sample once");
+    leaves.counts.pop_back();
+    TaskSums all = task_.no_sums();
+    const std::size_t reals = all.reals.size();
+    for (std::size_t i = 0; i < leaves.reals.size(); ++i) all.reals[i % reals] += leaves.reals[i];
+    all.counts = std::move(leaves.counts);
+    return task_.evaluation(all, samples);
+}
+
+// Reals of each leaf of each step, filled by one rank, so that their sum over ranks is exact;
+// counts of this rank, samples last.
+TaskSums Evaluator::sums_of_leaves(Model& model) {
     const auto samples = static_cast<std::int64_t>(index_->samples());
     const std::int64_t batch = rows_per_leaf * virtual_ranks_;
     const std::int64_t steps = (samples + batch - 1) / batch;
-    // One element for each leaf of each step: filled by one rank, so that their sum is exact.
-    std::vector<double> losses(static_cast<std::size_t>(steps * virtual_ranks_), 0.0);
-    std::int64_t counts[2] = {0, 0};
+    TaskSums sums = task_.no_sums();
+    const std::size_t reals = sums.reals.size();
+    sums.reals.assign(static_cast<std::size_t>(steps * virtual_ranks_) * reals, 0.0);
+    sums.counts.push_back(0);
     for (std::int64_t step = 0; step < steps; ++step) {
         const Batch part = stream_.next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
-            const LeafScore found = score(model, input_.read(part, leaf));
-            losses[static_cast<std::size_t>(step * virtual_ranks_ + leaf.leaf)] = found.loss;
-            counts[0] += found.correct;
-            counts[1] += static_cast<std::int64_t>(leaf.rows);
+            const LeafSamples leaf_samples = input_.read(part, leaf);
+            const TaskSums found = task_.sums(model.forward(leaf_samples.inputs), leaf_samples);
+            const auto place = static_cast<std::size_t>(step * virtual_ranks_ + leaf.leaf) * reals;
+            std::ranges::copy(found.reals, sums.reals.begin() + static_cast<std::ptrdiff_t>(place));
+            for (std::size_t i = 0; i < found.counts.size(); ++i) sums.counts[i] += found.counts[i];
+            sums.counts.back() += static_cast<std::int64_t>(leaf.rows);
         }
     }
-    ranks_.all_reduce_sum(std::span(losses));
-    ranks_.all_reduce_sum(std::span<std::int64_t>(counts));
-    expect(counts[1] == samples, "evaluation counts every sample once");
-    const double loss = std::accumulate(losses.begin(), losses.end(), 0.0);
-    return {loss / static_cast<double>(samples), counts[0], samples};
+    return sums;
 }
 
 }  // namespace lockstep

@@ -15,13 +15,6 @@
 
 namespace lockstep {
 
-/// Over all samples of a data set; the same bits on all ranks and for any number of them.
-struct Evaluation {
-    double loss = 0;
-    std::int64_t correct = 0, samples = 0;
-    double accuracy() const { return static_cast<double>(correct) / static_cast<double>(samples); }
-};
-
 /// Keeps a data set open for repeated evaluation, its first batches read ahead.
 class Evaluator {
   public:
@@ -29,13 +22,18 @@ class Evaluator {
               const DatasetIndex& trained,
               const Communicator& ranks,
               LeafRange leaves,
-              const TrainSettings& settings);
+              const TrainSettings& settings,
+              const Task& task);
 
-    /// Collective. The model's mode is put back to training afterwards.
+    /// Collective. Over all samples; the same bits on all ranks and for any number of them. The
+    /// model's mode is put back to training afterwards.
     Evaluation run(Model& model);
 
   private:
+    TaskSums sums_of_leaves(Model& model);
+
     std::shared_ptr<const DatasetIndex> index_;
+    const Task& task_;
     Communicator ranks_;
     InputReader input_;
     BatchStream stream_;

@@ -215,15 +215,17 @@ void Job::settle_arithmetic() {
 void Job::build_model() {
     std::unique_ptr<Model> net;
     agree(ranks, [&] {
+        task = make_task(*data);
         input = std::make_unique<InputReader>(
-            *data, TransformPipeline::parse(settings.transform), settings.seed, *data);
-        if (test_data) check_test_data(*test_data, *data, settings);
+            *data, TransformPipeline::parse(settings.transform), settings.seed, *data, *task);
+        if (test_data) check_test_data(*test_data, *data, settings, *task);
         net = model_of(make_model(settings.model, input->shape(), settings.seed));
         optimizer = make_optimizer(settings.optimizer);
     });
     const std::int64_t leaf = settings.batch / settings.virtual_ranks;
     const BlankStep blank = agree(ranks, [&] {
         return run_blank_step(*net,
+                              *task,
                               input->shape(),
                               (leaf + settings.micro_batches - 1) / settings.micro_batches,
                               *optimizer);
@@ -317,7 +319,7 @@ void Job::build_exchange() {
     for (std::size_t bucket = 0; bucket < model->layout().bucket_count(); ++bucket)
         model->copy_to(exchange->values(), exchange->own_stripe(bucket));
     const TrainStep::Parts parts{
-        *model, *exchange, *reducer, *optimizer, *owned, *input, ranks, clock};
+        *model, *exchange, *reducer, *optimizer, *owned, *input, *task, ranks, clock};
     step = std::make_unique<TrainStep>(parts,
                                        StepSettings{.virtual_ranks = settings.virtual_ranks,
                                                     .seed = settings.seed,
@@ -327,7 +329,8 @@ void Job::build_exchange() {
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
     agree(ranks, [&] {
         if (test_data)
-            evaluator = std::make_unique<Evaluator>(test_data, *data, ranks, leaves, settings);
+            evaluator =
+                std::make_unique<Evaluator>(test_data, *data, ranks, leaves, settings, *task);
     });
     once(Level::info,
          "model {} with {} parameters | {} buckets by {}{} | {} steps an epoch, {} in all",

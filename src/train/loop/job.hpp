@@ -64,6 +64,7 @@ struct Job {
 
     std::int64_t steps_per_epoch = 0, total_steps = 0;
     std::unique_ptr<TreePlan> plan;
+    std::unique_ptr<Task> task;
     std::unique_ptr<InputReader> input;
     std::unique_ptr<FlatModel> model;
     std::unique_ptr<Flight> flight;  ///< outlives the exchange, which it records

@@ -94,7 +94,7 @@ void evaluate(Job& job, Reporter& reporter) {
     reporter.flush();
     const PhaseScope scope(job.clock, Phase::evaluate);
     const Evaluation evaluation = job.evaluator->run(job.model->model());
-    job.progress.last_accuracy = evaluation.accuracy();
+    job.progress.last_accuracy = evaluation.metrics.front().value;
     reporter.after_evaluation(evaluation);
 }
 

@@ -145,20 +145,19 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
     job_.clock.take();
     since_s_ = epoch_since_s_ = now;
     once(Level::info,
-         "epoch {} | test accuracy {:.2f} % ({} of {}) | test loss {:.4f}",
+         "epoch {} | test {} | test loss {:.4f}",
          at.epoch,
-         100 * evaluation.accuracy(),
-         grouped(static_cast<std::uint64_t>(evaluation.correct)),
-         grouped(static_cast<std::uint64_t>(evaluation.samples)),
+         evaluation.text,
          evaluation.loss);
     if (!job_.ranks.is_root()) return;
-    metrics_->append(json_of_record(EvaluationMetrics{.step = at.step,
-                                                      .epoch = at.epoch,
-                                                      .test_accuracy = evaluation.accuracy(),
-                                                      .test_loss = evaluation.loss}));
-    const std::array scalars = {Scalar{"test/accuracy", evaluation.accuracy()},
-                                Scalar{"test/loss", evaluation.loss}};
-    events_->add(at.step, scalars);
+    EvaluationMetrics line{.step = at.step, .epoch = at.epoch, .figures = {}};
+    std::vector<Metric> metrics = evaluation.metrics;
+    metrics.push_back({"loss", evaluation.loss});
+    for (const auto& [name, value] : metrics) {
+        line.figures["test_" + name] = value;
+        events_->add(at.step, "test/" + name, value);
+    }
+    metrics_->append(json_of_record(line));
 }
 
 void Reporter::flush() {

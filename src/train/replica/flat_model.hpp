@@ -19,7 +19,6 @@ namespace lockstep {
 /// Scalars that travel with the gradients, summed over leaves. Floats; exact for what they hold.
 enum class StepScalar : std::size_t {
     loss_sum,          ///< sum of per-sample losses divided by the step's samples
-    correct,           ///< samples classified correctly
     requeue_wanted,    ///< > 0: some rank was asked to save and requeue
     interrupt_wanted,  ///< > 0: some rank was interrupted
     save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due

@@ -5,7 +5,6 @@
 #include "lockstep/core/random.hpp"
 
 #include "replica/gradient_hooks.hpp"
-#include "task/loss.hpp"
 
 #include <algorithm>
 #include <span>
@@ -42,14 +41,12 @@ void fill(at::Tensor& images) {
                 (1 << 22);
 }
 
-LeafInput blank_samples(const ModelShape& shape, std::int64_t rows) {
+LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
     const auto layout =
         torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
-    LeafInput input;
-    input.images = torch::empty({rows, shape.channels, shape.height, shape.width}, layout);
-    fill(input.images);
-    input.labels = torch::arange(rows).remainder(shape.classes);
-    return input;
+    at::Tensor images = torch::empty({rows, shape.channels, shape.height, shape.width}, layout);
+    fill(images);
+    return {.inputs = {{"images", images}}, .targets = task.blank_targets(rows), .weights = {}};
 }
 
 void add(Hasher128& hasher, const at::Tensor& tensor) {
@@ -74,6 +71,7 @@ void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer&
 }  // namespace
 
 BlankStep run_blank_step(Model& model,
+                         const Task& task,
                          const ModelShape& shape,
                          std::int64_t rows,
                          const Optimizer& optimizer) {
@@ -84,9 +82,9 @@ BlankStep run_blank_step(Model& model,
         on_gradient(parameters[i].tensor,
                     [&step, i](const at::Tensor&) { step.order.push_back(i); });
     torch::manual_seed(1);
-    const LeafInput input = blank_samples(shape, rows);
-    const at::Tensor loss = summed_loss(only(model.forward({{"images", input.images}})), input) /
-                            static_cast<double>(rows);
+    const LeafSamples samples = blank_samples(task, shape, rows);
+    const at::Tensor loss =
+        task.loss(model.forward(samples.inputs), samples) / static_cast<double>(rows);
     loss.backward();
 
     Hasher128 hasher;

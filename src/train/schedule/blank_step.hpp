@@ -6,6 +6,7 @@
 #include "lockstep/train/optimizer.hpp"
 
 #include "model/model.hpp"
+#include "task/task.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -26,6 +27,7 @@ struct BlankStep {
 /// Runs forward, backward and update of `rows` samples, which are the same everywhere. Weights and
 /// buffers are as before afterwards, gradients undefined, hooks replaced, the generator seeded.
 BlankStep run_blank_step(Model& model,
+                         const Task& task,
                          const ModelShape& shape,
                          std::int64_t rows,
                          const Optimizer& optimizer);

@@ -9,7 +9,7 @@
 //     update                own stripes only: values := optimizer(values, sum)
 //     publish               everybody sees all values; the step's loss and wishes are among them
 //
-// Whatever ranks must agree on (loss, accuracy, "save now", "stop") travels as scalars in the same
+// Whatever ranks must agree on (loss, "save now", "stop") travels as scalars in the same
 // sum: no further message, and all ranks read the same answer after the same step.
 //
 // What must never happen:
@@ -34,7 +34,6 @@
 
 #include "replica/arithmetic.hpp"
 #include "replica/gradient_hooks.hpp"
-#include "task/loss.hpp"
 
 #include <algorithm>
 
@@ -54,8 +53,8 @@ void seed_leaf(std::uint64_t seed, std::int64_t step, int leaf) {
 }
 
 // Micro-batch `part` of `parts` of a leaf: near-equal, in order.
-LeafInput part_of(const LeafInput& leaf, int part, int parts) {
-    const std::int64_t rows = leaf.labels.size(0);
+LeafSamples part_of(const LeafSamples& leaf, int part, int parts) {
+    const std::int64_t rows = leaf.inputs.front().tensor.size(0);
     const std::int64_t begin = rows * part / parts;
     return leaf.part(begin, rows * (part + 1) / parts - begin);
 }
@@ -118,14 +117,14 @@ void TrainStep::compute_leaf(const Batch& batch,
     model.use_gradients(slot);
     model.restore_buffers(parts_.exchange.values());
     seed_leaf(settings_.seed, step, leaf.leaf);
-    const LeafInput input = [&] {
+    const LeafSamples samples = [&] {
         const PhaseScope scope(parts_.clock, Phase::data);
         return parts_.input.read(batch, leaf);
     }();
     for (int part = 0; part < micro_batches(leaf); ++part) {
         if (part > 0) parts_.reducer.next_micro_batch();
         const at::Tensor loss =
-            forward(part_of(input, part, micro_batches(leaf)), batch.samples_in_step, slot);
+            forward(part_of(samples, part, micro_batches(leaf)), batch.samples_in_step, slot);
         // Buckets may start to travel while the last backward runs.
         if (part + 1 == micro_batches(leaf)) model.store_buffers(slot);
         const PhaseScope scope(parts_.clock, Phase::backward);
@@ -133,13 +132,12 @@ void TrainStep::compute_leaf(const Batch& batch,
     }
 }
 
-at::Tensor TrainStep::forward(const LeafInput& input, std::int64_t samples, float* slot) {
+at::Tensor TrainStep::forward(const LeafSamples& part, std::int64_t samples, float* slot) {
     FlatModel& model = parts_.model;
     const PhaseScope scope(parts_.clock, Phase::forward);
-    const at::Tensor logits = only(model.model().forward({{"images", input.images}}));
-    const at::Tensor loss = summed_loss(logits, input) / static_cast<double>(samples);
+    const at::Tensor loss =
+        parts_.task.loss(model.model().forward(part.inputs), part) / static_cast<double>(samples);
     model.scalar(slot, StepScalar::loss_sum) += loss.item<float>();
-    model.scalar(slot, StepScalar::correct) += static_cast<float>(count_correct(logits, input));
     return loss;
 }
 
@@ -212,7 +210,6 @@ StepOutcome TrainStep::outcome() {
     model.finish_buffers(values);
     const auto wished = [&](StepScalar which) { return model.scalar(values, which) > 0; };
     return {.loss = model.scalar(values, StepScalar::loss_sum),
-            .correct = static_cast<std::int64_t>(model.scalar(values, StepScalar::correct)),
             .agreed = {.requeue = wished(StepScalar::requeue_wanted),
                        .interrupt = wished(StepScalar::interrupt_wanted),
                        .save = wished(StepScalar::save_wanted),

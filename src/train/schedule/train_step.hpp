@@ -24,8 +24,7 @@ struct StepWishes {
 struct StepOutcome {
     double loss = 0;           ///< mean over the step's samples
     double gradient_norm = 0;  ///< before clipping; 0 where clipping is off
-    std::int64_t correct = 0;
-    StepWishes agreed;  ///< true where any rank wished it
+    StepWishes agreed;         ///< true where any rank wished it
 };
 
 /// What a step computes, the same on all ranks.
@@ -47,6 +46,7 @@ class TrainStep {
         const Optimizer& optimizer;
         OwnedState& owned;
         const InputReader& input;
+        const Task& task;
         const Communicator& ranks;
         PhaseClock& clock;
     };
@@ -58,7 +58,7 @@ class TrainStep {
 
   private:
     void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step, float* slot);
-    at::Tensor forward(const LeafInput& input, std::int64_t samples, float* slot);
+    at::Tensor forward(const LeafSamples& part, std::int64_t samples, float* slot);
     int micro_batches(const LeafRows& leaf) const;
     void report_missing();
     void add_wishes(const StepWishes& wishes, float* slot);

@@ -5,8 +5,6 @@
 
 #include "task/input.hpp"
 
-#include <algorithm>
-
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -21,26 +19,7 @@ Error does_not_fit(const TrainSettings& settings, const std::string& why) {
 }
 
 std::string described(const ModelShape& shape) {
-    return fmt::format(
-        "{}x{}x{} with {} classes", shape.channels, shape.height, shape.width, shape.classes);
-}
-
-const std::vector<std::string>& class_names(const DatasetIndex& index) {
-    return index.fields()[index.field_position("labels")].class_names;
-}
-
-// A test set that lacks a class numbers the others in another way. Sets without names are trusted.
-void check_class_names(const DatasetIndex& test,
-                       const DatasetIndex& data,
-                       const TrainSettings& settings) {
-    const auto &tested = class_names(test), &trained = class_names(data);
-    for (std::size_t i = 0; i < std::min(tested.size(), trained.size()); ++i)
-        check(tested[i] == trained[i], [&] {
-            return does_not_fit(
-                settings,
-                fmt::format(
-                    "class {} is '{}' there, '{}' in the training data", i, tested[i], trained[i]));
-        });
+    return fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
 }
 
 // Statistics of u8 are of value / 255: they say nothing of other numbers.
@@ -57,18 +36,16 @@ void check_units(const Field& test, const Field& data, const TrainSettings& sett
 
 void check_test_data(const DatasetIndex& test,
                      const DatasetIndex& data,
-                     const TrainSettings& settings) {
-    const ModelShape shape = evaluation_input(test, data, settings).shape();
-    const ModelShape wanted = evaluation_input(data, data, settings).shape();
-    const bool fits = shape.channels == wanted.channels && shape.height == wanted.height &&
-                      shape.width == wanted.width && shape.classes <= wanted.classes;
-    check(fits, [&] {
-        return does_not_fit(
-            settings,
-            fmt::format("they are {}, the training data {}", described(shape), described(wanted)));
+                     const TrainSettings& settings,
+                     const Task& task) {
+    const std::string shape = described(evaluation_input(test, data, settings, task).shape());
+    const std::string wanted = described(evaluation_input(data, data, settings, task).shape());
+    check(shape == wanted, [&] {
+        return does_not_fit(settings,
+                            fmt::format("they are {}, the training data {}", shape, wanted));
     });
     check_units(input_field(test), input_field(data), settings);
-    check_class_names(test, data, settings);
+    task.check_test_data(test);
 }
 
 }  // namespace lockstep

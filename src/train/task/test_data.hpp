@@ -4,12 +4,15 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/train/settings.hpp"
 
+#include "task/task.hpp"
+
 namespace lockstep {
 
-/// Whether a model that is trained on `data` can be evaluated on `test`: equal shapes, units
-/// and class names. Errors: E217; those of InputReader.
+/// Whether a model that is trained on `data` can be evaluated on `test`: equal shapes and units,
+/// and what the task asks for. Errors: E217; those of InputReader.
 void check_test_data(const DatasetIndex& test,
                      const DatasetIndex& data,
-                     const TrainSettings& settings);
+                     const TrainSettings& settings,
+                     const Task& task);
 
 }  // namespace lockstep

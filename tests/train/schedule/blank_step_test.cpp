@@ -27,7 +27,13 @@ struct Crossed : Classifier {
 BlankStep blank_step_of(const std::shared_ptr<Crossed>& model,
                         std::int64_t rows = 5,
                         const OptimizerSettings& optimizer = {}) {
-    return run_blank_step(*model_of(model), {1, 2, 2, 3}, rows, *make_optimizer(optimizer));
+    Field labels;
+    labels.class_counts = {1, 1, 1};
+    return run_blank_step(*model_of(model),
+                          *make_classification(labels),
+                          {1, 2, 2, 3},
+                          rows,
+                          *make_optimizer(optimizer));
 }
 
 TEST(BlankStep, OrderIsTheReverseOfUseWithUnreachedParametersLast) {
