@@ -3,11 +3,9 @@
 // it measures the first, with mpirun the second. The last line is JSON.
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 
-#include "replica/flat_model.hpp"
-#include "replica/gradient_hooks.hpp"
+#include "replica/shared_replica.hpp"
 #include "schedule/blank_step.hpp"
 #include "support/faulty.hpp"
 
@@ -45,66 +43,74 @@ struct Deep : Classifier {
     std::vector<nn::Linear> stack;
 };
 
-std::vector<std::size_t> order_in(const std::shared_ptr<Classifier>& module) {
+std::vector<std::size_t> order_in(Model& model) {
     Field labels;
     labels.class_counts.resize(10);
-    return run_blank_step(*model_of(module),
-                          *make_classification(labels),
-                          {1, 28, 28, 10},
-                          2,
-                          *make_optimizer({}))
+    return run_blank_step(
+               model, *make_classification(labels), {1, 28, 28, 10}, 2, *make_optimizer({}))
         .order;
 }
 
-/// A model on an exchange, without data or optimizer.
-struct Trainee {
+/// Forward and backward as LibTorch alone does it.
+struct Plain {
     std::shared_ptr<Classifier> module;
-    FlatModel model;
+    torch::Tensor images = torch::rand({64, 1, 28, 28}).contiguous(at::MemoryFormat::ChannelsLast);
+    torch::Tensor labels = torch::randint(10, {64});
+
+    void backward() const {
+        nn::functional::cross_entropy(module->forward(images), labels).backward();
+    }
+    void forget_gradients() const {
+        for (const at::Tensor& parameter : module->parameters()) parameter.mutable_grad().reset();
+    }
+};
+
+/// The same on an exchange, without data or update.
+struct Trainee {
+    Plain plain;
     TreePlan plan;
-    std::unique_ptr<Exchange> exchange;
-    std::unique_ptr<Reducer> reducer;
-    torch::Tensor images, labels = torch::randint(10, {64});
+    SharedReplica replica;
 
     static constexpr double no_limit = 0;
 
     Trainee(const Communicator& ranks,
-            std::shared_ptr<Classifier> classifier,
+            std::shared_ptr<Classifier> module,
             BucketLimits limits = {},
             double bytes_per_s = no_limit)
-        : module(std::move(classifier)),
-          model(model_of(module), order_in(module), limits),
+        : plain{std::move(module)},
           plan(ranks.size(), ranks.size(), Summation::plain),
-          exchange(test::faulty(make_exchange(ranks, model.layout(), plan),
-                                model.layout(),
-                                {.bytes_per_s = bytes_per_s})),
-          reducer(std::make_unique<Reducer>(model.layout(), plan, ranks.rank(), *exchange)),
-          images(torch::rand({64, 1, 28, 28}).contiguous(at::MemoryFormat::ChannelsLast)) {
-        model.copy_to(exchange->values(), {0, model.layout().size()});
-        exchange->publish();
-        model.adopt(exchange->values());
+          replica(parts(ranks, limits, bytes_per_s)) {
+        replica.start(replica.counters());
     }
-    void backward() { nn::functional::cross_entropy(module->forward(images), labels).backward(); }
-    void hook() {
-        const auto parameters = module->parameters();
-        for (std::size_t i = 0; i < parameters.size(); ++i)
-            on_gradient(parameters[i], [this, i](const at::Tensor&) { reducer->add(i); });
-    }
-    void unhook() {
-        for (const at::Tensor& parameter : module->parameters()) {
-            on_gradient(parameter, [](const at::Tensor&) {});
-            parameter.mutable_grad().reset();
-        }
+    SharedReplica::Parts parts(const Communicator& ranks,
+                               BucketLimits limits,
+                               double bytes_per_s) const {
+        auto model = model_of(plain.module);
+        const std::vector<std::size_t> order = order_in(*model);
+        auto layout = std::make_unique<const ModelLayout>(*model, order, limits);
+        auto exchange = test::faulty(make_exchange(ranks, layout->flat(), plan),
+                                     layout->flat(),
+                                     {.bytes_per_s = bytes_per_s});
+        return {.model = std::move(model),
+                .layout = std::move(layout),
+                .plan = plan,
+                .lossy = {},
+                .exchange = std::move(exchange),
+                .optimizer = make_optimizer({}),
+                .ranks = ranks,
+                .progress = {}};
     }
     void step() {
-        reducer->begin_step();
-        model.use_gradients(reducer->begin_leaf());
-        backward();
-        reducer->end_leaf();
-        reducer->finish();
-        exchange->publish();
+        replica.begin_step();
+        replica.begin_leaf(1);
+        plain.backward();
+        replica.end_leaf();
+        replica.finish();
+        replica.publish();
     }
     double gradient_bytes() const {
-        return static_cast<double>(model.layout().size() * sizeof(float));
+        return static_cast<double>(ModelLayout(*model_of(plain.module)).flat().size() *
+                                   sizeof(float));
     }
 };
 
@@ -128,15 +134,15 @@ double median(std::vector<double> values) {
     return *middle;
 }
 
-/// Forward and backward as LibTorch alone does it, with fresh gradients, and our step, in turn.
+/// LibTorch alone, with fresh gradients, and our step, in turn.
 void measure_hooks(int steps) {
-    Trainee trainee(Communicator(), make_model({"cnn", true}, {1, 28, 28, 10}, 1));
+    const auto module = [] { return make_model({"cnn", true}, {1, 28, 28, 10}, 1); };
+    const Plain plain{module()};
+    Trainee trainee(Communicator(), module());
     std::vector<double> bare, hooked;
     for (int step = 0; step < steps; ++step) {
-        trainee.unhook();
-        bare.push_back(seconds_of(processor_s, [&] { trainee.backward(); }));
-        trainee.unhook();
-        trainee.hook();
+        plain.forget_gradients();
+        bare.push_back(seconds_of(processor_s, [&] { plain.backward(); }));
         hooked.push_back(seconds_of(processor_s, [&] { trainee.step(); }));
     }
     fmt::print("{{\"bare_ms\": {:.3f}, \"hooked_ms\": {:.3f}, \"cost\": {:.5f}}}\n",
@@ -145,18 +151,16 @@ void measure_hooks(int steps) {
                median(hooked) / median(bare) - 1);
 }
 
-/// Median of a few; leaves the trainee hooked up.
-double backward_s_of(Trainee& trainee, const Communicator& ranks) {
+/// Median of a few.
+double backward_s_of(const Plain& plain, const Communicator& ranks) {
     std::vector<double> times;
     for (int i = 0; i < 10; ++i) {
-        trainee.unhook();
+        plain.forget_gradients();
         const torch::Tensor loss =
-            nn::functional::cross_entropy(trainee.module->forward(trainee.images), trainee.labels);
+            nn::functional::cross_entropy(plain.module->forward(plain.images), plain.labels);
         times.push_back(seconds_of(now_s, [&] { loss.backward(); }));
         ranks.barrier();
     }
-    trainee.unhook();
-    trainee.hook();
     return median(times);
 }
 
@@ -165,10 +169,9 @@ double backward_s_of(Trainee& trainee, const Communicator& ranks) {
 void measure_overlap(const Communicator& ranks, int steps, double share) {
     const BucketLimits limits{256u << 10, 2u << 20};
     Trainee free(ranks, std::make_shared<Deep>(), limits);
-    const double backward_s = backward_s_of(free, ranks);
+    const double backward_s = backward_s_of({std::make_shared<Deep>()}, ranks);
     const double link_s = std::stod(ranks.broadcast(std::to_string(share * backward_s)));
     Trainee throttled(ranks, std::make_shared<Deep>(), limits, free.gradient_bytes() / link_s);
-    throttled.hook();
     std::vector<double> fast, slow;
     for (int step = 0; step < steps; ++step) {
         ranks.barrier();

@@ -15,7 +15,9 @@
 #include "checkpoint/recorded_contract.hpp"
 #include "loop/job_checkpoint.hpp"
 #include "replica/arithmetic.hpp"
+#include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
+#include "replica/shared_replica.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/canary.hpp"
 #include "settings/setting_effects.hpp"
@@ -156,7 +158,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
 void Job::prepare() {
     introduce();
     start_flight();
-    build_exchange();
+    build_replica();
     feed = std::make_unique<DataFeed>(
         ranks, data, settings, node.usable_memory_bytes(), std::max(cpus.cpus, 1));
     restore();
@@ -213,18 +215,17 @@ void Job::settle_arithmetic() {
 
 // Everything that can be wrong with the model and its data, before a run is made for it.
 void Job::build_model() {
-    std::unique_ptr<Model> net;
     agree(ranks, [&] {
         task = make_task(*data);
         input = std::make_unique<InputReader>(
             *data, TransformPipeline::parse(settings.transform), settings.seed, *data, *task);
         if (test_data) check_test_data(*test_data, *data, settings, *task);
-        net = model_of(make_model(settings.model, input->shape(), settings.seed));
+        model = model_of(make_model(settings.model, input->shape(), settings.seed));
         optimizer = make_optimizer(settings.optimizer);
     });
     const std::int64_t leaf = settings.batch / settings.virtual_ranks;
     const BlankStep blank = agree(ranks, [&] {
-        return run_blank_step(*net,
+        return run_blank_step(*model,
                               *task,
                               input->shape(),
                               (leaf + settings.micro_batches - 1) / settings.micro_batches,
@@ -234,8 +235,8 @@ void Job::build_model() {
     contract.canary = blank.hash;
     contract.processor = node.cpu_model;
     // One rank's order for all; it decides how buckets are cut, never a bit.
-    const Json order = parse_json(ranks.broadcast(Json(blank.order).dump()), "order of gradients");
-    model = std::make_unique<FlatModel>(std::move(net), order.get<std::vector<std::size_t>>());
+    order = parse_json(ranks.broadcast(Json(blank.order).dump()), "order of gradients")
+                .get<std::vector<std::size_t>>();
 }
 
 void Job::open_run() {
@@ -305,24 +306,25 @@ void Job::start_flight() {
     early_watch.reset();
 }
 
-void Job::build_exchange() {
+void Job::build_replica() {
+    auto layout = std::make_unique<const ModelLayout>(*model, order);
+    LossySum lossy = make_lossy_sum(ranks, *layout, settings);
     std::unique_ptr<Exchange> sums =
-        make_exchange(ranks.duplicate(), model->layout(), *plan, settings.transport);
-    lossy = make_lossy_sum(ranks, *model, settings);
+        make_exchange(ranks.duplicate(), layout->flat(), *plan, settings.transport);
     if (lossy.hook)
-        sums = make_hooked_exchange(std::move(sums), model->layout(), *plan, *lossy.hook);
-    exchange = recorded(std::move(sums), model->layout(), flight->recorder());
-    const ProgressSettings progress_mode = progress_of(settings, cpus, ranks.size());
-    reducer =
-        std::make_unique<Reducer>(model->layout(), *plan, ranks.rank(), *exchange, progress_mode);
-    owned = std::make_unique<OwnedState>(model->layout(), *exchange, optimizer->state_names());
-    for (std::size_t bucket = 0; bucket < model->layout().bucket_count(); ++bucket)
-        model->copy_to(exchange->values(), exchange->own_stripe(bucket));
-    const TrainStep::Parts parts{
-        *model, *exchange, *reducer, *optimizer, *owned, *input, *task, ranks, clock};
-    step = std::make_unique<TrainStep>(parts,
-                                       StepSettings{.virtual_ranks = settings.virtual_ranks,
-                                                    .seed = settings.seed,
+        sums = make_hooked_exchange(std::move(sums), layout->flat(), *plan, *lossy.hook);
+    sums = recorded(std::move(sums), layout->flat(), flight->recorder());
+    replica = std::make_unique<SharedReplica>(
+        SharedReplica::Parts{.model = std::move(model),
+                             .layout = std::move(layout),
+                             .plan = *plan,
+                             .lossy = std::move(lossy),
+                             .exchange = std::move(sums),
+                             .optimizer = std::move(optimizer),
+                             .ranks = ranks,
+                             .progress = progress_of(settings, cpus, ranks.size())});
+    step = std::make_unique<TrainStep>(TrainStep::Parts{*replica, *input, *task, clock},
+                                       StepSettings{.seed = settings.seed,
                                                     .threads = settings.threads,
                                                     .micro_batches = settings.micro_batches,
                                                     .clip_norm = settings.clip_norm});
@@ -333,23 +335,16 @@ void Job::build_exchange() {
                 std::make_unique<Evaluator>(test_data, *data, ranks, leaves, settings, *task);
     });
     once(Level::info,
-         "model {} with {} parameters | {} buckets by {}{} | {} steps an epoch, {} in all",
+         "model {} with {} | {} steps an epoch, {} in all",
          settings.model.name,
-         grouped(static_cast<std::uint64_t>(model->parameter_count())),
-         model->layout().bucket_count(),
-         exchange->name(),
-         progress_mode.mode == ProgressMode::thread ? " on a thread of its own" : "",
+         replica->description(),
          steps_per_epoch,
          total_steps);
 }
 
 // From the newest whole checkpoint, or from the initial weights.
 void Job::restore() {
-    const bool resumed = load_job(*this);
-    exchange->publish();
-    model->adopt(exchange->values());
-    model->restore_buffers(exchange->values());
-    if (resumed)
+    if (load_job(*this))
         once(Level::info, "resumed from step {} (epoch {})", progress.step, progress.epoch);
     const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
     agree(ranks, [&] { stream = feed->batches(leaves, progress.position); });

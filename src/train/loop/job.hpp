@@ -4,8 +4,6 @@
 
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/communicator.hpp"
-#include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
@@ -17,9 +15,7 @@
 #include "loop/data_feed.hpp"
 #include "loop/evaluate.hpp"
 #include "loop/flight.hpp"
-#include "replica/flat_model.hpp"
-#include "replica/lossy_sum.hpp"
-#include "replica/owned_state.hpp"
+#include "replica/replica.hpp"
 #include "schedule/train_step.hpp"
 #include "task/input.hpp"
 
@@ -66,13 +62,11 @@ struct Job {
     std::unique_ptr<TreePlan> plan;
     std::unique_ptr<Task> task;
     std::unique_ptr<InputReader> input;
-    std::unique_ptr<FlatModel> model;
-    std::unique_ptr<Flight> flight;  ///< outlives the exchange, which it records
-    LossySum lossy;
-    std::unique_ptr<Exchange> exchange;
-    std::unique_ptr<Reducer> reducer;
-    std::unique_ptr<Optimizer> optimizer;
-    std::unique_ptr<OwnedState> owned;
+    std::unique_ptr<Optimizer> optimizer;  ///< until the replica has it
+    std::unique_ptr<Model> model;          ///< likewise
+    std::vector<std::size_t> order;        ///< in which backward finishes its parameters
+    std::unique_ptr<Flight> flight;        ///< outlives the replica, whose exchange it records
+    std::unique_ptr<Replica> replica;
     std::unique_ptr<TrainStep> step;
     std::unique_ptr<Evaluator> evaluator;
     JobProgress progress;
@@ -88,7 +82,7 @@ struct Job {
     void introduce();
     void start_flight();
     void build_model();
-    void build_exchange();
+    void build_replica();
     void restore();
     void start_ledger();
 };

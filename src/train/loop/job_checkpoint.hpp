@@ -4,18 +4,13 @@
 
 #include "loop/job.hpp"
 
-#include <string>
-
 namespace lockstep {
 
 /// Collective. Saves parameters, buffers, optimizer state and progress.
 void save_job(Job& job);
 
-/// Collective. Fills `job` from its newest whole checkpoint. Whether there was one.
+/// Collective. Starts the replica, and the job, from the newest whole checkpoint. Whether there was
+/// one; else they start from initial weights.
 bool load_job(Job& job);
-
-/// XXH3-128 over all parameters, then float buffers, then counters, each in the model's order with
-/// its name. Any rank; between steps.
-std::string parameter_hash(const FlatModel& model, const float* values);
 
 }  // namespace lockstep

@@ -93,7 +93,7 @@ void evaluate(Job& job, Reporter& reporter) {
     if (!job.evaluator) return;
     reporter.flush();
     const PhaseScope scope(job.clock, Phase::evaluate);
-    const Evaluation evaluation = job.evaluator->run(job.model->model());
+    const Evaluation evaluation = job.evaluator->run(job.replica->model());
     job.progress.last_accuracy = evaluation.metrics.front().value;
     reporter.after_evaluation(evaluation);
 }

@@ -55,11 +55,10 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
 
 // How long buckets travelled, how much of that the steps waited for, and in how many bytes.
 void Reporter::add_communication(StepsEvent& event) const {
-    const OverlapTimes times = job_.reducer->take_overlap();
-    event.comm_busy_s = times.busy_s;
-    event.comm_exposed_s = times.exposed_s;
-    if (job_.lossy.hook)
-        event.wire_compression = job_.lossy.hook->take_volume().compression_ratio();
+    const ReplicaTraffic traffic = job_.replica->take_traffic();
+    event.comm_busy_s = traffic.times.busy_s;
+    event.comm_exposed_s = traffic.times.exposed_s;
+    event.wire_compression = traffic.compression;
 }
 
 // Of this rank's threads, but for the waiting.

@@ -7,7 +7,7 @@
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/train/settings.hpp"
 
-#include "replica/flat_model.hpp"
+#include "replica/model_layout.hpp"
 
 #include <memory>
 
@@ -24,7 +24,7 @@ struct LossySum {
 
 /// Collective.
 LossySum make_lossy_sum(const Communicator& ranks,
-                        const FlatModel& model,
+                        const ModelLayout& layout,
                         const TrainSettings& settings);
 
 }  // namespace lockstep

@@ -2,13 +2,10 @@
 // One step of data-parallel training.
 #pragma once
 
-#include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
-#include "lockstep/train/optimizer.hpp"
 
-#include "replica/flat_model.hpp"
-#include "replica/owned_state.hpp"
+#include "replica/replica.hpp"
 #include "task/input.hpp"
 
 #include <cstdint>
@@ -29,7 +26,6 @@ struct StepOutcome {
 
 /// What a step computes, the same on all ranks.
 struct StepSettings {
-    int virtual_ranks = 1;
     std::uint64_t seed = 0;
     int threads = 1;        ///< of this rank
     int micro_batches = 1;  ///< a leaf's gradient is accumulated over so many
@@ -40,37 +36,26 @@ struct StepSettings {
 class TrainStep {
   public:
     struct Parts {
-        FlatModel& model;
-        Exchange& exchange;
-        Reducer& reducer;
-        const Optimizer& optimizer;
-        OwnedState& owned;
+        Replica& replica;
         const InputReader& input;
         const Task& task;
-        const Communicator& ranks;
         PhaseClock& clock;
     };
-    TrainStep(Parts parts, const StepSettings& settings);
+    TrainStep(Parts parts, const StepSettings& settings) : parts_(parts), settings_(settings) {}
 
     /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
     /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
     StepOutcome run(const Batch& batch, std::int64_t step, double rate, const StepWishes& wishes);
 
   private:
-    void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step, float* slot);
-    at::Tensor forward(const LeafSamples& part, std::int64_t samples, float* slot);
+    void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step);
+    at::Tensor forward(const LeafSamples& part, std::int64_t samples);
     int micro_batches(const LeafRows& leaf) const;
-    void report_missing();
-    void add_wishes(const StepWishes& wishes, float* slot);
-    void update(const UpdateStep& step, std::int64_t samples);
-    double gradient_norm() const;
-    void update_state(std::int64_t samples);
-    StepOutcome outcome();
-    void install_hooks();
+    void add_wishes(const StepWishes& wishes);
+    StepOutcome outcome(double norm) const;
 
     Parts parts_;
     StepSettings settings_;
-    bool reported_missing_ = false;
 };
 
 }  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// Where a model's tensors lie in the one flat vector that ranks sum and update.
+#pragma once
+
+#include "lockstep/comm/flat_layout.hpp"
+
+#include "model/model.hpp"
+#include "replica/replica.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Where a named tensor of the model lies in the flat vector.
+struct FlatTensor {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    FloatRange range;
+};
+
+/// Parameters, as backward finishes them, then state = float buffers, increments of integer
+/// buffers, step scalars.
+class ModelLayout {
+  public:
+    /// `order`: registration indices as backward finishes them; empty: reverse registration.
+    explicit ModelLayout(const Model& model,
+                         std::span<const std::size_t> order = {},
+                         BucketLimits limits = {});
+
+    const FlatLayout& flat() const { return flat_; }
+
+    /// In the model's order; counters have one float, of their increment.
+    const std::vector<FlatTensor>& parameters() const { return parameters_; }
+    const std::vector<FlatTensor>& buffers() const { return buffers_; }
+    const std::vector<FlatTensor>& counters() const { return counters_; }
+
+    /// The part of the state that is averaged over leaves; the rest, scalars, is summed.
+    FloatRange averaged() const { return {flat_.state().begin, scalar(StepScalar::loss_sum)}; }
+    std::size_t scalar(StepScalar which) const {
+        return flat_.state().end - static_cast<std::size_t>(StepScalar::count) +
+               static_cast<std::size_t>(which);
+    }
+
+    std::int64_t parameter_count() const;
+
+  private:
+    FlatLayout place(const Model& model, std::span<const std::size_t> order, BucketLimits limits);
+
+    std::vector<FlatTensor> parameters_, buffers_, counters_;
+    FlatLayout flat_;
+};
+
+}  // namespace lockstep

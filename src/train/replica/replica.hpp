@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a rank holds of the model that all ranks train: weights, gradients, optimizer state, and
+// their way to the other ranks and back.
+#pragma once
+
+#include "lockstep/comm/progress.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/optimizer.hpp"
+
+#include "model/model.hpp"
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Scalars that travel with the gradients, summed over leaves. Floats; exact for what they hold.
+enum class StepScalar : std::size_t {
+    loss_sum,          ///< sum of per-sample losses divided by the step's samples
+    requeue_wanted,    ///< > 0: some rank was asked to save and requeue
+    interrupt_wanted,  ///< > 0: some rank was interrupted
+    save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
+    discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
+    count,
+};
+
+/// Integer buffers by name.
+using Counters = std::map<std::string, std::int64_t>;
+
+/// All tensors that a checkpoint keeps, by name, and the pieces of them that this rank owns. It
+/// loads those, and saves them if its node's copy is the one that is saved.
+struct ReplicaTensors {
+    std::vector<TensorMeta> metas;
+    std::vector<TensorPiece> pieces;  ///< in the replica's memory
+    bool is_first_copy = true;
+};
+
+/// What moving gradients cost since it was last asked for.
+struct ReplicaTraffic {
+    OverlapTimes times;
+    std::optional<double> compression;  ///< of a lossy format
+};
+
+/// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update;
+/// publish. Every rank does these in this order, with all leaves that it has.
+class Replica {
+  public:
+    virtual ~Replica() = default;
+
+    virtual Model& model() = 0;
+
+    virtual void begin_step() = 0;
+
+    /// The next own leaf, of so many passes of backward, 0 if it has no samples: buffers are as at
+    /// the step's start, and backward adds its gradients to the leaf's.
+    virtual void begin_leaf(int micro_batches) = 0;
+
+    /// Between two passes of backward over one leaf.
+    virtual void next_micro_batch() = 0;
+
+    /// Within a leaf.
+    virtual void add(StepScalar which, float value) = 0;
+
+    /// A parameter that no pass has reached counts as zero; the user hears of it once.
+    virtual void end_leaf() = 0;
+
+    /// Collective. Waits for the sums over all leaves.
+    virtual void finish() = 0;
+
+    /// Collective. Of the whole gradient, after finish(); the same bits on any number of ranks.
+    virtual double gradient_norm() const = 0;
+
+    /// Updates what this rank owns. `samples`: of the step; buffers become their mean over the
+    /// leaves that had some.
+    virtual void update(const UpdateStep& step, std::int64_t samples) = 0;
+
+    /// Collective. Afterwards every rank computes with all updates.
+    virtual void publish() = 0;
+
+    /// After publish(): the sum over all leaves, the same on all ranks.
+    virtual float scalar(StepScalar which) const = 0;
+
+    /// Of initial weights, or of the end of a step.
+    virtual ReplicaTensors tensors() = 0;
+    virtual Counters counters() const = 0;
+
+    /// XXH3-128 over all parameters, then float buffers, then counters, each in the model's order
+    /// with its name. Any rank; between steps.
+    virtual std::string hash() const = 0;
+
+    /// Collective, before the first step: pieces of tensors() may have been filled. Errors: E304 if
+    /// `counters` lack one.
+    virtual void start(const Counters& counters) = 0;
+
+    /// For people: how large it is, and how its gradients travel.
+    virtual std::string description() const = 0;
+
+    /// Seconds this rank waited for others, since the last call.
+    virtual double take_wait_s() = 0;
+    virtual ReplicaTraffic take_traffic() = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,304 @@
+// SPDX-License-Identifier: Apache-2.0
+// To a model its tensors are objects; to everything that moves or updates numbers they are one
+// vector:
+//
+//     | parameters, as backward finishes them | float buffers | counters | step's scalars |
+//       each at a 64-byte line, in buckets      the state bucket, averaged or summed
+//
+//     values    what all ranks see; parameters are views of it, so that publish() updates the model
+//     slot      one leaf's (or partial sum's) gradients; .grad() of each parameter is a view of it
+//
+// No gradient is copied into a bucket or out of it: autograd adds straight into the slot, and a
+// hook tells the reducer. Each rank updates the stripes that it owns, and has optimizer state of no
+// other.
+//
+// Integer buffers (batch counters) travel as the float increment of a leaf, not as numbers:
+// increments are small and exact in a float, and their mean over the leaves is what one leaf would
+// have counted.
+//
+// What must never happen:
+// - Autograd puts a gradient elsewhere. It replaces .grad() in some cases instead of adding to it;
+//   the slot would keep zeros, and training would go on, wrong and without a sign: ready() looks.
+// - A leaf begins with what the leaf before it left in the buffers: running statistics start each
+//   leaf from the step's start.
+// - A norm counts parameters twice: nodes hold equal copies, and only the first copy is added.
+//
+// Tested: train/replica/shared_replica_test.cpp (views keep values, gradients equal autograd's own,
+// buffers and counters of several leaves, tensors and hash), e2e/verify_test.cpp.
+
+#include "replica/shared_replica.hpp"
+
+#include "lockstep/comm/exact_sum.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "replica/gradient_hooks.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+at::Tensor view_of(float* flat, const FlatTensor& place) {
+    return torch::from_blob(flat + place.range.begin, place.shape, torch::kFloat32);
+}
+
+FloatRange common(FloatRange a, FloatRange b) {
+    const std::size_t begin = std::max(a.begin, b.begin);
+    return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+// The part of `tensor`'s elements that lies in `part` of the flat vector.
+void copy_part(const at::Tensor& tensor, const FlatTensor& place, float* values, FloatRange part) {
+    const FloatRange range = common(place.range, part);
+    if (range.size() == 0) return;
+    const at::Tensor dense = tensor.detach().contiguous();
+    std::memcpy(values + range.begin,
+                dense.const_data_ptr<float>() + (range.begin - place.range.begin),
+                range.size() * sizeof(float));
+}
+
+// The part of the newest tensor, at `place`, that lies in `stripe`, whose values are `data`.
+void add_piece(ReplicaTensors& all, const FlatTensor& place, FloatRange stripe, float* data) {
+    const FloatRange range = common(place.range, stripe);
+    if (range.size() == 0) return;
+    all.pieces.push_back({all.metas.size() - 1,
+                          range.begin - place.range.begin,
+                          range.size(),
+                          data + (range.begin - stripe.begin)});
+}
+
+}  // namespace
+
+SharedReplica::SharedReplica(Parts parts)
+    : parts_(std::move(parts)),
+      values_(parts_.exchange->values()),
+      reducer_(parts_.layout->flat(),
+               parts_.plan,
+               parts_.ranks.rank(),
+               *parts_.exchange,
+               parts_.progress) {
+    for (const auto& [name, tensor] : parts_.model->parameters()) parameters_.push_back(tensor);
+    for (const auto& [name, tensor] : parts_.model->buffers()) {
+        if (tensor.is_floating_point()) buffers_.push_back(tensor);
+        if (!tensor.is_floating_point()) counters_.push_back({tensor, tensor.item<std::int64_t>()});
+    }
+    std::size_t owned = 0;
+    for (std::size_t bucket = 0; bucket < parts_.layout->flat().state_bucket(); ++bucket) {
+        stripes_.push_back({parts_.exchange->own_stripe(bucket), owned});
+        owned += stripes_.back().range.size();
+    }
+    state_.assign(parts_.optimizer->state_names().size(), std::vector<float>(owned, 0.0F));
+    take_initial_weights();
+    install_hooks();
+}
+
+void SharedReplica::take_initial_weights() {
+    const ModelLayout& layout = *parts_.layout;
+    for (std::size_t bucket = 0; bucket < layout.flat().bucket_count(); ++bucket) {
+        const FloatRange stripe = parts_.exchange->own_stripe(bucket);
+        for (std::size_t i = 0; i < parameters_.size(); ++i)
+            copy_part(parameters_[i], layout.parameters()[i], values_, stripe);
+        for (std::size_t i = 0; i < buffers_.size(); ++i)
+            copy_part(buffers_[i], layout.buffers()[i], values_, stripe);
+    }
+}
+
+void SharedReplica::install_hooks() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+        on_gradient(parameters_[i], [this, i](const at::Tensor&) { ready(i); });
+}
+
+void SharedReplica::ready(std::size_t parameter) {
+    const void* const place = slot_ + parts_.layout->parameters()[parameter].range.begin;
+    expect(parameters_[parameter].grad().const_data_ptr() == place,
+           "gradients stay in their flat vector");
+    reducer_.add(parameter);
+}
+
+const std::vector<at::Tensor>& SharedReplica::gradient_views(float* slot) {
+    auto& views = views_[slot];
+    if (views.empty())
+        for (const FlatTensor& place : parts_.layout->parameters())
+            views.push_back(view_of(slot, place));
+    return views;
+}
+
+void SharedReplica::begin_leaf(int micro_batches) {
+    slot_ = reducer_.begin_leaf(std::max(micro_batches, 1));
+    has_samples_ = micro_batches > 0;
+    if (!has_samples_) return;
+    const auto& views = gradient_views(slot_);
+    for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = views[i];
+    restore_buffers();
+}
+
+void SharedReplica::add(StepScalar which, float value) {
+    slot_[parts_.layout->scalar(which)] += value;
+}
+
+void SharedReplica::end_leaf() {
+    if (has_samples_) store_buffers();
+    reducer_.end_leaf();
+    if (has_samples_) report_missing();
+}
+
+void SharedReplica::report_missing() {
+    if (reported_missing_) return;
+    for (const std::size_t parameter : reducer_.missing()) {
+        once(Level::warn,
+             "parameter '{}' got no gradient; it counts as zero",
+             parts_.layout->parameters()[parameter].name);
+        reported_missing_ = true;
+    }
+}
+
+void SharedReplica::restore_buffers() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+        const FloatRange place = parts_.layout->buffers()[i].range;
+        std::memcpy(buffers_[i].mutable_data_ptr<float>(),
+                    values_ + place.begin,
+                    place.size() * sizeof(float));
+    }
+    for (Counter& counter : counters_) counter.tensor.fill_(counter.at_start);
+}
+
+void SharedReplica::store_buffers() {
+    for (std::size_t i = 0; i < buffers_.size(); ++i) {
+        const FloatRange place = parts_.layout->buffers()[i].range;
+        std::memcpy(
+            slot_ + place.begin, buffers_[i].const_data_ptr<float>(), place.size() * sizeof(float));
+    }
+    for (std::size_t i = 0; i < counters_.size(); ++i)
+        slot_[parts_.layout->counters()[i].range.begin] =
+            static_cast<float>(counters_[i].tensor.item<std::int64_t>() - counters_[i].at_start);
+}
+
+double SharedReplica::gradient_norm() const {
+    std::vector<std::span<const float>> stripes;
+    const std::size_t counted = parts_.exchange->is_first_copy() ? stripes_.size() : 0;
+    for (std::size_t bucket = 0; bucket < counted; ++bucket)
+        stripes.emplace_back(reducer_.reduced(bucket), stripes_[bucket].range.size());
+    return global_norm(parts_.ranks, stripes);
+}
+
+void SharedReplica::update(const UpdateStep& step, std::int64_t samples) {
+    for (std::size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
+        const auto& [range, first] = stripes_[bucket];
+        std::vector<float*> state;
+        for (std::vector<float>& vector : state_) state.push_back(vector.data() + first);
+        parts_.optimizer->update(
+            values_ + range.begin, reducer_.reduced(bucket), state, range.size(), step);
+    }
+    update_state(samples);
+}
+
+// Buffers and counters become the mean over the leaves that had samples; scalars stay sums.
+void SharedReplica::update_state(std::int64_t samples) {
+    const std::size_t bucket = parts_.layout->flat().state_bucket();
+    const FloatRange stripe = parts_.exchange->own_stripe(bucket);
+    const float* sums = reducer_.reduced(bucket);
+    const auto active =
+        static_cast<float>(std::min<std::int64_t>(samples, parts_.plan.virtual_ranks()));
+    const std::size_t averaged_end = parts_.layout->averaged().end;
+    for (std::size_t i = stripe.begin; i < stripe.end; ++i) {
+        const float sum = sums[i - stripe.begin];
+        values_[i] = i < averaged_end ? sum / active : sum;
+    }
+}
+
+void SharedReplica::publish() {
+    parts_.exchange->publish();
+    for (std::size_t i = 0; i < counters_.size(); ++i)
+        counters_[i].at_start += std::lround(values_[parts_.layout->counters()[i].range.begin]);
+    restore_buffers();
+}
+
+float SharedReplica::scalar(StepScalar which) const {
+    return values_[parts_.layout->scalar(which)];
+}
+
+ReplicaTensors SharedReplica::tensors() {
+    ReplicaTensors all{
+        .metas = {}, .pieces = {}, .is_first_copy = parts_.exchange->is_first_copy()};
+    for (const FlatTensor& place : parts_.layout->parameters()) {
+        all.metas.push_back({place.name, place.shape});
+        for (const OwnStripe& own : stripes_)
+            add_piece(all, place, own.range, values_ + own.range.begin);
+    }
+    const FloatRange state = parts_.exchange->own_stripe(parts_.layout->flat().state_bucket());
+    for (const FlatTensor& place : parts_.layout->buffers()) {
+        all.metas.push_back({place.name, place.shape});
+        add_piece(all, place, state, values_ + state.begin);
+    }
+    const std::vector<std::string> names = parts_.optimizer->state_names();
+    for (std::size_t k = 0; k < names.size(); ++k)
+        for (const FlatTensor& place : parts_.layout->parameters()) {
+            all.metas.push_back({"optimizer." + names[k] + "." + place.name, place.shape});
+            for (const OwnStripe& own : stripes_)
+                add_piece(all, place, own.range, state_[k].data() + own.first);
+        }
+    return all;
+}
+
+Counters SharedReplica::counters() const {
+    Counters values;
+    for (std::size_t i = 0; i < counters_.size(); ++i)
+        values[parts_.layout->counters()[i].name] = counters_[i].at_start;
+    return values;
+}
+
+std::string SharedReplica::hash() const {
+    Hasher128 hasher;
+    for (const auto* places : {&parts_.layout->parameters(), &parts_.layout->buffers()})
+        for (const FlatTensor& place : *places) {
+            hasher.add(bytes_of(place.name));
+            hasher.add(std::as_bytes(std::span(values_ + place.range.begin, place.range.size())));
+        }
+    for (const auto& [name, value] : counters()) {
+        hasher.add(bytes_of(name));
+        hasher.add(std::as_bytes(std::span(&value, 1)));
+    }
+    return hasher.value().hex();
+}
+
+void SharedReplica::start(const Counters& counters) {
+    for (std::size_t i = 0; i < counters_.size(); ++i) {
+        const std::string& name = parts_.layout->counters()[i].name;
+        const auto found = counters.find(name);
+        check(found != counters.end(),
+              [&] { return Error("E304", "the checkpoint lacks counter '" + name + "'"); });
+        counters_[i].at_start = found->second;
+    }
+    parts_.exchange->publish();
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+        parameters_[i].set_data(view_of(values_, parts_.layout->parameters()[i]));
+    restore_buffers();
+}
+
+std::string SharedReplica::description() const {
+    return fmt::format(
+        "{} parameters | {} buckets by {}{}",
+        grouped(static_cast<std::uint64_t>(parts_.layout->parameter_count())),
+        stripes_.size() + 1,
+        parts_.exchange->name(),
+        parts_.progress.mode == ProgressMode::thread ? " on a thread of its own" : "");
+}
+
+ReplicaTraffic SharedReplica::take_traffic() {
+    ReplicaTraffic traffic{.times = reducer_.take_overlap(), .compression = {}};
+    if (parts_.lossy.hook)
+        traffic.compression = parts_.lossy.hook->take_volume().compression_ratio();
+    return traffic;
+}
+
+}  // namespace lockstep

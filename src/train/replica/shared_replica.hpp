@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// A replica in host memory: ranks of a node share one copy of parameters and optimizer state.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/exchange.hpp"
+#include "lockstep/comm/reducer.hpp"
+
+#include "replica/lossy_sum.hpp"
+#include "replica/model_layout.hpp"
+#include "replica/replica.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace lockstep {
+
+class SharedReplica : public Replica {
+  public:
+    struct Parts {
+        std::unique_ptr<Model> model;
+        std::unique_ptr<const ModelLayout> layout;
+        const TreePlan& plan;
+        LossySum lossy;                      ///< what the exchange uses, if anything
+        std::unique_ptr<Exchange> exchange;  ///< of `layout` and `plan`
+        std::unique_ptr<Optimizer> optimizer;
+        Communicator ranks;  ///< those of the exchange
+        ProgressSettings progress;
+    };
+    explicit SharedReplica(Parts parts);
+
+    Model& model() override { return *parts_.model; }
+    void begin_step() override { reducer_.begin_step(); }
+    void begin_leaf(int micro_batches) override;
+    void next_micro_batch() override { reducer_.next_micro_batch(); }
+    void add(StepScalar which, float value) override;
+    void end_leaf() override;
+    void finish() override { reducer_.finish(); }
+    double gradient_norm() const override;
+    void update(const UpdateStep& step, std::int64_t samples) override;
+    void publish() override;
+    float scalar(StepScalar which) const override;
+    ReplicaTensors tensors() override;
+    Counters counters() const override;
+    std::string hash() const override;
+    void start(const Counters& counters) override;
+    std::string description() const override;
+    double take_wait_s() override { return parts_.exchange->take_wait_s(); }
+    ReplicaTraffic take_traffic() override;
+
+  private:
+    struct Counter {
+        at::Tensor tensor;
+        std::int64_t at_start = 0;  ///< of the step
+    };
+    /// This rank's part of a bucket of parameters, and where it begins in the optimizer's vectors.
+    struct OwnStripe {
+        FloatRange range;
+        std::size_t first = 0;
+    };
+
+    void take_initial_weights();
+    void install_hooks();
+    void ready(std::size_t parameter);
+    const std::vector<at::Tensor>& gradient_views(float* slot);
+    void restore_buffers();
+    void store_buffers();
+    void report_missing();
+    void update_state(std::int64_t samples);
+
+    Parts parts_;
+    float* values_;  ///< what all ranks see; parameters are views of it
+    Reducer reducer_;
+    std::vector<at::Tensor> parameters_, buffers_;  ///< the model's own
+    std::vector<Counter> counters_;
+    std::vector<OwnStripe> stripes_;         ///< by bucket, but the state's
+    std::vector<std::vector<float>> state_;  ///< the optimizer's, of the stripes one after another
+    std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
+    float* slot_ = nullptr;                            ///< of the current leaf
+    bool has_samples_ = false, reported_missing_ = false;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "replica/shared_replica.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+namespace lockstep {
+namespace {
+
+std::shared_ptr<Classifier> small_cnn() {
+    return make_model({"cnn-bn", true}, {1, 8, 8, 10}, 1);
+}
+
+/// One rank with two leaves a step.
+class TwoLeaves : public testing::Test {
+  protected:
+    const std::shared_ptr<Classifier> module = small_cnn();
+    const TreePlan plan{2, 1};
+    SharedReplica replica{parts()};
+    const at::Tensor images = torch::rand({4, 1, 8, 8}), labels = torch::tensor({0, 1, 2, 3});
+
+    void SetUp() override { replica.start(replica.counters()); }
+
+    SharedReplica::Parts parts() {
+        auto model = model_of(module);
+        auto layout = std::make_unique<const ModelLayout>(*model);
+        auto exchange = make_exchange(Communicator(), layout->flat(), plan);
+        return {.model = std::move(model),
+                .layout = std::move(layout),
+                .plan = plan,
+                .lossy = {},
+                .exchange = std::move(exchange),
+                .optimizer = make_optimizer({}),
+                .ranks = {},
+                .progress = {}};
+    }
+    void run_leaf() {
+        torch::nn::functional::cross_entropy(module->forward(images), labels).backward();
+    }
+    void run_step() {
+        replica.begin_step();
+        for (int leaf = 0; leaf < 2; ++leaf) {
+            replica.begin_leaf(1);
+            run_leaf();
+            replica.end_leaf();
+        }
+        replica.finish();
+        replica.update({.number = 1, .rate = 1e-3}, 8);
+        replica.publish();
+    }
+    at::Tensor buffer(const std::string& name) const { return module->named_buffers()[name]; }
+};
+
+TEST_F(TwoLeaves, ParametersBecomeViewsThatKeepTheirValues) {
+    const auto parameters = module->parameters(), fresh = small_cnn()->parameters();
+    const ReplicaTensors tensors = replica.tensors();
+    for (std::size_t i = 0; i < parameters.size(); ++i) {
+        EXPECT_TRUE(parameters[i].equal(fresh[i]));
+        EXPECT_EQ(parameters[i].const_data_ptr(), tensors.pieces[i].data);
+        EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parameters[i].const_data_ptr()) % 64, 0U);
+    }
+}
+
+TEST_F(TwoLeaves, GradientsEqualAutogradsOwn) {
+    const auto plain = small_cnn();
+    plain->eval();
+    replica.model().set_mode(ModelMode::evaluate);
+    replica.begin_step();
+    replica.begin_leaf(1);
+    run_leaf();
+    torch::nn::functional::cross_entropy(plain->forward(images), labels).backward();
+    const auto expected = plain->parameters();
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        EXPECT_TRUE(module->parameters()[i].grad().equal(expected[i].grad())) << i;
+}
+
+TEST_F(TwoLeaves, EachBeginsWithTheBuffersOfTheStepsStart) {
+    const at::Tensor before = buffer("norm1.running_mean").clone();
+    replica.begin_step();
+    replica.begin_leaf(1);
+    run_leaf();
+    EXPECT_FALSE(buffer("norm1.running_mean").equal(before));
+    EXPECT_EQ(buffer("norm1.num_batches_tracked").item<std::int64_t>(), 1);
+    replica.end_leaf();
+    replica.begin_leaf(1);
+    EXPECT_TRUE(buffer("norm1.running_mean").equal(before));
+    EXPECT_EQ(buffer("norm1.num_batches_tracked").item<std::int64_t>(), 0);
+}
+
+TEST_F(TwoLeaves, BuffersAreAveragedAndCountersAdvanceTogether) {
+    run_step();
+    EXPECT_EQ(replica.counters(),
+              (Counters{{"norm1.num_batches_tracked", 1}, {"norm2.num_batches_tracked", 1}}));
+    const at::Tensor mean = buffer("norm1.running_mean").clone();
+    const auto plain = small_cnn();
+    plain->forward(images);  // both leaves had the same samples
+    EXPECT_TRUE(mean.allclose(plain->named_buffers()["norm1.running_mean"]));
+}
+
+TEST_F(TwoLeaves, ALeafWithoutSamplesCountsForNothing) {
+    replica.begin_step();
+    replica.begin_leaf(1);
+    run_leaf();
+    const at::Tensor seen = buffer("norm1.running_mean").clone();
+    replica.end_leaf();
+    replica.begin_leaf(0);
+    replica.add(StepScalar::save_wanted, 1);
+    replica.end_leaf();
+    replica.finish();
+    replica.update({.number = 1, .rate = 1e-3}, 1);
+    replica.publish();
+    EXPECT_TRUE(buffer("norm1.running_mean").equal(seen));
+    EXPECT_EQ(replica.scalar(StepScalar::save_wanted), 1);
+    EXPECT_EQ(replica.scalar(StepScalar::requeue_wanted), 0);
+}
+
+TEST_F(TwoLeaves, HashIsThatOfAllValues) {
+    const std::string at_start = replica.hash();
+    run_step();
+    EXPECT_NE(replica.hash(), at_start);
+}
+
+TEST_F(TwoLeaves, TensorsAreThoseOfModelAndOptimizer) {
+    std::size_t elements = 0, covered = 0;
+    const ReplicaTensors tensors = replica.tensors();
+    for (const TensorMeta& meta : tensors.metas) elements += meta.count();
+    for (const TensorPiece& piece : tensors.pieces) covered += piece.count;
+    EXPECT_EQ(covered, elements);
+    const auto has = [&](const char* name) {
+        return std::ranges::count(tensors.metas, name, &TensorMeta::name) == 1;
+    };
+    EXPECT_TRUE(has("fc2.weight") && has("norm1.running_var") && has("optimizer.v.fc2.weight"));
+}
+
+TEST_F(TwoLeaves, CountersComeBack) {
+    replica.start({{"norm1.num_batches_tracked", 41}, {"norm2.num_batches_tracked", 42}});
+    EXPECT_EQ(replica.counters().at("norm2.num_batches_tracked"), 42);
+    EXPECT_EQ(buffer("norm1.num_batches_tracked").item<std::int64_t>(), 41);
+    EXPECT_THROW(replica.start({{"norm1.num_batches_tracked", 1}}), Error);
+}
+
+}  // namespace
+}  // namespace lockstep
