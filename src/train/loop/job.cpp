@@ -10,10 +10,10 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/observe/events.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "checkpoint/recorded_contract.hpp"
-#include "loop/job_checkpoint.hpp"
 #include "replica/arithmetic.hpp"
 #include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
@@ -36,6 +36,12 @@ ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus
     if (ranks == 1 || settings.comm_thread == CommThread::off) return {};
     if (settings.comm_thread == CommThread::on) return {ProgressMode::thread, cpus.last};
     return {progress_mode_for(cpus.cpus, settings.threads), cpus.last};
+}
+
+// Who failed so: " (ranks 2-3 on node2 only)".
+std::string failed_ranks(const Error& error) {
+    const auto* agreed = dynamic_cast<const AgreedError*>(&error);
+    return agreed == nullptr || agreed->ranks().empty() ? "" : " (" + agreed->ranks() + ")";
 }
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
@@ -144,223 +150,257 @@ Json deciding_facts(const TrainSettings& settings,
 }  // namespace
 
 Job::Job(const TrainSettings& given, const Communicator& communicator)
-    : ranks(communicator), settings(given) {
-    settings.transform =
+    : mesh_{.world = communicator, .data = communicator}, settings_(given) {
+    settings_.transform =
         agree(communicator, [&] { return TransformPipeline::parse(given.transform).text(); });
-    check_same_settings(ranks, settings);
-    early_watch.emplace(ranks, settings);
+    check_same_settings(mesh_.world, settings_);
+    early_watch_.emplace(mesh_.world, settings_);
     open_data();
     settle_contract();
     build_model();
     open_run();
 }
 
-void Job::prepare() {
+LoopParts Job::prepare() {
     introduce();
     start_flight();
     build_replica();
-    feed = std::make_unique<DataFeed>(
-        ranks, data, settings, node.usable_memory_bytes(), std::max(cpus.cpus, 1));
+    feed_ = std::make_unique<DataFeed>(
+        mesh_.world, data_, settings_, node_.usable_memory_bytes(), std::max(cpus_.cpus, 1));
     restore();
     start_ledger();
+    return {.settings = settings_,
+            .world = mesh_.world,
+            .length = length_,
+            .run = run_,
+            .progress = progress_,
+            .clock = clock_,
+            .recorder = flight_->recorder(),
+            .stream = *stream_,
+            .step = *step_,
+            .replica = *replica_,
+            .evaluator = evaluator_.get(),
+            .ledger = ledger_ ? &*ledger_ : nullptr,
+            .save = [this] { save(); }};
+}
+
+void Job::note_failure(const Error& error) {
+    if (flight_) flight_->recorder().mark_failed(static_cast<int>(error.exit_code()));
+    log_event(event_of(error));
+    if (!run_.directory) return;
+    try {
+        run_.directory->write_state(
+            {.phase = RunPhase::failed,
+             .step = progress_.step,
+             .epoch = progress_.epoch,
+             .reason = error.code() + ": " + error.what() + failed_ranks(error),
+             .exit = static_cast<int>(error.exit_code()),
+             .steps_total = length_.total_steps});
+    } catch (const Error&) {
+        // The run was taken over or its disk is gone: the first error is the one to show.
+    }
+}
+
+LeafRange Job::leaves() const {
+    return leaves_of(mesh_.data.rank(), mesh_.data.size(), settings_.virtual_ranks);
 }
 
 void Job::open_data() {
-    data = open_dataset(ranks, settings.data, settings.fields);
-    if (!settings.test_data.empty())
-        test_data = open_dataset(ranks, settings.test_data, settings.fields);
+    data_ = open_dataset(mesh_.world, settings_.data, settings_.fields);
+    if (!settings_.test_data.empty())
+        test_data_ = open_dataset(mesh_.world, settings_.test_data, settings_.fields);
 }
 
 // V, instruction set and the checks that need them, before anything is written.
 void Job::settle_contract() {
     const Json recorded = parse_json(
-        from_root(ranks,
-                  [&] { return recorded_settings(recorded_contracts(settings.run)).dump(); }),
+        from_root(mesh_.world,
+                  [&] { return recorded_settings(recorded_contracts(settings_.run)).dump(); }),
         "run.json");
-    agree(ranks, [&] {
-        take_recorded(settings, recorded, ranks.size());
-        plan = std::make_unique<TreePlan>(
-            settings.virtual_ranks,
-            ranks.size(),
-            settings.plain_summation ? Summation::plain : Summation::tree);
-        check_wire_format(settings);
-        check_batch(settings, data->samples());
+    agree(mesh_.world, [&] {
+        take_recorded(settings_, recorded, mesh_.data.size());
+        plan_ = std::make_unique<TreePlan>(
+            settings_.virtual_ranks,
+            mesh_.data.size(),
+            settings_.plain_summation ? Summation::plain : Summation::tree);
+        check_wire_format(settings_);
+        check_batch(settings_, data_->samples());
     });
     settle_arithmetic();
-    const auto samples = static_cast<std::int64_t>(data->samples());
-    steps_per_epoch = (samples + settings.batch - 1) / settings.batch;
-    total_steps = settings.max_steps > 0 ? settings.max_steps : settings.epochs * steps_per_epoch;
-    const EffectFacts facts{.samples = data->samples(),
-                            .total_steps = total_steps,
+    const auto samples = static_cast<std::int64_t>(data_->samples());
+    length_.steps_per_epoch = (samples + settings_.batch - 1) / settings_.batch;
+    length_.total_steps =
+        settings_.max_steps > 0 ? settings_.max_steps : settings_.epochs * length_.steps_per_epoch;
+    const EffectFacts facts{.samples = data_->samples(),
+                            .total_steps = length_.total_steps,
                             .age = recorded.empty() ? RunAge::created : RunAge::resumed};
-    agree(ranks, [&] {
-        for (std::string& note : check_effects(settings, facts))
-            settings.warnings.push_back(std::move(note));
+    agree(mesh_.world, [&] {
+        for (std::string& note : check_effects(settings_, facts))
+            settings_.warnings.push_back(std::move(note));
     });
 }
 
 // From here on LibTorch may compute.
 void Job::settle_arithmetic() {
     const InstructionSet level =
-        agree_instruction_set(ranks, node.instruction_set, settings.instruction_set);
-    settings.instruction_set = level;
-    agree(ranks, [&] {
+        agree_instruction_set(mesh_.world, node_.instruction_set, settings_.instruction_set);
+    settings_.instruction_set = level;
+    agree(mesh_.world, [&] {
         for (std::string& note : forget_kernel_variables())
-            settings.warnings.push_back(std::move(note));
+            settings_.warnings.push_back(std::move(note));
         set_instruction_set(level);
-        set_compute_threads(settings.threads, level);
-        check_arithmetic(settings.threads);
+        set_compute_threads(settings_.threads, level);
+        check_arithmetic(settings_.threads);
     });
 }
 
 // Everything that can be wrong with the model and its data, before a run is made for it.
 void Job::build_model() {
-    agree(ranks, [&] {
-        task = make_task(*data);
-        input = std::make_unique<InputReader>(
-            *data, TransformPipeline::parse(settings.transform), settings.seed, *data, *task);
-        if (test_data) check_test_data(*test_data, *data, settings, *task);
-        model = model_of(make_model(settings.model, input->shape(), settings.seed));
-        optimizer = make_optimizer(settings.optimizer);
+    agree(mesh_.world, [&] {
+        task_ = make_task(*data_);
+        input_ = std::make_unique<InputReader>(
+            *data_, TransformPipeline::parse(settings_.transform), settings_.seed, *data_, *task_);
+        if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
+        model_ = model_of(make_model(settings_.model, input_->shape(), settings_.seed));
+        optimizer_ = make_optimizer(settings_.optimizer);
     });
-    const std::int64_t leaf = settings.batch / settings.virtual_ranks;
-    const BlankStep blank = agree(ranks, [&] {
-        return run_blank_step(*model,
-                              *task,
-                              input->shape(),
-                              (leaf + settings.micro_batches - 1) / settings.micro_batches,
-                              *optimizer);
+    const std::int64_t leaf = settings_.batch / settings_.virtual_ranks;
+    const BlankStep blank = agree(mesh_.world, [&] {
+        return run_blank_step(*model_,
+                              *task_,
+                              input_->shape(),
+                              (leaf + settings_.micro_batches - 1) / settings_.micro_batches,
+                              *optimizer_);
     });
-    check_same_canary(ranks, make_canary(blank.hash, node, Environment()));
-    contract.canary = blank.hash;
-    contract.processor = node.cpu_model;
+    check_same_canary(mesh_.world, make_canary(blank.hash, node_, Environment()));
+    contract_.canary = blank.hash;
+    contract_.processor = node_.cpu_model;
     // One rank's order for all; it decides how buckets are cut, never a bit.
-    order = parse_json(ranks.broadcast(Json(blank.order).dump()), "order of gradients")
-                .get<std::vector<std::size_t>>();
+    order_ = parse_json(mesh_.world.broadcast(Json(blank.order).dump()), "order of gradients")
+                 .get<std::vector<std::size_t>>();
 }
 
 void Job::open_run() {
-    const std::string incarnation = from_root(ranks, [&] {
-        run.directory.emplace(RunDirectory::open(settings.run, lock_wait_s));
-        RunDirectory& directory = *run.directory;
-        const std::vector<BitContract> recorded = recorded_contracts(settings.run);
-        contract.deciding = deciding_facts(settings, data->digest(), recorded_settings(recorded));
+    const std::string incarnation = from_root(mesh_.world, [&] {
+        run_.directory.emplace(RunDirectory::open(settings_.run, lock_wait_s));
+        RunDirectory& directory = *run_.directory;
+        const std::vector<BitContract> recorded = recorded_contracts(settings_.run);
+        contract_.deciding =
+            deciding_facts(settings_, data_->digest(), recorded_settings(recorded));
         const auto warning =
-            check_recorded(settings.run,
+            check_recorded(settings_.run,
                            recorded,
-                           contract,
-                           origins_of(settings),
-                           settings.accepts_other_bits ? OtherBits::accept : OtherBits::refuse);
-        if (warning) settings.warnings.push_back(*warning);
+                           contract_,
+                           origins_of(settings_),
+                           settings_.accepts_other_bits ? OtherBits::accept : OtherBits::refuse);
+        if (warning) settings_.warnings.push_back(*warning);
         if (directory.is_new())
-            directory.create({.config = given_config(settings),
-                              .deciding = contract.deciding,
-                              .contract = numeric_contract(settings, contract),
+            directory.create({.config = given_config(settings_),
+                              .deciding = contract_.deciding,
+                              .contract = numeric_contract(settings_, contract_),
                               .versions = versions()});
         remove_unfinished_checkpoints(directory.paths().checkpoints());
         return Json(directory.begin_incarnation()).dump();
     });
-    run.incarnation = parse_json(incarnation, "incarnation").get<std::int64_t>();
-    run.paths = {settings.run};
+    run_.incarnation = parse_json(incarnation, "incarnation").get<std::int64_t>();
+    run_.paths = {settings_.run};
 }
 
 // The rank table, and what the run is about.
 void Job::introduce() {
-    agree(ranks, [&] {
-        open_log({.rank = ranks.rank(),
-                  .world_size = ranks.size(),
-                  .host = node.host,
-                  .directory = run.paths.logs(run.incarnation),
-                  .shows_live = settings.shows_live});
+    agree(mesh_.world, [&] {
+        open_log({.rank = mesh_.world.rank(),
+                  .world_size = mesh_.world.size(),
+                  .host = node_.host,
+                  .directory = run_.paths.logs(run_.incarnation),
+                  .shows_live = settings_.shows_live});
     });
-    const RankRow mine = make_rank_row(node, ranks.rank());
+    const RankRow mine = make_rank_row(node_, mesh_.world.rank());
     std::vector<RankRow> rows;
-    for (const std::string& text : ranks.all_gather(serialize(mine)))
+    for (const std::string& text : mesh_.world.all_gather(serialize(mine)))
         rows.push_back(deserialize_rank_row(text));
-    cpus = cpu_share(rows, ranks.rank());
-    print_once(settings.rank_table);
-    for (const std::string& warning : settings.warnings) once(Level::warn, "{}", warning);
+    cpus_ = cpu_share(rows, mesh_.world.rank());
+    print_once(settings_.rank_table);
+    for (const std::string& warning : settings_.warnings) once(Level::warn, "{}", warning);
     for (const std::string& warning : hardware_warnings(rows)) once(Level::warn, "{}", warning);
-    if (run.directory)
-        for (const std::string& warning : run.directory->warnings())
+    if (run_.directory)
+        for (const std::string& warning : run_.directory->warnings())
             once(Level::warn, "{}", warning);
     once(
         Level::info,
         "run {} | incarnation {} | {} of {} samples | V = {}, {} thread(s) a rank, {} | {} rank(s)",
-        settings.run.string(),
-        run.incarnation,
-        data->name(),
-        grouped(data->samples()),
-        settings.virtual_ranks,
-        settings.threads,
-        instruction_set_name(*settings.instruction_set),
-        ranks.size());
+        settings_.run.string(),
+        run_.incarnation,
+        data_->name(),
+        grouped(data_->samples()),
+        settings_.virtual_ranks,
+        settings_.threads,
+        instruction_set_name(*settings_.instruction_set),
+        mesh_.world.size());
 }
 
 // From here on a rank that hangs or dies is named.
 void Job::start_flight() {
-    agree(ranks, [&] {
-        flight = std::make_unique<Flight>(
-            run.paths, run.incarnation, ranks, settings, clock, early_watch->take());
+    agree(mesh_.world, [&] {
+        flight_ = std::make_unique<Flight>(
+            run_.paths, run_.incarnation, mesh_.world, settings_, clock_, early_watch_->take());
     });
-    early_watch.reset();
+    early_watch_.reset();
 }
 
 void Job::build_replica() {
-    auto layout = std::make_unique<const ModelLayout>(*model, order);
-    LossySum lossy = make_lossy_sum(ranks, *layout, settings);
+    auto layout = std::make_unique<const ModelLayout>(*model_, order_);
+    LossySum lossy = make_lossy_sum(mesh_.data, *layout, settings_);
     std::unique_ptr<Exchange> sums =
-        make_exchange(ranks.duplicate(), layout->flat(), *plan, settings.transport);
+        make_exchange(mesh_.data.duplicate(), layout->flat(), *plan_, settings_.transport);
     if (lossy.hook)
-        sums = make_hooked_exchange(std::move(sums), layout->flat(), *plan, *lossy.hook);
-    sums = recorded(std::move(sums), layout->flat(), flight->recorder());
-    replica = std::make_unique<SharedReplica>(
-        SharedReplica::Parts{.model = std::move(model),
+        sums = make_hooked_exchange(std::move(sums), layout->flat(), *plan_, *lossy.hook);
+    sums = recorded(std::move(sums), layout->flat(), flight_->recorder());
+    replica_ = std::make_unique<SharedReplica>(
+        SharedReplica::Parts{.model = std::move(model_),
                              .layout = std::move(layout),
-                             .plan = *plan,
+                             .plan = *plan_,
                              .lossy = std::move(lossy),
                              .exchange = std::move(sums),
-                             .optimizer = std::move(optimizer),
-                             .ranks = ranks,
-                             .progress = progress_of(settings, cpus, ranks.size())});
-    step = std::make_unique<TrainStep>(TrainStep::Parts{*replica, *input, *task, clock},
-                                       StepSettings{.seed = settings.seed,
-                                                    .threads = settings.threads,
-                                                    .micro_batches = settings.micro_batches,
-                                                    .clip_norm = settings.clip_norm});
-    const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
-    agree(ranks, [&] {
-        if (test_data)
-            evaluator =
-                std::make_unique<Evaluator>(test_data, *data, ranks, leaves, settings, *task);
+                             .optimizer = std::move(optimizer_),
+                             .ranks = mesh_.data,
+                             .progress = progress_of(settings_, cpus_, mesh_.data.size())});
+    step_ = std::make_unique<TrainStep>(TrainStep::Parts{*replica_, *input_, *task_, clock_},
+                                        StepSettings{.seed = settings_.seed,
+                                                     .threads = settings_.threads,
+                                                     .micro_batches = settings_.micro_batches,
+                                                     .clip_norm = settings_.clip_norm});
+    agree(mesh_.world, [&] {
+        if (test_data_)
+            evaluator_ = std::make_unique<Evaluator>(
+                test_data_, *data_, mesh_.data, leaves(), settings_, *task_);
     });
     once(Level::info,
          "model {} with {} | {} steps an epoch, {} in all",
-         settings.model.name,
-         replica->description(),
-         steps_per_epoch,
-         total_steps);
+         settings_.model.name,
+         replica_->description(),
+         length_.steps_per_epoch,
+         length_.total_steps);
 }
 
 // From the newest whole checkpoint, or from the initial weights.
 void Job::restore() {
-    if (load_job(*this))
-        once(Level::info, "resumed from step {} (epoch {})", progress.step, progress.epoch);
-    const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), settings.virtual_ranks);
-    agree(ranks, [&] { stream = feed->batches(leaves, progress.position); });
+    if (load())
+        once(Level::info, "resumed from step {} (epoch {})", progress_.step, progress_.epoch);
+    agree(mesh_.world, [&] { stream_ = feed_->batches(leaves(), progress_.position); });
 }
 
 // A resumed run's ledger goes on in files of its own.
 void Job::start_ledger() {
-    agree(ranks, [&] {
-        if (!settings.ledger) return;
-        ledger.emplace(run.paths.ledger(),
-                       LedgerHead{.samples = data->samples(),
-                                  .data_digest = data->digest(),
-                                  .rank = ranks.rank(),
-                                  .ranks = ranks.size(),
-                                  .incarnation = static_cast<std::uint64_t>(run.incarnation),
-                                  .start = progress.position});
+    agree(mesh_.world, [&] {
+        if (!settings_.ledger) return;
+        ledger_.emplace(run_.paths.ledger(),
+                        LedgerHead{.samples = data_->samples(),
+                                   .data_digest = data_->digest(),
+                                   .rank = mesh_.world.rank(),
+                                   .ranks = mesh_.world.size(),
+                                   .incarnation = static_cast<std::uint64_t>(run_.incarnation),
+                                   .start = progress_.position});
     });
 }
 

@@ -1,57 +1,53 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "loop/job_checkpoint.hpp"
-
+// What of a job goes into a checkpoint, and back.
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
+#include "loop/job.hpp"
+
 namespace lockstep {
-namespace {
 
-CheckpointState state_of(const Job& job) {
-    const TrainSettings& settings = job.settings;
-    return {.step = job.progress.step,
-            .epoch = job.progress.epoch,
-            .order = {.kind = settings.order,
-                      .data_digest = job.data->digest(),
-                      .seed = settings.seed,
-                      .lanes = settings.lanes,
-                      .window_blocks = settings.window_blocks,
-                      .epoch = job.progress.position.epoch,
-                      .consumed = job.progress.position.consumed},
-            .contract = job.contract,
-            .last_accuracy = job.progress.last_accuracy,
-            .ranks = job.ranks.size(),
-            .virtual_ranks = settings.virtual_ranks,
-            .parameter_hash = job.replica->hash(),
-            .counters = job.replica->counters()};
+CheckpointState Job::state() const {
+    return {.step = progress_.step,
+            .epoch = progress_.epoch,
+            .order = {.kind = settings_.order,
+                      .data_digest = data_->digest(),
+                      .seed = settings_.seed,
+                      .lanes = settings_.lanes,
+                      .window_blocks = settings_.window_blocks,
+                      .epoch = progress_.position.epoch,
+                      .consumed = progress_.position.consumed},
+            .contract = contract_,
+            .last_accuracy = progress_.last_accuracy,
+            .ranks = mesh_.world.size(),
+            .virtual_ranks = settings_.virtual_ranks,
+            .parameter_hash = replica_->hash(),
+            .counters = replica_->counters()};
 }
 
-}  // namespace
-
-void save_job(Job& job) {
-    const PhaseScope scope(job.clock, Phase::checkpoint);
-    if (job.ledger) agree(job.ranks, [&] { job.ledger->flush(); });
-    ReplicaTensors tensors = job.replica->tensors();
+void Job::save() {
+    const PhaseScope scope(clock_, Phase::checkpoint);
+    if (ledger_) agree(mesh_.world, [&] { ledger_->flush(); });
+    ReplicaTensors tensors = replica_->tensors();
     if (!tensors.is_first_copy) tensors.pieces.clear();
-    CheckpointPlace place{.root = job.run.paths.checkpoints(),
-                          .incarnation = job.run.incarnation,
+    CheckpointPlace place{.root = run_.paths.checkpoints(),
+                          .incarnation = run_.incarnation,
                           .check_still_ours = {},
-                          .keep = job.settings.keep_checkpoints};
-    if (job.run.directory)
-        place.check_still_ours = [&job] { job.run.directory->check_still_ours(); };
-    save_checkpoint(job.ranks, place, state_of(job), tensors.metas, tensors.pieces);
+                          .keep = settings_.keep_checkpoints};
+    if (run_.directory) place.check_still_ours = [this] { run_.directory->check_still_ours(); };
+    save_checkpoint(mesh_.world, place, state(), tensors.metas, tensors.pieces);
 }
 
-bool load_job(Job& job) {
-    const ReplicaTensors tensors = job.replica->tensors();
-    const auto state =
-        load_checkpoint(job.ranks, job.run.paths.checkpoints(), tensors.metas, tensors.pieces);
-    job.replica->start(state ? state->counters : job.replica->counters());
-    if (!state) return false;
-    job.progress.step = state->step;
-    job.progress.epoch = state->epoch;
-    job.progress.last_accuracy = state->last_accuracy;
-    job.progress.position = {state->order.epoch, state->order.consumed};
+bool Job::load() {
+    const ReplicaTensors tensors = replica_->tensors();
+    const auto found =
+        load_checkpoint(mesh_.world, run_.paths.checkpoints(), tensors.metas, tensors.pieces);
+    replica_->start(found ? found->counters : replica_->counters());
+    if (!found) return false;
+    progress_ = {.step = found->step,
+                 .epoch = found->epoch,
+                 .position = {found->order.epoch, found->order.consumed},
+                 .last_accuracy = found->last_accuracy};
     return true;
 }
 

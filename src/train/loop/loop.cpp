@@ -26,7 +26,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
-#include "loop/job_checkpoint.hpp"
 #include "loop/loss_error.hpp"
 #include "loop/reporter.hpp"
 #include "loop/time_limit.hpp"
@@ -51,12 +50,12 @@ struct LastSave {
 };
 
 // What a user asks of rank 0, on top of `wishes` for the step to come.
-void add_request(StepWishes& wishes, Job& job) {
-    const auto& asked = job.run.directory->control_request();
+void add_request(StepWishes& wishes, const LoopParts& parts) {
+    const auto& asked = parts.run.directory->control_request();
     if (!asked) return;
-    const bool saves =
-        wishes.save ||
-        is_due(job.settings.checkpoint_every, job.progress.step + 1, job.steps_per_epoch);
+    const bool saves = wishes.save || is_due(parts.settings.checkpoint_every,
+                                             parts.progress.step + 1,
+                                             parts.length.steps_per_epoch);
     const bool stops = asked->action == ControlAction::stop ||
                        (asked->action == ControlAction::stop_after_checkpoint && saves);
     wishes.save = wishes.save || asked->action == ControlAction::save;
@@ -64,23 +63,24 @@ void add_request(StepWishes& wishes, Job& job) {
     wishes.discard = asked->action == ControlAction::stop_now;
 }
 
-StepWishes wishes_of(Job& job, const LastSave& last, const TimeLimit& limit) {
+StepWishes wishes_of(const LoopParts& parts, const LastSave& last, const TimeLimit& limit) {
     const StopRequest request = stop_requested();
-    const Period& period = job.settings.checkpoint_every;
-    const bool clock_says_save = job.ranks.is_root() && period.unit == Period::Unit::seconds &&
+    const Period& period = parts.settings.checkpoint_every;
+    const bool clock_says_save = parts.world.is_root() && period.unit == Period::Unit::seconds &&
                                  now_s() - last.time_s >= static_cast<double>(period.count);
-    const bool limit_is_near = job.ranks.is_root() && limit.is_near(now_s());
+    const bool limit_is_near = parts.world.is_root() && limit.is_near(now_s());
     StepWishes wishes{.requeue = request == StopRequest::save_and_requeue || limit_is_near,
                       .interrupt = request == StopRequest::interrupt,
                       .save = clock_says_save};
-    if (job.run.directory) add_request(wishes, job);
+    if (parts.run.directory) add_request(wishes, parts);
     return wishes;
 }
 
 // The loss is the same on all ranks: they fail together, with one message.
-void check_loss(const StepOutcome& outcome, const Job& job) {
+void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
     if (std::isfinite(outcome.loss)) return;
-    agree_on_failure(job.ranks, loss_error(outcome.loss, job.progress.step, job.settings.threads));
+    agree_on_failure(parts.world,
+                     loss_error(outcome.loss, parts.progress.step, parts.settings.threads));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {
@@ -89,59 +89,59 @@ void advance(JobProgress& progress, const Batch& batch) {
     progress.epoch = static_cast<std::int64_t>(batch.next.epoch);
 }
 
-void evaluate(Job& job, Reporter& reporter) {
-    if (!job.evaluator) return;
+void evaluate(const LoopParts& parts, Reporter& reporter) {
+    if (!parts.evaluator) return;
     reporter.flush();
-    const PhaseScope scope(job.clock, Phase::evaluate);
-    const Evaluation evaluation = job.evaluator->run(job.replica->model());
-    job.progress.last_accuracy = evaluation.metrics.front().value;
+    const PhaseScope scope(parts.clock, Phase::evaluate);
+    const Evaluation evaluation = parts.evaluator->run(parts.replica.model());
+    parts.progress.last_accuracy = evaluation.metrics.front().value;
     reporter.after_evaluation(evaluation);
 }
 
-void write_state(Job& job, RunPhase phase, const std::string& reason, ExitCode exit) {
-    if (job.run.directory)
-        job.run.directory->write_state({.phase = phase,
-                                        .step = job.progress.step,
-                                        .epoch = job.progress.epoch,
-                                        .reason = reason,
-                                        .exit = static_cast<int>(exit),
-                                        .steps_total = job.total_steps});
+void write_state(const LoopParts& parts, RunPhase phase, const std::string& reason, ExitCode exit) {
+    if (parts.run.directory)
+        parts.run.directory->write_state({.phase = phase,
+                                          .step = parts.progress.step,
+                                          .epoch = parts.progress.epoch,
+                                          .reason = reason,
+                                          .exit = static_cast<int>(exit),
+                                          .steps_total = parts.length.total_steps});
 }
 
-LastSave save(Job& job, TimeLimit& limit) {
+LastSave save(const LoopParts& parts, TimeLimit& limit) {
     const double begin_s = now_s();
-    save_job(job);
+    parts.save();
     limit.note_save(now_s() - begin_s);
-    write_state(job, RunPhase::running, "checkpoint written", ExitCode::complete);
-    return {job.progress.step, now_s()};
+    write_state(parts, RunPhase::running, "checkpoint written", ExitCode::complete);
+    return {parts.progress.step, now_s()};
 }
 
 // Of interruptions; rank 0, which writes it down, is who knows a user's request.
-std::string interruption(Job& job) {
-    if (!job.run.directory || !job.run.directory->control_request()) return "interrupted";
-    return "stopped by request of " + job.run.directory->control_request()->by;
+std::string interruption(const LoopParts& parts) {
+    if (!parts.run.directory || !parts.run.directory->control_request()) return "interrupted";
+    return "stopped by request of " + parts.run.directory->control_request()->by;
 }
 
-TrainEnd stop(Job& job, const StepWishes& agreed, const TimeLimit& limit) {
+TrainEnd stop(const LoopParts& parts, const StepWishes& agreed, const TimeLimit& limit) {
     const char* why =
         limit.is_near(now_s()) ? "stopped before its deadline" : "stopped by a signal";
-    save_job(job);
+    parts.save();
     const bool requeue = !agreed.interrupt;
-    write_state(job,
+    write_state(parts,
                 RunPhase::checkpointed,
-                requeue ? why : interruption(job),
+                requeue ? why : interruption(parts),
                 requeue ? ExitCode::saved_please_requeue : ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from there",
-         job.progress.step);
+         parts.progress.step);
     return requeue ? TrainEnd::saved_for_requeue : TrainEnd::interrupted;
 }
 
 // Without a checkpoint: the run goes on from the last one.
-TrainEnd leave(Job& job, const LastSave& last) {
-    const std::int64_t step = std::exchange(job.progress.step, last.step);
-    job.progress.epoch = last.step / job.steps_per_epoch;
-    write_state(job, RunPhase::checkpointed, interruption(job), ExitCode::interrupted);
+TrainEnd leave(const LoopParts& parts, const LastSave& last) {
+    const std::int64_t step = std::exchange(parts.progress.step, last.step);
+    parts.progress.epoch = last.step / parts.length.steps_per_epoch;
+    write_state(parts, RunPhase::checkpointed, interruption(parts), ExitCode::interrupted);
     once(Level::info,
          "stopped after step {}; the same command goes on from step {}",
          step,
@@ -151,43 +151,48 @@ TrainEnd leave(Job& job, const LastSave& last) {
 
 }  // namespace
 
-TrainEnd run_loop(Job& job) {
-    Reporter reporter(job);
-    write_state(job, RunPhase::running, "training", ExitCode::complete);
-    LastSave last{job.progress.step, now_s()};
-    TimeLimit limit(job.settings.deadline, unix_time_s(), now_s());
-    while (job.progress.step < job.total_steps) {
+TrainEnd run_loop(const LoopParts& parts) {
+    Reporter reporter(parts);
+    write_state(parts, RunPhase::running, "training", ExitCode::complete);
+    LastSave last{parts.progress.step, now_s()};
+    TimeLimit limit(parts.settings.deadline, unix_time_s(), now_s());
+    while (parts.progress.step < parts.length.total_steps) {
         limit.begin_turn(now_s());
         const Batch batch = [&] {
-            const PhaseScope scope(job.clock, Phase::data);
-            return job.stream->next();
+            const PhaseScope scope(parts.clock, Phase::data);
+            return parts.stream.next();
         }();
-        const double rate = learning_rate(
-            job.settings.optimizer, job.settings.schedule, job.progress.step, job.total_steps);
+        const double rate = learning_rate(parts.settings.optimizer,
+                                          parts.settings.schedule,
+                                          parts.progress.step,
+                                          parts.length.total_steps);
         const StepOutcome outcome =
-            job.step->run(batch, job.progress.step, rate, wishes_of(job, last, limit));
-        if (job.ledger) job.ledger->add(batch);
-        advance(job.progress, batch);
-        check_loss(outcome, job);
+            parts.step.run(batch, parts.progress.step, rate, wishes_of(parts, last, limit));
+        if (parts.ledger) parts.ledger->add(batch);
+        advance(parts.progress, batch);
+        check_loss(outcome, parts);
         reporter.after_step(outcome, batch.samples_in_step, rate);
 
-        const bool at_end = job.progress.step == job.total_steps;
+        const bool at_end = parts.progress.step == parts.length.total_steps;
         if (outcome.agreed.discard && !at_end) {
             reporter.finish();
-            return leave(job, last);
+            return leave(parts, last);
         }
-        if (at_end || is_due(job.settings.evaluate_every, job.progress.step, job.steps_per_epoch))
-            evaluate(job, reporter);
+        if (at_end ||
+            is_due(
+                parts.settings.evaluate_every, parts.progress.step, parts.length.steps_per_epoch))
+            evaluate(parts, reporter);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
             reporter.finish();
-            if (!at_end) return stop(job, outcome.agreed, limit);
+            if (!at_end) return stop(parts, outcome.agreed, limit);
         }
         if (at_end || outcome.agreed.save ||
-            is_due(job.settings.checkpoint_every, job.progress.step, job.steps_per_epoch))
-            last = save(job, limit);
+            is_due(
+                parts.settings.checkpoint_every, parts.progress.step, parts.length.steps_per_epoch))
+            last = save(parts, limit);
     }
     reporter.finish();
-    write_state(job, RunPhase::complete, "all steps are done", ExitCode::complete);
+    write_state(parts, RunPhase::complete, "all steps are done", ExitCode::complete);
     return TrainEnd::complete;
 }
 

@@ -4,11 +4,11 @@
 
 #include "lockstep/train/train.hpp"
 
-#include "loop/job.hpp"
+#include "loop/loop_parts.hpp"
 
 namespace lockstep {
 
-/// Collective. Trains `job` to its end, or until a signal asked any rank to stop.
-TrainEnd run_loop(Job& job);
+/// Collective. Trains to the end of the run, or until a signal asked any rank to stop.
+TrainEnd run_loop(const LoopParts& parts);
 
 }  // namespace lockstep

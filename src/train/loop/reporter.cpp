@@ -15,28 +15,28 @@ constexpr double report_every_s = 30;
 
 }  // namespace
 
-Reporter::Reporter(Job& job)
-    : job_(job),
-      progress_("training", static_cast<std::uint64_t>(job.total_steps)),
+Reporter::Reporter(const LoopParts& parts)
+    : parts_(parts),
+      progress_("training", static_cast<std::uint64_t>(parts.length.total_steps)),
       since_s_(now_s()),
       epoch_since_s_(since_s_) {
-    job.clock.take();  // setting up is no step's time
-    progress_.start_at(static_cast<std::uint64_t>(job.progress.step));
-    if (!job.ranks.is_root()) return;
-    metrics_.emplace(job.run.paths.metrics(), job.progress.step);
-    events_.emplace(job.run.paths.root, job.progress.step);
+    parts.clock.take();  // setting up is no step's time
+    progress_.start_at(static_cast<std::uint64_t>(parts.progress.step));
+    if (!parts.world.is_root()) return;
+    metrics_.emplace(parts.run.paths.metrics(), parts.progress.step);
+    events_.emplace(parts.run.paths.root, parts.progress.step);
 }
 
 bool Reporter::is_due() const {
-    const JobProgress& at = job_.progress;
-    const std::int64_t every = job_.settings.log_every;
+    const JobProgress& at = parts_.progress;
+    const std::int64_t every = parts_.settings.log_every;
     if (every > 0) return at.step % every == 0;
-    return now_s() - since_s_ >= report_every_s || at.step % job_.steps_per_epoch == 0;
+    return now_s() - since_s_ >= report_every_s || at.step % parts_.length.steps_per_epoch == 0;
 }
 
 void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, double rate) {
     if (std::exchange(is_first_, false)) {
-        log_event(FirstStepEvent{job_.progress.step});
+        log_event(FirstStepEvent{parts_.progress.step});
         epoch_since_s_ = now_s();  // rates leave the first step out: it warms caches up
     } else {
         epoch_samples_ += samples;
@@ -46,16 +46,16 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     gradient_norm_ = outcome.gradient_norm;
     samples_ += samples;
     ++steps_;
-    const auto done = static_cast<std::uint64_t>(job_.progress.step);
+    const auto done = static_cast<std::uint64_t>(parts_.progress.step);
     if (is_due()) report(rate);
-    if (job_.progress.step % job_.steps_per_epoch == 0) report_epoch();
+    if (parts_.progress.step % parts_.length.steps_per_epoch == 0) report_epoch();
     if (has_live_terminal() && progress_.is_due())
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
 }
 
 // How long buckets travelled, how much of that the steps waited for, and in how many bytes.
 void Reporter::add_communication(StepsEvent& event) const {
-    const ReplicaTraffic traffic = job_.replica->take_traffic();
+    const ReplicaTraffic traffic = parts_.replica.take_traffic();
     event.comm_busy_s = traffic.times.busy_s;
     event.comm_exposed_s = traffic.times.exposed_s;
     event.wire_compression = traffic.compression;
@@ -63,7 +63,7 @@ void Reporter::add_communication(StepsEvent& event) const {
 
 // Of this rank's threads, but for the waiting.
 DataReport Reporter::data_report(double elapsed_s) {
-    const StreamStats now = job_.stream->stats();
+    const StreamStats now = parts_.stream.stats();
     const StreamStats spent = now - std::exchange(data_, now);
     return {.wait_s = spent.wait_s,
             .read_s = spent.read_s,
@@ -79,7 +79,7 @@ DataReport Reporter::data_report(double elapsed_s) {
 
 // A start that SLURM has lost sight of ends here, before it writes into its successor's files.
 void Reporter::check_still_ours() const {
-    if (job_.run.directory) job_.run.directory->check_still_ours();
+    if (parts_.run.directory) parts_.run.directory->check_still_ours();
 }
 
 // With sums, so that who asks for a run's status need not read all of a long log.
@@ -94,23 +94,23 @@ void Reporter::log_steps(StepsEvent event) {
 void Reporter::report(double rate) {
     check_still_ours();
     const double now = now_s();
-    const JobProgress& at = job_.progress;
+    const JobProgress& at = parts_.progress;
     const StepReport report{.epoch = at.epoch,
                             .step = at.step,
-                            .steps_total = job_.total_steps,
+                            .steps_total = parts_.length.total_steps,
                             .loss = loss_ / static_cast<double>(steps_),
                             .lr = rate,
                             .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
-                            .phases = job_.clock.take(),
+                            .phases = parts_.clock.take(),
                             .memory_bytes = memory_use().resident_bytes,
                             .eta_s = (now - since_s_) / static_cast<double>(steps_) *
-                                     static_cast<double>(job_.total_steps - at.step)};
+                                     static_cast<double>(parts_.length.total_steps - at.step)};
     StepsEvent event{.report = report, .wall_s = now - since_s_};
-    if (job_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
+    if (parts_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
     add_communication(event);
     event.data = data_report(event.wall_s);
     log_steps(event);
-    if (job_.ranks.is_root()) {
+    if (parts_.world.is_root()) {
         once(Level::info, "{}", step_line(report));
         metrics_->append(json_of_record(event));
         const std::array scalars = {Scalar{"train/loss", report.loss},
@@ -127,7 +127,7 @@ void Reporter::report(double rate) {
 
 void Reporter::report_epoch() {
     const double seconds = now_s() - epoch_since_s_;
-    log_event(EpochEvent{.epoch = job_.progress.epoch,
+    log_event(EpochEvent{.epoch = parts_.progress.epoch,
                          .samples = epoch_samples_,
                          .seconds = seconds,
                          .samples_per_s = static_cast<double>(epoch_samples_) / seconds});
@@ -137,18 +137,18 @@ void Reporter::report_epoch() {
 
 void Reporter::after_evaluation(const Evaluation& evaluation) {
     check_still_ours();
-    const JobProgress& at = job_.progress;
+    const JobProgress& at = parts_.progress;
     const double now = now_s();
     log_event(EvaluationEvent{at.step, now - since_s_});
     sums_.evaluate_s += now - since_s_;
-    job_.clock.take();
+    parts_.clock.take();
     since_s_ = epoch_since_s_ = now;
     once(Level::info,
          "epoch {} | test {} | test loss {:.4f}",
          at.epoch,
          evaluation.text,
          evaluation.loss);
-    if (!job_.ranks.is_root()) return;
+    if (!parts_.world.is_root()) return;
     EvaluationMetrics line{.step = at.step, .epoch = at.epoch, .figures = {}};
     std::vector<Metric> metrics = evaluation.metrics;
     metrics.push_back({"loss", evaluation.loss});

@@ -8,7 +8,7 @@
 #include "lockstep/observe/step_line.hpp"
 #include "lockstep/observe/tensorboard.hpp"
 
-#include "loop/job.hpp"
+#include "loop/loop_parts.hpp"
 
 #include <memory>
 #include <optional>
@@ -18,7 +18,7 @@ namespace lockstep {
 /// Every rank writes its own step lines; rank 0 also the terminal, metrics.jsonl and events.
 class Reporter {
   public:
-    explicit Reporter(Job& job);
+    explicit Reporter(const LoopParts& parts);
 
     /// After each step. `rate` is the learning rate used.
     void after_step(const StepOutcome& outcome, std::int64_t samples, double rate);
@@ -41,7 +41,7 @@ class Reporter {
     void report_epoch();
     bool is_due() const;
 
-    Job& job_;
+    const LoopParts& parts_;
     Progress progress_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;

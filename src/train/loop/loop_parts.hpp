@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the training loop works with.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/flight_recorder.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/ledger.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/train/settings.hpp"
+
+#include "loop/evaluate.hpp"
+#include "schedule/train_step.hpp"
+
+#include <functional>
+#include <optional>
+
+namespace lockstep {
+
+/// How far the run is: what a checkpoint keeps besides tensors.
+struct JobProgress {
+    std::int64_t step = 0;
+    std::int64_t epoch = 0;  ///< finished epochs
+    StreamPosition position;
+    double last_accuracy = -1;
+};
+
+/// The run directory as this rank sees it: rank 0 holds it, the others know its paths.
+struct RunAccess {
+    std::optional<RunDirectory> directory;  ///< rank 0 only
+    RunPaths paths;
+    std::int64_t incarnation = 1;
+};
+
+/// How long the run is.
+struct RunLength {
+    std::int64_t steps_per_epoch = 0, total_steps = 0;
+};
+
+/// Borrowed from a Job.
+struct LoopParts {
+    const TrainSettings& settings;
+    const Communicator& world;
+    RunLength length;
+    RunAccess& run;
+    JobProgress& progress;
+    PhaseClock& clock;
+    FlightRecorder& recorder;
+    BatchStream& stream;
+    TrainStep& step;
+    Replica& replica;
+    Evaluator* evaluator;        ///< null without test data
+    LedgerWriter* ledger;        ///< null without --ledger
+    std::function<void()> save;  ///< Collective. Writes a checkpoint.
+};
+
+}  // namespace lockstep
