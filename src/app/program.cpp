@@ -20,7 +20,9 @@
 #include "slurm/rank_ends.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <chrono>
+#include <csignal>
 #include <optional>
 #include <thread>
 
@@ -240,6 +242,16 @@ void start_rank(const std::vector<std::string>& words, const ProcessContext& pro
     release_first_thread();
 }
 
+// A rank outlives neither its parent nor the launcher above that, which ends what is left. Asked
+// before MPI, whose start may wait for minutes where they are gone: an orphan's parent is another
+// then.
+void die_with_launch() {
+    if (!launched_by_mpi()) return;
+    die_with_parent(::getppid());
+    const auto launcher = Environment().integer(launcher_variable);
+    if (launcher && ::kill(static_cast<pid_t>(*launcher), 0) != 0 && errno == ESRCH) ::_exit(137);
+}
+
 // From here on all ranks have heard of each other.
 Communicator join_ranks(std::optional<MpiSession>& session) {
     if (!launched_by_mpi()) return {};
@@ -279,6 +291,7 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
 int run_program(const std::vector<std::string>& words, const Program& program) {
     const auto facts = std::make_shared<RankFacts>();
     if (is_train(words)) hold_stop_signals();  // none is lost before training takes them
+    die_with_launch();
     const bool is_rank_of_train = launched_by_mpi() && is_train(words);
     std::optional<MpiSession> session;
     Communicator ranks;

@@ -224,6 +224,7 @@ int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun) {
     request.folder = folder.path();
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
+    if (are_here) environment[launcher_variable] = std::to_string(::getpid());
     return supervise(
         mpirun_line(request, Environment()), environment, {std::move(have_begun), are_here, {}});
 }

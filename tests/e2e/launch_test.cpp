@@ -127,6 +127,21 @@ TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
     expect_nothing_left();
 }
 
+// As where both are killed while the rank is still being loaded: MPI_Init would wait for mpirun.
+TEST_F(Launch, LeavesNoRankThatBeginsAfterItsLauncherIsGone) {
+    const auto gone = std::make_unique<Background>(Words{"true"}, folder_ / "output");
+    EXPECT_EQ(gone->wait(10), 0);
+    const auto launched_by = [&](pid_t pid) {
+        return run_process(Words{program()} + train(2),
+                           {{"OMPI_COMM_WORLD_SIZE", "2"},
+                            {"OMPI_COMM_WORLD_RANK", "0"},
+                            {"LOCKSTEP_LAUNCHER_PID", std::to_string(pid)}},
+                           60);
+    };
+    EXPECT_EQ(launched_by(gone->pid()).exit_code, 137);
+    EXPECT_NE(launched_by(::getpid()).exit_code, 137);
+}
+
 TEST_F(Launch, GoesOnWhereSharedMemoryIsTooSmallForOpenMpi) {
     if (::geteuid() != 0) GTEST_SKIP() << "only root may mount a small /dev/shm";
     for (const char* size : {"2m", "8m"}) {

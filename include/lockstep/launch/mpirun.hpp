@@ -15,6 +15,9 @@ namespace lockstep {
 /// Set for ranks whose mpirun was started on a terminal.
 inline constexpr const char* live_variable = "LOCKSTEP_ON_TERMINAL";
 
+/// Set for ranks on the machine of the process that supervises their mpirun: its process id.
+inline constexpr const char* launcher_variable = "LOCKSTEP_LAUNCHER_PID";
+
 /// What to launch: a program with `words` on `np` ranks.
 struct LaunchRequest {
     int np = 1;                      ///< ranks

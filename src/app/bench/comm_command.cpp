@@ -7,7 +7,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/core/signals.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
@@ -20,7 +19,6 @@
 #include <set>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -214,7 +212,6 @@ int run(const BenchOptions& options, const Invocation& call) {
         check_bench_options(options);
     });
     if (!launched_by_mpi()) return launch(options, call);
-    if (world.size() > 1) die_with_parent(::getppid());
     return measure_on_ranks(options, call.process);
 }
 

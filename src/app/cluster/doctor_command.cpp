@@ -7,7 +7,6 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/core/signals.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/host_probe.hpp"
 #include "lockstep/launch/mpirun.hpp"
@@ -21,7 +20,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -172,7 +170,6 @@ int run(const DoctorOptions& options, const Invocation& call) {
     if (options.np > 0 && !launched_by_mpi())
         return supervise_ranks(
             {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});
-    if (call.process.ranks.size() > 1) die_with_parent(::getppid());
     return examine_all(options, call.process) ? static_cast<int>(ExitCode::config) : 0;
 }
 

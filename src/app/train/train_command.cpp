@@ -6,7 +6,6 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/signals.hpp"
 #include "lockstep/data/transform.hpp"
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/live_placement.hpp"
@@ -23,7 +22,6 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -180,7 +178,6 @@ int run(TrainOptions& options, const Invocation& call) {
     if (wants_ranks && !launched_by_mpi()) return launch(options, call);
     const Program& program = call.process.program;
     if (program.train == nullptr) become_rank(rank_program(program), call.words);
-    if (ranks.size() > 1) die_with_parent(::getppid());
     if (!options.plan.empty()) check_plan(ranks, facts, options.plan);
     if (const std::string note = binding_note(facts); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
