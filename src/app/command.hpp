@@ -37,6 +37,7 @@ struct Command {
 
 Command train_command();
 Command map_command();
+Command models_command();
 Command verify_command();
 Command data_pack_command();
 Command data_synth_command();

@@ -39,7 +39,7 @@ void offer_model(const std::string& model, OptionTable& table) {
             if (option.name != "model") continue;
             option.assign({model, "default"});
             option.default_value = model;
-            option.help = fmt::format("{}, {}", model, option.help);
+            option.help = fmt::format("{}, or {}", model, option.help);
         }
 }
 

@@ -32,23 +32,41 @@ def peer_environment():
     return folder
 
 
-def io_environment():
-    """The folder with the peers of `io`, which see PyTorch's environment; made on first use."""
+def environment_beside_torch(name, requirements, probe, megabytes):
+    """The folder of an environment that sees PyTorch's; made on first use."""
     torch = peer_environment()
-    folder = cache_folder() / "peer-io-1"
+    folder = cache_folder() / name
     if (folder / "complete").exists():
         return folder
-    print(f"making the peers' Python environment in {folder} (400 MB to download)", flush=True)
+    print(f"making the peers' Python environment in {folder} ({megabytes} MB to download)", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     subprocess.run([sys.executable, "-m", "venv", folder], check=True)
     install = [folder / "bin/pip", "install", "--quiet", "--no-deps", "--no-cache-dir"]
-    subprocess.run([*install, "-r", HERE / "io_requirements.txt"], check=True)
+    subprocess.run([*install, "-r", HERE / requirements], check=True)
     theirs, ours = (next(env.glob("lib/python3*/site-packages")) for env in (torch, folder))
     (ours / "torch.pth").write_text(f"{theirs}\n")
-    probe = "import torch, h5py, hdf5plugin, webdataset, streaming, nvidia.dali"
     subprocess.run([folder / "bin/python", "-c", probe], check=True)
     (folder / "complete").touch()
     return folder
+
+
+def io_environment():
+    """The peers of `io`."""
+    probe = "import torch, h5py, hdf5plugin, webdataset, streaming, nvidia.dali"
+    return environment_beside_torch("peer-io-1", "io_requirements.txt", probe, 400)
+
+
+MODELS = "peer-models-1"
+
+
+def has_models_environment():
+    return (cache_folder() / MODELS / "complete").exists()
+
+
+def models_environment():
+    """The peers of train/model/models_peer."""
+    probe = "import torch, torchvision; from transformers import GPT2LMHeadModel"
+    return environment_beside_torch(MODELS, "models_requirements.txt", probe, 100)
 
 
 def machine():

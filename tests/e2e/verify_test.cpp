@@ -60,6 +60,11 @@ TEST(Verify, FindsBatchNormAndDropoutEqual) {
     expect_equal_on({1, 2, 4}, verify({"--ranks", "1,2,4", "--model", "cnn-bn"}));
 }
 
+TEST(Verify, FindsAResidualNetworkEqual) {
+    expect_equal_on({1, 3},
+                    verify({"--ranks", "1,3", "--virtual-ranks", "4", "--model", "resnet18"}));
+}
+
 TEST(Verify, TakesNumbersOfRanksThatAreNoPowerOfTwo) {
     expect_equal_on({1, 2, 3},
                     verify({"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"}));

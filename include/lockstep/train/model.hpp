@@ -3,6 +3,7 @@
 /// Models by name. A model is an ordinary torch::nn::Module with one forward().
 #pragma once
 
+#include "lockstep/train/model_table.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include <cstdint>
@@ -15,14 +16,6 @@
 #include <torch/types.h>
 
 namespace lockstep {
-
-/// What the data dictates about a model.
-struct ModelShape {
-    std::int64_t channels = 1;  ///< of an image
-    std::int64_t height = 28;   ///< in pixels
-    std::int64_t width = 28;    ///< in pixels
-    std::int64_t classes = 10;  ///< of labels, so many logits
-};
 
 /// A classifier of images. Buffers may be floats (running statistics, averaged over leaves) or
 /// integers (counters, which all leaves advance alike).
@@ -40,7 +33,7 @@ using ModelFactory =
 /// Adds a model under `name`; call before training starts. An existing name is replaced.
 void register_model(const std::string& name, ModelFactory factory);
 
-/// All names, sorted. Built in: "cnn", "cnn-bn" (batch norm and dropout), "mlp".
+/// All names, sorted: those of built_in_models(), and what was registered.
 std::vector<std::string> model_names();
 
 /// Builds a model with weights that depend on `seed` only. Errors: E103 unknown name, E217 a shape

@@ -126,8 +126,8 @@ std::vector<Command> all_commands() {
         save_command(),         diagnose_command(),     ckpt_ls_command(),
         ckpt_verify_command(),  bench_comm_command(),   bench_io_command(),
         slurm_prolog_command(), slurm_epilog_command(), config_show_command(),
-        config_check_command(), explain_command(),      generate_command(),
-        version_command(),
+        config_check_command(), models_command(),       explain_command(),
+        generate_command(),     version_command(),
     };
 }
 

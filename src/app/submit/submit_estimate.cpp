@@ -6,6 +6,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -19,7 +20,8 @@ namespace {
 constexpr std::uint64_t bare_rank_bytes = 220u << 20;
 
 struct DataShape {
-    std::uint64_t channels = 1, height = 28, width = 28, classes = 10, bytes = 0;
+    ModelShape model;
+    std::uint64_t bytes = 0;
 };
 
 // Fashion-MNIST's where the data cannot be seen from this host, or are no packed shards.
@@ -31,11 +33,11 @@ DataShape data_shape(const fs::path& folder) {
         parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
     shape.bytes = data.samples * data.bytes_per_sample();
     for (const Field& field : data.fields) {
-        if (field.classes() > 0) shape.classes = static_cast<std::uint64_t>(field.classes());
+        if (field.classes() > 0) shape.model.classes = field.classes();
         if (field.shape.size() != 3) continue;
-        shape.channels = static_cast<std::uint64_t>(field.shape[0]);
-        shape.height = static_cast<std::uint64_t>(field.shape[1]);
-        shape.width = static_cast<std::uint64_t>(field.shape[2]);
+        shape.model.channels = static_cast<std::int64_t>(field.shape[0]);
+        shape.model.height = static_cast<std::int64_t>(field.shape[1]);
+        shape.model.width = static_cast<std::int64_t>(field.shape[2]);
     }
     return shape;
 }
@@ -54,30 +56,13 @@ std::uint64_t gradient_slots(const TrainSettings& settings, std::uint64_t ranks)
 
 }  // namespace
 
-std::optional<std::uint64_t> built_in_parameters(const std::string& model,
-                                                 std::uint64_t channels,
-                                                 std::uint64_t height,
-                                                 std::uint64_t width,
-                                                 std::uint64_t classes) {
-    if (model == "mlp") return (channels * height * width + 1) * 256 + 257 * classes;
-    const std::uint64_t features = 64 * (height / 4) * (width / 4);
-    const std::uint64_t cnn =
-        (9 * channels + 1) * 32 + (9 * 32 + 1) * 64 + (features + 1) * 512 + 513 * classes;
-    if (model == "cnn") return cnn;
-    if (model == "cnn-bn") return cnn + 2 * (32 + 64);
-    return std::nullopt;
-}
-
 JobEstimate estimate_job(const TrainSettings& settings,
                          const JobPart& part,
                          std::uint64_t parameters) {
     const DataShape data = data_shape(settings.data);
     JobEstimate estimate{.parameters = parameters, .data_bytes = data.bytes};
-    if (parameters == 0)
-        estimate.parameters =
-            built_in_parameters(
-                settings.model.name, data.channels, data.height, data.width, data.classes)
-                .value_or(0);
+    if (const ModelFacts* model = find_built_in(settings.model.name); model && parameters == 0)
+        estimate.parameters = static_cast<std::uint64_t>(model->parameters(data.model));
     const auto node_ranks = static_cast<std::uint64_t>(part.ranks_per_node());
     const std::uint64_t ranks = node_ranks * static_cast<std::uint64_t>(part.node_count());
     const std::uint64_t vector_bytes = 4 * estimate.parameters;

@@ -6,7 +6,6 @@
 #include "lockstep/train/settings.hpp"
 
 #include <cstdint>
-#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -19,13 +18,6 @@ struct JobEstimate {
     std::uint64_t disk_bytes = 0;        ///< at most at a time
     std::uint64_t data_bytes = 0;        ///< decoded; 0: not known
 };
-
-/// Parameters of a built-in model on images of that shape; nothing for other models.
-std::optional<std::uint64_t> built_in_parameters(const std::string& model,
-                                                 std::uint64_t channels,
-                                                 std::uint64_t height,
-                                                 std::uint64_t width,
-                                                 std::uint64_t classes);
 
 /// `parameters`: 0 for built-in models, whose number is known from the data's shape. The data set
 /// is settings.data, if it can be seen from here.

@@ -4,6 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
+#include "model/models/built_in.hpp"
+
 #include <map>
 
 #include <fmt/format.h>
@@ -110,10 +112,18 @@ ModelFactory factory_of() {
 }
 
 std::map<std::string, ModelFactory>& registry() {
-    static std::map<std::string, ModelFactory> models = {{"cnn", factory_of<Cnn>()},
-                                                         {"cnn-bn", factory_of<CnnBatchNorm>()},
-                                                         {"mlp", factory_of<Mlp>()}};
-    return models;
+    static std::map<std::string, ModelFactory> known = {
+        {"cnn", factory_of<Cnn>()},
+        {"cnn-bn", factory_of<CnnBatchNorm>()},
+        {"densenet121", models::densenet121},
+        {"efficientnet_b0", models::efficientnet_b0},
+        {"efficientnet_b7", models::efficientnet_b7},
+        {"mlp", factory_of<Mlp>()},
+        {"resnet18", models::resnet18},
+        {"resnet34", models::resnet34},
+        {"resnet50", models::resnet50},
+        {"vit_b_16", models::vit_b_16}};
+    return known;
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ OptionSection where(TrainSettings& s) {
 OptionSection what(TrainSettings& s) {
     return {
         "Model and optimizer (fixed when a run is created)",
-        {text_option("model", "NAME", s.model.name, "cnn, cnn-bn or mlp"),
+        {text_option("model", "NAME", s.model.name, "one that 'lockstep models' lists"),
          unset_flag_option("no-bias", s.model.bias, "layers without bias"),
          choice_option<OptimizerKind>("optimizer",
                                       s.optimizer.kind,

@@ -133,10 +133,8 @@ TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
 
 // The quick start's run says 1,630,090.
 TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
-    EXPECT_EQ(built_in_parameters("cnn", 1, 28, 28, 10), 1'630'090u);
-    EXPECT_EQ(built_in_parameters("cnn-bn", 1, 28, 28, 10), 1'630'090u + 192);
-    EXPECT_EQ(built_in_parameters("mlp", 1, 28, 28, 10), 785u * 256 + 2570);
-    EXPECT_FALSE(built_in_parameters("own", 1, 28, 28, 10).has_value());
+    EXPECT_EQ(estimate_job({}, {}, 0).parameters, 1'630'090u);
+    EXPECT_EQ(estimate_job({.model = {"own"}}, {}, 0).parameters, 0u);
     const auto estimate = estimate_job({}, {}, 1000);
     EXPECT_EQ(estimate.checkpoint_bytes, 12'000u);
     EXPECT_EQ(estimate.disk_bytes, 48'000u);

@@ -22,7 +22,7 @@ TEST(Cnn, HasTheBooksNumbersOfParameters) {
 }
 
 TEST(Models, GiveOneLogitForEachClass) {
-    for (const std::string& name : model_names()) {
+    for (const std::string name : {"cnn", "cnn-bn", "mlp"}) {
         const auto model = make_model({name, true}, {3, 32, 24, 7}, 1);
         const auto logits = model->forward(torch::zeros({5, 3, 32, 24}));
         EXPECT_EQ(logits.sizes().vec(), (std::vector<std::int64_t>{5, 7})) << name;

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What is known of the built-in models without building them, and without LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace lockstep {
+
+/// What the data dictates about a model.
+struct ModelShape {
+    std::int64_t channels = 1;  ///< of an image
+    std::int64_t height = 28;   ///< in pixels
+    std::int64_t width = 28;    ///< in pixels
+    std::int64_t classes = 10;  ///< of labels, so many logits
+};
+
+/// A built-in model.
+struct ModelFacts {
+    std::string_view name;   ///< of --model
+    ModelShape usual;        ///< which it is known with
+    std::string_view input;  ///< what else it takes, for a table
+    std::string_view task;   ///< what its outputs mean
+    /// How many it has, with biases, where the data are such.
+    std::int64_t (*parameters)(const ModelShape&);
+};
+
+/// All of them, the smallest first.
+std::span<const ModelFacts> built_in_models();
+
+/// One by its name; nullptr: not built in.
+const ModelFacts* find_built_in(std::string_view name);
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/train/model_table.hpp"
+
+#include "command.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* models_help =
+    R"(What --model of train can be. Parameters are counted for images and classes as shown; the table's
+last columns say which other images a model takes, and what its outputs mean. docs/models.md says how
+to choose, and how weights travel to and from torchvision.
+
+Examples:
+  lockstep models
+  lockstep models resnet18 resnet50
+)";
+
+constexpr std::size_t most_names = 64;
+
+const ModelFacts& named_model(const std::string& name) {
+    const ModelFacts* found = find_built_in(name);
+    check(found != nullptr, [&] {
+        std::vector<std::string> names;
+        for (const ModelFacts& model : built_in_models()) names.emplace_back(model.name);
+        return Error("E103",
+                     fmt::format("no model '{}'", printable(name)),
+                     "'lockstep models' lists all that are built in",
+                     did_you_mean(name, names));
+    });
+    return *found;
+}
+
+std::string model_row(const ModelFacts& model) {
+    const ModelShape& shape = model.usual;
+    const auto count = static_cast<std::uint64_t>(model.parameters(shape));
+    return fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n",
+                       model.name,
+                       grouped(count),
+                       fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width),
+                       shape.classes,
+                       model.input,
+                       model.task);
+}
+
+int show_models(const Invocation& call) {
+    std::string rows;
+    for (const std::string& name : call.positionals) rows += model_row(named_model(name));
+    if (rows.empty())
+        for (const ModelFacts& model : built_in_models()) rows += model_row(model);
+    print_once(fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n{}",
+                           "name",
+                           "parameters",
+                           "of images",
+                           "classes",
+                           "takes images",
+                           "task",
+                           rows));
+    return 0;
+}
+
+}  // namespace
+
+Command models_command() {
+    return {.name = "models",
+            .summary = "list the built-in models",
+            .usage = "lockstep models [NAME...]",
+            .text = models_help,
+            .optional_positionals = most_names,
+            .run = show_models};
+}
+
+}  // namespace lockstep

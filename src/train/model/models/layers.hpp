@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+// What models are built of: layers with one input and one output, and chains of them. Parameters
+// have PyTorch's names, shapes and first values, so that weights travel both ways.
+#pragma once
+
+#include "lockstep/train/model.hpp"
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::models {
+
+using at::Tensor;
+
+/// One input, one output.
+class Layer : public Classifier {};
+
+/// A layer without parameters.
+using Step = std::function<Tensor(const Tensor&)>;
+
+/// Layers and steps, one after another.
+class Chain : public Layer {
+  public:
+    Chain& add(const std::string& name, std::shared_ptr<Layer> layer);
+    Chain& then(Step step);
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    std::vector<Step> steps_;
+};
+
+/// Of a square kernel.
+struct ConvShape {
+    std::int64_t in = 1, out = 1, kernel = 3, stride = 1;
+    std::int64_t groups = 1;
+    bool bias = false;
+    /// Nothing: maps keep their size but for the stride.
+    std::optional<std::int64_t> padding = std::nullopt;
+};
+
+/// Whose number of connections scales a convolution's first weights (He et al.,
+/// https://arxiv.org/abs/1502.01852).
+enum class Fan { in, out };
+
+/// [n, in, H, W] -> [n, out, H', W']; weights are normal with variance 2 / fan, biases 0.
+class Conv : public Layer {
+  public:
+    explicit Conv(const ConvShape& shape, Fan fan = Fan::out);
+    Tensor forward(const Tensor& x) override;
+    Tensor weight, bias;
+
+  private:
+    ConvShape shape_;
+};
+
+/// What running statistics are made with, PyTorch's defaults.
+struct NormRule {
+    double epsilon = 1e-5;
+    double momentum = 0.1;
+};
+
+/// Over all dimensions but the second. A channel with one value in all has no statistics to
+/// normalise by: the running ones serve then, and stay.
+class BatchNorm : public Layer {
+  public:
+    explicit BatchNorm(std::int64_t channels, NormRule rule = {});
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    Tensor weight_, bias_, mean_, variance_, batches_;
+    NormRule rule_;
+};
+
+/// Over the last dimension.
+class LayerNorm : public Layer {
+  public:
+    LayerNorm(std::int64_t features, double epsilon);
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    Tensor weight_, bias_;
+    double epsilon_;
+};
+
+/// [..., in] -> [..., out].
+class Linear : public Layer {
+  public:
+    Linear(std::int64_t in, std::int64_t out, const ModelSettings& settings);
+    Tensor forward(const Tensor& x) override;
+    Tensor weight;
+    Tensor bias;  ///< undefined where the model has none
+};
+
+/// Zeroes single values while training.
+class Dropout : public Layer {
+  public:
+    explicit Dropout(double probability) : probability_(probability) {}
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    double probability_;
+};
+
+/// Zeroes whole samples while training (Huang et al., https://arxiv.org/abs/1603.09382).
+class StochasticDepth : public Layer {
+  public:
+    explicit StochasticDepth(double probability) : probability_(probability) {}
+    Tensor forward(const Tensor& x) override;
+
+  private:
+    double probability_;
+};
+
+/// Overwrites its argument.
+Tensor rectify(const Tensor& x);
+
+/// The mean of each map: [n, C, H, W] -> [n, C].
+Tensor map_means(const Tensor& x);
+
+/// Which earlier tokens an attention sees.
+enum class Sight { all, earlier };
+
+/// Scaled dot-product attention of `heads` heads (https://arxiv.org/abs/1706.03762): queries, keys
+/// and values side by side [n, T, 3 * width] -> [n, T, width].
+Tensor attention(const Tensor& mixed, std::int64_t heads, Sight sight, double dropout = 0);
+
+/// Errors: E217 where a side of the images is less than `side`.
+void check_sides(const ModelShape& shape, std::int64_t side);
+
+}  // namespace lockstep::models

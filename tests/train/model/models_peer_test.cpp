@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: Apache-2.0
+// What tests/train/model/models_peer asks: the logits of a model with weights that travelled here, and
+// first weights of our own with their logits, to travel back. Skipped where nobody asks.
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/train/model.hpp"
+
+#include "model/models/gpt.hpp"
+#include "model/models/unet.hpp"
+#include "checkpoint/safetensors.hpp"
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using Tensors = std::map<std::string, at::Tensor>;
+
+struct PeerRequest {
+    std::string model;
+    ModelShape shape;
+    Tensors tensors;
+};
+
+PeerRequest read_request(const std::filesystem::path& path) {
+    const std::string bytes = read_file(path, 1u << 30);
+    std::uint64_t length = 0;
+    std::memcpy(&length, bytes.data(), sizeof(length));
+    const Json header = parse_json(bytes.substr(8, length), path.string());
+    PeerRequest request;
+    for (const auto& [name, entry] : header.items()) {
+        if (name == "__metadata__") continue;
+        const auto sizes = entry["shape"].get<std::vector<std::int64_t>>();
+        const std::size_t begin = 8 + length + entry["data_offsets"][0].get<std::size_t>();
+        request.tensors[name] = torch::empty(sizes);
+        std::memcpy(
+            request.tensors[name].data_ptr(), bytes.data() + begin, request.tensors[name].nbytes());
+    }
+    const Json& said = header["__metadata__"];
+    const auto number = [&](const char* name) { return std::stoll(said[name].get<std::string>()); };
+    request.model = said["model"].get<std::string>();
+    request.shape = {number("channels"), number("height"), number("width"), number("classes")};
+    return request;
+}
+
+std::shared_ptr<Classifier> asked_model(const PeerRequest& request) {
+    torch::manual_seed(1);
+    if (request.model == "unet") return models::unet(request.shape, {}, 8);
+    if (request.model == "gpt")
+        return models::gpt({.vocabulary = 97, .context = 16, .layers = 3, .heads = 4, .width = 32},
+                           {});
+    return make_model({request.model, true}, request.shape, 1);
+}
+
+// Parameters and running statistics by name: what a file of weights holds.
+Tensors weights_of(const Classifier& model) {
+    Tensors weights;
+    for (const auto& item : model.named_parameters()) weights[item.key()] = item.value().detach();
+    for (const auto& item : model.named_buffers())
+        if (item.value().is_floating_point()) weights[item.key()] = item.value();
+    return weights;
+}
+
+at::Tensor logits_of(Classifier& model, const PeerRequest& request) {
+    model.eval();
+    const at::NoGradGuard no_gradients;
+    const at::Tensor input = request.tensors.at("input");
+    return model.forward(request.model == "gpt" ? input.to(torch::kInt64)
+                                                : input.contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+void write_answer(const std::filesystem::path& path, const Tensors& tensors) {
+    std::vector<SafetensorsEntry> entries;
+    std::vector<at::Tensor> kept;
+    for (const auto& [name, tensor] : tensors) {
+        const at::Tensor& dense = kept.emplace_back(tensor.contiguous());
+        entries.push_back(
+            {name,
+             dense.sizes().vec(),
+             {dense.const_data_ptr<float>(), static_cast<std::size_t>(dense.numel())}});
+    }
+    write_safetensors(path, entries);
+}
+
+TEST(ModelsPeer, IsAnswered) {
+    const char* folder = std::getenv("LOCKSTEP_MODELS_PEER");
+    if (folder == nullptr) GTEST_SKIP() << "tests/train/model/models_peer asks";
+    const PeerRequest request = read_request(std::filesystem::path(folder) / "request");
+    const auto model = asked_model(request);
+    Tensors answer;
+    const Tensors weights = weights_of(*model);
+    for (const auto& [name, tensor] : weights) answer["own." + name] = tensor.clone();
+    answer["own logits"] = logits_of(*model, request);
+    for (const auto& [name, tensor] : request.tensors) {
+        if (name == "input") continue;
+        ASSERT_TRUE(weights.contains(name)) << name;
+        ASSERT_EQ(weights.at(name).sizes(), tensor.sizes()) << name;
+        weights.at(name).copy_(tensor);
+    }
+    EXPECT_EQ(weights.size() + 1, request.tensors.size());
+    answer["logits"] = logits_of(*model, request);
+    write_answer(std::filesystem::path(folder) / "answer", answer);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// The built-in models beside the small ones; train/model/models_peer compares them with torchvision's.
+#include "lockstep/train/model.hpp"
+
+#include "model/models/gpt.hpp"
+#include "model/models/layers.hpp"
+#include "model/models/unet.hpp"
+#include "support/caught.hpp"
+
+#include <algorithm>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::models {
+namespace {
+
+using Sizes = std::vector<std::int64_t>;
+
+std::int64_t element_count(const torch::nn::Module& module) {
+    std::int64_t count = 0;
+    for (const auto& parameter : module.parameters()) count += parameter.numel();
+    return count;
+}
+
+Tensor images(std::int64_t n, const ModelShape& shape) {
+    return torch::randn({n, shape.channels, shape.height, shape.width})
+        .contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+TEST(ModelTable, IsOfAllModelsThatCanBeMade) {
+    for (const ModelFacts& model : built_in_models()) {
+        const auto names = model_names();
+        EXPECT_NE(std::ranges::find(names, model.name), names.end()) << model.name;
+    }
+}
+
+TEST(ModelTable, HasTheNumbersOfTheirPapers) {
+    const std::map<std::string, std::int64_t> published = {{"cnn", 1'630'090},
+                                                           {"resnet18", 11'689'512},
+                                                           {"resnet34", 21'797'672},
+                                                           {"resnet50", 25'557'032},
+                                                           {"densenet121", 7'978'856},
+                                                           {"efficientnet_b0", 5'288'548},
+                                                           {"efficientnet_b7", 66'347'960},
+                                                           {"vit_b_16", 86'567'656}};
+    for (const auto& [name, count] : published) {
+        const ModelFacts* model = find_built_in(name);
+        ASSERT_NE(model, nullptr) << name;
+        EXPECT_EQ(model->parameters(model->usual), count) << name;
+    }
+}
+
+// Channels, sides and classes that none of them is known with.
+TEST(BuiltInModels, HaveAsManyParametersAsTheTableSaysAndTakeSmallImages) {
+    const ModelShape shape{2, 48, 32, 7};
+    for (const ModelFacts& facts : built_in_models()) {
+        const auto model = make_model({std::string(facts.name), true}, shape, 1);
+        EXPECT_EQ(element_count(*model), facts.parameters(shape)) << facts.name;
+        model->eval();
+        const at::NoGradGuard no_gradients;
+        EXPECT_EQ(model->forward(images(2, shape)).sizes(), (Sizes{2, 7})) << facts.name;
+    }
+}
+
+TEST(BuiltInModels, LearnFromASingleSmallImage) {
+    const ModelShape shape{1, 28, 28, 10};
+    for (const std::string name : {"resnet18", "densenet121", "efficientnet_b0"}) {
+        const auto model = make_model({name, true}, shape, 1);
+        model->forward(images(1, shape)).square().sum().backward();
+        for (const auto& item : model->named_parameters())
+            EXPECT_TRUE(item.value().grad().isfinite().all().item<bool>()) << name << item.key();
+        for (const auto& item : model->named_buffers())
+            EXPECT_TRUE(item.value().isfinite().all().item<bool>()) << name << item.key();
+    }
+}
+
+TEST(BuiltInModels, RefuseShapesThatTheyCannotTake) {
+    const auto code = [](const std::string& name, const ModelShape& shape) {
+        return test::caught_code([&] { make_model({name, true}, shape, 1); });
+    };
+    EXPECT_EQ(code("vit_b_16", {1, 28, 28, 10}), "E217");
+    EXPECT_EQ(code("vit_b_16", {1, 32, 40, 10}), "E217");
+    for (const std::string name : {"resnet18", "densenet121", "efficientnet_b0"})
+        EXPECT_EQ(code(name, {1, 1, 784, 10}), "E217") << name;
+}
+
+TEST(BuiltInModels, DoWithoutBiases) {
+    const auto model = make_model({"resnet18", false}, {1, 8, 8, 10}, 1);
+    EXPECT_FALSE(model->named_parameters().contains("fc.bias"));
+    EXPECT_TRUE(model->named_parameters().contains("bn1.bias"));
+}
+
+TEST(BatchNorm, LeavesItsStatisticsWhereAChannelHasOneValue) {
+    BatchNorm norm(3);
+    const Tensor one = torch::randn({1, 3, 1, 1});
+    const Tensor expected = one / std::sqrt(1 + 1e-5);
+    EXPECT_TRUE(norm.forward(one).allclose(expected));
+    EXPECT_EQ(norm.named_buffers()["num_batches_tracked"].item<std::int64_t>(), 1);
+    norm.forward(torch::randn({2, 3, 1, 1}));
+    EXPECT_FALSE(norm.named_buffers()["running_mean"].equal(torch::zeros({3})));
+}
+
+TEST(StochasticDepth, ZeroesWholeSamplesAndScalesTheOthers) {
+    StochasticDepth layer(0.25);
+    const Tensor x = torch::ones({64, 2, 3, 3}), y = layer.forward(x);
+    const Tensor first = y.select(1, 0).select(1, 0).select(1, 0);
+    EXPECT_TRUE(y.equal(first.view({64, 1, 1, 1}).expand_as(y)));
+    const Tensor kept = first.masked_select(first != 0);
+    EXPECT_TRUE(kept.equal(torch::full_like(kept, 1.0F / 0.75F)));
+    EXPECT_GT(kept.numel(), 32);
+    EXPECT_LT(kept.numel(), 64);
+    layer.eval();
+    EXPECT_TRUE(layer.forward(x).equal(x));
+}
+
+TEST(Gpt, HasGpt2sParameters) {
+    const auto small =
+        gpt({.vocabulary = 50, .context = 16, .layers = 2, .heads = 2, .width = 8}, {});
+    // Embeddings; of a layer two norms, attention, feed-forward; the last norm.
+    EXPECT_EQ(element_count(*small), 50 * 8 + 16 * 8 + 2 * (12 * 64 + 13 * 8) + 2 * 8);
+    EXPECT_EQ(50257 * 768 + 1024 * 768 + 12 * (12 * 768 * 768 + 13 * 768) + 2 * 768, 124'439'808);
+    EXPECT_EQ(small->named_parameters()["h.1.attn.c_attn.weight"].sizes(), (Sizes{8, 24}));
+}
+
+TEST(Gpt, SeesNoLaterToken) {
+    torch::manual_seed(1);
+    const auto model =
+        gpt({.vocabulary = 50, .context = 16, .layers = 2, .heads = 2, .width = 8}, {});
+    model->eval();
+    const Tensor tokens = torch::randint(50, {3, 12}, torch::kInt64);
+    const Tensor before = model->forward(tokens);
+    EXPECT_EQ(before.sizes(), (Sizes{3, 12, 50}));
+    for (const std::int64_t at : {0, 5, 11}) {
+        Tensor changed = tokens.clone();
+        changed.select(1, at).add_(1).remainder_(50);
+        const Tensor after = model->forward(changed);
+        EXPECT_TRUE(after.slice(1, 0, at).equal(before.slice(1, 0, at))) << at;
+        EXPECT_FALSE(after.select(1, at).equal(before.select(1, at))) << at;
+    }
+}
+
+TEST(Gpt, RefusesWhatItCannotTake) {
+    EXPECT_EQ(test::caught_code([] { gpt({.heads = 5, .width = 12}, {}); }), "E217");
+    const auto model =
+        gpt({.vocabulary = 5, .context = 4, .layers = 1, .heads = 1, .width = 2}, {});
+    const Tensor tokens = torch::zeros({1, 5}, torch::kInt64);
+    EXPECT_EQ(test::caught_code([&] { model->forward(tokens); }), "E217");
+}
+
+TEST(Unet, GivesLogitsForEachPixelOfAnyImage) {
+    for (const ModelShape& shape : {ModelShape{1, 16, 16, 2}, ModelShape{3, 37, 50, 5}}) {
+        const auto model = unet(shape, {}, 4);
+        const Tensor logits = model->forward(images(2, shape));
+        EXPECT_EQ(logits.sizes(), (Sizes{2, shape.classes, shape.height, shape.width}));
+        logits.sum().backward();
+        for (const auto& item : model->named_parameters())
+            EXPECT_TRUE(item.value().grad().defined()) << item.key();
+    }
+    EXPECT_EQ(test::caught_code([] { unet({1, 15, 28, 2}, {}); }), "E217");
+}
+
+}  // namespace
+}  // namespace lockstep::models
