@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// What tests/train/model/models_peer asks: the logits of a model with weights that travelled here, and
-// first weights of our own with their logits, to travel back. Skipped where nobody asks.
+// What tests/train/model/models_peer asks: the logits of a model with weights that travelled here,
+// and first weights of our own with their logits, to travel back. Skipped where nobody asks.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/train/model.hpp"
 
+#include "checkpoint/safetensors.hpp"
 #include "model/models/gpt.hpp"
 #include "model/models/unet.hpp"
-#include "checkpoint/safetensors.hpp"
 
 #include <cstdlib>
 #include <cstring>
