@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The built-in models beside the small ones; train/model/models_peer compares them with torchvision's.
+// The built-in models beside the small ones; train/model/models_peer compares them with
+// torchvision's.
 #include "lockstep/train/model.hpp"
 
 #include "model/models/gpt.hpp"
@@ -9,6 +10,7 @@
 
 #include <algorithm>
 
+#include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
 namespace lockstep::models {
@@ -50,8 +52,14 @@ TEST(ModelTable, HasTheNumbersOfTheirPapers) {
     }
 }
 
+// Spinning threads would share a busy machine.
+class BuiltInModels : public testing::Test {
+  protected:
+    void SetUp() override { at::set_num_threads(1); }
+};
+
 // Channels, sides and classes that none of them is known with.
-TEST(BuiltInModels, HaveAsManyParametersAsTheTableSaysAndTakeSmallImages) {
+TEST_F(BuiltInModels, HaveAsManyParametersAsTheTableSaysAndTakeSmallImages) {
     const ModelShape shape{2, 48, 32, 7};
     for (const ModelFacts& facts : built_in_models()) {
         const auto model = make_model({std::string(facts.name), true}, shape, 1);
@@ -62,7 +70,7 @@ TEST(BuiltInModels, HaveAsManyParametersAsTheTableSaysAndTakeSmallImages) {
     }
 }
 
-TEST(BuiltInModels, LearnFromASingleSmallImage) {
+TEST_F(BuiltInModels, LearnFromASingleSmallImage) {
     const ModelShape shape{1, 28, 28, 10};
     for (const std::string name : {"resnet18", "densenet121", "efficientnet_b0"}) {
         const auto model = make_model({name, true}, shape, 1);
@@ -74,7 +82,7 @@ TEST(BuiltInModels, LearnFromASingleSmallImage) {
     }
 }
 
-TEST(BuiltInModels, RefuseShapesThatTheyCannotTake) {
+TEST_F(BuiltInModels, RefuseShapesThatTheyCannotTake) {
     const auto code = [](const std::string& name, const ModelShape& shape) {
         return test::caught_code([&] { make_model({name, true}, shape, 1); });
     };
@@ -84,7 +92,7 @@ TEST(BuiltInModels, RefuseShapesThatTheyCannotTake) {
         EXPECT_EQ(code(name, {1, 1, 784, 10}), "E217") << name;
 }
 
-TEST(BuiltInModels, DoWithoutBiases) {
+TEST_F(BuiltInModels, DoWithoutBiases) {
     const auto model = make_model({"resnet18", false}, {1, 8, 8, 10}, 1);
     EXPECT_FALSE(model->named_parameters().contains("fc.bias"));
     EXPECT_TRUE(model->named_parameters().contains("bn1.bias"));
