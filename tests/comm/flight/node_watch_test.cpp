@@ -272,7 +272,7 @@ TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
 
 // Its launcher hears both; what the other side said before it was cut off nobody has heard.
 TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
-    for (const std::string host : {host_name(), std::string("b")}) {
+    for (const std::string& host : {host_name(), std::string("b")}) {
         const TempDir folder;
         const HostB b(folder, 1);
         ASSERT_TRUE(has_beat(folder, 1, 3));
