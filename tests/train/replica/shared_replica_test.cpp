@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
@@ -121,8 +122,17 @@ TEST_F(TwoLeaves, ALeafWithoutSamplesCountsForNothing) {
 
 TEST_F(TwoLeaves, HashIsThatOfAllValues) {
     const std::string at_start = replica.hash();
-    run_step();
-    EXPECT_NE(replica.hash(), at_start);
+    replica.start({{"norm1.num_batches_tracked", 0}, {"norm2.num_batches_tracked", 1}});
+    EXPECT_NE(replica.hash(), at_start) << "a counter";
+    replica.start({{"norm1.num_batches_tracked", 0}, {"norm2.num_batches_tracked", 0}});
+    EXPECT_EQ(replica.hash(), at_start);
+    const ReplicaTensors tensors = replica.tensors();
+    for (const TensorPiece& piece : tensors.pieces) {
+        const bool is_optimizers = tensors.metas[piece.tensor].name.starts_with("optimizer.");
+        const float before = std::exchange(piece.data[piece.count - 1], 4711.F);
+        EXPECT_EQ(replica.hash() == at_start, is_optimizers) << tensors.metas[piece.tensor].name;
+        piece.data[piece.count - 1] = before;
+    }
 }
 
 TEST_F(TwoLeaves, TensorsAreThoseOfModelAndOptimizer) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // What tests/train/model/models_peer asks: the logits of a model with weights that travelled here,
-// and first weights of our own with their logits, to travel back. Skipped where nobody asks.
+// and first weights of our own with their logits, to travel back. FOLDER/request -> FOLDER/answer.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
@@ -10,12 +10,13 @@
 #include "model/models/gpt.hpp"
 #include "model/models/unet.hpp"
 
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
 #include <map>
 
-#include <gtest/gtest.h>
+#include <fmt/format.h>
+#include <torch/types.h>
 
 namespace lockstep {
 namespace {
@@ -88,25 +89,45 @@ void write_answer(const std::filesystem::path& path, const Tensors& tensors) {
     write_safetensors(path, entries);
 }
 
-TEST(ModelsPeer, IsAnswered) {
-    const char* folder = std::getenv("LOCKSTEP_MODELS_PEER");
-    if (folder == nullptr) GTEST_SKIP() << "tests/train/model/models_peer asks";
-    const PeerRequest request = read_request(std::filesystem::path(folder) / "request");
+// Errors: E217 where weights have other names or shapes than the model's.
+void take_weights(const Tensors& own, const PeerRequest& request) {
+    check(own.size() + 1 == request.tensors.size(), [&] {
+        return Error(
+            "E217",
+            fmt::format(
+                "{} tensors travelled, the model has {}", request.tensors.size() - 1, own.size()),
+            "",
+            "");
+    });
+    for (const auto& [name, tensor] : request.tensors) {
+        if (name == "input") continue;
+        check(own.contains(name) && own.at(name).sizes() == tensor.sizes(),
+              [&] { return Error("E217", "the model has no such tensor '" + name + "'", "", ""); });
+        own.at(name).copy_(tensor);
+    }
+}
+
+void answer_peer(const std::filesystem::path& folder) {
+    const PeerRequest request = read_request(folder / "request");
     const auto model = asked_model(request);
     Tensors answer;
     const Tensors weights = weights_of(*model);
     for (const auto& [name, tensor] : weights) answer["own." + name] = tensor.clone();
     answer["own logits"] = logits_of(*model, request);
-    for (const auto& [name, tensor] : request.tensors) {
-        if (name == "input") continue;
-        ASSERT_TRUE(weights.contains(name)) << name;
-        ASSERT_EQ(weights.at(name).sizes(), tensor.sizes()) << name;
-        weights.at(name).copy_(tensor);
-    }
-    EXPECT_EQ(weights.size() + 1, request.tensors.size());
+    take_weights(weights, request);
     answer["logits"] = logits_of(*model, request);
-    write_answer(std::filesystem::path(folder) / "answer", answer);
+    write_answer(folder / "answer", answer);
 }
 
 }  // namespace
 }  // namespace lockstep
+
+int main(int, char** argv) {
+    try {
+        lockstep::answer_peer(argv[1]);
+    } catch (const lockstep::Error& error) {
+        std::fputs((error.text() + "\n").c_str(), stderr);
+        return 1;
+    }
+    return 0;
+}
