@@ -9,11 +9,11 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/version.hpp"
 #include "lockstep/observe/events.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "checkpoint/recorded_contract.hpp"
+#include "loop/run_facts.hpp"
 #include "replica/arithmetic.hpp"
 #include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
@@ -27,7 +27,6 @@
 #include <bit>
 
 #include <fmt/format.h>
-#include <torch/version.h>
 
 namespace lockstep {
 namespace {
@@ -77,43 +76,6 @@ void check_batch(const TrainSettings& settings, std::uint64_t samples) {
     });
 }
 
-Json numeric_contract(const TrainSettings& settings, const BitContract& contract) {
-    return {{"virtual_ranks", settings.virtual_ranks},
-            {"threads", settings.threads},
-            {"instruction_set", instruction_set_name(*settings.instruction_set)},
-            {"seed", settings.seed},
-            {"order", order_name(settings.order)},
-            {"transform", settings.transform},
-            {"canary", contract.canary},
-            {"processor", contract.processor}};
-}
-
-Json versions() {
-    return {{"lockstep", version_text()},
-            {"libtorch", TORCH_VERSION},
-            {"mpi", MpiSession::library_version()}};
-}
-
-Json given_config(const TrainSettings& settings) {
-    Json config = Json::object();
-    for (const auto& [key, entry] : settings.origins)
-        config[key] = {{"value", config_text(entry.value)}, {"origin", entry.origin}};
-    return config;
-}
-
-Json origins_of(const TrainSettings& settings) {
-    Json origins = Json::object();
-    for (const auto& [key, entry] : settings.origins) origins[key] = entry.origin;
-    return origins;
-}
-
-Json json_of(const std::vector<NamedValue>& values) {
-    Json json = Json::object();
-    for (const NamedValue& named : values)
-        json[named.name] = std::visit([](const auto& value) { return Json(value); }, named.value);
-    return json;
-}
-
 // Environment variables and files can differ between nodes.
 void check_same_settings(const Communicator& ranks, const TrainSettings& settings) {
     const Json mine = json_of(shared_settings(settings));
@@ -132,19 +94,6 @@ void check_same_settings(const Communicator& ranks, const TrainSettings& setting
                     "give settings on the command line, or export them with mpirun -x");
             });
     });
-}
-
-// What decides the bits of the run, in run.json's words. A setting without an effect decides
-// nothing, whatever was `recorded`: the run goes on without it.
-Json deciding_facts(const TrainSettings& settings,
-                    const std::string& data_digest,
-                    const Json& recorded) {
-    Json deciding = {{"data-digest", data_digest}};
-    deciding.update(json_of(deciding_settings(settings)));
-    deciding["libtorch"] = TORCH_VERSION;
-    for (const std::string& idle : idle_settings(settings))
-        if (deciding.contains(idle) && recorded.contains(idle)) deciding[idle] = recorded[idle];
-    return deciding;
 }
 
 }  // namespace
@@ -294,11 +243,7 @@ void Job::open_run() {
                            origins_of(settings_),
                            settings_.accepts_other_bits ? OtherBits::accept : OtherBits::refuse);
         if (warning) settings_.warnings.push_back(*warning);
-        if (directory.is_new())
-            directory.create({.config = given_config(settings_),
-                              .deciding = contract_.deciding,
-                              .contract = numeric_contract(settings_, contract_),
-                              .versions = versions()});
+        if (directory.is_new()) directory.create(run_facts(settings_, contract_));
         remove_unfinished_checkpoints(directory.paths().checkpoints());
         return Json(directory.begin_incarnation()).dump();
     });

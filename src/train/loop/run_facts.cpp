@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/run_facts.hpp"
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/version.hpp"
+
+#include "replica/numerics.hpp"
+#include "settings/setting_effects.hpp"
+
+#include <torch/version.h>
+
+namespace lockstep {
+namespace {
+
+Json numeric_contract(const TrainSettings& settings, const BitContract& contract) {
+    return {{"virtual_ranks", settings.virtual_ranks},
+            {"threads", settings.threads},
+            {"instruction_set", instruction_set_name(*settings.instruction_set)},
+            {"seed", settings.seed},
+            {"order", order_name(settings.order)},
+            {"transform", settings.transform},
+            {"canary", contract.canary},
+            {"processor", contract.processor}};
+}
+
+Json versions() {
+    return {{"lockstep", version_text()},
+            {"libtorch", TORCH_VERSION},
+            {"mpi", MpiSession::library_version()}};
+}
+
+Json given_config(const TrainSettings& settings) {
+    Json config = Json::object();
+    for (const auto& [key, entry] : settings.origins)
+        config[key] = {{"value", config_text(entry.value)}, {"origin", entry.origin}};
+    return config;
+}
+
+}  // namespace
+
+Json json_of(const std::vector<NamedValue>& values) {
+    Json json = Json::object();
+    for (const NamedValue& named : values)
+        json[named.name] = std::visit([](const auto& value) { return Json(value); }, named.value);
+    return json;
+}
+
+Json origins_of(const TrainSettings& settings) {
+    Json origins = Json::object();
+    for (const auto& [key, entry] : settings.origins) origins[key] = entry.origin;
+    return origins;
+}
+
+Json deciding_facts(const TrainSettings& settings,
+                    const std::string& data_digest,
+                    const Json& recorded) {
+    Json deciding = {{"data-digest", data_digest}};
+    deciding.update(json_of(deciding_settings(settings)));
+    deciding["libtorch"] = TORCH_VERSION;
+    for (const std::string& idle : idle_settings(settings))
+        if (deciding.contains(idle) && recorded.contains(idle)) deciding[idle] = recorded[idle];
+    return deciding;
+}
+
+RunRecord run_facts(const TrainSettings& settings, const BitContract& contract) {
+    return {.config = given_config(settings),
+            .deciding = contract.deciding,
+            .contract = numeric_contract(settings, contract),
+            .versions = versions()};
+}
+
+}  // namespace lockstep

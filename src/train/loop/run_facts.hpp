@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// What run.json and checkpoints say of a run's settings.
+#pragma once
+
+#include "lockstep/core/json.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/settings.hpp"
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// {name: value}
+Json json_of(const std::vector<NamedValue>& values);
+
+/// {key: where its value came from}
+Json origins_of(const TrainSettings& settings);
+
+/// What decides the bits of the run, in run.json's words. A setting without an effect decides
+/// nothing, whatever was `recorded`: the run goes on without it.
+Json deciding_facts(const TrainSettings& settings,
+                    const std::string& data_digest,
+                    const Json& recorded);
+
+/// Of a new run, whose V and instruction set are settled.
+RunRecord run_facts(const TrainSettings& settings, const BitContract& contract);
+
+}  // namespace lockstep
