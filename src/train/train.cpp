@@ -24,7 +24,7 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
         TrainResult result;
         result.end = run_loop(parts);
         result.step = parts.progress.step;
-        result.test_accuracy = parts.progress.last_accuracy;
+        result.test = parts.progress.evaluated;
         result.parameter_hash = parts.replica.hash();
         parts.recorder.mark_finished();
         return result;

@@ -30,6 +30,7 @@ struct RunPaths {
 
     /// One line for each report, of all starts.
     fs::path metrics() const { return root / "metrics.jsonl"; }
+    fs::path confusion() const { return root / "confusion.csv"; }  ///< of the last evaluation
 
     /// Committed ones and, for a while, unfinished ones.
     fs::path checkpoints() const { return root / "ckpt"; }

@@ -52,13 +52,19 @@ struct BitContract {
     std::string processor;  ///< of rank 0, its model
 };
 
+/// What an evaluation on test data found.
+struct EvaluationRecord {
+    std::map<std::string, double> metrics;  ///< "loss", "accuracy", "r2", ...
+    std::string text;                       ///< of them, for people; "": there was none
+};
+
 /// The state of a job beside its tensors, between two steps.
 struct CheckpointState {
     std::int64_t step = 0;                         ///< done
     std::int64_t epoch = 0;                        ///< done
     OrderState order;                              ///< where the data go on
     BitContract contract;                          ///< empty in those of earlier versions
-    double last_accuracy = -1;                     ///< on test data, 0 to 1; -1: none yet
+    EvaluationRecord evaluated;                    ///< the last one
     int ranks = 1;                                 ///< that wrote it
     int virtual_ranks = 1;                         ///< V
     std::string parameter_hash;                    ///< XXH3-128 of all values, hexadecimal

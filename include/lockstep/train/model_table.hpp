@@ -14,7 +14,9 @@ struct ModelShape {
     std::int64_t channels = 1;  ///< of an image
     std::int64_t height = 28;   ///< in pixels
     std::int64_t width = 28;    ///< in pixels
-    std::int64_t classes = 10;  ///< of labels, so many logits
+    std::int64_t classes = 10;  ///< of labels, so many logits; or numbers to predict
+    /// Different tokens: the model is given i64 [n, width]; 0: it is given images.
+    std::int64_t vocabulary = 0;
 };
 
 /// A built-in model.

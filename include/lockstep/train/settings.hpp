@@ -48,6 +48,31 @@ struct ScheduleSettings {
 struct ModelSettings {
     std::string name = "cnn";  ///< one of model_names()
     bool bias = true;          ///< whether layers have one
+    std::int64_t layers = 0;   ///< of gpt; 0: its own number
+    std::int64_t heads = 0;    ///< of each attention of gpt; 0: its own number
+    std::int64_t width = 0;    ///< of gpt, or of unet's first level; 0: the model's own
+};
+
+/// What a model's outputs mean; see make_task(). automatic: what the data's fields say.
+enum class TaskKind {
+    automatic,
+    classification,
+    multi_label,
+    regression,
+    segmentation,
+    next_token,
+};
+
+/// How far a predicted number is from the true one; see make_task().
+enum class RegressionLoss { mse, mae, huber };
+
+/// What make_task() is told.
+struct TaskSettings {
+    TaskKind kind = TaskKind::automatic;        ///< what is learned
+    RegressionLoss loss = RegressionLoss::mse;  ///< of regression
+    double huber_delta = 1;                     ///< where Huber's loss becomes linear
+    double label_smoothing = 0;                 ///< of classes, 0 to 1
+    std::string class_weights = "none";         ///< "none", "balanced" or "W0,W1,..."
 };
 
 /// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
@@ -61,6 +86,7 @@ struct TrainSettings {
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
     std::filesystem::path run;        ///< run directory
 
+    TaskSettings task;            ///< decides
     ModelSettings model;          ///< decides
     OptimizerSettings optimizer;  ///< decides
     ScheduleSettings schedule;    ///< decides

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include <string>
@@ -14,7 +15,7 @@ namespace lockstep {
 struct TrainResult {
     TrainEnd end = TrainEnd::complete;  ///< why it stopped
     std::int64_t step = 0;              ///< steps done, with those before a resume
-    double test_accuracy = -1;          ///< of the last evaluation; -1 without test data
+    EvaluationRecord test;              ///< the last evaluation; empty without test data
     std::string parameter_hash;  ///< XXH3-128 over all parameters and buffers, in the model's order
 };
 

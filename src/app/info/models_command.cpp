@@ -12,9 +12,10 @@ namespace lockstep {
 namespace {
 
 constexpr const char* models_help =
-    R"(What --model of train can be. Parameters are counted for images and classes as shown; the table's
-last columns say which other images a model takes, and what its outputs mean. docs/models.md says how
-to choose, and how weights travel to and from torchvision.
+    R"(What --model of train can be. Parameters are counted for inputs and classes as shown; the table's
+last columns say which other inputs a model takes, and what its outputs mean. A model for
+classification is one for multi-label and regression, too. docs/models.md says how to choose, and how
+weights travel to and from torchvision.
 
 Examples:
   lockstep models
@@ -36,13 +37,19 @@ const ModelFacts& named_model(const std::string& name) {
     return *found;
 }
 
+std::string input_text(const ModelShape& shape) {
+    return shape.vocabulary > 0
+               ? fmt::format("{} tokens", shape.width)
+               : fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
+}
+
 std::string model_row(const ModelFacts& model) {
     const ModelShape& shape = model.usual;
     const auto count = static_cast<std::uint64_t>(model.parameters(shape));
     return fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n",
                        model.name,
                        grouped(count),
-                       fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width),
+                       input_text(shape),
                        shape.classes,
                        model.input,
                        model.task);
@@ -56,9 +63,9 @@ int show_models(const Invocation& call) {
     print_once(fmt::format("{:<16} {:>10}  {:<11}  {:>7}  {:<15}  {}\n{}",
                            "name",
                            "parameters",
-                           "of images",
+                           "of inputs",
                            "classes",
-                           "takes images",
+                           "takes",
                            "task",
                            rows));
     return 0;

@@ -103,8 +103,7 @@ int exit_of(const TrainResult& result) {
 
 void show_result(const TrainSettings& settings, const TrainResult& result) {
     if (result.end != TrainEnd::complete) return;
-    if (result.test_accuracy >= 0)
-        print_once(fmt::format("test accuracy {:.2f} %\n", 100 * result.test_accuracy));
+    if (!result.test.text.empty()) print_once(fmt::format("test          {}\n", result.test.text));
     print_once(fmt::format("parameters    {}\n", result.parameter_hash));
     print_once(fmt::format("logs          {}\n", (settings.run / "logs").string()));
 }

@@ -77,12 +77,17 @@ void describe(Record& record, BitContract& contract) {
     record.field("processor", contract.processor);
 }
 
+void describe(Record& record, EvaluationRecord& evaluated) {
+    record.field("metrics", evaluated.metrics);
+    record.field("text", evaluated.text);
+}
+
 void describe(Record& record, CheckpointState& state) {
     record.field("step", state.step);
     record.field("epoch", state.epoch);
     record.field("order", state.order);
     record.later("contract", state.contract);
-    record.field("last_accuracy", state.last_accuracy);
+    record.later("evaluated", state.evaluated);
     record.field("ranks", state.ranks);
     record.field("virtual_ranks", state.virtual_ranks);
     record.field("parameter_hash", state.parameter_hash);

@@ -13,12 +13,22 @@
 namespace lockstep {
 namespace {
 
-constexpr std::int64_t rows_per_leaf = 250;  // part of the contract: kernels may depend on it
+constexpr std::int64_t most_rows = 250;          // of a leaf
+constexpr std::int64_t most_outputs = 16 << 20;  // of a leaf: as floats they take 64 MiB
 
-StreamOptions evaluation_stream(LeafRange leaves, const TrainSettings& settings) {
+// Part of the contract: kernels may depend on it.
+std::int64_t rows_of_leaf(const Task& task) {
+    std::int64_t outputs = 1;
+    for (const std::int64_t extent : task.output_shape()) outputs *= extent;
+    return std::clamp<std::int64_t>(most_outputs / outputs, 1, most_rows);
+}
+
+StreamOptions evaluation_stream(LeafRange leaves,
+                                const TrainSettings& settings,
+                                std::int64_t batch) {
     StreamOptions options = stream_options(settings);
     options.order = OrderKind::sequential;
-    options.batch = rows_per_leaf * settings.virtual_ranks;
+    options.batch = batch;
     options.first_leaf = leaves.begin;
     options.last_leaf = leaves.end;
     return options;
@@ -49,8 +59,9 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
       task_(task),
       ranks_(ranks),
       input_(evaluation_input(*index_, trained, settings, task)),
-      stream_(index_, evaluation_stream(leaves, settings)),
-      virtual_ranks_(settings.virtual_ranks) {}
+      virtual_ranks_(settings.virtual_ranks),
+      batch_(rows_of_leaf(task) * virtual_ranks_),
+      stream_(index_, evaluation_stream(leaves, settings, batch_)) {}
 
 Evaluation Evaluator::run(Model& model) {
     const EvalMode mode(model);
@@ -71,8 +82,7 @@ Evaluation Evaluator::run(Model& model) {
 // counts of this rank, samples last.
 TaskSums Evaluator::sums_of_leaves(Model& model) {
     const auto samples = static_cast<std::int64_t>(index_->samples());
-    const std::int64_t batch = rows_per_leaf * virtual_ranks_;
-    const std::int64_t steps = (samples + batch - 1) / batch;
+    const std::int64_t steps = (samples + batch_ - 1) / batch_;
     TaskSums sums = task_.no_sums();
     const std::size_t reals = sums.reals.size();
     sums.reals.assign(static_cast<std::size_t>(steps * virtual_ranks_) * reals, 0.0);

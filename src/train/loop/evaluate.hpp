@@ -36,8 +36,9 @@ class Evaluator {
     const Task& task_;
     Communicator ranks_;
     InputReader input_;
-    BatchStream stream_;
     int virtual_ranks_;
+    std::int64_t batch_;  ///< samples that all leaves take at once
+    BatchStream stream_;
 };
 
 }  // namespace lockstep

@@ -168,6 +168,7 @@ void Job::settle_contract() {
         "run.json");
     agree(mesh_.world, [&] {
         take_recorded(settings_, recorded, mesh_.data.size());
+        settings_.task.kind = choose_task(settings_.task, *data_);
         plan_ = std::make_unique<TreePlan>(
             settings_.virtual_ranks,
             mesh_.data.size(),
@@ -206,9 +207,9 @@ void Job::settle_arithmetic() {
 // Everything that can be wrong with the model and its data, before a run is made for it.
 void Job::build_model() {
     agree(mesh_.world, [&] {
-        task_ = make_task(*data_);
-        input_ = std::make_unique<InputReader>(
-            *data_, TransformPipeline::parse(settings_.transform), settings_.seed, *data_, *task_);
+        const auto pipeline = TransformPipeline::parse(settings_.transform);
+        task_ = make_task(settings_.task, *data_, pipeline);
+        input_ = std::make_unique<InputReader>(*data_, pipeline, settings_.seed, *data_, *task_);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
         model_ = model_of(make_model(settings_.model, input_->shape(), settings_.seed));
         optimizer_ = make_optimizer(settings_.optimizer);

@@ -18,7 +18,7 @@ CheckpointState Job::state() const {
                       .epoch = progress_.position.epoch,
                       .consumed = progress_.position.consumed},
             .contract = contract_,
-            .last_accuracy = progress_.last_accuracy,
+            .evaluated = progress_.evaluated,
             .ranks = mesh_.world.size(),
             .virtual_ranks = settings_.virtual_ranks,
             .parameter_hash = replica_->hash(),
@@ -47,7 +47,7 @@ bool Job::load() {
     progress_ = {.step = found->step,
                  .epoch = found->epoch,
                  .position = {found->order.epoch, found->order.consumed},
-                 .last_accuracy = found->last_accuracy};
+                 .evaluated = found->evaluated};
     return true;
 }
 

@@ -94,7 +94,7 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     reporter.flush();
     const PhaseScope scope(parts.clock, Phase::evaluate);
     const Evaluation evaluation = parts.evaluator->run(parts.replica.model());
-    parts.progress.last_accuracy = evaluation.metrics.front().value;
+    parts.progress.evaluated = {evaluation.metrics, evaluation.text};
     reporter.after_evaluation(evaluation);
 }
 

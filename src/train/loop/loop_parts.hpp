@@ -8,6 +8,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
 #include "lockstep/observe/run_directory.hpp"
+#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include "loop/evaluate.hpp"
@@ -23,7 +24,7 @@ struct JobProgress {
     std::int64_t step = 0;
     std::int64_t epoch = 0;  ///< finished epochs
     StreamPosition position;
-    double last_accuracy = -1;
+    EvaluationRecord evaluated;
 };
 
 /// The run directory as this rank sees it: rank 0 holds it, the others know its paths.

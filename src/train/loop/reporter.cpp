@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/reporter.hpp"
 
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/observe/memory.hpp"
@@ -147,12 +148,12 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
          "epoch {} | test {} | test loss {:.4f}",
          at.epoch,
          evaluation.text,
-         evaluation.loss);
+         evaluation.metrics.at("loss"));
     if (!parts_.world.is_root()) return;
+    if (!evaluation.confusion.empty())
+        write_file_atomically(parts_.run.paths.confusion(), evaluation.confusion);
     EvaluationMetrics line{.step = at.step, .epoch = at.epoch, .figures = {}};
-    std::vector<Metric> metrics = evaluation.metrics;
-    metrics.push_back({"loss", evaluation.loss});
-    for (const auto& [name, value] : metrics) {
+    for (const auto& [name, value] : evaluation.metrics) {
         line.figures["test_" + name] = value;
         events_->add(at.step, "test/" + name, value);
     }

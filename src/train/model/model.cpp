@@ -118,10 +118,12 @@ std::map<std::string, ModelFactory>& registry() {
         {"densenet121", models::densenet121},
         {"efficientnet_b0", models::efficientnet_b0},
         {"efficientnet_b7", models::efficientnet_b7},
+        {"gpt", models::token_decoder},
         {"mlp", factory_of<Mlp>()},
         {"resnet18", models::resnet18},
         {"resnet34", models::resnet34},
         {"resnet50", models::resnet50},
+        {"unet", models::pixel_classifier},
         {"vit_b_16", models::vit_b_16}};
     return known;
 }

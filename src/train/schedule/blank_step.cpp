@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/blank_step.hpp"
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/random.hpp"
 
@@ -10,6 +11,8 @@
 #include <span>
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/utils.h>
 
 namespace lockstep {
@@ -41,12 +44,51 @@ void fill(at::Tensor& images) {
                 (1 << 22);
 }
 
-LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
+at::Tensor blank_input(const ModelShape& shape, std::int64_t rows) {
+    if (shape.vocabulary > 0)
+        return torch::arange(rows * shape.width)
+            .remainder(shape.vocabulary)
+            .reshape({rows, shape.width});
     const auto layout =
         torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
     at::Tensor images = torch::empty({rows, shape.channels, shape.height, shape.width}, layout);
     fill(images);
-    return {.inputs = {{"images", images}}, .targets = task.blank_targets(rows), .weights = {}};
+    return images;
+}
+
+LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
+    return {.inputs = {{"images", blank_input(shape, rows)}},
+            .targets = task.blank_targets(rows),
+            .weights = {}};
+}
+
+Error does_not_fit(const std::string& what, const std::string& why) {
+    return Error(
+        "E217", what, why, "'lockstep models' says which model takes what, and is for which task");
+}
+
+// LibTorch's own message, without where in its source it arose.
+NamedTensors outputs_of(Model& model, const LeafSamples& samples) {
+    try {
+        return model.forward(samples.inputs);
+    } catch (const c10::Error& error) {
+        const std::string text = error.what_without_backtrace();
+        throw does_not_fit("the model cannot take these data", text.substr(0, text.find('\n')));
+    }
+}
+
+void check_outputs(const NamedTensors& outputs, const Task& task, std::int64_t rows) {
+    std::vector<std::int64_t> wanted = task.output_shape();
+    wanted.insert(wanted.begin(), rows);
+    const at::IntArrayRef found = only(outputs).sizes();
+    check(found == at::IntArrayRef(wanted), [&] {
+        return does_not_fit(
+            "the model is not for this task",
+            fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
+                        rows,
+                        fmt::join(found, ", "),
+                        fmt::join(wanted, ", ")));
+    });
 }
 
 void add(Hasher128& hasher, const at::Tensor& tensor) {
@@ -83,8 +125,9 @@ BlankStep run_blank_step(Model& model,
                     [&step, i](const at::Tensor&) { step.order.push_back(i); });
     torch::manual_seed(1);
     const LeafSamples samples = blank_samples(task, shape, rows);
-    const at::Tensor loss =
-        task.loss(model.forward(samples.inputs), samples) / static_cast<double>(rows);
+    const NamedTensors outputs = outputs_of(model, samples);
+    check_outputs(outputs, task, rows);
+    const at::Tensor loss = task.loss(outputs, samples) / static_cast<double>(rows);
     loss.backward();
 
     Hasher128 hasher;

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include <algorithm>
 
@@ -35,10 +36,32 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
     const bool is_sgd = s.optimizer.kind == OptimizerKind::sgd;
     const bool is_uniform = s.order == OrderKind::uniform;
     const bool never_evaluates = s.test_data.empty() && s.evaluate_every != Period{};
+    const TaskKind task = s.task.kind;
+    const bool has_classes = task == TaskKind::classification || task == TaskKind::segmentation;
+    const bool is_huber = task == TaskKind::regression && s.task.loss == RegressionLoss::huber;
+    const bool is_gpt = s.model.name == "gpt", is_own = !find_built_in(s.model.name);
+    const std::string other_task = "--task " + text_of(s, "task") + " has none";
+    const std::string other_model = "--model " + s.model.name + " has no choice of it";
     const std::string other_optimizer = "--optimizer " + text_of(s, "optimizer") + " has none";
     const std::string adam = "drop it, or use --optimizer adam";
     const std::string lanes = "drop it, or use --order lanes";
     return {
+        {"loss", other_task, "drop it, or use --task regression", task != TaskKind::regression},
+        {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
+        {"label-smoothing",
+         other_task,
+         "drop it, or use --task classification",
+         task != TaskKind::classification},
+        {"class-weights",
+         other_task,
+         "drop it, or use --task classification or segmentation",
+         !has_classes},
+        {"layers", other_model, "drop it, or use --model gpt", !is_gpt && !is_own},
+        {"heads", other_model, "drop it, or use --model gpt", !is_gpt && !is_own},
+        {"width",
+         other_model,
+         "drop it, or use --model gpt or unet",
+         !is_gpt && !is_own && s.model.name != "unet"},
         {"momentum", other_optimizer, "drop it, or use --optimizer sgd", !is_sgd},
         {"beta1", other_optimizer, adam, is_sgd},
         {"beta2", other_optimizer, adam, is_sgd},

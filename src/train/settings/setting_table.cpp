@@ -29,37 +29,85 @@ OptionSection where(TrainSettings& s) {
          shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed"))}};
 }
 
-OptionSection what(TrainSettings& s) {
+std::vector<Option> task(TrainSettings& s) {
+    return {choice_option<TaskKind>("task",
+                                    s.task.kind,
+                                    {{"auto", TaskKind::automatic},
+                                     {"classification", TaskKind::classification},
+                                     {"multi-label", TaskKind::multi_label},
+                                     {"regression", TaskKind::regression},
+                                     {"segmentation", TaskKind::segmentation},
+                                     {"next-token", TaskKind::next_token}},
+                                    "what is learned; auto: what the data's fields say"),
+            choice_option<RegressionLoss>("loss",
+                                          s.task.loss,
+                                          {{"mse", RegressionLoss::mse},
+                                           {"mae", RegressionLoss::mae},
+                                           {"huber", RegressionLoss::huber}},
+                                          "of regression"),
+            real_option("huber-delta",
+                        s.task.huber_delta,
+                        1e-30,
+                        1e30,
+                        "distance from which --loss huber grows linearly"),
+            real_option("label-smoothing",
+                        s.task.label_smoothing,
+                        0,
+                        1,
+                        "share of a class's probability that all classes get"),
+            text_option("class-weights",
+                        "W0,W1,...",
+                        s.task.class_weights,
+                        "of each class in the loss; balanced: the rarer the more; or none")};
+}
+
+std::vector<Option> model(TrainSettings& s) {
+    return {text_option("model", "NAME", s.model.name, "one that 'lockstep models' lists"),
+            unset_flag_option("no-bias", s.model.bias, "layers without bias"),
+            whole_option("layers", s.model.layers, 0, 1024, "of gpt; 0: 6"),
+            whole_option("heads", s.model.heads, 0, 1024, "of gpt's attentions; 0: 6"),
+            whole_option("width",
+                         s.model.width,
+                         0,
+                         1 << 20,
+                         "of gpt, 0: 384; or channels of unet's first level, 0: 64")};
+}
+
+std::vector<Option> optimizer(TrainSettings& s) {
     return {
-        "Model and optimizer (fixed when a run is created)",
-        {text_option("model", "NAME", s.model.name, "one that 'lockstep models' lists"),
-         unset_flag_option("no-bias", s.model.bias, "layers without bias"),
-         choice_option<OptimizerKind>("optimizer",
-                                      s.optimizer.kind,
-                                      {{"adam", OptimizerKind::adam},
-                                       {"adamw", OptimizerKind::adamw},
-                                       {"sgd", OptimizerKind::sgd}},
-                                      "update rule"),
-         real_option("lr", s.optimizer.learning_rate, 0, 1e6, "learning rate"),
-         real_option("momentum", s.optimizer.momentum, 0, 1, "of sgd"),
-         real_option("beta1", s.optimizer.beta1, 0, 0.999999, "of adam"),
-         real_option("beta2", s.optimizer.beta2, 0, 0.9999999, "of adam"),
-         real_option("epsilon", s.optimizer.epsilon, 1e-30, 1, "of adam"),
-         real_option("weight-decay", s.optimizer.weight_decay, 0, 1e6, "L2 penalty"),
-         choice_option<ScheduleKind>(
-             "schedule",
-             s.schedule.kind,
-             {{"constant", ScheduleKind::constant}, {"cosine", ScheduleKind::cosine}},
-             "of the learning rate"),
-         real_option("clip-norm",
-                     s.clip_norm,
-                     0,
-                     1e30,
-                     "scale the gradient down to this norm where it is larger; 0: never"),
-         whole_option(
-             "warmup-steps", s.schedule.warmup_steps, 0, 1 << 30, "steps of linear warm-up"),
-         whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples of a step, all ranks"),
-         whole_option("seed", s.seed, 0, many, "of weights, order and dropout")}};
+        choice_option<OptimizerKind>("optimizer",
+                                     s.optimizer.kind,
+                                     {{"adam", OptimizerKind::adam},
+                                      {"adamw", OptimizerKind::adamw},
+                                      {"sgd", OptimizerKind::sgd}},
+                                     "update rule"),
+        real_option("lr", s.optimizer.learning_rate, 0, 1e6, "learning rate"),
+        real_option("momentum", s.optimizer.momentum, 0, 1, "of sgd"),
+        real_option("beta1", s.optimizer.beta1, 0, 0.999999, "of adam"),
+        real_option("beta2", s.optimizer.beta2, 0, 0.9999999, "of adam"),
+        real_option("epsilon", s.optimizer.epsilon, 1e-30, 1, "of adam"),
+        real_option("weight-decay", s.optimizer.weight_decay, 0, 1e6, "L2 penalty"),
+        choice_option<ScheduleKind>(
+            "schedule",
+            s.schedule.kind,
+            {{"constant", ScheduleKind::constant}, {"cosine", ScheduleKind::cosine}},
+            "of the learning rate"),
+        real_option("clip-norm",
+                    s.clip_norm,
+                    0,
+                    1e30,
+                    "scale the gradient down to this norm where it is larger; 0: never"),
+        whole_option(
+            "warmup-steps", s.schedule.warmup_steps, 0, 1 << 30, "steps of linear warm-up"),
+        whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples of a step, all ranks"),
+        whole_option("seed", s.seed, 0, many, "of weights, order and dropout")};
+}
+
+OptionSection what(TrainSettings& s) {
+    OptionSection section{"Task, model and optimizer (fixed when a run is created)", {}};
+    for (const auto& part : {task(s), model(s), optimizer(s)})
+        section.options.insert(section.options.end(), part.begin(), part.end());
+    return section;
 }
 
 std::vector<Option> numerics(TrainSettings& s) {

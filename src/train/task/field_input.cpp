@@ -31,6 +31,12 @@ at::Tensor empty_input(std::int64_t samples, const ImageShape& shape) {
     return torch::empty({samples, shape.channels, shape.height, shape.width}, layout);
 }
 
+std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples) {
+    std::vector<std::int64_t> extents{samples};
+    extents.insert(extents.end(), field.shape.begin(), field.shape.end());
+    return extents;
+}
+
 bool has_channels_last(const Field& field) {
     return field.layout == "HWC" && field.shape.size() == 3;
 }
@@ -38,6 +44,7 @@ bool has_channels_last(const Field& field) {
 std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics) {
+    if (field.name == "tokens") return make_token_input(field, pipeline);
     const bool is_image =
         field.type == ElementType::u8 && (field.shape.size() == 2 || field.shape.size() == 3);
     return is_image ? make_image_input(field, pipeline, statistics)

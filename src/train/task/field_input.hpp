@@ -24,7 +24,7 @@ class FieldInput {
     virtual ImageShape shape() const = 0;
 
     /// `rows` are the stored bytes of the samples `ids` [n]; f32 [n, C, H, W], channels innermost
-    /// in memory, in memory of its own.
+    /// in memory, or tokens i64 [n, W]; in memory of its own.
     virtual at::Tensor read(std::span<const std::byte> rows,
                             std::span<const std::uint64_t> ids,
                             TransformKey key) const = 0;
@@ -44,6 +44,9 @@ at::ScalarType stored_type(ElementType type);
 /// whole vectors. Not initialised.
 at::Tensor empty_input(std::int64_t samples, const ImageShape& shape);
 
+/// [samples, ...]: of rows as they are stored.
+std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples);
+
 /// Whether samples are stored as [H, W, C].
 bool has_channels_last(const Field& field);
 
@@ -61,7 +64,12 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                               const TransformPipeline& pipeline,
                                               const Field& statistics);
 
-/// The one of these two that suits the field: images where it is u8 of two or three dimensions.
+/// Tokens of any whole type [T + 1]: the first T. Its shape is 1 x 1 x T.
+/// Errors: E217 where there is no room for two, E248 if `pipeline` does more than normalise.
+std::unique_ptr<FieldInput> make_token_input(const Field& field, const TransformPipeline& pipeline);
+
+/// The one of these that suits the field: tokens by its name, images where it is u8 of two or three
+/// dimensions.
 std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics);

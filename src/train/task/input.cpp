@@ -12,9 +12,10 @@ namespace lockstep {
 namespace {
 
 std::size_t input_position(const DatasetIndex& index) {
-    const bool has_features = std::ranges::count(index.fields(), "features", &Field::name) > 0;
-    const bool has_images = std::ranges::count(index.fields(), "images", &Field::name) > 0;
-    return index.field_position(has_features && !has_images ? "features" : "images");
+    for (const char* name : {"images", "features", "tokens"})
+        if (std::ranges::count(index.fields(), name, &Field::name) > 0)
+            return index.field_position(name);
+    return index.field_position("images");
 }
 
 std::size_t checked_position(const DatasetIndex& index) {
@@ -26,7 +27,7 @@ std::size_t checked_position(const DatasetIndex& index) {
                                  index.path().string(),
                                  field.name,
                                  field.shape.size()),
-                     "training takes 'images' or 'features' of one to three",
+                     "training takes 'images', 'features' or 'tokens' of one to three",
                      "pack or name them otherwise");
     });
     return position;
@@ -61,7 +62,9 @@ InputReader::InputReader(const DatasetIndex& index,
       seed_(seed),
       field_(make_field_input(index.fields()[place_], pipeline, input_field(statistics))) {
     const ImageShape out = field_->shape();
-    shape_ = {out.channels, out.height, out.width, task.outputs()};
+    const Field& field = index.fields()[place_];
+    const std::int64_t vocabulary = field.name == "tokens" ? field.classes() : 0;
+    shape_ = {out.channels, out.height, out.width, task.outputs(), vocabulary};
 }
 
 LeafSamples InputReader::read(const Batch& batch, const LeafRows& leaf) const {

@@ -16,13 +16,13 @@
 
 namespace lockstep {
 
-/// "images", or "features" where there is none. Errors: E207 if there is neither, E217 if it has no
-/// dimension or more than three.
+/// "images", or "features" where there is none, or "tokens" where there is neither. Errors: E207 if
+/// there is none, E217 if it has no dimension or more than three.
 const Field& input_field(const DatasetIndex& index);
 
-/// Makes tensors of one data set's rows: inputs f32 [n, C, H, W], channels innermost in memory, of
-/// the input_field() by a pipeline of transforms, keyed by `seed`, epoch and sample; targets by the
-/// task. Borrows index and task.
+/// Makes tensors of one data set's rows: inputs f32 [n, C, H, W], channels innermost in memory, or
+/// tokens i64 [n, T], of the input_field() by a pipeline of transforms, keyed by `seed`, epoch and
+/// sample; targets by the task. Borrows index and task.
 /// Errors: E207, E217 if the fields are others; E248 if they cannot go through the pipeline.
 class InputReader {
   public:

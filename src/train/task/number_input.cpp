@@ -30,12 +30,6 @@ at::Tensor as_images(const at::Tensor& stored, const Field& field) {
     }
 }
 
-std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples) {
-    std::vector<std::int64_t> extents{samples};
-    extents.insert(extents.end(), field.shape.begin(), field.shape.end());
-    return extents;
-}
-
 ImageShape shape_of(const Field& field) {
     const at::Tensor one = as_images(torch::empty(batch_extents(field, 1), torch::kUInt8), field);
     const auto extent = [&](int i) { return static_cast<int>(one.size(i)); };

@@ -6,10 +6,12 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/transform.hpp"
+#include "lockstep/train/settings.hpp"
 
 #include "model/model.hpp"
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,14 +44,10 @@ struct TaskSums {
 };
 
 /// What a run says about itself after an evaluation.
-struct Metric {
-    std::string name;
-    double value = 0;
-};
 struct Evaluation {
-    double loss = 0;              ///< mean over samples
-    std::vector<Metric> metrics;  ///< the one that counts first
-    std::string text;             ///< of metrics, for people
+    std::map<std::string, double> metrics;  ///< "loss", the mean over samples, and the task's own
+    std::string text;                       ///< of metrics, for people
+    std::string confusion;                  ///< CSV, see confusion_csv(); "": none
 };
 
 /// Immutable: any thread may call.
@@ -57,8 +55,11 @@ class Task {
   public:
     virtual ~Task() = default;
 
-    /// Numbers that a model has to give for a sample.
+    /// Classes to choose from, or numbers to predict.
     virtual std::int64_t outputs() const = 0;
+
+    /// Of what a model has to give for one sample.
+    virtual std::vector<std::int64_t> output_shape() const { return {outputs()}; }
 
     /// Whether a model that learns this can be evaluated on `test`. Errors: E217.
     virtual void check_test_data(const DatasetIndex& test) const = 0;
@@ -81,11 +82,38 @@ class Task {
     virtual Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const = 0;
 };
 
-/// What `data` are for. Errors: E207, E217 if its "labels" are not u8, i32 or i64 [n].
-std::unique_ptr<Task> make_task(const DatasetIndex& data);
+/// The one that `settings` ask for, or that the fields of `data` say: "labels" [n] classification,
+/// "labels" [n, K] multi_label, "masks" segmentation, "targets" regression, "tokens" next_token.
+/// Errors: E207 if there is no field for it, E217 if fields say several.
+TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data);
 
-/// Which class a sample is of: cross entropy of logits [n, classes], accuracy. A mixed sample
-/// counts lambda * CE(label) + (1 - lambda) * CE(partner's label).
-std::unique_ptr<Task> make_classification(const Field& labels);
+/// What `data` are for, `settings.kind` being settled. Errors: E207, E217 if the field has another
+/// type or shape; E103 for weights that are none, E248 where targets cannot follow `pipeline`.
+std::unique_ptr<Task> make_task(const TaskSettings& settings,
+                                const DatasetIndex& data,
+                                const TransformPipeline& pipeline);
+
+/// Which class a sample is of, `labels` whole numbers [n]: cross entropy of logits [n, classes];
+/// accuracy, top-5 where there are more than ten classes. A mixed sample counts
+/// lambda * CE(label) + (1 - lambda) * CE(partner's label).
+std::unique_ptr<Task> make_classification(const TaskSettings& settings, const Field& labels);
+
+/// Which of K labels a sample has, `labels` 0 or 1 [n, K]: the mean over labels of the binary cross
+/// entropy of logits [n, K]; F1 over all labels and samples, accuracy of labels.
+std::unique_ptr<Task> make_multi_label(const TaskSettings& settings, const Field& labels);
+
+/// Numbers, `targets` [n] or [n, K]: the mean over them of the squared, absolute or Huber's
+/// distance ("Robust Estimation of a Location Parameter", 1964) from outputs [n, K]; R2, the mean
+/// over the K numbers as scikit-learn's r2_score has it, MAE and RMSE.
+std::unique_ptr<Task> make_regression(const TaskSettings& settings, const Field& targets);
+
+/// A class for each pixel, `masks` whole numbers [n, H, W]: the mean over pixels of the cross
+/// entropy of logits [n, classes, H, W]; intersection over union, the mean over classes that are
+/// there, and accuracy of pixels.
+std::unique_ptr<Task> make_segmentation(const TaskSettings& settings, const Field& masks);
+
+/// What follows each of T tokens, `tokens` whole numbers [n, T + 1]: the mean over places of the
+/// cross entropy of logits [n, T, vocabulary]; perplexity, accuracy.
+std::unique_ptr<Task> make_next_token(const TaskSettings& settings, const Field& tokens);
 
 }  // namespace lockstep

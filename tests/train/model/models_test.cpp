@@ -41,6 +41,7 @@ TEST(ModelTable, HasTheNumbersOfTheirPapers) {
                                                            {"resnet18", 11'689'512},
                                                            {"resnet34", 21'797'672},
                                                            {"resnet50", 25'557'032},
+                                                           {"unet", 31'037'698},
                                                            {"densenet121", 7'978'856},
                                                            {"efficientnet_b0", 5'288'548},
                                                            {"efficientnet_b7", 66'347'960},
@@ -58,15 +59,29 @@ class BuiltInModels : public testing::Test {
     void SetUp() override { at::set_num_threads(1); }
 };
 
+Tensor inputs(std::int64_t n, const ModelShape& shape) {
+    return shape.vocabulary > 0 ? torch::randint(shape.vocabulary, {n, shape.width})
+                                : images(n, shape);
+}
+
+Sizes output_sizes(std::string_view task, std::int64_t n, const ModelShape& shape) {
+    if (task == "segmentation") return {n, shape.classes, shape.height, shape.width};
+    if (task == "next-token") return {n, shape.width, shape.vocabulary};
+    return {n, shape.classes};
+}
+
 // Channels, sides and classes that none of them is known with.
-TEST_F(BuiltInModels, HaveAsManyParametersAsTheTableSaysAndTakeSmallImages) {
-    const ModelShape shape{2, 48, 32, 7};
+TEST_F(BuiltInModels, HaveAsManyParametersAsTheTableSaysAndTakeSmallInputs) {
     for (const ModelFacts& facts : built_in_models()) {
+        const bool takes_tokens = facts.usual.vocabulary > 0;
+        const ModelShape shape =
+            takes_tokens ? ModelShape{1, 1, 12, 7, 7} : ModelShape{2, 48, 32, 7};
         const auto model = make_model({std::string(facts.name), true}, shape, 1);
         EXPECT_EQ(element_count(*model), facts.parameters(shape)) << facts.name;
         model->eval();
         const at::NoGradGuard no_gradients;
-        EXPECT_EQ(model->forward(images(2, shape)).sizes(), (Sizes{2, 7})) << facts.name;
+        EXPECT_EQ(model->forward(inputs(2, shape)).sizes(), output_sizes(facts.task, 2, shape))
+            << facts.name;
     }
 }
 

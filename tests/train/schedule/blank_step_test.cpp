@@ -30,7 +30,7 @@ BlankStep blank_step_of(const std::shared_ptr<Crossed>& model,
     Field labels;
     labels.class_counts = {1, 1, 1};
     return run_blank_step(*model_of(model),
-                          *make_classification(labels),
+                          *make_classification({}, labels),
                           {1, 2, 2, 3},
                           rows,
                           *make_optimizer(optimizer));

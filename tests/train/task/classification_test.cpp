@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "support/caught.hpp"
 #include "task/task.hpp"
+
+#include <cmath>
 
 #include <gtest/gtest.h>
 #include <torch/nn/functional/loss.h>
@@ -8,10 +11,14 @@
 namespace lockstep {
 namespace {
 
-std::unique_ptr<Task> three_classes() {
+std::unique_ptr<Task> classes(std::size_t number, const TaskSettings& settings = {}) {
     Field labels;
-    labels.class_counts = {1, 1, 1};
-    return make_classification(labels);
+    labels.class_counts.assign(number, 1);
+    return make_classification(settings, labels);
+}
+
+std::unique_ptr<Task> three_classes() {
+    return classes(3);
 }
 
 NamedTensors some_outputs() {
@@ -57,14 +64,73 @@ TEST(Classification, LeavesMaskedSamplesOut) {
     EXPECT_EQ(task->sums(outputs, masked).counts[0], 1);
 }
 
-TEST(Classification, EndsWithMeanLossAndAccuracy) {
+TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {
     const auto task = three_classes();
-    const Evaluation found = task->evaluation({.reals = {5}, .counts = {2'500}}, 10'000);
-    EXPECT_EQ(found.loss, 5e-4);
-    ASSERT_EQ(found.metrics.size(), 1U);
-    EXPECT_EQ(found.metrics[0].name, "accuracy");
-    EXPECT_EQ(found.metrics[0].value, 0.25);
-    EXPECT_EQ(found.text, "accuracy 25.00 % (2,500 of 10,000)");
+    TaskSums sums = task->sums(some_outputs(), labelled({0, 1, 2}));
+    const Evaluation found = task->evaluation(sums, 3);
+    EXPECT_NEAR(found.metrics.at("loss"), sums.reals[0] / 3, 1e-12);
+    EXPECT_NEAR(found.metrics.at("accuracy"), 2.0 / 3, 1e-12);
+    EXPECT_FALSE(found.metrics.contains("top5"));
+    EXPECT_EQ(found.text, "accuracy 66.67 % (2 of 3)");
+    EXPECT_EQ(found.confusion, "class,0,1,2\n0,1,0,0\n1,0,1,0\n2,1,0,0\n");
+}
+
+TEST(Classification, CountsTheFirstFiveOfManyClasses) {
+    const auto task = classes(20);
+    const at::Tensor logits = torch::arange(20, torch::kFloat32).repeat({2, 1});  // 19 is first
+    const TaskSums sums = task->sums({{"output", logits}}, labelled({15, 14}));
+    const Evaluation found = task->evaluation(sums, 2);
+    EXPECT_EQ(found.metrics.at("accuracy"), 0);
+    EXPECT_EQ(found.metrics.at("top5"), 0.5);
+    EXPECT_EQ(found.text, "accuracy 0.00 % (0 of 2), top-5 50.00 %");
+}
+
+TEST(Classification, SmoothsLabelsAndWeighsClassesAsTorchDoes) {
+    namespace functional = torch::nn::functional;
+    TaskSettings settings;
+    settings.label_smoothing = 0.1;
+    settings.class_weights = "1,2,0.5";
+    const LeafSamples samples = labelled({0, 1, 2});
+    const at::Tensor expected =
+        functional::cross_entropy(only(some_outputs()),
+                                  samples.targets[0].tensor,
+                                  functional::CrossEntropyFuncOptions()
+                                      .reduction(torch::kSum)
+                                      .weight(torch::tensor({1.F, 2.F, 0.5F}))
+                                      .label_smoothing(0.1));
+    EXPECT_NEAR(classes(3, settings)->loss(some_outputs(), samples).item<float>(),
+                expected.item<float>(),
+                1e-5);
+}
+
+TEST(Classification, BalancesRareClasses) {
+    Field labels;
+    labels.class_counts = {6, 2};  // weights 8 / (2 * 6) and 8 / (2 * 2)
+    TaskSettings settings;
+    settings.class_weights = "balanced";
+    const NamedTensors even = {{"output", torch::zeros({2, 2})}};
+    EXPECT_NEAR(make_classification(settings, labels)->loss(even, labelled({0, 1})).item<float>(),
+                std::log(2.0) * (8.0 / 12 + 8.0 / 4),
+                1e-5);
+}
+
+TEST(Classification, RefusesWeightsThatAreNoneForEachClass) {
+    for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"}) {
+        TaskSettings settings;
+        settings.class_weights = text;
+        EXPECT_EQ(test::caught_code([&] { classes(3, settings); }), "E103") << text;
+    }
+}
+
+TEST(Classification, QuotesNamesInTheConfusion) {
+    Field labels;
+    labels.class_counts = {1, 1};
+    labels.class_names = {"cat, big", "\"dog\""};
+    const Evaluation found =
+        make_classification({}, labels)->evaluation({{0}, {1, 0, 1, 2, 3, 4}}, 10);
+    EXPECT_EQ(found.confusion,
+              "class,\"cat, big\",\"\"\"dog\"\"\"\n"
+              "\"cat, big\",1,2\n\"\"\"dog\"\"\",3,4\n");
 }
 
 TEST(Classification, MakesBlankTargetsOfEveryClass) {

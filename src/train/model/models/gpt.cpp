@@ -3,6 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "model/models/built_in.hpp"
+
 #include <cmath>
 
 #include <ATen/Functions.h>
@@ -137,6 +139,25 @@ std::shared_ptr<Layer> gpt(const GptShape& shape, const ModelSettings& settings)
                      "use a width that is a multiple of the heads");
     });
     return std::make_shared<Gpt>(shape, settings);
+}
+
+std::shared_ptr<Classifier> token_decoder(const ModelShape& shape, const ModelSettings& settings) {
+    check(shape.vocabulary > 0, [&] {
+        return Error(
+            "E217",
+            "gpt takes tokens, and the data have none",
+            "it is given whole numbers [n, T]",
+            "pack text with 'lockstep data pack --text' or --tokens, or use another model");
+    });
+    const auto size = [](std::int64_t given, std::int64_t usual) {
+        return given > 0 ? given : usual;
+    };
+    return gpt({.vocabulary = shape.vocabulary,
+                .context = shape.width,
+                .layers = size(settings.layers, 6),
+                .heads = size(settings.heads, 6),
+                .width = size(settings.width, 384)},
+               settings);
 }
 
 }  // namespace lockstep::models

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/models/unet.hpp"
 
+#include "model/models/built_in.hpp"
+
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 #include <torch/nn/init.h>
@@ -105,6 +107,11 @@ std::shared_ptr<Layer> unet(const ModelShape& shape,
                             std::int64_t width) {
     check_sides(shape, 1 << levels);
     return std::make_shared<Unet>(shape, settings, width);
+}
+
+std::shared_ptr<Classifier> pixel_classifier(const ModelShape& shape,
+                                             const ModelSettings& settings) {
+    return unet(shape, settings, settings.width > 0 ? settings.width : 64);
 }
 
 }  // namespace lockstep::models

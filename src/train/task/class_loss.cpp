@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/class_loss.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/split.hpp"
+
+#include <numeric>
+#include <vector>
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <torch/nn/functional/loss.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<float> balanced_weights(const Field& field) {
+    const auto& counts = field.class_counts;
+    const auto all =
+        static_cast<double>(std::accumulate(counts.begin(), counts.end(), std::uint64_t{0}));
+    std::vector<float> weights;
+    for (const std::uint64_t count : counts)
+        weights.push_back(count == 0
+                              ? 0.0F
+                              : static_cast<float>(all / (static_cast<double>(counts.size()) *
+                                                          static_cast<double>(count))));
+    return weights;
+}
+
+std::vector<float> given_weights(const std::string& text, const Field& field) {
+    std::vector<float> weights;
+    bool are_numbers = true;
+    for (const std::string& item : split(text, ',')) {
+        const auto number = parse_real(item);
+        are_numbers = are_numbers && number && *number >= 0;
+        weights.push_back(static_cast<float>(number.value_or(0)));
+    }
+    check(are_numbers && weights.size() == field.class_counts.size(), [&] {
+        return Error(
+            "E103",
+            fmt::format("--class-weights is '{}'", printable(text)),
+            fmt::format("it must be none, balanced, or {} numbers of 0 or more", field.classes()),
+            "give one weight for each class, with commas between");
+    });
+    return weights;
+}
+
+std::string csv_cell(const std::string& text) {
+    if (text.find_first_of(",\"\n") == text.npos) return text;
+    std::string quoted = "\"";
+    for (const char letter : text) quoted += letter == '"' ? "\"\"" : std::string(1, letter);
+    return quoted + '"';
+}
+
+std::string class_name(const Field& field, std::size_t number) {
+    return number < field.class_names.size() ? csv_cell(field.class_names[number])
+                                             : fmt::format("{}", number);
+}
+
+}  // namespace
+
+ClassLoss::ClassLoss(const TaskSettings& settings, const Field& field)
+    : smoothing_(settings.label_smoothing) {
+    const std::string& text = settings.class_weights;
+    if (text != "none")
+        weights_ = torch::tensor(text == "balanced" ? balanced_weights(field)
+                                                    : given_weights(text, field));
+}
+
+at::Tensor ClassLoss::sum(const at::Tensor& logits, const at::Tensor& classes) const {
+    return at::cross_entropy_loss(logits, classes, weights_, at::Reduction::Sum, -100, smoothing_);
+}
+
+at::Tensor ClassLoss::of_each(const at::Tensor& logits, const at::Tensor& classes) const {
+    return at::cross_entropy_loss(logits, classes, weights_, at::Reduction::None, -100, smoothing_);
+}
+
+at::Tensor confusion_counts(const at::Tensor& classes,
+                            const at::Tensor& found,
+                            std::int64_t number) {
+    return at::bincount((classes * number + found).flatten(), {}, number * number);
+}
+
+std::string confusion_csv(std::span<const std::int64_t> counts, const Field& field) {
+    const auto number = static_cast<std::size_t>(field.classes());
+    std::string text = "class";
+    for (std::size_t found = 0; found < number; ++found) text += ',' + class_name(field, found);
+    for (std::size_t one = 0; one < number; ++one) {
+        text += '\n' + class_name(field, one);
+        for (const std::int64_t count : counts.subspan(one * number, number))
+            text += fmt::format(",{}", count);
+    }
+    return text + '\n';
+}
+
+}  // namespace lockstep

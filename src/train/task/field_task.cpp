@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/field_task.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "task/field_input.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+using Holds = TargetRule::Holds;
+
+// In the order of TaskKind, without `automatic`.
+constexpr std::array rules{
+    TargetRule{"classification", "labels", Holds::classes, 0, 0, "whole numbers [n]"},
+    TargetRule{"multi-label", "labels", Holds::numbers, 1, 1, "0 or 1 [n, K]"},
+    TargetRule{"regression", "targets", Holds::numbers, 0, 1, "numbers [n] or [n, K]"},
+    TargetRule{"segmentation", "masks", Holds::classes, 2, 2, "whole numbers [n, H, W]"},
+    TargetRule{"next-token", "tokens", Holds::classes, 1, 1, "whole numbers [n, T + 1]"}};
+
+bool is_whole(ElementType type) {
+    return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
+}
+
+bool fits(const Field& field, const TargetRule& rule) {
+    const std::size_t dimensions = field.shape.size();
+    const bool has_classes = is_whole(field.type) && field.classes() > 0;
+    return dimensions >= rule.least_dimensions && dimensions <= rule.most_dimensions &&
+           (rule.holds == Holds::numbers || has_classes);
+}
+
+Error other_data(const DatasetIndex& test, const std::string& why) {
+    return Error("E217",
+                 fmt::format("test data '{}' do not fit the training data", test.path().string()),
+                 why,
+                 "pack both from one source");
+}
+
+// A test set that lacks a class numbers the others in another way. Sets without names are trusted.
+void check_class_names(const DatasetIndex& test, const Field& tested, const Field& trained) {
+    const auto &there = tested.class_names, &here = trained.class_names;
+    for (std::size_t i = 0; i < std::min(there.size(), here.size()); ++i)
+        check(there[i] == here[i], [&] {
+            return other_data(
+                test,
+                fmt::format(
+                    "class {} is '{}' there, '{}' in the training data", i, there[i], here[i]));
+        });
+}
+
+}  // namespace
+
+const TargetRule& target_rule(TaskKind kind) {
+    return rules.at(static_cast<std::size_t>(kind) - 1);
+}
+
+const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
+    const Field& field = data.field(std::string(rule.field));
+    check(fits(field, rule), [&] {
+        return Error(
+            "E217",
+            fmt::format(
+                "data set '{}' has {} of another type or shape", data.path().string(), rule.field),
+            fmt::format("{} takes '{}' of {}", rule.task, rule.field, rule.form),
+            "pack or name them otherwise");
+    });
+    return field;
+}
+
+void FieldTask::check_test_data(const DatasetIndex& test) const {
+    const Field& tested = target_field(test, rule_);
+    check(tested.shape == field_.shape,
+          [&] { return other_data(test, fmt::format("{} have another shape", rule_.field)); });
+    check(tested.classes() <= field_.classes(), [&] {
+        return other_data(
+            test,
+            fmt::format(
+                "they have {} classes, the training data {}", tested.classes(), field_.classes()));
+    });
+    check_class_names(test, tested, field_);
+}
+
+NamedTensors FieldTask::targets(const LeafSource& source) const {
+    const std::size_t place = source.index.field_position(std::string(rule_.field));
+    const Field& stored = source.index.fields()[place];
+    const std::byte* const first =
+        source.batch.fields[place].data() + source.leaf.first_row * stored.bytes_per_sample();
+    const at::Tensor rows =
+        torch::from_blob(const_cast<std::byte*>(first),
+                         batch_extents(stored, static_cast<std::int64_t>(source.leaf.rows)),
+                         stored_type(stored.type));
+    // A copy: the batch's memory is lent.
+    const bool has_classes = rule_.holds == Holds::classes;
+    const at::ScalarType type = has_classes ? torch::kInt64 : torch::kFloat32;
+    return {{std::string(rule_.field), rows.to(type, /*non_blocking=*/false, /*copy=*/true)}};
+}
+
+at::Tensor FieldTask::loss(const NamedTensors& outputs, const LeafSamples& samples) const {
+    const at::Tensor each = losses(only(outputs), samples);
+    return (samples.weights.defined() ? each * samples.weights : each).sum();
+}
+
+at::Tensor mean_of_each(const at::Tensor& values) {
+    return values.dim() > 1 ? values.flatten(1).mean(1) : values;
+}
+
+at::Tensor counted_rows(const at::Tensor& rows, const LeafSamples& samples) {
+    return samples.weights.defined() ? rows.index({samples.weights.gt(0)}) : rows;
+}
+
+std::string percent(double share) {
+    return fmt::format("{:.2f} %", 100 * share);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/field_task.hpp"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+std::int64_t counted(const at::Tensor& flags) {
+    return flags.sum().item<std::int64_t>();
+}
+
+// A label is there where its logit is positive: its probability is above one half.
+class MultiLabel : public FieldTask {
+  public:
+    explicit MultiLabel(const Field& labels) : FieldTask(TaskKind::multi_label, labels) {}
+
+    std::int64_t outputs() const override { return field().shape[0]; }
+
+    NamedTensors blank_targets(std::int64_t count) const override {
+        const at::Tensor numbers = torch::arange(count * outputs()).remainder(3);
+        return {{"labels", numbers.eq(0).to(torch::kFloat32).reshape({count, outputs()})}};
+    }
+
+    TaskSums no_sums() const override { return {{0}, {0, 0, 0, 0}}; }
+
+    // Counts: found and there, found, there, right either way.
+    TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        const at::Tensor found = counted_rows(only(outputs), samples).gt(0);
+        const at::Tensor there = counted_rows(samples.targets[0].tensor, samples).gt(0.5);
+        return {{loss(outputs, samples).item<float>()},
+                {counted(found.logical_and(there)),
+                 counted(found),
+                 counted(there),
+                 counted(found.eq(there))}};
+    }
+
+    Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
+        const auto count = [&](std::size_t i) { return static_cast<double>(sums.counts[i]); };
+        const double all = static_cast<double>(samples) * static_cast<double>(outputs());
+        const double either = count(1) + count(2);
+        const double f1 = either > 0 ? 2 * count(0) / either : 1, accuracy = count(3) / all;
+        return {.metrics = {{"loss", sums.reals[0] / static_cast<double>(samples)},
+                            {"f1", f1},
+                            {"accuracy", accuracy}},
+                .text = fmt::format("F1 {}, accuracy of labels {}", percent(f1), percent(accuracy)),
+                .confusion = {}};
+    }
+
+  protected:
+    at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
+        return mean_of_each(at::binary_cross_entropy_with_logits(
+            logits, samples.targets[0].tensor, {}, {}, at::Reduction::None));
+    }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_multi_label(const TaskSettings&, const Field& labels) {
+    return std::make_unique<MultiLabel>(labels);
+}
+
+}  // namespace lockstep

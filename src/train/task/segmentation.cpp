@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/class_loss.hpp"
+#include "task/field_task.hpp"
+
+#include <ATen/Functions.h>
+#include <fmt/format.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+struct Overlap {
+    double mean_iou = 0, accuracy = 0;
+};
+
+// Classes that neither are anywhere nor were found count in no mean.
+Overlap overlap_of(const std::vector<std::int64_t>& confusion, std::int64_t classes) {
+    const at::Tensor pairs =
+        torch::tensor(confusion, torch::kInt64).reshape({classes, classes}).to(torch::kFloat64);
+    const at::Tensor both = pairs.diagonal(), either = pairs.sum(0) + pairs.sum(1) - both;
+    const at::Tensor iou = (both / either).index({either.gt(0)});
+    return {iou.numel() > 0 ? iou.mean().item<double>() : 0,
+            (both.sum() / pairs.sum()).item<double>()};
+}
+
+class Segmentation : public FieldTask {
+  public:
+    Segmentation(const TaskSettings& settings, const Field& masks)
+        : FieldTask(TaskKind::segmentation, masks), loss_(settings, masks) {}
+
+    std::vector<std::int64_t> output_shape() const override {
+        return {outputs(), field().shape[0], field().shape[1]};
+    }
+
+    NamedTensors blank_targets(std::int64_t count) const override {
+        const std::int64_t height = field().shape[0], width = field().shape[1];
+        return {{"masks",
+                 torch::arange(count * height * width)
+                     .remainder(outputs())
+                     .reshape({count, height, width})}};
+    }
+
+    TaskSums no_sums() const override {
+        return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(outputs() * outputs()))};
+    }
+
+    TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+        const at::Tensor found = counted_rows(only(outputs).argmax(1), samples);
+        const at::Tensor masks = counted_rows(samples.targets[0].tensor, samples);
+        const at::Tensor pairs = confusion_counts(masks, found, this->outputs());
+        const std::int64_t* const first = pairs.const_data_ptr<std::int64_t>();
+        return {{loss(outputs, samples).item<float>()}, {first, first + pairs.numel()}};
+    }
+
+    Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
+        const auto [mean_iou, accuracy] = overlap_of(sums.counts, outputs());
+        return {.metrics = {{"loss", sums.reals[0] / static_cast<double>(samples)},
+                            {"iou", mean_iou},
+                            {"accuracy", accuracy}},
+                .text = fmt::format(
+                    "mean IoU {}, accuracy of pixels {}", percent(mean_iou), percent(accuracy)),
+                .confusion = confusion_csv(sums.counts, field())};
+    }
+
+  protected:
+    at::Tensor losses(const at::Tensor& logits, const LeafSamples& samples) const override {
+        return mean_of_each(loss_.of_each(logits, samples.targets[0].tensor));
+    }
+
+  private:
+    ClassLoss loss_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> make_segmentation(const TaskSettings& settings, const Field& masks) {
+    return std::make_unique<Segmentation>(settings, masks);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/task.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "task/field_task.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+bool has_field(const DatasetIndex& data, std::string_view name) {
+    return std::ranges::count(data.fields(), name, &Field::name) > 0;
+}
+
+// In the order of TaskKind.
+std::vector<TaskKind> fitting_tasks(const DatasetIndex& data) {
+    std::vector<TaskKind> kinds;
+    if (has_field(data, "labels"))
+        kinds.push_back(data.field("labels").shape.empty() ? TaskKind::classification
+                                                           : TaskKind::multi_label);
+    if (has_field(data, "targets")) kinds.push_back(TaskKind::regression);
+    if (has_field(data, "masks")) kinds.push_back(TaskKind::segmentation);
+    if (has_field(data, "tokens")) kinds.push_back(TaskKind::next_token);
+    return kinds;
+}
+
+// Only labels are mixed, and only images are moved.
+void check_transform(TaskKind kind, const TransformPipeline& pipeline) {
+    const bool moves_masks = kind == TaskKind::segmentation && pipeline != TransformPipeline();
+    const bool mixes = kind != TaskKind::classification && pipeline.mixes_labels();
+    check(!moves_masks && !mixes, [&] {
+        return Error(
+            "E248",
+            fmt::format("'{}' does not go with {}", pipeline.text(), target_rule(kind).task),
+            moves_masks ? "images would move, and their masks stay"
+                        : "samples are mixed by their classes",
+            "leave --transform, or its mixing, away");
+    });
+}
+
+}  // namespace
+
+LeafSamples LeafSamples::part(std::int64_t first, std::int64_t count) const {
+    const auto cut = [&](NamedTensors tensors) {
+        for (NamedTensor& named : tensors) named.tensor = named.tensor.narrow(0, first, count);
+        return tensors;
+    };
+    return {
+        cut(inputs), cut(targets), weights.defined() ? weights.narrow(0, first, count) : weights};
+}
+
+TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data) {
+    if (settings.kind != TaskKind::automatic) return settings.kind;
+    const std::vector<TaskKind> kinds = fitting_tasks(data);
+    check(kinds.size() <= 1, [&] {
+        std::vector<std::string_view> names;
+        for (const TaskKind kind : kinds) names.push_back(target_rule(kind).task);
+        return Error("E217",
+                     fmt::format("data set '{}' has fields for several tasks: {}",
+                                 data.path().string(),
+                                 fmt::join(names, ", ")),
+                     "which one is to be learned is not said",
+                     fmt::format("use --task {}", names.front()));
+    });
+    return kinds.empty() ? TaskKind::classification : kinds.front();
+}
+
+std::unique_ptr<Task> make_task(const TaskSettings& settings,
+                                const DatasetIndex& data,
+                                const TransformPipeline& pipeline) {
+    const TaskKind kind = choose_task(settings, data);
+    const Field& field = target_field(data, target_rule(kind));
+    check_transform(kind, pipeline);
+    switch (kind) {
+        case TaskKind::multi_label:
+            return make_multi_label(settings, field);
+        case TaskKind::regression:
+            return make_regression(settings, field);
+        case TaskKind::segmentation:
+            return make_segmentation(settings, field);
+        case TaskKind::next_token:
+            return make_next_token(settings, field);
+        default:
+            return make_classification(settings, field);
+    }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+// SPDX-License-Identifier: Apache-2.0
+// Tasks beside classification: their losses add over samples, masked ones count nothing, and the
+// metrics are what their names say.
+#include "task/task.hpp"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+Field field_of(std::vector<std::int64_t> shape, std::size_t classes = 0) {
+    Field field;
+    field.shape = std::move(shape);
+    field.class_counts.assign(classes, 1);
+    return field;
+}
+
+LeafSamples with_targets(const std::string& name, const at::Tensor& targets) {
+    return {.inputs = {}, .targets = {{name, targets}}, .weights = {}};
+}
+
+NamedTensors output(const at::Tensor& values) {
+    return {{"output", values}};
+}
+
+struct TaskCase {
+    std::string name;
+    std::unique_ptr<Task> (*make)();
+};
+
+const std::vector<TaskCase> cases = {
+    {"MultiLabel", [] { return make_multi_label({}, field_of({3})); }},
+    {"Regression", [] { return make_regression({}, field_of({2})); }},
+    {"Huber",
+     [] {
+         TaskSettings settings;
+         settings.loss = RegressionLoss::huber;
+         return make_regression(settings, field_of({}));
+     }},
+    {"Segmentation",
+     [] {
+         return make_segmentation({}, field_of({2, 3}, 4));
+     }},
+    {"NextToken", [] { return make_next_token({}, field_of({6}, 5)); }}};
+
+class EveryTask : public testing::TestWithParam<std::size_t> {
+  protected:
+    static NamedTensors outputs_for(const Task& task, std::int64_t count) {
+        std::vector<std::int64_t> shape = task.output_shape();
+        shape.insert(shape.begin(), count);
+        torch::manual_seed(3);
+        return output(torch::randn(shape));
+    }
+    std::unique_ptr<Task> task_ = cases[GetParam()].make();
+};
+INSTANTIATE_TEST_SUITE_P(Tasks,
+                         EveryTask,
+                         testing::Range(std::size_t{0}, cases.size()),
+                         [](const auto& one) { return cases[one.param].name; });
+
+TEST_P(EveryTask, AddsItsLossAndSumsOverSamples) {
+    const NamedTensors outputs = outputs_for(*task_, 3);
+    const LeafSamples samples{.inputs = {}, .targets = task_->blank_targets(3), .weights = {}};
+    const TaskSums whole = task_->sums(outputs, samples);
+    TaskSums parts = task_->no_sums();
+    ASSERT_EQ(whole.reals.size(), parts.reals.size());
+    ASSERT_EQ(whole.counts.size(), parts.counts.size());
+    for (std::int64_t i = 0; i < 3; ++i) {
+        const TaskSums one = task_->sums(output(only(outputs).narrow(0, i, 1)), samples.part(i, 1));
+        for (std::size_t k = 0; k < one.reals.size(); ++k) parts.reals[k] += one.reals[k];
+        for (std::size_t k = 0; k < one.counts.size(); ++k) parts.counts[k] += one.counts[k];
+    }
+    EXPECT_EQ(whole.counts, parts.counts);
+    for (std::size_t k = 0; k < whole.reals.size(); ++k)
+        EXPECT_NEAR(whole.reals[k], parts.reals[k], 1e-5) << k;
+}
+
+TEST_P(EveryTask, CountsMaskedSamplesForNothing) {
+    const NamedTensors outputs = outputs_for(*task_, 3);
+    LeafSamples samples{.inputs = {}, .targets = task_->blank_targets(3), .weights = {}};
+    samples.weights = torch::tensor({0.F, 1.F, 1.F});
+    const TaskSums masked = task_->sums(outputs, samples);
+    LeafSamples rest = samples.part(1, 2);
+    rest.weights = at::Tensor();
+    const TaskSums kept = task_->sums(output(only(outputs).narrow(0, 1, 2)), rest);
+    EXPECT_EQ(masked.counts, kept.counts);
+    for (std::size_t k = 0; k < kept.reals.size(); ++k)
+        EXPECT_NEAR(masked.reals[k], kept.reals[k], 1e-5) << k;
+}
+
+TEST_P(EveryTask, HasAGradient) {
+    at::Tensor values = only(outputs_for(*task_, 2)).clone().requires_grad_();
+    task_->loss(output(values), {.inputs = {}, .targets = task_->blank_targets(2), .weights = {}})
+        .backward();
+    EXPECT_TRUE(values.grad().isfinite().all().item<bool>());
+    EXPECT_GT(values.grad().abs().sum().item<float>(), 0);
+}
+
+TEST(MultiLabel, MeasuresF1OverAllLabels) {
+    const auto task = make_multi_label({}, field_of({3}));
+    const auto samples = with_targets("labels", torch::tensor({{1.F, 0.F, 1.F}, {0.F, 1.F, 0.F}}));
+    const at::Tensor logits = torch::tensor({{2.F, 3.F, -1.F}, {-1.F, 1.F, -1.F}});
+    const Evaluation found = task->evaluation(task->sums(output(logits), samples), 2);
+    EXPECT_NEAR(found.metrics.at("f1"), 2.0 * 2 / (3 + 3), 1e-12);
+    EXPECT_NEAR(found.metrics.at("accuracy"), 4.0 / 6, 1e-12);
+    EXPECT_EQ(found.text, "F1 66.67 %, accuracy of labels 66.67 %");
+}
+
+TEST(Regression, HasTheDistancesOfItsLosses) {
+    const at::Tensor found = torch::tensor({{0.F}, {0.F}}), there = torch::tensor({{0.5F}, {3.F}});
+    const std::map<RegressionLoss, double> expected = {
+        {RegressionLoss::mse, 0.25 + 9},
+        {RegressionLoss::mae, 0.5 + 3},
+        {RegressionLoss::huber, 0.125 + 2 * (3 - 1)}};
+    for (const auto& [loss, sum] : expected) {
+        TaskSettings settings;
+        settings.loss = loss;
+        settings.huber_delta = 2;
+        const auto task = make_regression(settings, field_of({}));
+        EXPECT_NEAR(
+            task->loss(output(found), with_targets("targets", there)).item<float>(), sum, 1e-6);
+    }
+}
+
+// Two numbers a sample; scikit-learn's r2_score of these is 0.5 and 1, and their mean.
+TEST(Regression, MeasuresR2AsTheMeanOverNumbers) {
+    const auto task = make_regression({}, field_of({2}));
+    const at::Tensor there = torch::tensor({{1.F, 10.F}, {2.F, 20.F}, {3.F, 30.F}});
+    const at::Tensor found = torch::tensor({{1.F, 10.F}, {2.F, 20.F}, {2.F, 30.F}});
+    const Evaluation result =
+        task->evaluation(task->sums(output(found), with_targets("targets", there)), 3);
+    EXPECT_NEAR(result.metrics.at("r2"), (0.5 + 1) / 2, 1e-12);
+    EXPECT_NEAR(result.metrics.at("mae"), 1.0 / 6, 1e-12);
+    EXPECT_NEAR(result.metrics.at("rmse"), std::sqrt(1.0 / 6), 1e-12);
+}
+
+TEST(Regression, KeepsDigitsOfTargetsFarFromZero) {
+    Field targets = field_of({});
+    targets.mean = {1e6};
+    const auto task = make_regression({}, targets);
+    const at::Tensor there = torch::tensor({{1e6F}, {1e6F + 1}}), found = there + 0.5F;
+    const Evaluation result =
+        task->evaluation(task->sums(output(found), with_targets("targets", there)), 2);
+    EXPECT_NEAR(result.metrics.at("r2"), 1 - 0.5 / 0.5, 1e-9);
+}
+
+TEST(Segmentation, MeasuresOverlapOverClassesThatAreThere) {
+    const auto task = make_segmentation({}, field_of({1, 4}, 3));
+    const at::Tensor masks = torch::tensor({{{0, 0, 0, 1}}}, torch::kInt64);
+    const at::Tensor found = torch::tensor({{{0, 0, 1, 1}}}, torch::kInt64);
+    const at::Tensor logits = torch::one_hot(found, 3).permute({0, 3, 1, 2}).to(torch::kFloat32);
+    const Evaluation result =
+        task->evaluation(task->sums(output(logits), with_targets("masks", masks)), 1);
+    EXPECT_NEAR(result.metrics.at("iou"), (2.0 / 3 + 1.0 / 2) / 2, 1e-12);
+    EXPECT_NEAR(result.metrics.at("accuracy"), 0.75, 1e-12);
+    EXPECT_EQ(result.confusion, "class,0,1,2\n0,2,1,0\n1,0,1,0\n2,0,0,0\n");
+}
+
+TEST(NextToken, MeasuresPerplexity) {
+    const auto task = make_next_token({}, field_of({3}, 4));
+    EXPECT_EQ(task->output_shape(), (std::vector<std::int64_t>{2, 4}));
+    const auto samples = with_targets("tokens", torch::tensor({{1, 0}}, torch::kInt64));
+    const Evaluation even =
+        task->evaluation(task->sums(output(torch::zeros({1, 2, 4})), samples), 1);
+    EXPECT_NEAR(even.metrics.at("perplexity"), 4, 1e-5);
+    EXPECT_EQ(even.metrics.at("accuracy"), 0.5);  // the first of equals is found
+}
+
+}  // namespace
+}  // namespace lockstep
