@@ -40,12 +40,13 @@ struct Field {
     std::vector<std::int64_t> shape;          ///< of one sample, e.g. {1, 28, 28}; {} for a scalar
     std::string layout;                       ///< "CHW" for images, "" if there is nothing to say
     std::vector<double> mean, std;            ///< per channel, of value / 255; empty for labels
-    std::vector<std::string> class_names;     ///< labels only; may be empty
-    std::vector<std::uint64_t> class_counts;  ///< labels only: samples of each class
+    std::vector<std::string> class_names;     ///< of fields of classes; may be empty
+    std::vector<std::uint64_t> class_counts;  ///< of fields of classes: elements of each
     std::string source;                       ///< path in foreign files; "" means /data/NAME
 
     std::size_t bytes_per_sample() const;  ///< decoded; the product of `shape` and the type's size
-    /// Number of classes; 0 for a field that is no label.
+    /// Number of classes: of samples (labels), of pixels (masks [H, W]), or the vocabulary (tokens
+    /// [T]); 0 for a field of anything else, and for masks and tokens whose classes nobody counted.
     std::int64_t classes() const { return static_cast<std::int64_t>(class_counts.size()); }
     bool operator==(const Field&) const = default;
 };

@@ -64,12 +64,12 @@ std::optional<Finding> BlockCheck::check(const PlacedBlock& placed,
 std::optional<Finding> BlockCheck::check_labels(const PlacedBlock& placed,
                                                 std::span<const std::byte> rows) const {
     const Field& field = manifest_.fields[placed.field];
-    const std::optional<BadLabel> bad = first_bad_label(field, rows, placed.block.rows);
+    const std::optional<BadLabel> bad = first_bad_label(field, rows);
     if (!bad) return {};
     return finding(placed,
                    "E210",
-                   fmt::format("label {} of sample {} is out of range; there are {} classes",
-                               bad->label,
+                   fmt::format("{} of sample {} is out of range; there are {} classes",
+                               label_text(field, bad->label),
                                grouped(placed.block.first_row + bad->row),
                                field.classes()));
 }

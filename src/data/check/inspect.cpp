@@ -92,9 +92,23 @@ void describe_fields(const DatasetIndex& index, Text out) {
                            field.type == ElementType::u8 ? " (of value / 255)" : "");
 }
 
+// A number for each of 256 bytes or 50,000 words is no help.
+void describe_vocabulary(const Field& field, Text out) {
+    const auto unused = std::ranges::count(field.class_counts, 0u);
+    fmt::format_to(out,
+                   "\nvocabulary of {}: {}, of which {} occur\n",
+                   field.name,
+                   grouped(field.class_counts.size()),
+                   grouped(field.class_counts.size() - static_cast<std::uint64_t>(unused)));
+}
+
 void describe_classes(const Field& field, Text out) {
     if (field.class_counts.empty()) return;
-    fmt::format_to(out, "\n{:<24} {:>12}\n", "class", "samples");
+    if (field.name == "tokens") return describe_vocabulary(field, out);
+    fmt::format_to(out,
+                   "\n{:<24} {:>12}\n",
+                   fmt::format("class of {}", field.name),
+                   field.shape.empty() ? "samples" : "pixels");
     const std::size_t shown = std::min(field.class_counts.size(), most_lines);
     for (std::size_t c = 0; c < shown; ++c) {
         const std::string name =

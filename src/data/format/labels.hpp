@@ -8,11 +8,27 @@
 #include <cstdint>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace lockstep {
 
-/// The label of row number `row` of rows of `type`: u8, i32 or i64.
-std::int64_t label_at(ElementType type, std::span<const std::byte> rows, std::size_t row);
+/// u8, i32 or i64.
+bool is_whole(ElementType type);
+
+/// Whether a field of that name has labels: `labels` and `..._labels`.
+bool is_label_name(std::string_view name);
+
+/// Whether each element of such a field is the number of a class by the field's name: one label for
+/// a sample, `masks` [H, W] one for each pixel, `tokens` [T] one for each place. All whole numbers.
+bool is_of_classes(const Field& field);
+
+/// The class that element number `element` of rows of `type`, u8, i32 or i64, has.
+std::int64_t label_at(ElementType type, std::span<const std::byte> rows, std::size_t element);
+
+/// A class, as errors call it: "label 5", or "value 5 of 'masks'".
+std::string label_text(const Field& field, std::int64_t label);
 
 /// A label that is no class of its field.
 struct BadLabel {
@@ -20,9 +36,17 @@ struct BadLabel {
     std::int64_t label = 0;
 };
 
-/// The first of `count` rows that has one; nothing where `field` is not one of labels.
-std::optional<BadLabel> first_bad_label(const Field& field,
-                                        std::span<const std::byte> rows,
-                                        std::size_t count);
+/// The first of `rows` that has an element below 0, or of `limit` or more. Whole numbers only.
+std::optional<BadLabel> first_label_beyond(const Field& field,
+                                           std::span<const std::byte> rows,
+                                           std::int64_t limit);
+
+/// The first of `rows` with an element that is no class; nothing where `field` has no classes.
+std::optional<BadLabel> first_bad_label(const Field& field, std::span<const std::byte> rows);
+
+/// Adds each class in `rows` to `counts`, which grows as needed. No element is below 0.
+void count_labels(const Field& field,
+                  std::span<const std::byte> rows,
+                  std::vector<std::uint64_t>& counts);
 
 }  // namespace lockstep

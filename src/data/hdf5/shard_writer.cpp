@@ -144,15 +144,25 @@ std::vector<hsize_t> dimensions(std::uint64_t rows, const Field& field) {
     return size;
 }
 
+// An object's header in HDF5's usual format has room for 64 KiB; the manifest has all of them.
+constexpr std::size_t most_described_classes = 4096, most_described_names_bytes = 16 * 1024;
+
+bool are_names_short(const std::vector<std::string>& names) {
+    const std::size_t longest =
+        names.empty() ? 0 : std::ranges::max(names, {}, &std::string::size).size();
+    return longest * names.size() <= most_described_names_bytes;
+}
+
 void describe_field(const h5::Handle& dataset, const Field& field) {
     if (!field.layout.empty()) h5::write_attribute(dataset, "layout", field.layout);
     if (!field.mean.empty()) h5::write_attribute(dataset, "mean", field.mean);
     if (!field.std.empty()) h5::write_attribute(dataset, "std", field.std);
     if (!field.mean.empty() && field.type == ElementType::u8)
         h5::write_attribute(dataset, "units", std::string("value / 255"));
-    if (!field.class_counts.empty())
+    if (!field.class_counts.empty() && field.class_counts.size() <= most_described_classes)
         h5::write_attribute(dataset, "class_counts", field.class_counts);
-    if (!field.class_names.empty()) h5::write_attribute(dataset, "class_names", field.class_names);
+    if (!field.class_names.empty() && are_names_short(field.class_names))
+        h5::write_attribute(dataset, "class_names", field.class_names);
 }
 
 FieldWriter::FieldWriter(const h5::Handle& data,

@@ -10,6 +10,7 @@
 #include "lockstep/core/version.hpp"
 
 #include "format/index_columns.hpp"
+#include "format/labels.hpp"
 #include "format/naming.hpp"
 #include "format/widening.hpp"
 #include "hdf5/shard_probe.hpp"
@@ -61,7 +62,9 @@ Widening widening_of(const DatasetFacts& facts) {
 }
 
 bool may_be_label(const FieldMapping& mapping) {
-    return mapping.layout == "label" || (mapping.layout.empty() && mapping.name == "labels");
+    const bool is_usual =
+        mapping.name == "labels" || mapping.name == "masks" || mapping.name == "tokens";
+    return mapping.layout == "label" || (mapping.layout.empty() && is_usual);
 }
 
 void check_fields(const std::vector<FieldMapping>& fields) {
@@ -184,12 +187,12 @@ Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
 bool ForeignOpening::is_label(std::size_t field) const {
     const FieldMapping& mapping = mappings_[field];
     const Field& made = manifest_.fields[field];
-    const bool is_possible =
-        made.shape.empty() && made.type != ElementType::f32 && made.type != ElementType::f64;
+    const bool is_possible = is_of_classes(made) || (made.shape.empty() && is_whole(made.type));
     check(is_possible || mapping.layout != "label", [&] {
         return Error("E235",
                      fmt::format("field '{}' is no label", mapping.name),
-                     "a label is one whole number per sample");
+                     "a label is one whole number per sample; of 'masks' [H, W] per pixel, of "
+                     "'tokens' [T] per place");
     });
     return may_be_label(mapping) && is_possible;
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "format/labels.hpp"
 #include "tally.hpp"
 #include "team/ordered_work.hpp"
 
@@ -34,11 +35,12 @@ class TallyMaker {
         const bool is_known = !field_.mean.empty() || !field_.class_counts.empty();
         if (is_known) return;
         const bool is_image = field_.layout == "CHW" && !field_.shape.empty();
-        is_labels_ = field_.type == ElementType::i64 && field_.shape.empty();
+        is_labels_ =
+            is_of_classes(field_) || (field_.type == ElementType::i64 && field_.shape.empty());
         is_pixels_ = field_.type == ElementType::u8 && is_image;
         const bool is_features =
             field_.shape.empty() || (field_.shape.size() == 1 && field_.shape[0] <= most_features);
-        is_real_ = is_real(field_) && (is_image || is_features);
+        is_real_ = is_real(field_) && (is_image || is_features) && !is_label_name(field_.name);
         if (!is_real_) return;
         first_row_.resize(field_.bytes_per_sample());
         source.read(number, 0, first_row_);
@@ -48,7 +50,7 @@ class TallyMaker {
     bool is_exact() const { return !is_real_; }
 
     std::unique_ptr<Tally> make() const {
-        if (is_labels_) return label_tally(limits_);
+        if (is_labels_) return label_tally(field_, limits_);
         if (is_pixels_) return pixel_tally(field_);
         return real_tally(field_, first_row_);
     }

@@ -5,6 +5,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "format/labels.hpp"
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -17,23 +19,20 @@ namespace {
 
 class LabelTally : public Tally {
   public:
-    explicit LabelTally(const ClassLimits& limits) : limits_(limits) {
+    LabelTally(const Field& field, const ClassLimits& limits) : field_(field), limits_(limits) {
         counts_.resize(static_cast<std::size_t>(limits.expected));
     }
 
     void add(std::uint64_t row, std::span<const std::byte> bytes) override {
-        std::int64_t label = 0;
-        std::memcpy(&label, bytes.data(), sizeof label);
         const std::int64_t limit = limits_.expected > 0 ? limits_.expected : max_classes;
-        if (label < 0 || label >= limit)
-            throw Error(
-                "E210",
-                fmt::format("label {} of input sample {} is out of range", label, grouped(row)),
-                fmt::format("{} classes have labels 0 to {}", limit, limit - 1),
-                "check the labels, or the number of classes given");
-        const auto index = static_cast<std::size_t>(label);
-        if (index >= counts_.size()) counts_.resize(index + 1);
-        ++counts_[index];
+        if (const auto bad = first_label_beyond(field_, bytes, limit))
+            throw Error("E210",
+                        fmt::format("{} of input sample {} is out of range",
+                                    label_text(field_, bad->label),
+                                    grouped(row)),
+                        fmt::format("{} classes are numbered 0 to {}", limit, limit - 1),
+                        fmt::format("check '{}', or the number of classes given", field_.name));
+        count_labels(field_, bytes, counts_);
     }
     void add(std::span<const std::uint64_t> words) override {
         counts_.resize(std::max(counts_.size(), words.size()));
@@ -46,6 +45,7 @@ class LabelTally : public Tally {
     }
 
   private:
+    const Field& field_;
     ClassLimits limits_;
     std::vector<std::uint64_t> counts_;
 };
@@ -180,8 +180,8 @@ class RealTally : public Tally {
 
 }  // namespace
 
-std::unique_ptr<Tally> label_tally(const ClassLimits& limits) {
-    return std::make_unique<LabelTally>(limits);
+std::unique_ptr<Tally> label_tally(const Field& field, const ClassLimits& limits) {
+    return std::make_unique<LabelTally>(field, limits);
 }
 
 std::unique_ptr<Tally> pixel_tally(const Field& field) {

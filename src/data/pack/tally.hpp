@@ -38,8 +38,8 @@ struct ClassLimits {
 };
 inline constexpr std::int64_t max_classes = 1 << 20;
 
-/// Counts of scalar i64 labels.
-std::unique_ptr<Tally> label_tally(const ClassLimits& limits);
+/// Counts of the classes in `field`, of whole numbers; it must outlive the tally.
+std::unique_ptr<Tally> label_tally(const Field& field, const ClassLimits& limits);
 
 /// Exact sums over the pixels of each channel of u8 CHW images.
 std::unique_ptr<Tally> pixel_tally(const Field& field);

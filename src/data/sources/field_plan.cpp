@@ -3,6 +3,7 @@
 
 #include "lockstep/core/numbers.hpp"
 
+#include "format/labels.hpp"
 #include "format/naming.hpp"
 
 #include <algorithm>
@@ -67,13 +68,16 @@ FieldPlan plan_images(Field field, ImageLayout layout, const fs::path& origin) {
 
 FieldPlan plan_labels(Field field, const fs::path& origin) {
     const bool is_one = field.shape.empty() || (field.shape.size() == 1 && field.shape[0] == 1);
-    const bool is_whole = field.type != ElementType::f32 && field.type != ElementType::f64;
-    check(is_one && is_whole, [&] {
+    const bool is_several = field.shape.size() == 1 && !is_one;
+    const bool may_be_shares = field.type == ElementType::u8 || !is_whole(field.type);
+    if (is_several && may_be_shares) return {std::move(field), {}};
+    check(is_one && is_whole(field.type), [&] {
         return malformed_input(
             origin,
             "a file of labels",
-            fmt::format("a sample is {} [{}]; '{}' are one whole number each (name the field "
-                        "otherwise, e.g. targets or masks, if it has no classes)",
+            fmt::format("a sample is {} [{}]; '{}' are one whole number each, or for each class "
+                        "0 or 1 in u8 or a real number (name the field otherwise, e.g. targets or "
+                        "masks, if they are something else)",
                         element_name(field.type),
                         fmt::join(field.shape, ", "),
                         field.name));
@@ -100,10 +104,6 @@ NamedInput parse_named_input(const std::string& option, std::string_view text) {
                                  option == "npy" ? "images.npy" : "/x/images"));
     });
     return {std::string(name), std::string(text.substr(cut + 1))};
-}
-
-bool is_label_name(const std::string& name) {
-    return name == "labels" || name.ends_with("_labels");
 }
 
 RowTransform widening(ElementType from) {

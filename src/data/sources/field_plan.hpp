@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a field's name asks of it: images are CHW, labels are i64.
+// What a field's name asks of it: images are CHW, class labels are i64.
 #pragma once
 
 #include "lockstep/data/sources.hpp"
@@ -19,17 +19,14 @@ struct FieldPlan {
 };
 
 /// `shape` is one stored sample's. "images" of two dimensions get a channel, of three become CHW;
-/// "labels" and "..._labels" are whole numbers, one per sample, and become i64; the layout of
-/// "masks" of two dimensions is HW; all else stays as it is.
+/// "labels" and "..._labels" are whole numbers, one per sample, and become i64, or u8 or real ones,
+/// one per class, and stay; the layout of "masks" of two dimensions is HW; all else stays, too.
 /// Errors: E214 naming `origin`; E106 if `layout` is needed.
 FieldPlan plan_field(const std::string& name,
                      ElementType type,
                      std::vector<std::int64_t> shape,
                      ImageLayout layout,
                      const fs::path& origin);
-
-/// Whether a field of that name has the numbers of classes.
-bool is_label_name(const std::string& name);
 
 /// u8, i32 or i64 to i64.
 RowTransform widening(ElementType from);

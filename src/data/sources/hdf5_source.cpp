@@ -4,6 +4,7 @@
 #include "lockstep/data/sources.hpp"
 
 #include "field_plan.hpp"
+#include "format/labels.hpp"
 #include "hdf5/sandbox.hpp"
 #include "spool.hpp"
 

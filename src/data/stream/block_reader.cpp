@@ -245,11 +245,11 @@ void BlockReader::check_labels(std::size_t number,
                                const StoredBlock& block,
                                std::span<const std::byte> rows) const {
     const Field& field = index_.fields()[number];
-    const std::optional<BadLabel> bad = first_bad_label(field, rows, block.rows);
+    const std::optional<BadLabel> bad = first_bad_label(field, rows);
     if (!bad) return;
     throw Error("E210",
-                fmt::format("label {} of sample {} is out of range",
-                            bad->label,
+                fmt::format("{} of sample {} is out of range",
+                            label_text(field, bad->label),
                             grouped(block.first_row + bad->row)),
                 fmt::format("field '{}' in '{}' has {} classes",
                             field.name,

@@ -170,6 +170,24 @@ TEST_F(Foreign, LabelsThatAreDamagedAfterOpeningAreNamed) {
     EXPECT_THAT(error->text(), HasSubstr("label 4 of sample 2"));
 }
 
+TEST_F(Foreign, ClassesOfPixelsAreCountedAndLookedAt) {
+    ForeignDataset masks{.path = "/m", .size = {2, 2, 2}};
+    for (const int pixel : {0, 3, 3, 1, 0, 0, 0, 2})
+        masks.bytes.push_back(static_cast<std::byte>(pixel));
+    const fs::path path = write("m.h5", {masks});
+    const auto index = std::make_shared<const DatasetIndex>(
+        DatasetIndex::open_foreign({path}, {{"masks", "/m", ""}}));
+    EXPECT_THAT(index->fields()[0].class_counts, ElementsAre(4, 1, 1, 2));
+    EXPECT_EQ(DatasetIndex::open_foreign({path}, {{"masks", "/m", "HW"}}).fields()[0].classes(), 0);
+    test::overwrite(path, index->stored_blocks(0)[0].offset + 7, "\x04");
+    const auto error = caught([&] {
+        BatchStream stream(index, {.order = OrderKind::sequential, .batch = 2});
+        stream.next();
+    });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->text(), HasSubstr("E210: value 4 of 'masks' of sample 1"));
+}
+
 TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
     const auto refused = [&](const ForeignDataset& data, const char* code, const char* why) {
         const auto error = error_of(data);

@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/inspect.hpp"
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/sources.hpp"
+#include "lockstep/data/verify.hpp"
+
+#include "data/samples.hpp"
+#include "sources/npy_header.hpp"
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_text;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+// A data set of one field, packed from an NPY file in the order it has.
+class Classes : public testing::Test {
+  protected:
+    template <class T>
+    Field packed(const std::string& name,
+                 ElementType type,
+                 const std::vector<std::uint64_t>& shape,
+                 const std::vector<T>& values) {
+        const std::string bytes(reinterpret_cast<const char*>(values.data()),
+                                values.size() * sizeof(T));
+        const auto file = folder_.file("x.npy", npy_header_text(type, shape) + bytes);
+        fs::remove_all(options_.output);
+        const auto source = open_npy({{name, file.string()}});
+        return pack_dataset(*source, options_).manifest.fields.at(0);
+    }
+    Field packed_masks(const std::vector<std::int32_t>& pixels) {
+        return packed("masks", ElementType::i32, {pixels.size() / 4, 2, 2}, pixels);
+    }
+    // What reading all of it says.
+    std::string reading_error() const {
+        return caught_text([&] {
+            BatchStream stream(test::open_index(options_.output),
+                               {.order = OrderKind::sequential, .batch = 2});
+            stream.next();
+        });
+    }
+
+    test::TempDir folder_;
+    PackOptions options_ = [&] {
+        PackOptions options;
+        options.output = folder_ / "packed";
+        options.shuffle_seed.reset();
+        return options;
+    }();
+};
+
+TEST_F(Classes, AreCountedForEachPixelAndEachToken) {
+    const Field masks =
+        packed<std::uint8_t>("masks", ElementType::u8, {2, 2, 2}, {0, 0, 3, 1, 0, 0, 0, 3});
+    EXPECT_THAT(masks.class_counts, ElementsAre(5, 1, 0, 2));
+    EXPECT_EQ(masks.type, ElementType::u8);
+    EXPECT_EQ(test::open_index(options_.output)->field("masks").classes(), 4);
+    const Field tokens =
+        packed<std::int64_t>("tokens", ElementType::i64, {2, 3}, {2, 1, 1, 2, 2, 0});
+    EXPECT_THAT(tokens.class_counts, ElementsAre(1, 2, 3));
+    EXPECT_EQ(tokens.type, ElementType::i64);
+    const Field others = packed<std::int32_t>("words", ElementType::i32, {1, 3}, {2, 1, -1});
+    EXPECT_THAT(others.class_counts, IsEmpty()) << "the name says what has classes";
+    const Field flat = packed<float>("masks", ElementType::f32, {1, 2, 2}, {0, 0.5, 1, 1});
+    EXPECT_THAT(flat.class_counts, IsEmpty()) << "shares are no classes";
+}
+
+TEST_F(Classes, AreAtLeastAsManyAsAreSaid) {
+    options_.classes = 6;
+    EXPECT_THAT(packed_masks({0, 1, 1, 2}).class_counts, ElementsAre(1, 2, 1, 0, 0, 0));
+}
+
+TEST_F(Classes, OutOfRangeAreNamed) {
+    EXPECT_THAT(caught_text([&] {
+                    packed_masks({0, 1, 2, 3, 0, 1, -1, 3});
+                }),
+                HasSubstr("E210: value -1 of 'masks' of input sample 1 is out of range"));
+    options_.classes = 3;
+    EXPECT_THAT(caught_text([&] {
+                    packed_masks({0, 1, 2, 0, 0, 1, 2, 3});
+                }),
+                HasSubstr("value 3 of 'masks' of input sample 1 is out of range\n"
+                          "  why: 3 classes are numbered 0 to 2"));
+    options_.classes = 0;
+    EXPECT_THAT(caught_text([&] {
+                    packed<std::int32_t>("tokens", ElementType::i32, {1, 2}, {1 << 20, 0});
+                }),
+                HasSubstr("value 1048576 of 'tokens' of input sample 0"));
+}
+
+TEST_F(Classes, AreLookedAtInEveryElementThatIsRead) {
+    packed_masks({0, 1, 2, 0, 0, 1, 2, 3});
+    EXPECT_EQ(reading_error(), "");
+    test::rewrite_manifest(options_.output, [](Json& json) {
+        json["fields"][0]["class_counts"] = {3, 2, 2};
+    });
+    EXPECT_THAT(reading_error(), HasSubstr("E210: value 3 of 'masks' of sample 1 is out of range"));
+    const std::vector<Finding> findings = verify_dataset(options_.output);
+    ASSERT_EQ(findings.size(), 1u);
+    EXPECT_THAT(findings[0].text, HasSubstr("value 3 of 'masks' of sample 1"));
+}
+
+TEST_F(Classes, OfMasksPackedWithoutThemAreNone) {
+    packed_masks({0, 1, 2, 0, 0, 1, 2, 3});
+    test::rewrite_manifest(options_.output,
+                           [](Json& json) { json["fields"][0].erase("class_counts"); });
+    EXPECT_EQ(test::open_index(options_.output)->field("masks").classes(), 0);
+    EXPECT_EQ(reading_error(), "");
+}
+
+// More than an attribute of an HDF5 file has room for.
+TEST_F(Classes, MayBeAVocabulary) {
+    options_.classes = 50'257;
+    const Field tokens =
+        packed<std::int32_t>("tokens", ElementType::i32, {1, 3}, {50'256, 0, 50'256});
+    EXPECT_EQ(tokens.classes(), 50'257);
+    EXPECT_EQ(tokens.class_counts.back(), 2u);
+    EXPECT_EQ(reading_error(), "");
+    const auto index = test::open_index(options_.output);
+    EXPECT_THAT(describe_dataset(*index),
+                HasSubstr("vocabulary of tokens: 50,257, of which 2 occur"));
+    EXPECT_THAT(inspect_dataset(index).labels, IsEmpty()) << "of samples, not of places";
+}
+
+TEST_F(Classes, AreNotOfLabelsThatAreSeveral) {
+    const Field whole = packed<std::uint8_t>("labels", ElementType::u8, {2, 3}, {0, 1, 1, 0, 0, 1});
+    EXPECT_THAT(whole.class_counts, IsEmpty());
+    EXPECT_THAT(whole.shape, ElementsAre(3));
+    EXPECT_EQ(whole.type, ElementType::u8);
+    const Field shares = packed<float>("labels", ElementType::f32, {1, 3}, {0, 0.25, 1});
+    EXPECT_THAT(shares.class_counts, IsEmpty());
+    EXPECT_THAT(shares.mean, IsEmpty());
+    EXPECT_EQ(reading_error(), "");
+}
+
+}  // namespace
+}  // namespace lockstep
