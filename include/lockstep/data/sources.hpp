@@ -79,6 +79,22 @@ struct CsvOptions {
     ElementType type = ElementType::f32;  ///< of features and target: f32 or f64
 };
 
+/// What files of tokens without a header hold, little-endian; `none`: all of them have one.
+enum class RawTokens { none, u16, u32 };
+
+/// Each byte is a token: `tokens` u8 [length + 1]. The files are joined in the order given; sample
+/// k has tokens [k length, k length + length], so that neighbours share one. What fills no sample
+/// is left out. Errors: E106 (less than one sample), E201, E202, E214 (an empty file), E402.
+std::unique_ptr<RowSource> open_text(const std::vector<std::filesystem::path>& files,
+                                     std::uint64_t length);
+
+/// As open_text(), of tokens that are there already: NPY files of one dimension (u8, u16, u32, i32,
+/// i64), or raw ones. All u8 stay u8, others become i32. Errors: also E105, E106 (`raw` is missing,
+/// or does not go with the files); E210 from reading a token that i32 does not hold.
+std::unique_ptr<RowSource> open_tokens(const std::vector<std::filesystem::path>& files,
+                                       std::uint64_t length,
+                                       RawTokens raw = RawTokens::none);
+
 /// RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Errors: E201, E202, E214 and
 /// E239 (a cell is no number), naming line and column; E106 (no such column).
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,

@@ -21,7 +21,7 @@ struct Arguments {
 void pack(Arguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
     PackOptions& options = arguments.output.pack;
-    options.classes = arguments.classes;
+    options.classes = arguments.classes > 0 ? arguments.classes : arguments.inputs.usual_classes();
     StagedProgress progress;
     const auto source = together(team_of(ranks), [&] {
         return open_inputs(
@@ -46,7 +46,8 @@ constexpr const char* data_pack_help =
     "  lockstep data pack --cifar10 cifar-10-batches-bin --split test --out data/cifar/test\n"
     "  lockstep data pack --folder photos --resize 224x224 --out data/photos\n"
     "  lockstep data pack --csv iris.csv --label species --out data/iris\n"
-    "  lockstep data pack --hdf5 scans.h5 --field images=/scan --field masks=/truth --out data/s\n";
+    "  lockstep data pack --hdf5 scans.h5 --field images=/scan --field masks=/truth --out data/s\n"
+    "  lockstep data pack --text book.txt --length 256 --out data/book\n";
 
 }  // namespace
 

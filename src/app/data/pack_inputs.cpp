@@ -28,6 +28,8 @@ std::vector<std::string_view> given_inputs(const PackInputs& in) {
     if (!in.csv.empty()) given.push_back("csv");
     if (!in.hdf5.empty()) given.push_back("hdf5");
     if (!in.folder.empty()) given.push_back("folder");
+    if (!in.text.empty()) given.push_back("text");
+    if (!in.tokens.empty()) given.push_back("tokens");
     return given;
 }
 
@@ -36,8 +38,8 @@ std::string_view only_input(const PackInputs& in) {
     check(!given.empty(), [] {
         return Error("E105",
                      "no input is given",
-                     "--images and --labels, --npy, --cifar10, --cifar100, --csv, --hdf5 or "
-                     "--folder say what is to be packed",
+                     "--images and --labels, --npy, --cifar10, --cifar100, --csv, --hdf5, "
+                     "--folder, --text or --tokens say what is to be packed",
                      "see --help");
     });
     check(given.size() == 1, [&] {
@@ -52,7 +54,7 @@ std::string_view only_input(const PackInputs& in) {
 void check_extras(const PackInputs& in, std::string_view input) {
     const CsvOptions& csv = in.csv_columns;
     const CsvOptions usual;
-    const std::array<Extra, 9> extras{
+    const std::array<Extra, 11> extras{
         {{!in.fields.empty(), "field", {"hdf5"}},
          {in.layout != ImageLayout::unstated, "layout", {"images", "npy", "hdf5"}},
          {in.color != Color::as_first, "color", {"folder"}},
@@ -61,7 +63,9 @@ void check_extras(const PackInputs& in, std::string_view input) {
          {!csv.target.empty(), "target", {"csv"}},
          {csv.header != usual.header, "header", {"csv"}},
          {csv.separator != usual.separator, "separator", {"csv"}},
-         {csv.type != usual.type, "real", {"csv"}}}};
+         {csv.type != usual.type, "real", {"csv"}},
+         {in.length > 0, "length", {"text", "tokens"}},
+         {in.token_type != RawTokens::none, "token-type", {"tokens"}}}};
     for (const Extra& extra : extras)
         check(!extra.is_given || std::ranges::find(extra.inputs, input) != extra.inputs.end(), [&] {
             return Error("E106",
@@ -104,6 +108,13 @@ std::vector<std::filesystem::path> paths(const std::vector<std::string>& texts) 
     return {texts.begin(), texts.end()};
 }
 
+std::unique_ptr<RowSource> open_language(const PackInputs& in, std::string_view input) {
+    need(in.length > 0, "length", input);
+    const auto length = static_cast<std::uint64_t>(in.length);
+    if (input == "text") return open_text(paths(in.text), length);
+    return open_tokens(paths(in.tokens), length, in.token_type);
+}
+
 OptionSection kinds(PackInputs& in) {
     return {
         "Input, one of",
@@ -119,7 +130,10 @@ OptionSection kinds(PackInputs& in) {
          path_option("folder",
                      "DIR",
                      in.folder,
-                     "PNG, JPEG, PPM or PGM images in one sub-folder per class")}};
+                     "PNG, JPEG, PPM or PGM images in one sub-folder per class"),
+         list_option("text", "FILE", in.text, "text, each byte a token; once for each file"),
+         list_option(
+             "tokens", "FILE", in.tokens, "tokens in NPY or raw files; once for each file")}};
 }
 
 OptionSection details(PackInputs& in) {
@@ -165,7 +179,18 @@ OptionSection details(PackInputs& in) {
          choice_option<ElementType>("real",
                                     csv.type,
                                     {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
-                                    "with --csv: type of numbers")}};
+                                    "with --csv: type of numbers"),
+         whole_option("length",
+                      in.length,
+                      0,
+                      1 << 24,
+                      "with --text and --tokens: tokens that a model is given; a sample has one "
+                      "more"),
+         choice_option<RawTokens>(
+             "token-type",
+             in.token_type,
+             {{"npy", RawTokens::none}, {"u16", RawTokens::u16}, {"u32", RawTokens::u32}},
+             "with --tokens: what raw files hold, little-endian; npy: all are NPY files")}};
 }
 
 }  // namespace
@@ -191,6 +216,7 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     check_columns(in.csv_columns);
     if (input == "csv") return open_csv(in.csv, in.csv_columns, options);
     if (input == "folder") return open_folder(in.folder, folder_options(in));
+    if (input == "text" || input == "tokens") return open_language(in, input);
     need(!in.fields.empty(), "field", "hdf5");
     return open_hdf5(paths(in.hdf5), named("field", in.fields), in.layout, options);
 }

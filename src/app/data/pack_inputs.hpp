@@ -15,11 +15,16 @@ namespace lockstep {
 
 struct PackInputs {
     std::filesystem::path images, labels, csv, folder;
-    std::vector<std::string> npy, cifar10, cifar100, hdf5, fields;
+    std::vector<std::string> npy, cifar10, cifar100, hdf5, fields, text, tokens;
     ImageLayout layout = ImageLayout::unstated;
     Color color = Color::as_first;
     std::string resize;  ///< "HxW"; "": images have one size
     CsvOptions csv_columns;
+    std::int64_t length = 0;  ///< of windows of text or tokens; 0: not given
+    RawTokens token_type = RawTokens::none;
+
+    /// Classes that the input has whatever is in it: the 256 of bytes; 0: count them.
+    std::int64_t usual_classes() const { return text.empty() ? 0 : 256; }
 };
 
 OptionTable pack_input_sections(PackInputs& inputs);

@@ -18,6 +18,8 @@ struct SynthArguments {
 
 void synthesize(SynthArguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
+    const bool has_classes = arguments.synth.kind != SynthKind::regression;
+    arguments.output.pack.classes = has_classes ? arguments.synth.classes : 0;
     StagedProgress progress;
     pack_rows(*make_synthetic(arguments.synth), arguments.output, ranks, progress);
 }
@@ -26,7 +28,8 @@ constexpr const char* data_synth_help =
     "Every sample is a function of seed and number: the same data set on any machine.\n"
     "  cifar          images u8 [3,SIZE,SIZE] and labels: a pattern per class, under noise\n"
     "  segmentation   images u8 [3,SIZE,SIZE] and masks u8 [SIZE,SIZE]: shapes, 0 is the ground\n"
-    "  regression     features f32 [SIZE] and targets f32: a quadratic function, with noise\n\n"
+    "  regression     features f32 [SIZE] and targets f32: a quadratic function, with noise\n"
+    "  text           tokens u8 [SIZE+1]: a chain in which one or two decide most of the next\n\n"
     "Example:\n"
     "  lockstep data synth --kind cifar --samples 50000 --out data/made-up/train\n"
     "  lockstep data synth --kind cifar --samples 10000 --first 50000 --split test \\\n"
@@ -47,7 +50,8 @@ Command data_synth_command() {
                                              synth.kind,
                                              {{"cifar", SynthKind::classes},
                                               {"segmentation", SynthKind::segmentation},
-                                              {"regression", SynthKind::regression}},
+                                              {"regression", SynthKind::regression},
+                                              {"text", SynthKind::text}},
                                              "what they are"),
                     whole_option("samples", synth.samples, 1, std::int64_t{1} << 40, "how many"),
                     whole_option("first",
@@ -56,9 +60,16 @@ Command data_synth_command() {
                                  std::int64_t{1} << 60,
                                  "number of the first: a test set goes on where training data end"),
                     whole_option("seed", synth.seed, 0, 1LL << 62, "other seeds, other data"),
-                    whole_option(
-                        "size", synth.size, 1, 65536, "height and width; of regression: features"),
-                    whole_option("classes", synth.classes, 2, 255, "of labels or masks")}},
+                    whole_option("size",
+                                 synth.size,
+                                 1,
+                                 65536,
+                                 "height and width; of regression: features; of text: tokens"),
+                    whole_option("classes",
+                                 synth.classes,
+                                 2,
+                                 255,
+                                 "of labels or masks; of text: the vocabulary")}},
                   pack_output_section(arguments->output, "shuffle-seed"),
                   pack_how_section(arguments->output)},
         .run = [arguments](const Invocation& call) {

@@ -47,7 +47,7 @@ class HeaderParser {
   public:
     HeaderParser(std::string_view text, const fs::path& path) : text_(text), path_(path) {}
 
-    NpyHeader parse() {
+    NpyLayout parse() {
         take('{');
         while (!follows('}')) {
             const std::string key = quoted();
@@ -60,7 +60,7 @@ class HeaderParser {
         }
         if (rest() || !has_type_ || !has_order_ || !has_shape_)
             throw nonsense("descr, fortran_order and shape are needed, and nothing else");
-        return header_;
+        return layout_;
     }
 
   private:
@@ -68,7 +68,7 @@ class HeaderParser {
         if (key == "descr" && !has_type_) {
             has_type_ = true;
             if (peek() == '[') throw malformed_npy(path_, "its elements are structures");
-            header_.type = type_of(quoted(), path_);
+            layout_.descr = quoted();
         } else if (key == "fortran_order" && !has_order_) {
             has_order_ = true;
             const std::string value = word();
@@ -92,8 +92,8 @@ class HeaderParser {
             if (size == 0 || size > most_elements / total)
                 throw malformed_npy(path_, "its shape has no or too many elements");
             total *= size;
-            header_.shape.push_back(size);
-            if (header_.shape.size() > 32) throw nonsense("more than 32 dimensions");
+            layout_.shape.push_back(size);
+            if (layout_.shape.size() > 32) throw nonsense("more than 32 dimensions");
             if (!follows(',')) {
                 take(')');
                 break;
@@ -147,7 +147,7 @@ class HeaderParser {
     std::string_view text_;
     const fs::path& path_;
     std::size_t at_ = 0;
-    NpyHeader header_;
+    NpyLayout layout_;
     bool has_type_ = false, has_order_ = false, has_shape_ = false;
 };
 
@@ -184,22 +184,41 @@ std::uint64_t NpyHeader::data_bytes() const {
     return bytes;
 }
 
-NpyHeader read_npy_header(const InputFile& file) {
+bool is_npy(const InputFile& file) {
+    std::string head(npy_magic.size(), '\0');
+    if (file.bytes() < head.size()) return false;
+    file.read(0, std::as_writable_bytes(std::span(head)));
+    return head == npy_magic;
+}
+
+NpyLayout read_npy_layout(const InputFile& file) {
     const Extent extent = header_extent(file);
     std::string text(extent.bytes, '\0');
     file.read(extent.begin, std::as_writable_bytes(std::span(text)));
-    NpyHeader header = HeaderParser(text, file.path()).parse();
-    header.data_offset = extent.begin + extent.bytes;
-    const std::uint64_t bytes = file.bytes() - header.data_offset;
-    check(bytes == header.data_bytes(), [&] {
+    NpyLayout layout = HeaderParser(text, file.path()).parse();
+    layout.data_offset = extent.begin + extent.bytes;
+    return layout;
+}
+
+void check_npy_bytes(const InputFile& file, const NpyLayout& layout, std::size_t element_bytes) {
+    std::uint64_t needed = element_bytes;
+    for (const std::uint64_t size : layout.shape) needed *= size;
+    const std::uint64_t bytes = file.bytes() - layout.data_offset;
+    check(bytes == needed, [&] {
         return malformed_npy(file.path(),
-                             fmt::format("{} of {} need {} bytes; it has {}",
-                                         fmt::join(header.shape, " x "),
-                                         element_name(header.type),
-                                         grouped(header.data_bytes()),
+                             fmt::format("{} of '{}' need {} bytes; it has {}",
+                                         fmt::join(layout.shape, " x "),
+                                         layout.descr,
+                                         grouped(needed),
                                          grouped(bytes)));
     });
-    return header;
+}
+
+NpyHeader read_npy_header(const InputFile& file) {
+    NpyLayout layout = read_npy_layout(file);
+    const ElementType type = type_of(layout.descr, file.path());
+    check_npy_bytes(file, layout, element_bytes(type));
+    return {type, std::move(layout.shape), layout.data_offset};
 }
 
 std::string npy_header_text(ElementType type, const std::vector<std::uint64_t>& shape) {

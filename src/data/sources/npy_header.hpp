@@ -12,7 +12,14 @@
 
 namespace lockstep {
 
-/// What an NPY file holds: C order, little-endian.
+/// What an NPY file's header says.
+struct NpyLayout {
+    std::string descr;  ///< type of its elements, as numpy spells it: "<f4"
+    std::vector<std::uint64_t> shape;
+    std::uint64_t data_offset = 0;
+};
+
+/// What an NPY file of a field holds: C order, little-endian.
 struct NpyHeader {
     ElementType type = ElementType::u8;
     std::vector<std::uint64_t> shape;
@@ -22,6 +29,15 @@ struct NpyHeader {
 };
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
+
+/// Whether it begins as NPY files do.
+bool is_npy(const InputFile& file);
+
+/// Reads the header of a file in C order. Errors: E214.
+NpyLayout read_npy_layout(const InputFile& file);
+
+/// Errors: E214 unless the file is exactly as long as elements of `element_bytes` need.
+void check_npy_bytes(const InputFile& file, const NpyLayout& layout, std::size_t element_bytes);
 
 /// Reads and checks the header, and that the file is exactly as long as it says. Errors: E214.
 NpyHeader read_npy_header(const InputFile& file);

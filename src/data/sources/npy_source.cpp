@@ -8,17 +8,6 @@
 #include <fmt/format.h>
 
 namespace lockstep {
-namespace {
-
-bool is_npy(const fs::path& path) {
-    const InputFile file(path);
-    std::string head(npy_magic.size(), '\0');
-    if (file.bytes() < head.size()) return false;
-    file.read(0, std::as_writable_bytes(std::span(head)));
-    return head == npy_magic;
-}
-
-}  // namespace
 
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, ImageLayout layout) {
     check_names("npy", inputs);
@@ -51,7 +40,8 @@ std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
                                        const std::filesystem::path& labels,
                                        ImageLayout layout,
                                        const SourceOptions& options) {
-    if (!is_npy(images) && !is_npy(labels)) return open_idx(images, labels, options);
+    if (!is_npy(InputFile(images)) && !is_npy(InputFile(labels)))
+        return open_idx(images, labels, options);
     return open_npy({{"images", images.string()}, {"labels", labels.string()}}, layout);
 }
 

@@ -3,6 +3,8 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/synth.hpp"
 
+#include "markov_text.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -45,7 +47,7 @@ class SynthSource : public RowSource {
     CounterRandom random(Use use, std::uint64_t a, std::uint64_t b = 0) const {
         return {Purpose::synthetic_data, {options_.seed, static_cast<std::uint64_t>(use), a, b}};
     }
-    static std::span<std::uint8_t> pixels_of(std::span<std::byte> out) {
+    static std::span<std::uint8_t> bytes_out(std::span<std::byte> out) {
         return {reinterpret_cast<std::uint8_t*>(out.data()), out.size()};
     }
     void name_images() {
@@ -87,7 +89,7 @@ class ClassSource : public SynthSource {
         if (field == 1)
             std::memcpy(out.data(), &label, sizeof label);
         else
-            draw(static_cast<std::size_t>(label), row, random, pixels_of(out));
+            draw(static_cast<std::size_t>(label), row, random, bytes_out(out));
     }
 
   private:
@@ -150,7 +152,7 @@ class SegmentationSource : public SynthSource {
             std::memcpy(out.data(), mask.data(), plane);
             return;
         }
-        const std::span<std::uint8_t> pixels = pixels_of(out);
+        const std::span<std::uint8_t> pixels = bytes_out(out);
         for (std::size_t c = 0; c < 3; ++c)
             for (std::size_t p = 0; p < plane; ++p) pixels[c * plane + p] = colors_[mask[p]][c];
         add_noise(pixels, random(Use::pixels, row));
@@ -230,6 +232,23 @@ class RegressionSource : public SynthSource {
     std::vector<std::int32_t> weights_, squares_;
 };
 
+class TextSource : public SynthSource {
+  public:
+    explicit TextSource(const SynthOptions& options)
+        : SynthSource(options), text_(options.seed, options.classes) {
+        fields_.resize(1);
+        fields_[0].name = "tokens";
+        fields_[0].shape = {std::int64_t{options.size} + 1};
+    }
+
+    void read(std::size_t, std::uint64_t row, std::span<std::byte> out) const override {
+        text_.write(options_.first + row, bytes_out(out));
+    }
+
+  private:
+    MarkovText text_;
+};
+
 void check_range(std::string_view what,
                  std::uint64_t value,
                  std::uint64_t least,
@@ -245,12 +264,13 @@ void check_range(std::string_view what,
 }  // namespace
 
 std::unique_ptr<RowSource> make_synthetic(const SynthOptions& options) {
-    const bool is_regression = options.kind == SynthKind::regression;
+    const bool is_flat = options.kind == SynthKind::regression || options.kind == SynthKind::text;
     check_range("samples", options.samples, 1, std::uint64_t{1} << 40);
     check_range("first sample", options.first, 0, std::uint64_t{1} << 60);
-    check_range("size", options.size, is_regression ? 1 : 8, is_regression ? 65536 : 4096);
+    check_range("size", options.size, is_flat ? 1 : 8, is_flat ? 65536 : 4096);
     check_range("classes", options.classes, 2, 255);
-    if (is_regression) return std::make_unique<RegressionSource>(options);
+    if (options.kind == SynthKind::regression) return std::make_unique<RegressionSource>(options);
+    if (options.kind == SynthKind::text) return std::make_unique<TextSource>(options);
     if (options.kind == SynthKind::segmentation)
         return std::make_unique<SegmentationSource>(options);
     return std::make_unique<ClassSource>(options);

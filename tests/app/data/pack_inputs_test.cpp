@@ -36,6 +36,11 @@ TEST(PackInputs, AreOneOfManyKinds) {
                 }),
                 HasSubstr("E105: --labels is missing; --images needs it"));
     EXPECT_EQ(caught_code([] { opened({"--hdf5", "a"}); }), "E105");
+    EXPECT_THAT(caught_text([] {
+                    opened({"--text", "a"});
+                }),
+                HasSubstr("E105: --length is missing; --text needs it"));
+    EXPECT_EQ(caught_code([] { opened({"--tokens", "a", "--token-type", "u16"}); }), "E105");
 }
 
 TEST(PackInputs, TakeOptionsOfTheirOwnOnly) {
@@ -45,6 +50,15 @@ TEST(PackInputs, TakeOptionsOfTheirOwnOnly) {
                 HasSubstr("--resize does not go with --csv\n  why: it is for --folder"));
     EXPECT_EQ(caught_code([] { opened({"--folder", "a", "--layout", "hwc"}); }), "E106");
     EXPECT_EQ(caught_code([] { opened({"--csv", "a", "--label", "x", "--target", "y"}); }), "E106");
+    EXPECT_EQ(caught_code([] { opened({"--csv", "a", "--length", "4"}); }), "E106");
+    EXPECT_EQ(caught_code([] {
+                  opened({"--text", "a", "--length", "4", "--token-type", "u16"});
+              }),
+              "E106");
+    EXPECT_EQ(caught_code([] {
+                  opened({"--tokens", "a", "--length", "4", "--token-type", "u8"});
+              }),
+              "E103");
     EXPECT_EQ(caught_code([] { opened({"--npy", "a"}); }), "E103");
     EXPECT_EQ(caught_code([] { opened({"--folder", "a", "--resize", "2"}); }), "E103");
     EXPECT_EQ(caught_code([] { opened({"--cifar10", "none"}); }), "E201");
@@ -58,6 +72,12 @@ TEST(PackInputs, AreOpenedAsTold) {
     EXPECT_EQ(source->samples(), 2u);
     EXPECT_EQ(source->fields()[0].type, ElementType::f64);
     EXPECT_THAT(source->fields()[1].class_names, ElementsAre("a", "b"));
+    const std::string text = folder.file("x.txt", "abcde");
+    EXPECT_EQ(opened({"--text", text, "--text", text, "--length", "3"})->samples(), 3u);
+    EXPECT_EQ(
+        opened({"--tokens", folder.file("x.bin", "abcdef"), "--length", "1", "--token-type=u16"})
+            ->samples(),
+        2u);
 }
 
 }  // namespace

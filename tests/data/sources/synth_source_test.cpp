@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -118,6 +119,51 @@ TEST(Synthetic, TargetsFollowTheFeatures) {
                   1.0f / 16 + 12 * (points[i].first - points[i - 1].first));
 }
 
+TEST(Synthetic, TextIsAFunctionOfSeedAndSample) {
+    const SynthOptions options{.kind = SynthKind::text, .seed = 1, .samples = 10, .size = 12};
+    SynthOptions later = options, other = options;
+    later.first = 5;
+    other.seed = 2;
+    const auto source = make_synthetic(options);
+    EXPECT_THAT(source->fields()[0].shape, ElementsAre(13));
+    EXPECT_NE(all_rows(*source), all_rows(*make_synthetic(other)));
+    EXPECT_EQ(values_of<char>(*make_synthetic(later), 0, 3), values_of<char>(*source, 0, 8));
+    EXPECT_EQ(hash128(all_rows(*source)).hex(), "5d5e2abe469042f83a6e0610d0e3a16c")
+        << "a change changes everybody's data";
+}
+
+// How often the token most usual after `context` tokens is right, on samples that were not counted.
+double predicted_share(const RowSource& source, std::size_t context) {
+    std::map<std::string, std::map<char, int>> counts;
+    int right = 0, all = 0;
+    for (std::uint64_t row = 0; row < source.samples(); ++row) {
+        const auto tokens = values_of<char>(source, 0, row);
+        const std::string text(tokens.begin(), tokens.end());
+        for (std::size_t i = context; i < text.size(); ++i) {
+            auto& next = counts[text.substr(i - context, context)];
+            const bool is_training = row < source.samples() / 2;
+            if (is_training) ++next[text[i]];
+            if (is_training || next.empty()) continue;
+            const auto most =
+                std::ranges::max_element(next, {}, [](auto& one) { return one.second; });
+            right += most->first == text[i];
+            ++all;
+        }
+    }
+    return static_cast<double>(right) / all;
+}
+
+TEST(Synthetic, TextCanBeLearnedAndMoreTokensSayMore) {
+    const auto source =
+        make_synthetic({.kind = SynthKind::text, .samples = 400, .size = 128, .classes = 20});
+    const double none = predicted_share(*source, 0), one = predicted_share(*source, 1),
+                 two = predicted_share(*source, 2);
+    EXPECT_LT(none, 0.35);
+    EXPECT_GT(one, none + 0.1);
+    EXPECT_GT(two, 0.5);
+    for (const auto token : values_of<std::uint8_t>(*source, 0, 0)) EXPECT_LT(token, 20);
+}
+
 TEST(Synthetic, HasLimits) {
     const auto code = [](SynthOptions options) {
         return test::caught_code([&] { make_synthetic(options); });
@@ -126,6 +172,7 @@ TEST(Synthetic, HasLimits) {
     EXPECT_EQ(code({.size = 7}), "E102");
     EXPECT_EQ(code({.kind = SynthKind::regression, .size = 7}), "");
     EXPECT_EQ(code({.size = 5000}), "E102");
+    EXPECT_EQ(code({.kind = SynthKind::text, .size = 0}), "E102");
     EXPECT_EQ(code({.classes = 1}), "E102");
     EXPECT_EQ(code({.classes = 256}), "E102");
 }
