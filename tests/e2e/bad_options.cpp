@@ -59,7 +59,7 @@ std::vector<BadInput> bad_words() {
          train({"--optimizer", "adm"}),
          64,
          "lockstep: error E103: --optimizer is 'adm' (from command line)<same>\n"
-         "  why: it must be one of adam, adamw, sgd\n"
+         "  why: it must be one of adam, adamw, lamb, lars, sgd\n"
          "  fix: did you mean 'adam'?\n"},
         {"OptionTwice",
          train({"--lr", "0.1", "--lr", "0.01"}),

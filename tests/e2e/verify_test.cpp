@@ -85,6 +85,19 @@ TEST(Verify, FindsAccumulatedAndClippedGradientsEqual) {
     EXPECT_NE(clipped.output, verify(Words{"--ranks", "1,2,4"} + options).output);
 }
 
+class VerifyLayerOptimizer : public testing::TestWithParam<std::string> {};
+
+TEST_P(VerifyLayerOptimizer, IsEqualAlthoughRanksOwnPartsOfTensors) {
+    expect_equal_on({1, 2, 3},
+                    verify(Words{"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"} +
+                           Words{"--optimizer", GetParam(), "--weight-decay", "0.01"}));
+}
+
+INSTANTIATE_TEST_SUITE_P(,
+                         VerifyLayerOptimizer,
+                         testing::Values("lars", "lamb"),
+                         [](const auto& one) { return one.param; });
+
 TEST(Verify, FindsAThreadForCommunicationEqual) {
     const auto in_line = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "off"});
     const auto on_thread = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "on"});
@@ -105,7 +118,7 @@ TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
     const auto train = [&](const std::string& run) {
         return Words{"train", "--data", SmallData::get().train(), "--run", folder.path() / run} +
                Words{"--model", "mlp", "--max-steps", "6", "--batch", "48"} +
-               Words{"--virtual-ranks", "4", "--clip-norm", "0.5"};
+               Words{"--virtual-ranks", "4", "--clip-norm", "0.5", "--optimizer", "lamb"};
     };
     const Words cluster = {LOCKSTEP_TWO_HOSTS, "a:2,b:1", "--", "mpirun", program()};
     const ProcessResult hosts = run_process(cluster + train("hosts"), {}, 120);

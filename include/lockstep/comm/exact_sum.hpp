@@ -40,6 +40,9 @@ class ExactSum {
     Words words_{};  ///< limbs of 32 bits, least first, with room for carries; then two counts
 };
 
+/// Collective. Each of `sums` becomes the sum over all ranks; one message for all of them.
+void sum_over(const Communicator& ranks, std::span<ExactSum> sums);
+
 /// Collective. The 2-norm of all values of all ranks: the exact sum of their squares, rounded, and
 /// its rounded root. Padding zeros change nothing.
 double global_norm(const Communicator& ranks, std::span<const std::span<const float>> stripes);

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Element-wise optimizers on flat stripes: no reduction, so any cut of the vector gives equal
-/// bits.
+/// Optimizers on pieces of tensors: element-wise, and sums over a tensor are exact, so any cut of
+/// the vector over ranks gives equal bits.
 #pragma once
 
+#include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include <cstdint>
@@ -21,7 +22,43 @@ struct UpdateStep {
     float gradient_scale = 1;  ///< every gradient is multiplied by this first
 };
 
-/// Updates parameters from gradients. `state[k]` is the k-th state vector of the same length.
+/// Tensors that an optimizer treats alike.
+enum class ParameterGroup {
+    decayed,  ///< by weight decay; lars and lamb have a rate for each
+    spared,   ///< biases and norms: neither
+};
+
+/// The group of a tensor with so many dimensions. Spared are those of one, as in the code of the
+/// papers on LARS and LAMB, by adamw, lars and lamb, unless `settings` say that all are decayed.
+ParameterGroup parameter_group(const OptimizerSettings& settings, std::size_t dimensions);
+
+/// A run of one tensor's elements and what belongs to them. Borrows everything.
+struct ParameterPiece {
+    std::size_t tensor = 0;            ///< index of the tensor among all
+    std::size_t dimensions = 1;        ///< of the tensor
+    std::size_t count = 0;             ///< elements
+    float* values = nullptr;           ///< to be updated
+    const float* gradients = nullptr;  ///< as long
+    std::vector<float*> state;         ///< state[k] is the k-th state vector, as long
+};
+
+/// Sums of squares over one tensor, as far as they are known.
+struct TensorSums {
+    ExactSum weights;  ///< before the update
+    ExactSum updates;  ///< of gradients (lars, not yet scaled) or of directions (lamb)
+};
+
+/// Norms of one whole tensor.
+struct TensorNorms {
+    double weights = 0;  ///< the root of TensorSums::weights
+    double updates = 0;  ///< the root of TensorSums::updates
+};
+
+/// Whether an update needs to know norms of whole tensors.
+enum class NormUse { none, of_tensors };
+
+/// Updates parameters from gradients. With NormUse::of_tensors every piece goes through prepare()
+/// first, and the sums of all pieces of a tensor, on all ranks, become what update() is told.
 class Optimizer {
   public:
     virtual ~Optimizer() = default;
@@ -29,18 +66,32 @@ class Optimizer {
     /// Names of the state vectors, zero at the start: {"momentum"}, {"m", "v"}.
     virtual std::vector<std::string> state_names() const = 0;
 
-    /// One step over `count` floats.
-    virtual void update(float* parameters,
-                        const float* gradients,
-                        std::span<float* const> state,
-                        std::size_t count,
+    /// Whether prepare() has to be called.
+    virtual NormUse norm_use() const { return NormUse::none; }
+
+    /// Adds what `piece` contributes to the sums of its tensor. Changes its state only.
+    virtual void prepare(const ParameterPiece& piece,
+                         const UpdateStep& step,
+                         TensorSums& sums) const;
+
+    /// One step of `piece`.
+    virtual void update(const ParameterPiece& piece,
+                        const TensorNorms& norms,
                         const UpdateStep& step) const = 0;
 };
 
-/// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it).
+/// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it), or
+/// with Nesterov's look-ahead p -= rate (g + wd p + mu v).
 /// "adam": Kingma and Ba, https://arxiv.org/abs/1412.6980; "adamw": decoupled weight decay,
 /// Loshchilov and Hutter, https://arxiv.org/abs/1711.05101.
+/// "lars": You et al., https://arxiv.org/abs/1708.03888, algorithm 1; "lamb": You et al.,
+/// https://arxiv.org/abs/1904.00962, algorithm 2 with phi(x) = x. A tensor whose weights or
+/// updates are all zero has a rate of its own of 1.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
+
+/// "weight decay 0.01 for 12 tensors, none for 20 biases and norms": what `settings` do to a model
+/// whose tensors have so many dimensions; "" where there is nothing to say.
+std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions);
 
 /// Learning rate of `step` (from 0) of `total_steps`: linear warm-up, then constant or half a
 /// cosine (Loshchilov and Hutter, https://arxiv.org/abs/1608.03983, without restarts).

@@ -22,17 +22,20 @@
 namespace lockstep {
 
 /// The update rule; see make_optimizer().
-enum class OptimizerKind { adam, adamw, sgd };
+enum class OptimizerKind { adam, adamw, lamb, lars, sgd };
 
 /// What make_optimizer() is told.
 struct OptimizerSettings {
     OptimizerKind kind = OptimizerKind::adam;  ///< the update rule
     double learning_rate = 1e-3;               ///< before the schedule changes it
-    double momentum = 0.9;                     ///< sgd
-    double beta1 = 0.9;                        ///< adam, adamw
-    double beta2 = 0.999;                      ///< adam, adamw
-    double epsilon = 1e-8;                     ///< adam, adamw
-    double weight_decay = 0;                   ///< adamw: decoupled; others: L2 penalty
+    double momentum = 0.9;                     ///< sgd, lars
+    bool nesterov = false;                     ///< sgd: looks ahead along the momentum
+    double beta1 = 0.9;                        ///< adam, adamw, lamb
+    double beta2 = 0.999;                      ///< adam, adamw, lamb
+    double epsilon = 1e-8;                     ///< adam, adamw, lamb
+    double trust = 1e-3;                       ///< lars: a tensor's rate by its norms
+    double weight_decay = 0;                   ///< adamw, lamb: decoupled; others: L2 penalty
+    bool decays_all = false;                   ///< biases and norms, too; see parameter_group()
 };
 
 /// What the learning rate does after its warm-up; see learning_rate().

@@ -33,6 +33,7 @@
 #include <bit>
 #include <cmath>
 #include <limits>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -129,6 +130,15 @@ double ExactSum::value() const {
     if (is_more) leading |= 1;
     const int last_bit = limb_bits * (static_cast<int>(top) - 2) - zeros + unit_exponent;
     return std::ldexp(static_cast<double>(leading), last_bit);
+}
+
+void sum_over(const Communicator& ranks, std::span<ExactSum> sums) {
+    std::vector<std::int64_t> words;
+    for (ExactSum& sum : sums) words.insert(words.end(), sum.words().begin(), sum.words().end());
+    ranks.all_reduce_sum(words);
+    auto next = words.begin();
+    for (ExactSum& sum : sums)
+        for (std::int64_t& word : sum.words()) word = *next++;
 }
 
 double global_norm(const Communicator& ranks, std::span<const std::span<const float>> stripes) {

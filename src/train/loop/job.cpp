@@ -43,6 +43,14 @@ std::string failed_ranks(const Error& error) {
     return agreed == nullptr || agreed->ranks().empty() ? "" : " (" + agreed->ranks() + ")";
 }
 
+// How many dimensions each of the model's tensors has.
+std::vector<std::size_t> dimensions_of(const Model& model) {
+    std::vector<std::size_t> dimensions;
+    for (const auto& [name, tensor] : model.parameters())
+        dimensions.push_back(static_cast<std::size_t>(tensor.dim()));
+    return dimensions;
+}
+
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
 // What was not given is as the run has it; else V is the least that has room for `ranks`.
@@ -295,6 +303,7 @@ void Job::start_flight() {
 }
 
 void Job::build_replica() {
+    const std::string groups = group_text(settings_.optimizer, dimensions_of(*model_));
     auto layout = std::make_unique<const ModelLayout>(*model_, order_);
     LossySum lossy = make_lossy_sum(mesh_.data, *layout, settings_);
     std::unique_ptr<Exchange> sums =
@@ -327,6 +336,7 @@ void Job::build_replica() {
          replica_->description(),
          length_.steps_per_epoch,
          length_.total_steps);
+    if (!groups.empty()) once(Level::info, "{}", groups);
 }
 
 // From the newest whole checkpoint, or from the initial weights.

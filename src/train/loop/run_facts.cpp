@@ -7,6 +7,8 @@
 #include "replica/numerics.hpp"
 #include "settings/setting_effects.hpp"
 
+#include <algorithm>
+
 #include <torch/version.h>
 
 namespace lockstep {
@@ -36,6 +38,15 @@ Json given_config(const TrainSettings& settings) {
     return config;
 }
 
+// A run that an earlier version made has the defaults of settings that came later.
+void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<std::string>& idle) {
+    const Json defaults = json_of(deciding_settings({}));
+    for (const auto& [name, value] : defaults.items()) {
+        if (recorded.contains(name) || !deciding.contains(name)) continue;
+        if (deciding[name] == value || std::ranges::count(idle, name) > 0) deciding.erase(name);
+    }
+}
+
 }  // namespace
 
 Json json_of(const std::vector<NamedValue>& values) {
@@ -59,6 +70,7 @@ Json deciding_facts(const TrainSettings& settings,
     deciding["libtorch"] = TORCH_VERSION;
     for (const std::string& idle : idle_settings(settings))
         if (deciding.contains(idle) && recorded.contains(idle)) deciding[idle] = recorded[idle];
+    if (!recorded.empty()) leave_out_unknown(deciding, recorded, idle_settings(settings));
     return deciding;
 }
 

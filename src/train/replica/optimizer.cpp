@@ -3,6 +3,9 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "replica/layer_optimizers.hpp"
+#include "replica/moments.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -12,91 +15,160 @@
 namespace lockstep {
 namespace {
 
+struct SgdTerms {
+    float momentum, decay, rate, scale;
+};
+
+void sgd_step(float* __restrict values,
+              const float* __restrict gradients,
+              float* __restrict velocity,
+              std::size_t count,
+              const SgdTerms terms) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const float gradient = gradients[i] * terms.scale + terms.decay * values[i];
+        velocity[i] = terms.momentum * velocity[i] + gradient;
+        values[i] -= terms.rate * velocity[i];
+    }
+}
+
+void nesterov_step(float* __restrict values,
+                   const float* __restrict gradients,
+                   float* __restrict velocity,
+                   std::size_t count,
+                   const SgdTerms terms) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const float gradient = gradients[i] * terms.scale + terms.decay * values[i];
+        velocity[i] = terms.momentum * velocity[i] + gradient;
+        values[i] -= terms.rate * (gradient + terms.momentum * velocity[i]);
+    }
+}
+
 class Sgd : public Optimizer {
   public:
-    explicit Sgd(const OptimizerSettings& settings)
-        : momentum_(static_cast<float>(settings.momentum)),
-          decay_(static_cast<float>(settings.weight_decay)) {}
+    explicit Sgd(const OptimizerSettings& settings) : settings_(settings) {}
 
     std::vector<std::string> state_names() const override { return {"momentum"}; }
 
-    void update(float* __restrict parameters,
-                const float* __restrict gradients,
-                std::span<float* const> state,
-                std::size_t count,
+    void update(const ParameterPiece& piece,
+                const TensorNorms&,
                 const UpdateStep& step) const override {
-        float* __restrict velocity = state[0];
-        const auto step_size = static_cast<float>(step.rate);
-        const float scale = step.gradient_scale;
-        for (std::size_t i = 0; i < count; ++i) {
-            const float gradient = gradients[i] * scale + decay_ * parameters[i];
-            velocity[i] = momentum_ * velocity[i] + gradient;
-            parameters[i] -= step_size * velocity[i];
-        }
-    }
-
-  private:
-    float momentum_, decay_;
-};
-
-class Adam : public Optimizer {
-  public:
-    enum class Decay { coupled, decoupled };
-
-    Adam(const OptimizerSettings& settings, Decay decay) : settings_(settings), decay_(decay) {}
-
-    std::vector<std::string> state_names() const override { return {"m", "v"}; }
-
-    void update(float* __restrict parameters,
-                const float* __restrict gradients,
-                std::span<float* const> state,
-                std::size_t count,
-                const UpdateStep& step) const override {
-        const auto number = static_cast<double>(step.number);
-        const double correction_1 = 1 - std::pow(settings_.beta1, number);
-        const double correction_2 = 1 - std::pow(settings_.beta2, number);
-        const float gradient_scale = step.gradient_scale;
-        const auto beta1 = static_cast<float>(settings_.beta1);
-        const auto beta2 = static_cast<float>(settings_.beta2);
-        const auto keep1 = static_cast<float>(1 - settings_.beta1);
-        const auto keep2 = static_cast<float>(1 - settings_.beta2);
-        const auto step_size = static_cast<float>(step.rate / correction_1);
-        const auto root2 = static_cast<float>(std::sqrt(correction_2));
-        const auto epsilon = static_cast<float>(settings_.epsilon);
-        const bool coupled = decay_ == Decay::coupled;
-        const auto into_gradient = static_cast<float>(coupled ? settings_.weight_decay : 0);
-        const auto shrink =
-            static_cast<float>(coupled ? 1 : 1 - step.rate * settings_.weight_decay);
-        float* __restrict m = state[0];
-        float* __restrict v = state[1];
-        for (std::size_t i = 0; i < count; ++i) {
-            const float gradient = gradients[i] * gradient_scale + into_gradient * parameters[i];
-            m[i] = beta1 * m[i] + keep1 * gradient;
-            v[i] = beta2 * v[i] + keep2 * (gradient * gradient);
-            const float scale = std::sqrt(v[i]) / root2 + epsilon;
-            parameters[i] = parameters[i] * shrink - step_size * (m[i] / scale);
-        }
+        const auto one_step = settings_.nesterov ? nesterov_step : sgd_step;
+        one_step(piece.values,
+                 piece.gradients,
+                 piece.state[0],
+                 piece.count,
+                 {.momentum = static_cast<float>(settings_.momentum),
+                  .decay = static_cast<float>(settings_.weight_decay),
+                  .rate = static_cast<float>(step.rate),
+                  .scale = step.gradient_scale});
     }
 
   private:
     OptimizerSettings settings_;
-    Decay decay_;
 };
 
+struct AdamTerms {
+    float rate, scale;
+    float into_gradient;  ///< of the values: coupled weight decay
+    float shrink;         ///< the values: decoupled weight decay
+};
+
+void adam_step(float* __restrict values,
+               const float* __restrict gradients,
+               float* __restrict m,
+               float* __restrict v,
+               std::size_t count,
+               const Moments& given,
+               const AdamTerms terms) {
+    const Moments moments = given;
+    for (std::size_t i = 0; i < count; ++i) {
+        const float gradient = gradients[i] * terms.scale + terms.into_gradient * values[i];
+        m[i] = moments.beta1 * m[i] + moments.keep1 * gradient;
+        v[i] = moments.beta2 * v[i] + moments.keep2 * (gradient * gradient);
+        const float scale = std::sqrt(v[i]) / moments.root2 + moments.epsilon;
+        values[i] = values[i] * terms.shrink - terms.rate * (m[i] / scale);
+    }
+}
+
+class Adam : public Optimizer {
+  public:
+    explicit Adam(const OptimizerSettings& settings) : settings_(settings) {}
+
+    std::vector<std::string> state_names() const override { return {"m", "v"}; }
+
+    void update(const ParameterPiece& piece,
+                const TensorNorms&,
+                const UpdateStep& step) const override {
+        const bool is_decayed =
+            parameter_group(settings_, piece.dimensions) == ParameterGroup::decayed;
+        const double decay = is_decayed ? settings_.weight_decay : 0;
+        const bool is_coupled = settings_.kind == OptimizerKind::adam;
+        const Moments moments(settings_, step);
+        adam_step(piece.values,
+                  piece.gradients,
+                  piece.state[0],
+                  piece.state[1],
+                  piece.count,
+                  moments,
+                  {.rate = static_cast<float>(step.rate / moments.correction1),
+                   .scale = step.gradient_scale,
+                   .into_gradient = static_cast<float>(is_coupled ? decay : 0),
+                   .shrink = static_cast<float>(is_coupled ? 1 : 1 - step.rate * decay)});
+    }
+
+  private:
+    OptimizerSettings settings_;
+};
+
+// What becomes of the tensors that are not spared: "weight decay 0.01 and rates of their own".
+std::string treatment(const OptimizerSettings& settings) {
+    const bool has_rates =
+        settings.kind == OptimizerKind::lars || settings.kind == OptimizerKind::lamb;
+    const std::string rates = has_rates ? "rates of their own" : "";
+    if (settings.weight_decay == 0) return rates;
+    return fmt::format(
+        "weight decay {}{}{}", settings.weight_decay, has_rates ? " and " : "", rates);
+}
+
 }  // namespace
+
+ParameterGroup parameter_group(const OptimizerSettings& settings, std::size_t dimensions) {
+    const bool has_groups =
+        settings.kind != OptimizerKind::sgd && settings.kind != OptimizerKind::adam;
+    return has_groups && !settings.decays_all && dimensions <= 1 ? ParameterGroup::spared
+                                                                 : ParameterGroup::decayed;
+}
+
+std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions) {
+    const std::string what = treatment(settings);
+    if (what.empty()) return "";
+    const auto spared = std::ranges::count_if(dimensions, [&](std::size_t count) {
+        return parameter_group(settings, count) == ParameterGroup::spared;
+    });
+    const auto decayed = std::ssize(dimensions) - spared;
+    return fmt::format("{} for {} tensors{}",
+                       what,
+                       decayed,
+                       spared > 0 ? fmt::format(", none for {} biases and norms", spared) : "");
+}
+
+void Optimizer::prepare(const ParameterPiece&, const UpdateStep&, TensorSums&) const {}
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
     switch (settings.kind) {
         case OptimizerKind::sgd:
             return std::make_unique<Sgd>(settings);
-        case OptimizerKind::adamw:
-            return std::make_unique<Adam>(settings, Adam::Decay::decoupled);
         case OptimizerKind::adam:
-            return std::make_unique<Adam>(settings, Adam::Decay::coupled);
+        case OptimizerKind::adamw:
+            return std::make_unique<Adam>(settings);
+        case OptimizerKind::lars:
+            return make_lars(settings);
+        case OptimizerKind::lamb:
+            return make_lamb(settings);
     }
     throw Error("E103",
                 fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
-                "OptimizerKind has adam, adamw and sgd",
+                "OptimizerKind has adam, adamw, lamb, lars and sgd",
                 "use one of its enumerators");
 }
 

@@ -73,8 +73,8 @@ class Replica {
     /// Collective. Of the whole gradient, after finish(); the same bits on any number of ranks.
     virtual double gradient_norm() const = 0;
 
-    /// Updates what this rank owns. `samples`: of the step; buffers become their mean over the
-    /// leaves that had some.
+    /// Collective. Updates what this rank owns. `samples`: of the step; buffers become their mean
+    /// over the leaves that had some.
     virtual void update(const UpdateStep& step, std::int64_t samples) = 0;
 
     /// Collective. Afterwards every rank computes with all updates.

@@ -35,6 +35,7 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "replica/gradient_hooks.hpp"
+#include "replica/optimizer_step.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -98,8 +99,30 @@ SharedReplica::SharedReplica(Parts parts)
         owned += stripes_.back().range.size();
     }
     state_.assign(parts_.optimizer->state_names().size(), std::vector<float>(owned, 0.0F));
+    cut_pieces();
     take_initial_weights();
     install_hooks();
+}
+
+// What this rank owns of each tensor.
+void SharedReplica::cut_pieces() {
+    for (std::size_t bucket = 0; bucket < stripes_.size(); ++bucket)
+        for (std::size_t i = 0; i < parameters_.size(); ++i) {
+            const FlatTensor& place = parts_.layout->parameters()[i];
+            const auto& [stripe, first] = stripes_[bucket];
+            const FloatRange range = common(place.range, stripe);
+            if (range.size() == 0) continue;
+            const std::size_t offset = range.begin - stripe.begin;
+            std::vector<float*> state;
+            for (std::vector<float>& vector : state_)
+                state.push_back(vector.data() + first + offset);
+            pieces_.push_back({.tensor = i,
+                               .dimensions = place.shape.size(),
+                               .count = range.size(),
+                               .values = values_ + range.begin,
+                               .state = std::move(state)});
+            gradients_.push_back({bucket, offset});
+        }
 }
 
 void SharedReplica::take_initial_weights() {
@@ -192,13 +215,14 @@ double SharedReplica::gradient_norm() const {
 }
 
 void SharedReplica::update(const UpdateStep& step, std::int64_t samples) {
-    for (std::size_t bucket = 0; bucket < stripes_.size(); ++bucket) {
-        const auto& [range, first] = stripes_[bucket];
-        std::vector<float*> state;
-        for (std::vector<float>& vector : state_) state.push_back(vector.data() + first);
-        parts_.optimizer->update(
-            values_ + range.begin, reducer_.reduced(bucket), state, range.size(), step);
-    }
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+        pieces_[i].gradients = reducer_.reduced(gradients_[i].bucket) + gradients_[i].offset;
+    update_pieces(*parts_.optimizer,
+                  parts_.ranks,
+                  pieces_,
+                  parts_.exchange->is_first_copy() ? ParameterCopy::first : ParameterCopy::other,
+                  parameters_.size(),
+                  step);
     update_state(samples);
 }
 

@@ -63,6 +63,12 @@ class SharedReplica : public Replica {
         std::size_t first = 0;
     };
 
+    /// Where in a bucket's sums a piece's gradients begin.
+    struct GradientPlace {
+        std::size_t bucket = 0, offset = 0;
+    };
+
+    void cut_pieces();
     void take_initial_weights();
     void install_hooks();
     void ready(std::size_t parameter);
@@ -79,6 +85,8 @@ class SharedReplica : public Replica {
     std::vector<Counter> counters_;
     std::vector<OwnStripe> stripes_;         ///< by bucket, but the state's
     std::vector<std::vector<float>> state_;  ///< the optimizer's, of the stripes one after another
+    std::vector<ParameterPiece> pieces_;     ///< of the stripes
+    std::vector<GradientPlace> gradients_;   ///< by piece
     std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
     float* slot_ = nullptr;                            ///< of the current leaf
     bool has_samples_ = false, reported_missing_ = false;

@@ -6,6 +6,7 @@
 #include "lockstep/core/random.hpp"
 
 #include "replica/gradient_hooks.hpp"
+#include "replica/optimizer_step.hpp"
 
 #include <algorithm>
 #include <span>
@@ -99,14 +100,14 @@ void add(Hasher128& hasher, const at::Tensor& tensor) {
 void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer& optimizer) {
     const at::Tensor values = plain_copy(parameter), gradient = parameter.grad().contiguous();
     std::vector<at::Tensor> vectors;
-    std::vector<float*> state;
+    ParameterPiece piece{.dimensions = static_cast<std::size_t>(values.dim()),
+                         .count = static_cast<std::size_t>(values.numel()),
+                         .values = values.data_ptr<float>(),
+                         .gradients = gradient.data_ptr<float>(),
+                         .state = {}};
     for (std::size_t k = 0; k < optimizer.state_names().size(); ++k)
-        state.push_back(vectors.emplace_back(torch::zeros_like(values)).data_ptr<float>());
-    optimizer.update(values.data_ptr<float>(),
-                     gradient.data_ptr<float>(),
-                     state,
-                     static_cast<std::size_t>(values.numel()),
-                     update_step);
+        piece.state.push_back(vectors.emplace_back(torch::zeros_like(values)).data_ptr<float>());
+    update_pieces(optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, update_step);
     add(hasher, values);
 }
 

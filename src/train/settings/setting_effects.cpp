@@ -32,50 +32,81 @@ std::string text_of(const TrainSettings& settings, const std::string& name) {
     return config_text(find_option(setting_table(copy), name).current());
 }
 
-std::vector<Idle> idle_rows(const TrainSettings& s) {
-    const bool is_sgd = s.optimizer.kind == OptimizerKind::sgd;
-    const bool is_uniform = s.order == OrderKind::uniform;
-    const bool never_evaluates = s.test_data.empty() && s.evaluate_every != Period{};
+std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
     const TaskKind task = s.task.kind;
     const bool has_classes = task == TaskKind::classification || task == TaskKind::segmentation;
     const bool is_huber = task == TaskKind::regression && s.task.loss == RegressionLoss::huber;
+    const std::string other = "--task " + text_of(s, "task") + " has none";
+    return {{"loss", other, "drop it, or use --task regression", task != TaskKind::regression},
+            {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
+            {"label-smoothing",
+             other,
+             "drop it, or use --task classification",
+             task != TaskKind::classification},
+            {"class-weights",
+             other,
+             "drop it, or use --task classification or segmentation",
+             !has_classes}};
+}
+
+std::vector<Idle> idle_of_models(const TrainSettings& s) {
     const bool is_gpt = s.model.name == "gpt", is_own = !find_built_in(s.model.name);
-    const std::string other_task = "--task " + text_of(s, "task") + " has none";
-    const std::string other_model = "--model " + s.model.name + " has no choice of it";
-    const std::string other_optimizer = "--optimizer " + text_of(s, "optimizer") + " has none";
+    const std::string other = "--model " + s.model.name + " has no choice of it";
+    return {{"layers", other, "drop it, or use --model gpt", !is_gpt && !is_own},
+            {"heads", other, "drop it, or use --model gpt", !is_gpt && !is_own},
+            {"width",
+             other,
+             "drop it, or use --model gpt or unet",
+             !is_gpt && !is_own && s.model.name != "unet"}};
+}
+
+std::vector<Idle> idle_of_optimizers(const TrainSettings& s) {
+    const OptimizerKind kind = s.optimizer.kind;
+    const bool has_momentum = kind == OptimizerKind::sgd || kind == OptimizerKind::lars;
+    const bool decays_all = kind == OptimizerKind::sgd || kind == OptimizerKind::adam;
+    const bool decays_none = kind == OptimizerKind::adamw && s.optimizer.weight_decay == 0;
+    const std::string name = "--optimizer " + text_of(s, "optimizer");
+    const std::string other = name + " has none";
+    const std::string sgd = "drop it, or use --optimizer sgd";
     const std::string adam = "drop it, or use --optimizer adam";
-    const std::string lanes = "drop it, or use --order lanes";
+    const bool still = kind == OptimizerKind::sgd && s.optimizer.momentum == 0;
     return {
-        {"loss", other_task, "drop it, or use --task regression", task != TaskKind::regression},
-        {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
-        {"label-smoothing",
-         other_task,
-         "drop it, or use --task classification",
-         task != TaskKind::classification},
-        {"class-weights",
-         other_task,
-         "drop it, or use --task classification or segmentation",
-         !has_classes},
-        {"layers", other_model, "drop it, or use --model gpt", !is_gpt && !is_own},
-        {"heads", other_model, "drop it, or use --model gpt", !is_gpt && !is_own},
-        {"width",
-         other_model,
-         "drop it, or use --model gpt or unet",
-         !is_gpt && !is_own && s.model.name != "unet"},
-        {"momentum", other_optimizer, "drop it, or use --optimizer sgd", !is_sgd},
-        {"beta1", other_optimizer, adam, is_sgd},
-        {"beta2", other_optimizer, adam, is_sgd},
-        {"epsilon", other_optimizer, adam, is_sgd},
-        {"powersgd-rank",
-         "gradients travel as --wire " + text_of(s, "wire"),
-         "drop it, or use --plain --wire powersgd",
-         s.wire != WireFormat::power_sgd},
-        {"lanes", "--order uniform is one permutation of all samples", lanes, is_uniform},
-        {"window-blocks", "--order uniform is one permutation of all samples", lanes, is_uniform},
-        {"evaluate-every",
-         "there is no --test-data to evaluate on",
-         "give --test-data DIR, or drop it",
-         never_evaluates}};
+        {"momentum", other, sgd, !has_momentum},
+        {"nesterov",
+         still ? "there is no --momentum to look along" : other,
+         still ? "drop it, or give a --momentum" : sgd,
+         still || kind != OptimizerKind::sgd},
+        {"beta1", other, adam, has_momentum},
+        {"beta2", other, adam, has_momentum},
+        {"epsilon", other, adam, has_momentum},
+        {"trust", other, "drop it, or use --optimizer lars", kind != OptimizerKind::lars},
+        {"decay-all",
+         decays_none ? "--weight-decay is 0" : name + " treats all tensors alike",
+         decays_none ? "drop it, or give a --weight-decay" : "drop it, or use --optimizer adamw",
+         decays_all || decays_none}};
+}
+
+std::vector<Idle> idle_of_order(const TrainSettings& s) {
+    const bool is_uniform = s.order == OrderKind::uniform;
+    const std::string why = "--order uniform is one permutation of all samples";
+    const std::string lanes = "drop it, or use --order lanes";
+    return {{"lanes", why, lanes, is_uniform}, {"window-blocks", why, lanes, is_uniform}};
+}
+
+std::vector<Idle> idle_rows(const TrainSettings& s) {
+    const bool never_evaluates = s.test_data.empty() && s.evaluate_every != Period{};
+    std::vector<Idle> rows = {{"powersgd-rank",
+                               "gradients travel as --wire " + text_of(s, "wire"),
+                               "drop it, or use --plain --wire powersgd",
+                               s.wire != WireFormat::power_sgd},
+                              {"evaluate-every",
+                               "there is no --test-data to evaluate on",
+                               "give --test-data DIR, or drop it",
+                               never_evaluates}};
+    for (const auto& more :
+         {idle_of_tasks(s), idle_of_models(s), idle_of_optimizers(s), idle_of_order(s)})
+        rows.insert(rows.end(), more.begin(), more.end());
+    return rows;
 }
 
 std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {

@@ -73,20 +73,35 @@ std::vector<Option> model(TrainSettings& s) {
                          "of gpt, 0: 384; or channels of unet's first level, 0: 64")};
 }
 
-std::vector<Option> optimizer(TrainSettings& s) {
+std::vector<Option> update_rule(OptimizerSettings& s) {
+    return {choice_option<OptimizerKind>("optimizer",
+                                         s.kind,
+                                         {{"adam", OptimizerKind::adam},
+                                          {"adamw", OptimizerKind::adamw},
+                                          {"lamb", OptimizerKind::lamb},
+                                          {"lars", OptimizerKind::lars},
+                                          {"sgd", OptimizerKind::sgd}},
+                                         "update rule"),
+            real_option("lr", s.learning_rate, 0, 1e6, "learning rate"),
+            real_option("momentum", s.momentum, 0, 1, "of sgd and lars"),
+            flag_option("nesterov", s.nesterov, "sgd looks ahead along its momentum"),
+            real_option("beta1", s.beta1, 0, 0.999999, "of adam, adamw and lamb"),
+            real_option("beta2", s.beta2, 0, 0.9999999, "of adam, adamw and lamb"),
+            real_option("epsilon", s.epsilon, 1e-30, 1, "of adam, adamw and lamb"),
+            real_option("trust", s.trust, 0, 1e6, "coefficient of lars: a tensor's own rate"),
+            real_option("weight-decay",
+                        s.weight_decay,
+                        0,
+                        1e6,
+                        "L2 penalty of adam, lars and sgd; of adamw and lamb decoupled"),
+            flag_option("decay-all",
+                        s.decays_all,
+                        "adamw, lamb and lars treat biases and norms, tensors of one dimension, "
+                        "like all others: with weight decay and with rates of their own")};
+}
+
+std::vector<Option> schedule(TrainSettings& s) {
     return {
-        choice_option<OptimizerKind>("optimizer",
-                                     s.optimizer.kind,
-                                     {{"adam", OptimizerKind::adam},
-                                      {"adamw", OptimizerKind::adamw},
-                                      {"sgd", OptimizerKind::sgd}},
-                                     "update rule"),
-        real_option("lr", s.optimizer.learning_rate, 0, 1e6, "learning rate"),
-        real_option("momentum", s.optimizer.momentum, 0, 1, "of sgd"),
-        real_option("beta1", s.optimizer.beta1, 0, 0.999999, "of adam"),
-        real_option("beta2", s.optimizer.beta2, 0, 0.9999999, "of adam"),
-        real_option("epsilon", s.optimizer.epsilon, 1e-30, 1, "of adam"),
-        real_option("weight-decay", s.optimizer.weight_decay, 0, 1e6, "L2 penalty"),
         choice_option<ScheduleKind>(
             "schedule",
             s.schedule.kind,
@@ -103,11 +118,16 @@ std::vector<Option> optimizer(TrainSettings& s) {
         whole_option("seed", s.seed, 0, many, "of weights, order and dropout")};
 }
 
-OptionSection what(TrainSettings& s) {
-    OptionSection section{"Task, model and optimizer (fixed when a run is created)", {}};
-    for (const auto& part : {task(s), model(s), optimizer(s)})
+OptionSection section_of(const std::string& title, const std::vector<std::vector<Option>>& parts) {
+    OptionSection section{title, {}};
+    for (const auto& part : parts)
         section.options.insert(section.options.end(), part.begin(), part.end());
     return section;
+}
+
+OptionSection what(TrainSettings& s) {
+    return section_of("Task, model and optimizer (fixed when a run is created)",
+                      {task(s), model(s), update_rule(s.optimizer), schedule(s)});
 }
 
 std::vector<Option> numerics(TrainSettings& s) {
@@ -167,10 +187,8 @@ std::vector<Option> summation(TrainSettings& s) {
 }
 
 OptionSection bits(TrainSettings& s) {
-    OptionSection section{"What the bits depend on (fixed when a run is created)", {}};
-    for (const auto& part : {numerics(s), sample_order(s), summation(s)})
-        section.options.insert(section.options.end(), part.begin(), part.end());
-    return section;
+    return section_of("What the bits depend on (fixed when a run is created)",
+                      {numerics(s), sample_order(s), summation(s)});
 }
 
 OptionSection how_long(TrainSettings& s) {
@@ -254,10 +272,8 @@ std::vector<Option> reading(TrainSettings& s) {
 }
 
 OptionSection on_what(TrainSettings& s) {
-    OptionSection section{"Ranks and resources (free to change on resume)", {}};
-    for (const auto& part : {communication(s), reading(s)})
-        section.options.insert(section.options.end(), part.begin(), part.end());
-    return section;
+    return section_of("Ranks and resources (free to change on resume)",
+                      {communication(s), reading(s)});
 }
 
 }  // namespace

@@ -56,6 +56,19 @@ TEST(GlobalNorm, IsNotFiniteIfOneValueOfOneRankIsNot) {
     EXPECT_TRUE(std::isinf(norm_cut_in(5, {}, -std::numeric_limits<float>::infinity())));
 }
 
+TEST(SumOver, AddsEachSumOfAllRanks) {
+    std::vector<ExactSum> sums(3);
+    std::vector<double> expected(3);
+    for (int rank = 0; rank < ranks().size(); ++rank)
+        for (std::size_t i = 0; i < 2; ++i) {
+            const auto value = static_cast<float>(rank + 1) * (i == 0 ? 1 : 1e-20f);
+            expected[i] += static_cast<double>(value) * value;
+            if (rank == ranks().rank()) sums[i].add_squares({&value, 1});
+        }
+    sum_over(ranks(), sums);
+    for (std::size_t i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(sums[i].value(), expected[i]) << i;
+}
+
 TEST(GlobalNorm, OfNothingIsZero) {
     EXPECT_EQ(global_norm(ranks(), {}), 0.0);
 }

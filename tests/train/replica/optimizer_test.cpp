@@ -4,11 +4,15 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
+#include "replica/optimizer_step.hpp"
 #include "support/caught.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstring>
+#include <span>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,6 +20,8 @@
 
 namespace lockstep {
 namespace {
+
+using testing::ElementsAre;
 
 std::vector<float> noise(std::size_t count, std::uint64_t seed) {
     CounterRandom random(Purpose::test, {seed});
@@ -25,33 +31,73 @@ std::vector<float> noise(std::size_t count, std::uint64_t seed) {
 }
 
 struct Trained {
-    std::vector<float> parameters;
+    std::vector<float> values;
     std::vector<std::vector<float>> state;
     bool operator==(const Trained&) const = default;
 };
 
-// Five steps; the vector is cut into pieces at `cuts`, each updated by itself.
+struct TestTensor {
+    std::size_t count = 0, dimensions = 2;
+};
+
+// A weight, its bias, and two more.
+const std::vector<TestTensor> small_model = {{600, 2}, {20, 1}, {300, 4}, {80, 1}};
+
+std::size_t elements(const std::vector<TestTensor>& tensors) {
+    std::size_t count = 0;
+    for (const TestTensor& tensor : tensors) count += tensor.count;
+    return count;
+}
+
+// One after another in one vector that is cut before each element of `cuts`.
+std::vector<ParameterPiece> pieces_of(const std::vector<TestTensor>& tensors,
+                                      const std::vector<std::size_t>& cuts,
+                                      Trained& trained,
+                                      const std::vector<float>& gradients) {
+    std::vector<ParameterPiece> pieces;
+    std::size_t begin = 0, tensor_end = 0;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        tensor_end += tensors[i].count;
+        while (begin < tensor_end) {
+            const auto cut = std::ranges::upper_bound(cuts, begin);
+            const std::size_t end = cut == cuts.end() ? tensor_end : std::min(*cut, tensor_end);
+            ParameterPiece piece{.tensor = i,
+                                 .dimensions = tensors[i].dimensions,
+                                 .count = end - begin,
+                                 .values = trained.values.data() + begin,
+                                 .gradients = gradients.data() + begin,
+                                 .state = {}};
+            for (auto& vector : trained.state) piece.state.push_back(vector.data() + begin);
+            pieces.push_back(std::move(piece));
+            begin = end;
+        }
+    }
+    return pieces;
+}
+
+// Five steps from weights around 0, as nets have them.
 Trained train(const OptimizerSettings& settings,
-              std::size_t count,
-              const std::vector<std::size_t>& cuts) {
+              const std::vector<TestTensor>& tensors,
+              const std::vector<std::size_t>& cuts = {}) {
+    const std::size_t count = elements(tensors);
     const auto optimizer = make_optimizer(settings);
     Trained result{noise(count, 1), {}};
     result.state.assign(optimizer->state_names().size(), std::vector<float>(count, 0));
     for (std::int64_t step = 1; step <= 5; ++step) {
         const auto gradients = noise(count, static_cast<std::uint64_t>(step) + 10);
-        std::size_t begin = 0;
-        for (const std::size_t end : cuts) {
-            std::vector<float*> state;
-            for (auto& vector : result.state) state.push_back(vector.data() + begin);
-            optimizer->update(result.parameters.data() + begin,
-                              gradients.data() + begin,
-                              state,
-                              end - begin,
-                              {step, 0.01});
-            begin = end;
-        }
+        const auto pieces = pieces_of(tensors, cuts, result, gradients);
+        update_pieces(*optimizer,
+                      {},
+                      pieces,
+                      ParameterCopy::first,
+                      tensors.size(),
+                      {.number = step, .rate = 0.01, .gradient_scale = 0.75F});
     }
     return result;
+}
+
+OptimizerSettings settings_of(OptimizerKind kind, double weight_decay = 0.01) {
+    return {.kind = kind, .weight_decay = weight_decay};
 }
 
 class EveryOptimizer : public testing::TestWithParam<OptimizerKind> {};
@@ -59,72 +105,235 @@ INSTANTIATE_TEST_SUITE_P(Kinds,
                          EveryOptimizer,
                          testing::Values(OptimizerKind::sgd,
                                          OptimizerKind::adam,
-                                         OptimizerKind::adamw));
+                                         OptimizerKind::adamw,
+                                         OptimizerKind::lars,
+                                         OptimizerKind::lamb));
 
 TEST_P(EveryOptimizer, ScalesGradientsBeforeAnythingElse) {
-    OptimizerSettings settings;
-    settings.kind = GetParam();
-    settings.weight_decay = 0.1;
     const auto update = [&](float gradient, float scale) {
-        const auto optimizer = make_optimizer(settings);
-        float parameter = 2, m = 0.5, v = 0.25;
-        const std::array<float*, 2> state = {&m, &v};
-        optimizer->update(&parameter,
-                          &gradient,
-                          std::span(state).first(optimizer->state_names().size()),
-                          1,
-                          {3, 0.1, scale});
-        return std::array{parameter, m, v};
+        const auto optimizer = make_optimizer(settings_of(GetParam(), 0.1));
+        float value = -2, m = 0.5, v = 0.25;
+        ParameterPiece piece{.dimensions = 2, .count = 1, .values = &value, .gradients = &gradient};
+        piece.state = {&m, &v};
+        update_pieces(*optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, {3, 0.1, scale});
+        return std::array{value, m, v};
     };
     EXPECT_EQ(update(4, 0.25F), update(1, 1));
     EXPECT_NE(update(4, 0.25F), update(4, 1));
 }
 
 TEST_P(EveryOptimizer, GivesEqualBitsHoweverTheVectorIsCut) {
-    OptimizerSettings settings;
-    settings.kind = GetParam();
-    settings.weight_decay = 0.01;
-    const Trained whole = train(settings, 1000, {1000});
-    EXPECT_EQ(whole, train(settings, 1000, {16, 160, 176, 1000}));
-    EXPECT_EQ(whole, train(settings, 1000, {1, 4, 7, 500, 999, 1000}));
-}
-
-TEST_P(EveryOptimizer, LeavesEmptyStripesAlone) {
-    OptimizerSettings settings;
-    settings.kind = GetParam();
-    EXPECT_EQ(train(settings, 0, {0}).parameters.size(), 0U);
-}
-
-TEST(Adam, FollowsThePaper) {
-    OptimizerSettings settings;
-    const auto optimizer = make_optimizer(settings);
-    float parameter = 1, m = 0, v = 0;
-    double p = 1, dm = 0, dv = 0;
-    for (int step = 1; step <= 20; ++step) {
-        const float gradient = 0.5F * parameter;
-        float* state[] = {&m, &v};
-        const double g = 0.5 * p;
-        optimizer->update(&parameter, &gradient, state, 1, {step, 0.1});
-        dm = 0.9 * dm + 0.1 * g;
-        dv = 0.999 * dv + 0.001 * g * g;
-        p -= 0.1 * (dm / (1 - std::pow(0.9, step))) /
-             (std::sqrt(dv / (1 - std::pow(0.999, step))) + 1e-8);
-        EXPECT_NEAR(parameter, p, 1e-4) << "step " << step;
+    OptimizerSettings settings = settings_of(GetParam());
+    for (const bool nesterov : {false, true}) {
+        settings.nesterov = nesterov;
+        const Trained whole = train(settings, small_model);
+        EXPECT_EQ(whole, train(settings, small_model, {16, 160, 176, 992}));
+        EXPECT_EQ(whole, train(settings, small_model, {1, 4, 7, 500, 605, 610, 999}));
     }
 }
 
-TEST(Sgd, AccumulatesVelocity) {
+TEST_P(EveryOptimizer, LeavesEmptyStripesAlone) {
+    EXPECT_EQ(train(settings_of(GetParam()), {{0, 2}}).values.size(), 0U);
+}
+
+// Norms of lars and lamb are of whole tensors: one that is as large again changes no other.
+TEST_P(EveryOptimizer, UpdatesEachTensorForItself) {
+    const Trained both = train(settings_of(GetParam()), {{100, 2}, {50, 2}});
+    Trained alone = train(settings_of(GetParam()), {{100, 2}});
+    EXPECT_TRUE(std::ranges::equal(std::span(both.values).first(100), alone.values));
+}
+
+// The parts of the vector that weight decay moves.
+std::vector<bool> decayed_tensors(const OptimizerSettings& settings) {
+    OptimizerSettings without = settings;
+    without.weight_decay = 0;
+    const Trained one = train(settings, small_model), other = train(without, small_model);
+    std::vector<bool> differ;
+    std::size_t begin = 0;
+    for (const TestTensor& tensor : small_model) {
+        differ.push_back(
+            !std::equal(one.values.begin() + static_cast<std::ptrdiff_t>(begin),
+                        one.values.begin() + static_cast<std::ptrdiff_t>(begin + tensor.count),
+                        other.values.begin() + static_cast<std::ptrdiff_t>(begin)));
+        begin += tensor.count;
+    }
+    return differ;
+}
+
+TEST_P(EveryOptimizer, DecaysBiasesWhereThePapersDo) {
+    OptimizerSettings settings = settings_of(GetParam(), 0.1);
+    const bool has_groups = GetParam() != OptimizerKind::sgd && GetParam() != OptimizerKind::adam;
+    EXPECT_THAT(decayed_tensors(settings), ElementsAre(true, !has_groups, true, !has_groups));
+    settings.decays_all = true;
+    EXPECT_THAT(decayed_tensors(settings), ElementsAre(true, true, true, true));
+}
+
+// What a run of an earlier version was updated by, in its words.
+void update_as_ever(const OptimizerSettings& settings,
+                    std::vector<float>& p,
+                    const std::vector<float>& g,
+                    Trained& state,
+                    const UpdateStep& step) {
+    const bool coupled = settings.kind != OptimizerKind::adamw;
+    const auto rate = static_cast<float>(step.rate);
+    const auto momentum = static_cast<float>(settings.momentum);
+    const auto decay = static_cast<float>(coupled ? settings.weight_decay : 0);
+    const auto shrink = static_cast<float>(coupled ? 1 : 1 - step.rate * settings.weight_decay);
+    const auto number = static_cast<double>(step.number);
+    const double correction_1 = 1 - std::pow(settings.beta1, number);
+    const auto root2 = static_cast<float>(std::sqrt(1 - std::pow(settings.beta2, number)));
+    const auto beta1 = static_cast<float>(settings.beta1);
+    const auto beta2 = static_cast<float>(settings.beta2);
+    const auto keep1 = static_cast<float>(1 - settings.beta1);
+    const auto keep2 = static_cast<float>(1 - settings.beta2);
+    const auto step_size = static_cast<float>(step.rate / correction_1);
+    const auto epsilon = static_cast<float>(settings.epsilon);
+    for (std::size_t i = 0; i < p.size(); ++i) {
+        const float gradient = g[i] * step.gradient_scale + decay * p[i];
+        float& m = state.state[0][i];
+        if (settings.kind == OptimizerKind::sgd) {
+            m = momentum * m + gradient;
+            p[i] -= rate * m;
+            continue;
+        }
+        float& v = state.state[1][i];
+        m = beta1 * m + keep1 * gradient;
+        v = beta2 * v + keep2 * (gradient * gradient);
+        const float scale = std::sqrt(v) / root2 + epsilon;
+        p[i] = p[i] * shrink - step_size * (m / scale);
+    }
+}
+
+RC_GTEST_PROP(Update, KeepsTheBitsOfRunsThatExist, ()) {
     OptimizerSettings settings;
-    settings.kind = OptimizerKind::sgd;
-    settings.momentum = 0.5;
-    const auto optimizer = make_optimizer(settings);
-    float parameter = 0, velocity = 0;
-    const float gradient = 1;
-    float* state[] = {&velocity};
-    optimizer->update(&parameter, &gradient, state, 1, {1, 1.0});
-    optimizer->update(&parameter, &gradient, state, 1, {2, 1.0});
-    EXPECT_FLOAT_EQ(velocity, 1.5F);
-    EXPECT_FLOAT_EQ(parameter, -2.5F);
+    settings.kind =
+        *rc::gen::element(OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw);
+    settings.weight_decay = *rc::gen::element(0.0, 0.01, 0.3);
+    settings.momentum = *rc::gen::element(0.0, 0.9);
+    const auto seed = *rc::gen::arbitrary<std::uint64_t>();
+    const auto count = *rc::gen::inRange<std::size_t>(1, 200);
+    const UpdateStep step{.number = *rc::gen::inRange<std::int64_t>(1, 5000),
+                          .rate = *rc::gen::element(1e-3, 0.1),
+                          .gradient_scale = *rc::gen::element(1.0F, 0.37F)};
+    const auto gradients = noise(count, seed + 1);
+    Trained expected{noise(count, seed), {noise(count, seed + 2), noise(count, seed + 3)}};
+    for (float& v : expected.state[1]) v = std::abs(v);
+    Trained found = expected;
+    update_as_ever(settings, expected.values, gradients, expected, step);
+    const auto pieces = pieces_of({{count, 2}}, {}, found, gradients);
+    update_pieces(*make_optimizer(settings), {}, pieces, ParameterCopy::first, 1, step);
+    RC_ASSERT(found == expected);
+}
+
+double norm(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double value : values) sum += value * value;
+    return std::sqrt(sum);
+}
+
+// One tensor in plain doubles, as the papers write it. `rate_of` tells its own rate from norms.
+struct InDoubles {
+    std::vector<double> w, m, v;
+    double rate = 0.01, decay = 0.01;
+
+    explicit InDoubles(const std::vector<float>& values)
+        : w(values.begin(), values.end()), m(w.size()), v(w.size()) {}
+
+    void lars(const std::vector<double>& g, double trust) {
+        const double own = trust * norm(w) / (norm(g) + decay * norm(w));
+        for (std::size_t i = 0; i < w.size(); ++i) {
+            m[i] = 0.9 * m[i] + rate * own * (g[i] + decay * w[i]);
+            w[i] -= m[i];
+        }
+    }
+
+    void lamb(const std::vector<double>& g, int step) {
+        std::vector<double> r(w.size());
+        for (std::size_t i = 0; i < w.size(); ++i) {
+            m[i] = 0.9 * m[i] + 0.1 * g[i];
+            v[i] = 0.999 * v[i] + 0.001 * g[i] * g[i];
+            r[i] = m[i] / (1 - std::pow(0.9, step)) /
+                       (std::sqrt(v[i] / (1 - std::pow(0.999, step))) + 1e-8) +
+                   decay * w[i];
+        }
+        const double own = norm(w) / norm(r);
+        for (std::size_t i = 0; i < w.size(); ++i) w[i] -= rate * own * r[i];
+    }
+};
+
+class LayerOptimizer : public testing::TestWithParam<OptimizerKind> {};
+INSTANTIATE_TEST_SUITE_P(Kinds,
+                         LayerOptimizer,
+                         testing::Values(OptimizerKind::lars, OptimizerKind::lamb));
+
+TEST_P(LayerOptimizer, FollowsThePaper) {
+    OptimizerSettings settings = settings_of(GetParam());
+    settings.trust = 0.02;
+    const Trained trained = train(settings, {{3000, 2}}, {999});
+    InDoubles expected(noise(3000, 1));
+    for (int step = 1; step <= 5; ++step) {
+        const auto gradients = noise(3000, static_cast<std::uint64_t>(step) + 10);
+        std::vector<double> g(gradients.begin(), gradients.end());
+        for (double& value : g) value *= 0.75;
+        if (GetParam() == OptimizerKind::lars) expected.lars(g, 0.02);
+        if (GetParam() == OptimizerKind::lamb) expected.lamb(g, step);
+    }
+    for (std::size_t i = 0; i < 3000; ++i) EXPECT_NEAR(trained.values[i], expected.w[i], 1e-6) << i;
+}
+
+TEST_P(LayerOptimizer, SparesBiasesARateOfTheirOwn) {
+    OptimizerSettings settings = settings_of(GetParam(), 0);
+    const Trained bias = train(settings, {{100, 1}}), weight = train(settings, {{100, 2}});
+    EXPECT_NE(bias.values, weight.values);
+    settings.decays_all = true;
+    EXPECT_EQ(train(settings, {{100, 1}}), weight);
+}
+
+TEST_P(LayerOptimizer, MovesWeightsThatAreAllZero) {
+    const auto optimizer = make_optimizer(settings_of(GetParam()));
+    Trained trained{{0, 0}, {{0, 0}, {0, 0}}};
+    const std::vector<float> gradients = {1, -1};
+    update_pieces(*optimizer,
+                  {},
+                  pieces_of({{2, 2}}, {}, trained, gradients),
+                  ParameterCopy::first,
+                  1,
+                  {1, 0.1});
+    EXPECT_LT(trained.values[0], -0.01F);
+    EXPECT_GT(trained.values[1], 0.01F);
+}
+
+// Nodes hold equal copies, whose norms must not be counted twice.
+TEST_P(LayerOptimizer, CountsOneCopyOnly) {
+    Trained first{noise(50, 1), {noise(50, 2), std::vector<float>(50, 0.5F)}}, other = first;
+    const auto gradients = noise(50, 4);
+    const auto update = [&](Trained& trained, ParameterCopy copy) {
+        update_pieces(*make_optimizer(settings_of(GetParam())),
+                      {},
+                      pieces_of({{50, 2}}, {}, trained, gradients),
+                      copy,
+                      1,
+                      {1, 0.1});
+    };
+    update(first, ParameterCopy::first);
+    update(other, ParameterCopy::other);
+    EXPECT_NE(first.values, other.values) << "norms of another copy are those that others found";
+    EXPECT_EQ(first.state[1], other.state[1]);
+}
+
+TEST(GroupText, SaysWhatIsDecayed) {
+    const std::vector<std::size_t> dimensions = {2, 1, 4, 1, 1};
+    const auto text = [&](OptimizerKind kind, double decay) {
+        return group_text(settings_of(kind, decay), dimensions);
+    };
+    EXPECT_EQ(text(OptimizerKind::adamw, 0.01),
+              "weight decay 0.01 for 2 tensors, none for 3 biases and norms");
+    EXPECT_EQ(text(OptimizerKind::lamb, 0.5),
+              "weight decay 0.5 and rates of their own for 2 tensors, none for 3 biases and norms");
+    EXPECT_EQ(text(OptimizerKind::lars, 0),
+              "rates of their own for 2 tensors, none for 3 biases and norms");
+    EXPECT_EQ(text(OptimizerKind::sgd, 0.01), "weight decay 0.01 for 5 tensors");
+    EXPECT_EQ(text(OptimizerKind::adamw, 0), "");
 }
 
 TEST(LearningRate, WarmsUpAndFollowsTheCosine) {

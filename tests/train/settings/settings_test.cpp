@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/settings.hpp"
 
+#include "loop/run_facts.hpp"
 #include "settings/setting_effects.hpp"
 #include "support/caught.hpp"
 
@@ -84,14 +85,22 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                 ElementsAre("batch",
                             "beta1",
                             "beta2",
+                            "class-weights",
                             "clip-norm",
+                            "decay-all",
                             "epsilon",
+                            "heads",
+                            "huber-delta",
                             "isa",
+                            "label-smoothing",
                             "lanes",
+                            "layers",
+                            "loss",
                             "lr",
                             "micro-batches",
                             "model",
                             "momentum",
+                            "nesterov",
                             "no-bias",
                             "optimizer",
                             "order",
@@ -99,11 +108,14 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "powersgd-rank",
                             "schedule",
                             "seed",
+                            "task",
                             "threads",
                             "transform",
+                            "trust",
                             "virtual-ranks",
                             "warmup-steps",
                             "weight-decay",
+                            "width",
                             "window-blocks",
                             "wire"));
 }
@@ -123,6 +135,18 @@ TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
     EXPECT_EQ(value("schedule"), ConfigValue(std::string("constant")));
     EXPECT_EQ(value("order"), ConfigValue(std::string("lanes")));
     EXPECT_EQ(value("wire"), ConfigValue(std::string("f32")));
+}
+
+// A run that was made before a setting was there has its default.
+TEST(DecidingFacts, LeaveOutWhatAnEarlierVersionDidNotKnow) {
+    TrainSettings settings;
+    Json recorded = deciding_facts(settings, "digest", Json::object());
+    EXPECT_TRUE(recorded.contains("decay-all"));
+    recorded.erase("decay-all");
+    recorded.erase("lr");
+    EXPECT_EQ(deciding_facts(settings, "digest", recorded), recorded);
+    settings.optimizer.learning_rate = 0.5;
+    EXPECT_EQ(deciding_facts(settings, "digest", recorded).value("lr", Json()), Json(0.5));
 }
 
 TrainSettings settled() {
@@ -164,6 +188,48 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--beta1 has no effect"},
+        {"BetaOfLars",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::lars;
+             s.optimizer.beta2 = 0.5;
+         },
+         "E107",
+         "--beta2 has no effect\n  why: --optimizer lars has none"},
+        {"NesterovOfAdam",
+         [](auto& s) { s.optimizer.nesterov = true; },
+         "E107",
+         "--nesterov has no effect\n  why: --optimizer adam has none\n"
+         "  fix: drop it, or use --optimizer sgd"},
+        {"NesterovWithoutMomentum",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::sgd;
+             s.optimizer.momentum = 0;
+             s.optimizer.nesterov = true;
+         },
+         "E107",
+         "--nesterov has no effect\n  why: there is no --momentum to look along"},
+        {"TrustOfLamb",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::lamb;
+             s.optimizer.trust = 0.1;
+         },
+         "E107",
+         "--trust has no effect\n  why: --optimizer lamb has none"},
+        {"DecayAllOfSgd",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::sgd;
+             s.optimizer.decays_all = true;
+         },
+         "E107",
+         "--decay-all has no effect\n  why: --optimizer sgd treats all tensors alike\n"
+         "  fix: drop it, or use --optimizer adamw"},
+        {"DecayAllWithoutDecay",
+         [](auto& s) {
+             s.optimizer.kind = OptimizerKind::adamw;
+             s.optimizer.decays_all = true;
+         },
+         "E107",
+         "--decay-all has no effect\n  why: --weight-decay is 0"},
         {"PowersgdRankWithoutItsWire",
          [](auto& s) { s.powersgd_rank = 8; },
          "E107",
@@ -229,6 +295,7 @@ TEST(CheckEffects, LikesTheDefaultsAndWhatIsUsed) {
     settings.schedule = {ScheduleKind::cosine, 100};
     settings.micro_batches = 32;
     settings.batch = 600;
+    settings.optimizer = {.kind = OptimizerKind::lamb, .decays_all = true};
     EXPECT_THAT(check_effects(settings, facts), ElementsAre());
 }
 

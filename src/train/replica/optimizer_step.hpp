@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+// One step of an optimizer over everything that a rank owns.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/train/optimizer.hpp"
+
+#include <cstddef>
+#include <span>
+
+namespace lockstep {
+
+/// Which of several equal copies of the parameters a rank's pieces belong to.
+enum class ParameterCopy { first, other };
+
+/// Collective where the optimizer uses norms: one message for those of all `tensors`. The first
+/// copies of all `ranks` together have each element once.
+void update_pieces(const Optimizer& optimizer,
+                   const Communicator& ranks,
+                   std::span<const ParameterPiece> pieces,
+                   ParameterCopy copy,
+                   std::size_t tensors,
+                   const UpdateStep& step);
+
+}  // namespace lockstep
