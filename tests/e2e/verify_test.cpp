@@ -85,18 +85,36 @@ TEST(Verify, FindsAccumulatedAndClippedGradientsEqual) {
     EXPECT_NE(clipped.output, verify(Words{"--ranks", "1,2,4"} + options).output);
 }
 
-class VerifyLayerOptimizer : public testing::TestWithParam<std::string> {};
+struct Rule {
+    std::string name;
+    Words words;
+};
 
-TEST_P(VerifyLayerOptimizer, IsEqualAlthoughRanksOwnPartsOfTensors) {
+class VerifyUpdateRule : public testing::TestWithParam<Rule> {};
+
+TEST_P(VerifyUpdateRule, IsEqualAlthoughRanksOwnPartsOfTensors) {
     expect_equal_on({1, 2, 3},
                     verify(Words{"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"} +
-                           Words{"--optimizer", GetParam(), "--weight-decay", "0.01"}));
+                           GetParam().words));
 }
 
-INSTANTIATE_TEST_SUITE_P(,
-                         VerifyLayerOptimizer,
-                         testing::Values("lars", "lamb"),
-                         [](const auto& one) { return one.param; });
+std::vector<Rule> rules() {
+    const Words decay = {"--weight-decay", "0.01"};
+    return {
+        {"LarsByAPolynomial",
+         Words{"--optimizer", "lars", "--schedule", "polynomial", "--warmup-steps", "2"} + decay},
+        {"LambInOneCycle", Words{"--optimizer", "lamb", "--schedule", "one-cycle"} + decay},
+        {"AdamWInSteps",
+         Words{"--optimizer", "adamw", "--schedule", "step", "--lr-every", "2steps"} + decay},
+        {"NesterovDownALine",
+         {"--optimizer", "sgd", "--nesterov", "--schedule", "linear", "--lr-end", "1e-4"}}};
+}
+
+std::string rule_name(const testing::TestParamInfo<Rule>& info) {
+    return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(, VerifyUpdateRule, testing::ValuesIn(rules()), rule_name);
 
 TEST(Verify, FindsAThreadForCommunicationEqual) {
     const auto in_line = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "off"});

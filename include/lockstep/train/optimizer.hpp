@@ -93,11 +93,4 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
 /// whose tensors have so many dimensions; "" where there is nothing to say.
 std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions);
 
-/// Learning rate of `step` (from 0) of `total_steps`: linear warm-up, then constant or half a
-/// cosine (Loshchilov and Hutter, https://arxiv.org/abs/1608.03983, without restarts).
-double learning_rate(const OptimizerSettings& optimizer,
-                     const ScheduleSettings& schedule,
-                     std::int64_t step,
-                     std::int64_t total_steps);
-
 }  // namespace lockstep

@@ -39,13 +39,20 @@ struct OptimizerSettings {
 };
 
 /// What the learning rate does after its warm-up; see learning_rate().
-enum class ScheduleKind { constant, cosine };
+enum class ScheduleKind { constant, step, cosine, linear, polynomial, one_cycle };
 
 /// How the learning rate changes.
 struct ScheduleSettings {
     ScheduleKind kind = ScheduleKind::constant;  ///< after the warm-up
     std::int64_t warmup_steps = 0;               ///< in which the rate grows linearly; 0: none
+    Period every{Period::Unit::epochs, 30};      ///< step: multiplies by gamma
+    double gamma = 0.1;                          ///< step
+    double power = 2;                            ///< polynomial
+    double end = 0;                              ///< the rate at the end, where there is one
 };
+
+/// Whether the rate depends on how long the run is.
+bool has_end(ScheduleKind kind);
 
 /// What make_model() is told.
 struct ModelSettings {

@@ -162,10 +162,10 @@ TrainEnd run_loop(const LoopParts& parts) {
             const PhaseScope scope(parts.clock, Phase::data);
             return parts.stream.next();
         }();
-        const double rate = learning_rate(parts.settings.optimizer,
+        const double rate = learning_rate(parts.settings.optimizer.learning_rate,
                                           parts.settings.schedule,
                                           parts.progress.step,
-                                          parts.length.total_steps);
+                                          parts.length);
         const StepOutcome outcome =
             parts.step.run(batch, parts.progress.step, rate, wishes_of(parts, last, limit));
         if (parts.ledger) parts.ledger->add(batch);

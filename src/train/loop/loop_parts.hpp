@@ -9,6 +9,7 @@
 #include "lockstep/data/ledger.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/learning_rate.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include "loop/evaluate.hpp"
@@ -32,11 +33,6 @@ struct RunAccess {
     std::optional<RunDirectory> directory;  ///< rank 0 only
     RunPaths paths;
     std::int64_t incarnation = 1;
-};
-
-/// How long the run is.
-struct RunLength {
-    std::int64_t steps_per_epoch = 0, total_steps = 0;
 };
 
 /// Borrowed from a Job.

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numbers>
 
 #include <fmt/format.h>
 
@@ -170,20 +169,6 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
                 fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
                 "OptimizerKind has adam, adamw, lamb, lars and sgd",
                 "use one of its enumerators");
-}
-
-double learning_rate(const OptimizerSettings& optimizer,
-                     const ScheduleSettings& schedule,
-                     std::int64_t step,
-                     std::int64_t total_steps) {
-    if (step < schedule.warmup_steps)
-        return optimizer.learning_rate * static_cast<double>(step + 1) /
-               static_cast<double>(schedule.warmup_steps);
-    if (schedule.kind == ScheduleKind::constant) return optimizer.learning_rate;
-    const auto length = std::max<std::int64_t>(1, total_steps - schedule.warmup_steps);
-    const double done = std::min(
-        1.0, static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(length));
-    return optimizer.learning_rate * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
 }  // namespace lockstep

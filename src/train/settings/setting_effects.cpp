@@ -86,6 +86,19 @@ std::vector<Idle> idle_of_optimizers(const TrainSettings& s) {
          decays_all || decays_none}};
 }
 
+std::vector<Idle> idle_of_schedules(const TrainSettings& s) {
+    const ScheduleKind kind = s.schedule.kind;
+    const std::string other = "--schedule " + text_of(s, "schedule") + " has none";
+    const std::string step = "drop it, or use --schedule step";
+    return {{"lr-every", other, step, kind != ScheduleKind::step},
+            {"lr-gamma", other, step, kind != ScheduleKind::step},
+            {"lr-power",
+             other,
+             "drop it, or use --schedule polynomial",
+             kind != ScheduleKind::polynomial},
+            {"lr-end", other, "drop it, or use --schedule linear", !has_end(kind)}};
+}
+
 std::vector<Idle> idle_of_order(const TrainSettings& s) {
     const bool is_uniform = s.order == OrderKind::uniform;
     const std::string why = "--order uniform is one permutation of all samples";
@@ -103,8 +116,11 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                                "there is no --test-data to evaluate on",
                                "give --test-data DIR, or drop it",
                                never_evaluates}};
-    for (const auto& more :
-         {idle_of_tasks(s), idle_of_models(s), idle_of_optimizers(s), idle_of_order(s)})
+    for (const auto& more : {idle_of_tasks(s),
+                             idle_of_models(s),
+                             idle_of_optimizers(s),
+                             idle_of_schedules(s),
+                             idle_of_order(s)})
         rows.insert(rows.end(), more.begin(), more.end());
     return rows;
 }
@@ -112,7 +128,6 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
 std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
     const auto samples = static_cast<std::int64_t>(facts.samples);
     const std::int64_t leaf = s.batch / s.virtual_ranks;
-    const bool has_end = s.schedule.kind == ScheduleKind::cosine;
     return {{fmt::format("--batch {} is more than the {} samples", s.batch, grouped(facts.samples)),
              "no step would have that many",
              fmt::format("use --batch {} or less", samples / s.virtual_ranks * s.virtual_ranks),
@@ -125,9 +140,14 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
             {fmt::format("--warmup-steps {} is beyond the run's {} steps",
                          s.schedule.warmup_steps,
                          facts.total_steps),
-             "the cosine after it would never begin",
+             fmt::format("--schedule {} after it would never begin", text_of(s, "schedule")),
              "use fewer --warmup-steps, or more --epochs",
-             has_end && s.schedule.warmup_steps > facts.total_steps},
+             has_end(s.schedule.kind) && s.schedule.warmup_steps > facts.total_steps},
+            {fmt::format("--lr-end {} is above --lr {}", s.schedule.end, s.optimizer.learning_rate),
+             fmt::format("the rate of --schedule {} falls", text_of(s, "schedule")),
+             "use an --lr-end of at most --lr",
+             has_end(s.schedule.kind) && s.schedule.end > s.optimizer.learning_rate,
+             false},
             {"--order uniform does not go with --data-mode stream",
              "one permutation of all samples needs them in memory",
              "use --data-mode auto, or --order lanes",
@@ -155,6 +175,16 @@ void check_deadline(const TrainSettings& settings) {
     });
 }
 
+// A rate must not depend on a clock.
+void check_lr_every(const Period& every) {
+    check(every.unit == Period::Unit::steps || every.unit == Period::Unit::epochs, [&] {
+        return Error("E103",
+                     fmt::format("--lr-every is '{}'", period_text(every)),
+                     "the learning rate falls after steps or epochs",
+                     "for example --lr-every 30epochs");
+    });
+}
+
 }  // namespace
 
 std::vector<std::string> idle_settings(const TrainSettings& settings) {
@@ -166,6 +196,7 @@ std::vector<std::string> idle_settings(const TrainSettings& settings) {
 
 std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts) {
     check_deadline(settings);
+    check_lr_every(settings.schedule.every);
     std::vector<std::string> notes;
     for (const Misfit& row : misfits(settings, facts)) {
         if (!row.is_misfit) continue;

@@ -100,20 +100,37 @@ std::vector<Option> update_rule(OptimizerSettings& s) {
                         "like all others: with weight decay and with rates of their own")};
 }
 
-std::vector<Option> schedule(TrainSettings& s) {
+std::vector<Option> schedule(ScheduleSettings& s) {
+    return {choice_option<ScheduleKind>("schedule",
+                                        s.kind,
+                                        {{"constant", ScheduleKind::constant},
+                                         {"step", ScheduleKind::step},
+                                         {"cosine", ScheduleKind::cosine},
+                                         {"linear", ScheduleKind::linear},
+                                         {"polynomial", ScheduleKind::polynomial},
+                                         {"one-cycle", ScheduleKind::one_cycle}},
+                                        "of the learning rate, after the warm-up"),
+            whole_option("warmup-steps", s.warmup_steps, 0, 1 << 30, "steps of linear warm-up"),
+            period_option("lr-every",
+                          s.every,
+                          "--schedule step multiplies the rate by --lr-gamma so often: 30epochs, "
+                          "5000steps"),
+            real_option("lr-gamma", s.gamma, 0, 1, "of --schedule step"),
+            real_option("lr-power", s.power, 0.01, 100, "of --schedule polynomial"),
+            real_option("lr-end",
+                        s.end,
+                        0,
+                        1e6,
+                        "learning rate at the end of cosine, linear, polynomial and one-cycle")};
+}
+
+std::vector<Option> step(TrainSettings& s) {
     return {
-        choice_option<ScheduleKind>(
-            "schedule",
-            s.schedule.kind,
-            {{"constant", ScheduleKind::constant}, {"cosine", ScheduleKind::cosine}},
-            "of the learning rate"),
         real_option("clip-norm",
                     s.clip_norm,
                     0,
                     1e30,
                     "scale the gradient down to this norm where it is larger; 0: never"),
-        whole_option(
-            "warmup-steps", s.schedule.warmup_steps, 0, 1 << 30, "steps of linear warm-up"),
         whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples of a step, all ranks"),
         whole_option("seed", s.seed, 0, many, "of weights, order and dropout")};
 }
@@ -127,7 +144,7 @@ OptionSection section_of(const std::string& title, const std::vector<std::vector
 
 OptionSection what(TrainSettings& s) {
     return section_of("Task, model and optimizer (fixed when a run is created)",
-                      {task(s), model(s), update_rule(s.optimizer), schedule(s)});
+                      {task(s), model(s), update_rule(s.optimizer), schedule(s.schedule), step(s)});
 }
 
 std::vector<Option> numerics(TrainSettings& s) {

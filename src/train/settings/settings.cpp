@@ -29,8 +29,12 @@ void check_settings(const TrainSettings& settings) {
             set_setting(read, values[i].name, config_text(values[i].value));
 }
 
+bool has_end(ScheduleKind kind) {
+    return kind != ScheduleKind::constant && kind != ScheduleKind::step;
+}
+
 std::vector<NamedValue> deciding_settings(const TrainSettings& settings) {
-    const bool length_decides = settings.schedule.kind == ScheduleKind::cosine;
+    const bool length_decides = has_end(settings.schedule.kind);
     auto values = all_values(settings);
     std::erase_if(values, [&](const NamedValue& value) {
         return value.scope != OptionScope::decides &&

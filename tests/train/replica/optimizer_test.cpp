@@ -336,19 +336,6 @@ TEST(GroupText, SaysWhatIsDecayed) {
     EXPECT_EQ(text(OptimizerKind::adamw, 0), "");
 }
 
-TEST(LearningRate, WarmsUpAndFollowsTheCosine) {
-    OptimizerSettings optimizer;
-    optimizer.learning_rate = 1;
-    ScheduleSettings schedule{ScheduleKind::cosine, 10};
-    EXPECT_DOUBLE_EQ(learning_rate(optimizer, schedule, 0, 110), 0.1);
-    EXPECT_DOUBLE_EQ(learning_rate(optimizer, schedule, 9, 110), 1.0);
-    EXPECT_DOUBLE_EQ(learning_rate(optimizer, schedule, 10, 110), 1.0);
-    EXPECT_NEAR(learning_rate(optimizer, schedule, 60, 110), 0.5, 1e-12);
-    EXPECT_NEAR(learning_rate(optimizer, schedule, 110, 110), 0.0, 1e-12);
-    schedule.kind = ScheduleKind::constant;
-    EXPECT_DOUBLE_EQ(learning_rate(optimizer, schedule, 100, 110), 1.0);
-}
-
 TEST(MakeOptimizer, RefusesWhatIsNoEnumerator) {
     const OptimizerSettings none{.kind = static_cast<OptimizerKind>(99)};
     EXPECT_EQ(test::caught_code([&] { make_optimizer(none); }), "E103");

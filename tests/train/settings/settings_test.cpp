@@ -74,9 +74,13 @@ TEST(DecidingSettings, HaveTheLengthOfTheRunWhereTheScheduleEnds) {
     TrainSettings settings;
     EXPECT_FALSE(names_of(deciding_settings(settings)).contains("epochs"));
     EXPECT_TRUE(names_of(shared_settings(settings)).contains("epochs"));
-    settings.schedule.kind = ScheduleKind::cosine;
-    EXPECT_TRUE(names_of(deciding_settings(settings)).contains("epochs"));
-    EXPECT_TRUE(names_of(deciding_settings(settings)).contains("max-steps"));
+    settings.schedule.kind = ScheduleKind::step;
+    EXPECT_FALSE(names_of(deciding_settings(settings)).contains("epochs"));
+    for (const char* schedule : {"cosine", "linear", "polynomial", "one-cycle"}) {
+        set_setting(settings, "schedule", schedule);
+        EXPECT_TRUE(names_of(deciding_settings(settings)).contains("epochs")) << schedule;
+        EXPECT_TRUE(names_of(deciding_settings(settings)).contains("max-steps")) << schedule;
+    }
 }
 
 // Runs that exist are compared by these names: one that goes or changes refuses them all.
@@ -97,6 +101,10 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "layers",
                             "loss",
                             "lr",
+                            "lr-end",
+                            "lr-every",
+                            "lr-gamma",
+                            "lr-power",
                             "micro-batches",
                             "model",
                             "momentum",
@@ -230,6 +238,32 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--decay-all has no effect\n  why: --weight-decay is 0"},
+        {"LrEveryOfACosine",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::cosine;
+             s.schedule.every = {Period::Unit::steps, 5};
+         },
+         "E107",
+         "--lr-every has no effect\n  why: --schedule cosine has none\n"
+         "  fix: drop it, or use --schedule step"},
+        {"LrGammaOfAConstant",
+         [](auto& s) { s.schedule.gamma = 0.5; },
+         "E107",
+         "--lr-gamma has no effect\n  why: --schedule constant has none"},
+        {"LrPowerOfALine",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::linear;
+             s.schedule.power = 3;
+         },
+         "E107",
+         "--lr-power has no effect\n  why: --schedule linear has none"},
+        {"LrEndOfSteps",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::step;
+             s.schedule.end = 1e-5;
+         },
+         "E107",
+         "--lr-end has no effect\n  why: --schedule step has none"},
         {"PowersgdRankWithoutItsWire",
          [](auto& s) { s.powersgd_rank = 8; },
          "E107",
@@ -267,6 +301,22 @@ std::vector<NoEffect> misfit_cases() {
          },
          "E107",
          "--warmup-steps 101 is beyond the run's 100 steps"},
+        {"LrEndAboveLr",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::linear;
+             s.schedule.end = 0.5;
+         },
+         "E107",
+         "--lr-end 0.5 is above --lr 0.001\n  why: the rate of --schedule linear falls\n"
+         "  fix: use an --lr-end of at most --lr"},
+        {"LrEveryByTheClock",
+         [](auto& s) {
+             s.schedule.kind = ScheduleKind::step;
+             s.schedule.every = {Period::Unit::seconds, 600};
+         },
+         "E103",
+         "--lr-every is '10m'\n  why: the learning rate falls after steps or epochs\n"
+         "  fix: for example --lr-every 30epochs"},
         {"UniformOrderStreamed",
          [](auto& s) {
              s.order = OrderKind::uniform;

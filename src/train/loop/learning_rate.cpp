@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/learning_rate.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+namespace lockstep {
+namespace {
+
+// Of a one-cycle; those of PyTorch's OneCycleLR.
+constexpr double first_share = 1.0 / 25, rising_share = 0.3;
+
+// Half a cosine.
+double annealed(double from, double to, double done) {
+    return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
+}
+
+double one_cycle(double peak, double end, double done) {
+    return done < rising_share ? annealed(peak * first_share, peak, done / rising_share)
+                               : annealed(peak, end, (done - rising_share) / (1 - rising_share));
+}
+
+std::int64_t steps_of(const Period& period, const RunLength& length) {
+    return period.unit == Period::Unit::epochs ? period.count * length.steps_per_epoch
+                                               : period.count;
+}
+
+double stepped(double peak,
+               const ScheduleSettings& schedule,
+               std::int64_t step,
+               const RunLength& length) {
+    const std::int64_t passed = step / std::max<std::int64_t>(1, steps_of(schedule.every, length));
+    return peak * std::pow(schedule.gamma, static_cast<double>(passed));
+}
+
+// After the warm-up.
+double scheduled(double peak,
+                 const ScheduleSettings& schedule,
+                 std::int64_t step,
+                 const RunLength& length) {
+    const auto left = std::max<std::int64_t>(1, length.total_steps - schedule.warmup_steps);
+    const double done = std::min(
+        1.0, static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(left));
+    const double span = peak - schedule.end;
+    switch (schedule.kind) {
+        case ScheduleKind::constant:
+            return peak;
+        case ScheduleKind::step:
+            return stepped(peak, schedule, step, length);
+        case ScheduleKind::cosine:
+            return annealed(peak, schedule.end, done);
+        case ScheduleKind::linear:
+            return schedule.end + span * (1 - done);
+        case ScheduleKind::polynomial:
+            return schedule.end + span * std::pow(1 - done, schedule.power);
+        case ScheduleKind::one_cycle:
+            return one_cycle(peak, schedule.end, done);
+    }
+    throw Error("E103",
+                "no schedule has the number " + std::to_string(static_cast<int>(schedule.kind)),
+                "ScheduleKind has constant, step, cosine, linear, polynomial and one_cycle",
+                "use one of its enumerators");
+}
+
+}  // namespace
+
+double learning_rate(double peak,
+                     const ScheduleSettings& schedule,
+                     std::int64_t step,
+                     const RunLength& length) {
+    if (step >= schedule.warmup_steps) return scheduled(peak, schedule, step, length);
+    const double first = scheduled(peak, schedule, schedule.warmup_steps, length);
+    return first * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup_steps);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/learning_rate.hpp"
+
+#include "support/caught.hpp"
+
+#include <cmath>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+constexpr RunLength length{.steps_per_epoch = 11, .total_steps = 110};
+
+constexpr ScheduleKind decaying[] = {
+    ScheduleKind::cosine, ScheduleKind::linear, ScheduleKind::polynomial, ScheduleKind::one_cycle};
+
+double rate(const ScheduleSettings& schedule, std::int64_t step) {
+    return learning_rate(2, schedule, step, length);
+}
+
+TEST(LearningRate, StaysWhereItIsConstant) {
+    for (const std::int64_t step : {0, 50, 109}) EXPECT_EQ(rate({}, step), 2);
+}
+
+TEST(LearningRate, WarmsUpToWhereItsScheduleBegins) {
+    for (const ScheduleKind kind : {ScheduleKind::constant,
+                                    ScheduleKind::step,
+                                    ScheduleKind::cosine,
+                                    ScheduleKind::linear,
+                                    ScheduleKind::polynomial,
+                                    ScheduleKind::one_cycle}) {
+        const ScheduleSettings schedule{.kind = kind, .warmup_steps = 10};
+        const double first = kind == ScheduleKind::one_cycle ? 2.0 / 25 : 2;
+        EXPECT_NEAR(rate(schedule, 0), first / 10, 1e-12);
+        EXPECT_NEAR(rate(schedule, 4), first / 2, 1e-12);
+        EXPECT_NEAR(rate(schedule, 9), first, 1e-12);
+        EXPECT_NEAR(rate(schedule, 10), first, 1e-12);
+    }
+}
+
+TEST(LearningRate, FallsToItsEndOverTheStepsAfterTheWarmUp) {
+    for (const ScheduleKind kind : decaying)
+        for (const double end : {0.0, 0.5}) {
+            const ScheduleSettings schedule{.kind = kind, .warmup_steps = 10, .end = end};
+            EXPECT_NEAR(rate(schedule, 110), end, 1e-12);
+            EXPECT_NEAR(rate(schedule, 500), end, 1e-12) << "beyond the end";
+            EXPECT_GT(rate(schedule, 108), rate(schedule, 109));
+        }
+}
+
+TEST(LearningRate, FollowsTheCosine) {
+    const ScheduleSettings schedule{.kind = ScheduleKind::cosine, .warmup_steps = 10};
+    EXPECT_NEAR(rate(schedule, 60), 1, 1e-12);
+    // Bits of runs that exist.
+    for (std::int64_t step = 10; step < 110; ++step)
+        EXPECT_EQ(rate(schedule, step),
+                  2 * 0.5 * (1 + std::cos(M_PI * (static_cast<double>(step - 10) / 100))));
+}
+
+TEST(LearningRate, FallsLinearlyOrAsAPower) {
+    ScheduleSettings schedule{.kind = ScheduleKind::linear, .warmup_steps = 10, .end = 0.5};
+    EXPECT_DOUBLE_EQ(rate(schedule, 60), 1.25);
+    schedule.kind = ScheduleKind::polynomial;
+    EXPECT_DOUBLE_EQ(rate(schedule, 60), 0.5 + 1.5 / 4);
+    schedule.power = 3;
+    EXPECT_DOUBLE_EQ(rate(schedule, 60), 0.5 + 1.5 / 8);
+}
+
+TEST(LearningRate, StepsDownEachPeriodFromTheBeginning) {
+    ScheduleSettings schedule{.kind = ScheduleKind::step,
+                              .warmup_steps = 3,
+                              .every = {Period::Unit::epochs, 3},
+                              .gamma = 0.5};
+    EXPECT_EQ(rate(schedule, 32), 2);
+    EXPECT_EQ(rate(schedule, 33), 1);
+    EXPECT_EQ(rate(schedule, 99), 0.25);
+    schedule.every = {Period::Unit::steps, 50};
+    EXPECT_EQ(rate(schedule, 49), 2);
+    EXPECT_EQ(rate(schedule, 100), 0.5);
+}
+
+TEST(LearningRate, RisesAndFallsInOneCycle) {
+    const ScheduleSettings schedule{
+        .kind = ScheduleKind::one_cycle, .warmup_steps = 10, .end = 0.5};
+    EXPECT_NEAR(rate(schedule, 10), 0.08, 1e-12);
+    EXPECT_DOUBLE_EQ(rate(schedule, 25), (2 + 0.08) / 2);
+    EXPECT_DOUBLE_EQ(rate(schedule, 40), 2);
+    EXPECT_DOUBLE_EQ(rate(schedule, 75), 1.25);
+}
+
+TEST(LearningRate, OfWhatIsNoEnumeratorIsRefused) {
+    const ScheduleSettings none{.kind = static_cast<ScheduleKind>(99)};
+    EXPECT_EQ(test::caught_code([&] { rate(none, 0); }), "E103");
+}
+
+}  // namespace
+}  // namespace lockstep
