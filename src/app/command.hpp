@@ -54,6 +54,7 @@ Command stop_command();
 Command save_command();
 Command ckpt_ls_command();
 Command ckpt_verify_command();
+Command export_command();
 Command bench_comm_command();
 Command bench_io_command();
 Command slurm_epilog_command();

@@ -276,8 +276,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "Checkpoints exist, but each is damaged. 'lockstep ckpt verify RUN' says how."},
     {"E304",
      bad_data,
-     "a checkpoint does not fit the model",
-     "Names or shapes of tensors differ from the model's."},
+     "weights do not fit the model",
+     "Names or shapes of tensors, in a checkpoint or in the file of --load-weights, differ from\n"
+     "the model's."},
     {"E305",
      bad_data,
      "a file has another format",

@@ -114,6 +114,32 @@ CheckpointState read_checkpoint_state(const std::filesystem::path& checkpoint);
 /// range; E309; E220.
 void verify_checkpoint(const std::filesystem::path& checkpoint, int part = 0, int parts = 1);
 
+/// What export_checkpoint() writes.
+enum class WeightsFormat { safetensors, npz };
+
+/// Parameters and buffers, or what the optimizer keeps, too ("optimizer.STATE.NAME").
+enum class ExportedTensors { of_model, all };
+
+/// How a checkpoint becomes a file for others.
+struct WeightsExport {
+    WeightsFormat format = WeightsFormat::safetensors;    ///< of the file
+    ExportedTensors tensors = ExportedTensors::of_model;  ///< which
+};
+
+/// What was exported.
+struct ExportSummary {
+    std::int64_t step = 0;    ///< of the checkpoint
+    std::size_t tensors = 0;  ///< in the file
+    std::uint64_t bytes = 0;  ///< of the file
+};
+
+/// Writes the checkpoint's tensors, f32 under the model's names, and its counters as i64 into the
+/// new file `file`; each piece's hash is compared. Errors: E106 (too large for npz), E310, E305,
+/// E309, E401, E402, E405, E407.
+ExportSummary export_checkpoint(const std::filesystem::path& checkpoint,
+                                const std::filesystem::path& file,
+                                const WeightsExport& options = {});
+
 /// Removes what a killed save left below `root`. Only while no one else writes there.
 void remove_unfinished_checkpoints(const std::filesystem::path& root);
 

@@ -96,7 +96,11 @@ struct TrainSettings {
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
     std::filesystem::path run;        ///< run directory
 
-    TaskSettings task;            ///< decides
+    TaskSettings task;  ///< decides
+    /// Safetensors that a new run begins with; "": random ones of the seed. Its digest decides.
+    std::filesystem::path load_weights;
+    std::string load_skip;  ///< "fc.*,head.*": names that stay as the seed has them; decides
+
     ModelSettings model;          ///< decides
     OptimizerSettings optimizer;  ///< decides
     ScheduleSettings schedule;    ///< decides

@@ -7,6 +7,9 @@
 
 #include "command.hpp"
 
+#include <algorithm>
+#include <memory>
+
 #include <fmt/format.h>
 
 namespace lockstep {
@@ -72,7 +75,72 @@ int verify(const fs::path& run) {
     return 0;
 }
 
+struct ExportArguments {
+    fs::path out;
+    std::int64_t step = 0;
+    bool takes_all = false;
+    WeightsExport options;
+};
+
+CheckpointInfo chosen(const std::vector<CheckpointInfo>& found, std::int64_t step) {
+    if (step == 0) return found.back();
+    const auto info = std::ranges::find(found, step, &CheckpointInfo::step);
+    check(info != found.end(), [&] {
+        return Error("E301",
+                     fmt::format("there is no checkpoint of step {}", step),
+                     fmt::format("the newest is of step {}", found.back().step),
+                     "'lockstep ckpt ls RUN' lists them");
+    });
+    return *info;
+}
+
+int export_weights(const fs::path& run, ExportArguments& arguments) {
+    check(!arguments.out.empty(),
+          [] { return Error("E105", "--out is missing", "", "see --help"); });
+    if (arguments.takes_all) arguments.options.tensors = ExportedTensors::all;
+    const CheckpointInfo info = chosen(checkpoints_of(run), arguments.step);
+    const ExportSummary summary = export_checkpoint(info.path, arguments.out, arguments.options);
+    print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
+                           summary.tensors,
+                           summary.step,
+                           arguments.out.string(),
+                           bytes_text(summary.bytes)));
+    return 0;
+}
+
 }  // namespace
+
+Command export_command() {
+    auto arguments = std::make_shared<ExportArguments>();
+    return {
+        .name = "export",
+        .summary = "write a run's weights into one file for other programs",
+        .usage = "lockstep export RUN --out FILE [options]",
+        .text =
+            "Parameters and buffers of the newest checkpoint, f32 under the model's names:\n"
+            "what 'lockstep train --load-weights', Python's safetensors and numpy.load() read.\n\n"
+            "Example:\n"
+            "  lockstep export runs/a --out a.safetensors\n",
+        .table = {{"Weights",
+                   {path_option("out", "FILE", arguments->out, "new file"),
+                    choice_option<WeightsFormat>(
+                        "format",
+                        arguments->options.format,
+                        {{"safetensors", WeightsFormat::safetensors}, {"npz", WeightsFormat::npz}},
+                        "of the file"),
+                    whole_option("step",
+                                 arguments->step,
+                                 0,
+                                 std::int64_t{1} << 62,
+                                 "of the checkpoint; 0: the newest"),
+                    flag_option("all",
+                                arguments->takes_all,
+                                "what the optimizer keeps, too: optimizer.STATE.NAME")}}},
+        .positionals = 1,
+        .run = [arguments](const Invocation& call) {
+            return export_weights(call.positionals[0], *arguments);
+        }};
+}
 
 Command ckpt_ls_command() {
     return {.name = "ckpt ls",

@@ -320,19 +320,25 @@ void verify_checkpoint(const fs::path& checkpoint, int part, int parts) {
     std::vector<std::byte> bytes;
     for (std::size_t i = static_cast<std::size_t>(part); i < table.pieces.size();
          i += static_cast<std::size_t>(parts)) {
-        const StoredPiece& piece = table.pieces[i];
-        const fs::path file = path_beneath(checkpoint, piece.file);
-        const UniqueFd fd = open_for_reading(file);
-        bytes.resize(piece.count * sizeof(float));
-        bytes.resize(read_at(fd.value(), bytes, piece.offset, file));
-        check(hash128(bytes).hex() == piece.hash, [&] {
-            return damaged(file,
-                           fmt::format("elements {} to {} of '{}' differ from what was written",
-                                       piece.start,
-                                       piece.start + piece.count,
-                                       table.tensors[piece.tensor].name));
-        });
+        bytes.resize(table.pieces[i].count * sizeof(float));
+        read_whole_piece(checkpoint, table, table.pieces[i], bytes);
     }
+}
+
+void read_whole_piece(const fs::path& checkpoint,
+                      const CheckpointManifest& manifest,
+                      const StoredPiece& piece,
+                      std::span<std::byte> out) {
+    const fs::path file = path_beneath(checkpoint, piece.file);
+    const UniqueFd fd = open_for_reading(file);
+    const std::size_t got = read_at(fd.value(), out, piece.offset, file);
+    check(hash128(out.first(got)).hex() == piece.hash, [&] {
+        return damaged(file,
+                       fmt::format("elements {} to {} of '{}' differ from what was written",
+                                   piece.start,
+                                   piece.start + piece.count,
+                                   manifest.tensors[piece.tensor].name));
+    });
 }
 
 void remove_unfinished_checkpoints(const fs::path& root) {

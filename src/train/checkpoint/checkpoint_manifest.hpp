@@ -6,6 +6,9 @@
 #include "lockstep/core/record.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
+#include <cstddef>
+#include <filesystem>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -37,5 +40,11 @@ CheckpointManifest parse_checkpoint_manifest(const std::string& text, const std:
 
 /// The manifest in a checkpoint's folder. Errors: the same, and E201.
 CheckpointManifest read_checkpoint_manifest(const std::filesystem::path& checkpoint);
+
+/// Fills `out`, of the piece's floats, from its file. Errors: E310 if their hash is another.
+void read_whole_piece(const std::filesystem::path& checkpoint,
+                      const CheckpointManifest& manifest,
+                      const StoredPiece& piece,
+                      std::span<std::byte> out);
 
 }  // namespace lockstep

@@ -21,6 +21,14 @@ std::uint64_t bytes_of_shape(const std::vector<std::int64_t>& shape) {
 
 }  // namespace
 
+std::string framed_header(const Json& header) {
+    std::string text = header.dump();
+    text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // data begins on a 64-byte line
+    std::string length(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
+    return length + text;
+}
+
 std::string safetensors_header(std::span<const SafetensorsEntry> entries) {
     Json header;
     header["__metadata__"] = {{"format", "lockstep"}};
@@ -31,11 +39,7 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries) {
             {"dtype", "F32"}, {"shape", entry.shape}, {"data_offsets", {at, end}}};
         at = end;
     }
-    std::string text = header.dump();
-    text.resize((text.size() + 8 + 63) / 64 * 64 - 8, ' ');  // data begins on a 64-byte line
-    std::string length(8, '\0');
-    for (std::size_t i = 0; i < 8; ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
-    return length + text;
+    return framed_header(header);
 }
 
 void write_safetensors(const fs::path& path, std::span<SafetensorsEntry> entries) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/json.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -20,6 +21,10 @@ struct SafetensorsEntry {
     std::uint64_t offset = 0;       ///< of the first byte in the file; filled in by writing
     Hash128 hash;                   ///< of the bytes; filled in by writing
 };
+
+/// The first bytes of a file whose header is `header`: its length, the text, spaces up to a
+/// multiple of 64 bytes.
+std::string framed_header(const Json& header);
 
 /// The first bytes of a file with `entries` in this order: length and header, a multiple of 64.
 std::string safetensors_header(std::span<const SafetensorsEntry> entries);

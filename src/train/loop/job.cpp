@@ -14,6 +14,7 @@
 
 #include "checkpoint/recorded_contract.hpp"
 #include "loop/run_facts.hpp"
+#include "model/load_weights.hpp"
 #include "replica/arithmetic.hpp"
 #include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
@@ -184,6 +185,7 @@ void Job::settle_contract() {
         check_wire_format(settings_);
         check_batch(settings_, data_->samples());
     });
+    weights_ = settle_initial_weights(mesh_.world, settings_, recorded);
     settle_arithmetic();
     const auto samples = static_cast<std::int64_t>(data_->samples());
     length_.steps_per_epoch = (samples + settings_.batch - 1) / settings_.batch;
@@ -233,6 +235,11 @@ void Job::build_model() {
     check_same_canary(mesh_.world, make_canary(blank.hash, node_, Environment()));
     contract_.canary = blank.hash;
     contract_.processor = node_.cpu_model;
+    // After the canary, which a resumed run computes without the file.
+    agree(mesh_.world, [&] {
+        if (!weights_.file.empty())
+            load_weights(*model_, SafetensorsFile(weights_.file), settings_.load_skip);
+    });
     // One rank's order for all; it decides how buckets are cut, never a bit.
     order_ = parse_json(mesh_.world.broadcast(Json(blank.order).dump()), "order of gradients")
                  .get<std::vector<std::size_t>>();
@@ -244,7 +251,7 @@ void Job::open_run() {
         RunDirectory& directory = *run_.directory;
         const std::vector<BitContract> recorded = recorded_contracts(settings_.run);
         contract_.deciding =
-            deciding_facts(settings_, data_->digest(), recorded_settings(recorded));
+            deciding_facts(settings_, data_->digest(), weights_.fact, recorded_settings(recorded));
         const auto warning =
             check_recorded(settings_.run,
                            recorded,

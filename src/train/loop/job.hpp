@@ -12,6 +12,7 @@
 #include "lockstep/train/optimizer.hpp"
 #include "lockstep/train/settings.hpp"
 
+#include "checkpoint/initial_weights.hpp"
 #include "loop/data_feed.hpp"
 #include "loop/evaluate.hpp"
 #include "loop/flight.hpp"
@@ -63,6 +64,7 @@ class Job {
     const NodeFacts node_ = read_node_facts();
     std::shared_ptr<const DatasetIndex> data_, test_data_;
     RunAccess run_;
+    InitialWeights weights_;
     BitContract contract_;                       ///< deciding settings on rank 0 only
     std::optional<EarlyNodeWatch> early_watch_;  ///< until `flight_` watches
     PhaseClock clock_;

@@ -64,8 +64,10 @@ Json origins_of(const TrainSettings& settings) {
 
 Json deciding_facts(const TrainSettings& settings,
                     const std::string& data_digest,
+                    const std::string& weights,
                     const Json& recorded) {
     Json deciding = {{"data-digest", data_digest}};
+    if (!weights.empty()) deciding["load-weights"] = weights;
     deciding.update(json_of(deciding_settings(settings)));
     deciding["libtorch"] = TORCH_VERSION;
     for (const std::string& idle : idle_settings(settings))

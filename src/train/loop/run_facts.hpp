@@ -18,10 +18,12 @@ Json json_of(const std::vector<NamedValue>& values);
 /// {key: where its value came from}
 Json origins_of(const TrainSettings& settings);
 
-/// What decides the bits of the run, in run.json's words. A setting without an effect decides
-/// nothing, whatever was `recorded`: the run goes on without it.
+/// What decides the bits of the run, in run.json's words; `weights`: of a file it began with, or
+/// "". A setting without an effect decides nothing, whatever was `recorded`: the run goes on
+/// without it.
 Json deciding_facts(const TrainSettings& settings,
                     const std::string& data_digest,
+                    const std::string& weights,
                     const Json& recorded);
 
 /// Of a new run, whose V and instruction set are settled.

@@ -17,16 +17,23 @@ Option shared(Option option) {
 }
 
 OptionSection where(TrainSettings& s) {
-    return {
-        "Where",
-        {path_option("data", "DIR", s.data, "training data set, made by 'lockstep data pack'"),
-         shared(list_option("field",
-                            "NAME=PATH",
-                            s.fields,
-                            "field in HDF5 files that others wrote, e.g. images=/x/data:CHW; "
-                            "--data is then a file, a folder or a pattern")),
-         shared(path_option("test-data", "DIR", s.test_data, "data set to evaluate on")),
-         shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed"))}};
+    return {"Where",
+            {path_option("data", "DIR", s.data, "training data set, made by 'lockstep data pack'"),
+             shared(list_option("field",
+                                "NAME=PATH",
+                                s.fields,
+                                "field in HDF5 files that others wrote, e.g. images=/x/data:CHW; "
+                                "--data is then a file, a folder or a pattern")),
+             shared(path_option("test-data", "DIR", s.test_data, "data set to evaluate on")),
+             shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed")),
+             path_option("load-weights",
+                         "FILE",
+                         s.load_weights,
+                         "safetensors with the weights that a new run begins with"),
+             list_option("load-skip",
+                         "GLOB",
+                         s.load_skip,
+                         "tensors such as 'fc.*' that --load-weights leaves as they are")}};
 }
 
 std::vector<Option> task(TrainSettings& s) {

@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights of a file into a model.
+#pragma once
+
+#include "checkpoint/safetensors_file.hpp"
+#include "model/model.hpp"
+
+#include <string>
+
+namespace lockstep {
+
+/// Replaces parameters and float buffers by those of the same names in `file`, but for what `skip`,
+/// patterns with commas between them, names. Errors: E304 (see match_weights), E309.
+void load_weights(Model& model, const SafetensorsFile& file, const std::string& skip);
+
+}  // namespace lockstep

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: Apache-2.0
+// Weights out of a run, and into another.
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+// One step; with more words, which may repeat an option, another one.
+Words train(const fs::path& run, const std::string& rate) {
+    return {"train",
+            "--data",
+            SmallData::get().train(),
+            "--run",
+            run,
+            "--model",
+            "mlp",
+            "--optimizer",
+            "sgd",
+            "--lr",
+            rate,
+            "--seed",
+            "5",
+            "--max-steps",
+            "1",
+            "--skip-checks",
+            "all"};
+}
+
+class Weights : public testing::Test {
+  protected:
+    // A run of one step, and its weights.
+    void SetUp() override {
+        const ProcessResult trained = run_lockstep(train(folder_ / "first", "0.1"));
+        ASSERT_EQ(trained.exit_code, 0) << trained.output;
+        hash_ = printed_hash(trained.output);
+        const ProcessResult result = exported({"--out", file_});
+        ASSERT_EQ(result.exit_code, 0) << result.output;
+        EXPECT_THAT(result.output, HasSubstr("tensors of step 1 to"));
+    }
+    ProcessResult exported(const Words& more) {
+        return run_lockstep(Words{"export", folder_ / "first"} + more);
+    }
+    Words loading(const std::string& run, const std::string& rate = "0") {
+        return train(folder_ / run, rate) + Words{"--load-weights", file_};
+    }
+
+    TempDir folder_;
+    const fs::path file_ = folder_ / "w.safetensors";
+    std::string hash_;
+};
+
+// A step at a rate of 0 changes no weight.
+TEST_F(Weights, OfOneRunBeginAnother) {
+    const ProcessResult loaded = run_lockstep(loading("second"));
+    ASSERT_EQ(loaded.exit_code, 0) << loaded.output;
+    EXPECT_EQ(printed_hash(loaded.output), hash_);
+    EXPECT_NE(printed_hash(run_lockstep(train(folder_ / "none", "0")).output), hash_);
+
+    const ProcessResult resumed = run_lockstep(train(folder_ / "second", "0"));
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output << "the checkpoint has them";
+    const ProcessResult without = run_lockstep(loading("none"));
+    EXPECT_THAT(without.output, HasSubstr("E306")) << "it began with others";
+    fs::resize_file(file_, fs::file_size(file_) - 4);
+    const ProcessResult other = run_lockstep(loading("second"));
+    EXPECT_THAT(other.output, HasSubstr("E306"));
+    EXPECT_THAT(other.output, HasSubstr("load-weights"));
+    EXPECT_THAT(run_lockstep(loading("third")).output, HasSubstr("E309"));
+    EXPECT_FALSE(fs::exists(folder_ / "third" / "run.json"));
+    fs::remove(file_);
+    EXPECT_EQ(printed_hash(run_lockstep(loading("second")).output), hash_) << "nor is it needed";
+    EXPECT_THAT(run_lockstep(loading("third")).output, HasSubstr("E201"));
+}
+
+TEST_F(Weights, ThatDoNotFitAreNamedOrSkipped) {
+    const ProcessResult small = run_lockstep(loading("small") + Words{"--no-bias"});
+    EXPECT_THAT(small.output, HasSubstr("E304"));
+    EXPECT_THAT(small.output, HasSubstr("not in the model: "));
+    const ProcessResult skipped =
+        run_lockstep(loading("small") + Words{"--no-bias", "--load-skip", "*bias"});
+    EXPECT_EQ(skipped.exit_code, 0) << skipped.output;
+    const ProcessResult idle =
+        run_lockstep(train(folder_ / "idle", "0") + Words{"--load-skip", "*bias"});
+    EXPECT_THAT(idle.output, HasSubstr("E107: --load-skip has no effect"));
+}
+
+TEST_F(Weights, AreExportedAsTold) {
+    EXPECT_THAT(exported({}).output, HasSubstr("E105: --out is missing"));
+    EXPECT_THAT(exported({"--out", file_}).output, HasSubstr("E407"));
+    EXPECT_THAT(
+        exported({"--out", folder_ / "x", "--step", "9"}).output,
+        HasSubstr("E301: there is no checkpoint of step 9\n  why: the newest is of step 1"));
+    EXPECT_THAT(run_lockstep({"export", folder_ / "none", "--out", folder_ / "x"}).output,
+                HasSubstr("E201"));
+    const fs::path all = folder_ / "all.safetensors";
+    EXPECT_EQ(exported({"--out", all, "--all"}).exit_code, 0);
+    EXPECT_GT(fs::file_size(all), 3 * fs::file_size(file_) / 2) << "momentum is as large";
+    EXPECT_EQ(exported({"--out", folder_ / "w.npz", "--format", "npz"}).exit_code, 0);
+
+    const fs::path shard =
+        folder_ / "first" / "ckpt" / "step-000001" / "shard-00000-of-00001.safetensors";
+    overwrite(shard, fs::file_size(shard) - 2, "!");
+    EXPECT_THAT(exported({"--out", folder_ / "x", "--all"}).output, HasSubstr("E310"));
+    EXPECT_FALSE(fs::exists(folder_ / "x"));
+    EXPECT_FALSE(fs::exists(folder_ / ".x.partial"));
+}
+
+// As any program reads ZIP, NPY and safetensors: Python's own libraries do.
+constexpr const char* reading_script = R"(
+import ast, json, struct, sys, zipfile
+archive = zipfile.ZipFile(sys.argv[1])
+assert archive.testzip() is None
+raw = open(sys.argv[2], 'rb').read()
+size = struct.unpack('<Q', raw[:8])[0]
+header, data = json.loads(raw[8:8 + size]), raw[8 + size:]
+names = set(header) - {'__metadata__'}
+assert {name[:-4] for name in archive.namelist()} == names
+for name in names:
+    npy = archive.read(name + '.npy')
+    size = struct.unpack('<H', npy[8:10])[0]
+    described = ast.literal_eval(npy[10:10 + size].decode())
+    assert npy[:8] == bytes([0x93]) + b'NUMPY' + bytes([1, 0]) and (10 + size) % 64 == 0
+    assert described['descr'] == '<f4' and not described['fortran_order']
+    assert list(described['shape']) == header[name]['shape'] and header[name]['dtype'] == 'F32'
+    begin, end = header[name]['data_offsets']
+    assert npy[10 + size:] == data[begin:end] and end > begin
+print('alike:', len(names))
+)";
+
+TEST_F(Weights, AreReadByOtherPrograms) {
+    const fs::path npz = folder_ / "w.npz";
+    ASSERT_EQ(exported({"--out", npz, "--format", "npz"}).exit_code, 0);
+    if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
+    const fs::path script = folder_.file("read.py", reading_script);
+    const ProcessResult read = run_process({"python3", script, npz, file_}, {}, 60);
+    EXPECT_EQ(read.exit_code, 0) << read.output;
+    EXPECT_THAT(read.output, HasSubstr("alike: "));
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include "checkpoint/safetensors_file.hpp"
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <numeric>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using test::caught_code;
+using testing::ElementsAre;
+
+// A checkpoint whose tensors are cut between all ranks; rank 0 exports it.
+class Exported : public testing::Test {
+  protected:
+    Exported() {
+        if (ranks_.is_root()) folder_.emplace();
+        root_ = fs::path(ranks_.broadcast(folder_ ? folder_->path().string() : "")) / "ckpt";
+        const std::vector<TensorMeta> metas{
+            {"w", {2, 6}}, {"running_mean", {12}}, {"optimizer.momentum.w", {2, 6}}};
+        std::vector<float> values(36);
+        std::iota(values.begin(), values.end(), 0.5F);
+        std::vector<TensorPiece> pieces;
+        const auto rank = static_cast<std::uint64_t>(ranks_.rank());
+        const auto size = static_cast<std::uint64_t>(ranks_.size());
+        const std::uint64_t begin = 12 * rank / size, end = 12 * (rank + 1) / size;
+        for (std::size_t t = 0; t < metas.size(); ++t)
+            pieces.push_back({t, begin, end - begin, values.data() + 12 * t + begin});
+        save_checkpoint(ranks_,
+                        {.root = root_},
+                        {.step = 7, .counters = {{"batches", 1LL << 40}}},
+                        metas,
+                        pieces);
+    }
+    ~Exported() override { ranks_.barrier(); }
+
+    fs::path checkpoint() const { return list_checkpoints(root_).at(0).path; }
+
+    static std::vector<std::string> names_of(const SafetensorsFile& file) {
+        std::vector<std::string> names;
+        for (const StoredTensor& tensor : file.tensors()) names.push_back(tensor.name);
+        return names;
+    }
+
+    Communicator ranks_ = Communicator::world();
+    std::optional<test::TempDir> folder_;
+    fs::path root_;
+};
+
+TEST_F(Exported, TensorsAreWholeUnderTheModelsNames) {
+    if (!ranks_.is_root()) return;
+    const fs::path path = root_ / "a.safetensors";
+    const ExportSummary summary = export_checkpoint(checkpoint(), path);
+    EXPECT_EQ(summary.step, 7);
+    EXPECT_EQ(summary.tensors, 3u);
+    EXPECT_EQ(summary.bytes, fs::file_size(path));
+    const SafetensorsFile file(path);
+    EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
+    EXPECT_THAT(file.tensors()[0].shape, ElementsAre(2, 6));
+    std::vector<float> values(12), expected(12);
+    for (std::size_t t = 0; t < 2; ++t) {
+        std::iota(expected.begin(), expected.end(), 0.5F + 12 * static_cast<float>(t));
+        file.read(file.tensors()[t], values);
+        EXPECT_EQ(values, expected);
+    }
+    EXPECT_EQ(file.tensors()[2].dtype, "I64");
+    std::int64_t counter = 0;
+    const UniqueFd fd = open_for_reading(path);
+    read_at(
+        fd.value(), std::as_writable_bytes(std::span(&counter, 1)), file.tensors()[2].offset, path);
+    EXPECT_EQ(counter, 1LL << 40);
+}
+
+TEST_F(Exported, TensorsAreAlsoTheOptimizersIfAsked) {
+    if (!ranks_.is_root()) return;
+    const fs::path path = root_ / "a.safetensors";
+    export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::all});
+    EXPECT_THAT(names_of(SafetensorsFile(path)),
+                ElementsAre("w", "running_mean", "optimizer.momentum.w", "batches"));
+    EXPECT_EQ(caught_code([&] { export_checkpoint(checkpoint(), path); }), "E407");
+}
+
+}  // namespace
+}  // namespace lockstep
