@@ -130,8 +130,8 @@ std::vector<BadInput> bad_files_to_pack() {
          pack("<tmp>/images", "<tmp>/labels", {"--classes", "5"}),
          65,
          "lockstep: error E210: label 5 of input sample 5 is out of range\n"
-         "  why: 5 classes have labels 0 to 4\n"
-         "  fix: check the labels, or the number of classes given\n",
+         "  why: 5 classes are numbered 0 to 4\n"
+         "  fix: check 'labels', or the number of classes given\n",
          Finder::command_line,
          [=](const TempDir& folder) {
              fs::copy_file(images(), folder / "images");
