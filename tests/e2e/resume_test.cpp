@@ -273,5 +273,30 @@ TEST_F(ResumeWithOtherSettings, IsRefusedWhereTheyDecideTheBits) {
     expect_accepted(sgd);
 }
 
+// What evaluation said last; it is of the average.
+std::string last_evaluation(const fs::path& run) {
+    std::string last;
+    for (const Json& line : json_lines(run / "metrics.jsonl"))
+        if (line.contains("test_loss")) last = line.dump();
+    return last;
+}
+
+TEST(ResumeOfAnAverage, GoesOnExactlyAndLeavesTheWeightsAlone) {
+    const TempDir folder;
+    const auto hash_of = [&](const std::string& run, int last_step, int ranks, const Words& more) {
+        const Words words = train(folder / run) + Words{"--test-data", SmallData::get().test()} +
+                            Words{"--max-steps", std::to_string(last_step)} + on_ranks(ranks);
+        return printed_hash(run_lockstep(words + more).output);
+    };
+    const Words averaged = {"--ema", "0.9"};
+    const std::string hash = hash_of("whole", 8, 1, averaged);
+    hash_of("cut", 5, 2, averaged);
+    EXPECT_EQ(hash_of("cut", 8, 3, averaged), hash);
+    EXPECT_EQ(hash_of("plain", 8, 1, {}), hash);
+    EXPECT_THAT(last_evaluation(folder / "whole"), testing::HasSubstr("\"step\":8"));
+    EXPECT_EQ(last_evaluation(folder / "cut"), last_evaluation(folder / "whole"));
+    EXPECT_NE(last_evaluation(folder / "plain"), last_evaluation(folder / "whole"));
+}
+
 }  // namespace
 }  // namespace lockstep::test

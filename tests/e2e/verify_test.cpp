@@ -105,7 +105,8 @@ std::vector<Rule> rules() {
          Words{"--optimizer", "lars", "--schedule", "polynomial", "--warmup-steps", "2"} + decay},
         {"LambInOneCycle", Words{"--optimizer", "lamb", "--schedule", "one-cycle"} + decay},
         {"AdamWInSteps",
-         Words{"--optimizer", "adamw", "--schedule", "step", "--lr-every", "2steps"} + decay},
+         Words{"--optimizer", "adamw", "--schedule", "step", "--lr-every", "2steps"} + decay +
+             Words{"--ema", "0.9"}},
         {"NesterovDownALine",
          {"--optimizer", "sgd", "--nesterov", "--schedule", "linear", "--lr-end", "1e-4"}}};
 }

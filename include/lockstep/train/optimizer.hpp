@@ -57,6 +57,9 @@ struct TensorNorms {
 /// Whether an update needs to know norms of whole tensors.
 enum class NormUse { none, of_tensors };
 
+/// The state vector that is a moving average of the weights; the last one, where there is one.
+inline constexpr const char* average_state = "average";
+
 /// Updates parameters from gradients. With NormUse::of_tensors every piece goes through prepare()
 /// first, and the sums of all pieces of a tensor, on all ranks, become what update() is told.
 class Optimizer {
@@ -86,7 +89,8 @@ class Optimizer {
 /// Loshchilov and Hutter, https://arxiv.org/abs/1711.05101.
 /// "lars": You et al., https://arxiv.org/abs/1708.03888, algorithm 1; "lamb": You et al.,
 /// https://arxiv.org/abs/1904.00962, algorithm 2 with phi(x) = x. A tensor whose weights or
-/// updates are all zero has a rate of its own of 1.
+/// updates are all zero has a rate of its own of 1. With `average_decay` any of them also keeps the
+/// average d a + (1 - d) p of the weights p after each step, which begins as the initial weights.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
 
 /// "weight decay 0.01 for 12 tensors, none for 20 biases and norms": what `settings` do to a model

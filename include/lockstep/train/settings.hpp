@@ -35,6 +35,7 @@ struct OptimizerSettings {
     double epsilon = 1e-8;                     ///< adam, adamw, lamb
     double trust = 1e-3;                       ///< lars: a tensor's rate by its norms
     double weight_decay = 0;                   ///< adamw, lamb: decoupled; others: L2 penalty
+    double average_decay = 0;                  ///< of the weights' moving average; 0: none is kept
     bool decays_all = false;                   ///< biases and norms, too; see parameter_group()
 };
 

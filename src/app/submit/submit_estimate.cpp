@@ -44,8 +44,9 @@ DataShape data_shape(const fs::path& folder) {
 
 // Vectors as long as the parameters that the optimizer keeps.
 std::uint64_t state_vectors(const OptimizerSettings& optimizer) {
-    if (optimizer.kind == OptimizerKind::sgd) return optimizer.momentum > 0 ? 1 : 0;
-    return optimizer.kind == OptimizerKind::lars ? 1 : 2;
+    const std::uint64_t averages = optimizer.average_decay > 0 ? 1 : 0;
+    if (optimizer.kind == OptimizerKind::sgd) return averages + (optimizer.momentum > 0 ? 1 : 0);
+    return averages + (optimizer.kind == OptimizerKind::lars ? 1 : 2);
 }
 
 // A rank adds up the leaves it has in a tree: a slot for each level, and one to compute into.

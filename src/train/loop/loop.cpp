@@ -93,7 +93,9 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     if (!parts.evaluator) return;
     reporter.flush();
     const PhaseScope scope(parts.clock, Phase::evaluate);
+    parts.replica.swap_average();
     const Evaluation evaluation = parts.evaluator->run(parts.replica.model());
+    parts.replica.swap_average();
     parts.progress.evaluated = {evaluation.metrics, evaluation.text};
     reporter.after_evaluation(evaluation);
 }

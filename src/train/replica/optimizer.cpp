@@ -3,11 +3,13 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "replica/averaged_optimizer.hpp"
 #include "replica/layer_optimizers.hpp"
 #include "replica/moments.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -129,6 +131,25 @@ std::string treatment(const OptimizerSettings& settings) {
         "weight decay {}{}{}", settings.weight_decay, has_rates ? " and " : "", rates);
 }
 
+// Without an average.
+std::unique_ptr<Optimizer> make_bare(const OptimizerSettings& settings) {
+    switch (settings.kind) {
+        case OptimizerKind::sgd:
+            return std::make_unique<Sgd>(settings);
+        case OptimizerKind::adam:
+        case OptimizerKind::adamw:
+            return std::make_unique<Adam>(settings);
+        case OptimizerKind::lars:
+            return make_lars(settings);
+        case OptimizerKind::lamb:
+            return make_lamb(settings);
+    }
+    throw Error("E103",
+                fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
+                "OptimizerKind has adam, adamw, lamb, lars and sgd",
+                "use one of its enumerators");
+}
+
 }  // namespace
 
 ParameterGroup parameter_group(const OptimizerSettings& settings, std::size_t dimensions) {
@@ -154,21 +175,9 @@ std::string group_text(const OptimizerSettings& settings, std::span<const std::s
 void Optimizer::prepare(const ParameterPiece&, const UpdateStep&, TensorSums&) const {}
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
-    switch (settings.kind) {
-        case OptimizerKind::sgd:
-            return std::make_unique<Sgd>(settings);
-        case OptimizerKind::adam:
-        case OptimizerKind::adamw:
-            return std::make_unique<Adam>(settings);
-        case OptimizerKind::lars:
-            return make_lars(settings);
-        case OptimizerKind::lamb:
-            return make_lamb(settings);
-    }
-    throw Error("E103",
-                fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
-                "OptimizerKind has adam, adamw, lamb, lars and sgd",
-                "use one of its enumerators");
+    auto bare = make_bare(settings);
+    if (settings.average_decay == 0) return bare;
+    return make_averaged(std::move(bare), settings.average_decay);
 }
 
 }  // namespace lockstep

@@ -80,6 +80,10 @@ class Replica {
     /// Collective. Afterwards every rank computes with all updates.
     virtual void publish() = 0;
 
+    /// Collective, between steps. The model computes with the average of its weights from now on,
+    /// or with the weights again: each call exchanges them. Nothing where no average is kept.
+    virtual void swap_average() = 0;
+
     /// After publish(): the sum over all leaves, the same on all ranks.
     virtual float scalar(StepScalar which) const = 0;
 

@@ -21,6 +21,7 @@
 //   the slot would keep zeros, and training would go on, wrong and without a sign: ready() looks.
 // - A leaf begins with what the leaf before it left in the buffers: running statistics start each
 //   leaf from the step's start.
+// - A step begins while values and their average are exchanged: the average would be trained.
 // - A norm counts parameters twice: nodes hold equal copies, and only the first copy is added.
 //
 // Tested: train/replica/shared_replica_test.cpp (views keep values, gradients equal autograd's own,
@@ -245,6 +246,15 @@ void SharedReplica::publish() {
     for (std::size_t i = 0; i < counters_.size(); ++i)
         counters_[i].at_start += std::lround(values_[parts_.layout->counters()[i].range.begin]);
     restore_buffers();
+}
+
+// All meet before, too: nobody may still be computing with what is exchanged.
+void SharedReplica::swap_average() {
+    if (parts_.optimizer->state_names().back() != average_state) return;
+    parts_.ranks.barrier();
+    for (const ParameterPiece& piece : pieces_)
+        std::swap_ranges(piece.values, piece.values + piece.count, piece.state.back());
+    parts_.exchange->publish();
 }
 
 float SharedReplica::scalar(StepScalar which) const {

@@ -43,6 +43,7 @@ class SharedReplica : public Replica {
     double gradient_norm() const override;
     void update(const UpdateStep& step, std::int64_t samples) override;
     void publish() override;
+    void swap_average() override;
     float scalar(StepScalar which) const override;
     ReplicaTensors tensors() override;
     Counters counters() const override;

@@ -101,6 +101,11 @@ std::vector<Option> update_rule(OptimizerSettings& s) {
                         0,
                         1e6,
                         "L2 penalty of adam, lars and sgd; of adamw and lamb decoupled"),
+            real_option("ema",
+                        s.average_decay,
+                        0,
+                        0.9999999,
+                        "decay of a moving average of the weights, which evaluation uses; 0: none"),
             flag_option("decay-all",
                         s.decays_all,
                         "adamw, lamb and lars treat biases and norms, tensors of one dimension, "

@@ -126,6 +126,7 @@ TEST_P(EveryOptimizer, GivesEqualBitsHoweverTheVectorIsCut) {
     OptimizerSettings settings = settings_of(GetParam());
     for (const bool nesterov : {false, true}) {
         settings.nesterov = nesterov;
+        settings.average_decay = nesterov ? 0.9 : 0;
         const Trained whole = train(settings, small_model);
         EXPECT_EQ(whole, train(settings, small_model, {16, 160, 176, 992}));
         EXPECT_EQ(whole, train(settings, small_model, {1, 4, 7, 500, 605, 610, 999}));
@@ -141,6 +142,30 @@ TEST_P(EveryOptimizer, UpdatesEachTensorForItself) {
     const Trained both = train(settings_of(GetParam()), {{100, 2}, {50, 2}});
     Trained alone = train(settings_of(GetParam()), {{100, 2}});
     EXPECT_TRUE(std::ranges::equal(std::span(both.values).first(100), alone.values));
+}
+
+TEST_P(EveryOptimizer, KeepsAnAverageBesidesItsOwnBits) {
+    OptimizerSettings settings = settings_of(GetParam());
+    Trained bare = train(settings, small_model);
+    settings.average_decay = 0.75;
+    Trained averaged = train(settings, small_model);
+    const std::vector<float> average = averaged.state.back();
+    averaged.state.pop_back();
+    EXPECT_EQ(averaged, bare);
+    EXPECT_NE(average, bare.values);
+}
+
+TEST(Average, FollowsTheWeightsFromTheInitialOnes) {
+    const auto optimizer = make_optimizer({.kind = OptimizerKind::sgd, .average_decay = 0.75});
+    Trained trained{{8}, {{0}, {0}}};
+    const std::vector<float> gradients = {4};
+    const auto pieces = pieces_of({{1, 1}}, {}, trained, gradients);
+    double average = 8;
+    for (std::int64_t step = 1; step <= 10; ++step) {
+        update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 1, {step, 0.1});
+        average = 0.75 * average + 0.25 * trained.values[0];
+        EXPECT_NEAR(trained.state[1][0], average, 1e-5) << step;
+    }
 }
 
 // The parts of the vector that weight decay moves.

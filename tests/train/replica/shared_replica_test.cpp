@@ -20,14 +20,16 @@ std::shared_ptr<Classifier> small_cnn() {
 /// One rank with two leaves a step.
 class TwoLeaves : public testing::Test {
   protected:
+    explicit TwoLeaves(const OptimizerSettings& optimizer = {}) : replica(parts(optimizer)) {}
+
     const std::shared_ptr<Classifier> module = small_cnn();
     const TreePlan plan{2, 1};
-    SharedReplica replica{parts()};
+    SharedReplica replica;
     const at::Tensor images = torch::rand({4, 1, 8, 8}), labels = torch::tensor({0, 1, 2, 3});
 
     void SetUp() override { replica.start(replica.counters()); }
 
-    SharedReplica::Parts parts() {
+    SharedReplica::Parts parts(const OptimizerSettings& optimizer) {
         auto model = model_of(module);
         auto layout = std::make_unique<const ModelLayout>(*model);
         auto exchange = make_exchange(Communicator(), layout->flat(), plan);
@@ -36,14 +38,14 @@ class TwoLeaves : public testing::Test {
                 .plan = plan,
                 .lossy = {},
                 .exchange = std::move(exchange),
-                .optimizer = make_optimizer({}),
+                .optimizer = make_optimizer(optimizer),
                 .ranks = {},
                 .progress = {}};
     }
     void run_leaf() {
         torch::nn::functional::cross_entropy(module->forward(images), labels).backward();
     }
-    void run_step() {
+    void run_step(std::int64_t number = 1) {
         replica.begin_step();
         for (int leaf = 0; leaf < 2; ++leaf) {
             replica.begin_leaf(1);
@@ -51,7 +53,7 @@ class TwoLeaves : public testing::Test {
             replica.end_leaf();
         }
         replica.finish();
-        replica.update({.number = 1, .rate = 1e-3}, 8);
+        replica.update({.number = number, .rate = 1e-3}, 8);
         replica.publish();
     }
     at::Tensor buffer(const std::string& name) const { return module->named_buffers()[name]; }
@@ -145,6 +147,39 @@ TEST_F(TwoLeaves, TensorsAreThoseOfModelAndOptimizer) {
         return std::ranges::count(tensors.metas, name, &TensorMeta::name) == 1;
     };
     EXPECT_TRUE(has("fc2.weight") && has("norm1.running_var") && has("optimizer.v.fc2.weight"));
+}
+
+struct TwoLeavesAveraged : TwoLeaves {
+    TwoLeavesAveraged() : TwoLeaves({.average_decay = 0.5}) {}
+};
+
+TEST_F(TwoLeavesAveraged, ModelComputesWithTheAverageAndThenWithItsWeights) {
+    const auto weights = [&] { return module->parameters()[0].detach().clone(); };
+    at::Tensor average = weights();
+    for (const int number : {1, 2}) {
+        run_step(number);
+        average += 0.5 * (weights() - average);
+    }
+    const at::Tensor trained = weights();
+    const std::string hash = replica.hash();
+    replica.swap_average();
+    EXPECT_TRUE(weights().allclose(average));
+    EXPECT_FALSE(weights().allclose(trained));
+    replica.swap_average();
+    EXPECT_TRUE(weights().equal(trained));
+    EXPECT_EQ(replica.hash(), hash);
+}
+
+TEST_F(TwoLeavesAveraged, AverageIsOneOfTheTensors) {
+    const auto metas = replica.tensors().metas;
+    EXPECT_EQ(std::ranges::count(metas, "optimizer.average.fc2.weight", &TensorMeta::name), 1);
+}
+
+TEST_F(TwoLeaves, SwapsNothingWithoutAnAverage) {
+    run_step();
+    const std::string hash = replica.hash();
+    replica.swap_average();
+    EXPECT_EQ(replica.hash(), hash);
 }
 
 TEST_F(TwoLeaves, CountersComeBack) {

@@ -52,7 +52,14 @@ TEST(SetSetting, TakesNamesAndWordsOfTheTableOnly) {
     EXPECT_EQ(caught_text([&] { set_setting(settings, "momentm", "0.5"); }),
               "lockstep: error E101: there is no setting 'momentm'\n"
               "  fix: did you mean 'momentum'?");
-    EXPECT_EQ(caught_code([&] { set_setting(settings, "schedule", "cosin"); }), "E103");
+    EXPECT_EQ(caught_text([&] { set_setting(settings, "schedule", "cosin"); }),
+              "lockstep: error E103: --schedule is 'cosin' (from program)\n"
+              "  why: it must be one of constant, step, cosine, linear, polynomial, one-cycle\n"
+              "  fix: did you mean 'cosine'?");
+    EXPECT_EQ(caught_text([&] { set_setting(settings, "ema", "1"); }),
+              "lockstep: error E102: --ema is '1' (from program)\n"
+              "  why: it must be 0 to 0.9999999\n"
+              "  fix: give a number in that range");
 }
 
 TEST(CheckSettings, FindsWhatAProgramSetsOutOfItsRange) {
@@ -92,6 +99,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "class-weights",
                             "clip-norm",
                             "decay-all",
+                            "ema",
                             "epsilon",
                             "heads",
                             "huber-delta",
