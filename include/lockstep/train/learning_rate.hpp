@@ -6,6 +6,7 @@
 #include "lockstep/train/settings.hpp"
 
 #include <cstdint>
+#include <string>
 
 namespace lockstep {
 
@@ -14,6 +15,13 @@ struct RunLength {
     std::int64_t steps_per_epoch = 0;  ///< at least 1
     std::int64_t total_steps = 0;      ///< of all epochs
 };
+
+/// The rate that a run reaches: the given one, times batch by reference batch (Goyal et al.,
+/// https://arxiv.org/abs/1706.02677) or its root (Krizhevsky, https://arxiv.org/abs/1404.5997).
+double peak_rate(const TrainSettings& settings);
+
+/// For people: what became of the rate and of the number of updates; "" without a scale.
+std::string scale_text(const TrainSettings& settings, const RunLength& length);
 
 /// The learning rate of `step` (from 0) of a run that reaches `peak`. First it grows linearly for
 /// the steps of the warm-up, to what the schedule begins with. Then, over the steps that are left:

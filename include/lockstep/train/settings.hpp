@@ -42,6 +42,9 @@ struct OptimizerSettings {
 /// What the learning rate does after its warm-up; see learning_rate().
 enum class ScheduleKind { constant, step, cosine, linear, polynomial, one_cycle };
 
+/// How the learning rate follows the batch.
+enum class RateScale { none, linear, square_root };
+
 /// How the learning rate changes.
 struct ScheduleSettings {
     ScheduleKind kind = ScheduleKind::constant;  ///< after the warm-up
@@ -50,6 +53,8 @@ struct ScheduleSettings {
     double gamma = 0.1;                          ///< step
     double power = 2;                            ///< polynomial
     double end = 0;                              ///< the rate at the end, where there is one
+    RateScale scale = RateScale::none;           ///< from the reference batch to the run's
+    std::int64_t reference_batch = 256;          ///< that the given rate is for
 };
 
 /// Whether the rate depends on how long the run is.

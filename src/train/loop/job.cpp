@@ -343,7 +343,8 @@ void Job::build_replica() {
          replica_->description(),
          length_.steps_per_epoch,
          length_.total_steps);
-    if (!groups.empty()) once(Level::info, "{}", groups);
+    for (const std::string& line : {groups, scale_text(settings_, length_)})
+        if (!line.empty()) once(Level::info, "{}", line);
 }
 
 // From the newest whole checkpoint, or from the initial weights.

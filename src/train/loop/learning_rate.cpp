@@ -2,10 +2,13 @@
 #include "lockstep/train/learning_rate.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -66,6 +69,32 @@ double scheduled(double peak,
 }
 
 }  // namespace
+
+double peak_rate(const TrainSettings& settings) {
+    const double ratio = static_cast<double>(settings.batch) /
+                         static_cast<double>(settings.schedule.reference_batch);
+    const double given = settings.optimizer.learning_rate;
+    if (settings.schedule.scale == RateScale::none) return given;
+    return given * (settings.schedule.scale == RateScale::linear ? ratio : std::sqrt(ratio));
+}
+
+std::string scale_text(const TrainSettings& settings, const RunLength& length) {
+    if (settings.schedule.scale == RateScale::none) return "";
+    const std::int64_t reference = settings.schedule.reference_batch;
+    const std::int64_t updates = length.total_steps * settings.batch / reference;
+    std::string text = fmt::format(
+        "learning rate {:.6g}, scaled from {:.6g}: this run makes {} updates of batch {}, the "
+        "reference {} of {}",
+        peak_rate(settings),
+        settings.optimizer.learning_rate,
+        grouped(static_cast<std::uint64_t>(length.total_steps)),
+        grouped(static_cast<std::uint64_t>(settings.batch)),
+        grouped(static_cast<std::uint64_t>(updates)),
+        grouped(static_cast<std::uint64_t>(reference)));
+    if (updates > length.total_steps)
+        text += ": expect lower accuracy unless it warms up or trains for more epochs";
+    return text;
+}
 
 double learning_rate(double peak,
                      const ScheduleSettings& schedule,

@@ -164,10 +164,8 @@ TrainEnd run_loop(const LoopParts& parts) {
             const PhaseScope scope(parts.clock, Phase::data);
             return parts.stream.next();
         }();
-        const double rate = learning_rate(parts.settings.optimizer.learning_rate,
-                                          parts.settings.schedule,
-                                          parts.progress.step,
-                                          parts.length);
+        const double rate = learning_rate(
+            peak_rate(parts.settings), parts.settings.schedule, parts.progress.step, parts.length);
         const StepOutcome outcome =
             parts.step.run(batch, parts.progress.step, rate, wishes_of(parts, last, limit));
         if (parts.ledger) parts.ledger->add(batch);

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/train/learning_rate.hpp"
 #include "lockstep/train/model_table.hpp"
 
 #include <algorithm>
@@ -96,6 +97,10 @@ std::vector<Idle> idle_of_schedules(const TrainSettings& s) {
              other,
              "drop it, or use --schedule polynomial",
              kind != ScheduleKind::polynomial},
+            {"reference-batch",
+             "--lr-scale is none",
+             "drop it, or use --lr-scale linear",
+             s.schedule.scale == RateScale::none},
             {"lr-end", other, "drop it, or use --schedule linear", !has_end(kind)}};
 }
 
@@ -147,10 +152,10 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
              fmt::format("--schedule {} after it would never begin", text_of(s, "schedule")),
              "use fewer --warmup-steps, or more --epochs",
              has_end(s.schedule.kind) && s.schedule.warmup_steps > facts.total_steps},
-            {fmt::format("--lr-end {} is above --lr {}", s.schedule.end, s.optimizer.learning_rate),
+            {fmt::format("--lr-end {} is above the rate of {:.6g}", s.schedule.end, peak_rate(s)),
              fmt::format("the rate of --schedule {} falls", text_of(s, "schedule")),
-             "use an --lr-end of at most --lr",
-             has_end(s.schedule.kind) && s.schedule.end > s.optimizer.learning_rate,
+             "use a smaller --lr-end",
+             has_end(s.schedule.kind) && s.schedule.end > peak_rate(s),
              false},
             {"--order uniform does not go with --data-mode stream",
              "one permutation of all samples needs them in memory",

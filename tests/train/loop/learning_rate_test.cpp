@@ -90,6 +90,26 @@ TEST(LearningRate, RisesAndFallsInOneCycle) {
     EXPECT_DOUBLE_EQ(rate(schedule, 75), 1.25);
 }
 
+TEST(PeakRate, FollowsTheBatch) {
+    TrainSettings settings;
+    settings.batch = 1024;
+    settings.optimizer.learning_rate = 0.1;
+    EXPECT_EQ(peak_rate(settings), 0.1);
+    EXPECT_EQ(scale_text(settings, {}), "");
+    settings.schedule.scale = RateScale::square_root;
+    EXPECT_DOUBLE_EQ(peak_rate(settings), 0.2);
+    settings.schedule.scale = RateScale::linear;
+    EXPECT_DOUBLE_EQ(peak_rate(settings), 0.4);
+    EXPECT_EQ(scale_text(settings, {.steps_per_epoch = 125, .total_steps = 625}),
+              "learning rate 0.4, scaled from 0.1: this run makes 625 updates of batch 1,024, the "
+              "reference 2,500 of 256: expect lower accuracy unless it warms up or trains for more "
+              "epochs");
+    settings.batch = 128;
+    EXPECT_EQ(scale_text(settings, {.steps_per_epoch = 1000, .total_steps = 5000}),
+              "learning rate 0.05, scaled from 0.1: this run makes 5,000 updates of batch 128, the "
+              "reference 2,500 of 256");
+}
+
 TEST(LearningRate, OfWhatIsNoEnumeratorIsRefused) {
     const ScheduleSettings none{.kind = static_cast<ScheduleKind>(99)};
     EXPECT_EQ(test::caught_code([&] { rate(none, 0); }), "E103");

@@ -113,6 +113,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "lr-every",
                             "lr-gamma",
                             "lr-power",
+                            "lr-scale",
                             "micro-batches",
                             "model",
                             "momentum",
@@ -122,6 +123,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "order",
                             "plain",
                             "powersgd-rank",
+                            "reference-batch",
                             "schedule",
                             "seed",
                             "task",
@@ -265,6 +267,10 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--lr-power has no effect\n  why: --schedule linear has none"},
+        {"ReferenceBatchWithoutAScale",
+         [](auto& s) { s.schedule.reference_batch = 64; },
+         "E107",
+         "--reference-batch has no effect\n  why: --lr-scale is none"},
         {"LrEndOfSteps",
          [](auto& s) {
              s.schedule.kind = ScheduleKind::step;
@@ -315,8 +321,8 @@ std::vector<NoEffect> misfit_cases() {
              s.schedule.end = 0.5;
          },
          "E107",
-         "--lr-end 0.5 is above --lr 0.001\n  why: the rate of --schedule linear falls\n"
-         "  fix: use an --lr-end of at most --lr"},
+         "--lr-end 0.5 is above the rate of 0.001\n  why: the rate of --schedule linear falls\n"
+         "  fix: use a smaller --lr-end"},
         {"LrEveryByTheClock",
          [](auto& s) {
              s.schedule.kind = ScheduleKind::step;
