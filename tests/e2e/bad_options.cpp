@@ -151,9 +151,8 @@ std::vector<BadInput> bad_combinations() {
          train({"--model", "cnm"}),
          64,
          "lockstep: error E103: no model 'cnm'<same>\n"
-         "  why: there are cnn, cnn-bn, densenet121, efficientnet_b0, efficientnet_b7, mlp, "
-         "resnet18, "
-         "resnet34, resnet50, vit_b_16\n"
+         "  why: there are cnn, cnn-bn, densenet121, efficientnet_b0, efficientnet_b7, gpt, "
+         "mlp, resnet18, resnet34, resnet50, unet, vit_b_16\n"
          "  fix: did you mean 'cnn'?\n",
          Finder::every_rank},
         {"NoSuchTransform",

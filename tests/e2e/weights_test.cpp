@@ -98,6 +98,10 @@ TEST_F(Weights, AreExportedAsTold) {
         HasSubstr("E301: there is no checkpoint of step 9\n  why: the newest is of step 1"));
     EXPECT_THAT(run_lockstep({"export", folder_ / "none", "--out", folder_ / "x"}).output,
                 HasSubstr("E201"));
+    EXPECT_THAT(exported({"--out", folder_ / "x", "--average"}).output,
+                HasSubstr("E106: --average does not go with this run"));
+    EXPECT_THAT(exported({"--out", folder_ / "x", "--average", "--all"}).output,
+                HasSubstr("E106: --all and --average are both given"));
     const fs::path all = folder_ / "all.safetensors";
     EXPECT_EQ(exported({"--out", all, "--all"}).exit_code, 0);
     EXPECT_GT(fs::file_size(all), 3 * fs::file_size(file_) / 2) << "momentum is as large";

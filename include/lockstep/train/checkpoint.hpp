@@ -117,8 +117,9 @@ void verify_checkpoint(const std::filesystem::path& checkpoint, int part = 0, in
 /// What export_checkpoint() writes.
 enum class WeightsFormat { safetensors, npz };
 
-/// Parameters and buffers, or what the optimizer keeps, too ("optimizer.STATE.NAME").
-enum class ExportedTensors { of_model, all };
+/// Parameters and buffers; the same with the moving average of --ema in place of the parameters; or
+/// what the optimizer keeps, too ("optimizer.STATE.NAME").
+enum class ExportedTensors { of_model, averaged, all };
 
 /// How a checkpoint becomes a file for others.
 struct WeightsExport {
@@ -134,8 +135,8 @@ struct ExportSummary {
 };
 
 /// Writes the checkpoint's tensors, f32 under the model's names, and its counters as i64 into the
-/// new file `file`; each piece's hash is compared. Errors: E106 (too large for npz), E310, E305,
-/// E309, E401, E402, E405, E407.
+/// new file `file`; each piece's hash is compared. Errors: E106 (no average, or too large for npz),
+/// E310, E305, E309, E401, E402, E405, E407.
 ExportSummary export_checkpoint(const std::filesystem::path& checkpoint,
                                 const std::filesystem::path& file,
                                 const WeightsExport& options = {});

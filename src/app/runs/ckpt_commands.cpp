@@ -78,7 +78,7 @@ int verify(const fs::path& run) {
 struct ExportArguments {
     fs::path out;
     std::int64_t step = 0;
-    bool takes_all = false;
+    bool takes_all = false, takes_average = false;
     WeightsExport options;
 };
 
@@ -97,7 +97,14 @@ CheckpointInfo chosen(const std::vector<CheckpointInfo>& found, std::int64_t ste
 int export_weights(const fs::path& run, ExportArguments& arguments) {
     check(!arguments.out.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
+    check(!arguments.takes_all || !arguments.takes_average, [] {
+        return Error("E106",
+                     "--all and --average are both given",
+                     "the average is among all, under a name of its own",
+                     "drop one of them");
+    });
     if (arguments.takes_all) arguments.options.tensors = ExportedTensors::all;
+    if (arguments.takes_average) arguments.options.tensors = ExportedTensors::averaged;
     const CheckpointInfo info = chosen(checkpoints_of(run), arguments.step);
     const ExportSummary summary = export_checkpoint(info.path, arguments.out, arguments.options);
     print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
@@ -133,6 +140,9 @@ Command export_command() {
                                  0,
                                  std::int64_t{1} << 62,
                                  "of the checkpoint; 0: the newest"),
+                    flag_option("average",
+                                arguments->takes_average,
+                                "the moving average of --ema in place of the parameters"),
                     flag_option("all",
                                 arguments->takes_all,
                                 "what the optimizer keeps, too: optimizer.STATE.NAME")}}},

@@ -20,11 +20,11 @@ using testing::ElementsAre;
 // A checkpoint whose tensors are cut between all ranks; rank 0 exports it.
 class Exported : public testing::Test {
   protected:
-    Exported() {
+    explicit Exported(const std::string& state = "momentum") {
         if (ranks_.is_root()) folder_.emplace();
         root_ = fs::path(ranks_.broadcast(folder_ ? folder_->path().string() : "")) / "ckpt";
         const std::vector<TensorMeta> metas{
-            {"w", {2, 6}}, {"running_mean", {12}}, {"optimizer.momentum.w", {2, 6}}};
+            {"w", {2, 6}}, {"running_mean", {12}}, {"optimizer." + state + ".w", {2, 6}}};
         std::vector<float> values(36);
         std::iota(values.begin(), values.end(), 0.5F);
         std::vector<TensorPiece> pieces;
@@ -76,6 +76,33 @@ TEST_F(Exported, TensorsAreWholeUnderTheModelsNames) {
     read_at(
         fd.value(), std::as_writable_bytes(std::span(&counter, 1)), file.tensors()[2].offset, path);
     EXPECT_EQ(counter, 1LL << 40);
+}
+
+struct ExportedAverage : Exported {
+    ExportedAverage() : Exported("average") {}
+};
+
+TEST_F(ExportedAverage, StandsForTheParameters) {
+    if (!ranks_.is_root()) return;
+    const fs::path path = root_ / "a.safetensors";
+    export_checkpoint(checkpoint(), path, {.tensors = ExportedTensors::averaged});
+    const SafetensorsFile file(path);
+    EXPECT_THAT(names_of(file), ElementsAre("w", "running_mean", "batches"));
+    std::vector<float> values(12);
+    file.read(file.tensors()[0], values);
+    EXPECT_EQ(values[0], 24.5F);
+    file.read(file.tensors()[1], values);
+    EXPECT_EQ(values[0], 12.5F) << "buffers have no average";
+}
+
+TEST_F(Exported, AverageIsMissedWhereThereIsNone) {
+    if (!ranks_.is_root()) return;
+    EXPECT_EQ(caught_code([&] {
+                  export_checkpoint(
+                      checkpoint(), root_ / "a", {.tensors = ExportedTensors::averaged});
+              }),
+              "E106");
+    EXPECT_FALSE(fs::exists(root_ / "a"));
 }
 
 TEST_F(Exported, TensorsAreAlsoTheOptimizersIfAsked) {
