@@ -269,6 +269,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "this build lacks the library of a format",
      "PNG, JPEG and blosc are optional where Lockstep is built; the summary at the end of cmake's\n"
      "configure step says which are in. 'scripts/setup run' installs all of them on Debian."},
+    {"E250",
+     config,
+     "a file is no model for this program",
+     "--model names a plug-in (.so) or a TorchScript file (.pt). A plug-in must have been built "
+     "with\n"
+     "this program's headers and LibTorch, and end with LOCKSTEP_MODEL_PLUGIN; a TorchScript file\n"
+     "is what torch.jit.save() writes. Parameters must be f32, and buffers f32 or single whole\n"
+     "numbers: ranks sum and average them."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,

@@ -47,7 +47,7 @@ std::vector<std::size_t> order_in(Model& model) {
     Field labels;
     labels.class_counts.resize(10);
     return run_blank_step(
-               model, *make_classification(labels), {1, 28, 28, 10}, 2, *make_optimizer({}))
+               model, *make_classification({}, labels), {1, 28, 28, 10}, 2, *make_optimizer({}))
         .order;
 }
 

@@ -155,6 +155,41 @@ std::vector<BadInput> bad_combinations() {
          "mlp, resnet18, resnet34, resnet50, unet, vit_b_16\n"
          "  fix: did you mean 'cnn'?\n",
          Finder::every_rank},
+        {"ModelOfAnotherTask",
+         train({"--model", "unet", "--width", "2", "--virtual-ranks", "4"}),
+         65,
+         "lockstep: error E217: the model is not for this task<same>\n"
+         "  why: its output for 32 sample(s) is [32, 10, 28, 28], the task's targets need "
+         "[32, 10]\n"
+         "  fix: 'lockstep models' says which model takes what, and is for which task\n",
+         Finder::every_rank},
+        {"ModelOfOtherData",
+         train({"--model", "gpt"}),
+         65,
+         "lockstep: error E217: gpt takes tokens, and the data have none<same>\n"
+         "  why: it is given whole numbers [n, T]\n"
+         "  fix: pack text with 'lockstep data pack --text' or --tokens, or use another model\n",
+         Finder::every_rank},
+        {"TaskWithoutItsField",
+         train({"--task", "segmentation"}),
+         65,
+         "lockstep: error E207: data set '<data>' has no field 'masks'<same>\n"
+         "  why: its fields are images, labels\n",
+         Finder::every_rank},
+        {"WeightsOfOtherClasses",
+         train({"--class-weights", "1,2"}),
+         64,
+         "lockstep: error E103: --class-weights is '1,2'<same>\n"
+         "  why: it must be none, balanced, or 10 numbers of 0 or more\n"
+         "  fix: give one weight for each class, with commas between\n",
+         Finder::every_rank},
+        {"LossOfAnotherTask",
+         train({"--loss", "mae"}),
+         64,
+         "lockstep: error E107: --loss has no effect<same>\n"
+         "  why: --task classification has none\n"
+         "  fix: drop it, or use --task regression\n",
+         Finder::every_rank},
         {"NoSuchTransform",
          train({"--transform", "flop"}),
          64,

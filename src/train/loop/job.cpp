@@ -13,8 +13,10 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include "checkpoint/recorded_contract.hpp"
+#include "loop/deciding_files.hpp"
 #include "loop/run_facts.hpp"
 #include "model/load_weights.hpp"
+#include "model/model_file.hpp"
 #include "replica/arithmetic.hpp"
 #include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
@@ -216,12 +218,15 @@ void Job::settle_arithmetic() {
 
 // Everything that can be wrong with the model and its data, before a run is made for it.
 void Job::build_model() {
+    digests_ = agreed_digests(mesh_.world, settings_);
+    digests_["data-digest"] = data_->digest();
+    if (!weights_.fact.empty()) digests_["load-weights"] = weights_.fact;
     agree(mesh_.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings_.transform);
         task_ = make_task(settings_.task, *data_, pipeline);
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_.seed, *data_, *task_);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
-        model_ = model_of(make_model(settings_.model, input_->shape(), settings_.seed));
+        model_ = open_model(settings_.model, input_->shape(), settings_.seed);
         optimizer_ = make_optimizer(settings_.optimizer);
     });
     const std::int64_t leaf = settings_.batch / settings_.virtual_ranks;
@@ -250,8 +255,7 @@ void Job::open_run() {
         run_.directory.emplace(RunDirectory::open(settings_.run, lock_wait_s));
         RunDirectory& directory = *run_.directory;
         const std::vector<BitContract> recorded = recorded_contracts(settings_.run);
-        contract_.deciding =
-            deciding_facts(settings_, data_->digest(), weights_.fact, recorded_settings(recorded));
+        contract_.deciding = deciding_facts(settings_, digests_, recorded_settings(recorded));
         const auto warning =
             check_recorded(settings_.run,
                            recorded,

@@ -65,6 +65,7 @@ class Job {
     std::shared_ptr<const DatasetIndex> data_, test_data_;
     RunAccess run_;
     InitialWeights weights_;
+    Json digests_;                               ///< of data, and of files that settings name
     BitContract contract_;                       ///< deciding settings on rank 0 only
     std::optional<EarlyNodeWatch> early_watch_;  ///< until `flight_` watches
     PhaseClock clock_;

@@ -4,6 +4,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/version.hpp"
 
+#include "model/model_source.hpp"
 #include "replica/numerics.hpp"
 #include "settings/setting_effects.hpp"
 
@@ -62,13 +63,11 @@ Json origins_of(const TrainSettings& settings) {
     return origins;
 }
 
-Json deciding_facts(const TrainSettings& settings,
-                    const std::string& data_digest,
-                    const std::string& weights,
-                    const Json& recorded) {
-    Json deciding = {{"data-digest", data_digest}};
-    if (!weights.empty()) deciding["load-weights"] = weights;
+Json deciding_facts(const TrainSettings& settings, const Json& digests, const Json& recorded) {
+    Json deciding = digests;
     deciding.update(json_of(deciding_settings(settings)));
+    if (source_of(settings.model.name) != ModelSource::registered)  // wherever it lies
+        deciding["model"] = std::filesystem::path(settings.model.name).filename().string();
     deciding["libtorch"] = TORCH_VERSION;
     for (const std::string& idle : idle_settings(settings))
         if (deciding.contains(idle) && recorded.contains(idle)) deciding[idle] = recorded[idle];

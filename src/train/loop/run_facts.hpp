@@ -18,13 +18,10 @@ Json json_of(const std::vector<NamedValue>& values);
 /// {key: where its value came from}
 Json origins_of(const TrainSettings& settings);
 
-/// What decides the bits of the run, in run.json's words; `weights`: of a file it began with, or
-/// "". A setting without an effect decides nothing, whatever was `recorded`: the run goes on
-/// without it.
-Json deciding_facts(const TrainSettings& settings,
-                    const std::string& data_digest,
-                    const std::string& weights,
-                    const Json& recorded);
+/// What decides the bits of the run, in run.json's words: settings, and `digests` of the files
+/// that they name. A setting without an effect decides nothing, whatever was `recorded`: the run
+/// goes on without it.
+Json deciding_facts(const TrainSettings& settings, const Json& digests, const Json& recorded);
 
 /// Of a new run, whose V and instruction set are settled.
 RunRecord run_facts(const TrainSettings& settings, const BitContract& contract);

@@ -69,7 +69,11 @@ std::vector<Option> task(TrainSettings& s) {
 }
 
 std::vector<Option> model(TrainSettings& s) {
-    return {text_option("model", "NAME", s.model.name, "one that 'lockstep models' lists"),
+    return {text_option("model",
+                        "NAME",
+                        s.model.name,
+                        "one that 'lockstep models' lists, a plug-in (FILE.so) or TorchScript "
+                        "(FILE.pt)"),
             unset_flag_option("no-bias", s.model.bias, "layers without bias"),
             whole_option("layers", s.model.layers, 0, 1024, "of gpt; 0: 6"),
             whole_option("heads", s.model.heads, 0, 1024, "of gpt's attentions; 0: 6"),

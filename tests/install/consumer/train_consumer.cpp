@@ -1,13 +1,38 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds a registered model and runs it once, with the LibTorch that the consumer's configure
-// found.
+// found. train_consumer FILE also saves a small TorchScript model.
 #include "lockstep/train/model.hpp"
 
 #include <iostream>
 
+#include <torch/script.h>
 #include <torch/types.h>
 
-int main() {
+namespace {
+
+// As torch.jit.script writes them, of a network for 10 classes of images of 3x8x8.
+void save_script(const char* path) {
+    torch::manual_seed(1);
+    torch::jit::Module net("net");
+    net.register_attribute("training", c10::BoolType::get(), true);
+    net.register_parameter(
+        "weight", torch::randn({10, 3 * 8 * 8}).div_(14).requires_grad_(), false);
+    net.register_parameter("bias", torch::zeros({10}).requires_grad_(), false);
+    net.register_buffer("seen", torch::zeros({}));
+    net.define(R"(
+        def forward(self, x):
+            if self.training:
+                self.seen.add_(1)
+            x = torch.dropout(torch.relu(x.flatten(1)), 0.1, self.training)
+            return torch.addmm(self.bias, x, self.weight.t())
+    )");
+    net.save(path);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc > 1) save_script(argv[1]);
     const auto model = lockstep::make_model({}, {}, 1);
     const auto logits = model->forward(torch::zeros({2, 1, 28, 28}));
     std::cout << "train_consumer: logits of shape " << logits.sizes() << '\n';

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Lockstep's command line with a model of this project.
+// A model of this project: as a program with Lockstep's command line, and as a plug-in.
 #include "lockstep/app/run_program.hpp"
+#include "lockstep/train/plugin.hpp"
 
 #include <torch/nn/modules/linear.h>
 
@@ -8,7 +9,7 @@ namespace {
 
 class Tiny : public lockstep::Classifier {
   public:
-    explicit Tiny(const lockstep::ModelShape& shape)
+    Tiny(const lockstep::ModelShape& shape, const lockstep::ModelSettings&)
         : layer_(register_module(
               "layer",
               torch::nn::Linear(shape.channels * shape.height * shape.width, shape.classes))) {}
@@ -23,8 +24,12 @@ class Tiny : public lockstep::Classifier {
 
 }  // namespace
 
+LOCKSTEP_MODEL_PLUGIN(Tiny)
+
+#ifndef LOCKSTEP_PLUGIN_ONLY
 int main(int argc, char** argv) {
-    return lockstep::run_program(argc, argv, "tiny", [](const auto& shape, const auto&) {
-        return std::make_shared<Tiny>(shape);
+    return lockstep::run_program(argc, argv, "tiny", [](const auto& shape, const auto& settings) {
+        return std::make_shared<Tiny>(shape, settings);
     });
 }
+#endif

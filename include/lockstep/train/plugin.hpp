@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A model in a shared library, which `lockstep train --model ./libnet.so` opens:
+///
+///     class Net : public lockstep::Classifier { ... Net(const ModelShape&, const ModelSettings&);
+///     }; LOCKSTEP_MODEL_PLUGIN(Net)
+#pragma once
+
+#include "lockstep/train/model.hpp"
+
+#include <cstddef>
+#include <memory>
+
+#include <torch/version.h>
+
+namespace lockstep {
+
+/// What a plug-in tells the program that opens it. The first three must be the program's own:
+/// objects of LibTorch and of the standard library cross between the two.
+struct ModelPlugin {
+    int version;              ///< of this struct
+    const char* libtorch;     ///< "2.11.0", which it was compiled with
+    std::size_t shape_bytes;  ///< of ModelShape and ModelSettings together
+    std::shared_ptr<Classifier> (*make)(const ModelShape&, const ModelSettings&);
+};
+
+/// Of this header.
+inline constexpr int plugin_version = 1;
+inline constexpr std::size_t plugin_shape_bytes = sizeof(ModelShape) + sizeof(ModelSettings);
+
+/// What make_plugin() of an `Own` model is: see LOCKSTEP_MODEL_PLUGIN.
+template <class Own>
+constexpr ModelPlugin plugin_of() {
+    return {
+        plugin_version,
+        TORCH_VERSION,
+        plugin_shape_bytes,
+        [](const ModelShape& shape, const ModelSettings& settings) -> std::shared_ptr<Classifier> {
+            return std::make_shared<Own>(shape, settings);
+        }};
+}
+
+}  // namespace lockstep
+
+/// In one source file of the library, outside of namespaces: exports `Own`, a Classifier that is
+/// made from (const ModelShape&, const ModelSettings&).
+#define LOCKSTEP_MODEL_PLUGIN(Own)                                                  \
+    extern "C" __attribute__((visibility("default"))) const lockstep::ModelPlugin*  \
+    lockstep_model_plugin() {                                                       \
+        static constexpr lockstep::ModelPlugin plugin = lockstep::plugin_of<Own>(); \
+        return &plugin;                                                             \
+    }

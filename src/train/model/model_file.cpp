@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model_file.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/random.hpp"
+
+#include "model/model_source.hpp"
+
+#include <cstring>
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+#include <torch/utils.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+Error unusable(const fs::path& path, const std::string& why, const std::string& fix) {
+    return Error("E250", fmt::format("'{}' is no model for this program", path.string()), why, fix);
+}
+
+constexpr const char* rebuild = "build it against this Lockstep and its LibTorch";
+
+// A library stays open: models made by it live as long as the process.
+const ModelPlugin& open_plugin(const fs::path& path) {
+    void* const library = ::dlopen(fs::absolute(path).c_str(), RTLD_NOW | RTLD_LOCAL);
+    check(library != nullptr, [&] { return unusable(path, ::dlerror(), rebuild); });
+    using Entry = const ModelPlugin* (*)();
+    const auto entry = reinterpret_cast<Entry>(::dlsym(library, "lockstep_model_plugin"));
+    check(entry != nullptr, [&] {
+        return unusable(path,
+                        "it has no lockstep_model_plugin()",
+                        "end its source with LOCKSTEP_MODEL_PLUGIN(YourModel)");
+    });
+    check_plugin(*entry(), path);
+    return *entry();
+}
+
+// What ranks sum, average and keep must be of types that they can.
+void check_tensors(const Model& model, const std::string& name) {
+    const auto fail = [&](const std::string& why) {
+        return unusable(name, why, "make parameters f32, and buffers f32 or single whole numbers");
+    };
+    const NamedTensors parameters = model.parameters();
+    check(!parameters.empty(), [&] { return fail("it has no parameter that learns"); });
+    for (const auto& [key, tensor] : parameters)
+        check(tensor.scalar_type() == at::kFloat,
+              [&] { return fail(fmt::format("parameter '{}' is not f32", key)); });
+    for (const auto& [key, tensor] : model.buffers()) {
+        const bool is_counter =
+            !tensor.is_floating_point() && tensor.numel() == 1 && !tensor.is_complex();
+        check(tensor.scalar_type() == at::kFloat || is_counter, [&] {
+            return fail(fmt::format("buffer '{}' holds {} values of type {}",
+                                    key,
+                                    tensor.numel(),
+                                    at::toString(tensor.scalar_type())));
+        });
+    }
+}
+
+std::unique_ptr<Model> opened(const ModelSettings& settings,
+                              const ModelShape& shape,
+                              std::uint64_t seed) {
+    switch (source_of(settings.name)) {
+        case ModelSource::script:
+            return open_script(settings.name);
+        case ModelSource::plugin:
+            torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);
+            return model_of(open_plugin(settings.name).make(shape, settings));
+        default:
+            return model_of(make_model(settings, shape, seed));
+    }
+}
+
+}  // namespace
+
+void check_plugin(const ModelPlugin& plugin, const fs::path& path) {
+    check(plugin.version == plugin_version, [&] {
+        return unusable(
+            path,
+            fmt::format("it is a plug-in of version {}, not {}", plugin.version, plugin_version),
+            rebuild);
+    });
+    check(std::strcmp(plugin.libtorch, TORCH_VERSION) == 0, [&] {
+        return unusable(
+            path,
+            fmt::format("it was built with LibTorch {}, not {}", plugin.libtorch, TORCH_VERSION),
+            rebuild);
+    });
+    check(plugin.shape_bytes == plugin_shape_bytes, [&] {
+        return unusable(path, "it was built with the headers of another Lockstep", rebuild);
+    });
+}
+
+std::unique_ptr<Model> open_model(const ModelSettings& settings,
+                                  const ModelShape& shape,
+                                  std::uint64_t seed) {
+    std::unique_ptr<Model> model = opened(settings, shape, seed);
+    check_tensors(*model, settings.name);
+    return model;
+}
+
+}  // namespace lockstep

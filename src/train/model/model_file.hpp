@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Models that are files: plug-ins and TorchScript.
+#pragma once
+
+#include "lockstep/train/plugin.hpp"
+
+#include "model/model.hpp"
+
+#include <filesystem>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+/// What is registered under the settings' name, or what the file of that name holds. Errors: E103,
+/// E217 as make_model(); E250 a file that holds no model for this program, or a
+/// model with parameters or buffers that cannot be trained here.
+std::unique_ptr<Model> open_model(const ModelSettings& settings,
+                                  const ModelShape& shape,
+                                  std::uint64_t seed);
+
+/// Errors: E250 naming what of the plug-in in `path` is not this program's.
+void check_plugin(const ModelPlugin& plugin, const std::filesystem::path& path);
+
+/// A model that was exported by torch.jit. Its weights are those in the file. Errors: E250.
+std::unique_ptr<Model> open_script(const std::filesystem::path& path);
+
+}  // namespace lockstep

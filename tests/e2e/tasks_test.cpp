@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: Apache-2.0
+// Every task beside classification: data that were made for it are learned, and any number of ranks
+// gives the same bits.
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/random.hpp"
+
+#include "program.hpp"
+#include "run_files.hpp"
+#include "support/temp_dir.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+void expect_success(const ProcessResult& result) {
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1, of bytes.
+void write_npy(const fs::path& path, std::size_t rows, std::size_t columns, std::string values) {
+    std::string dict = fmt::format(
+        "{{'descr': '|u1', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
+    dict.resize(117, ' ');
+    write_file_atomically(path,
+                          std::string("\x93NUMPY\x01\x00\x76\x00", 10) + dict + '\n' + values);
+}
+
+// Labels are which of four features are large.
+void make_labelled(const fs::path& folder, std::size_t rows) {
+    constexpr std::size_t columns = 4;
+    CounterRandom random(Purpose::test, {rows});
+    std::string features, labels;
+    for (std::size_t i = 0; i < rows * columns; ++i) {
+        features += static_cast<char>(random.below(256));
+        labels += static_cast<unsigned char>(features.back()) > 127 ? '\1' : '\0';
+    }
+    const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
+    write_npy(x, rows, columns, features);
+    write_npy(y, rows, columns, labels);
+    expect_success(run_lockstep({"data",
+                                 "pack",
+                                 "--npy",
+                                 "features=" + x.string(),
+                                 "--npy",
+                                 "labels=" + y.string(),
+                                 "--out",
+                                 folder}));
+}
+
+// Training data and, going on where they end, test data.
+void make_up(const fs::path& folder, const Words& what, std::size_t samples) {
+    const std::string first = fmt::format("{}", samples);
+    const Words synth = Words{"data", "synth"} + what;
+    expect_success(run_lockstep(synth + Words{"--samples", first, "--out", folder / "train"}));
+    expect_success(run_lockstep(
+        synth + Words{"--first", first, "--samples", "100", "--out", folder / "test"}));
+}
+
+struct TaskCase {
+    std::string name;
+    void (*make_data)(const fs::path& folder);  ///< train and test
+    Words options;                              ///< of train
+    std::string metric;
+    double least = -1e30, most = 1e30;  ///< of it, after training
+};
+
+const std::vector<TaskCase> cases = {
+    {"MultiLabel",
+     [](const fs::path& folder) {
+         fs::create_directories(folder);
+         make_labelled(folder / "train", 800);
+         make_labelled(folder / "test", 100);
+     },
+     {"--model", "mlp", "--lr", "0.01", "--epochs", "5"},
+     "test_f1",
+     0.9},
+    {"Regression",
+     [](const fs::path& folder) {
+         make_up(folder, {"--kind", "regression", "--size", "8"}, 2000);
+     },
+     {"--model", "mlp", "--lr", "0.003", "--epochs", "4", "--loss", "huber"},
+     "test_r2",
+     0.9},
+    {"Segmentation",
+     [](const fs::path& folder) {
+         make_up(folder, {"--kind", "segmentation", "--size", "16", "--classes", "3"}, 400);
+     },
+     {"--model", "unet", "--width", "4", "--lr", "0.01", "--epochs", "6"},
+     "test_iou",
+     0.5},
+    {"NextToken",
+     [](const fs::path& folder) {
+         make_up(folder, {"--kind", "text", "--size", "16", "--classes", "12"}, 800);
+     },
+     {"--model",
+      "gpt",
+      "--layers",
+      "1",
+      "--heads",
+      "2",
+      "--width",
+      "32",
+      "--lr",
+      "0.01",
+      "--epochs",
+      "4"},
+     "test_perplexity",
+     1,
+     6}};
+
+class EveryTask : public testing::TestWithParam<std::size_t> {
+  protected:
+    EveryTask() { task().make_data(folder_ / "data"); }
+
+    static const TaskCase& task() { return cases[GetParam()]; }
+    fs::path train_data() const { return folder_ / "data/train"; }
+
+    TempDir folder_;
+};
+INSTANTIATE_TEST_SUITE_P(Tasks,
+                         EveryTask,
+                         testing::Range(std::size_t{0}, cases.size()),
+                         [](const auto& one) { return cases[one.param].name; });
+
+TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
+    const fs::path run = folder_ / "run";
+    const ProcessResult trained =
+        run_lockstep(Words{"train", "--np", "2", "--oversubscribe", "--data", train_data()} +
+                     Words{"--test-data", folder_ / "data/test", "--run", run} +
+                     Words{"--batch", "32"} + task().options);
+    expect_success(trained);
+    const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
+    EXPECT_GE(found, task().least) << trained.output;
+    EXPECT_LE(found, task().most) << trained.output;
+
+    const ProcessResult verified = run_lockstep(
+        Words{"verify", "--data", train_data(), "--ranks", "1,3,4"} +
+        Words{"--virtual-ranks", "4", "--steps", "5", "--batch", "32"} + task().options);
+    expect_success(verified);
+    EXPECT_THAT(verified.output,
+                testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

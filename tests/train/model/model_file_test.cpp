@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "model/model_file.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <functional>
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
+
+namespace lockstep {
+namespace {
+
+// A scripted y = x w, with `add` making it another model.
+fs::path save(
+    const fs::path& path,
+    const std::function<void(torch::jit::Module&)>& add = [](torch::jit::Module&) {},
+    const std::string& body = "return torch.mm(x, self.w)") {
+    torch::jit::Module net("net");
+    net.register_attribute("training", c10::BoolType::get(), true);
+    net.register_parameter("w", torch::ones({3, 2}).requires_grad_(), false);
+    add(net);
+    net.define("def forward(self, x):\n    " + body + "\n");
+    net.save(path);
+    return path;
+}
+
+std::unique_ptr<Model> opened(const fs::path& path) {
+    return open_model({.name = path.string()}, {3, 1, 1, 2}, 1);
+}
+
+std::string refusal(const std::function<void()>& step) {
+    try {
+        step();
+    } catch (const Error& error) {
+        return error.code() + ": " + error.why();
+    }
+    return "none";
+}
+
+TEST(ScriptModel, GivesWhatItsFileSays) {
+    const test::TempDir folder;
+    const auto model = opened(save(folder / "net.pt"));
+    ASSERT_EQ(model->parameters().size(), 1U);
+    EXPECT_EQ(model->parameters()[0].name, "w");
+    const at::Tensor out = only(model->forward({{"features", torch::ones({4, 3, 1, 1})}}));
+    EXPECT_TRUE(out.equal(torch::full({4, 2}, 3.0F)));
+    out.sum().backward();
+    EXPECT_TRUE(model->parameters()[0].tensor.grad().equal(torch::full({3, 2}, 4.0F)));
+}
+
+// The optimising executor's gradients change after some runs.
+TEST(ScriptModel, ComputesTheSameHoweverOftenItRan) {
+    const test::TempDir folder;
+    const auto model = opened(save(
+        folder / "net.pt", [](auto&) {}, "return torch.tanh(torch.mm(x, self.w)) * 0.1"));
+    torch::manual_seed(2);
+    const at::Tensor x = torch::randn({64, 3, 1, 1}), w = model->parameters()[0].tensor;
+    at::Tensor first;
+    for (int run = 0; run < 5; ++run) {
+        w.mutable_grad().reset();
+        only(model->forward({{"features", x}})).sum().backward();
+        if (run == 0) first = w.grad().clone();
+        EXPECT_TRUE(w.grad().equal(first)) << run;
+    }
+}
+
+TEST(ScriptModel, LeavesFrozenParametersAlone) {
+    const test::TempDir folder;
+    const auto add = [](auto& net) { net.register_parameter("frozen", torch::ones({2}), false); };
+    EXPECT_EQ(opened(save(folder / "net.pt", add))->parameters().size(), 1U);
+}
+
+TEST(ScriptModel, KnowsItsMode) {
+    const test::TempDir folder;
+    const auto model = opened(save(
+        folder / "net.pt", [](auto&) {}, "return torch.mm(x, self.w) * self.training"));
+    const NamedTensors ones = {{"features", torch::ones({1, 3, 1, 1})}};
+    EXPECT_EQ(only(model->forward(ones))[0][0].item<float>(), 3);
+    model->set_mode(ModelMode::evaluate);
+    EXPECT_EQ(only(model->forward(ones))[0][0].item<float>(), 0);
+}
+
+TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
+    const test::TempDir folder;
+    const fs::path path = folder / "net.pt";
+    save(path, [](auto& net) { net.register_buffer("n", torch::zeros({2}, torch::kInt64)); });
+    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 'n' holds 2 values of type Long");
+    save(path, [](auto& net) { net.register_buffer("d", torch::zeros({1}, torch::kFloat64)); });
+    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 'd' holds 1 values of type Double");
+    save(path, [](auto& net) {
+        const at::Tensor half = torch::zeros({1}, torch::kFloat16).requires_grad_();
+        net.register_parameter("h", half, false);
+    });
+    EXPECT_EQ(refusal([&] { opened(path); }), "E250: parameter 'h' is not f32");
+    save(path, [](auto& net) { net.register_buffer("n", torch::zeros({}, torch::kInt64)); });
+    EXPECT_EQ(refusal([&] { opened(path); }), "none");
+}
+
+TEST(OpenModel, RefusesModelsThatGiveNoTensor) {
+    const test::TempDir folder;
+    const auto model = opened(save(
+        folder / "net.pt", [](auto&) {}, "return (torch.mm(x, self.w), x)"));
+    EXPECT_EQ(test::caught_code([&] {
+                  model->forward({{"features", torch::ones({1, 3, 1, 1})}});
+              }),
+              "E217");
+}
+
+TEST(CheckPlugin, RefusesWhatWasBuiltForAnotherProgram) {
+    const ModelPlugin own{plugin_version, TORCH_VERSION, plugin_shape_bytes, nullptr};
+    check_plugin(own, "net.so");
+    ModelPlugin other = own;
+    other.version = plugin_version + 1;
+    EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
+              "E250: it is a plug-in of version 2, not 1");
+    other = own;
+    other.libtorch = "2.4.1";
+    EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
+              std::string("E250: it was built with LibTorch 2.4.1, not ") + TORCH_VERSION);
+    other = own;
+    other.shape_bytes += 8;
+    EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
+              "E250: it was built with the headers of another Lockstep");
+}
+
+}  // namespace
+}  // namespace lockstep
