@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A model in a shared library, which `lockstep train --model ./libnet.so` opens:
-///
-///     class Net : public lockstep::Classifier { ... Net(const ModelShape&, const ModelSettings&);
-///     }; LOCKSTEP_MODEL_PLUGIN(Net)
+/// A model in a shared library, which `lockstep train` opens as --model FILE.so: a Classifier, and
+/// LOCKSTEP_MODEL_PLUGIN(its name) below it. docs/examples/own-model is one.
 #pragma once
 
 #include "lockstep/train/model.hpp"
@@ -26,6 +24,7 @@ struct ModelPlugin {
 
 /// Of this header.
 inline constexpr int plugin_version = 1;
+/// Of what a plug-in is given, as this header has it.
 inline constexpr std::size_t plugin_shape_bytes = sizeof(ModelShape) + sizeof(ModelSettings);
 
 /// What make_plugin() of an `Own` model is: see LOCKSTEP_MODEL_PLUGIN.
