@@ -38,6 +38,7 @@ struct Command {
 Command train_command();
 Command map_command();
 Command models_command();
+Command predict_command();
 Command verify_command();
 Command data_pack_command();
 Command data_synth_command();
@@ -54,6 +55,7 @@ Command stop_command();
 Command save_command();
 Command ckpt_ls_command();
 Command ckpt_verify_command();
+Command eval_command();
 Command export_command();
 Command bench_comm_command();
 Command bench_io_command();

@@ -210,6 +210,11 @@ bool is_train(const std::vector<std::string>& words) {
     return !words.empty() && words[0] == "train";
 }
 
+// Ranks of these are bound, and carry LibTorch.
+bool computes(const std::vector<std::string>& words) {
+    return is_train(words) || (!words.empty() && (words[0] == "eval" || words[0] == "predict"));
+}
+
 int run_guarded(const std::vector<std::string>& words, const ProcessContext& process) {
     try {
         return run_command(words, process);
@@ -292,14 +297,14 @@ int run_program(const std::vector<std::string>& words, const Program& program) {
     const auto facts = std::make_shared<RankFacts>();
     if (is_train(words)) hold_stop_signals();  // none is lost before training takes them
     die_with_launch();
-    const bool is_rank_of_train = launched_by_mpi() && is_train(words);
+    const bool is_computing_rank = launched_by_mpi() && computes(words);
     std::optional<MpiSession> session;
     Communicator ranks;
     try {
-        if (is_rank_of_train) start_rank(words, {program, {}, facts});
+        if (is_computing_rank) start_rank(words, {program, {}, facts});
         ranks = join_ranks(session);
     } catch (const std::exception& exception) {
-        if (is_rank_of_train) return fail_to_start(exception);
+        if (is_computing_rank) return fail_to_start(exception);
         say_error(as_error(exception).text());
         return static_cast<int>(as_error(exception).exit_code());
     }

@@ -4,6 +4,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/launch/rank_facts.hpp"
+#include "lockstep/train/infer.hpp"
 #include "lockstep/train/train.hpp"
 
 #include <exception>
@@ -16,16 +17,19 @@ namespace lockstep {
 
 /// train_model, or nullptr in the program that does not carry LibTorch.
 using TrainFunction = TrainResult (*)(const TrainSettings&, const Communicator&);
+/// infer, likewise.
+using InferFunction = InferResult (*)(const InferSettings&, const Communicator&);
 
 /// The program that runs a command.
 struct Program {
     TrainFunction train = nullptr;
+    InferFunction infer = nullptr;
     std::string model;  ///< a user's own, which is then the default of --model; "": none
     std::string name = "lockstep";
 };
 
-/// What the ranks of `train` are: this program where it can train, or else lockstep-train beside
-/// it.
+/// What the ranks of commands that compute are: this program where it can train, or else
+/// lockstep-train beside it.
 std::filesystem::path rank_program(const Program& program);
 
 /// What every command finds in the process that it runs in.
@@ -39,8 +43,8 @@ struct ProcessContext {
 int run_command(const std::vector<std::string>& words, const ProcessContext& process);
 
 /// run_command() with errors shown in the form users know. Under a launcher all ranks end with one
-/// exit code, and an error that all ranks share is said once. A rank of `train` in a program that
-/// cannot becomes lockstep-train: all else starts without loading LibTorch.
+/// exit code, and an error that all ranks share is said once. A rank of a command that computes
+/// in a program that cannot becomes lockstep-train: all else starts without loading LibTorch.
 int run_program(const std::vector<std::string>& words, const Program& program);
 
 /// Says why this process cannot even begin, once on each node. Returns the exit code.

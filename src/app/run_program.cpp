@@ -38,6 +38,7 @@ int run_program(int argc, const char* const* argv, const std::string& model, Mod
         register_model(model, std::move(factory));
         return run_program(std::vector<std::string>(words.begin() + 1, words.end()),
                            {.train = train_model,
+                            .infer = infer,
                             .model = model,
                             .name = std::filesystem::path(words.front()).filename()});
     } catch (const std::exception& exception) {

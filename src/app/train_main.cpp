@@ -9,5 +9,5 @@
 
 int main(int argc, char** argv) {
     return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc),
-                                 {.train = lockstep::train_model});
+                                 {.train = lockstep::train_model, .infer = lockstep::infer});
 }

@@ -125,6 +125,25 @@ INSTANTIATE_TEST_SUITE_P(Tasks,
                          testing::Range(std::size_t{0}, cases.size()),
                          [](const auto& one) { return cases[one.param].name; });
 
+// What the run's own evaluation said is what `eval` finds, and outputs do not depend on ranks.
+void expect_same_afterwards(const fs::path& run, const fs::path& data, const std::string& test) {
+    const Words eval = {"eval", run, "--data", data, "--np"};
+    const ProcessResult one = run_lockstep(eval + Words{"1"});
+    EXPECT_THAT(one.output, testing::HasSubstr(test));
+    EXPECT_EQ(run_lockstep(eval + Words{"3", "--oversubscribe"}).output, one.output);
+    const fs::path first = run / "1.npy", second = run / "2.npy";
+    const Words predict = {"predict", run, "--data", data};
+    expect_success(run_lockstep(predict + Words{"--out", first}));
+    expect_success(run_lockstep(predict + Words{"--out", second, "--np", "2", "--oversubscribe"}));
+    EXPECT_GT(fs::file_size(first), 100 * sizeof(float));
+    EXPECT_EQ(content_of(first), content_of(second));
+}
+
+std::string test_line(const std::string& output) {
+    const std::size_t begin = output.find("\ntest  ") + 1;
+    return output.substr(begin, output.find('\n', begin) - begin);
+}
+
 TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
     const fs::path run = folder_ / "run";
     const ProcessResult trained =
@@ -135,6 +154,7 @@ TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
     const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
     EXPECT_GE(found, task().least) << trained.output;
     EXPECT_LE(found, task().most) << trained.output;
+    expect_same_afterwards(run, folder_ / "data/test", test_line(trained.output));
 
     const ProcessResult verified = run_lockstep(
         Words{"verify", "--data", train_data(), "--ranks", "1,3,4"} +
@@ -142,6 +162,58 @@ TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
     expect_success(verified);
     EXPECT_THAT(verified.output,
                 testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+}
+
+class Infer : public testing::Test {
+  protected:
+    Infer() {
+        make_up(folder_ / "data", {"--kind", "regression", "--size", "4"}, 200);
+        expect_success(run_lockstep({"train",
+                                     "--data",
+                                     folder_ / "data/train",
+                                     "--run",
+                                     run_,
+                                     "--model",
+                                     "mlp",
+                                     "--batch",
+                                     "32",
+                                     "--max-steps",
+                                     "2"}));
+    }
+
+    std::string said(const std::string& command, const Words& words) {
+        const ProcessResult result = run_lockstep(Words{command, run_} + words);
+        EXPECT_NE(result.exit_code, 0);
+        return result.output;
+    }
+
+    TempDir folder_;
+    fs::path run_ = folder_ / "run";
+};
+
+TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
+    using testing::HasSubstr;
+    const fs::path test = folder_ / "data/test", file = folder_.file("there.npy", "x");
+    EXPECT_THAT(said("eval", {}), HasSubstr("E105: --data is missing"));
+    EXPECT_THAT(said("predict", {"--data", test}), HasSubstr("E105: --out is missing"));
+    EXPECT_THAT(said("predict", {"--data", test, "--out", file}), HasSubstr("E407: '"));
+    EXPECT_EQ(content_of(file), "x");
+    expect_success(run_lockstep({"data",
+                                 "synth",
+                                 "--kind",
+                                 "regression",
+                                 "--size",
+                                 "5",
+                                 "--samples",
+                                 "50",
+                                 "--out",
+                                 folder_ / "wide"}));
+    EXPECT_THAT(said("eval", {"--data", folder_ / "wide"}), HasSubstr("they are 5x1x1"));
+    EXPECT_THAT(said("eval", {"--data", test, "--train-data", test}),
+                HasSubstr("is not what the run was trained on"));
+    EXPECT_THAT(said("eval", {"--data", test, "--weights", file}), HasSubstr("E309"));
+    fs::remove_all(run_ / "ckpt");
+    EXPECT_THAT(said("eval", {"--data", test}), HasSubstr("E301: there is no checkpoint"));
 }
 
 }  // namespace

@@ -65,19 +65,6 @@ std::string directory_of(std::span<const ZipEntry> entries) {
     return out.bytes();
 }
 
-std::string npy_header(const ExportedTensor& tensor) {
-    std::string sizes;
-    for (const std::int64_t size : tensor.shape) sizes += fmt::format("{},", size);
-    std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
-                                   tensor.element == ExportedElement::f32 ? "<f4" : "<i8",
-                                   sizes);
-    constexpr std::size_t fixed = 10, alignment = 64;
-    text.append((alignment - (fixed + text.size() + 1) % alignment) % alignment, ' ').append("\n");
-    LittleEndian out;
-    out.text("\x93NUMPY").u16(1).u16(text.size()).text(text);
-    return out.bytes();
-}
-
 // CRC-32 of ZIP: polynomial 0x04c11db7, bits reflected (APPNOTE.TXT 4.4.7). By bytes of a table.
 constexpr auto crc_table = [] {
     std::array<std::uint32_t, 256> table{};
@@ -114,6 +101,19 @@ void check_zip_fits(std::span<const ExportedTensor> tensors) {
 
 }  // namespace
 
+std::string npy_header(ExportedElement element, const std::vector<std::int64_t>& shape) {
+    std::string sizes;
+    for (const std::int64_t size : shape) sizes += fmt::format("{},", size);
+    std::string text = fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}",
+                                   element == ExportedElement::f32 ? "<f4" : "<i8",
+                                   sizes);
+    constexpr std::size_t fixed = 10, alignment = 64;
+    text.append((alignment - (fixed + text.size() + 1) % alignment) % alignment, ' ').append("\n");
+    LittleEndian out;
+    out.text("\x93NUMPY").u16(1).u16(text.size()).text(text);
+    return out.bytes();
+}
+
 std::uint64_t ExportedTensor::bytes() const {
     std::uint64_t bytes = element == ExportedElement::f32 ? 4 : 8;
     for (const std::int64_t extent : shape) bytes *= static_cast<std::uint64_t>(extent);
@@ -139,7 +139,7 @@ void write_npz(NewFile& file, std::span<const ExportedTensor> tensors) {
     check_zip_fits(tensors);
     std::vector<ZipEntry> entries;
     for (const ExportedTensor& tensor : tensors) {
-        const std::string header = npy_header(tensor);
+        const std::string header = npy_header(tensor.element, tensor.shape);
         const std::vector<std::byte> values = tensor.values();
         const ZipEntry entry{.name = tensor.name + ".npy",
                              .crc = crc_of(values, crc_of(bytes_of(header), 0)),

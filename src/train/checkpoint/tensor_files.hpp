@@ -26,6 +26,9 @@ struct ExportedTensor {
     std::uint64_t bytes() const;
 };
 
+/// The header of an NPY file in C order (numpy.lib.format, version 1).
+std::string npy_header(ExportedElement element, const std::vector<std::int64_t>& shape);
+
 /// https://github.com/huggingface/safetensors#format
 void write_safetensors(NewFile& file, std::span<const ExportedTensor> tensors);
 

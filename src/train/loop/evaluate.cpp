@@ -78,16 +78,36 @@ Evaluation Evaluator::run(Model& model) {
     return task_.evaluation(all, samples);
 }
 
+std::int64_t Evaluator::steps() const {
+    return (static_cast<std::int64_t>(index_->samples()) + batch_ - 1) / batch_;
+}
+
+void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
+    const EvalMode mode(model);
+    for (std::int64_t step = 0; step < steps(); ++step) {
+        const Batch part = stream_.next();
+        for (const LeafRows& leaf : part.leaves) {
+            if (leaf.rows == 0) continue;
+            const at::Tensor outputs = only(model.forward(input_.read_inputs(part, leaf)))
+                                           .to(at::kFloat)
+                                           .contiguous(at::MemoryFormat::Contiguous);
+            const std::span values(outputs.const_data_ptr<float>(),
+                                   static_cast<std::size_t>(outputs.numel()));
+            const std::size_t width = values.size() / leaf.rows;
+            for (std::size_t row = 0; row < leaf.rows; ++row)
+                sink(part.sample_ids[leaf.first_row + row], values.subspan(row * width, width));
+        }
+    }
+}
+
 // Reals of each leaf of each step, filled by one rank, so that their sum over ranks is exact;
 // counts of this rank, samples last.
 TaskSums Evaluator::sums_of_leaves(Model& model) {
-    const auto samples = static_cast<std::int64_t>(index_->samples());
-    const std::int64_t steps = (samples + batch_ - 1) / batch_;
     TaskSums sums = task_.no_sums();
     const std::size_t reals = sums.reals.size();
-    sums.reals.assign(static_cast<std::size_t>(steps * virtual_ranks_) * reals, 0.0);
+    sums.reals.assign(static_cast<std::size_t>(steps() * virtual_ranks_) * reals, 0.0);
     sums.counts.push_back(0);
-    for (std::int64_t step = 0; step < steps; ++step) {
+    for (std::int64_t step = 0; step < steps(); ++step) {
         const Batch part = stream_.next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;

@@ -11,7 +11,9 @@
 #include "task/input.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <span>
 
 namespace lockstep {
 
@@ -29,7 +31,12 @@ class Evaluator {
     /// model's mode is put back to training afterwards.
     Evaluation run(Model& model);
 
+    /// The model's outputs for each sample of this rank's leaves, whose targets need not be there.
+    using OutputSink = std::function<void(std::uint64_t sample, std::span<const float> values)>;
+    void for_each_output(Model& model, const OutputSink& sink);
+
   private:
+    std::int64_t steps() const;
     TaskSums sums_of_leaves(Model& model);
 
     std::shared_ptr<const DatasetIndex> index_;

@@ -1,21 +1,68 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model/load_weights.hpp"
 
+#include "lockstep/core/error.hpp"
+
+#include "checkpoint/checkpoint_manifest.hpp"
 #include "checkpoint/initial_weights.hpp"
 
+#include <algorithm>
+
+#include <fmt/format.h>
 #include <torch/types.h>
 #include <torch/utils.h>
 
 namespace lockstep {
+namespace {
+
+NamedTensors weights_of(const Model& model) {
+    NamedTensors tensors = model.parameters();
+    for (const NamedTensor& buffer : model.buffers())
+        if (buffer.tensor.is_floating_point()) tensors.push_back(buffer);
+    return tensors;
+}
+
+std::size_t place_of(const std::vector<TensorMeta>& metas, const NamedTensor& wanted) {
+    auto found = std::ranges::find(metas, "optimizer.average." + wanted.name, &TensorMeta::name);
+    if (found == metas.end()) found = std::ranges::find(metas, wanted.name, &TensorMeta::name);
+    check(found != metas.end() && found->shape == wanted.tensor.sizes().vec(), [&] {
+        return Error("E304",
+                     fmt::format("the checkpoint has no '{}' of the model's shape", wanted.name),
+                     "it is of another model, or of other data",
+                     "use the data that the run was trained on");
+    });
+    return static_cast<std::size_t>(found - metas.begin());
+}
+
+}  // namespace
+
+void load_checkpointed(Model& model, const std::filesystem::path& checkpoints) {
+    const std::vector<CheckpointInfo> found = list_checkpoints(checkpoints);
+    check(!found.empty(), [&] {
+        return Error("E301",
+                     fmt::format("there is no checkpoint in '{}'", checkpoints.string()),
+                     "",
+                     "train the run first, or name weights with --weights FILE");
+    });
+    const std::vector<TensorMeta> metas = read_checkpoint_manifest(found.back().path).tensors;
+    const torch::NoGradGuard no_gradients;
+    const NamedTensors tensors = weights_of(model);
+    std::vector<at::Tensor> values;
+    std::vector<TensorPiece> pieces;
+    for (const NamedTensor& wanted : tensors) {
+        const std::size_t place = place_of(metas, wanted);
+        values.push_back(torch::empty(wanted.tensor.sizes()));
+        pieces.push_back({place, 0, metas[place].count(), values.back().data_ptr<float>()});
+    }
+    load_checkpoint(Communicator(), checkpoints, metas, pieces);
+    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(values[i]);
+}
 
 void load_weights(Model& model, const SafetensorsFile& file, const std::string& skip) {
-    NamedTensors tensors = model.parameters();
+    const NamedTensors tensors = weights_of(model);
     std::vector<std::string> counters;
     for (const NamedTensor& buffer : model.buffers())
-        if (buffer.tensor.is_floating_point())
-            tensors.push_back(buffer);
-        else
-            counters.push_back(buffer.name);
+        if (!buffer.tensor.is_floating_point()) counters.push_back(buffer.name);
     std::vector<TensorMeta> wanted;
     for (const auto& [name, tensor] : tensors) wanted.push_back({name, tensor.sizes().vec()});
     const torch::NoGradGuard no_gradients;
@@ -23,7 +70,7 @@ void load_weights(Model& model, const SafetensorsFile& file, const std::string& 
     for (const MatchedWeights& match : match_weights(file, wanted, counters, skip)) {
         values.resize(match.stored->count());
         file.read(*match.stored, values);
-        at::Tensor& tensor = tensors[match.tensor].tensor;
+        const at::Tensor& tensor = tensors[match.tensor].tensor;
         tensor.copy_(torch::from_blob(values.data(), tensor.sizes()));
     }
 }

@@ -5,6 +5,7 @@
 #include "checkpoint/safetensors_file.hpp"
 #include "model/model.hpp"
 
+#include <filesystem>
 #include <string>
 
 namespace lockstep {
@@ -12,5 +13,10 @@ namespace lockstep {
 /// Replaces parameters and float buffers by those of the same names in `file`, but for what `skip`,
 /// patterns with commas between them, names. Errors: E304 (see match_weights), E309.
 void load_weights(Model& model, const SafetensorsFile& file, const std::string& skip);
+
+/// The same from the newest whole checkpoint below `checkpoints`: the moving average of parameters
+/// where there is one. Each rank by itself. Errors: E301 no checkpoint, E304 other tensors; those
+/// of load_checkpoint().
+void load_checkpointed(Model& model, const std::filesystem::path& checkpoints);
 
 }  // namespace lockstep

@@ -67,18 +67,22 @@ InputReader::InputReader(const DatasetIndex& index,
     shape_ = {out.channels, out.height, out.width, task.outputs(), vocabulary};
 }
 
-LeafSamples InputReader::read(const Batch& batch, const LeafRows& leaf) const {
-    const TransformKey key{seed_, batch.position.epoch};
+NamedTensors InputReader::read_inputs(const Batch& batch, const LeafRows& leaf) const {
     const Field& field = index_.fields()[place_];
     const std::size_t row_bytes = field.bytes_per_sample();
     const auto rows =
         batch.fields[place_].subspan(leaf.first_row * row_bytes, leaf.rows * row_bytes);
+    return {{field.name, field_->read(rows, ids_of(batch, leaf), key(batch))}};
+}
+
+LeafSamples InputReader::read(const Batch& batch, const LeafRows& leaf) const {
     std::span<const std::uint8_t> valid(batch.valid);
     if (!valid.empty()) valid = valid.subspan(leaf.first_row, leaf.rows);
-    at::Tensor values = field_->read(rows, ids_of(batch, leaf), key);
-    const std::vector<MixRow> mixed = field_->mix(values, ids_of(batch, leaf), key, valid);
-    return {.inputs = {{field.name, values}},
-            .targets = task_.targets({batch, leaf, index_, key, mixed}),
+    NamedTensors inputs = read_inputs(batch, leaf);
+    const std::vector<MixRow> mixed =
+        field_->mix(inputs[0].tensor, ids_of(batch, leaf), key(batch), valid);
+    return {.inputs = std::move(inputs),
+            .targets = task_.targets({batch, leaf, index_, key(batch), mixed}),
             .weights = weights_of(batch, leaf)};
 }
 

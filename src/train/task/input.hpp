@@ -39,7 +39,12 @@ class InputReader {
     /// A whole leaf: mixing pairs its samples, however many ranks there are.
     LeafSamples read(const Batch& batch, const LeafRows& leaf) const;
 
+    /// Its inputs alone, not mixed: the data set needs no targets.
+    NamedTensors read_inputs(const Batch& batch, const LeafRows& leaf) const;
+
   private:
+    TransformKey key(const Batch& batch) const { return {seed_, batch.position.epoch}; }
+
     const DatasetIndex& index_;
     const Task& task_;
     std::size_t place_;  ///< of the input among the index's fields

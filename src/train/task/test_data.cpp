@@ -34,10 +34,10 @@ void check_units(const Field& test, const Field& data, const TrainSettings& sett
 
 }  // namespace
 
-void check_test_data(const DatasetIndex& test,
-                     const DatasetIndex& data,
-                     const TrainSettings& settings,
-                     const Task& task) {
+void check_test_inputs(const DatasetIndex& test,
+                       const DatasetIndex& data,
+                       const TrainSettings& settings,
+                       const Task& task) {
     const std::string shape = described(evaluation_input(test, data, settings, task).shape());
     const std::string wanted = described(evaluation_input(data, data, settings, task).shape());
     check(shape == wanted, [&] {
@@ -45,6 +45,13 @@ void check_test_data(const DatasetIndex& test,
                             fmt::format("they are {}, the training data {}", shape, wanted));
     });
     check_units(input_field(test), input_field(data), settings);
+}
+
+void check_test_data(const DatasetIndex& test,
+                     const DatasetIndex& data,
+                     const TrainSettings& settings,
+                     const Task& task) {
+    check_test_inputs(test, data, settings, task);
     task.check_test_data(test);
 }
 

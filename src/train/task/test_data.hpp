@@ -8,8 +8,15 @@
 
 namespace lockstep {
 
-/// Whether a model that is trained on `data` can be evaluated on `test`: equal shapes and units,
-/// and what the task asks for. Errors: E217; those of InputReader.
+/// Whether a model that is trained on `data` can be given `test`: equal shapes and units. Errors:
+/// E217; those of InputReader.
+void check_test_inputs(const DatasetIndex& test,
+                       const DatasetIndex& data,
+                       const TrainSettings& settings,
+                       const Task& task);
+
+/// Whether a model that is trained on `data` can be evaluated on `test`: its inputs, and what the
+/// task asks for. Errors: as above.
 void check_test_data(const DatasetIndex& test,
                      const DatasetIndex& data,
                      const TrainSettings& settings,

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A trained run at work: its metrics on any data set, or its outputs for one.
+#pragma once
+
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What infer() is told. Model, task and transform are those of the run.
+struct InferSettings {
+    std::filesystem::path run;         ///< a run's folder, whose newest whole checkpoint is used
+    std::filesystem::path weights;     ///< safetensors to use in its place; "": none
+    std::filesystem::path data;        ///< what to look at
+    std::string fields;                ///< of foreign HDF5, as TrainSettings::fields
+    std::filesystem::path train_data;  ///< whose statistics normalise; "": where the run had them
+    std::filesystem::path outputs;     ///< new NPY of the model's outputs; "": metrics instead
+};
+
+/// What infer() found; the same on all ranks.
+struct InferResult {
+    EvaluationRecord evaluation;      ///< without `outputs`
+    std::string confusion;            ///< CSV of classes; "": none
+    std::uint64_t samples = 0;        ///< of the data set
+    std::vector<std::int64_t> shape;  ///< of the outputs, f32, by sample number; with `outputs`
+};
+
+/// Collective. Every sample once, in evaluation mode, on the run's virtual ranks: the same bits on
+/// any number of ranks up to these. Where the run keeps a moving average of its weights, that is
+/// used. For outputs the data set needs no targets. Errors: those of reading runs, checkpoints and
+/// data sets; E217 where the data do not fit, E301 no checkpoint, E304 other weights, E306 other
+/// training data, E407 `outputs` exist.
+InferResult infer(const InferSettings& settings, const Communicator& ranks);
+
+}  // namespace lockstep

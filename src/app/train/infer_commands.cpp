@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/launch/supervise.hpp"
+#include "lockstep/train/infer.hpp"
+
+#include "command.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+struct InferArguments {
+    InferSettings settings;
+    int np = 1;
+    bool oversubscribe = false;
+    std::filesystem::path confusion;
+};
+
+OptionSection common_options(InferArguments& arguments) {
+    InferSettings& settings = arguments.settings;
+    return {"What",
+            {path_option("data", "DIR", settings.data, "data set to look at"),
+             list_option("field",
+                         "NAME=PATH",
+                         settings.fields,
+                         "field in HDF5 files that others wrote, as for train"),
+             path_option("weights",
+                         "FILE",
+                         settings.weights,
+                         "safetensors to use; unset: the run's newest checkpoint"),
+             path_option("train-data",
+                         "DIR",
+                         settings.train_data,
+                         "where the run's training data are now, whose statistics normalise"),
+             whole_option("np", arguments.np, 1, 65536, "ranks to start"),
+             flag_option("oversubscribe", arguments.oversubscribe, "more ranks than cores")}};
+}
+
+/// Starts ranks, becomes one that carries LibTorch, or calls `show` with what was found.
+int run_infer(InferArguments& arguments,
+              const Invocation& call,
+              const std::function<void(const InferResult&)>& show) {
+    arguments.settings.run = call.positionals[0];
+    check(!arguments.settings.data.empty(),
+          [] { return Error("E105", "--data is missing", "", "name a data set: --data DIR"); });
+    const Program& program = call.process.program;
+    if (arguments.np > 1 && !launched_by_mpi())
+        return supervise_ranks({.np = arguments.np,
+                                .oversubscribe = arguments.oversubscribe,
+                                .words = call.words,
+                                .folder = {},
+                                .program = rank_program(program),
+                                .hosts = {}});
+    if (program.infer == nullptr) become_rank(rank_program(program), call.words);
+    const InferResult result = program.infer(arguments.settings, call.process.ranks);
+    if (call.process.ranks.is_root()) show(result);
+    return 0;
+}
+
+void show_metrics(const InferArguments& arguments, const InferResult& result) {
+    if (!arguments.confusion.empty()) write_file_atomically(arguments.confusion, result.confusion);
+    std::string text = fmt::format(
+        "samples       {}\ntest          {}\n", grouped(result.samples), result.evaluation.text);
+    for (const auto& [name, value] : result.evaluation.metrics)
+        text += fmt::format("{:<13} {:.6g}\n", name, value);
+    print_once(text);
+}
+
+}  // namespace
+
+Command eval_command() {
+    auto arguments = std::make_shared<InferArguments>();
+    OptionSection options = common_options(*arguments);
+    options.options.push_back(path_option(
+        "confusion", "FILE", arguments->confusion, "CSV: which class was taken for which"));
+    return {.name = "eval",
+            .summary = "measure a trained run on a data set",
+            .usage = "lockstep eval RUN --data DIR [options]",
+            .text =
+                "The metrics of the run's task over every sample, with its newest checkpoint (the\n"
+                "moving average of --ema where the run keeps one), model and transform: the same\n"
+                "bits on any number of ranks.\n\n"
+                "Examples:\n"
+                "  lockstep eval runs/a --data D/test\n"
+                "  lockstep eval runs/a --data D/test --np 4 --confusion confusion.csv\n"
+                "  lockstep eval runs/a --data D/test --weights a.safetensors\n",
+            .table = {options},
+            .positionals = 1,
+            .run = [arguments](const Invocation& call) {
+                return run_infer(*arguments, call, [&](const InferResult& result) {
+                    show_metrics(*arguments, result);
+                });
+            }};
+}
+
+Command predict_command() {
+    auto arguments = std::make_shared<InferArguments>();
+    OptionSection options = common_options(*arguments);
+    options.options.push_back(
+        path_option("out", "FILE", arguments->settings.outputs, "new NPY file"));
+    return {
+        .name = "predict",
+        .summary = "write a trained model's outputs for a data set",
+        .usage = "lockstep predict RUN --data DIR --out FILE.npy [options]",
+        .text =
+            "What the model gives for every sample, f32 in the order of the data set: logits of\n"
+            "classes [n, K], of pixels [n, K, H, W] or of next tokens [n, T, K], or the numbers\n"
+            "of a regression [n, K]. The data set needs no labels.\n\n"
+            "Examples:\n"
+            "  lockstep predict runs/a --data D/new --out new.npy\n"
+            "  python3 -c \"import numpy; print(numpy.load('new.npy').argmax(1))\"\n",
+        .table = {options},
+        .positionals = 1,
+        .run = [arguments](const Invocation& call) {
+            check(!arguments->settings.outputs.empty(), [] {
+                return Error("E105", "--out is missing", "", "name a file: --out FILE.npy");
+            });
+            return run_infer(*arguments, call, [&](const InferResult& result) {
+                print_once(fmt::format("{}: f32 [{}]\n",
+                                       arguments->settings.outputs.string(),
+                                       fmt::join(result.shape, ", ")));
+            });
+        }};
+}
+
+}  // namespace lockstep
