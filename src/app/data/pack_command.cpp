@@ -32,6 +32,8 @@ void pack(Arguments& arguments, const Communicator& ranks) {
     pack_rows(*source, arguments.output, ranks, progress);
 }
 
+constexpr std::size_t most_files = 1 << 20;
+
 constexpr const char* data_pack_help =
     "Writes a data set that 'lockstep train' streams: HDF5 shards with hashes and a\n"
     "manifest. Rows are shuffled once while packing. What is written is read back and\n"
@@ -47,7 +49,7 @@ constexpr const char* data_pack_help =
     "  lockstep data pack --folder photos --resize 224x224 --out data/photos\n"
     "  lockstep data pack --csv iris.csv --label species --out data/iris\n"
     "  lockstep data pack --hdf5 scans.h5 --field images=/scan --field masks=/truth --out data/s\n"
-    "  lockstep data pack --text book.txt --length 256 --out data/book\n";
+    "  lockstep data pack --text books/*.txt --length 256 --out data/book\n";
 
 }  // namespace
 
@@ -67,9 +69,13 @@ Command data_pack_command() {
             .usage = "lockstep data pack INPUT --out DIR [options]",
             .text = data_pack_help,
             .table = std::move(table),
+            .optional_positionals = most_files,
             .run = [arguments](const Invocation& call) {
                 const Communicator& ranks = call.process.ranks;
-                agree(ranks, [&] { pack(*arguments, ranks); });
+                agree(ranks, [&] {
+                    add_files(arguments->inputs, call.positionals);
+                    pack(*arguments, ranks);
+                });
                 return 0;
             }};
 }

@@ -2,6 +2,7 @@
 #include "data/pack_inputs.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <algorithm>
 #include <array>
@@ -131,9 +132,9 @@ OptionSection kinds(PackInputs& in) {
                      "DIR",
                      in.folder,
                      "PNG, JPEG, PPM or PGM images in one sub-folder per class"),
-         list_option("text", "FILE", in.text, "text, each byte a token; once for each file"),
+         list_option("text", "FILE", in.text, "text, each byte a token; several files may follow"),
          list_option(
-             "tokens", "FILE", in.tokens, "tokens in NPY or raw files; once for each file")}};
+             "tokens", "FILE", in.tokens, "tokens in NPY or raw files; several may follow")}};
 }
 
 OptionSection details(PackInputs& in) {
@@ -197,6 +198,20 @@ OptionSection details(PackInputs& in) {
 
 OptionTable pack_input_sections(PackInputs& inputs) {
     return {kinds(inputs), details(inputs)};
+}
+
+void add_files(PackInputs& inputs, const std::vector<std::string>& files) {
+    if (files.empty()) return;
+    for (auto* list :
+         {&inputs.text, &inputs.tokens, &inputs.hdf5, &inputs.cifar10, &inputs.cifar100})
+        if (!list->empty()) {
+            list->insert(list->end(), files.begin(), files.end());
+            return;
+        }
+    throw Error("E101",
+                fmt::format("unexpected argument '{}'", printable(files.front())),
+                "only --text, --tokens, --hdf5 and --cifar take several files",
+                "say before the file what it is: 'lockstep data pack --help'");
 }
 
 std::unique_ptr<RowSource> open_inputs(const PackInputs& in,

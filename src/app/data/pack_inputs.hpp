@@ -29,6 +29,10 @@ struct PackInputs {
 
 OptionTable pack_input_sections(PackInputs& inputs);
 
+/// Further files of the list that was begun, as a shell makes them of "--text *.md". Errors: E101
+/// if none was.
+void add_files(PackInputs& inputs, const std::vector<std::string>& files);
+
 /// Opens the one input that is given. Errors: E105 (none), E106 (several, or an option of another),
 /// and those of opening.
 std::unique_ptr<RowSource> open_inputs(const PackInputs& inputs,

@@ -25,6 +25,18 @@ std::unique_ptr<RowSource> opened(const std::vector<std::string>& words) {
     return open_inputs(inputs, "train", {});
 }
 
+TEST(PackInputs, TakeFurtherFilesOfAList) {
+    PackInputs inputs;
+    inputs.text = {"a"};
+    add_files(inputs, {"b", "c"});
+    EXPECT_THAT(inputs.text, ElementsAre("a", "b", "c"));
+    PackInputs table;
+    table.csv = "a";
+    add_files(table, {});
+    EXPECT_THAT(caught_text([&] { add_files(table, {"b"}); }),
+                HasSubstr("E101: unexpected argument 'b'"));
+}
+
 TEST(PackInputs, AreOneOfManyKinds) {
     EXPECT_THAT(caught_text([] { opened({}); }), HasSubstr("E105: no input is given"));
     EXPECT_THAT(caught_text([] {
