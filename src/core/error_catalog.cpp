@@ -137,7 +137,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E217",
      bad_data,
      "a data set does not fit the model",
-     "Shape, classes or, of test data, units differ from what the model takes."},
+     "Shape, classes or, of test data, units differ from what the model takes; or some step has a\n"
+     "sample that is computed by itself, of which batch norm has no statistics (--drop-last)."},
     {"E220",
      bad_data,
      "a path leaves its folder",

@@ -163,6 +163,30 @@ std::vector<BadInput> bad_combinations() {
          "[32, 10]\n"
          "  fix: 'lockstep models' says which model takes what, and is for which task\n",
          Finder::every_rank},
+        {"BatchNormOfTheLastSamples",
+         train({"--model", "resnet18", "--virtual-ranks", "4", "--batch", "596"}),
+         65,
+         "lockstep: error E217: batch norm has no statistics of a single sample<same>\n"
+         "  why: the last step of an epoch has 4 of 600 samples, for 4 virtual ranks: some compute "
+         "one by itself\n"
+         "  fix: leave that step out with --drop-last, or use another --batch\n",
+         Finder::every_rank},
+        {"BatchNormOfSingleSamples",
+         train({"--model",
+                "resnet18",
+                "--virtual-ranks",
+                "4",
+                "--batch",
+                "8",
+                "--micro-batches",
+                "2"}),
+         65,
+         "lockstep: error E217: batch norm has no statistics of a single sample<same>\n"
+         "  why: each step has 8 samples, for 4 virtual ranks in 2 micro-batches each: some "
+         "compute "
+         "one by itself\n"
+         "  fix: use a larger --batch, fewer --virtual-ranks or --micro-batches\n",
+         Finder::every_rank},
         {"ModelOfOtherData",
          train({"--model", "gpt"}),
          65,

@@ -298,5 +298,29 @@ TEST(ResumeOfAnAverage, GoesOnExactlyAndLeavesTheWeightsAlone) {
     EXPECT_NE(last_evaluation(folder / "plain"), last_evaluation(folder / "whole"));
 }
 
+TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
+    const TempDir folder;
+    // 4 steps of 128 of 600 samples an epoch.
+    const auto hash_of = [&](const std::string& run, int last_step, int ranks) {
+        const Words words =
+            Words{"train", "--data", SmallData::get().train(), "--run", folder / run} +
+            Words{"--model", "mlp", "--batch", "128", "--virtual-ranks", "4", "--drop-last"} +
+            Words{"--ledger", "--max-steps", std::to_string(last_step)};
+        return printed_hash(run_lockstep(words + on_ranks(ranks)).output);
+    };
+    const std::string hash = hash_of("whole", 10, 1);
+    EXPECT_EQ(hash.size(), 32u);
+    hash_of("cut", 3, 2);
+    hash_of("cut", 6, 3);
+    EXPECT_EQ(hash_of("cut", 10, 2), hash);
+    const ProcessResult ledger = run_lockstep({"data", "ledger", folder / "cut"});
+    EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
+    EXPECT_THAT(ledger.output,
+                testing::StartsWith("600 samples, the last 88 of each epoch dropped"));
+    EXPECT_THAT(ledger.output,
+                testing::HasSubstr("512          0          0           0        0  "
+                                   "every sample but those dropped exactly once\n"));
+}
+
 }  // namespace
 }  // namespace lockstep::test

@@ -70,6 +70,16 @@ TEST(Verify, TakesNumbersOfRanksThatAreNoPowerOfTwo) {
                     verify({"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"}));
 }
 
+// Six steps of 128: five are an epoch of 600 samples, four without its last.
+TEST(Verify, FindsEpochsWithoutTheirLastStepEqual) {
+    const Words words = Words{"verify", "--data", SmallData::get().train(), "--steps", "6"} +
+                        Words{"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"};
+    const auto whole = run_lockstep(words + Words{"--batch", "128"});
+    const auto dropped = run_lockstep(words + Words{"--batch", "128", "--drop-last"});
+    expect_equal_on({1, 2, 3}, dropped);
+    EXPECT_NE(dropped.output, whole.output);
+}
+
 TEST(Verify, FindsMessagesEqualToSharedMemory) {
     const auto shared = verify({"--ranks", "1,2,4", "--model", "mlp"});
     const auto messages = verify({"--ranks", "1,2,4", "--model", "mlp", "--transport", "mpi"});

@@ -29,19 +29,26 @@ enum class BadData {
     mask,  ///< the samples keep their slots and ids; their bytes are zero, Batch::valid says so
 };
 
+/// What becomes of the samples at the end of an epoch that do not fill a step.
+enum class ShortStep {
+    keep,  ///< they are a step of their own
+    drop,  ///< the next epoch begins without them
+};
+
 class BatchSource;
 class ResidentRows;
 
-/// What a stream delivers and to whom. The sequence of samples depends on the first five only.
+/// What a stream delivers and to whom. The sequence of samples depends on the first six only.
 struct StreamOptions {
-    OrderKind order = OrderKind::lanes;  ///< or sequential (evaluation)
-    std::uint64_t seed = 0;              ///< of the order
-    int lanes = 64;                      ///< G
-    int window_blocks = 5;               ///< K
-    std::int64_t batch = 128;            ///< global batch: samples of one step over all leaves
-    int virtual_ranks = 1;               ///< V: a step's samples are cut into V near-equal leaves
-    int first_leaf = 0;                  ///< the first of this rank's leaves
-    int last_leaf = 1;                   ///< one past the last
+    OrderKind order = OrderKind::lanes;      ///< or sequential (evaluation)
+    std::uint64_t seed = 0;                  ///< of the order
+    int lanes = 64;                          ///< G
+    int window_blocks = 5;                   ///< K
+    std::int64_t batch = 128;                ///< global batch: samples of one step over all leaves
+    ShortStep short_step = ShortStep::keep;  ///< of an epoch's end
+    int virtual_ranks = 1;  ///< V: a step's samples are cut into V near-equal leaves
+    int first_leaf = 0;     ///< the first of this rank's leaves
+    int last_leaf = 1;      ///< one past the last
     /// 0: one at first, more while next() waits over 1 % and there are cores for them.
     int io_threads = 0;
     int most_io_threads = 8;                  ///< bound on what 0 grows to
@@ -63,7 +70,10 @@ struct StreamPosition {
 
 /// The position after a step of `batch` samples from `position`: the next epoch's if that ends
 /// this.
-StreamPosition next_position(StreamPosition position, std::int64_t batch, std::uint64_t samples);
+StreamPosition next_position(StreamPosition position,
+                             std::int64_t batch,
+                             std::uint64_t samples,
+                             ShortStep short_step = ShortStep::keep);
 
 /// One leaf's part of a step.
 struct LeafRows {
@@ -126,7 +136,7 @@ std::string_view binding_stage(const StreamStats& stats, double elapsed_s);
 /// no files, no windows; `io_threads` is then the number of threads that gather.
 class BatchStream {
   public:
-    /// Errors: E102, E106, E224, E306 (start), and page_lock's own
+    /// Errors: E102, E106 (no step in an epoch), E224, E306 (start), and page_lock's own
     BatchStream(std::shared_ptr<const DatasetIndex> index,
                 const StreamOptions& options,
                 StreamPosition start = {},
@@ -136,7 +146,7 @@ class BatchStream {
     /// Moves the threads along; what was moved from may only be destroyed.
     BatchStream(BatchStream&&) noexcept;
 
-    /// The next step's batch; the last step of an epoch may be short. Never ends.
+    /// The next step's batch; the last step of an epoch may be short, see ShortStep. Never ends.
     Batch next();
 
     StreamStats stats() const;           ///< since it was made

@@ -22,6 +22,7 @@ struct LedgerHead {
     std::uint64_t incarnation = 1;
     StreamPosition
         start;  ///< what this incarnation does first; it supersedes what others did there
+    std::uint32_t dropped = 0;  ///< samples at an epoch's end that do not fill a step
     bool operator==(const LedgerHead&) const = default;
 };
 
@@ -71,12 +72,13 @@ struct LedgerEpoch {
 /// What check_ledger() found.
 struct LedgerReport {
     std::uint64_t samples = 0;
+    std::uint64_t dropped = 0;  ///< of them at the end of each epoch: not trained on, by intention
     std::uint64_t incarnations = 0, files = 0;
     std::vector<LedgerEpoch> epochs;    ///< ascending; from the first that was recorded
     std::vector<std::string> notes;     ///< harmless: files that end within a record
     std::vector<std::string> findings;  ///< of files: damaged, missing, of another data set
 
-    /// Every sample of every finished epoch was seen exactly once.
+    /// Every sample of every finished epoch, but for those dropped, was seen exactly once.
     bool is_exact() const;
 };
 

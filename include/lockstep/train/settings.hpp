@@ -117,6 +117,7 @@ struct TrainSettings {
     /// Nothing: the least among the ranks; decides.
     std::optional<InstructionSet> instruction_set;
     OrderKind order = OrderKind::lanes;     ///< or uniform, of resident data; decides
+    bool drops_last = false;                ///< an epoch's last step, if it is short; decides
     std::string transform = "none";         ///< text or preset, see TransformPipeline; decides
     int lanes = 64;                         ///< G; decides
     int window_blocks = 5;                  ///< K; decides

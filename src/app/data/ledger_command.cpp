@@ -20,7 +20,8 @@ int prove(const fs::path& run) {
                      "what is missing, seen twice or damaged is listed above",
                      "see 'lockstep explain E229'");
     });
-    print_once("every sample exactly once per epoch\n");
+    print_once(report.dropped > 0 ? "every sample but those dropped exactly once per epoch\n"
+                                  : "every sample exactly once per epoch\n");
     return 0;
 }
 

@@ -117,7 +117,8 @@ class Check {
                  fmt::format(
                      "is the ledger of rank {} of incarnation {}", head->rank, head->incarnation));
         } else if (!files_.empty() && (head->samples != files_[0].head.samples ||
-                                       head->data_digest != files_[0].head.data_digest)) {
+                                       head->data_digest != files_[0].head.data_digest ||
+                                       head->dropped != files_[0].head.dropped)) {
             find(path, "is about another data set");
         } else {
             files_.push_back({path, *head});
@@ -126,6 +127,7 @@ class Check {
 
     void settle_incarnations() {
         report_.samples = files_[0].head.samples;
+        report_.dropped = files_[0].head.dropped;
         for (const File& file : files_) {
             const auto [at, is_new] = incarnations_.try_emplace(
                 file.head.incarnation, Incarnation{file.head.start, file.head.ranks, {}, {}});
@@ -146,7 +148,7 @@ class Check {
         Incarnation& incarnation = incarnations_.at(file.head.incarnation);
         const LedgerEnd end = visit_records(file.path, [&](const FoundRecord& found) {
             const StreamPosition at = found.step.position;
-            if (is_before(at, file.head.start) || at.consumed >= report_.samples ||
+            if (is_before(at, file.head.start) || at.consumed >= trained() ||
                 at.epoch - file.head.start.epoch > most_epochs) {
                 find(file.path,
                      fmt::format("has a step at position {} of epoch {}, where its run "
@@ -155,7 +157,7 @@ class Check {
                                  at.epoch));
                 return;
             }
-            EpochAccount& epoch = epochs_.try_emplace(at.epoch, report_.samples).first->second;
+            EpochAccount& epoch = account_of(at.epoch);
             const auto& from = incarnation.superseded_from;
             if (from && !is_before(at, *from)) {
                 epoch.add_superseded(found.ids.size());
@@ -193,10 +195,17 @@ class Check {
             find(file.path, fmt::format("is damaged: {} are no records", where()));
     }
 
+    // Of each epoch.
+    std::uint64_t trained() const { return report_.samples - report_.dropped; }
+
+    EpochAccount& account_of(std::uint64_t epoch) {
+        return epochs_.try_emplace(epoch, report_.samples, trained()).first->second;
+    }
+
     // Up to where an epoch must have been recorded.
     std::uint64_t due_in(std::uint64_t epoch, std::uint64_t last_whole) const {
         const StreamPosition start = incarnations_.rbegin()->second.start;
-        if (epoch < std::max(start.epoch, last_whole)) return report_.samples;
+        if (epoch < std::max(start.epoch, last_whole)) return trained();
         return epoch == start.epoch ? start.consumed : 0;
     }
 
@@ -208,7 +217,7 @@ class Check {
         const std::uint64_t end = std::max(epochs_.empty() ? 0 : epochs_.rbegin()->first + 1,
                                            start.epoch + (start.consumed > 0 ? 1 : 0));
         for (std::uint64_t epoch = earliest_.epoch; epoch < end; ++epoch) {
-            const EpochAccount& account = epochs_.try_emplace(epoch, report_.samples).first->second;
+            const EpochAccount& account = account_of(epoch);
             report_.epochs.push_back(account.close(epoch, due_in(epoch, last_whole)));
         }
         if (earliest_ != StreamPosition{})

@@ -7,16 +7,23 @@
 namespace lockstep {
 namespace {
 
-std::string verdict_of(const LedgerEpoch& epoch) {
+std::string verdict_of(const LedgerEpoch& epoch, std::uint64_t dropped) {
     if (!epoch.is_exact()) return "NOT exact";
-    return epoch.is_open ? "every sample so far exactly once" : "every sample exactly once";
+    if (epoch.is_open) return "every sample so far exactly once";
+    return dropped > 0 ? "every sample but those dropped exactly once"
+                       : "every sample exactly once";
 }
 
 }  // namespace
 
 std::string describe_ledger(const LedgerReport& report) {
-    std::string text = fmt::format("{} samples, {} incarnations, {} files\n",
+    const std::string dropped =
+        report.dropped == 0
+            ? ""
+            : fmt::format(", the last {} of each epoch dropped", grouped(report.dropped));
+    std::string text = fmt::format("{} samples{}, {} incarnations, {} files\n",
                                    grouped(report.samples),
+                                   dropped,
                                    report.incarnations,
                                    report.files);
     text += fmt::format("{:>5}  {:>9}  {:>13}  {:>9}  {:>9}  {:>10}  {:>7}\n",
@@ -36,7 +43,7 @@ std::string describe_ledger(const LedgerReport& report) {
                             grouped(epoch.duplicate),
                             grouped(epoch.superseded),
                             grouped(epoch.masked),
-                            verdict_of(epoch));
+                            verdict_of(epoch, report.dropped));
         for (const std::string& finding : epoch.findings) text += "       " + finding + "\n";
     }
     for (const std::string& note : report.notes) text += "note: " + note + "\n";

@@ -27,8 +27,8 @@ std::string named(const std::vector<std::uint64_t>& samples, std::uint64_t count
 
 }  // namespace
 
-EpochAccount::EpochAccount(std::uint64_t samples)
-    : samples_(samples), seen_bits_((samples + 63) / 64) {}
+EpochAccount::EpochAccount(std::uint64_t samples, std::uint64_t trained)
+    : samples_(samples), trained_(trained), seen_bits_((samples + 63) / 64) {}
 
 void EpochAccount::add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids) {
     StepRows& rows = steps_[step.position.consumed];
@@ -94,7 +94,7 @@ std::uint64_t EpochAccount::check_steps(std::uint64_t due, LedgerEpoch& result) 
         result.steps += rows.rows == rows.samples;
     }
     reach(due);
-    result.is_open = std::max(reached, due) < samples_;
+    result.is_open = std::max(reached, due) < trained_;
     return lacking;
 }
 
@@ -102,7 +102,8 @@ void EpochAccount::name_samples(LedgerEpoch& result) const {
     if (duplicate_ > 0) find(result, "seen more than once: " + named(duplicates_, duplicate_));
     if (foreign_ > 0)
         find(result, fmt::format("{} rows are of no sample of this data set", grouped(foreign_)));
-    if (result.missing == 0 || result.is_open) return;
+    // Which samples an epoch drops is not recorded.
+    if (result.missing == 0 || result.is_open || trained_ < samples_) return;
     std::vector<std::uint64_t> missing;
     for (std::size_t w = 0; w < seen_bits_.size() && missing.size() < most_named; ++w)
         for (std::uint64_t bits = ~seen_bits_[w]; bits != 0 && missing.size() < most_named;
@@ -121,7 +122,7 @@ LedgerEpoch EpochAccount::close(std::uint64_t epoch, std::uint64_t due) const {
     result.superseded = superseded_;
     result.masked = masked_;
     const std::uint64_t lacking = check_steps(due, result);
-    result.missing = result.is_open ? lacking : samples_ - seen_;
+    result.missing = result.is_open ? lacking : trained_ - std::min(seen_, trained_);
     name_samples(result);
     return result;
 }

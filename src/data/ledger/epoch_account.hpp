@@ -17,7 +17,8 @@ namespace lockstep {
 /// Takes records of kept steps in any order, then says what they come to.
 class EpochAccount {
   public:
-    explicit EpochAccount(std::uint64_t samples);
+    /// Of `samples`, the first `trained` in the epoch's order are trained on.
+    EpochAccount(std::uint64_t samples, std::uint64_t trained);
 
     /// The part of one of `ranks` ranks in a step.
     void add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids);
@@ -46,7 +47,7 @@ class EpochAccount {
     std::uint64_t check_steps(std::uint64_t due, LedgerEpoch& result) const;
     void name_samples(LedgerEpoch& result) const;
 
-    std::uint64_t samples_;
+    std::uint64_t samples_, trained_;
     std::vector<std::uint64_t> seen_bits_;
     std::vector<std::uint64_t> duplicates_;  // the first few
     Steps steps_;

@@ -159,7 +159,7 @@ std::vector<std::byte> encode_head(const LedgerHead& head) {
     put(bytes, version);
     put(bytes, static_cast<std::uint32_t>(head.rank));
     put(bytes, static_cast<std::uint32_t>(head.ranks));
-    put(bytes, std::uint32_t{0});
+    put(bytes, head.dropped);
     put(bytes, head.incarnation);
     put(bytes, head.samples);
     put(bytes, head.start.epoch);
@@ -181,14 +181,14 @@ std::optional<LedgerHead> decode_head(std::span<const std::byte> bytes) {
     LedgerHead head;
     head.rank = take<std::int32_t>(rest);
     head.ranks = take<std::int32_t>(rest);
-    take<std::uint32_t>(rest);
+    head.dropped = take<std::uint32_t>(rest);
     head.incarnation = take<std::uint64_t>(rest);
     head.samples = take<std::uint64_t>(rest);
     head.start.epoch = take<std::uint64_t>(rest);
     head.start.consumed = take<std::uint64_t>(rest);
     head.data_digest.assign(reinterpret_cast<const char*>(rest.data()), digest_digits);
     const bool makes_sense = head.ranks >= 1 && head.rank >= 0 && head.rank < head.ranks &&
-                             head.samples >= 1 && head.start.consumed <= head.samples;
+                             head.samples > head.dropped && head.start.consumed <= head.samples;
     return makes_sense ? std::optional(head) : std::nullopt;
 }
 

@@ -20,9 +20,9 @@ struct StepFacts {
     bool operator==(const StepFacts&) const = default;
 };
 
-/// Numbers are little-endian. A head is 96 bytes: "LSLEDGER", version, rank, ranks (u32), 0 (u32),
-/// incarnation, samples, start epoch, start consumed (u64), digest (32 characters), XXH3-64 of
-/// what is before it.
+/// Numbers are little-endian. A head is 96 bytes: "LSLEDGER", version, rank, ranks, dropped
+/// (u32),/// incarnation, samples, start epoch, start consumed (u64), digest (32 characters),
+/// XXH3-64 of what is before it.
 inline constexpr std::size_t ledger_head_bytes = 96;
 std::vector<std::byte> encode_head(const LedgerHead& head);
 

@@ -244,7 +244,7 @@ BatchStream::BatchStream(std::shared_ptr<const DatasetIndex> index,
                          std::shared_ptr<const ResidentRows> resident) {
     check_options(options);
     expect(index != nullptr, "a stream has a data set");
-    start = normalized(start, index->samples());
+    start = normalized(start, options, index->samples());
     if (resident) {
         source_ = make_resident_source(std::move(index), std::move(resident), options, start);
         return;

@@ -45,13 +45,38 @@ std::shared_ptr<const EpochOrder> OrderCache::of_epoch(std::uint64_t epoch) {
     return order_;
 }
 
-StreamPosition next_position(StreamPosition position, std::int64_t batch, std::uint64_t samples) {
-    const std::uint64_t end = position.consumed + static_cast<std::uint64_t>(batch);
-    return end >= samples ? StreamPosition{position.epoch + 1, 0}
-                          : StreamPosition{position.epoch, end};
+namespace {
+
+// Where no further step of an epoch begins.
+std::uint64_t end_of_steps(std::int64_t batch, std::uint64_t samples, ShortStep short_step) {
+    const auto step = static_cast<std::uint64_t>(batch);
+    return short_step == ShortStep::keep || samples < step ? samples : samples - step + 1;
 }
 
-StreamPosition normalized(StreamPosition position, std::uint64_t samples) {
+}  // namespace
+
+StreamPosition next_position(StreamPosition position,
+                             std::int64_t batch,
+                             std::uint64_t samples,
+                             ShortStep short_step) {
+    const std::uint64_t end = position.consumed + static_cast<std::uint64_t>(batch);
+    return end >= end_of_steps(batch, samples, short_step) ? StreamPosition{position.epoch + 1, 0}
+                                                           : StreamPosition{position.epoch, end};
+}
+
+StreamPosition normalized(StreamPosition position,
+                          const StreamOptions& options,
+                          std::uint64_t samples) {
+    check(
+        options.short_step == ShortStep::keep ||
+            samples >= static_cast<std::uint64_t>(options.batch),
+        [&] {
+            return Error(
+                "E106",
+                fmt::format("{} samples do not fill a step of {}", grouped(samples), options.batch),
+                "steps that are not full are dropped, and no other is left",
+                "use a smaller --batch, or no --drop-last");
+        });
     check(position.consumed <= samples, [&] {
         return Error("E306",
                      fmt::format("cannot begin after {} samples of epoch {}",
@@ -60,19 +85,22 @@ StreamPosition normalized(StreamPosition position, std::uint64_t samples) {
                      fmt::format("the data set has {}", grouped(samples)),
                      "resume with the data set that the run was made with");
     });
-    return position.consumed == samples ? StreamPosition{position.epoch + 1, 0} : position;
+    return position.consumed >= end_of_steps(options.batch, samples, options.short_step)
+               ? StreamPosition{position.epoch + 1, 0}
+               : position;
 }
 
 StepWalk::StepWalk(std::vector<RowBlock> blocks, const StreamOptions& options, StreamPosition start)
     : options_(options), orders_(std::move(blocks), options), position_(start) {
-    position_ = normalized(start, orders_.of_epoch(start.epoch)->samples());
+    position_ = normalized(start, options, orders_.of_epoch(start.epoch)->samples());
 }
 
 Step StepWalk::next() {
     Step step;
     step.order = orders_.of_epoch(position_.epoch);
     step.position = position_;
-    step.next = next_position(position_, options_.batch, step.order->samples());
+    step.next =
+        next_position(position_, options_.batch, step.order->samples(), options_.short_step);
     const std::uint64_t begin = position_.consumed;
     const std::uint64_t end =
         std::min(begin + static_cast<std::uint64_t>(options_.batch), step.order->samples());

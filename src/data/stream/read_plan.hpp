@@ -86,7 +86,10 @@ std::size_t lanes_held(const std::vector<RowBlock>& blocks,
 /// Most rows this rank has in a step.
 std::uint64_t most_rows(const StreamOptions& options, std::uint64_t samples);
 
-/// `position`, or the beginning of the next epoch if it is the end of one. Errors: E306 beyond it.
-StreamPosition normalized(StreamPosition position, std::uint64_t samples);
+/// `position`, or the beginning of the next epoch if no step of this one begins there. Errors: E106
+/// if none begins anywhere, E306 beyond an epoch's end.
+StreamPosition normalized(StreamPosition position,
+                          const StreamOptions& options,
+                          std::uint64_t samples);
 
 }  // namespace lockstep

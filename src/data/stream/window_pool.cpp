@@ -207,13 +207,15 @@ void WindowPool::release_ended(const Step& step) {
     const std::uint64_t lanes = lanes_.size();
     const std::uint64_t end = step.position.consumed + step.samples;
     const std::uint64_t rounds = end / lanes, rest = end % lanes;
+    // Windows of samples that are dropped with a short step end with their epoch.
+    const bool ends_epoch = step.next.epoch != step.position.epoch;
     const std::scoped_lock lock(mutex_);
     for (std::uint64_t lane = 0; lane < lanes; ++lane) {
         std::deque<Slab*>& queue = lanes_[lane];
         const std::uint64_t reached = rounds + (lane < rest ? 1 : 0);
         while (!queue.empty() && queue.front()->is_ready &&
                queue.front()->window.epoch == step.position.epoch &&
-               queue.front()->window.range.end <= reached)
+               (ends_epoch || queue.front()->window.range.end <= reached))
             free_front(queue);
     }
 }

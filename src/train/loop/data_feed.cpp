@@ -45,6 +45,7 @@ StreamOptions stream_options(const TrainSettings& settings) {
             .lanes = settings.lanes,
             .window_blocks = settings.window_blocks,
             .batch = settings.batch,
+            .short_step = settings.drops_last ? ShortStep::drop : ShortStep::keep,
             .virtual_ranks = settings.virtual_ranks,
             .io_threads = settings.io_threads,
             .memory_bytes = settings.data_memory,

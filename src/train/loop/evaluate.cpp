@@ -29,6 +29,7 @@ StreamOptions evaluation_stream(LeafRange leaves,
     StreamOptions options = stream_options(settings);
     options.order = OrderKind::sequential;
     options.batch = batch;
+    options.short_step = ShortStep::keep;
     options.first_leaf = leaves.begin;
     options.last_leaf = leaves.end;
     return options;

@@ -15,6 +15,7 @@
 #include "checkpoint/recorded_contract.hpp"
 #include "loop/deciding_files.hpp"
 #include "loop/run_facts.hpp"
+#include "loop/run_length.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
 #include "replica/arithmetic.hpp"
@@ -189,10 +190,7 @@ void Job::settle_contract() {
     });
     weights_ = settle_initial_weights(mesh_.world, settings_, recorded);
     settle_arithmetic();
-    const auto samples = static_cast<std::int64_t>(data_->samples());
-    length_.steps_per_epoch = (samples + settings_.batch - 1) / settings_.batch;
-    length_.total_steps =
-        settings_.max_steps > 0 ? settings_.max_steps : settings_.epochs * length_.steps_per_epoch;
+    length_ = length_of(settings_, static_cast<std::int64_t>(data_->samples()));
     const EffectFacts facts{.samples = data_->samples(),
                             .total_steps = length_.total_steps,
                             .age = recorded.empty() ? RunAge::created : RunAge::resumed};
@@ -228,6 +226,11 @@ void Job::build_model() {
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
         model_ = open_model(settings_.model, input_->shape(), settings_.seed);
         optimizer_ = make_optimizer(settings_.optimizer);
+    });
+    agree(mesh_.world, [&] {
+        const auto single =
+            single_rows(settings_, static_cast<std::int64_t>(data_->samples()), length_);
+        if (single && !takes_single_rows(*model_, input_->shape())) throw *single;
     });
     const std::int64_t leaf = settings_.batch / settings_.virtual_ranks;
     const BlankStep blank = agree(mesh_.world, [&] {
@@ -368,7 +371,8 @@ void Job::start_ledger() {
                                    .rank = mesh_.world.rank(),
                                    .ranks = mesh_.world.size(),
                                    .incarnation = static_cast<std::uint64_t>(run_.incarnation),
-                                   .start = progress_.position});
+                                   .start = progress_.position,
+                                   .dropped = dropped_samples(settings_, data_->samples())});
     });
 }
 

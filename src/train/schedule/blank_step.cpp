@@ -111,7 +111,27 @@ void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer&
     add(hasher, values);
 }
 
+// As PyTorch's batch norm says it, and a module that was saved from Python.
+bool lacks_statistics(const std::string& message) {
+    return message.find("Expected more than 1 value per channel") != std::string::npos;
+}
+
 }  // namespace
+
+bool takes_single_rows(Model& model, const ModelShape& shape) {
+    const torch::NoGradGuard no_gradients;
+    const NamedTensors buffers = model.buffers();
+    const NamedTensors before = copies_of(buffers);
+    torch::manual_seed(1);
+    bool takes = true;
+    try {
+        model.forward({{"images", blank_input(shape, 1)}});
+    } catch (const std::exception& error) {
+        takes = !lacks_statistics(error.what());
+    }
+    restore(buffers, before);
+    return takes;
+}
 
 BlankStep run_blank_step(Model& model,
                          const Task& task,

@@ -33,4 +33,8 @@ BlankStep run_blank_step(Model& model,
                          std::int64_t rows,
                          const Optimizer& optimizer);
 
+/// Whether the model trains on one sample by itself: batch norm over single values does not.
+/// Buffers are as before afterwards, the generator seeded.
+bool takes_single_rows(Model& model, const ModelShape& shape);
+
 }  // namespace lockstep

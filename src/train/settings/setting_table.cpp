@@ -203,6 +203,9 @@ std::vector<Option> sample_order(TrainSettings& s) {
                     s.transform,
                     "of images: 'crop 32 pad 4, flip', ... or none, cifar, book; see "
                     "docs/data.md"),
+        flag_option("drop-last",
+                    s.drops_last,
+                    "an epoch's samples that do not fill a step of --batch are left out"),
         whole_option("lanes", s.lanes, 1, 65536, "of the shuffled order"),
         whole_option("window-blocks", s.window_blocks, 1, 65536, "blocks shuffled together")};
 }

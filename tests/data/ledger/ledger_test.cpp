@@ -34,7 +34,8 @@ constexpr const char* digest = "0123456789abcdef0123456789abcdef";
 // A job without a model: ranks that go through the steps of an order and write ledgers.
 class Job {
   public:
-    Job(fs::path folder, std::uint64_t samples) : folder_(std::move(folder)), samples_(samples) {}
+    Job(fs::path folder, std::uint64_t samples, ShortStep short_step = ShortStep::keep)
+        : folder_(std::move(folder)), samples_(samples), short_step_(short_step) {}
 
     /// Begins an incarnation at the position saved last.
     void start(int ranks, std::int64_t batch) {
@@ -42,17 +43,21 @@ class Job {
         position_ = saved_;
         ++incarnation_;
         writers_.clear();
+        const auto rest = static_cast<std::uint32_t>(samples_ % static_cast<std::uint64_t>(batch));
+        const std::uint32_t dropped = short_step_ == ShortStep::drop ? rest : 0;
         for (int rank = 0; rank < ranks; ++rank)
             writers_.emplace_back(
-                folder_, LedgerHead{samples_, digest, rank, ranks, incarnation_, position_});
+                folder_,
+                LedgerHead{samples_, digest, rank, ranks, incarnation_, position_, dropped});
     }
 
     /// The ranks' batches of the next step.
     std::vector<Batch> next_step() {
         const EpochOrder order(
             row_blocks(samples_, 7), {OrderKind::lanes, 3, 4, 2}, position_.epoch);
-        const StreamPosition next = next_position(position_, batch_, samples_);
-        const std::uint64_t end = next.epoch == position_.epoch ? next.consumed : samples_;
+        const StreamPosition next = next_position(position_, batch_, samples_, short_step_);
+        const std::uint64_t end =
+            std::min(position_.consumed + static_cast<std::uint64_t>(batch_), samples_);
         const int ranks = static_cast<int>(writers_.size());
         std::vector<Batch> batches;
         for (int rank = 0; rank < ranks; ++rank) {
@@ -98,6 +103,7 @@ class Job {
   private:
     fs::path folder_;
     std::uint64_t samples_;
+    ShortStep short_step_;
     std::uint64_t incarnation_ = 0;
     std::int64_t batch_ = 1;
     StreamPosition position_, saved_;
@@ -138,6 +144,34 @@ TEST_F(Ledger, CallsAnUnfinishedEpochOpen) {
     EXPECT_TRUE(report.epochs[1].is_open);
     EXPECT_EQ(report.epochs[1].seen, 60u);
     EXPECT_THAT(describe_ledger(report), HasSubstr("every sample so far exactly once"));
+}
+
+TEST_F(Ledger, MissesNoSampleThatAnEpochDrops) {
+    Job job(folder(), 100, ShortStep::drop);
+    job.start(2, 30);
+    job.step(4);  // an epoch of three steps, and one more
+    job.save();
+    const LedgerReport report = check_ledger(folder());
+    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    ASSERT_THAT(report.epochs, SizeIs(2));
+    EXPECT_EQ(report.epochs[0].seen, 90u);
+    EXPECT_FALSE(report.epochs[0].is_open);
+    EXPECT_TRUE(report.epochs[1].is_open);
+    EXPECT_EQ(report.dropped, 10u);
+    EXPECT_THAT(describe_ledger(report), HasSubstr("every sample but those dropped exactly once"));
+}
+
+TEST_F(Ledger, MissesAStepBesideSamplesThatAnEpochDrops) {
+    Job job(folder(), 100, ShortStep::drop);
+    job.start(1, 30);
+    job.step(1);
+    job.next_step();
+    job.step(2);
+    job.save();
+    const LedgerReport report = check_ledger(folder());
+    EXPECT_EQ(report.epochs[0].missing, 30u);
+    EXPECT_THAT(report.epochs[0].findings,
+                ElementsAre("no step is recorded for positions 30 to 59"));
 }
 
 TEST_F(Ledger, LetsRestartsSupersedeWhatWasNotSaved) {

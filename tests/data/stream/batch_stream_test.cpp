@@ -60,8 +60,10 @@ std::vector<Seen> expected_steps(const DatasetIndex& index,
                                {options.order, options.seed, options.lanes, options.window_blocks},
                                position.epoch);
         const auto lanes = static_cast<std::uint64_t>(order.lanes());
-        const StreamPosition next = next_position(position, options.batch, index.samples());
-        const std::uint64_t end = next.epoch == position.epoch ? next.consumed : index.samples();
+        const StreamPosition next =
+            next_position(position, options.batch, index.samples(), options.short_step);
+        const std::uint64_t end = std::min(
+            position.consumed + static_cast<std::uint64_t>(options.batch), index.samples());
         Seen step{position, next, static_cast<std::int64_t>(end - position.consumed), {}};
         for (int leaf = options.first_leaf; leaf < options.last_leaf; ++leaf) {
             auto& ids = step.leaves[leaf];
@@ -388,6 +390,31 @@ TEST_F(Stream, RefusesAStartBeyondTheData) {
     EXPECT_EQ(caught_code([&] { BatchStream(index, test::small_stream(), {0, 501}); }), "E306");
     const std::vector<Seen> steps = steps_of(index, test::small_stream(), 1, {0, 500});
     EXPECT_EQ(steps[0].position, (StreamPosition{1, 0}));
+}
+
+TEST_F(Stream, LeavesOutShortSteps) {
+    const auto index = pack();
+    StreamOptions options = test::small_stream();
+    options.batch = 48;  // 10 of them, and 20 of 500 samples
+    options.short_step = ShortStep::drop;
+    for (const OrderKind kind : {OrderKind::lanes, OrderKind::uniform}) {
+        options.order = kind;
+        const std::vector<Seen> steps = steps_of(index, options, 35);
+        EXPECT_EQ(steps, expected_steps(*index, options, 35));
+        EXPECT_EQ(steps[34].position, (StreamPosition{3, 192}));
+        EXPECT_EQ(steps_of(index, options, 22, steps[13].position),
+                  std::vector(steps.begin() + 13, steps.end()));
+    }
+    EXPECT_EQ(steps_of(index, options, 1, {0, 480})[0].position, (StreamPosition{1, 0}));
+    options.batch = 501;
+    EXPECT_EQ(caught_code([&] { BatchStream(index, options); }), "E106");
+}
+
+TEST(NextPosition, LeavesOutShortSteps) {
+    EXPECT_EQ(next_position({0, 0}, 10, 25, ShortStep::drop), (StreamPosition{0, 10}));
+    EXPECT_EQ(next_position({0, 10}, 10, 25, ShortStep::drop), (StreamPosition{1, 0}));
+    EXPECT_EQ(next_position({0, 10}, 10, 30, ShortStep::drop), (StreamPosition{0, 20}));
+    EXPECT_EQ(next_position({0, 20}, 10, 30, ShortStep::drop), (StreamPosition{1, 0}));
 }
 
 TEST(NextPosition, CrossesEpochs) {

@@ -71,5 +71,17 @@ TEST(BlankStep, HashIsThatOfEverythingComputed) {
     EXPECT_NE(blank_step_of(model).hash, hash);
 }
 
+TEST(TakesSingleRows, TellsNormsOfOneValueFromThoseOfAMap) {
+    const auto crossed = model_of(std::make_shared<Crossed>());
+    EXPECT_FALSE(takes_single_rows(*crossed, {1, 2, 2, 3}));
+    for (const NamedTensor& buffer : crossed->buffers())
+        EXPECT_EQ(buffer.tensor.sum().item<float>(), buffer.name == "norm.running_var" ? 4 : 0);
+    const ModelShape image{1, 28, 28, 10};
+    EXPECT_TRUE(takes_single_rows(*model_of(make_model({"cnn-bn"}, image, 1)), image));
+    EXPECT_FALSE(takes_single_rows(*model_of(make_model({"resnet18"}, image, 1)), image));
+    const ModelShape larger{1, 64, 64, 10};
+    EXPECT_TRUE(takes_single_rows(*model_of(make_model({"resnet18"}, larger, 1)), larger));
+}
+
 }  // namespace
 }  // namespace lockstep

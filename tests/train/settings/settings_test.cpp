@@ -99,6 +99,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "class-weights",
                             "clip-norm",
                             "decay-all",
+                            "drop-last",
                             "ema",
                             "epsilon",
                             "heads",
@@ -158,13 +159,14 @@ TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
 // A run that was made before a setting was there has its default.
 TEST(DecidingFacts, LeaveOutWhatAnEarlierVersionDidNotKnow) {
     TrainSettings settings;
-    Json recorded = deciding_facts(settings, "digest", "", Json::object());
+    const Json digests = {{"data-digest", "digest"}};
+    Json recorded = deciding_facts(settings, digests, Json::object());
     EXPECT_TRUE(recorded.contains("decay-all"));
     recorded.erase("decay-all");
     recorded.erase("lr");
-    EXPECT_EQ(deciding_facts(settings, "digest", "", recorded), recorded);
+    EXPECT_EQ(deciding_facts(settings, digests, recorded), recorded);
     settings.optimizer.learning_rate = 0.5;
-    EXPECT_EQ(deciding_facts(settings, "digest", "", recorded).value("lr", Json()), Json(0.5));
+    EXPECT_EQ(deciding_facts(settings, digests, recorded).value("lr", Json()), Json(0.5));
 }
 
 TrainSettings settled() {

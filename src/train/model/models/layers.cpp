@@ -53,17 +53,12 @@ BatchNorm::BatchNorm(std::int64_t channels, NormRule rule)
       rule_(rule) {}
 
 Tensor BatchNorm::forward(const Tensor& x) {
-    const bool has_statistics = x.numel() > x.size(1);
+    TORCH_CHECK(!is_training() || x.numel() > x.size(1),
+                "Expected more than 1 value per channel when training, got input size ",
+                x.sizes());
     if (is_training()) batches_.add_(1);
-    return at::batch_norm(x,
-                          weight_,
-                          bias_,
-                          mean_,
-                          variance_,
-                          is_training() && has_statistics,
-                          rule_.momentum,
-                          rule_.epsilon,
-                          false);
+    return at::batch_norm(
+        x, weight_, bias_, mean_, variance_, is_training(), rule_.momentum, rule_.epsilon, false);
 }
 
 LayerNorm::LayerNorm(std::int64_t features, double epsilon)

@@ -63,8 +63,8 @@ struct NormRule {
     double momentum = 0.1;
 };
 
-/// Over all dimensions but the second. A channel with one value in all has no statistics to
-/// normalise by: the running ones serve then, and stay.
+/// Over all dimensions but the second. Errors: c10::Error, in PyTorch's words, where a channel has
+/// one value in all to be trained on: it has no statistics.
 class BatchNorm : public Layer {
   public:
     explicit BatchNorm(std::int64_t channels, NormRule rule = {});
