@@ -29,13 +29,13 @@ void write_npy(const fs::path& path, std::size_t rows, std::size_t columns, std:
 }
 
 // Labels are which of four features are large.
-void make_labelled(const fs::path& folder, std::size_t rows) {
+void make_labelled(const fs::path& folder, std::size_t rows, char there = '\1') {
     constexpr std::size_t columns = 4;
     CounterRandom random(Purpose::test, {rows});
     std::string features, labels;
     for (std::size_t i = 0; i < rows * columns; ++i) {
         features += static_cast<char>(random.below(256));
-        labels += static_cast<unsigned char>(features.back()) > 127 ? '\1' : '\0';
+        labels += static_cast<unsigned char>(features.back()) > 127 ? there : '\0';
     }
     const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
     write_npy(x, rows, columns, features);
@@ -214,6 +214,22 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     EXPECT_THAT(said("eval", {"--data", test, "--weights", file}), HasSubstr("E309"));
     fs::remove_all(run_ / "ckpt");
     EXPECT_THAT(said("eval", {"--data", test}), HasSubstr("E301: there is no checkpoint"));
+}
+
+TEST(MultiLabel, RefusesNumbersThatAreNoLabels) {
+    const TempDir folder;
+    make_labelled(folder / "data", 100, '\7');
+    const ProcessResult result = run_lockstep({"train",
+                                               "--data",
+                                               folder / "data",
+                                               "--run",
+                                               folder / "run",
+                                               "--model",
+                                               "mlp",
+                                               "--batch",
+                                               "32"});
+    EXPECT_EQ(result.exit_code, 65);
+    EXPECT_THAT(result.output, testing::HasSubstr("E210: a label is neither 0 nor 1"));
 }
 
 }  // namespace

@@ -5,7 +5,9 @@
 #include "lockstep/core/files.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <limits>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -78,8 +80,15 @@ void describe(Record& record, BitContract& contract) {
 }
 
 void describe(Record& record, EvaluationRecord& evaluated) {
-    record.field("metrics", evaluated.metrics);
+    // JSON has no number that is not finite.
+    std::map<std::string, std::optional<double>> finite;
+    for (const auto& [name, value] : evaluated.metrics)
+        finite[name] = std::isfinite(value) ? std::optional(value) : std::nullopt;
+    record.field("metrics", finite);
     record.field("text", evaluated.text);
+    if (!record.is_reading()) return;
+    for (const auto& [name, value] : finite)
+        evaluated.metrics[name] = value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
 void describe(Record& record, CheckpointState& state) {

@@ -41,7 +41,8 @@ Json given_config(const TrainSettings& settings) {
 
 // A run that an earlier version made has the defaults of settings that came later.
 void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<std::string>& idle) {
-    const Json defaults = json_of(deciding_settings({}));
+    Json defaults = json_of(deciding_settings({}));
+    defaults["task"] = "classification";  // there was no other
     for (const auto& [name, value] : defaults.items()) {
         if (recorded.contains(name) || !deciding.contains(name)) continue;
         if (deciding[name] == value || std::ranges::count(idle, name) > 0) deciding.erase(name);

@@ -7,6 +7,7 @@
 #include "model/model_source.hpp"
 
 #include <cstring>
+#include <map>
 
 #include <dlfcn.h>
 #include <fmt/format.h>
@@ -38,16 +39,43 @@ const ModelPlugin& open_plugin(const fs::path& path) {
     return *entry();
 }
 
+// Names may share a tensor, but one vector has a place for each name. Buffers are copied as they
+// lie, and sums of what is not finite say nothing.
+template <class Fail>
+void check_memory(const Model& model, const Fail& fail) {
+    std::map<const void*, std::string> owners;
+    NamedTensors tensors = model.parameters();
+    for (const NamedTensor& buffer : model.buffers()) {
+        check(buffer.tensor.is_contiguous(),
+              [&] { return fail(fmt::format("buffer '{}' is not contiguous", buffer.name)); });
+        check(buffer.tensor.isfinite().all().template item<bool>(), [&] {
+            return fail(fmt::format("buffer '{}' has values that are not finite", buffer.name));
+        });
+        tensors.push_back(buffer);
+    }
+    for (const auto& [key, tensor] : tensors) {
+        if (tensor.numel() == 0) continue;
+        const auto [other, is_new] = owners.try_emplace(tensor.const_data_ptr(), key);
+        check(is_new, [&, owner = other->second] {
+            return fail(fmt::format("'{}' and '{}' are one tensor", owner, key));
+        });
+    }
+}
+
 // What ranks sum, average and keep must be of types that they can.
 void check_tensors(const Model& model, const std::string& name) {
     const auto fail = [&](const std::string& why) {
-        return unusable(name, why, "make parameters f32, and buffers f32 or single whole numbers");
+        return unusable(
+            name,
+            why,
+            "make parameters f32, buffers f32 or single whole numbers, each its own and finite");
     };
     const NamedTensors parameters = model.parameters();
     check(!parameters.empty(), [&] { return fail("it has no parameter that learns"); });
     for (const auto& [key, tensor] : parameters)
         check(tensor.scalar_type() == at::kFloat,
               [&] { return fail(fmt::format("parameter '{}' is not f32", key)); });
+    check_memory(model, fail);
     for (const auto& [key, tensor] : model.buffers()) {
         const bool is_counter =
             !tensor.is_floating_point() && tensor.numel() == 1 && !tensor.is_complex();

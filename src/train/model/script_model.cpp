@@ -17,8 +17,7 @@
 namespace lockstep {
 namespace {
 
-Error unreadable(const std::filesystem::path& path, const c10::Error& error) {
-    const std::string text = error.what_without_backtrace();
+Error unreadable(const std::filesystem::path& path, const std::string& text) {
     return Error("E250",
                  fmt::format("'{}' is no TorchScript model", path.string()),
                  text.substr(0, text.find('\n')),
@@ -79,7 +78,9 @@ std::unique_ptr<Model> open_script(const std::filesystem::path& path) {
     try {
         return std::make_unique<ScriptModel>(torch::jit::load(path.string()));
     } catch (const c10::Error& error) {
-        throw unreadable(path, error);
+        throw unreadable(path, error.what_without_backtrace());
+    } catch (const std::exception& error) {
+        throw unreadable(path, error.what());
     }
 }
 

@@ -68,13 +68,24 @@ Error does_not_fit(const std::string& what, const std::string& why) {
         "E217", what, why, "'lockstep models' says which model takes what, and is for which task");
 }
 
-// LibTorch's own message, without where in its source it arose.
+// LibTorch's own message: the first line of its errors, the last of TorchScript's.
+std::string reason_of(const std::exception& error) {
+    if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
+        const std::string text = torch->what_without_backtrace();
+        return text.substr(0, text.find('\n'));
+    }
+    std::string text = error.what();
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return text.substr(text.rfind('\n') + 1);
+}
+
 NamedTensors outputs_of(Model& model, const LeafSamples& samples) {
     try {
         return model.forward(samples.inputs);
-    } catch (const c10::Error& error) {
-        const std::string text = error.what_without_backtrace();
-        throw does_not_fit("the model cannot take these data", text.substr(0, text.find('\n')));
+    } catch (const Error&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw does_not_fit("the model cannot take these data", reason_of(error));
     }
 }
 

@@ -6,6 +6,8 @@
 #include "lockstep/train/learning_rate.hpp"
 #include "lockstep/train/model_table.hpp"
 
+#include "model/model_source.hpp"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -42,8 +44,8 @@ std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
             {"huber-delta", "the loss has none", "drop it, or use --loss huber", !is_huber},
             {"label-smoothing",
              other,
-             "drop it, or use --task classification",
-             task != TaskKind::classification},
+             "drop it, or use --task classification or segmentation",
+             !has_classes},
             {"class-weights",
              other,
              "drop it, or use --task classification or segmentation",
@@ -51,9 +53,12 @@ std::vector<Idle> idle_of_tasks(const TrainSettings& s) {
 }
 
 std::vector<Idle> idle_of_models(const TrainSettings& s) {
-    const bool is_gpt = s.model.name == "gpt", is_own = !find_built_in(s.model.name);
+    const bool is_script = source_of(s.model.name) == ModelSource::script;
+    const bool is_gpt = s.model.name == "gpt";
+    const bool is_own = !is_script && !find_built_in(s.model.name);
     const std::string other = "--model " + s.model.name + " has no choice of it";
-    return {{"layers", other, "drop it, or use --model gpt", !is_gpt && !is_own},
+    return {{"no-bias", other, "drop it", is_script},
+            {"layers", other, "drop it, or use --model gpt", !is_gpt && !is_own},
             {"heads", other, "drop it, or use --model gpt", !is_gpt && !is_own},
             {"width",
              other,

@@ -19,7 +19,7 @@ using Holds = TargetRule::Holds;
 // In the order of TaskKind, without `automatic`.
 constexpr std::array rules{
     TargetRule{"classification", "labels", Holds::classes, 0, 0, "whole numbers [n]"},
-    TargetRule{"multi-label", "labels", Holds::numbers, 1, 1, "0 or 1 [n, K]"},
+    TargetRule{"multi-label", "labels", Holds::flags, 1, 1, "u8 or floats, 0 to 1 [n, K]"},
     TargetRule{"regression", "targets", Holds::numbers, 0, 1, "numbers [n] or [n, K]"},
     TargetRule{"segmentation", "masks", Holds::classes, 2, 2, "whole numbers [n, H, W]"},
     TargetRule{"next-token", "tokens", Holds::classes, 1, 1, "whole numbers [n, T + 1]"}};
@@ -28,11 +28,16 @@ bool is_whole(ElementType type) {
     return type == ElementType::u8 || type == ElementType::i32 || type == ElementType::i64;
 }
 
+bool holds(const Field& field, TargetRule::Holds what) {
+    if (what == Holds::classes) return is_whole(field.type) && field.classes() > 0;
+    const bool is_large_whole = is_whole(field.type) && field.type != ElementType::u8;
+    return what == Holds::numbers || !is_large_whole;
+}
+
 bool fits(const Field& field, const TargetRule& rule) {
     const std::size_t dimensions = field.shape.size();
-    const bool has_classes = is_whole(field.type) && field.classes() > 0;
     return dimensions >= rule.least_dimensions && dimensions <= rule.most_dimensions &&
-           (rule.holds == Holds::numbers || has_classes);
+           holds(field, rule.holds);
 }
 
 Error other_data(const DatasetIndex& test, const std::string& why) {
@@ -77,7 +82,7 @@ void FieldTask::check_test_data(const DatasetIndex& test) const {
     const Field& tested = target_field(test, rule_);
     check(tested.shape == field_.shape,
           [&] { return other_data(test, fmt::format("{} have another shape", rule_.field)); });
-    check(tested.classes() <= field_.classes(), [&] {
+    check(rule_.holds != Holds::classes || tested.classes() <= field_.classes(), [&] {
         return other_data(
             test,
             fmt::format(

@@ -13,7 +13,7 @@ namespace lockstep {
 
 /// Which fields a task takes its targets from.
 struct TargetRule {
-    enum class Holds { classes, numbers };
+    enum class Holds { classes, flags, numbers };
     std::string_view task, field;
     Holds holds = Holds::classes;
     std::size_t least_dimensions = 0, most_dimensions = 0;  ///< of one sample

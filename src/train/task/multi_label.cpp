@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
 #include "task/field_task.hpp"
 
 #include <ATen/Functions.h>
@@ -18,6 +20,18 @@ class MultiLabel : public FieldTask {
     explicit MultiLabel(const Field& labels) : FieldTask(TaskKind::multi_label, labels) {}
 
     std::int64_t outputs() const override { return field().shape[0]; }
+
+    NamedTensors targets(const LeafSource& source) const override {
+        NamedTensors targets = FieldTask::targets(source);
+        const at::Tensor& labels = targets[0].tensor;
+        check(labels.ge(0).logical_and(labels.le(1)).all().item<bool>(), [] {
+            return Error("E210",
+                         "a label is neither 0 nor 1",
+                         "'labels' of several numbers a sample say which of K labels it has",
+                         "pack 0 and 1; or name the field 'targets' for regression");
+        });
+        return targets;
+    }
 
     NamedTensors blank_targets(std::int64_t count) const override {
         const at::Tensor numbers = torch::arange(count * outputs()).remainder(3);

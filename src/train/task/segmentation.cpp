@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+
 #include "task/class_loss.hpp"
 #include "task/field_task.hpp"
 
@@ -23,10 +25,19 @@ Overlap overlap_of(const std::vector<std::int64_t>& confusion, std::int64_t clas
             (both.sum() / pairs.sum()).item<double>()};
 }
 
+constexpr std::int64_t most_classes = 1024;  // whose confusion each leaf counts
+
 class Segmentation : public FieldTask {
   public:
     Segmentation(const TaskSettings& settings, const Field& masks)
-        : FieldTask(TaskKind::segmentation, masks), loss_(settings, masks) {}
+        : FieldTask(TaskKind::segmentation, masks), loss_(settings, masks) {
+        check(masks.classes() <= most_classes, [&] {
+            return Error("E217",
+                         fmt::format("masks have {} classes", masks.classes()),
+                         fmt::format("segmentation tells at most {} apart", most_classes),
+                         "number the classes of the masks from 0 on");
+        });
+    }
 
     std::vector<std::int64_t> output_shape() const override {
         return {outputs(), field().shape[0], field().shape[1]};

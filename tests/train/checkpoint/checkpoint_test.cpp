@@ -89,6 +89,18 @@ TEST_F(Checkpoints, ComeBackAsTheyWereSaved) {
     EXPECT_EQ(found.memory, expected.memory);
 }
 
+TEST_F(Checkpoints, KeepAnEvaluationThatFoundNoNumber) {
+    Share share(ranks.rank(), ranks.size(), 1);
+    const EvaluationRecord evaluated{{{"accuracy", 0.5}, {"loss", std::nan("")}}, "accuracy 50 %"};
+    save_checkpoint(
+        ranks, {root, 1, {}, 3}, {.step = 1, .evaluated = evaluated}, tensors, share.pieces);
+    const auto found = load_checkpoint(ranks, root, tensors, share.pieces);
+    ASSERT_TRUE(found.has_value());
+    EXPECT_EQ(found->evaluated.text, evaluated.text);
+    EXPECT_EQ(found->evaluated.metrics.at("accuracy"), 0.5);
+    EXPECT_TRUE(std::isnan(found->evaluated.metrics.at("loss")));
+}
+
 TEST_F(Checkpoints, AreReadByAnyOtherNumberOfRanks) {
     save(7);
     for (int readers = 1; readers <= 8; ++readers)

@@ -99,6 +99,12 @@ TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
         net.register_parameter("h", half, false);
     });
     EXPECT_EQ(refusal([&] { opened(path); }), "E250: parameter 'h' is not f32");
+    save(path, [](auto& net) { net.register_buffer("t", torch::ones({3, 2}).t()); });
+    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 't' is not contiguous");
+    save(path, [](auto& net) { net.register_buffer("m", torch::full({2}, -INFINITY)); });
+    EXPECT_EQ(refusal([&] { opened(path); }), "E250: buffer 'm' has values that are not finite");
+    save(path, [](auto& net) { net.register_parameter("tied", net.attr("w").toTensor(), false); });
+    EXPECT_EQ(refusal([&] { opened(path); }), "E250: 'w' and 'tied' are one tensor");
     save(path, [](auto& net) { net.register_buffer("n", torch::zeros({}, torch::kInt64)); });
     EXPECT_EQ(refusal([&] { opened(path); }), "none");
 }

@@ -158,15 +158,19 @@ TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
 
 // A run that was made before a setting was there has its default.
 TEST(DecidingFacts, LeaveOutWhatAnEarlierVersionDidNotKnow) {
-    TrainSettings settings;
     const Json digests = {{"data-digest", "digest"}};
+    TrainSettings settings;
+    settings.task.kind = TaskKind::classification;  // as settled before facts are made
     Json recorded = deciding_facts(settings, digests, Json::object());
-    EXPECT_TRUE(recorded.contains("decay-all"));
-    recorded.erase("decay-all");
-    recorded.erase("lr");
+    for (const char* name : {"decay-all", "lr", "task"}) {
+        EXPECT_TRUE(recorded.contains(name)) << name;
+        recorded.erase(name);
+    }
     EXPECT_EQ(deciding_facts(settings, digests, recorded), recorded);
     settings.optimizer.learning_rate = 0.5;
     EXPECT_EQ(deciding_facts(settings, digests, recorded).value("lr", Json()), Json(0.5));
+    settings.task.kind = TaskKind::regression;  // which no earlier version had
+    EXPECT_TRUE(deciding_facts(settings, digests, recorded).contains("task"));
 }
 
 TrainSettings settled() {

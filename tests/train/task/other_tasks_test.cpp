@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Tasks beside classification: their losses add over samples, masked ones count nothing, and the
 // metrics are what their names say.
+#include "support/caught.hpp"
 #include "task/task.hpp"
 
 #include <cmath>
@@ -107,6 +108,10 @@ TEST(MultiLabel, MeasuresF1OverAllLabels) {
     EXPECT_NEAR(found.metrics.at("f1"), 2.0 * 2 / (3 + 3), 1e-12);
     EXPECT_NEAR(found.metrics.at("accuracy"), 4.0 / 6, 1e-12);
     EXPECT_EQ(found.text, "F1 66.67 %, accuracy of labels 66.67 %");
+}
+
+TEST(Segmentation, RefusesMoreClassesThanItCanCount) {
+    EXPECT_EQ(test::caught_code([] { make_segmentation({}, field_of({2, 2}, 2000)); }), "E217");
 }
 
 TEST(Regression, HasTheDistancesOfItsLosses) {
