@@ -207,6 +207,13 @@ std::vector<BadInput> bad_combinations() {
          "  why: it must be none, balanced, or 10 numbers of 0 or more\n"
          "  fix: give one weight for each class, with commas between\n",
          Finder::every_rank},
+        {"BestByAMetricOfAnotherTask",
+         train({"--test-data", "<data>", "--keep-best", "r2"}),
+         64,
+         "lockstep: error E103: --keep-best is 'r2'<same>\n"
+         "  why: the task's metrics are accuracy, loss\n"
+         "  fix: give one of these\n",
+         Finder::every_rank},
         {"LossOfAnotherTask",
          train({"--loss", "mae"}),
          64,

@@ -298,6 +298,31 @@ TEST(ResumeOfAnAverage, GoesOnExactlyAndLeavesTheWeightsAlone) {
     EXPECT_NE(last_evaluation(folder / "plain"), last_evaluation(folder / "whole"));
 }
 
+// At a rate of 0 every evaluation is as the first: three that are no better are over at step 20.
+TEST(ResumeOfAnEarlyStop, KeepsTheBestAndCountsOn) {
+    const TempDir folder;
+    const SmallData& data = SmallData::get();
+    const Words words = Words{"train", "--data", data.train(), "--test-data", data.test()} +
+                        Words{"--run", folder / "run", "--model", "mlp", "--virtual-ranks", "4"} +
+                        Words{"--optimizer", "sgd", "--lr", "0", "--evaluate-every", "5steps"} +
+                        Words{"--keep-best", "accuracy", "--early-stop", "3"} +
+                        Words{"--checkpoint-every", "4steps", "--keep-checkpoints", "1"};
+    EXPECT_EQ(run_lockstep(words + Words{"--max-steps", "10"} + on_ranks(2)).exit_code, 0);
+    for (const int ranks : {3, 1}) {
+        const auto stopped = run_lockstep(words + Words{"--max-steps", "90"} + on_ranks(ranks));
+        EXPECT_EQ(stopped.exit_code, 0) << stopped.output;
+        EXPECT_THAT(stopped.output,
+                    testing::ContainsRegex("stopped early after step 20: 3 evaluations without a "
+                                           "better accuracy than [0-9.]+ of step 5\n"));
+        EXPECT_EQ(state_of(folder / "run"), "complete, step 20, exit 0");
+        EXPECT_THAT(read_json(folder / "run/state.json").at("reason").get<std::string>(),
+                    testing::StartsWith("stopped early: 3 evaluations without"));
+    }
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", folder / "run"}).output,
+                testing::MatchesRegex("step .*\n5 .* [0-9a-f]{32}  best accuracy [0-9.]+\n"
+                                      "20 .* [0-9a-f]{32}\n"));
+}
+
 TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
     const TempDir folder;
     // 4 steps of 128 of 600 samples an epoch.

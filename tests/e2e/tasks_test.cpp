@@ -146,11 +146,13 @@ std::string test_line(const std::string& output) {
 
 TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
     const fs::path run = folder_ / "run";
-    const ProcessResult trained =
-        run_lockstep(Words{"train", "--np", "2", "--oversubscribe", "--data", train_data()} +
-                     Words{"--test-data", folder_ / "data/test", "--run", run} +
-                     Words{"--batch", "32"} + task().options);
+    const ProcessResult trained = run_lockstep(
+        Words{"train", "--np", "2", "--oversubscribe", "--data", train_data()} +
+        Words{"--test-data", folder_ / "data/test", "--run", run} +
+        Words{"--batch", "32", "--keep-best", task().metric.substr(5)} + task().options);
     expect_success(trained);
+    EXPECT_THAT(run_lockstep({"ckpt", "ls", run}).output,
+                testing::HasSubstr("  best " + task().metric.substr(5)));
     const double found = json_lines(run / "metrics.jsonl").back().at(task().metric).get<double>();
     EXPECT_GE(found, task().least) << trained.output;
     EXPECT_LE(found, task().most) << trained.output;

@@ -58,6 +58,14 @@ struct EvaluationRecord {
     std::string text;                       ///< of them, for people; "": there was none
 };
 
+/// The best of a run's evaluations so far, by one metric.
+struct BestEvaluation {
+    std::string metric;          ///< "" before the first
+    std::int64_t step = 0;       ///< after which it was
+    double value = 0;            ///< of the metric
+    std::int64_t not_since = 0;  ///< evaluations after it, none of them better
+};
+
 /// The state of a job beside its tensors, between two steps.
 struct CheckpointState {
     std::int64_t step = 0;                         ///< done
@@ -65,6 +73,7 @@ struct CheckpointState {
     OrderState order;                              ///< where the data go on
     BitContract contract;                          ///< empty in those of earlier versions
     EvaluationRecord evaluated;                    ///< the last one
+    BestEvaluation best;                           ///< with --keep-best or --early-stop
     int ranks = 1;                                 ///< that wrote it
     int virtual_ranks = 1;                         ///< V
     std::string parameter_hash;                    ///< XXH3-128 of all values, hexadecimal
@@ -77,6 +86,7 @@ struct CheckpointPlace {
     std::int64_t incarnation = 1;            ///< names temporary folders
     std::function<void()> check_still_ours;  ///< called on rank 0 before the commit; throws E408
     int keep = 3;                            ///< newest whole checkpoints that stay
+    std::int64_t best_step = 0;              ///< whose checkpoint stays beside these; 0: none
 };
 
 /// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`

@@ -133,6 +133,8 @@ struct TrainSettings {
     Period checkpoint_every{Period::Unit::epochs, 1};  ///< one is always written at the end
     int keep_checkpoints = 3;                          ///< newest ones that stay
     Period evaluate_every{Period::Unit::epochs, 1};    ///< on test_data
+    std::string keep_best;        ///< metric whose best checkpoint stays, too; "": none
+    std::int64_t early_stop = 0;  ///< evaluations without a better one that end the run; 0: none do
     std::int64_t log_every =
         0;               ///< steps between step lines; 0: one line every 30 s and each epoch
     int io_threads = 0;  ///< 0: as many as the data needs

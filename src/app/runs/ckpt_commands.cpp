@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <ranges>
 
 #include <fmt/format.h>
 
@@ -37,17 +38,30 @@ std::uint64_t bytes_of_folder(const fs::path& folder) {
     return bytes;
 }
 
+// As the newest checkpoint that can be read says.
+BestEvaluation best_of(const std::vector<CheckpointInfo>& found) {
+    for (const CheckpointInfo& info : found | std::views::reverse) try {
+            return read_checkpoint_state(info.path).best;
+        } catch (const Error&) {
+            continue;  // listed with what is wrong
+        }
+    return {};
+}
+
 int list(const fs::path& run) {
     const auto found = checkpoints_of(run);
+    const BestEvaluation best = best_of(found);
+    const std::string note = fmt::format("  best {} {:.6g}", best.metric, best.value);
     print_once("step        epoch  ranks  size        parameters\n");
     for (const CheckpointInfo& info : found) try {
             const CheckpointState state = read_checkpoint_state(info.path);
-            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {}\n",
+            print_once(fmt::format("{:<10}  {:<5}  {:<5}  {:<10}  {}{}\n",
                                    info.step,
                                    state.epoch,
                                    state.ranks,
                                    bytes_text(bytes_of_folder(info.path)),
-                                   state.parameter_hash));
+                                   state.parameter_hash,
+                                   info.step == best.step ? note : ""));
         } catch (const Error& error) {
             print_once(fmt::format("{:<10}  {}\n", info.step, error.what()));
         }
@@ -153,12 +167,15 @@ Command export_command() {
 }
 
 Command ckpt_ls_command() {
-    return {.name = "ckpt ls",
-            .summary = "list the checkpoints of a run",
-            .usage = "lockstep ckpt ls RUN",
-            .text = "Step, epoch, ranks that wrote it, size, hash of all parameters.\n",
-            .positionals = 1,
-            .run = [](const Invocation& call) { return list(call.positionals[0]); }};
+    return {
+        .name = "ckpt ls",
+        .summary = "list the checkpoints of a run",
+        .usage = "lockstep ckpt ls RUN",
+        .text =
+            "Step, epoch, ranks that wrote it, size, hash of all parameters; which is the best\n"
+            "so far, for 'train --keep-best' and --early-stop.\n",
+        .positionals = 1,
+        .run = [](const Invocation& call) { return list(call.positionals[0]); }};
 }
 
 Command ckpt_verify_command() {

@@ -55,6 +55,10 @@ std::uint64_t gradient_slots(const TrainSettings& settings, std::uint64_t ranks)
     return 1 + static_cast<std::uint64_t>(std::bit_width((leaves + ranks - 1) / ranks));
 }
 
+int kept_checkpoints(const TrainSettings& settings) {
+    return settings.keep_checkpoints + (settings.keep_best.empty() ? 0 : 1);
+}
+
 }  // namespace
 
 JobEstimate estimate_job(const TrainSettings& settings,
@@ -73,9 +77,9 @@ JobEstimate estimate_job(const TrainSettings& settings,
                                  node_ranks * gradient_slots(settings, ranks) * vector_bytes +
                                  (data.bytes > 0 ? std::min(data.bytes, reading) : reading);
     estimate.checkpoint_bytes = (1 + states) * vector_bytes;
-    // The newest are kept while one more is written.
+    // Those that are kept, while one more is written.
     estimate.disk_bytes =
-        (static_cast<std::uint64_t>(settings.keep_checkpoints) + 1) * estimate.checkpoint_bytes;
+        (static_cast<std::uint64_t>(kept_checkpoints(settings)) + 1) * estimate.checkpoint_bytes;
     return estimate;
 }
 
@@ -90,7 +94,7 @@ std::string estimate_text(const JobEstimate& estimate, const TrainSettings& sett
         grouped(estimate.parameters),
         estimate.data_bytes > 0 ? bytes_text(estimate.data_bytes) : "not visible from here",
         bytes_text(estimate.disk_bytes),
-        settings.keep_checkpoints,
+        kept_checkpoints(settings),
         bytes_text(estimate.checkpoint_bytes));
 }
 

@@ -78,7 +78,9 @@ std::vector<std::string> train_words(const Invocation& call) {
                                           "oversubscribe",
                                           "dry-run",
                                           "config",
-                                          "evaluate-every"};
+                                          "evaluate-every",
+                                          "keep-best",
+                                          "early-stop"};
     std::vector<std::string> words = {"train"};
     for (const ResolvedOption& option : call.options) {
         const bool is_own = std::ranges::find(own, option.name) != own.end();

@@ -133,13 +133,15 @@ void remove_folder(const fs::path& root, const fs::path& victim) {
 }
 
 // Checkpoints beyond the one just written were passed over as damaged: they must not count as new.
-void retain(const fs::path& root, std::int64_t newest_step, int keep) {
+void retain(std::int64_t newest_step, const CheckpointPlace& place) {
+    const fs::path& root = place.root;
     auto present = list_checkpoints(root);
     while (!present.empty() && present.back().step > newest_step) {
         remove_folder(root, present.back().path);
         present.pop_back();
     }
-    const auto newest = static_cast<std::size_t>(std::max(keep, 1));
+    std::erase_if(present, [&](const auto& info) { return info.step == place.best_step; });
+    const auto newest = static_cast<std::size_t>(std::max(place.keep, 1));
     for (std::size_t i = 0; i + newest < present.size(); ++i) remove_folder(root, present[i].path);
 }
 
@@ -157,7 +159,7 @@ void commit(const CheckpointPlace& place,
     sync_path(place.root);
     write_file_atomically(place.root.parent_path() / "latest",
                           fmt::format("{} {}\n", name, hash128(manifest).hex()));
-    retain(place.root, step, place.keep);
+    retain(step, place);
 }
 
 void check_same_tensors(std::span<const TensorMeta> stored,

@@ -91,12 +91,20 @@ void describe(Record& record, EvaluationRecord& evaluated) {
         evaluated.metrics[name] = value.value_or(std::numeric_limits<double>::quiet_NaN());
 }
 
+void describe(Record& record, BestEvaluation& best) {
+    record.field("metric", best.metric);
+    record.field("step", best.step);
+    record.field("value", best.value);
+    record.field("not_since", best.not_since);
+}
+
 void describe(Record& record, CheckpointState& state) {
     record.field("step", state.step);
     record.field("epoch", state.epoch);
     record.field("order", state.order);
     record.later("contract", state.contract);
     record.later("evaluated", state.evaluated);
+    record.later("best", state.best);
     record.field("ranks", state.ranks);
     record.field("virtual_ranks", state.virtual_ranks);
     record.field("parameter_hash", state.parameter_hash);

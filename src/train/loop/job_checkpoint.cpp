@@ -3,6 +3,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
+#include "loop/best_evaluation.hpp"
 #include "loop/job.hpp"
 
 namespace lockstep {
@@ -19,6 +20,7 @@ CheckpointState Job::state() const {
                       .consumed = progress_.position.consumed},
             .contract = contract_,
             .evaluated = progress_.evaluated,
+            .best = progress_.best,
             .ranks = mesh_.world.size(),
             .virtual_ranks = settings_.virtual_ranks,
             .parameter_hash = replica_->hash(),
@@ -33,7 +35,8 @@ void Job::save() {
     CheckpointPlace place{.root = run_.paths.checkpoints(),
                           .incarnation = run_.incarnation,
                           .check_still_ours = {},
-                          .keep = settings_.keep_checkpoints};
+                          .keep = settings_.keep_checkpoints,
+                          .best_step = kept_step(settings_, progress_.best)};
     if (run_.directory) place.check_still_ours = [this] { run_.directory->check_still_ours(); };
     save_checkpoint(mesh_.world, place, state(), tensors.metas, tensors.pieces);
 }
@@ -47,7 +50,8 @@ bool Job::load() {
     progress_ = {.step = found->step,
                  .epoch = found->epoch,
                  .position = {found->order.epoch, found->order.consumed},
-                 .evaluated = found->evaluated};
+                 .evaluated = found->evaluated,
+                 .best = found->best};
     return true;
 }
 

@@ -7,6 +7,9 @@
 //                                                                      |
 //     loss finite? -> report -> leave without saving? -> evaluate? -> save and stop? -> save?
 //
+// What evaluation says is the same on all ranks, too: each decides by itself whether it is the best
+// so far, and whether the run stops early.
+//
 // What must never happen:
 // - A rank decides alone. A signal reaches ranks at different moments, and clocks differ: who
 //   stopped at once would leave the others in the next step. So a wish is acted on by all, at the
@@ -26,6 +29,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
+#include "loop/best_evaluation.hpp"
 #include "loop/loss_error.hpp"
 #include "loop/reporter.hpp"
 #include "loop/time_limit.hpp"
@@ -97,6 +101,7 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     const Evaluation evaluation = parts.evaluator->run(parts.replica.model());
     parts.replica.swap_average();
     parts.progress.evaluated = {evaluation.metrics, evaluation.text};
+    note_evaluation(parts.progress.best, parts.settings, evaluation.metrics, parts.progress.step);
     reporter.after_evaluation(evaluation);
 }
 
@@ -116,6 +121,29 @@ LastSave save(const LoopParts& parts, TimeLimit& limit) {
     limit.note_save(now_s() - begin_s);
     write_state(parts, RunPhase::running, "checkpoint written", ExitCode::complete);
     return {parts.progress.step, now_s()};
+}
+
+// Whether the evaluation of the step just done is one whose checkpoint stays.
+bool is_new_best(const LoopParts& parts) {
+    return kept_step(parts.settings, parts.progress.best) == parts.progress.step;
+}
+
+bool is_at_end(const LoopParts& parts) {
+    return parts.progress.step >= parts.length.total_steps ||
+           !reason_to_stop(parts.settings, parts.progress.best).empty();
+}
+
+TrainEnd complete(const LoopParts& parts) {
+    const std::string early = parts.progress.step < parts.length.total_steps
+                                  ? reason_to_stop(parts.settings, parts.progress.best)
+                                  : "";
+    if (!early.empty())
+        once(Level::info, "stopped early after step {}: {}", parts.progress.step, early);
+    write_state(parts,
+                RunPhase::complete,
+                early.empty() ? "all steps are done" : "stopped early: " + early,
+                ExitCode::complete);
+    return TrainEnd::complete;
 }
 
 // Of interruptions; rank 0, which writes it down, is who knows a user's request.
@@ -158,7 +186,7 @@ TrainEnd run_loop(const LoopParts& parts) {
     write_state(parts, RunPhase::running, "training", ExitCode::complete);
     LastSave last{parts.progress.step, now_s()};
     TimeLimit limit(parts.settings.deadline, unix_time_s(), now_s());
-    while (parts.progress.step < parts.length.total_steps) {
+    while (!is_at_end(parts)) {
         limit.begin_turn(now_s());
         const Batch batch = [&] {
             const PhaseScope scope(parts.clock, Phase::data);
@@ -173,27 +201,27 @@ TrainEnd run_loop(const LoopParts& parts) {
         check_loss(outcome, parts);
         reporter.after_step(outcome, batch.samples_in_step, rate);
 
-        const bool at_end = parts.progress.step == parts.length.total_steps;
-        if (outcome.agreed.discard && !at_end) {
+        const bool is_last = parts.progress.step == parts.length.total_steps;
+        if (outcome.agreed.discard && !is_last) {
             reporter.finish();
             return leave(parts, last);
         }
-        if (at_end ||
+        if (is_last ||
             is_due(
                 parts.settings.evaluate_every, parts.progress.step, parts.length.steps_per_epoch))
             evaluate(parts, reporter);
+        const bool at_end = is_at_end(parts);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
             reporter.finish();
             if (!at_end) return stop(parts, outcome.agreed, limit);
         }
-        if (at_end || outcome.agreed.save ||
+        if (at_end || outcome.agreed.save || is_new_best(parts) ||
             is_due(
                 parts.settings.checkpoint_every, parts.progress.step, parts.length.steps_per_epoch))
             last = save(parts, limit);
     }
     reporter.finish();
-    write_state(parts, RunPhase::complete, "all steps are done", ExitCode::complete);
-    return TrainEnd::complete;
+    return complete(parts);
 }
 
 }  // namespace lockstep

@@ -26,6 +26,7 @@ struct JobProgress {
     std::int64_t epoch = 0;  ///< finished epochs
     StreamPosition position;
     EvaluationRecord evaluated;
+    BestEvaluation best;
 };
 
 /// The run directory as this rank sees it: rank 0 holds it, the others know its paths.

@@ -116,8 +116,20 @@ std::vector<Idle> idle_of_order(const TrainSettings& s) {
     return {{"lanes", why, lanes, is_uniform}, {"window-blocks", why, lanes, is_uniform}};
 }
 
+std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
+    const bool lacks_data = s.test_data.empty();
+    const std::string why = "there is no --test-data to evaluate on";
+    const std::string fix = "give --test-data DIR, or drop it";
+    const bool is_last_only = s.evaluate_every.unit == Period::Unit::never;
+    return {{"evaluate-every", why, fix, lacks_data && s.evaluate_every != Period{}},
+            {"keep-best", why, fix, lacks_data && !s.keep_best.empty()},
+            {"early-stop",
+             lacks_data ? why : "the run is evaluated at its end only",
+             lacks_data ? fix : "give an --evaluate-every, or drop it",
+             s.early_stop > 0 && (lacks_data || is_last_only)}};
+}
+
 std::vector<Idle> idle_rows(const TrainSettings& s) {
-    const bool never_evaluates = s.test_data.empty() && s.evaluate_every != Period{};
     std::vector<Idle> rows = {{"powersgd-rank",
                                "gradients travel as --wire " + text_of(s, "wire"),
                                "drop it, or use --plain --wire powersgd",
@@ -125,16 +137,13 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                               {"load-skip",
                                "there is no --load-weights to skip any of",
                                "give --load-weights FILE, or drop it",
-                               s.load_weights.empty()},
-                              {"evaluate-every",
-                               "there is no --test-data to evaluate on",
-                               "give --test-data DIR, or drop it",
-                               never_evaluates}};
+                               s.load_weights.empty()}};
     for (const auto& more : {idle_of_tasks(s),
                              idle_of_models(s),
                              idle_of_optimizers(s),
                              idle_of_schedules(s),
-                             idle_of_order(s)})
+                             idle_of_order(s),
+                             idle_of_evaluations(s)})
         rows.insert(rows.end(), more.begin(), more.end());
     return rows;
 }

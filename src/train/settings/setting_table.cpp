@@ -258,6 +258,17 @@ OptionSection how_long(TrainSettings& s) {
                               "500steps, 1epoch, 10m or never; one is always written at the end")),
          whole_option("keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest ones to keep"),
          shared(period_option("evaluate-every", s.evaluate_every, "500steps, 1epoch or never")),
+         shared(text_option("keep-best",
+                            "METRIC",
+                            s.keep_best,
+                            "keep the checkpoint of the best evaluation, too: loss, accuracy, r2, "
+                            "...")),
+         shared(whole_option("early-stop",
+                             s.early_stop,
+                             0,
+                             1'000'000,
+                             "stop after N evaluations without a better --keep-best, or loss; 0: "
+                             "never")),
          shared(whole_option("log-every",
                              s.log_every,
                              0,

@@ -52,9 +52,10 @@ class Checkpoints : public testing::Test {
     }
     ~Checkpoints() override { ranks.barrier(); }
 
-    void save(std::int64_t step, int keep = 3) {
+    void save(std::int64_t step, int keep = 3, std::int64_t best_step = 0) {
         Share share(ranks.rank(), ranks.size(), static_cast<float>(step));
-        save_checkpoint(ranks, {root, 1, {}, keep}, {.step = step}, tensors, share.pieces);
+        save_checkpoint(
+            ranks, {root, 1, {}, keep, best_step}, {.step = step}, tensors, share.pieces);
     }
 
     std::int64_t load_step(Share& into) {
@@ -139,6 +140,16 @@ TEST_F(Checkpoints, OnlyTheNewestAreKept) {
     ASSERT_EQ(kept.size(), 2U);
     EXPECT_EQ(kept[0].step, 4);
     EXPECT_EQ(kept[1].step, 5);
+}
+
+TEST_F(Checkpoints, TheBestIsKeptBesideTheNewest) {
+    for (std::int64_t step = 1; step <= 5; ++step) save(step, 2, 2);
+    std::vector<std::int64_t> steps;
+    for (const CheckpointInfo& info : list_checkpoints(root)) steps.push_back(info.step);
+    EXPECT_EQ(steps, (std::vector<std::int64_t>{2, 4, 5}));
+    save(6, 2, 6);
+    EXPECT_EQ(list_checkpoints(root).size(), 3U);  // the best, and the two before it
+    EXPECT_EQ(list_checkpoints(root)[0].step, 4);
 }
 
 TEST_F(Checkpoints, ADamagedNewerOneNeverPushesOutAWholeOne) {

@@ -301,6 +301,22 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--evaluate-every has no effect\n  why: there is no --test-data"},
+        {"KeepBestWithoutTestData",
+         [](auto& s) { s.keep_best = "loss"; },
+         "E107",
+         "--keep-best has no effect\n  why: there is no --test-data"},
+        {"EarlyStopWithoutTestData",
+         [](auto& s) { s.early_stop = 3; },
+         "E107",
+         "--early-stop has no effect\n  why: there is no --test-data"},
+        {"EarlyStopWithoutEvaluations",
+         [](auto& s) {
+             s.early_stop = 3;
+             s.test_data = "D";
+             s.evaluate_every = {};
+         },
+         "E107",
+         "--early-stop has no effect\n  why: the run is evaluated at its end only"},
     };
 }
 

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which evaluation was the best so far, and what follows from it.
+#pragma once
+
+#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/train/settings.hpp"
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace lockstep {
+
+/// Errors: E103 if --keep-best is none of `metrics`, a task's.
+void check_metric(const TrainSettings& settings, const std::map<std::string, double>& metrics);
+
+/// Takes an evaluation after `step` into account; one by another metric than before is the first.
+/// Values that are not finite are never better.
+void note_evaluation(BestEvaluation& best,
+                     const TrainSettings& settings,
+                     const std::map<std::string, double>& metrics,
+                     std::int64_t step);
+
+/// The step whose checkpoint stays; 0: none.
+std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best);
+
+/// Why the run ends before its last step; "": it does not.
+std::string reason_to_stop(const TrainSettings& settings, const BestEvaluation& best);
+
+}  // namespace lockstep
