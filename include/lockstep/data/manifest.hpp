@@ -33,6 +33,9 @@ std::string_view codec_name(Codec codec);  ///< as `data pack --codec` spells it
 /// The codec of packed shards called `name`. Errors: E103 listing the names.
 Codec parse_codec(std::string_view name);
 
+/// How many classes a field may have.
+inline constexpr std::int64_t max_classes = 1'000'000;
+
 /// One column of a data set: /data/NAME in every shard, one row per sample.
 struct Field {
     std::string name;

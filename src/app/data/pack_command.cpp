@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "command.hpp"
 #include "data/pack_inputs.hpp"
@@ -60,7 +61,7 @@ Command data_pack_command() {
         whole_option("classes",
                      arguments->classes,
                      0,
-                     1'000'000,
+                     max_classes,
                      "of labels, masks and tokens (the vocabulary); 0: the largest + 1"));
     table.push_back(pack_output_section(arguments->output, "seed"));
     table.push_back(pack_how_section(arguments->output));

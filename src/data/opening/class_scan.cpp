@@ -9,11 +9,6 @@
 #include <fmt/format.h>
 
 namespace lockstep {
-namespace {
-
-constexpr std::int64_t most_classes = 1'000'000;
-
-}  // namespace
 
 std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field) {
     ShardFiles files(std::shared_ptr<const DatasetIndex>(std::shared_ptr<void>(), &index));
@@ -23,7 +18,7 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
     const auto& blocks = index.stored_blocks(field);
     for (std::size_t b = 0; b < blocks.size(); ++b) {
         const std::span<const std::byte> rows = reader.read_block(field, b);
-        const std::optional<BadLabel> bad = first_label_beyond(described, rows, most_classes);
+        const std::optional<BadLabel> bad = first_label_beyond(described, rows, max_classes);
         check(!bad, [&] {
             return Error("E210",
                          fmt::format("{} of sample {} in '{}' is out of range",

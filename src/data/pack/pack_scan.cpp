@@ -35,8 +35,7 @@ class TallyMaker {
         const bool is_known = !field_.mean.empty() || !field_.class_counts.empty();
         if (is_known) return;
         const bool is_image = field_.layout == "CHW" && !field_.shape.empty();
-        is_labels_ =
-            is_of_classes(field_) || (field_.type == ElementType::i64 && field_.shape.empty());
+        is_labels_ = is_of_classes(field_);
         is_pixels_ = field_.type == ElementType::u8 && is_image;
         const bool is_features =
             field_.shape.empty() || (field_.shape.size() == 1 && field_.shape[0] <= most_features);

@@ -36,7 +36,6 @@ struct ClassLimits {
     std::int64_t expected = 0;  ///< 0: as many as there are
     std::vector<std::string> names;
 };
-inline constexpr std::int64_t max_classes = 1 << 20;
 
 /// Counts of the classes in `field`, of whole numbers; it must outlive the tally.
 std::unique_ptr<Tally> label_tally(const Field& field, const ClassLimits& limits);

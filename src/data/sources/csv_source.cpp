@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t most_classes = 1 << 20, no_column = SIZE_MAX;
+constexpr std::size_t no_column = SIZE_MAX;
 
 std::string_view trimmed(std::string_view text) {
     while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
@@ -161,10 +161,10 @@ class CsvImport {
         if (name.empty()) throw no_number(columns_.label, cell, "a name");
         const auto next = static_cast<std::int64_t>(classes_.size());
         append(answers_, classes_.emplace(name, next).first->second);
-        if (classes_.size() > most_classes)
+        if (std::ssize(classes_) > max_classes)
             throw malformed(fmt::format("column {} has more than {} different names",
                                         columns_.name_of(columns_.label),
-                                        grouped(most_classes)));
+                                        grouped(max_classes)));
     }
 
     template <class Number>

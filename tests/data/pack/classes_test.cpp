@@ -89,9 +89,21 @@ TEST_F(Classes, OutOfRangeAreNamed) {
                           "  why: 3 classes are numbered 0 to 2"));
     options_.classes = 0;
     EXPECT_THAT(caught_text([&] {
-                    packed<std::int32_t>("tokens", ElementType::i32, {1, 2}, {1 << 20, 0});
+                    packed<std::int32_t>("tokens", ElementType::i32, {1, 2}, {1'000'000, 0});
                 }),
-                HasSubstr("value 1048576 of 'tokens' of input sample 0"));
+                HasSubstr("value 1000000 of 'tokens' of input sample 0"));
+}
+
+// Numpy's whole numbers are i64.
+TEST_F(Classes, AreNotOfNumbersToPredict) {
+    const Field scalar =
+        packed<std::int64_t>("targets", ElementType::i64, {3}, {-1, 1'000'000'000'000, 7});
+    EXPECT_THAT(scalar.class_counts, IsEmpty());
+    EXPECT_EQ(scalar.type, ElementType::i64);
+    EXPECT_EQ(reading_error(), "");
+    const Field several = packed<std::int64_t>("targets", ElementType::i64, {1, 2}, {-1, 7});
+    EXPECT_THAT(several.class_counts, IsEmpty());
+    EXPECT_THAT(several.shape, ElementsAre(2));
 }
 
 TEST_F(Classes, AreLookedAtInEveryElementThatIsRead) {
