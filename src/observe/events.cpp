@@ -53,6 +53,7 @@ void describe(Record& record, StepsEvent& event) {
     describe(record, event.report);
     record.later("wall_s", event.wall_s);
     record.sparse("gradient_norm", event.gradient_norm);
+    record.sparse("skipped_steps", event.skipped_steps);
     record.later("comm_busy_s", event.comm_busy_s);
     record.later("comm_exposed_s", event.comm_exposed_s);
     record.sparse("wire_compression", event.wire_compression);

@@ -8,6 +8,10 @@
 #include "run_files.hpp"
 #include "support/temp_dir.hpp"
 
+#include <cmath>
+#include <set>
+#include <vector>
+
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,10 +23,14 @@ void expect_success(const ProcessResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1, of bytes.
-void write_npy(const fs::path& path, std::size_t rows, std::size_t columns, std::string values) {
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1.
+void write_npy(const fs::path& path,
+               std::size_t rows,
+               std::size_t columns,
+               std::string values,
+               const std::string& type = "|u1") {
     std::string dict = fmt::format(
-        "{{'descr': '|u1', 'fortran_order': False, 'shape': ({}, {}), }}", rows, columns);
+        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}", type, rows, columns);
     dict.resize(117, ' ');
     write_file_atomically(path,
                           std::string("\x93NUMPY\x01\x00\x76\x00", 10) + dict + '\n' + values);
@@ -164,6 +172,72 @@ TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
     expect_success(verified);
     EXPECT_THAT(verified.output,
                 testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+}
+
+// 200 samples, one of which has a feature that is no number.
+void make_one_nan(const fs::path& folder) {
+    constexpr std::size_t rows = 200, columns = 4;
+    CounterRandom random(Purpose::test, {rows});
+    std::vector<float> features(rows * columns), targets(rows);
+    for (std::size_t i = 0; i < features.size(); ++i) {
+        features[i] = static_cast<float>(random.below(256)) / 256;
+        targets[i / columns] += features[i];
+    }
+    features[77] = std::nanf("");
+    const auto text = [](const std::vector<float>& values) {
+        return std::string(reinterpret_cast<const char*>(values.data()),
+                           values.size() * sizeof(float));
+    };
+    const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
+    write_npy(x, rows, columns, text(features), "<f4");
+    write_npy(y, rows, 1, text(targets), "<f4");
+    expect_success(run_lockstep({"data",
+                                 "pack",
+                                 "--npy",
+                                 "features=" + x.string(),
+                                 "--npy",
+                                 "targets=" + y.string(),
+                                 "--out",
+                                 folder}));
+}
+
+TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
+    const TempDir folder;
+    make_one_nan(folder / "data");
+    const auto trained = [&](const std::string& run, int ranks, const Words& more) {
+        return run_lockstep(
+            Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
+            Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "2", "--ema", "0.5"} +
+            Words{"--np", std::to_string(ranks), "--oversubscribe"} + more);
+    };
+    const ProcessResult stopped = trained("stopped", 2, {});
+    EXPECT_EQ(stopped.exit_code, 65) << stopped.output;
+    EXPECT_THAT(stopped.output, testing::HasSubstr("error E701: the loss is nan at step "));
+    std::set<std::string> hashes;
+    for (const int ranks : {1, 2, 3}) {
+        const std::string run = fmt::format("skipped-{}", ranks);
+        const ProcessResult skipped = trained(run, ranks, {"--on-nonfinite", "skip"});
+        expect_success(skipped);
+        hashes.insert(printed_hash(skipped.output));
+        EXPECT_THAT(skipped.output,
+                    testing::HasSubstr("2 step(s) skipped so far, the last is step"));
+        const Json last = json_lines(folder / run / "metrics.jsonl").back();
+        EXPECT_EQ(last.at("skipped_steps"), 2);
+        EXPECT_TRUE(last.at("loss").is_number());
+    }
+    EXPECT_EQ(hashes.size(), 1u);
+    EXPECT_EQ(hashes.begin()->size(), 32u);
+}
+
+TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {
+    const TempDir folder;
+    make_up(folder / "data", {"--kind", "regression", "--size", "4"}, 200);
+    const ProcessResult result =
+        run_lockstep(Words{"train", "--data", folder / "data/train", "--run", folder / "run"} +
+                     Words{"--model", "mlp", "--optimizer", "sgd", "--lr", "1e6"} +
+                     Words{"--epochs", "500", "--on-nonfinite", "skip"});
+    EXPECT_EQ(result.exit_code, 65) << result.output;
+    EXPECT_THAT(result.output, testing::HasSubstr("error E701: 100 steps in a row were skipped"));
 }
 
 class Infer : public testing::Test {

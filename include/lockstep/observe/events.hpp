@@ -36,10 +36,11 @@ struct StartSums {
 struct StepsEvent {
     static constexpr std::string_view name = "steps";  ///< in a log
     StepReport report;
-    double wall_s = 0;                         ///< of these steps
-    std::optional<double> gradient_norm{};     ///< of the last step, where it is clipped
-    double comm_busy_s = 0;                    ///< buckets travelled
-    double comm_exposed_s = 0;                 ///< steps waited for buckets
+    double wall_s = 0;                            ///< of these steps
+    std::optional<double> gradient_norm{};        ///< of the last step, where it is clipped
+    std::optional<std::int64_t> skipped_steps{};  ///< of this start, where steps may be skipped
+    double comm_busy_s = 0;                       ///< buckets travelled
+    double comm_exposed_s = 0;                    ///< steps waited for buckets
     std::optional<double> wire_compression{};  ///< of lossy wires: bytes of gradients by those sent
     DataReport data{};
     std::optional<StartSums> so_far{};  ///< with these steps; not in metrics.jsonl

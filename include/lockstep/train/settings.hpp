@@ -91,6 +91,12 @@ struct TaskSettings {
     std::string class_weights = "none";         ///< "none", "balanced" or "W0,W1,..."
 };
 
+/// What becomes of a step whose loss or gradient is not finite.
+enum class NonFinite {
+    stop,  ///< a loss that is not ends the run
+    skip,  ///< the step changes nothing
+};
+
 /// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
 enum class CommThread { automatic, on, off };
 
@@ -142,6 +148,7 @@ struct TrainSettings {
     std::optional<DataMode> data_mode;               ///< nothing: resident where it fits
     PageCache page_cache = PageCache::keep;          ///< whether the system may keep what was read
     BadData on_bad_data = BadData::fail;             ///< what becomes of damaged samples
+    NonFinite on_nonfinite = NonFinite::stop;        ///< losses and gradients
     bool accepts_other_bits = false;                 ///< of a resume on other processors
     bool ledger = false;                             ///< keep a record of every sample trained on
     Transport transport = Transport::automatic;      ///< how gradients travel

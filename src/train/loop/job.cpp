@@ -340,7 +340,8 @@ void Job::build_replica() {
                                         StepSettings{.seed = settings_.seed,
                                                      .threads = settings_.threads,
                                                      .micro_batches = settings_.micro_batches,
-                                                     .clip_norm = settings_.clip_norm});
+                                                     .clip_norm = settings_.clip_norm,
+                                                     .on_nonfinite = settings_.on_nonfinite});
     agree(mesh_.world, [&] {
         if (test_data_)
             evaluator_ = std::make_unique<Evaluator>(

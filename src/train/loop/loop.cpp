@@ -15,7 +15,9 @@
 //   stopped at once would leave the others in the next step. So a wish is acted on by all, at the
 //   end of the step that carried it. Periods in seconds, the deadline and requests are rank 0's to
 //   see.
-// - A checkpoint of a step whose loss is not finite: the last good one must stay the newest.
+// - A checkpoint of a step whose loss is not finite, unless that step was skipped: the last good
+// one
+//   must stay the newest.
 // - A run that reached its last step ends as "interrupted" because a signal came with it.
 // - The state file says less than the checkpoints: it is written after what it tells of is there.
 //
@@ -47,6 +49,8 @@ bool is_due(const Period& period, std::int64_t step, std::int64_t steps_per_epoc
     if (period.unit == Period::Unit::epochs) return step % (period.count * steps_per_epoch) == 0;
     return false;
 }
+
+constexpr int most_skipped_in_row = 100;
 
 struct LastSave {
     std::int64_t step = 0;
@@ -80,9 +84,13 @@ StepWishes wishes_of(const LoopParts& parts, const LastSave& last, const TimeLim
     return wishes;
 }
 
-// The loss is the same on all ranks: they fail together, with one message.
+// The outcome is the same on all ranks: they fail together, with one message.
 void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
-    if (std::isfinite(outcome.loss)) return;
+    int& skipped = parts.progress.skipped_in_row;
+    skipped = outcome.is_skipped ? skipped + 1 : 0;
+    if (skipped >= most_skipped_in_row)
+        agree_on_failure(parts.world, skipped_error(skipped, parts.progress.step));
+    if (outcome.is_skipped || std::isfinite(outcome.loss)) return;
     agree_on_failure(parts.world,
                      loss_error(outcome.loss, parts.progress.step, parts.settings.threads));
 }

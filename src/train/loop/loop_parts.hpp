@@ -27,6 +27,7 @@ struct JobProgress {
     StreamPosition position;
     EvaluationRecord evaluated;
     BestEvaluation best;
+    int skipped_in_row = 0;  ///< steps, of this start
 };
 
 /// The run directory as this rank sees it: rank 0 holds it, the others know its paths.

@@ -20,4 +20,13 @@ Error loss_error(double loss, std::int64_t step, int threads) {
     return {"E701", fmt::format("the loss is {} at step {}", loss, step), why, fix};
 }
 
+Error skipped_error(int steps, std::int64_t step) {
+    return {"E701",
+            fmt::format("{} steps in a row were skipped, the last is step {}", steps, step),
+            "no loss or gradient of them is finite: the weights have diverged, or samples are not "
+            "finite",
+            "lower --lr, use --warmup-steps or --clip-norm, or look at the data; the last "
+            "checkpoint is good"};
+}
+
 }  // namespace lockstep

@@ -12,4 +12,7 @@ namespace lockstep {
 /// With several `threads` the arithmetic itself is a suspect.
 Error loss_error(double loss, std::int64_t step, int threads);
 
+/// E701. So many steps in a row, the last one `step`, changed nothing.
+Error skipped_error(int steps, std::int64_t step);
+
 }  // namespace lockstep

@@ -42,7 +42,12 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     } else {
         epoch_samples_ += samples;
     }
-    loss_ += outcome.loss;
+    if (outcome.is_skipped) {
+        note_skipped();
+    } else {
+        loss_ += outcome.loss;
+        ++losses_;
+    }
     rate_ = rate;
     gradient_norm_ = outcome.gradient_norm;
     samples_ += samples;
@@ -99,7 +104,7 @@ void Reporter::report(double rate) {
     const StepReport report{.epoch = at.epoch,
                             .step = at.step,
                             .steps_total = parts_.length.total_steps,
-                            .loss = loss_ / static_cast<double>(steps_),
+                            .loss = loss_ / static_cast<double>(losses_),
                             .lr = rate,
                             .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
                             .phases = parts_.clock.take(),
@@ -108,6 +113,7 @@ void Reporter::report(double rate) {
                                      static_cast<double>(parts_.length.total_steps - at.step)};
     StepsEvent event{.report = report, .wall_s = now - since_s_};
     if (parts_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
+    if (parts_.settings.on_nonfinite == NonFinite::skip) event.skipped_steps = skipped_;
     add_communication(event);
     event.data = data_report(event.wall_s);
     log_steps(event);
@@ -123,7 +129,22 @@ void Reporter::report(double rate) {
     }
     since_s_ = now;
     loss_ = 0;
-    samples_ = steps_ = 0;
+    samples_ = steps_ = losses_ = 0;
+}
+
+void Reporter::note_skipped() {
+    ++skipped_;
+    last_skipped_ = parts_.progress.step;
+    if (!skipped_said_at_s_ || now_s() - *skipped_said_at_s_ >= report_every_s) say_skipped();
+}
+
+void Reporter::say_skipped() {
+    skipped_said_ = skipped_;
+    skipped_said_at_s_ = now_s();
+    once(Level::warn,
+         "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite",
+         skipped_,
+         last_skipped_);
 }
 
 void Reporter::report_epoch() {
@@ -166,6 +187,7 @@ void Reporter::flush() {
 
 void Reporter::finish() {
     flush();
+    if (skipped_ > skipped_said_) say_skipped();
     if (has_live_terminal()) progress_.finish();
 }
 

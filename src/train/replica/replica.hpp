@@ -44,8 +44,8 @@ struct ReplicaTraffic {
     std::optional<double> compression;  ///< of a lossy format
 };
 
-/// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update;
-/// publish. Every rank does these in this order, with all leaves that it has.
+/// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update
+/// or skip; publish. Every rank does these in this order, with all leaves that it has.
 class Replica {
   public:
     virtual ~Replica() = default;
@@ -72,6 +72,13 @@ class Replica {
 
     /// Collective. Of the whole gradient, after finish(); the same bits on any number of ranks.
     virtual double gradient_norm() const = 0;
+
+    /// Collective. Whether all of the gradient, buffers and scalars are, after finish(); the same
+    /// on all ranks.
+    virtual bool is_finite() const = 0;
+
+    /// In place of update(): weights, optimizer state, buffers and counters stay as they are.
+    virtual void skip() = 0;
 
     /// Collective. Updates what this rank owns. `samples`: of the step; buffers become their mean
     /// over the leaves that had some.

@@ -22,6 +22,7 @@
 // - A leaf begins with what the leaf before it left in the buffers: running statistics start each
 //   leaf from the step's start.
 // - A step begins while values and their average are exchanged: the average would be trained.
+// - A step that is skipped leaves a trace: counters and buffers, too, stay as at its start.
 // - A norm counts parameters twice: nodes hold equal copies, and only the first copy is added.
 //
 // Tested: train/replica/shared_replica_test.cpp (views keep values, gradients equal autograd's own,
@@ -39,6 +40,7 @@
 #include "replica/optimizer_step.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstring>
 #include <span>
@@ -57,6 +59,15 @@ at::Tensor view_of(float* flat, const FlatTensor& place) {
 FloatRange common(FloatRange a, FloatRange b) {
     const std::size_t begin = std::max(a.begin, b.begin);
     return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+// Without a branch for each: all exponent bits are set in infinities and NaN alone.
+bool has_nonfinite(std::span<const float> values) {
+    constexpr std::uint32_t exponent = 0x7F800000;
+    std::uint32_t found = 0;
+    for (const float value : values)
+        found |= (std::bit_cast<std::uint32_t>(value) & exponent) == exponent ? 1U : 0U;
+    return found != 0;
 }
 
 // The part of `tensor`'s elements that lies in `part` of the flat vector.
@@ -213,6 +224,28 @@ double SharedReplica::gradient_norm() const {
     for (std::size_t bucket = 0; bucket < counted; ++bucket)
         stripes.emplace_back(reducer_.reduced(bucket), stripes_[bucket].range.size());
     return global_norm(parts_.ranks, stripes);
+}
+
+bool SharedReplica::is_finite() const {
+    std::int64_t found = 0;
+    for (std::size_t bucket = 0; bucket < parts_.layout->flat().bucket_count(); ++bucket)
+        found |=
+            has_nonfinite({reducer_.reduced(bucket), parts_.exchange->own_stripe(bucket).size()});
+    parts_.ranks.all_reduce_max({&found, 1});
+    return found == 0;
+}
+
+// Only scalars are published: what ranks wish is met after a skipped step, too.
+void SharedReplica::skip() {
+    const std::size_t bucket = parts_.layout->flat().state_bucket();
+    const FloatRange stripe = parts_.exchange->own_stripe(bucket);
+    const float* sums = reducer_.reduced(bucket);
+    for (const FlatTensor& counter : parts_.layout->counters()) {
+        const FloatRange own = common(counter.range, stripe);
+        std::fill(values_ + own.begin, values_ + own.end, 0.0F);
+    }
+    for (std::size_t i = std::max(stripe.begin, parts_.layout->averaged().end); i < stripe.end; ++i)
+        values_[i] = sums[i - stripe.begin];
 }
 
 void SharedReplica::update(const UpdateStep& step, std::int64_t samples) {

@@ -41,6 +41,8 @@ class SharedReplica : public Replica {
     void end_leaf() override;
     void finish() override { reducer_.finish(); }
     double gradient_norm() const override;
+    bool is_finite() const override;
+    void skip() override;
     void update(const UpdateStep& step, std::int64_t samples) override;
     void publish() override;
     void swap_average() override;

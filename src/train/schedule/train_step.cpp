@@ -5,6 +5,7 @@
 //                           |                                                       | hooks
 //                           +-- the leaf's place in the replica: gradients, loss <--+
 //     finish                the sum over all V leaves, of what this rank owns
+//     skip?                 with --on-nonfinite skip, agreed on: nothing is updated then
 //     norm, clip            exact, so that no cut of the gradient shows
 //     update                what this rank owns: values := optimizer(values, sum)
 //     publish               everybody sees all values; the step's loss and wishes are among them
@@ -75,18 +76,30 @@ StepOutcome TrainStep::run(const Batch& batch,
         const PhaseScope scope(parts_.clock, Phase::comm);
         replica.finish();
     }
-    const double norm = settings_.clip_norm > 0 ? replica.gradient_norm() : 0;
+    const bool skips = must_skip();
+    const double norm = settings_.clip_norm > 0 && !skips ? replica.gradient_norm() : 0;
     {
         const PhaseScope scope(parts_.clock, Phase::update);
-        replica.update({step + 1, rate, clip_scale(norm, settings_.clip_norm)},
-                       batch.samples_in_step);
+        if (skips)
+            replica.skip();
+        else
+            replica.update({step + 1, rate, clip_scale(norm, settings_.clip_norm)},
+                           batch.samples_in_step);
     }
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
         replica.publish();
     }
     parts_.clock.reassign(Phase::comm, Phase::wait, replica.take_wait_s());
-    return outcome(norm);
+    StepOutcome done = outcome(norm);
+    done.is_skipped = skips;
+    return done;
+}
+
+bool TrainStep::must_skip() const {
+    if (settings_.on_nonfinite == NonFinite::stop) return false;
+    const PhaseScope scope(parts_.clock, Phase::comm);
+    return !parts_.replica.is_finite();
 }
 
 void TrainStep::compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step) {

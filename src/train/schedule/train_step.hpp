@@ -22,6 +22,7 @@ struct StepOutcome {
     double loss = 0;           ///< mean over the step's samples
     double gradient_norm = 0;  ///< before clipping; 0 where clipping is off
     StepWishes agreed;         ///< true where any rank wished it
+    bool is_skipped = false;   ///< something was not finite, and nothing has changed
 };
 
 /// What a step computes, the same on all ranks.
@@ -30,6 +31,7 @@ struct StepSettings {
     int threads = 1;        ///< of this rank
     int micro_batches = 1;  ///< a leaf's gradient is accumulated over so many
     double clip_norm = 0;   ///< the gradient's norm is scaled down to this; 0: never
+    NonFinite on_nonfinite = NonFinite::stop;
 };
 
 /// Borrows everything; see run().
@@ -52,6 +54,7 @@ class TrainStep {
     at::Tensor forward(const LeafSamples& part, std::int64_t samples);
     int micro_batches(const LeafRows& leaf) const;
     void add_wishes(const StepWishes& wishes);
+    bool must_skip() const;
     StepOutcome outcome(double norm) const;
 
     Parts parts_;

@@ -269,6 +269,12 @@ OptionSection how_long(TrainSettings& s) {
                              1'000'000,
                              "stop after N evaluations without a better --keep-best, or loss; 0: "
                              "never")),
+         shared(choice_option<NonFinite>(
+             "on-nonfinite",
+             s.on_nonfinite,
+             {{"stop", NonFinite::stop}, {"skip", NonFinite::skip}},
+             "a loss that is not finite: stop; or skip such a step, or one whose gradient is not, "
+             "100 in a row at most")),
          shared(whole_option("log-every",
                              s.log_every,
                              0,

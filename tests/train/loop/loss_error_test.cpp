@@ -37,5 +37,10 @@ TEST(LossError, SpeaksOfDivergenceLater) {
     EXPECT_THAT(error.fix(), HasSubstr("the last checkpoint is good"));
 }
 
+TEST(SkippedError, CountsSteps) {
+    EXPECT_THAT(skipped_error(100, 340).what(),
+                HasSubstr("100 steps in a row were skipped, the last is step 340"));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <utility>
 
@@ -56,6 +57,25 @@ class TwoLeaves : public testing::Test {
         replica.update({.number = number, .rate = 1e-3}, 8);
         replica.publish();
     }
+    // One step with such a pixel, skipped if anything is not finite. Whether it was.
+    bool skips_with(float value) {
+        images[0][0][0][0] = value;
+        replica.begin_step();
+        for (int leaf = 0; leaf < 2; ++leaf) {
+            replica.begin_leaf(1);
+            run_leaf();
+            replica.add(StepScalar::save_wanted, 1);
+            replica.end_leaf();
+        }
+        replica.finish();
+        const bool skips = !replica.is_finite();
+        if (skips)
+            replica.skip();
+        else
+            replica.update({.number = 1, .rate = 1e-3}, 8);
+        replica.publish();
+        return skips;
+    }
     at::Tensor buffer(const std::string& name) const { return module->named_buffers()[name]; }
 };
 
@@ -80,6 +100,19 @@ TEST_F(TwoLeaves, GradientsEqualAutogradsOwn) {
     const auto expected = plain->parameters();
     for (std::size_t i = 0; i < expected.size(); ++i)
         EXPECT_TRUE(module->parameters()[i].grad().equal(expected[i].grad())) << i;
+}
+
+TEST_F(TwoLeaves, AreSkippedWithoutATraceWhereSomethingIsNotFinite) {
+    EXPECT_FALSE(skips_with(0.5F));
+    const std::string before = replica.hash();
+    for (const float value : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+        EXPECT_TRUE(skips_with(value)) << value;
+        EXPECT_EQ(replica.hash(), before) << value;
+        EXPECT_EQ(buffer("norm1.num_batches_tracked").item<std::int64_t>(), 1);
+        EXPECT_EQ(replica.scalar(StepScalar::save_wanted), 2);
+    }
+    EXPECT_FALSE(skips_with(0.5F));
+    EXPECT_NE(replica.hash(), before);
 }
 
 TEST_F(TwoLeaves, EachBeginsWithTheBuffersOfTheStepsStart) {

@@ -353,6 +353,14 @@ std::vector<NoEffect> misfit_cases() {
          "E103",
          "--lr-every is '10m'\n  why: the learning rate falls after steps or epochs\n"
          "  fix: for example --lr-every 30epochs"},
+        {"SkippedStepsOfPowerSgd",
+         [](auto& s) {
+             s.on_nonfinite = NonFinite::skip;
+             s.plain_summation = true;
+             s.wire = WireFormat::power_sgd;
+         },
+         "E107",
+         "--on-nonfinite skip does not go with --wire powersgd"},
         {"UniformOrderStreamed",
          [](auto& s) {
              s.order = OrderKind::uniform;
