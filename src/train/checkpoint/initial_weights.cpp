@@ -88,7 +88,8 @@ void compare(const StoredTensor& stored, const TensorMeta& wanted, Misfits& misf
                                             shape_text(stored.shape),
                                             shape_text(wanted.shape)));
     else if (stored.type == StoredFloat::other)
-        misfits.other.push_back(fmt::format("{} is {} in the file", wanted.name, stored.dtype));
+        misfits.other.push_back(
+            fmt::format("{} is {} in the file", wanted.name, printable(stored.dtype)));
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -142,7 +143,10 @@ SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), fd_(open_f
     const Json header = parsed_header(text, path);
     for (const auto& [name, json] : header.items())
         if (name != "__metadata__") tensors_.push_back(tensor_of(name, json, path));
-    std::ranges::sort(tensors_, {}, &StoredTensor::offset);
+    // An empty tensor comes before its neighbour at the same place.
+    std::ranges::sort(tensors_, {}, [](const StoredTensor& tensor) {
+        return std::pair(tensor.offset, tensor.bytes);
+    });
     const std::uint64_t data = 8 + text.size();
     check_places(bytes - data);
     for (StoredTensor& tensor : tensors_) tensor.offset += data;

@@ -19,6 +19,7 @@ namespace {
 using test::caught_text;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 // A file as others write it: no padding, any order of names.
 std::string container(const std::string& header, const std::string& data) {
@@ -98,6 +99,13 @@ TEST_F(SafetensorsInput, NamesWhatIsWrong) {
     EXPECT_THAT(caught_text([&] { SafetensorsFile{folder_ / "none"}; }), HasSubstr("E201"));
 }
 
+TEST_F(SafetensorsInput, MayHaveEmptyTensorsAnywhere) {
+    EXPECT_EQ(header_error(R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                           R"("b":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+                           R"("c":{"dtype":"F32","shape":[0,3],"data_offsets":[4,4]}})"),
+              "");
+}
+
 TEST_F(SafetensorsInput, HasADigestOfAllItsBytes) {
     const std::string content(3'000'000, 'x');
     EXPECT_EQ(file_digest(folder_.file("a", content)), hash128(content).hex());
@@ -137,6 +145,15 @@ TEST_F(MatchedTensors, MissingUnexpectedAndOtherOnesAreNamedTogether) {
                 HasSubstr("E304"));
     EXPECT_THAT(caught_text([&] { match_weights(file_, {}, {}, "b"); }),
                 HasSubstr("not in the model: bn.count, fc.weight"));
+}
+
+TEST_F(MatchedTensors, OfATypeThatIsNoTextAreNamedAsText) {
+    const SafetensorsFile hostile(folder_.file(
+        "h", container(R"({"w":{"dtype":"\u001b[2J","shape":[],"data_offsets":[0,1]}})", "x")));
+    const std::vector<TensorMeta> wanted{{"w", {}}};
+    const std::string text = caught_text([&] { match_weights(hostile, wanted, {}, ""); });
+    EXPECT_THAT(text, HasSubstr("w is "));
+    EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
 TEST_F(MatchedTensors, AreLeftOutWherePatternsSay) {
