@@ -23,17 +23,22 @@ void expect_success(const ProcessResult& result) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
 }
 
-// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1.
+// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, version 1, of elements
+// of a type such as "|u1", and of a shape such as "8, 2".
 void write_npy(const fs::path& path,
-               std::size_t rows,
-               std::size_t columns,
-               std::string values,
-               const std::string& type = "|u1") {
-    std::string dict = fmt::format(
-        "{{'descr': '{}', 'fortran_order': False, 'shape': ({}, {}), }}", type, rows, columns);
+               const std::string& descr,
+               const std::string& shape,
+               const std::string& values) {
+    std::string dict =
+        fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}), }}", descr, shape);
     dict.resize(117, ' ');
     write_file_atomically(path,
                           std::string("\x93NUMPY\x01\x00\x76\x00", 10) + dict + '\n' + values);
+}
+
+template <class T>
+std::string bytes_in(const std::vector<T>& values) {
+    return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
 // Labels are which of four features are large.
@@ -46,8 +51,8 @@ void make_labelled(const fs::path& folder, std::size_t rows, char there = '\1') 
         labels += static_cast<unsigned char>(features.back()) > 127 ? there : '\0';
     }
     const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
-    write_npy(x, rows, columns, features);
-    write_npy(y, rows, columns, labels);
+    write_npy(x, "|u1", fmt::format("{}, {}", rows, columns), features);
+    write_npy(y, "|u1", fmt::format("{}, {}", rows, columns), labels);
     expect_success(run_lockstep({"data",
                                  "pack",
                                  "--npy",
@@ -184,13 +189,10 @@ void make_one_nan(const fs::path& folder) {
         targets[i / columns] += features[i];
     }
     features[77] = std::nanf("");
-    const auto text = [](const std::vector<float>& values) {
-        return std::string(reinterpret_cast<const char*>(values.data()),
-                           values.size() * sizeof(float));
-    };
+    const std::string shape = fmt::format("{}, {}", rows, columns);
     const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
-    write_npy(x, rows, columns, text(features), "<f4");
-    write_npy(y, rows, 1, text(targets), "<f4");
+    write_npy(x, "<f4", shape, bytes_in(features));
+    write_npy(y, "<f4", fmt::format("{}, 1", rows), bytes_in(targets));
     expect_success(run_lockstep({"data",
                                  "pack",
                                  "--npy",
@@ -238,6 +240,55 @@ TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {
                      Words{"--epochs", "500", "--on-nonfinite", "skip"});
     EXPECT_EQ(result.exit_code, 65) << result.output;
     EXPECT_THAT(result.output, testing::HasSubstr("error E701: 100 steps in a row were skipped"));
+}
+
+// What numpy makes of whole numbers, and other types that the same numbers have elsewhere.
+class StoredTypes : public testing::Test {
+  protected:
+    // A data set of NPY files: names, types, shapes and elements.
+    struct Stored {
+        std::string field, descr, shape, values;
+    };
+    fs::path packed(const std::string& name, const std::vector<Stored>& fields) {
+        Words pack = {"data", "pack", "--out", folder_ / name};
+        for (const Stored& one : fields) {
+            const fs::path file = folder_ / (one.field + ".npy");
+            write_npy(file, one.descr, one.shape, one.values);
+            pack = pack + Words{"--npy", one.field + "=" + file.string()};
+        }
+        expect_success(run_lockstep(pack));
+        return folder_ / name;
+    }
+    std::string trained(const fs::path& data, const fs::path& test, const Words& model) {
+        const ProcessResult result = run_lockstep(
+            Words{"train", "--data", data, "--test-data", test, "--run", data.string() + "-run"} +
+            Words{"--batch", "4", "--max-steps", "1", "--model"} + model);
+        expect_success(result);
+        return result.output;
+    }
+
+    TempDir folder_;
+};
+
+TEST_F(StoredTypes, OfTargetsAreAnyNumbers) {
+    const Stored features{"features", "|u1", "8, 1", "abcdefgh"};
+    const std::vector<std::int64_t> wide{-5, 2'000'000, 3, 0, 7, -1, 12, 4};
+    const std::vector<std::int32_t> pairs{-5, 9, 3, 0, 7, -1, 12, 4, 1, 1, 2, 2, 3, 3, 4, 4};
+    for (const Stored& targets : {Stored{"targets", "<i8", "8,", bytes_in(wide)},
+                                  Stored{"targets", "<i4", "8, 2", bytes_in(pairs)},
+                                  Stored{"targets", "|u1", "8,", "12345678"}}) {
+        const fs::path data = packed("data" + targets.descr.substr(1), {features, targets});
+        EXPECT_THAT(trained(data, data, {"mlp"}), testing::HasSubstr("RMSE")) << targets.descr;
+    }
+}
+
+TEST_F(StoredTypes, OfTokensMayDifferInTestData) {
+    const std::vector<std::int32_t> numbers{0, 1, 2, 3, 1, 2, 3, 0, 2, 3, 0, 1, 3, 0, 1, 2};
+    const std::vector<std::uint8_t> bytes(numbers.begin(), numbers.end());
+    const fs::path data = packed("data", {{"tokens", "<i4", "4, 4", bytes_in(numbers)}});
+    const fs::path test = packed("test", {{"tokens", "|u1", "4, 4", bytes_in(bytes)}});
+    const Words model{"gpt", "--layers", "1", "--heads", "1", "--width", "8"};
+    EXPECT_THAT(trained(data, test, model), testing::HasSubstr("perplexity"));
 }
 
 class Infer : public testing::Test {
