@@ -67,6 +67,7 @@ void take_recorded(TrainSettings& settings, const Json& recorded, int ranks) {
                 : static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)));
     if (!settings.instruction_set && recorded.contains("isa"))
         set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
+    if (decayed_all(recorded)) settings.optimizer.decays_all = true;
 }
 
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {

@@ -41,7 +41,9 @@ Json given_config(const TrainSettings& settings) {
 
 // A run that an earlier version made has the defaults of settings that came later.
 void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<std::string>& idle) {
-    Json defaults = json_of(deciding_settings({}));
+    TrainSettings then;
+    then.optimizer.decays_all = decayed_all(recorded);
+    Json defaults = json_of(deciding_settings(then));
     defaults["task"] = "classification";  // there was no other
     for (const auto& [name, value] : defaults.items()) {
         if (recorded.contains(name) || !deciding.contains(name)) continue;
@@ -62,6 +64,11 @@ Json origins_of(const TrainSettings& settings) {
     Json origins = Json::object();
     for (const auto& [key, entry] : settings.origins) origins[key] = entry.origin;
     return origins;
+}
+
+bool decayed_all(const Json& recorded) {
+    return !recorded.contains("decay-all") && recorded.value("optimizer", Json()) == "adamw" &&
+           recorded.value("weight-decay", 0.0) > 0;
 }
 
 Json deciding_facts(const TrainSettings& settings, const Json& digests, const Json& recorded) {

@@ -18,6 +18,10 @@ Json json_of(const std::vector<NamedValue>& values);
 /// {key: where its value came from}
 Json origins_of(const TrainSettings& settings);
 
+/// Whether the `recorded` run was made with adamw and weight decay before that spared biases and
+/// norms: it goes on decaying them.
+bool decayed_all(const Json& recorded);
+
 /// What decides the bits of the run, in run.json's words: settings, and `digests` of the files
 /// that they name. A setting without an effect decides nothing, whatever was `recorded`: the run
 /// goes on without it.

@@ -173,6 +173,28 @@ TEST(DecidingFacts, LeaveOutWhatAnEarlierVersionDidNotKnow) {
     EXPECT_TRUE(deciding_facts(settings, digests, recorded).contains("task"));
 }
 
+// adamw decayed biases and norms, too, before there was a choice of it: such a run has equal facts
+// only while it goes on so.
+TEST(DecidingFacts, OfAnEarlierRunOfAdamwHaveDecayForAll) {
+    TrainSettings settings;
+    settings.optimizer.kind = OptimizerKind::adamw;
+    settings.optimizer.weight_decay = 0.01;
+    Json recorded = deciding_facts(settings, Json::object(), Json::object());
+    EXPECT_FALSE(decayed_all(recorded));
+    recorded.erase("decay-all");
+    EXPECT_TRUE(decayed_all(recorded));
+    EXPECT_NE(deciding_facts(settings, Json::object(), recorded), recorded);
+    settings.optimizer.decays_all = true;
+    EXPECT_EQ(deciding_facts(settings, Json::object(), recorded), recorded);
+    for (const auto& [name, value] :
+         std::vector<std::pair<std::string, Json>>{{"optimizer", "adam"}, {"weight-decay", 0.0}}) {
+        Json other = recorded;
+        other[name] = value;
+        EXPECT_FALSE(decayed_all(other)) << name;
+    }
+    EXPECT_FALSE(decayed_all(Json::object()));
+}
+
 TrainSettings settled() {
     TrainSettings settings;
     settings.virtual_ranks = 4;
