@@ -24,22 +24,35 @@ struct DataShape {
     std::uint64_t bytes = 0;
 };
 
-// Fashion-MNIST's where the data cannot be seen from this host, or are no packed shards.
-DataShape data_shape(const fs::path& folder) {
-    DataShape shape;
+// Puts what `field` says of a model's inputs and outputs into `shape`.
+void add_field(const Field& field, ModelShape& shape) {
+    if (field.classes() > 0) shape.classes = field.classes();
+    if (field.name == "tokens" && field.shape.size() == 1) {
+        shape.vocabulary = field.classes();
+        shape.width = field.shape[0] - 1;  // the last is only predicted
+    }
+    if (field.shape.size() != 3) return;
+    shape.channels = field.shape[0];
+    shape.height = field.shape[1];
+    shape.width = field.shape[2];
+}
+
+// `usual` where the data cannot be seen from this host, or are no packed shards.
+DataShape data_shape(const fs::path& folder, const ModelShape& usual) {
+    DataShape shape{.model = usual};
     std::error_code missing;
     if (!fs::exists(folder / manifest_name, missing)) return shape;
     const Manifest data =
         parse_manifest(read_manifest_text(folder), (folder / manifest_name).string());
     shape.bytes = data.samples * data.bytes_per_sample();
-    for (const Field& field : data.fields) {
-        if (field.classes() > 0) shape.model.classes = field.classes();
-        if (field.shape.size() != 3) continue;
-        shape.model.channels = static_cast<std::int64_t>(field.shape[0]);
-        shape.model.height = static_cast<std::int64_t>(field.shape[1]);
-        shape.model.width = static_cast<std::int64_t>(field.shape[2]);
-    }
+    for (const Field& field : data.fields) add_field(field, shape.model);
     return shape;
+}
+
+// The built-in model; nullptr where it is another, or where settings give it other sizes.
+const ModelFacts* usual_model(const ModelSettings& model) {
+    const bool is_usual = model.layers == 0 && model.heads == 0 && model.width == 0;
+    return is_usual ? find_built_in(model.name) : nullptr;
 }
 
 // Vectors as long as the parameters that the optimizer keeps.
@@ -64,9 +77,10 @@ int kept_checkpoints(const TrainSettings& settings) {
 JobEstimate estimate_job(const TrainSettings& settings,
                          const JobPart& part,
                          std::uint64_t parameters) {
-    const DataShape data = data_shape(settings.data);
+    const ModelFacts* const model = usual_model(settings.model);
+    const DataShape data = data_shape(settings.data, model ? model->usual : ModelShape{});
     JobEstimate estimate{.parameters = parameters, .data_bytes = data.bytes};
-    if (const ModelFacts* model = find_built_in(settings.model.name); model && parameters == 0)
+    if (model && parameters == 0)
         estimate.parameters = static_cast<std::uint64_t>(model->parameters(data.model));
     const auto node_ranks = static_cast<std::uint64_t>(part.ranks_per_node());
     const std::uint64_t ranks = node_ranks * static_cast<std::uint64_t>(part.node_count());

@@ -2,6 +2,7 @@
 #include "submit/submit_plan.hpp"
 
 #include "lockstep/core/files.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "submit/site_preset.hpp"
 #include "submit/submit_estimate.hpp"
@@ -135,11 +136,30 @@ TEST_F(SubmitFolder, SitesAreReadByTypeAndKey) {
 TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
     EXPECT_EQ(estimate_job({}, {}, 0).parameters, 1'630'090u);
     EXPECT_EQ(estimate_job({.model = {"own"}}, {}, 0).parameters, 0u);
+    EXPECT_EQ(estimate_job({.model = {"gpt"}}, {}, 0).parameters, 10'844'160u);
+    EXPECT_EQ(estimate_job({.model = {.name = "gpt", .layers = 2}}, {}, 0).parameters, 0u);
+    EXPECT_EQ(estimate_job({.model = {.name = "unet", .width = 8}}, {}, 0).parameters, 0u);
     const auto estimate = estimate_job({}, {}, 1000);
     EXPECT_EQ(estimate.checkpoint_bytes, 12'000u);
     EXPECT_EQ(estimate.disk_bytes, 48'000u);
     const OptimizerSettings averaged{.kind = OptimizerKind::lars, .average_decay = 0.9};
     EXPECT_EQ(estimate_job({.optimizer = averaged}, {}, 1000).checkpoint_bytes, 12'000u);
+}
+
+// A model of text has an embedding for each token and each place.
+TEST(SubmitEstimate, LooksAtTheVocabularyAndTheLengthOfText) {
+    Field tokens{.name = "tokens", .shape = {17}};
+    tokens.class_counts.assign(12, 1);
+    Manifest manifest{.name = "text", .uuid = "00000000-0000-8000-8000-000000000001"};
+    manifest.writer = "test";
+    manifest.row_order = "source";
+    manifest.samples = manifest.block_rows = 4;
+    manifest.fields = {tokens};
+    manifest.shards = {{"a.h5", 5000, 4, 0, std::string(32, 'a'), {{100, 1, 7}}}};
+    test::TempDir folder;
+    write_file_atomically(folder.path() / manifest_name, manifest_text(manifest));
+    const auto estimate = estimate_job({.data = folder.path(), .model = {"gpt"}}, {}, 0);
+    EXPECT_EQ(estimate.parameters, 10'844'160u - (256 - 12 + 256 - 16) * 384);
 }
 
 }  // namespace
