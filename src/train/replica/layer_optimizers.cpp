@@ -11,6 +11,10 @@
 namespace lockstep {
 namespace {
 
+bool is_spared(const OptimizerSettings& settings, const ParameterPiece& piece) {
+    return parameter_group(settings, piece.dimensions) == ParameterGroup::spared;
+}
+
 struct LarsTerms {
     float momentum, decay, rate, scale;
 };
@@ -35,7 +39,7 @@ class Lars : public Optimizer {
     NormUse norm_use() const override { return NormUse::of_tensors; }
 
     void prepare(const ParameterPiece& piece, const UpdateStep&, TensorSums& sums) const override {
-        if (is_spared(piece)) return;
+        if (is_spared(settings_, piece)) return;
         sums.weights.add_squares({piece.values, piece.count});
         sums.updates.add_squares({piece.gradients, piece.count});
     }
@@ -43,8 +47,8 @@ class Lars : public Optimizer {
     void update(const ParameterPiece& piece,
                 const TensorNorms& norms,
                 const UpdateStep& step) const override {
-        const double decay = is_spared(piece) ? 0 : settings_.weight_decay;
-        const double rate = is_spared(piece) ? 1 : own_rate(norms, step.gradient_scale);
+        const double decay = is_spared(settings_, piece) ? 0 : settings_.weight_decay;
+        const double rate = is_spared(settings_, piece) ? 1 : own_rate(norms, step.gradient_scale);
         lars_step(piece.values,
                   piece.gradients,
                   piece.state[0],
@@ -56,10 +60,6 @@ class Lars : public Optimizer {
     }
 
   private:
-    bool is_spared(const ParameterPiece& piece) const {
-        return parameter_group(settings_, piece.dimensions) == ParameterGroup::spared;
-    }
-
     double own_rate(const TensorNorms& norms, double gradient_scale) const {
         const double gradient = norms.updates * gradient_scale;
         if (norms.weights == 0 || gradient == 0) return 1;
@@ -126,7 +126,7 @@ class Lamb : public Optimizer {
                  TensorSums& sums) const override {
         const Moments moments(settings_, step);
         const LambTerms terms = terms_of(piece, moments);
-        const bool has_norms = !is_spared(piece);
+        const bool has_norms = !is_spared(settings_, piece);
         std::array<float, 1024> directions;  // one block of an exact sum
         for (std::size_t at = 0; at < piece.count; at += directions.size()) {
             const std::size_t count = std::min(directions.size(), piece.count - at);
@@ -143,7 +143,7 @@ class Lamb : public Optimizer {
     void update(const ParameterPiece& piece,
                 const TensorNorms& norms,
                 const UpdateStep& step) const override {
-        const bool has_own = !is_spared(piece) && norms.weights > 0 && norms.updates > 0;
+        const bool has_own = !is_spared(settings_, piece) && norms.weights > 0 && norms.updates > 0;
         const double own_rate = has_own ? norms.weights / norms.updates : 1;
         lamb_step(piece.values,
                   piece.state[0],
@@ -154,15 +154,12 @@ class Lamb : public Optimizer {
     }
 
   private:
-    bool is_spared(const ParameterPiece& piece) const {
-        return parameter_group(settings_, piece.dimensions) == ParameterGroup::spared;
-    }
-
     LambTerms terms_of(const ParameterPiece& piece, const Moments& moments) const {
-        return {.of_m = static_cast<float>(1 / moments.correction1),
-                .root2 = moments.root2,
-                .epsilon = moments.epsilon,
-                .decay = static_cast<float>(is_spared(piece) ? 0 : settings_.weight_decay)};
+        return {
+            .of_m = static_cast<float>(1 / moments.correction1),
+            .root2 = moments.root2,
+            .epsilon = moments.epsilon,
+            .decay = static_cast<float>(is_spared(settings_, piece) ? 0 : settings_.weight_decay)};
     }
 
     OptimizerSettings settings_;
