@@ -82,6 +82,7 @@ TEST_F(RunDirectory, HoldsWhatIsPromisedAndNothingElse) {
                                       "state.json",
                                       "latest",
                                       "metrics.jsonl",
+                                      "confusion.csv",
                                       "ckpt",
                                       "logs",
                                       "logs/i1",
