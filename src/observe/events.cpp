@@ -54,6 +54,8 @@ void describe(Record& record, StepsEvent& event) {
     record.later("wall_s", event.wall_s);
     record.sparse("gradient_norm", event.gradient_norm);
     record.sparse("skipped_steps", event.skipped_steps);
+    record.sparse("loss_scale", event.loss_scale);
+    record.sparse("noise_scale", event.noise_scale);
     record.later("comm_busy_s", event.comm_busy_s);
     record.later("comm_exposed_s", event.comm_exposed_s);
     record.sparse("wire_compression", event.wire_compression);

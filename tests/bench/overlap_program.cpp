@@ -102,7 +102,7 @@ struct Trainee {
                 .progress = {}};
     }
     void step() {
-        replica.begin_step();
+        replica.begin_step(LeafNorms::ignore);
         replica.begin_leaf(1);
         plain.backward();
         replica.end_leaf();

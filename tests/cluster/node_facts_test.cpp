@@ -116,15 +116,25 @@ TEST(InstructionSet, IsTheBestThatAllFlagsAllow) {
     EXPECT_EQ(best_instruction_set("avx2"), InstructionSet::basic);
     EXPECT_EQ(best_instruction_set("avx2 fma"), InstructionSet::avx2);
     EXPECT_EQ(best_instruction_set("avx2 fma avx512f"), InstructionSet::avx2);
-    EXPECT_EQ(best_instruction_set(avx512_flags), InstructionSet::avx512);
+    const std::string avx512 = avx512_flags, bf16 = avx512 + " avx512_vnni avx512_bf16";
+    const std::string tiles = " avx512_fp16 amx_tile amx_int8 amx_bf16";
+    EXPECT_EQ(best_instruction_set(avx512), InstructionSet::avx512);
+    EXPECT_EQ(best_instruction_set(bf16), InstructionSet::avx512_bf16);
+    EXPECT_EQ(best_instruction_set(avx512 + tiles), InstructionSet::avx512);
+    EXPECT_EQ(best_instruction_set(bf16 + tiles), InstructionSet::amx);
 }
 
 TEST(InstructionSet, HasNamesInBothLibrariesWords) {
-    for (const auto level : {InstructionSet::basic, InstructionSet::avx2, InstructionSet::avx512}) {
+    for (const auto level : {InstructionSet::basic,
+                             InstructionSet::avx2,
+                             InstructionSet::avx512,
+                             InstructionSet::avx512_bf16,
+                             InstructionSet::amx})
         EXPECT_EQ(parse_instruction_set(instruction_set_name(level)), level);
-    }
     EXPECT_EQ(instruction_set_name(InstructionSet::basic), "default");
     EXPECT_EQ(onednn_isa_name(InstructionSet::avx512), "AVX512_CORE");
+    EXPECT_EQ(onednn_isa_name(InstructionSet::amx), "AVX512_CORE_AMX");
+    EXPECT_EQ(aten_capability(InstructionSet::amx), "avx512");
     EXPECT_EQ(parse_instruction_set("sse9"), std::nullopt);
     EXPECT_LT(InstructionSet::avx2, InstructionSet::avx512);
 }

@@ -164,5 +164,29 @@ TEST(Verify, SaysWhyTrainingFailed) {
     EXPECT_THAT(result.output, testing::HasSubstr("lockstep: error E103: no model 'cnm'"));
 }
 
+// With two micro-batches, too: only whole leaves' gradients count.
+TEST(NoiseScale, IsTheSameOnAnyNumberOfRanksAndChangesNoBit) {
+    const TempDir folder;
+    run_lockstep({"data", "synth", "--samples", "400", "--size", "8", "--out", folder / "data"});
+    const auto train = [&](const std::string& run, int ranks, const Words& more) {
+        return run_lockstep(
+            Words{"train", "--data", folder / "data", "--run", folder / run} +
+            Words{"--model", "mlp", "--batch", "40", "--virtual-ranks", "4"} +
+            Words{"--micro-batches", "2", "--np", std::to_string(ranks), "--oversubscribe"} + more);
+    };
+    const Words measured = {"--noise-scale-every", "2"};
+    const auto one = train("one", 1, measured), three = train("three", 3, measured);
+    EXPECT_EQ(one.exit_code, 0) << one.output;
+    EXPECT_THAT(
+        one.output,
+        testing::ContainsRegex("gradient noise scale: [0-9.e+]+ samples, beside 40 in a step"));
+    const auto found = [&](const std::string& run) {
+        return json_lines(folder / run / "metrics.jsonl").back().at("noise_scale").get<double>();
+    };
+    EXPECT_GT(found("one"), 1);
+    EXPECT_EQ(found("one"), found("three"));
+    EXPECT_EQ(printed_hash(one.output), printed_hash(train("none", 1, {}).output));
+}
+
 }  // namespace
 }  // namespace lockstep::test

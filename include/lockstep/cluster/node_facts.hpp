@@ -12,14 +12,17 @@
 
 namespace lockstep {
 
-/// Levels of x86 vector instructions that change results or speed; each includes those before.
-/// The same three as ATen's dispatcher knows.
-enum class InstructionSet { basic, avx2, avx512 };
+/// Levels of x86 vector instructions that change results or speed; each includes those before. The
+/// last two multiply numbers of 16 bits.
+enum class InstructionSet { basic, avx2, avx512, avx512_bf16, amx };
 
-/// ATen's word, as in ATEN_CPU_CAPABILITY: "default", "avx2", "avx512".
+/// "default", "avx2", "avx512", "avx512-bf16", "amx".
 std::string_view instruction_set_name(InstructionSet level);
 
-/// oneDNN's word, as in ONEDNN_MAX_CPU_ISA: "SSE41", "AVX2", "AVX512_CORE".
+/// ATen's word, as in ATEN_CPU_CAPABILITY: "default", "avx2", "avx512".
+std::string_view aten_capability(InstructionSet level);
+
+/// oneDNN's word, as in ONEDNN_MAX_CPU_ISA: "SSE41", "AVX2", "AVX512_CORE", ...
 std::string_view onednn_isa_name(InstructionSet level);
 
 /// The level that instruction_set_name() calls `name`, or nothing.

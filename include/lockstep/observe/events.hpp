@@ -39,6 +39,8 @@ struct StepsEvent {
     double wall_s = 0;                            ///< of these steps
     std::optional<double> gradient_norm{};        ///< of the last step, where it is clipped
     std::optional<std::int64_t> skipped_steps{};  ///< of this start, where steps may be skipped
+    std::optional<double> loss_scale{};           ///< with --precision fp16
+    std::optional<double> noise_scale{};          ///< samples, where it is estimated
     double comm_busy_s = 0;                       ///< buckets travelled
     double comm_exposed_s = 0;                    ///< steps waited for buckets
     std::optional<double> wire_compression{};  ///< of lossy wires: bytes of gradients by those sent

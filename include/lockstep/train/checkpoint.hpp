@@ -66,6 +66,13 @@ struct BestEvaluation {
     std::int64_t not_since = 0;  ///< evaluations after it, none of them better
 };
 
+/// What the loss is multiplied by before backward.
+struct LossScale {
+    double factor = 1;            ///< 1 where nothing is scaled
+    std::int64_t good_steps = 0;  ///< since it changed
+    bool operator==(const LossScale&) const = default;
+};
+
 /// The state of a job beside its tensors, between two steps.
 struct CheckpointState {
     std::int64_t step = 0;                         ///< done
@@ -74,6 +81,7 @@ struct CheckpointState {
     BitContract contract;                          ///< empty in those of earlier versions
     EvaluationRecord evaluated;                    ///< the last one
     BestEvaluation best;                           ///< with --keep-best or --early-stop
+    LossScale loss_scale;                          ///< with --precision fp16
     int ranks = 1;                                 ///< that wrote it
     int virtual_ranks = 1;                         ///< V
     std::string parameter_hash;                    ///< XXH3-128 of all values, hexadecimal

@@ -97,6 +97,10 @@ enum class NonFinite {
     skip,  ///< the step changes nothing
 };
 
+/// What operators compute in that gain by it (matrix products, convolutions, attention), as
+/// torch.autocast chooses them. Parameters, gradients, sums and optimizers are fp32 always.
+enum class Precision { fp32, bf16, fp16 };
+
 /// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
 enum class CommThread { automatic, on, off };
 
@@ -122,6 +126,8 @@ struct TrainSettings {
     int threads = 1;              ///< intra-op threads of each rank; decides
     /// Nothing: the least among the ranks; decides.
     std::optional<InstructionSet> instruction_set;
+    Precision precision = Precision::fp32;  ///< decides
+    double loss_scale = 65536;              ///< the first, with fp16; 0: none; decides
     OrderKind order = OrderKind::lanes;     ///< or uniform, of resident data; decides
     bool drops_last = false;                ///< an epoch's last step, if it is short; decides
     std::string transform = "none";         ///< text or preset, see TransformPipeline; decides
@@ -141,6 +147,7 @@ struct TrainSettings {
     Period evaluate_every{Period::Unit::epochs, 1};    ///< on test_data
     std::string keep_best;        ///< metric whose best checkpoint stays, too; "": none
     std::int64_t early_stop = 0;  ///< evaluations without a better one that end the run; 0: none do
+    std::int64_t noise_scale_every = 0;  ///< steps between measurements of it; 0: none
     std::int64_t log_every =
         0;               ///< steps between step lines; 0: one line every 30 s and each epoch
     int io_threads = 0;  ///< 0: as many as the data needs

@@ -98,6 +98,11 @@ void describe(Record& record, BestEvaluation& best) {
     record.field("not_since", best.not_since);
 }
 
+void describe(Record& record, LossScale& scale) {
+    record.field("factor", scale.factor);
+    record.field("good_steps", scale.good_steps);
+}
+
 void describe(Record& record, CheckpointState& state) {
     record.field("step", state.step);
     record.field("epoch", state.epoch);
@@ -105,6 +110,7 @@ void describe(Record& record, CheckpointState& state) {
     record.later("contract", state.contract);
     record.later("evaluated", state.evaluated);
     record.later("best", state.best);
+    record.later("loss_scale", state.loss_scale);
     record.field("ranks", state.ranks);
     record.field("virtual_ranks", state.virtual_ranks);
     record.field("parameter_hash", state.parameter_hash);

@@ -11,6 +11,7 @@
 #include "loop/run_settings.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
+#include "model/precision.hpp"
 #include "replica/arithmetic.hpp"
 #include "replica/numerics.hpp"
 #include "task/test_data.hpp"
@@ -33,7 +34,7 @@ struct Trained {
 // As Job settles it; from here on LibTorch may compute.
 void settle_arithmetic(const Communicator& ranks, TrainSettings& settings) {
     const InstructionSet level =
-        agree_instruction_set(ranks, read_node_facts().instruction_set, settings.instruction_set);
+        agree_instruction_set(ranks, read_node_facts().instruction_set, settings);
     agree(ranks, [&] {
         forget_kernel_variables();
         set_instruction_set(level);
@@ -76,7 +77,8 @@ Trained open_trained(const InferSettings& given, const Communicator& ranks) {
         const ModelShape shape =
             evaluation_input(*trained.learned_from, *trained.learned_from, settings, *trained.task)
                 .shape();
-        trained.model = open_model(settings.model, shape, settings.seed);
+        trained.model =
+            with_precision(open_model(settings.model, shape, settings.seed), settings.precision);
         load(trained, given);
     });
     return trained;

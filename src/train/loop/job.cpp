@@ -19,6 +19,7 @@
 #include "loop/run_length.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
+#include "model/precision.hpp"
 #include "replica/arithmetic.hpp"
 #include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
@@ -68,6 +69,16 @@ void take_recorded(TrainSettings& settings, const Json& recorded, int ranks) {
     if (!settings.instruction_set && recorded.contains("isa"))
         set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
     if (decayed_all(recorded)) settings.optimizer.decays_all = true;
+}
+
+void note_slower(TrainSettings& settings, double full_s, double reduced_s) {
+    if (reduced_s <= full_s) return;
+    settings.warnings.push_back(fmt::format(
+        "--precision {} is {:.1f} times as slow as fp32 here: {:.3g} ms a leaf against {:.3g} ms",
+        config_text(find_option(setting_table(settings), "precision").current()),
+        reduced_s / full_s,
+        1e3 * reduced_s,
+        1e3 * full_s));
 }
 
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {
@@ -205,7 +216,7 @@ void Job::settle_contract() {
 // From here on LibTorch may compute.
 void Job::settle_arithmetic() {
     const InstructionSet level =
-        agree_instruction_set(mesh_.world, node_.instruction_set, settings_.instruction_set);
+        agree_instruction_set(mesh_.world, node_.instruction_set, settings_);
     settings_.instruction_set = level;
     agree(mesh_.world, [&] {
         for (std::string& note : forget_kernel_variables())
@@ -236,12 +247,10 @@ void Job::build_model() {
         if (single && !takes_single_rows(*model_, input_->shape())) throw *single;
     });
     const std::int64_t leaf = settings_.batch / settings_.virtual_ranks;
+    const std::int64_t rows = (leaf + settings_.micro_batches - 1) / settings_.micro_batches;
+    if (settings_.precision != Precision::fp32) reduce_precision(rows);
     const BlankStep blank = agree(mesh_.world, [&] {
-        return run_blank_step(*model_,
-                              *task_,
-                              input_->shape(),
-                              (leaf + settings_.micro_batches - 1) / settings_.micro_batches,
-                              *optimizer_);
+        return run_blank_step(*model_, *task_, input_->shape(), rows, *optimizer_);
     });
     check_same_canary(mesh_.world, make_canary(blank.hash, node_, Environment()));
     contract_.canary = blank.hash;
@@ -254,6 +263,20 @@ void Job::build_model() {
     // One rank's order for all; it decides how buckets are cut, never a bit.
     order_ = parse_json(mesh_.world.broadcast(Json(blank.order).dump()), "order of gradients")
                  .get<std::vector<std::size_t>>();
+}
+
+// What it is worth here is measured, on all ranks at once.
+void Job::reduce_precision(std::int64_t rows) {
+    agree(mesh_.world, [&] {
+        const auto seconds = [&] {
+            return blank_step_seconds(*model_, *task_, input_->shape(), rows);
+        };
+        const double full_s = seconds();
+        model_ = with_precision(std::move(model_), settings_.precision);
+        const double reduced_s = seconds();
+        note_slower(settings_, full_s, reduced_s);
+    });
+    if (settings_.precision == Precision::fp16) progress_.loss_scale.factor = settings_.loss_scale;
 }
 
 void Job::open_run() {
@@ -337,12 +360,17 @@ void Job::build_replica() {
                              .optimizer = std::move(optimizer_),
                              .ranks = mesh_.data,
                              .progress = progress_of(settings_, cpus_, mesh_.data.size())});
-    step_ = std::make_unique<TrainStep>(TrainStep::Parts{*replica_, *input_, *task_, clock_},
-                                        StepSettings{.seed = settings_.seed,
-                                                     .threads = settings_.threads,
-                                                     .micro_batches = settings_.micro_batches,
-                                                     .clip_norm = settings_.clip_norm,
-                                                     .on_nonfinite = settings_.on_nonfinite});
+    step_ = std::make_unique<TrainStep>(
+        TrainStep::Parts{*replica_, *input_, *task_, clock_, progress_.loss_scale},
+        StepSettings{.seed = settings_.seed,
+                     .threads = settings_.threads,
+                     .micro_batches = settings_.micro_batches,
+                     .clip_norm = settings_.clip_norm,
+                     .scales_loss = settings_.precision == Precision::fp16,
+                     .norms_every = settings_.noise_scale_every,
+                     .batch = settings_.batch,
+                     .virtual_ranks = settings_.virtual_ranks,
+                     .on_nonfinite = settings_.on_nonfinite});
     agree(mesh_.world, [&] {
         if (test_data_)
             evaluator_ = std::make_unique<Evaluator>(

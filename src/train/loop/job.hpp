@@ -48,6 +48,7 @@ class Job {
     void introduce();
     void start_flight();
     void build_model();
+    void reduce_precision(std::int64_t rows);
     void build_replica();
     void restore();
     void start_ledger();

@@ -21,6 +21,7 @@ CheckpointState Job::state() const {
             .contract = contract_,
             .evaluated = progress_.evaluated,
             .best = progress_.best,
+            .loss_scale = progress_.loss_scale,
             .ranks = mesh_.world.size(),
             .virtual_ranks = settings_.virtual_ranks,
             .parameter_hash = replica_->hash(),
@@ -51,7 +52,8 @@ bool Job::load() {
                  .epoch = found->epoch,
                  .position = {found->order.epoch, found->order.consumed},
                  .evaluated = found->evaluated,
-                 .best = found->best};
+                 .best = found->best,
+                 .loss_scale = found->loss_scale};
     return true;
 }
 

@@ -90,9 +90,8 @@ void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
     skipped = outcome.is_skipped ? skipped + 1 : 0;
     if (skipped >= most_skipped_in_row)
         agree_on_failure(parts.world, skipped_error(skipped, parts.progress.step));
-    if (outcome.is_skipped || std::isfinite(outcome.loss)) return;
-    agree_on_failure(parts.world,
-                     loss_error(outcome.loss, parts.progress.step, parts.settings.threads));
+    if (std::isfinite(outcome.loss) || parts.settings.on_nonfinite == NonFinite::skip) return;
+    agree_on_failure(parts.world, loss_error(outcome.loss, parts.progress.step, parts.settings));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {

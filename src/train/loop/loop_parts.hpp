@@ -27,6 +27,7 @@ struct JobProgress {
     StreamPosition position;
     EvaluationRecord evaluated;
     BestEvaluation best;
+    LossScale loss_scale;
     int skipped_in_row = 0;  ///< steps, of this start
 };
 

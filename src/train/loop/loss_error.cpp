@@ -5,15 +5,19 @@
 
 namespace lockstep {
 
-Error loss_error(double loss, std::int64_t step, int threads) {
+Error loss_error(double loss, std::int64_t step, const TrainSettings& settings) {
     const bool is_first = step <= 1;
     std::string why = is_first ? "no weight has changed yet: a sample, an initial weight"
                                : "the weights have diverged, a sample is not finite";
     std::string fix = is_first ? "look at the data and at the model's initial weights"
                                : "lower --lr, use --warmup-steps, or look at the data; the last "
                                  "checkpoint is good";
-    if (threads > 1) {
-        why += fmt::format(", or an operation went wrong on {} threads", threads);
+    if (settings.precision == Precision::fp16) {
+        why += ", or a number is beyond fp16's 65,504";
+        fix += "; --precision bf16 has the range of fp32";
+    }
+    if (settings.threads > 1) {
+        why += fmt::format(", or an operation went wrong on {} threads", settings.threads);
         fix += "; if --threads 1 does without it, look at OMP_* variables";
     }
     if (is_first) why += " is not finite";

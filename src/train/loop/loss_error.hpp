@@ -3,14 +3,15 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/train/settings.hpp"
 
 #include <cstdint>
 
 namespace lockstep {
 
 /// E701. The loss of step 1 is that of the initial weights: no learning rate is to blame for it.
-/// With several `threads` the arithmetic itself is a suspect.
-Error loss_error(double loss, std::int64_t step, int threads);
+/// With several threads, or fp16, the arithmetic itself is a suspect.
+Error loss_error(double loss, std::int64_t step, const TrainSettings& settings);
 
 /// E701. So many steps in a row, the last one `step`, changed nothing.
 Error skipped_error(int steps, std::int64_t step);

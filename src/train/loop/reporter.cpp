@@ -7,6 +7,7 @@
 #include "lockstep/observe/memory.hpp"
 
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace lockstep {
@@ -42,12 +43,12 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     } else {
         epoch_samples_ += samples;
     }
-    if (outcome.is_skipped) {
-        note_skipped();
-    } else {
+    if (outcome.is_skipped) note_skipped();
+    if (std::isfinite(outcome.loss)) {
         loss_ += outcome.loss;
         ++losses_;
     }
+    if (outcome.norms) noise_scale_.add(*outcome.norms);
     rate_ = rate;
     gradient_norm_ = outcome.gradient_norm;
     samples_ += samples;
@@ -113,7 +114,11 @@ void Reporter::report(double rate) {
                                      static_cast<double>(parts_.length.total_steps - at.step)};
     StepsEvent event{.report = report, .wall_s = now - since_s_};
     if (parts_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
-    if (parts_.settings.on_nonfinite == NonFinite::skip) event.skipped_steps = skipped_;
+    const bool scales_loss = parts_.settings.precision == Precision::fp16;
+    if (scales_loss || parts_.settings.on_nonfinite == NonFinite::skip)
+        event.skipped_steps = skipped_;
+    if (scales_loss) event.loss_scale = at.loss_scale.factor;
+    event.noise_scale = noise_scale_.samples();
     add_communication(event);
     event.data = data_report(event.wall_s);
     log_steps(event);
@@ -141,10 +146,14 @@ void Reporter::note_skipped() {
 void Reporter::say_skipped() {
     skipped_said_ = skipped_;
     skipped_said_at_s_ = now_s();
-    once(Level::warn,
-         "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite",
+    const bool scales_loss = parts_.settings.precision == Precision::fp16;
+    once(scales_loss ? Level::info : Level::warn,
+         "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite{}",
          skipped_,
-         last_skipped_);
+         last_skipped_,
+         scales_loss
+             ? fmt::format("; the loss is scaled by {} now", parts_.progress.loss_scale.factor)
+             : "");
 }
 
 void Reporter::report_epoch() {
@@ -155,6 +164,17 @@ void Reporter::report_epoch() {
                          .samples_per_s = static_cast<double>(epoch_samples_) / seconds});
     epoch_since_s_ = now_s();
     epoch_samples_ = 0;
+    report_noise_scale();
+}
+
+void Reporter::report_noise_scale() {
+    if (parts_.settings.noise_scale_every == 0) return;
+    const auto samples = noise_scale_.samples();
+    once(Level::info,
+         "gradient noise scale: {}",
+         samples
+             ? fmt::format("{:.3g} samples, beside {} in a step", *samples, parts_.settings.batch)
+             : "not known yet, noise hides the gradient");
 }
 
 void Reporter::after_evaluation(const Evaluation& evaluation) {

@@ -39,6 +39,7 @@ class Reporter {
     void add_communication(StepsEvent& event) const;
     DataReport data_report(double elapsed_s);
     void report_epoch();
+    void report_noise_scale();
     void note_skipped();
     void say_skipped();
     bool is_due() const;
@@ -49,7 +50,8 @@ class Reporter {
     std::optional<EventFile> events_;
     double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
-    std::int64_t losses_ = 0;  ///< in `loss_`: skipped steps have none
+    std::int64_t losses_ = 0;  ///< in `loss_`: those that are finite
+    NoiseScale noise_scale_;   ///< of this start
     std::int64_t skipped_ = 0, skipped_said_ = 0, last_skipped_ = 0;
     std::optional<double> skipped_said_at_s_;
     bool is_first_ = true;

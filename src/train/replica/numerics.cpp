@@ -18,24 +18,22 @@ namespace {
 // MKL's conditional numerical reproducibility; "COMPATIBLE" is the one that every x86 has. STRICT:
 // matrices' alignment and threads do not matter either.
 const char* mkl_branch(InstructionSet level) {
-    switch (level) {
-        case InstructionSet::avx512:
-            return "AVX512,STRICT";
-        case InstructionSet::avx2:
-            return "AVX2,STRICT";
-        default:
-            return "COMPATIBLE";
-    }
+    if (level >= InstructionSet::avx512) return "AVX512,STRICT";
+    return level == InstructionSet::avx2 ? "AVX2,STRICT" : "COMPATIBLE";
 }
 
 }  // namespace
 
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
-                                     std::optional<InstructionSet> wanted) {
+                                     const TrainSettings& settings) {
+    const auto wanted = settings.instruction_set;
     std::int64_t least = -static_cast<std::int64_t>(mine);
     ranks.all_reduce_max(std::span(&least, 1));
-    if (!wanted) return static_cast<InstructionSet>(-least);
+    if (!wanted)
+        return std::min(
+            static_cast<InstructionSet>(-least),
+            settings.precision == Precision::fp32 ? InstructionSet::avx512 : InstructionSet::amx);
     agree(ranks, [&] {
         check(*wanted <= mine, [&] {
             return Error("E702",
@@ -52,7 +50,7 @@ InstructionSet agree_instruction_set(const Communicator& ranks,
 }
 
 void set_instruction_set(InstructionSet level) {
-    ::setenv("ATEN_CPU_CAPABILITY", std::string(instruction_set_name(level)).c_str(), 1);
+    ::setenv("ATEN_CPU_CAPABILITY", std::string(aten_capability(level)).c_str(), 1);
     ::setenv("ONEDNN_MAX_CPU_ISA", std::string(onednn_isa_name(level)).c_str(), 1);
     ::setenv("MKL_CBWR", mkl_branch(level), 1);
 }
@@ -65,11 +63,11 @@ void set_compute_threads(int threads, InstructionSet level) {
     std::ranges::transform(chosen, chosen.begin(), [](char c) {
         return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     });
-    check(chosen == instruction_set_name(level), [&] {
+    check(chosen == aten_capability(level), [&] {
         return Error(
             "E700",
             fmt::format(
-                "ATen computes with '{}', the run with '{}'", chosen, instruction_set_name(level)),
+                "ATen computes with '{}', the run with '{}'", chosen, aten_capability(level)),
             "it was initialised before the ranks agreed",
             "please report this");
     });

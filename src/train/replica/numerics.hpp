@@ -4,16 +4,18 @@
 
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/train/settings.hpp"
 
 #include <optional>
 
 namespace lockstep {
 
-/// Collective. The instruction set to compute with: `wanted`, or the least among the ranks.
+/// Collective. The instruction set to compute with: what `settings` want, or the least among the
+/// ranks; levels for numbers of 16 bits are none that fp32 takes by itself.
 /// Errors: E702 naming the ranks whose processor lacks it.
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
-                                     std::optional<InstructionSet> wanted);
+                                     const TrainSettings& settings);
 
 /// Tells oneDNN, MKL and ATen before their first use. Only once in a process: they read it once.
 void set_instruction_set(InstructionSet level);

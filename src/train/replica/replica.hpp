@@ -24,8 +24,12 @@ enum class StepScalar : std::size_t {
     interrupt_wanted,  ///< > 0: some rank was interrupted
     save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
     discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
+    leaf_squares,      ///< of all leaves' gradients, each one's squared norm; see LeafNorms
     count,
 };
+
+/// Whether the squared norm of each leaf's gradient is added to StepScalar::leaf_squares.
+enum class LeafNorms { ignore, measure };
 
 /// Integer buffers by name.
 using Counters = std::map<std::string, std::int64_t>;
@@ -52,7 +56,7 @@ class Replica {
 
     virtual Model& model() = 0;
 
-    virtual void begin_step() = 0;
+    virtual void begin_step(LeafNorms norms) = 0;
 
     /// The next own leaf, of so many passes of backward, 0 if it has no samples: buffers are as at
     /// the step's start, and backward adds its gradients to the leaf's.

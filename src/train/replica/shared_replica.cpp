@@ -43,6 +43,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <numeric>
 #include <span>
 #include <utility>
 
@@ -68,6 +69,12 @@ bool has_nonfinite(std::span<const float> values) {
     for (const float value : values)
         found |= (std::bit_cast<std::uint32_t>(value) & exponent) == exponent ? 1U : 0U;
     return found != 0;
+}
+
+double sum_of_squares(std::span<const float> values) {
+    double sum = 0;
+    for (const float value : values) sum += static_cast<double>(value) * value;
+    return sum;
 }
 
 // The part of `tensor`'s elements that lies in `part` of the flat vector.
@@ -157,6 +164,11 @@ void SharedReplica::ready(std::size_t parameter) {
     const void* const place = slot_ + parts_.layout->parameters()[parameter].range.begin;
     expect(parameters_[parameter].grad().const_data_ptr() == place,
            "gradients stay in their flat vector");
+    // Before anything is added to the leaf's gradient.
+    if (norms_ == LeafNorms::measure && passes_left_ == 1) {
+        const FloatRange range = parts_.layout->parameters()[parameter].range;
+        squares_[parameter] = sum_of_squares({slot_ + range.begin, range.size()});
+    }
     reducer_.add(parameter);
 }
 
@@ -168,9 +180,21 @@ const std::vector<at::Tensor>& SharedReplica::gradient_views(float* slot) {
     return views;
 }
 
+void SharedReplica::begin_step(LeafNorms norms) {
+    norms_ = norms;
+    reducer_.begin_step();
+}
+
+void SharedReplica::next_micro_batch() {
+    --passes_left_;
+    reducer_.next_micro_batch();
+}
+
 void SharedReplica::begin_leaf(int micro_batches) {
     slot_ = reducer_.begin_leaf(std::max(micro_batches, 1));
     has_samples_ = micro_batches > 0;
+    passes_left_ = micro_batches;
+    squares_.assign(parameters_.size(), 0);
     if (!has_samples_) return;
     const auto& views = gradient_views(slot_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = views[i];
@@ -183,6 +207,9 @@ void SharedReplica::add(StepScalar which, float value) {
 
 void SharedReplica::end_leaf() {
     if (has_samples_) store_buffers();
+    if (norms_ == LeafNorms::measure)
+        add(StepScalar::leaf_squares,
+            static_cast<float>(std::accumulate(squares_.begin(), squares_.end(), 0.0)));
     reducer_.end_leaf();
     if (has_samples_) report_missing();
 }

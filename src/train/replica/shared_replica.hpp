@@ -34,9 +34,9 @@ class SharedReplica : public Replica {
     explicit SharedReplica(Parts parts);
 
     Model& model() override { return *parts_.model; }
-    void begin_step() override { reducer_.begin_step(); }
+    void begin_step(LeafNorms norms) override;
     void begin_leaf(int micro_batches) override;
-    void next_micro_batch() override { reducer_.next_micro_batch(); }
+    void next_micro_batch() override;
     void add(StepScalar which, float value) override;
     void end_leaf() override;
     void finish() override { reducer_.finish(); }
@@ -93,6 +93,9 @@ class SharedReplica : public Replica {
     std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
     float* slot_ = nullptr;                            ///< of the current leaf
     bool has_samples_ = false, reported_missing_ = false;
+    LeafNorms norms_ = LeafNorms::ignore;  ///< of the current step
+    int passes_left_ = 0;                  ///< of backward over the current leaf
+    std::vector<double> squares_;          ///< by parameter, of the current leaf's gradient
 };
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/blank_step.hpp"
 
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/random.hpp"
@@ -9,6 +10,7 @@
 #include "replica/optimizer_step.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include <ATen/Functions.h>
@@ -21,6 +23,8 @@ namespace {
 
 // Bias correction of Adam takes a power: one that is not trivial.
 constexpr UpdateStep update_step{.number = 3, .rate = 1e-3, .gradient_scale = 1};
+
+constexpr int timed_passes = 3;  // the first one warms up
 
 at::Tensor plain_copy(const at::Tensor& tensor) {
     return tensor.detach().clone(at::MemoryFormat::Contiguous);
@@ -103,6 +107,14 @@ void check_outputs(const NamedTensors& outputs, const Task& task, std::int64_t r
     });
 }
 
+at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, std::int64_t rows) {
+    torch::manual_seed(1);
+    const LeafSamples samples = blank_samples(task, shape, rows);
+    const NamedTensors outputs = outputs_of(model, samples);
+    check_outputs(outputs, task, rows);
+    return task.loss(outputs, samples) / static_cast<double>(rows);
+}
+
 void add(Hasher128& hasher, const at::Tensor& tensor) {
     const at::Tensor plain = tensor.detach().contiguous();
     hasher.add({static_cast<const std::byte*>(plain.data_ptr()), plain.nbytes()});
@@ -144,6 +156,24 @@ bool takes_single_rows(Model& model, const ModelShape& shape) {
     return takes;
 }
 
+double blank_step_seconds(Model& model,
+                          const Task& task,
+                          const ModelShape& shape,
+                          std::int64_t rows) {
+    const NamedTensors buffers = model.buffers();
+    const NamedTensors before = copies_of(buffers);
+    double quickest = std::numeric_limits<double>::infinity();
+    for (int pass = 0; pass < timed_passes; ++pass) {
+        const double begin_s = now_s();
+        blank_loss(model, task, shape, rows).backward();
+        quickest = std::min(quickest, now_s() - begin_s);
+        restore(buffers, before);
+        for (const NamedTensor& parameter : model.parameters())
+            parameter.tensor.mutable_grad().reset();
+    }
+    return quickest;
+}
+
 BlankStep run_blank_step(Model& model,
                          const Task& task,
                          const ModelShape& shape,
@@ -155,11 +185,7 @@ BlankStep run_blank_step(Model& model,
     for (std::size_t i = 0; i < parameters.size(); ++i)
         on_gradient(parameters[i].tensor,
                     [&step, i](const at::Tensor&) { step.order.push_back(i); });
-    torch::manual_seed(1);
-    const LeafSamples samples = blank_samples(task, shape, rows);
-    const NamedTensors outputs = outputs_of(model, samples);
-    check_outputs(outputs, task, rows);
-    const at::Tensor loss = task.loss(outputs, samples) / static_cast<double>(rows);
+    const at::Tensor loss = blank_loss(model, task, shape, rows);
     loss.backward();
 
     Hasher128 hasher;

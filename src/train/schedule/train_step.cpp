@@ -5,7 +5,7 @@
 //                           |                                                       | hooks
 //                           +-- the leaf's place in the replica: gradients, loss <--+
 //     finish                the sum over all V leaves, of what this rank owns
-//     skip?                 with --on-nonfinite skip, agreed on: nothing is updated then
+//     skip?                 with --on-nonfinite skip or fp16, agreed on: nothing is updated then
 //     norm, clip            exact, so that no cut of the gradient shows
 //     update                what this rank owns: values := optimizer(values, sum)
 //     publish               everybody sees all values; the step's loss and wishes are among them
@@ -65,7 +65,8 @@ StepOutcome TrainStep::run(const Batch& batch,
                            double rate,
                            const StepWishes& wishes) {
     Replica& replica = parts_.replica;
-    replica.begin_step();
+    const bool measured = measures(batch, step);
+    replica.begin_step(measured ? LeafNorms::measure : LeafNorms::ignore);
     for (const LeafRows& leaf : batch.leaves) {
         replica.begin_leaf(micro_batches(leaf));
         if (&leaf == &batch.leaves.front()) add_wishes(wishes);
@@ -77,13 +78,18 @@ StepOutcome TrainStep::run(const Batch& batch,
         replica.finish();
     }
     const bool skips = must_skip();
-    const double norm = settings_.clip_norm > 0 && !skips ? replica.gradient_norm() : 0;
+    const double scale = parts_.scale.factor;
+    const bool needs_norm = (settings_.clip_norm > 0 || measured) && !skips;
+    const double norm = needs_norm ? replica.gradient_norm() / scale : 0;
     {
         const PhaseScope scope(parts_.clock, Phase::update);
         if (skips)
             replica.skip();
         else
-            replica.update({step + 1, rate, clip_scale(norm, settings_.clip_norm)},
+            replica.update({.number = step + 1,
+                            .rate = rate,
+                            .gradient_scale =
+                                clip_scale(norm, settings_.clip_norm) / static_cast<float>(scale)},
                            batch.samples_in_step);
     }
     {
@@ -93,11 +99,29 @@ StepOutcome TrainStep::run(const Batch& batch,
     parts_.clock.reassign(Phase::comm, Phase::wait, replica.take_wait_s());
     StepOutcome done = outcome(norm);
     done.is_skipped = skips;
+    if (measured && !skips) done.norms = norms(norm);
+    if (settings_.scales_loss) parts_.scale = next_scale(parts_.scale, skips);
     return done;
 }
 
+bool TrainStep::measures(const Batch& batch, std::int64_t step) const {
+    return settings_.norms_every > 0 && (step + 1) % settings_.norms_every == 0 &&
+           batch.samples_in_step == settings_.batch;
+}
+
+// Leaves' losses were divided by the step's samples, V times too many for a mean over a leaf's.
+GradientNorms TrainStep::norms(double step_norm) const {
+    const double leaves = settings_.virtual_ranks, scale = parts_.scale.factor;
+    const double sum = parts_.replica.scalar(StepScalar::leaf_squares) / (scale * scale);
+    const auto samples = static_cast<double>(settings_.batch);
+    return {.leaf_squares = sum * leaves,
+            .step_squares = step_norm * step_norm,
+            .leaf_samples = samples / leaves,
+            .step_samples = samples};
+}
+
 bool TrainStep::must_skip() const {
-    if (settings_.on_nonfinite == NonFinite::stop) return false;
+    if (settings_.on_nonfinite == NonFinite::stop && !settings_.scales_loss) return false;
     const PhaseScope scope(parts_.clock, Phase::comm);
     return !parts_.replica.is_finite();
 }
@@ -114,7 +138,7 @@ void TrainStep::compute_leaf(const Batch& batch, const LeafRows& leaf, std::int6
         const at::Tensor loss =
             forward(part_of(samples, part, micro_batches(leaf)), batch.samples_in_step);
         const PhaseScope scope(parts_.clock, Phase::backward);
-        loss.backward();
+        (settings_.scales_loss ? loss * parts_.scale.factor : loss).backward();
     }
 }
 

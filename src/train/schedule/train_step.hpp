@@ -6,9 +6,12 @@
 #include "lockstep/data/batch_stream.hpp"
 
 #include "replica/replica.hpp"
+#include "schedule/loss_scale.hpp"
+#include "schedule/noise_scale.hpp"
 #include "task/input.hpp"
 
 #include <cstdint>
+#include <optional>
 
 namespace lockstep {
 
@@ -19,18 +22,23 @@ struct StepWishes {
 
 /// The same on all ranks.
 struct StepOutcome {
-    double loss = 0;           ///< mean over the step's samples
-    double gradient_norm = 0;  ///< before clipping; 0 where clipping is off
-    StepWishes agreed;         ///< true where any rank wished it
-    bool is_skipped = false;   ///< something was not finite, and nothing has changed
+    double loss = 0;                       ///< mean over the step's samples
+    double gradient_norm = 0;              ///< before clipping; 0 where clipping is off
+    StepWishes agreed;                     ///< true where any rank wished it
+    bool is_skipped = false;               ///< something was not finite, and nothing has changed
+    std::optional<GradientNorms> norms{};  ///< where they are measured
 };
 
 /// What a step computes, the same on all ranks.
 struct StepSettings {
     std::uint64_t seed = 0;
-    int threads = 1;        ///< of this rank
-    int micro_batches = 1;  ///< a leaf's gradient is accumulated over so many
-    double clip_norm = 0;   ///< the gradient's norm is scaled down to this; 0: never
+    int threads = 1;               ///< of this rank
+    int micro_batches = 1;         ///< a leaf's gradient is accumulated over so many
+    double clip_norm = 0;          ///< the gradient's norm is scaled down to this; 0: never
+    bool scales_loss = false;      ///< by a factor that follows overflows
+    std::int64_t norms_every = 0;  ///< steps; 0: gradients' norms are not measured
+    std::int64_t batch = 0;        ///< samples of a whole step
+    int virtual_ranks = 1;
     NonFinite on_nonfinite = NonFinite::stop;
 };
 
@@ -42,6 +50,7 @@ class TrainStep {
         const InputReader& input;
         const Task& task;
         PhaseClock& clock;
+        LossScale& scale;  ///< of the next step
     };
     TrainStep(Parts parts, const StepSettings& settings) : parts_(parts), settings_(settings) {}
 
@@ -55,6 +64,8 @@ class TrainStep {
     int micro_batches(const LeafRows& leaf) const;
     void add_wishes(const StepWishes& wishes);
     bool must_skip() const;
+    bool measures(const Batch& batch, std::int64_t step) const;
+    GradientNorms norms(double step_norm) const;
     StepOutcome outcome(double norm) const;
 
     Parts parts_;

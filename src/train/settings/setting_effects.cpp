@@ -9,6 +9,7 @@
 #include "model/model_source.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -130,7 +131,15 @@ std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
 }
 
 std::vector<Idle> idle_rows(const TrainSettings& s) {
-    std::vector<Idle> rows = {{"powersgd-rank",
+    std::vector<Idle> rows = {{"noise-scale-every",
+                               "it compares virtual ranks' gradients, and there is one",
+                               "drop it, or use --virtual-ranks 8",
+                               s.virtual_ranks == 1 && s.noise_scale_every > 0},
+                              {"loss-scale",
+                               "--precision " + text_of(s, "precision") + " needs none",
+                               "drop it, or use --precision fp16",
+                               s.precision != Precision::fp16},
+                              {"powersgd-rank",
                                "gradients travel as --wire " + text_of(s, "wire"),
                                "drop it, or use --plain --wire powersgd",
                                s.wire != WireFormat::power_sgd},
@@ -148,6 +157,11 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
     return rows;
 }
 
+bool is_power_of_two(double value) {
+    int exponent = 0;
+    return std::frexp(value, &exponent) == 0.5;
+}
+
 std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
     const auto samples = static_cast<std::int64_t>(facts.samples);
     const std::int64_t leaf = s.batch / s.virtual_ranks;
@@ -160,6 +174,11 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
                  "each of the {} virtual ranks has {} of a step's samples", s.virtual_ranks, leaf),
              fmt::format("use --micro-batches {} or less", leaf),
              s.micro_batches > leaf},
+            {fmt::format("--loss-scale {} does not go with --precision fp16", s.loss_scale),
+             "gradients below 6e-8 would be lost; a power of two scales them without rounding",
+             "drop it, or use --loss-scale 65536 or another power of two",
+             s.precision == Precision::fp16 && !is_power_of_two(s.loss_scale),
+             false},
             {fmt::format("--warmup-steps {} is beyond the run's {} steps",
                          s.schedule.warmup_steps,
                          facts.total_steps),
@@ -175,6 +194,11 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
              "what that wire keeps for the next step would stay not finite",
              "use another --wire, or --on-nonfinite stop",
              s.on_nonfinite == NonFinite::skip && s.wire == WireFormat::power_sgd,
+             false},
+            {"--precision fp16 does not go with --wire powersgd",
+             "what that wire keeps for the next step has the loss scale of the last",
+             "use another --wire, or --precision bf16",
+             s.precision == Precision::fp16 && s.wire == WireFormat::power_sgd,
              false},
             {"--order uniform does not go with --data-mode stream",
              "one permutation of all samples needs them in memory",

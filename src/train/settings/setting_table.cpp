@@ -176,20 +176,34 @@ OptionSection what(TrainSettings& s) {
 }
 
 std::vector<Option> numerics(TrainSettings& s) {
-    return {whole_option("virtual-ranks",
-                         s.virtual_ranks,
-                         0,
-                         65536,
-                         "V, a power of two: the run gives the same bits on 1 to V ranks; "
-                         "0: the ranks at creation, rounded up"),
-            whole_option("threads", s.threads, 1, 1024, "threads that one operator may use"),
-            choice_option<std::optional<InstructionSet>>("isa",
-                                                         s.instruction_set,
-                                                         {{"default", InstructionSet::basic},
-                                                          {"avx2", InstructionSet::avx2},
-                                                          {"avx512", InstructionSet::avx512}},
-                                                         "instructions; unset: the least among the "
-                                                         "ranks")};
+    return {
+        whole_option("virtual-ranks",
+                     s.virtual_ranks,
+                     0,
+                     65536,
+                     "V, a power of two: the run gives the same bits on 1 to V ranks; "
+                     "0: the ranks at creation, rounded up"),
+        whole_option("threads", s.threads, 1, 1024, "threads that one operator may use"),
+        choice_option<std::optional<InstructionSet>>("isa",
+                                                     s.instruction_set,
+                                                     {{"default", InstructionSet::basic},
+                                                      {"avx2", InstructionSet::avx2},
+                                                      {"avx512", InstructionSet::avx512},
+                                                      {"avx512-bf16", InstructionSet::avx512_bf16},
+                                                      {"amx", InstructionSet::amx}},
+                                                     "instructions; unset: the least among the "
+                                                     "ranks, for fp32 avx512 at most"),
+        choice_option<Precision>(
+            "precision",
+            s.precision,
+            {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
+            "of matrix products and convolutions; weights, gradients and updates are fp32"),
+        real_option("loss-scale",
+                    s.loss_scale,
+                    0,
+                    1 << 30,
+                    "factor of fp16's loss at the start, a power of two; halved at overflow, "
+                    "doubled after 2,000 steps without")};
 }
 
 std::vector<Option> sample_order(TrainSettings& s) {
@@ -275,6 +289,12 @@ OptionSection how_long(TrainSettings& s) {
              {{"stop", NonFinite::stop}, {"skip", NonFinite::skip}},
              "a loss that is not finite: stop; or skip such a step, or one whose gradient is not, "
              "100 in a row at most")),
+         shared(whole_option("noise-scale-every",
+                             s.noise_scale_every,
+                             0,
+                             many,
+                             "steps between estimates of the gradient noise scale, the largest "
+                             "useful batch; 0: none")),
          shared(whole_option("log-every",
                              s.log_every,
                              0,

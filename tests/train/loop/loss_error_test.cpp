@@ -14,7 +14,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(LossError, DoesNotBlameTheLearningRateForTheFirstStep) {
-    const Error error = loss_error(std::nan(""), 1, 1);
+    const Error error = loss_error(std::nan(""), 1, {});
     EXPECT_EQ(error.code(), "E701");
     EXPECT_THAT(error.what(), HasSubstr("is nan at step 1"));
     EXPECT_THAT(error.why(),
@@ -23,16 +23,26 @@ TEST(LossError, DoesNotBlameTheLearningRateForTheFirstStep) {
 }
 
 TEST(LossError, NamesThreadsWhereThereAreSeveral) {
-    const Error first = loss_error(std::nan(""), 1, 2);
+    TrainSettings settings;
+    settings.threads = 2;
+    const Error first = loss_error(std::nan(""), 1, settings);
     EXPECT_THAT(first.why(), HasSubstr("went wrong on 2 threads"));
     EXPECT_THAT(first.fix(), HasSubstr("--threads 1"));
-    const Error later = loss_error(HUGE_VAL, 7, 2);
+    const Error later = loss_error(HUGE_VAL, 7, settings);
     EXPECT_THAT(later.why(), AllOf(HasSubstr("diverged"), HasSubstr("2 threads")));
     EXPECT_THAT(later.fix(), AllOf(HasSubstr("--lr"), HasSubstr("--threads 1")));
 }
 
+TEST(LossError, KnowsThatFp16EndsEarly) {
+    TrainSettings settings;
+    settings.precision = Precision::fp16;
+    const Error error = loss_error(HUGE_VAL, 7, settings);
+    EXPECT_THAT(error.why(), HasSubstr("65,504"));
+    EXPECT_THAT(error.fix(), HasSubstr("--precision bf16"));
+}
+
 TEST(LossError, SpeaksOfDivergenceLater) {
-    const Error error = loss_error(HUGE_VAL, 2, 1);
+    const Error error = loss_error(HUGE_VAL, 2, {});
     EXPECT_THAT(error.why(), AllOf(HasSubstr("diverged"), Not(HasSubstr("thread"))));
     EXPECT_THAT(error.fix(), HasSubstr("the last checkpoint is good"));
 }

@@ -47,7 +47,7 @@ class TwoLeaves : public testing::Test {
         torch::nn::functional::cross_entropy(module->forward(images), labels).backward();
     }
     void run_step(std::int64_t number = 1) {
-        replica.begin_step();
+        replica.begin_step(LeafNorms::ignore);
         for (int leaf = 0; leaf < 2; ++leaf) {
             replica.begin_leaf(1);
             run_leaf();
@@ -60,7 +60,7 @@ class TwoLeaves : public testing::Test {
     // One step with such a pixel, skipped if anything is not finite. Whether it was.
     bool skips_with(float value) {
         images[0][0][0][0] = value;
-        replica.begin_step();
+        replica.begin_step(LeafNorms::ignore);
         for (int leaf = 0; leaf < 2; ++leaf) {
             replica.begin_leaf(1);
             run_leaf();
@@ -93,7 +93,7 @@ TEST_F(TwoLeaves, GradientsEqualAutogradsOwn) {
     const auto plain = small_cnn();
     plain->eval();
     replica.model().set_mode(ModelMode::evaluate);
-    replica.begin_step();
+    replica.begin_step(LeafNorms::ignore);
     replica.begin_leaf(1);
     run_leaf();
     torch::nn::functional::cross_entropy(plain->forward(images), labels).backward();
@@ -117,7 +117,7 @@ TEST_F(TwoLeaves, AreSkippedWithoutATraceWhereSomethingIsNotFinite) {
 
 TEST_F(TwoLeaves, EachBeginsWithTheBuffersOfTheStepsStart) {
     const at::Tensor before = buffer("norm1.running_mean").clone();
-    replica.begin_step();
+    replica.begin_step(LeafNorms::ignore);
     replica.begin_leaf(1);
     run_leaf();
     EXPECT_FALSE(buffer("norm1.running_mean").equal(before));
@@ -139,7 +139,7 @@ TEST_F(TwoLeaves, BuffersAreAveragedAndCountersAdvanceTogether) {
 }
 
 TEST_F(TwoLeaves, ALeafWithoutSamplesCountsForNothing) {
-    replica.begin_step();
+    replica.begin_step(LeafNorms::ignore);
     replica.begin_leaf(1);
     run_leaf();
     const at::Tensor seen = buffer("norm1.running_mean").clone();

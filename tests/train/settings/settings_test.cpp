@@ -109,6 +109,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "lanes",
                             "layers",
                             "loss",
+                            "loss-scale",
                             "lr",
                             "lr-end",
                             "lr-every",
@@ -124,6 +125,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "order",
                             "plain",
                             "powersgd-rank",
+                            "precision",
                             "reference-batch",
                             "schedule",
                             "seed",
@@ -295,6 +297,13 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--lr-power has no effect\n  why: --schedule linear has none"},
+        {"LossScaleOfBf16",
+         [](auto& s) {
+             s.precision = Precision::bf16;
+             s.loss_scale = 128;
+         },
+         "E107",
+         "--loss-scale has no effect\n  why: --precision bf16 needs none"},
         {"ReferenceBatchWithoutAScale",
          [](auto& s) { s.schedule.reference_batch = 64; },
          "E107",
@@ -383,6 +392,14 @@ std::vector<NoEffect> misfit_cases() {
          },
          "E107",
          "--on-nonfinite skip does not go with --wire powersgd"},
+        {"PowerSgdOfFp16",
+         [](auto& s) {
+             s.precision = Precision::fp16;
+             s.plain_summation = true;
+             s.wire = WireFormat::power_sgd;
+         },
+         "E107",
+         "--precision fp16 does not go with --wire powersgd"},
         {"UniformOrderStreamed",
          [](auto& s) {
              s.order = OrderKind::uniform;

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's autocast casts what operators are given, by lists of its own. Casts of weights are
+// kept for the rest of a forward pass, so that each is made once; they must not outlive it, for the
+// next pass may meet other weights at the same place.
+//
+// Tested: train/model/precision_test.cpp, e2e/precision_test.cpp (verify over numbers of ranks).
+#include "model/precision.hpp"
+
+#include <utility>
+
+#include <ATen/autocast_mode.h>
+
+namespace lockstep {
+namespace {
+
+/// As torch.autocast("cpu", dtype) around what is computed while it lives.
+class AutocastScope {
+  public:
+    explicit AutocastScope(at::ScalarType type)
+        : was_on_(at::autocast::is_autocast_enabled(at::kCPU)),
+          type_before_(at::autocast::get_autocast_dtype(at::kCPU)) {
+        at::autocast::set_autocast_enabled(at::kCPU, true);
+        at::autocast::set_autocast_dtype(at::kCPU, type);
+        at::autocast::increment_nesting();
+    }
+    ~AutocastScope() {
+        if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+        at::autocast::set_autocast_enabled(at::kCPU, was_on_);
+        at::autocast::set_autocast_dtype(at::kCPU, type_before_);
+    }
+    AutocastScope(const AutocastScope&) = delete;
+    AutocastScope& operator=(const AutocastScope&) = delete;
+
+  private:
+    bool was_on_;
+    at::ScalarType type_before_;
+};
+
+class AutocastModel : public Model {
+  public:
+    AutocastModel(std::unique_ptr<Model> model, at::ScalarType type)
+        : model_(std::move(model)), type_(type) {}
+
+    NamedTensors forward(const NamedTensors& inputs) override {
+        const AutocastScope scope(type_);
+        NamedTensors outputs = model_->forward(inputs);
+        for (NamedTensor& output : outputs) output.tensor = output.tensor.to(at::kFloat);
+        return outputs;
+    }
+    NamedTensors parameters() const override { return model_->parameters(); }
+    NamedTensors buffers() const override { return model_->buffers(); }
+    void set_mode(ModelMode mode) override { model_->set_mode(mode); }
+
+  private:
+    std::unique_ptr<Model> model_;
+    at::ScalarType type_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> with_precision(std::unique_ptr<Model> model, Precision precision) {
+    if (precision == Precision::fp32) return model;
+    return std::make_unique<AutocastModel>(
+        std::move(model), precision == Precision::bf16 ? at::kBFloat16 : at::kHalf);
+}
+
+}  // namespace lockstep

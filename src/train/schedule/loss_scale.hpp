@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of fp16 are too small for it: the loss is multiplied before backward, and gradients are
+// divided again before the update. Factors are powers of two, which round nothing.
+#pragma once
+
+#include "lockstep/train/checkpoint.hpp"
+
+namespace lockstep {
+
+/// The factor of the next step, after one whose gradients were finite or not.
+LossScale next_scale(const LossScale& scale, bool overflowed);
+
+}  // namespace lockstep

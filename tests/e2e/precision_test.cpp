@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: Apache-2.0
+// Training in 16 bits keeps the promise: equal parameters on any number of ranks, after overflows
+// and after a resume.
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+ProcessResult verify_precision(const Words& options) {
+    return run_lockstep(Words{"verify", "--data", SmallData::get().train(), "--steps", "6"} +
+                        Words{"--batch", "48", "--virtual-ranks", "4"} + options);
+}
+
+struct Case {
+    std::string precision, model;
+};
+
+// LibTorch 2.11 takes seconds for a step of a convolution's gradients in fp16.
+class EveryPrecision : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(Precisions,
+                         EveryPrecision,
+                         testing::Values(Case{"bf16", "cnn-bn"}, Case{"fp16", "mlp"}),
+                         [](const auto& one) { return one.param.precision; });
+
+TEST_P(EveryPrecision, IsEqualOnAnyNumberOfRanks) {
+    const Words model = {"--model", GetParam().model};
+    const Words precision = {"--precision", GetParam().precision};
+    const auto reduced = verify_precision(Words{"--ranks", "1,3,4"} + model + precision);
+    EXPECT_EQ(reduced.exit_code, 0) << reduced.output;
+    EXPECT_THAT(reduced.output,
+                testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
+    EXPECT_NE(reduced.output, verify_precision(Words{"--ranks", "1,3,4"} + model).output);
+    const auto plain = verify_precision(Words{"--ranks", "1,3", "--plain"} + model + precision);
+    EXPECT_THAT(plain.output, testing::HasSubstr("different"));
+}
+
+class Overflows : public testing::Test {
+  protected:
+    // A first factor that overflows for some steps.
+    ProcessResult train(const std::string& run, int ranks, int steps) {
+        return run_lockstep(
+            Words{"train", "--data", SmallData::get().train(), "--run", folder_ / run} +
+            Words{"--model", "mlp", "--batch", "40", "--virtual-ranks", "4"} +
+            Words{"--precision", "fp16", "--loss-scale", "1073741824", "--clip-norm", "1"} +
+            Words{"--log-every", "1", "--max-steps", std::to_string(steps)} +
+            Words{"--np", std::to_string(ranks), "--oversubscribe"});
+    }
+    TempDir folder_;
+};
+
+TEST_F(Overflows, AreSkippedUntilTheScaleFits) {
+    const ProcessResult straight = train("straight", 1, 16);
+    EXPECT_EQ(straight.exit_code, 0) << straight.output;
+    const std::vector<Json> lines = json_lines(folder_ / "straight/metrics.jsonl");
+    EXPECT_EQ(lines.front().at("loss_scale"), 536'870'912.0);
+    EXPECT_TRUE(lines.front().at("loss").is_number());
+    const auto skipped = lines.back().at("skipped_steps").get<int>();
+    EXPECT_GT(skipped, 3);
+    EXPECT_LT(skipped, 16);
+    EXPECT_EQ(lines.back().at("loss_scale").get<double>(), 1073741824.0 / (1 << skipped));
+    EXPECT_THAT(straight.output, testing::HasSubstr("the loss is scaled by"));
+
+    // In the midst of what overflows, too, and on another number of ranks.
+    EXPECT_EQ(train("resumed", 2, 3).exit_code, 0);
+    EXPECT_EQ(train("resumed", 3, 16).exit_code, 0);
+    EXPECT_EQ(printed_hash(train("resumed", 3, 16).output), printed_hash(straight.output));
+}
+
+TEST_F(Overflows, NeedAScaleThatCanFollowThem) {
+    for (const char* scale : {"0", "1000"}) {
+        const auto refused = run_lockstep({"train",
+                                           "--data",
+                                           SmallData::get().train(),
+                                           "--run",
+                                           folder_ / "refused",
+                                           "--precision",
+                                           "fp16",
+                                           "--loss-scale",
+                                           scale});
+        EXPECT_EQ(refused.exit_code, 64);
+        EXPECT_THAT(refused.output,
+                    testing::HasSubstr(fmt::format(
+                        "error E107: --loss-scale {} does not go with --precision fp16", scale)));
+        EXPECT_FALSE(fs::exists(folder_ / "refused"));
+    }
+}
+
+TEST(Precision, IsFixedWhenARunIsCreated) {
+    const TempDir folder;
+    const Words train = {"train",
+                         "--data",
+                         SmallData::get().train(),
+                         "--run",
+                         folder / "run",
+                         "--model",
+                         "mlp",
+                         "--max-steps"};
+    EXPECT_EQ(run_lockstep(train + Words{"2", "--precision", "bf16"}).exit_code, 0);
+    const auto other = run_lockstep(train + Words{"4", "--precision", "fp32"});
+    EXPECT_THAT(other.output, testing::HasSubstr("error E306"));
+    EXPECT_THAT(other.output, testing::HasSubstr("precision"));
+}
+
+}  // namespace
+}  // namespace lockstep::test
