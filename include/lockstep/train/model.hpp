@@ -23,6 +23,10 @@ class Classifier : public torch::nn::Module {
   public:
     /// f32 [n, C, H, W] -> logits f32 [n, classes].
     virtual torch::Tensor forward(const torch::Tensor& images) = 0;
+
+    /// The same of several inputs, as --inputs names them, each as forward() takes one. Errors:
+    /// E217 where the model takes one only.
+    virtual torch::Tensor forward_all(const std::vector<torch::Tensor>& inputs);
 };
 
 /// Makes a model; LibTorch's generator is seeded before, so that weights depend on the run's seed

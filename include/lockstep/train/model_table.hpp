@@ -6,8 +6,15 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
+
+/// One of several inputs.
+struct InputShape {
+    std::int64_t channels = 1, height = 1, width = 1;  ///< of one sample
+    std::int64_t vocabulary = 0;                       ///< as in ModelShape
+};
 
 /// What the data dictates about a model.
 struct ModelShape {
@@ -17,6 +24,7 @@ struct ModelShape {
     std::int64_t classes = 10;  ///< of labels, so many logits; or numbers to predict
     /// Different tokens: the model is given i64 [n, width]; 0: it is given images.
     std::int64_t vocabulary = 0;
+    std::vector<InputShape> further{};  ///< inputs after the first, as --inputs names them
 };
 
 /// A built-in model.

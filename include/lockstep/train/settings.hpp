@@ -112,7 +112,8 @@ struct TrainSettings {
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
     std::filesystem::path run;        ///< run directory
 
-    TaskSettings task;  ///< decides
+    TaskSettings task;   ///< decides
+    std::string inputs;  ///< "images,age": fields that the model is given; "": the first; decides
     /// Safetensors that a new run begins with; "": random ones of the seed. Its digest decides.
     std::filesystem::path load_weights;
     std::string load_skip;  ///< "fc.*,head.*": names that stay as the seed has them; decides

@@ -235,7 +235,7 @@ void Job::build_model() {
     agree(mesh_.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings_.transform);
         task_ = make_task(settings_.task, *data_, pipeline);
-        input_ = std::make_unique<InputReader>(*data_, pipeline, settings_.seed, *data_, *task_);
+        input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
         model_ = open_model(settings_.model, input_->shape(), settings_.seed);

@@ -4,6 +4,9 @@
 #include "model/model.hpp"
 
 #include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -20,7 +23,9 @@ class ModuleModel : public Model {
     explicit ModuleModel(std::shared_ptr<Classifier> module) : module_(std::move(module)) {}
 
     NamedTensors forward(const NamedTensors& inputs) override {
-        return {{"output", module_->forward(only(inputs))}};
+        std::vector<at::Tensor> values;
+        for (const NamedTensor& input : inputs) values.push_back(input.tensor);
+        return {{"output", module_->forward_all(values)}};
     }
     NamedTensors parameters() const override { return tensors_in(module_->named_parameters()); }
     NamedTensors buffers() const override { return tensors_in(module_->named_buffers()); }
@@ -31,6 +36,16 @@ class ModuleModel : public Model {
 };
 
 }  // namespace
+
+torch::Tensor Classifier::forward_all(const std::vector<torch::Tensor>& inputs) {
+    check(inputs.size() == 1, [&] {
+        return Error("E217",
+                     fmt::format("--inputs names {} fields", inputs.size()),
+                     "this model takes one input",
+                     "name one, or use a model whose forward_all() takes several");
+    });
+    return forward(inputs.front());
+}
 
 const at::Tensor& only(const NamedTensors& tensors) {
     expect(tensors.size() == 1, "there is one tensor");

@@ -49,7 +49,7 @@ void fill(at::Tensor& images) {
                 (1 << 22);
 }
 
-at::Tensor blank_input(const ModelShape& shape, std::int64_t rows) {
+at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
     if (shape.vocabulary > 0)
         return torch::arange(rows * shape.width)
             .remainder(shape.vocabulary)
@@ -61,10 +61,18 @@ at::Tensor blank_input(const ModelShape& shape, std::int64_t rows) {
     return images;
 }
 
+NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
+    std::vector<InputShape> shapes = shape.further;
+    shapes.insert(shapes.begin(), {shape.channels, shape.height, shape.width, shape.vocabulary});
+    NamedTensors inputs;
+    for (const InputShape& one : shapes)
+        inputs.push_back({fmt::format("input {}", inputs.size()), blank_input(one, rows)});
+    return inputs;
+}
+
 LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
-    return {.inputs = {{"images", blank_input(shape, rows)}},
-            .targets = task.blank_targets(rows),
-            .weights = {}};
+    return {
+        .inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows), .weights = {}};
 }
 
 Error does_not_fit(const std::string& what, const std::string& why) {
@@ -148,7 +156,7 @@ bool takes_single_rows(Model& model, const ModelShape& shape) {
     torch::manual_seed(1);
     bool takes = true;
     try {
-        model.forward({{"images", blank_input(shape, 1)}});
+        model.forward(blank_inputs(shape, 1));
     } catch (const std::exception& error) {
         takes = !lacks_statistics(error.what());
     }

@@ -46,6 +46,11 @@ std::vector<Option> task(TrainSettings& s) {
                                      {"segmentation", TaskKind::segmentation},
                                      {"next-token", TaskKind::next_token}},
                                     "what is learned; auto: what the data's fields say"),
+            list_option("inputs",
+                        "FIELD",
+                        s.inputs,
+                        "field that the model is given, of several in this order; unset: images, "
+                        "features or tokens, the first that is there"),
             choice_option<RegressionLoss>("loss",
                                           s.task.loss,
                                           {{"mse", RegressionLoss::mse},

@@ -2,6 +2,7 @@
 #include "task/input.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <algorithm>
 
@@ -11,26 +12,50 @@
 namespace lockstep {
 namespace {
 
-std::size_t input_position(const DatasetIndex& index) {
+std::string first_input(const DatasetIndex& index) {
     for (const char* name : {"images", "features", "tokens"})
-        if (std::ranges::count(index.fields(), name, &Field::name) > 0)
-            return index.field_position(name);
-    return index.field_position("images");
+        if (std::ranges::count(index.fields(), name, &Field::name) > 0) return name;
+    return "images";
 }
 
-std::size_t checked_position(const DatasetIndex& index) {
-    const std::size_t position = input_position(index);
-    const Field& field = index.fields()[position];
+// What is learned must not be given, but for tokens, whose last one is held back.
+void check_input(const DatasetIndex& index, const Field& field) {
+    const auto fail = [&](const std::string& why) {
+        return Error(
+            "E217",
+            fmt::format(
+                "field '{}' of data set '{}' is no input", field.name, index.path().string()),
+            why,
+            "see --inputs, or pack or name the fields otherwise");
+    };
+    for (const char* learned : {"labels", "targets", "masks"})
+        check(field.name != learned, [&] { return fail("it is what a model learns"); });
     check(!field.shape.empty() && field.shape.size() <= 3, [&] {
-        return Error("E217",
-                     fmt::format("data set '{}' has '{}' of {} dimensions a sample",
-                                 index.path().string(),
-                                 field.name,
-                                 field.shape.size()),
-                     "training takes 'images', 'features' or 'tokens' of one to three",
-                     "pack or name them otherwise");
+        return fail(
+            fmt::format("it has {} dimensions a sample, not one to three", field.shape.size()));
     });
-    return position;
+}
+
+bool is_image(const Field& field) {
+    return field.type == ElementType::u8 && field.shape.size() >= 2;
+}
+
+// Of several inputs images alone are transformed, and none is mixed: partners would differ.
+TransformPipeline pipeline_of(const Field& field,
+                              const TransformPipeline& pipeline,
+                              std::size_t inputs) {
+    check(inputs == 1 || !pipeline.mixes_labels(), [&] {
+        return Error("E248",
+                     fmt::format("'{}' does not go with several inputs", pipeline.text()),
+                     "samples are mixed by one",
+                     "leave the mixing away");
+    });
+    return inputs == 1 || is_image(field) ? pipeline : TransformPipeline();
+}
+
+InputShape shape_of(const Field& field, const FieldInput& input) {
+    const ImageShape out = input.shape();
+    return {out.channels, out.height, out.width, field.name == "tokens" ? field.classes() : 0};
 }
 
 std::span<const std::uint64_t> ids_of(const Batch& batch, const LeafRows& leaf) {
@@ -47,40 +72,67 @@ at::Tensor weights_of(const Batch& batch, const LeafRows& leaf) {
 
 }  // namespace
 
-const Field& input_field(const DatasetIndex& index) {
-    return index.fields()[checked_position(index)];
+std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names) {
+    std::vector<std::size_t> places;
+    for (const std::string& name : split(names.empty() ? first_input(index) : names, ',')) {
+        places.push_back(index.field_position(name));
+        check_input(index, index.fields()[places.back()]);
+        check(std::ranges::count(places, places.back()) == 1, [&] {
+            return Error("E217",
+                         fmt::format("--inputs names '{}' twice", name),
+                         "a model is given each field once",
+                         "name it once");
+        });
+    }
+    return places;
 }
 
 InputReader::InputReader(const DatasetIndex& index,
                          const TransformPipeline& pipeline,
-                         std::uint64_t seed,
+                         const TrainSettings& settings,
                          const DatasetIndex& statistics,
                          const Task& task)
-    : index_(index),
-      task_(task),
-      place_(checked_position(index)),
-      seed_(seed),
-      field_(make_field_input(index.fields()[place_], pipeline, input_field(statistics))) {
-    const ImageShape out = field_->shape();
-    const Field& field = index.fields()[place_];
-    const std::int64_t vocabulary = field.name == "tokens" ? field.classes() : 0;
-    shape_ = {out.channels, out.height, out.width, task.outputs(), vocabulary};
+    : index_(index), task_(task), seed_(settings.seed) {
+    const std::vector<std::size_t> places = input_places(index, settings.inputs);
+    const std::vector<std::size_t> learned = input_places(statistics, settings.inputs);
+    for (std::size_t i = 0; i < places.size(); ++i) {
+        const Field& field = index.fields()[places[i]];
+        sources_.push_back({places[i],
+                            make_field_input(field,
+                                             pipeline_of(field, pipeline, places.size()),
+                                             statistics.fields()[learned[i]])});
+        const InputShape shape = shape_of(field, *sources_.back().field);
+        if (i == 0)
+            shape_ = {shape.channels, shape.height, shape.width, task.outputs(), shape.vocabulary};
+        else
+            shape_.further.push_back(shape);
+    }
 }
 
 NamedTensors InputReader::read_inputs(const Batch& batch, const LeafRows& leaf) const {
-    const Field& field = index_.fields()[place_];
-    const std::size_t row_bytes = field.bytes_per_sample();
-    const auto rows =
-        batch.fields[place_].subspan(leaf.first_row * row_bytes, leaf.rows * row_bytes);
-    return {{field.name, field_->read(rows, ids_of(batch, leaf), key(batch))}};
+    NamedTensors inputs;
+    for (const auto& [place, input] : sources_) {
+        const Field& field = index_.fields()[place];
+        const std::size_t row_bytes = field.bytes_per_sample();
+        const auto rows =
+            batch.fields[place].subspan(leaf.first_row * row_bytes, leaf.rows * row_bytes);
+        inputs.push_back({field.name, input->read(rows, ids_of(batch, leaf), key(batch))});
+    }
+    return inputs;
+}
+
+std::vector<MixRow> InputReader::mix(NamedTensors& inputs,
+                                     const Batch& batch,
+                                     const LeafRows& leaf) const {
+    if (inputs.size() > 1) return {};
+    std::span<const std::uint8_t> valid(batch.valid);
+    if (!valid.empty()) valid = valid.subspan(leaf.first_row, leaf.rows);
+    return sources_[0].field->mix(inputs[0].tensor, ids_of(batch, leaf), key(batch), valid);
 }
 
 LeafSamples InputReader::read(const Batch& batch, const LeafRows& leaf) const {
-    std::span<const std::uint8_t> valid(batch.valid);
-    if (!valid.empty()) valid = valid.subspan(leaf.first_row, leaf.rows);
     NamedTensors inputs = read_inputs(batch, leaf);
-    const std::vector<MixRow> mixed =
-        field_->mix(inputs[0].tensor, ids_of(batch, leaf), key(batch), valid);
+    const std::vector<MixRow> mixed = mix(inputs, batch, leaf);
     return {.inputs = std::move(inputs),
             .targets = task_.targets({batch, leaf, index_, key(batch), mixed}),
             .weights = weights_of(batch, leaf)};
@@ -90,11 +142,8 @@ InputReader evaluation_input(const DatasetIndex& index,
                              const DatasetIndex& trained,
                              const TrainSettings& settings,
                              const Task& task) {
-    return {index,
-            TransformPipeline::parse(settings.transform).evaluation(),
-            settings.seed,
-            trained,
-            task};
+    return {
+        index, TransformPipeline::parse(settings.transform).evaluation(), settings, trained, task};
 }
 
 }  // namespace lockstep

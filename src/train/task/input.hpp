@@ -11,25 +11,29 @@
 #include "task/task.hpp"
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
+/// Where in the index's fields those lie that `names` has ("images,age"), in its order. "": that of
 /// "images", or "features" where there is none, or "tokens" where there is neither. Errors: E207 if
-/// there is none, E217 if it has no dimension or more than three.
-const Field& input_field(const DatasetIndex& index);
+/// there is none, E217 if one is named twice, is what is learned, or has no dimension or more than
+/// three.
+std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names);
 
 /// Makes tensors of one data set's rows: inputs f32 [n, C, H, W], channels innermost in memory, or
-/// tokens i64 [n, T], of the input_field() by a pipeline of transforms, keyed by `seed`, epoch and
-/// sample; targets by the task. Borrows index and task.
+/// tokens i64 [n, T], of the input_places(), images by a pipeline of transforms, keyed by the
+/// settings' seed, epoch and sample; targets by the task. Borrows index and task.
 /// Errors: E207, E217 if the fields are others; E248 if they cannot go through the pipeline.
 class InputReader {
   public:
     /// `statistics`: the data set whose mean and deviation `normalise` uses, the one trained on.
     InputReader(const DatasetIndex& index,
                 const TransformPipeline& pipeline,
-                std::uint64_t seed,
+                const TrainSettings& settings,
                 const DatasetIndex& statistics,
                 const Task& task);
 
@@ -43,13 +47,18 @@ class InputReader {
     NamedTensors read_inputs(const Batch& batch, const LeafRows& leaf) const;
 
   private:
+    struct Source {
+        std::size_t place;  ///< among the index's fields
+        std::unique_ptr<FieldInput> field;
+    };
+
     TransformKey key(const Batch& batch) const { return {seed_, batch.position.epoch}; }
+    std::vector<MixRow> mix(NamedTensors& inputs, const Batch& batch, const LeafRows& leaf) const;
 
     const DatasetIndex& index_;
     const Task& task_;
-    std::size_t place_;  ///< of the input among the index's fields
     std::uint64_t seed_;
-    std::unique_ptr<FieldInput> field_;
+    std::vector<Source> sources_;
     ModelShape shape_;
 };
 

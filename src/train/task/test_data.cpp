@@ -19,7 +19,10 @@ Error does_not_fit(const TrainSettings& settings, const std::string& why) {
 }
 
 std::string described(const ModelShape& shape) {
-    return fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
+    std::string text = fmt::format("{}x{}x{}", shape.channels, shape.height, shape.width);
+    for (const InputShape& one : shape.further)
+        text += fmt::format(" and {}x{}x{}", one.channels, one.height, one.width);
+    return text;
 }
 
 // Statistics of u8 are of value / 255: they say nothing of other numbers. Tokens have none.
@@ -45,7 +48,10 @@ void check_test_inputs(const DatasetIndex& test,
         return does_not_fit(settings,
                             fmt::format("they are {}, the training data {}", shape, wanted));
     });
-    check_units(input_field(test), input_field(data), settings);
+    const std::vector<std::size_t> tested = input_places(test, settings.inputs);
+    const std::vector<std::size_t> learned = input_places(data, settings.inputs);
+    for (std::size_t i = 0; i < tested.size(); ++i)
+        check_units(test.fields()[tested[i]], data.fields()[learned[i]], settings);
 }
 
 void check_test_data(const DatasetIndex& test,

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Builds a registered model and runs it once, with the LibTorch that the consumer's configure
-// found. train_consumer FILE also saves a small TorchScript model.
+// found. train_consumer FILE also saves a small TorchScript model, and one of two inputs as
+// FILE.two.pt.
 #include "lockstep/train/model.hpp"
 
 #include <iostream>
+#include <string>
 
 #include <torch/script.h>
 #include <torch/types.h>
@@ -29,10 +31,24 @@ void save_script(const char* path) {
     net.save(path);
 }
 
+// The same of images and two numbers.
+void save_script_of_two(const std::string& path) {
+    torch::manual_seed(1);
+    torch::jit::Module net("two");
+    net.register_parameter(
+        "weight", torch::randn({10, 3 * 8 * 8 + 2}).div_(14).requires_grad_(), false);
+    net.define(R"(
+        def forward(self, x, numbers):
+            return torch.matmul(torch.cat([x.flatten(1), numbers], 1), self.weight.t())
+    )");
+    net.save(path);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
     if (argc > 1) save_script(argv[1]);
+    if (argc > 1) save_script_of_two(std::string(argv[1]) + ".two.pt");
     const auto model = lockstep::make_model({}, {}, 1);
     const auto logits = model->forward(torch::zeros({2, 1, 28, 28}));
     std::cout << "train_consumer: logits of shape " << logits.sizes() << '\n';

@@ -104,6 +104,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "epsilon",
                             "heads",
                             "huber-delta",
+                            "inputs",
                             "isa",
                             "label-smoothing",
                             "lanes",
