@@ -88,15 +88,24 @@ def run_process(command, environment, scratch, sample_memory):
     return launched, wall, peak
 
 
+def environment_of_ranks():
+    if os.geteuid() != 0:
+        return dict(os.environ)
+    return dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1")
+
+
+def events_of(run):
+    log = run / "logs/i1/rank-00000.jsonl"
+    return [json.loads(line) for line in log.read_text().splitlines()]
+
+
 class Lockstep:
     name = "Lockstep"
 
     def __init__(self, program, data, steps):
         self.program, self.data = program, data
         self.options = ["--max-steps", steps] if steps else ["--epochs", 1]
-        self.environment = dict(os.environ)
-        if os.geteuid() == 0:
-            self.environment |= {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
+        self.environment = environment_of_ranks()
 
     def run(self, scratch, sample_memory=False):
         run = scratch / "run"
@@ -107,8 +116,7 @@ class Lockstep:
         launched, wall, peak = run_process(
             command + self.options, self.environment, scratch, sample_memory
         )
-        log = run / "logs/i1/rank-00000.jsonl"
-        events = [json.loads(line) for line in log.read_text().splitlines()]
+        events = events_of(run)
         first = next(event for event in events if event.get("event") == "first_step")
         return {
             "wall time": wall,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One rank of the peer: the same CNN on the same data with torchrun and DistributedDataParallel.
+"""One rank of the peer: the same model on data of the same shape with torchrun and DistributedDataParallel;
+with --alone one process that has nobody to talk to.
 
-Rank 0 writes {"first_step": unix time, "samples_per_s": steady rate, "loss": last} to --out.
+Rank 0 writes {"first_step": unix time, "samples_per_s": steady rate, "steps_s": [...], "loss": last} to --out.
 """
 
 import argparse
@@ -18,23 +19,57 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.data import DataLoader, Dataset, DistributedSampler
 
 MEAN, STDDEV = 0.2860, 0.3530
-WARM_UP_STEPS = 20
 
 
 class Cnn(nn.Module):
     """1,630,090 parameters on 1x28x28."""
 
-    def __init__(self):
+    def __init__(self, like):
         super().__init__()
+        self.shrunk = pooled_relu if like == "lockstep" else relu_pooled
         self.conv1 = nn.Conv2d(1, 32, 3, padding=1)
         self.conv2 = nn.Conv2d(32, 64, 3, padding=1)
         self.fc1 = nn.Linear(64 * 7 * 7, 512)
         self.fc2 = nn.Linear(512, 10)
 
     def forward(self, images):
-        x = torch.max_pool2d(torch.relu(self.conv1(images)), 2)
-        x = torch.max_pool2d(torch.relu(self.conv2(x)), 2)
+        x = self.shrunk(self.conv2(self.shrunk(self.conv1(images))))
         return self.fc2(torch.relu(self.fc1(x.flatten(1))))
+
+
+def relu_pooled(x):
+    return torch.max_pool2d(torch.relu(x), 2)
+
+
+def pooled_relu(x):
+    return torch.relu(torch.max_pool2d(x, 2))
+
+
+class Gpt(nn.Module):
+    """GPT-2 of 256 bytes and 256 tokens by transformers: 10,844,160 parameters."""
+
+    def __init__(self, like):
+        super().__init__()
+        from transformers import GPT2Config, GPT2LMHeadModel
+
+        shape = {"vocab_size": 256, "n_positions": 256, "n_embd": 384, "n_layer": 6, "n_head": 6}
+        gelu = "gelu_pytorch_tanh" if like == "lockstep" else "gelu_new"  # in one operator, in eight
+        self.whole = GPT2LMHeadModel(
+            GPT2Config(**shape, activation_function=gelu, use_cache=False, bos_token_id=None, eos_token_id=None)
+        )
+
+    def forward(self, tokens):
+        return self.whole(tokens).logits
+
+
+def made(model, like):
+    if model == "cnn":
+        return Cnn(like)
+    if model == "gpt":
+        return Gpt(like)
+    import torchvision
+
+    return torchvision.models.resnet18(num_classes=10)
 
 
 class Samples(Dataset):
@@ -61,6 +96,14 @@ def read_data(folder):
     return images, labels
 
 
+def made_up_data(model, samples=1024):
+    """What the speed of a step sees of data: their shapes."""
+    if model == "gpt":
+        tokens = torch.randint(0, 256, (samples, 257))
+        return tokens[:, :-1], tokens[:, 1:]
+    return torch.randint(0, 256, (samples, 3, 64, 64), dtype=torch.uint8), torch.randint(0, 10, (samples,))
+
+
 def normalize(pixels):
     return (pixels.float() / 255 - MEAN) / STDDEV
 
@@ -74,12 +117,26 @@ def loader_batches(images, labels, per_rank, workers):
 
 def memory_batches(images, labels, per_rank):
     """The data as floats in memory, a batch by one indexing operation: the peer's fastest way."""
-    images = normalize(images)
-    ranks, rank = torch.distributed.get_world_size(), torch.distributed.get_rank()
+    if images.dtype == torch.uint8:
+        images = normalize(images)
+    ranks, rank = place()
     order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
     for start in range(0, len(labels), per_rank * ranks):
         mine = order[start : start + per_rank * ranks][rank::ranks]
         yield images[mine], labels[mine]
+
+
+def place():
+    """Number of ranks, and which of them this is."""
+    if not torch.distributed.is_initialized():
+        return 1, 0
+    return torch.distributed.get_world_size(), torch.distributed.get_rank()
+
+
+def channels_innermost(batches):
+    for images, labels in batches:
+        # contiguous() would leave one channel as it is, and the convolutions would take it for outermost.
+        yield images.clone(memory_format=torch.channels_last), labels
 
 
 def train(model, batches, limit):
@@ -88,7 +145,7 @@ def train(model, batches, limit):
     times, loss = [], None
     for images, labels in batches:
         optimizer.zero_grad(set_to_none=True)
-        loss = nn.functional.cross_entropy(model(images), labels)
+        loss = nn.functional.cross_entropy(model(images).flatten(0, -2), labels.flatten())
         loss.backward()
         optimizer.step()
         times.append(time.time())
@@ -99,33 +156,54 @@ def train(model, batches, limit):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=pathlib.Path, required=True)
-    parser.add_argument("--variant", choices=["memory", "loader"], required=True)
+    parser.add_argument("--model", choices=["cnn", "resnet18", "gpt"], default="cnn")
+    parser.add_argument("--like", choices=["book", "lockstep"], default="book",
+                        help="lockstep: channels innermost, pooling before relu, gelu in one operator")
+    parser.add_argument("--alone", action="store_true", help="one process without communication")
+    parser.add_argument("--data", type=pathlib.Path, help="Fashion-MNIST's files, for cnn")
+    parser.add_argument("--variant", choices=["memory", "loader"], default="memory")
     parser.add_argument("--workers", type=int, default=0)
     parser.add_argument("--batch", type=int, default=128, help="over all ranks")
     parser.add_argument("--steps", type=int, default=0, help="stop early; 0 is one epoch")
+    parser.add_argument("--warm-up", type=int, default=20, help="steps that do not count")
     parser.add_argument("--out", type=pathlib.Path, required=True)
     return parser.parse_args()
+
+
+def batches_of(args):
+    images, labels = read_data(args.data) if args.model == "cnn" else made_up_data(args.model)
+    if args.variant == "loader":
+        return loader_batches(images, labels, args.batch // place()[0], args.workers)
+    batches = memory_batches(images, labels, args.batch // place()[0])
+    return channels_innermost(batches) if args.like == "lockstep" and images.dim() == 4 else batches
+
+
+def summary(args, times, loss):
+    steps = numpy.diff(times[args.warm_up:])
+    return {
+        "first_step": times[0],
+        "samples_per_s": len(steps) * args.batch / sum(steps),
+        "steps_s": steps.tolist(),
+        "loss": loss,
+    }
 
 
 def main():
     args = parse()
     torch.set_num_threads(1)
-    torch.distributed.init_process_group("gloo")
+    if not args.alone:
+        torch.distributed.init_process_group("gloo")
     torch.manual_seed(0)
-    model = DistributedDataParallel(Cnn(), gradient_as_bucket_view=True)
-    images, labels = read_data(args.data)
-    per_rank = args.batch // torch.distributed.get_world_size()
-    if args.variant == "memory":
-        batches = memory_batches(images, labels, per_rank)
-    else:
-        batches = loader_batches(images, labels, per_rank, args.workers)
-    times, loss = train(model, batches, args.steps)
-    if torch.distributed.get_rank() == 0:
-        steady = (len(times) - 1 - WARM_UP_STEPS) * args.batch / (times[-1] - times[WARM_UP_STEPS])
-        result = {"first_step": times[0], "samples_per_s": steady, "loss": loss}
-        args.out.write_text(json.dumps(result))
-    torch.distributed.destroy_process_group()
+    model = made(args.model, args.like)
+    if args.like == "lockstep":
+        model = model.to(memory_format=torch.channels_last)
+    if not args.alone:
+        model = DistributedDataParallel(model, gradient_as_bucket_view=True)
+    times, loss = train(model, batches_of(args), args.steps)
+    if place()[1] == 0:
+        args.out.write_text(json.dumps(summary(args, times, loss)))
+    if not args.alone:
+        torch.distributed.destroy_process_group()
 
 
 main()

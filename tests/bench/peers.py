@@ -64,7 +64,7 @@ def has_models_environment():
 
 
 def models_environment():
-    """The peers of train/model/models_peer."""
+    """The peers of train/model/models_peer, and peer_ddp's for resnet18 and gpt."""
     probe = "import torch, torchvision; from transformers import GPT2LMHeadModel"
     return environment_beside_torch(MODELS, "models_requirements.txt", probe, 100)
 
