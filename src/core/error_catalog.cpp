@@ -782,7 +782,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "first step nothing is learned yet: then it is a sample, the model's initial weights, or an\n"
      "operation that goes wrong with several threads (--threads 1 tells). Later lower the "
      "learning\n"
-     "rate or check the data. --on-nonfinite skip leaves such steps out, 100 in a row at most."},
+     "rate or check the data. --on-nonfinite skip leaves such steps out, 100 in a row at most;\n"
+     "--on-nonfinite rollback goes back to the last checkpoint's weights, too."},
     {"E702",
      config,
      "the processor lacks the run's instruction set",

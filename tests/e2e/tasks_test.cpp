@@ -231,6 +231,35 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     EXPECT_EQ(hashes.begin()->size(), 32u);
 }
 
+// The data have a sample in each epoch that is no number.
+TEST(NonFinite, StepsAreRolledBackAlikeOnAnyNumberOfRanksAndOverStops) {
+    const TempDir folder;
+    make_one_nan(folder / "data");
+    const auto trained = [&](const std::string& run, int ranks, const Words& more) {
+        return run_lockstep(
+            Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
+            Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "3", "--ema", "0.5"} +
+            Words{"--on-nonfinite", "rollback", "--np", std::to_string(ranks)} +
+            Words{"--oversubscribe"} + more);
+    };
+    const Words due = {"--checkpoint-every", "2steps", "--keep-checkpoints", "1"};
+    const ProcessResult one = trained("one", 1, due);
+    expect_success(one);
+    EXPECT_THAT(one.output,
+                testing::ContainsRegex("step [0-9]+: loss or gradient is not finite; "
+                                       "weights are those of step [0-9]+ again"));
+    EXPECT_EQ(printed_hash(trained("three", 3, due).output), printed_hash(one.output));
+    // Its last checkpoint is of an odd step: the one before it must still be there.
+    expect_success(trained("stopped", 2, due + Words{"--max-steps", "13"}));
+    EXPECT_EQ(printed_hash(trained("stopped", 1, due).output), printed_hash(one.output));
+
+    const ProcessResult other = trained("one", 1, {"--checkpoint-every", "3steps"});
+    EXPECT_THAT(other.output, testing::HasSubstr("error E306"));
+    const ProcessResult none = trained("none", 1, {"--checkpoint-every", "3epochs"});
+    EXPECT_EQ(none.exit_code, 65) << none.output;
+    EXPECT_THAT(none.output, testing::HasSubstr("no checkpoint was due before it"));
+}
+
 TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {
     const TempDir folder;
     make_up(folder / "data", {"--kind", "regression", "--size", "4"}, 200);

@@ -94,7 +94,7 @@ struct CheckpointPlace {
     std::int64_t incarnation = 1;            ///< names temporary folders
     std::function<void()> check_still_ours;  ///< called on rank 0 before the commit; throws E408
     int keep = 3;                            ///< newest whole checkpoints that stay
-    std::int64_t best_step = 0;              ///< whose checkpoint stays beside these; 0: none
+    std::vector<std::int64_t> kept_steps;    ///< whose checkpoints stay beside these
 };
 
 /// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`
@@ -107,13 +107,14 @@ void save_checkpoint(const Communicator& ranks,
                      std::span<const TensorMeta> tensors,
                      std::span<const TensorPiece> pieces);
 
-/// Collective. Finds the newest whole checkpoint below `root`, fills `pieces` from it and returns
-/// its state; nothing if there is none. Damaged ones are passed over with a warning.
-/// Errors: E303 all damaged, E304 other tensors than `tensors`, E305 format.
+/// Collective. Finds the newest whole checkpoint below `root`, or that of `step` alone, fills
+/// `pieces` from it and returns its state; nothing if there is none. Damaged ones are passed over
+/// with a warning. Errors: E303 all damaged, E304 other tensors than `tensors`, E305 format.
 std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
                                                const std::filesystem::path& root,
                                                std::span<const TensorMeta> tensors,
-                                               std::span<const TensorPiece> pieces);
+                                               std::span<const TensorPiece> pieces,
+                                               std::optional<std::int64_t> step = {});
 
 /// One committed checkpoint, for listings.
 struct CheckpointInfo {

@@ -95,6 +95,8 @@ struct TaskSettings {
 enum class NonFinite {
     stop,  ///< a loss that is not ends the run
     skip,  ///< the step changes nothing
+    /// Nor does it, and training goes on from the weights of the last checkpoint that was due.
+    rollback,
 };
 
 /// What operators compute in that gain by it (matrix products, convolutions, attention), as

@@ -140,7 +140,9 @@ void retain(std::int64_t newest_step, const CheckpointPlace& place) {
         remove_folder(root, present.back().path);
         present.pop_back();
     }
-    std::erase_if(present, [&](const auto& info) { return info.step == place.best_step; });
+    std::erase_if(present, [&](const auto& info) {
+        return std::ranges::count(place.kept_steps, info.step) > 0;
+    });
     const auto newest = static_cast<std::size_t>(std::max(place.keep, 1));
     for (std::size_t i = 0; i + newest < present.size(); ++i) remove_folder(root, present[i].path);
 }
@@ -274,11 +276,12 @@ void save_checkpoint(const Communicator& ranks,
 std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
                                                const fs::path& root,
                                                std::span<const TensorMeta> tensors,
-                                               std::span<const TensorPiece> pieces) {
+                                               std::span<const TensorPiece> pieces,
+                                               std::optional<std::int64_t> step) {
     const std::string listing = from_root(ranks, [&] {
         Json names = Json::array();
         for (const CheckpointInfo& info : list_checkpoints(root))
-            names.push_back(info.path.filename().string());
+            if (!step || info.step == *step) names.push_back(info.path.filename().string());
         return names.dump();
     });
     const Json names = parse_json(listing, "checkpoint list");

@@ -155,7 +155,8 @@ LoopParts Job::prepare() {
             .replica = *replica_,
             .evaluator = evaluator_.get(),
             .ledger = ledger_ ? &*ledger_ : nullptr,
-            .save = [this] { save(); }};
+            .save = [this] { save(); },
+            .roll_back = [this] { roll_back(); }};
 }
 
 void Job::note_failure(const Error& error) {

@@ -56,6 +56,7 @@ class Job {
 
     CheckpointState state() const;
     void save();
+    void roll_back();
     /// Starts the replica from the newest whole checkpoint. Whether there was one; else it starts
     /// from initial weights.
     bool load();

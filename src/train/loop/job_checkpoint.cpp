@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // What of a job goes into a checkpoint, and back.
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "loop/best_evaluation.hpp"
 #include "loop/job.hpp"
+#include "loop/loss_error.hpp"
 
 namespace lockstep {
 
@@ -37,9 +39,25 @@ void Job::save() {
                           .incarnation = run_.incarnation,
                           .check_still_ours = {},
                           .keep = settings_.keep_checkpoints,
-                          .best_step = kept_step(settings_, progress_.best)};
+                          .kept_steps = {kept_step(settings_, progress_.best)}};
+    if (settings_.on_nonfinite == NonFinite::rollback)
+        place.kept_steps.push_back(rollback_step(settings_, length_, progress_.step));
     if (run_.directory) place.check_still_ours = [this] { run_.directory->check_still_ours(); };
     save_checkpoint(mesh_.world, place, state(), tensors.metas, tensors.pieces);
+}
+
+// The data go on: the same batch would end the same way.
+void Job::roll_back() {
+    const std::int64_t step = rollback_step(settings_, length_, progress_.step - 1);
+    const ReplicaTensors tensors = replica_->tensors();
+    const auto found =
+        load_checkpoint(mesh_.world, run_.paths.checkpoints(), tensors.metas, tensors.pieces, step);
+    if (!found) agree_on_failure(mesh_.world, no_rollback_error(progress_.step, step));
+    replica_->start(found->counters);
+    once(Level::warn,
+         "step {}: loss or gradient is not finite; weights are those of step {} again",
+         progress_.step,
+         step);
 }
 
 bool Job::load() {

@@ -84,13 +84,20 @@ StepWishes wishes_of(const LoopParts& parts, const LastSave& last, const TimeLim
     return wishes;
 }
 
+// What fp16's scale skips is no sign of divergence.
+bool must_roll_back(const StepOutcome& outcome, const TrainSettings& settings) {
+    if (settings.on_nonfinite != NonFinite::rollback || !outcome.is_skipped) return false;
+    return settings.precision != Precision::fp16 || !std::isfinite(outcome.loss);
+}
+
 // The outcome is the same on all ranks: they fail together, with one message.
 void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
     int& skipped = parts.progress.skipped_in_row;
     skipped = outcome.is_skipped ? skipped + 1 : 0;
     if (skipped >= most_skipped_in_row)
         agree_on_failure(parts.world, skipped_error(skipped, parts.progress.step));
-    if (std::isfinite(outcome.loss) || parts.settings.on_nonfinite == NonFinite::skip) return;
+    if (must_roll_back(outcome, parts.settings)) parts.roll_back();
+    if (std::isfinite(outcome.loss) || parts.settings.on_nonfinite != NonFinite::stop) return;
     agree_on_failure(parts.world, loss_error(outcome.loss, parts.progress.step, parts.settings));
 }
 

@@ -53,6 +53,9 @@ struct LoopParts {
     Evaluator* evaluator;        ///< null without test data
     LedgerWriter* ledger;        ///< null without --ledger
     std::function<void()> save;  ///< Collective. Writes a checkpoint.
+    /// Collective. Takes weights and optimizer state from the last checkpoint that was due by
+    /// steps.
+    std::function<void()> roll_back;
 };
 
 }  // namespace lockstep

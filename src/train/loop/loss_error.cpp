@@ -24,6 +24,14 @@ Error loss_error(double loss, std::int64_t step, const TrainSettings& settings) 
     return {"E701", fmt::format("the loss is {} at step {}", loss, step), why, fix};
 }
 
+Error no_rollback_error(std::int64_t step, std::int64_t wanted) {
+    return {"E701",
+            fmt::format("step {} is not finite, and cannot be rolled back", step),
+            wanted == 0 ? "no checkpoint was due before it"
+                        : fmt::format("the checkpoint of step {} is gone", wanted),
+            "lower --lr, use a shorter --checkpoint-every, or look at the data"};
+}
+
 Error skipped_error(int steps, std::int64_t step) {
     return {"E701",
             fmt::format("{} steps in a row were skipped, the last is step {}", steps, step),

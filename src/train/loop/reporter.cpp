@@ -115,7 +115,7 @@ void Reporter::report(double rate) {
     StepsEvent event{.report = report, .wall_s = now - since_s_};
     if (parts_.settings.clip_norm > 0) event.gradient_norm = gradient_norm_;
     const bool scales_loss = parts_.settings.precision == Precision::fp16;
-    if (scales_loss || parts_.settings.on_nonfinite == NonFinite::skip)
+    if (scales_loss || parts_.settings.on_nonfinite != NonFinite::stop)
         event.skipped_steps = skipped_;
     if (scales_loss) event.loss_scale = at.loss_scale.factor;
     event.noise_scale = noise_scale_.samples();

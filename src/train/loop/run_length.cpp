@@ -44,6 +44,15 @@ RunLength length_of(const TrainSettings& settings, std::int64_t samples) {
             .total_steps = settings.max_steps > 0 ? settings.max_steps : settings.epochs * epoch};
 }
 
+std::int64_t rollback_step(const TrainSettings& settings,
+                           const RunLength& length,
+                           std::int64_t done) {
+    const Period& every = settings.checkpoint_every;
+    const std::int64_t steps =
+        every.unit == Period::Unit::epochs ? every.count * length.steps_per_epoch : every.count;
+    return done / steps * steps;
+}
+
 std::uint32_t dropped_samples(const TrainSettings& settings, std::uint64_t samples) {
     const auto batch = static_cast<std::uint64_t>(settings.batch);
     return settings.drops_last ? static_cast<std::uint32_t>(samples % batch) : 0;

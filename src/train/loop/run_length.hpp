@@ -14,6 +14,11 @@ namespace lockstep {
 /// Of a run over `samples`, whose V is settled.
 RunLength length_of(const TrainSettings& settings, std::int64_t samples);
 
+/// After `done` steps: the last one after which a checkpoint was due, by steps or epochs; 0: none.
+std::int64_t rollback_step(const TrainSettings& settings,
+                           const RunLength& length,
+                           std::int64_t done);
+
 /// Samples that an epoch leaves out with --drop-last.
 std::uint32_t dropped_samples(const TrainSettings& settings, std::uint64_t samples);
 

@@ -106,8 +106,8 @@ class Replica {
     /// with its name. Any rank; between steps.
     virtual std::string hash() const = 0;
 
-    /// Collective, before the first step: pieces of tensors() may have been filled. Errors: E304 if
-    /// `counters` lack one.
+    /// Collective, between steps and before the first: pieces of tensors() may have been filled.
+    /// Errors: E304 if `counters` lack one.
     virtual void start(const Counters& counters) = 0;
 
     /// For people: how large it is, and how its gradients travel.

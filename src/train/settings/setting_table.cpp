@@ -291,9 +291,12 @@ OptionSection how_long(TrainSettings& s) {
          shared(choice_option<NonFinite>(
              "on-nonfinite",
              s.on_nonfinite,
-             {{"stop", NonFinite::stop}, {"skip", NonFinite::skip}},
+             {{"stop", NonFinite::stop},
+              {"skip", NonFinite::skip},
+              {"rollback", NonFinite::rollback}},
              "a loss that is not finite: stop; or skip such a step, or one whose gradient is not, "
-             "100 in a row at most")),
+             "100 in a row at most; or go back to the weights of the last --checkpoint-every, "
+             "too")),
          shared(whole_option("noise-scale-every",
                              s.noise_scale_every,
                              0,

@@ -35,10 +35,14 @@ bool has_end(ScheduleKind kind) {
 
 std::vector<NamedValue> deciding_settings(const TrainSettings& settings) {
     const bool length_decides = has_end(settings.schedule.kind);
+    const bool rolls_back = settings.on_nonfinite == NonFinite::rollback;
     auto values = all_values(settings);
     std::erase_if(values, [&](const NamedValue& value) {
+        const bool is_of_rollback =
+            value.name == "on-nonfinite" || value.name == "checkpoint-every";
         return value.scope != OptionScope::decides &&
-               !(length_decides && value.scope == OptionScope::decides_length);
+               !(length_decides && value.scope == OptionScope::decides_length) &&
+               !(rolls_back && is_of_rollback);
     });
     return values;
 }

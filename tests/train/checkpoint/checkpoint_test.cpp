@@ -55,7 +55,7 @@ class Checkpoints : public testing::Test {
     void save(std::int64_t step, int keep = 3, std::int64_t best_step = 0) {
         Share share(ranks.rank(), ranks.size(), static_cast<float>(step));
         save_checkpoint(
-            ranks, {root, 1, {}, keep, best_step}, {.step = step}, tensors, share.pieces);
+            ranks, {root, 1, {}, keep, {best_step}}, {.step = step}, tensors, share.pieces);
     }
 
     std::int64_t load_step(Share& into) {

@@ -401,6 +401,13 @@ std::vector<NoEffect> misfit_cases() {
          },
          "E107",
          "--precision fp16 does not go with --wire powersgd"},
+        {"RollbackByTheClock",
+         [](auto& s) {
+             s.on_nonfinite = NonFinite::rollback;
+             s.checkpoint_every = {Period::Unit::seconds, 600};
+         },
+         "E107",
+         "--on-nonfinite rollback does not go with --checkpoint-every 10m"},
         {"UniformOrderStreamed",
          [](auto& s) {
              s.order = OrderKind::uniform;
