@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Every task beside classification: data that were made for it are learned, and any number of ranks
-// gives the same bits.
+// evaluates and predicts the same. That they train to the same bits, soak/equal_bits shows.
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
 
@@ -157,7 +157,7 @@ std::string test_line(const std::string& output) {
     return output.substr(begin, output.find('\n', begin) - begin);
 }
 
-TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
+TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
     const fs::path run = folder_ / "run";
     const ProcessResult trained = run_lockstep(
         Words{"train", "--np", "2", "--oversubscribe", "--data", train_data()} +
@@ -170,13 +170,6 @@ TEST_P(EveryTask, IsLearnedWithTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_GE(found, task().least) << trained.output;
     EXPECT_LE(found, task().most) << trained.output;
     expect_same_afterwards(run, folder_ / "data/test", test_line(trained.output));
-
-    const ProcessResult verified = run_lockstep(
-        Words{"verify", "--data", train_data(), "--ranks", "1,3,4"} +
-        Words{"--virtual-ranks", "4", "--steps", "5", "--batch", "32"} + task().options);
-    expect_success(verified);
-    EXPECT_THAT(verified.output,
-                testing::EndsWith("equal: the same bits for every number of ranks (V = 4)\n"));
 }
 
 // 200 samples, one of which has a feature that is no number.

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The promise itself: `lockstep verify` finds equal parameters on different numbers of ranks.
+// Models, tasks, optimizers and schedules are in soak/equal_bits.
 #include "program.hpp"
 #include "run_files.hpp"
 #include "small_data.hpp"
@@ -56,15 +57,6 @@ TEST(Verify, FindsTheConvolutionalModelEqual) {
     expect_equal_on({1, 2, 4}, verify({"--ranks", "1,2,4"}));
 }
 
-TEST(Verify, FindsBatchNormAndDropoutEqual) {
-    expect_equal_on({1, 2, 4}, verify({"--ranks", "1,2,4", "--model", "cnn-bn"}));
-}
-
-TEST(Verify, FindsAResidualNetworkEqual) {
-    expect_equal_on({1, 3},
-                    verify({"--ranks", "1,3", "--virtual-ranks", "4", "--model", "resnet18"}));
-}
-
 TEST(Verify, TakesNumbersOfRanksThatAreNoPowerOfTwo) {
     expect_equal_on({1, 2, 3},
                     verify({"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"}));
@@ -94,38 +86,6 @@ TEST(Verify, FindsAccumulatedAndClippedGradientsEqual) {
     expect_equal_on({1, 2, 4}, clipped);
     EXPECT_NE(clipped.output, verify(Words{"--ranks", "1,2,4"} + options).output);
 }
-
-struct Rule {
-    std::string name;
-    Words words;
-};
-
-class VerifyUpdateRule : public testing::TestWithParam<Rule> {};
-
-TEST_P(VerifyUpdateRule, IsEqualAlthoughRanksOwnPartsOfTensors) {
-    expect_equal_on({1, 2, 3},
-                    verify(Words{"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"} +
-                           GetParam().words));
-}
-
-std::vector<Rule> rules() {
-    const Words decay = {"--weight-decay", "0.01"};
-    return {
-        {"LarsByAPolynomial",
-         Words{"--optimizer", "lars", "--schedule", "polynomial", "--warmup-steps", "2"} + decay},
-        {"LambInOneCycle", Words{"--optimizer", "lamb", "--schedule", "one-cycle"} + decay},
-        {"AdamWInSteps",
-         Words{"--optimizer", "adamw", "--schedule", "step", "--lr-every", "2steps"} + decay +
-             Words{"--ema", "0.9"}},
-        {"NesterovDownALine",
-         {"--optimizer", "sgd", "--nesterov", "--schedule", "linear", "--lr-end", "1e-4"}}};
-}
-
-std::string rule_name(const testing::TestParamInfo<Rule>& info) {
-    return info.param.name;
-}
-
-INSTANTIATE_TEST_SUITE_P(, VerifyUpdateRule, testing::ValuesIn(rules()), rule_name);
 
 TEST(Verify, FindsAThreadForCommunicationEqual) {
     const auto in_line = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "off"});

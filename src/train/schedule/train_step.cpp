@@ -20,9 +20,9 @@
 // - A rank leaves between begin_step() and publish() other than by an error that ends all: the
 //   others would wait. Hence decisions are taken only from the published outcome.
 //
-// Tested: e2e/verify_test.cpp (the same bits on any number of ranks, with clipping, dropout and
-// batch statistics), e2e/resume_test.cpp, train/replica/gradient_hooks_test.cpp,
-// comm/reducer_test.cpp.
+// Tested: e2e/verify_test.cpp (the same bits on any number of ranks, with clipping),
+// soak/equal_bits (with dropout and batch statistics), e2e/resume_test.cpp,
+// train/replica/gradient_hooks_test.cpp, comm/reducer_test.cpp.
 
 #include "schedule/train_step.hpp"
 
