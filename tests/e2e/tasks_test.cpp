@@ -15,6 +15,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 namespace lockstep::test {
 namespace {
@@ -347,6 +348,9 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     EXPECT_THAT(said("predict", {"--data", test}), HasSubstr("E105: --out is missing"));
     EXPECT_THAT(said("predict", {"--data", test, "--out", file}), HasSubstr("E407: '"));
     EXPECT_EQ(content_of(file), "x");
+    EXPECT_THAT(said("predict", {"--data", test, "--out", folder_ / "x.csv"}),
+                HasSubstr("why: its ending says what it is: .npy for NPY, .h5 or .hdf5 for HDF5"));
+    EXPECT_FALSE(fs::exists(folder_ / "x.csv"));
     expect_success(run_lockstep({"data",
                                  "synth",
                                  "--kind",
@@ -363,6 +367,35 @@ TEST_F(Infer, RefusesWhatDoesNotFitTheRun) {
     EXPECT_THAT(said("eval", {"--data", test, "--weights", file}), HasSubstr("E309"));
     fs::remove_all(run_ / "ckpt");
     EXPECT_THAT(said("eval", {"--data", test}), HasSubstr("E301: there is no checkpoint"));
+}
+
+// The one data set in the file, as the HDF5 library reads it.
+std::string predictions_in(const fs::path& path) {
+    const hid_t file = H5Fopen(path.c_str(), H5F_ACC_RDONLY, H5P_DEFAULT);
+    const hid_t dataset = H5Dopen2(file, "predictions", H5P_DEFAULT);
+    std::vector<float> values(H5Dget_storage_size(dataset) / sizeof(float));
+    EXPECT_GE(H5Dread(dataset, H5T_IEEE_F32LE, H5S_ALL, H5S_ALL, H5P_DEFAULT, values.data()), 0);
+    H5Dclose(dataset);
+    H5Fclose(file);
+    return bytes_in(values);
+}
+
+TEST_F(Infer, WritesTheSameValuesInEitherFormatOnAnyNumberOfRanks) {
+    const auto predicted = [&](const std::string& name, const Words& more) {
+        const fs::path file = folder_ / name;
+        const ProcessResult result = run_lockstep(
+            Words{"predict", run_, "--data", folder_ / "data/test", "--out", file} + more);
+        expect_success(result);
+        EXPECT_THAT(result.output, testing::HasSubstr(name + ": f32 [100, 1]\n"));
+        return file;
+    };
+    folder_.file(".1.h5.partial", "left by another");
+    const fs::path one = predicted("1.h5", {});
+    const fs::path two = predicted("2.hdf5", {"--np", "2", "--oversubscribe"});
+    EXPECT_EQ(content_of(one), content_of(two));
+    EXPECT_EQ(predictions_in(one).size(), 100 * sizeof(float));
+    EXPECT_THAT(content_of(predicted("1.npy", {})), testing::EndsWith(predictions_in(one)));
+    EXPECT_FALSE(fs::exists(folder_ / ".1.h5.partial"));
 }
 
 TEST(MultiLabel, RefusesNumbersThatAreNoLabels) {

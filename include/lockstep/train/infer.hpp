@@ -20,7 +20,9 @@ struct InferSettings {
     std::filesystem::path data;        ///< what to look at
     std::string fields;                ///< of foreign HDF5, as TrainSettings::fields
     std::filesystem::path train_data;  ///< whose statistics normalise; "": where the run had them
-    std::filesystem::path outputs;     ///< new NPY of the model's outputs; "": metrics instead
+    /// New file of the model's outputs: .npy, or .h5 or .hdf5 with data set "predictions"; "":
+    /// metrics instead.
+    std::filesystem::path outputs;
 };
 
 /// What infer() found; the same on all ranks.
@@ -34,8 +36,8 @@ struct InferResult {
 /// Collective. Every sample once, in evaluation mode, on the run's virtual ranks: the same bits on
 /// any number of ranks up to these. Where the run keeps a moving average of its weights, that is
 /// used. For outputs the data set needs no targets. Errors: those of reading runs, checkpoints and
-/// data sets; E217 where the data do not fit, E301 no checkpoint, E304 other weights, E306 other
-/// training data, E407 `outputs` exist.
+/// data sets; E103 another ending of `outputs`, E217 where the data do not fit, E301 no checkpoint,
+/// E304 other weights, E306 other training data, E407 `outputs` exist.
 InferResult infer(const InferSettings& settings, const Communicator& ranks);
 
 }  // namespace lockstep

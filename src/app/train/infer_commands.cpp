@@ -106,23 +106,26 @@ Command predict_command() {
     auto arguments = std::make_shared<InferArguments>();
     OptionSection options = common_options(*arguments);
     options.options.push_back(
-        path_option("out", "FILE", arguments->settings.outputs, "new NPY file"));
+        path_option("out", "FILE", arguments->settings.outputs, "new file: .npy, .h5 or .hdf5"));
     return {
         .name = "predict",
         .summary = "write a trained model's outputs for a data set",
-        .usage = "lockstep predict RUN --data DIR --out FILE.npy [options]",
+        .usage = "lockstep predict RUN --data DIR --out FILE.npy|FILE.h5 [options]",
         .text =
             "What the model gives for every sample, f32 in the order of the data set: logits of\n"
             "classes [n, K], of pixels [n, K, H, W] or of next tokens [n, T, K], or the numbers\n"
-            "of a regression [n, K]. The data set needs no labels.\n\n"
+            "of a regression [n, K]. The data set needs no labels. The file is NPY, or HDF5 with\n"
+            "one data set, predictions: the same values, on any number of ranks.\n\n"
             "Examples:\n"
             "  lockstep predict runs/a --data D/new --out new.npy\n"
+            "  lockstep predict runs/a --data D/new --out new.h5 --np 4\n"
             "  python3 -c \"import numpy; print(numpy.load('new.npy').argmax(1))\"\n",
         .table = {options},
         .positionals = 1,
         .run = [arguments](const Invocation& call) {
             check(!arguments->settings.outputs.empty(), [] {
-                return Error("E105", "--out is missing", "", "name a file: --out FILE.npy");
+                return Error(
+                    "E105", "--out is missing", "", "name a file: --out FILE.npy or --out FILE.h5");
             });
             return run_infer(*arguments, call, [&](const InferResult& result) {
                 print_once(fmt::format("{}: f32 [{}]\n",

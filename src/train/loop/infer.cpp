@@ -12,7 +12,6 @@
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
 #include "model/precision.hpp"
-#include "replica/arithmetic.hpp"
 #include "replica/numerics.hpp"
 #include "task/test_data.hpp"
 
@@ -30,18 +29,6 @@ struct Trained {
     std::unique_ptr<Task> task;
     std::unique_ptr<Model> model;
 };
-
-// As Job settles it; from here on LibTorch may compute.
-void settle_arithmetic(const Communicator& ranks, TrainSettings& settings) {
-    const InstructionSet level =
-        agree_instruction_set(ranks, read_node_facts().instruction_set, settings);
-    agree(ranks, [&] {
-        forget_kernel_variables();
-        set_instruction_set(level);
-        set_compute_threads(settings.threads, level);
-        check_arithmetic(settings.threads);
-    });
-}
 
 void check_same_data(const DatasetIndex& data, const RunSettings& run) {
     check(run.data_digest.empty() || data.digest() == run.data_digest, [&] {
@@ -87,6 +74,9 @@ Trained open_trained(const InferSettings& given, const Communicator& ranks) {
 }  // namespace
 
 InferResult infer(const InferSettings& settings, const Communicator& ranks) {
+    agree(ranks, [&] {
+        if (!settings.outputs.empty()) output_format(settings.outputs);
+    });
     const Trained trained = open_trained(settings, ranks);
     const int virtual_ranks = std::max(trained.run.settings.virtual_ranks, ranks.size());
     TrainSettings with_ranks = trained.run.settings;

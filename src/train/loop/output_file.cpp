@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/new_dataset.hpp"
 
 #include "checkpoint/tensor_files.hpp"
 
@@ -13,6 +14,35 @@
 #include <unistd.h>
 
 namespace lockstep {
+namespace {
+
+// The beginning of a new file at `path`, and where values begin in it. What is left there of one
+// that was not finished goes.
+std::uint64_t begin_file(const fs::path& path,
+                         OutputFormat format,
+                         const std::vector<std::int64_t>& shape) {
+    if (format == OutputFormat::npy) {
+        const std::string header = npy_header(ExportedElement::f32, shape);
+        write_file_atomically(path, header);
+        return header.size();
+    }
+    fs::remove(path);
+    return create_dataset_file(path, "predictions", ElementType::f32, shape);
+}
+
+}  // namespace
+
+OutputFormat output_format(const fs::path& path) {
+    const fs::path ending = path.extension();
+    if (ending == ".npy") return OutputFormat::npy;
+    check(ending == ".h5" || ending == ".hdf5", [&] {
+        return Error("E103",
+                     fmt::format("'{}' is no name of a file of outputs", path.string()),
+                     "its ending says what it is: .npy for NPY, .h5 or .hdf5 for HDF5",
+                     "for example --out new.npy, or --out new.h5");
+    });
+    return OutputFormat::hdf5;
+}
 
 OutputFile::OutputFile(const Communicator& ranks,
                        const std::filesystem::path& path,
@@ -20,18 +50,17 @@ OutputFile::OutputFile(const Communicator& ranks,
     : ranks_(ranks),
       path_(path),
       partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())) {
-    const std::string header = npy_header(ExportedElement::f32, shape);
-    data_offset_ = header.size();
-    from_root(ranks_, [&] {
+    const OutputFormat format = output_format(path_);
+    const std::string offset = from_root(ranks_, [&] {
         check(!fs::exists(path_), [&] {
             return Error("E407",
                          fmt::format("'{}' exists", path_.string()),
                          "nothing is overwritten",
                          "give another name, or remove it");
         });
-        write_file_atomically(partial_, header);
-        return std::string();
+        return std::to_string(begin_file(partial_, format, shape));
     });
+    data_offset_ = std::stoull(offset);
     agree(ranks_, [&] {
         fd_ = UniqueFd(::open(partial_.c_str(), O_WRONLY | O_CLOEXEC | O_NOFOLLOW));
         if (!fd_) throw system_error("open", partial_, errno);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An NPY file of one row a sample that all ranks write together.
+// A file of one row a sample that all ranks write together.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -12,10 +12,17 @@
 
 namespace lockstep {
 
-/// f32 of `shape`, [samples, ...]; beside its place as .NAME.partial until it is whole.
+/// What such a file is: NPY, or HDF5 with one data set, "predictions".
+enum class OutputFormat { npy, hdf5 };
+
+/// By the file's ending. Errors: E103 for one that is neither's.
+OutputFormat output_format(const std::filesystem::path& path);
+
+/// f32 of `shape`, [samples, ...]; beside its place as .NAME.partial until it is whole. The same
+/// values lie in either format, one behind the other.
 class OutputFile {
   public:
-    /// Collective. Errors: E407 if it exists, E401.
+    /// Collective. Errors: E103, as output_format(); E407 if it exists, E401.
     OutputFile(const Communicator& ranks,
                const std::filesystem::path& path,
                const std::vector<std::int64_t>& shape);

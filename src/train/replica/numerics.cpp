@@ -4,6 +4,8 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 
+#include "replica/arithmetic.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 
@@ -70,6 +72,17 @@ void set_compute_threads(int threads, InstructionSet level) {
                 "ATen computes with '{}', the run with '{}'", chosen, aten_capability(level)),
             "it was initialised before the ranks agreed",
             "please report this");
+    });
+}
+
+void settle_arithmetic(const Communicator& ranks, const TrainSettings& settings) {
+    const InstructionSet level =
+        agree_instruction_set(ranks, read_node_facts().instruction_set, settings);
+    agree(ranks, [&] {
+        forget_kernel_variables();
+        set_instruction_set(level);
+        set_compute_threads(settings.threads, level);
+        check_arithmetic(settings.threads);
     });
 }
 

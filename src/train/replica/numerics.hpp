@@ -24,4 +24,8 @@ void set_instruction_set(InstructionSet level);
 /// chose another instruction set than set_instruction_set() said.
 void set_compute_threads(int threads, InstructionSet level);
 
+/// Collective. All of this for what uses a model and does not train it; from here on LibTorch may
+/// compute. Errors: those above, and those of arithmetic.hpp.
+void settle_arithmetic(const Communicator& ranks, const TrainSettings& settings);
+
 }  // namespace lockstep
