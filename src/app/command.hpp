@@ -39,6 +39,7 @@ Command train_command();
 Command map_command();
 Command models_command();
 Command predict_command();
+Command profile_command();
 Command verify_command();
 Command data_pack_command();
 Command data_synth_command();

@@ -4,7 +4,9 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/launch/rank_facts.hpp"
+#include "lockstep/train/export_script.hpp"
 #include "lockstep/train/infer.hpp"
+#include "lockstep/train/profile.hpp"
 #include "lockstep/train/train.hpp"
 
 #include <exception>
@@ -19,11 +21,21 @@ namespace lockstep {
 using TrainFunction = TrainResult (*)(const TrainSettings&, const Communicator&);
 /// infer, likewise.
 using InferFunction = InferResult (*)(const InferSettings&, const Communicator&);
+/// profile_model, likewise.
+using ProfileFunction = ModelProfile (*)(const ProfileSettings&);
+
+/// export_script, likewise.
+using ExportScriptFunction = ExportSummary (*)(const std::filesystem::path&,
+                                               const std::filesystem::path&,
+                                               const std::filesystem::path&,
+                                               ExportedTensors);
 
 /// The program that runs a command.
 struct Program {
     TrainFunction train = nullptr;
     InferFunction infer = nullptr;
+    ProfileFunction profile = nullptr;
+    ExportScriptFunction export_script = nullptr;
     std::string model;  ///< a user's own, which is then the default of --model; "": none
     std::string name = "lockstep";
 };

@@ -39,6 +39,8 @@ int run_program(int argc, const char* const* argv, const std::string& model, Mod
         return run_program(std::vector<std::string>(words.begin() + 1, words.end()),
                            {.train = train_model,
                             .infer = infer,
+                            .profile = profile_model,
+                            .export_script = export_script,
                             .model = model,
                             .name = std::filesystem::path(words.front()).filename()});
     } catch (const std::exception& exception) {

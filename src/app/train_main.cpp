@@ -9,5 +9,8 @@
 
 int main(int argc, char** argv) {
     return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc),
-                                 {.train = lockstep::train_model, .infer = lockstep::infer});
+                                 {.train = lockstep::train_model,
+                                  .infer = lockstep::infer,
+                                  .profile = lockstep::profile_model,
+                                  .export_script = lockstep::export_script});
 }

@@ -90,6 +90,42 @@ std::vector<BadInput> bad_words() {
     };
 }
 
+std::vector<BadInput> bad_profiles() {
+    return {
+        {"ProfileOfUnknownInputs",
+         {"profile", "net.pt"},
+         64,
+         "lockstep: error E105: --input is missing\n"
+         "  why: 'net.pt' is not built in: its inputs are not known\n"
+         "  fix: for example --input 3x32x32\n"},
+        {"ProfileOfHalfAnImage",
+         {"profile", "cnn", "--input", "3x32"},
+         64,
+         "lockstep: error E103: --input is '3x32'\n"
+         "  why: it must be channels x height x width, or a number of features\n"
+         "  fix: for example --input 3x32x32\n"},
+        {"ProfileOfTokensAsAnImage",
+         {"profile", "gpt", "--input", "3x32x32"},
+         64,
+         "lockstep: error E103: --input is '3x32x32'\n"
+         "  why: it must be the number of tokens in a sequence\n"
+         "  fix: for example --input 128\n"},
+        {"ProfileOfTooSmallAnImage",
+         {"profile", "cnn", "--input", "1x3x3"},
+         65,
+         "lockstep: error E217: images are 3x3\n"
+         "  why: this model halves them twice and needs at least 4x4\n"
+         "  fix: use --model mlp, or larger images\n"},
+        {"ProfileOfNoModel",
+         {"profile", "cnm", "--input", "1x8x8"},
+         64,
+         "lockstep: error E103: no model 'cnm'\n"
+         "  why: there are cnn, cnn-bn, densenet121, efficientnet_b0, efficientnet_b7, gpt, "
+         "mlp, resnet18, resnet34, resnet50, unet, vit_b_16\n"
+         "  fix: did you mean 'cnn'?\n"},
+    };
+}
+
 Words bench(const Words& more) {
     return Words{"bench", "comm"} + more;
 }
@@ -351,7 +387,7 @@ std::vector<BadInput> bad_configs() {
 std::vector<BadInput> bad_options() {
     std::vector<BadInput> all = bad_words();
     for (const auto& part :
-         {bad_combinations(), without_effect(), bad_configs(), bad_bench_options()})
+         {bad_combinations(), without_effect(), bad_configs(), bad_bench_options(), bad_profiles()})
         all.insert(all.end(), part.begin(), part.end());
     return all;
 }

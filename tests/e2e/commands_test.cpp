@@ -2,6 +2,7 @@
 // The commands that show and explain: data inspect and verify, config, explain, version, --help.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/process.hpp"
 
 #include "program.hpp"
@@ -260,6 +261,31 @@ TEST(Commands, ShowExamplesWhereThereIsMuchToKnow) {
     }
     EXPECT_THAT(output_of({"train", "--help"}), HasSubstr("global batch"));
     EXPECT_THAT(output_of({"train", "--help"}), HasSubstr("[128]")) << "defaults are shown";
+}
+
+TEST(Profile, CountsTheWorkOfAModelsStep) {
+    const Json found = parse_json(
+        output_of({"profile", "mlp", "--batch", "8", "--steps", "2", "--json"}), "profile");
+    const std::uint64_t first = 2 * 8 * 784 * 256, second = 2 * 8 * 256 * 10;
+    EXPECT_EQ(found.at("flops"), 2 * first + 3 * second);
+    EXPECT_EQ(found.at("parameters"), 203'530);
+    EXPECT_EQ(found.at("output"), Json({8, 10}));
+    EXPECT_EQ(found.at("layers").size(), 2U);
+    EXPECT_EQ(found.at("layers")[0].at("output"), Json({8, 256}));
+    EXPECT_GT(found.at("peak_bytes").get<std::uint64_t>(),
+              found.at("activation_bytes").get<std::uint64_t>());
+    EXPECT_GT(found.at("backward_ms").get<double>(), 0);
+}
+
+TEST(Profile, ShowsTables) {
+    const Words tokens = {"--input", "6", "--layers", "1", "--heads", "2", "--width", "8"};
+    const std::string text =
+        output_of(Words{"profile", "gpt", "--batch", "2", "--steps", "1", "--top", "3"} + tokens);
+    EXPECT_THAT(text, HasSubstr("model gpt | input [2, 6], output [2, 6, 256]"));
+    EXPECT_THAT(text, HasSubstr(" more: --top 0 lists all\n"));
+    EXPECT_THAT(text, HasSubstr("\nh.0.attn.c_attn"));
+    EXPECT_THAT(text, HasSubstr("[2, 6, 24]\n"));
+    EXPECT_THAT(text, testing::ContainsRegex("parameters   [0-9,]+\nactivations  .*\ntime  "));
 }
 
 TEST(Commands, PrintTheLineThatStartsRanks) {

@@ -3,6 +3,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/launch/mpirun.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "command.hpp"
@@ -89,11 +90,18 @@ int verify(const fs::path& run) {
     return 0;
 }
 
+enum class ExportFormat { safetensors, npz, torchscript };
+
 struct ExportArguments {
     fs::path out;
     std::int64_t step = 0;
     bool takes_all = false, takes_average = false;
-    WeightsExport options;
+    ExportFormat format = ExportFormat::safetensors;
+
+    ExportedTensors tensors() const {
+        if (takes_all) return ExportedTensors::all;
+        return takes_average ? ExportedTensors::averaged : ExportedTensors::of_model;
+    }
 };
 
 CheckpointInfo chosen(const std::vector<CheckpointInfo>& found, std::int64_t step) {
@@ -108,7 +116,7 @@ CheckpointInfo chosen(const std::vector<CheckpointInfo>& found, std::int64_t ste
     return *info;
 }
 
-int export_weights(const fs::path& run, ExportArguments& arguments) {
+void check_together(const ExportArguments& arguments) {
     check(!arguments.out.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
     check(!arguments.takes_all || !arguments.takes_average, [] {
@@ -117,10 +125,34 @@ int export_weights(const fs::path& run, ExportArguments& arguments) {
                      "the average is among all, under a name of its own",
                      "drop one of them");
     });
-    if (arguments.takes_all) arguments.options.tensors = ExportedTensors::all;
-    if (arguments.takes_average) arguments.options.tensors = ExportedTensors::averaged;
+    check(!arguments.takes_all || arguments.format != ExportFormat::torchscript, [] {
+        return Error("E106",
+                     "--all does not go with --format torchscript",
+                     "a model's file has no place for what the optimizer keeps",
+                     "drop --all, or use --format safetensors");
+    });
+}
+
+ExportSummary write_weights(const fs::path& run,
+                            const fs::path& checkpoint,
+                            const ExportArguments& arguments,
+                            const Invocation& call) {
+    if (arguments.format == ExportFormat::torchscript) {
+        const Program& program = call.process.program;
+        if (program.export_script == nullptr) become_rank(rank_program(program), call.words);
+        return program.export_script(run, checkpoint, arguments.out, arguments.tensors());
+    }
+    const auto format =
+        arguments.format == ExportFormat::npz ? WeightsFormat::npz : WeightsFormat::safetensors;
+    return export_checkpoint(
+        checkpoint, arguments.out, {.format = format, .tensors = arguments.tensors()});
+}
+
+int export_weights(const ExportArguments& arguments, const Invocation& call) {
+    const fs::path run = call.positionals[0];
+    check_together(arguments);
     const CheckpointInfo info = chosen(checkpoints_of(run), arguments.step);
-    const ExportSummary summary = export_checkpoint(info.path, arguments.out, arguments.options);
+    const ExportSummary summary = write_weights(run, info.path, arguments, call);
     print_once(fmt::format("exported {} tensors of step {} to {} ({})\n",
                            summary.tensors,
                            summary.step,
@@ -139,16 +171,20 @@ Command export_command() {
         .usage = "lockstep export RUN --out FILE [options]",
         .text =
             "Parameters and buffers of the newest checkpoint, f32 under the model's names:\n"
-            "what 'lockstep train --load-weights', Python's safetensors and numpy.load() read.\n\n"
-            "Example:\n"
-            "  lockstep export runs/a --out a.safetensors\n",
+            "what 'lockstep train --load-weights', Python's safetensors and numpy.load() read.\n"
+            "--format torchscript, for runs of --model FILE.pt, writes that file anew with the\n"
+            "weights in it: what Python's torch.jit.load() and --model take.\n\n"
+            "Examples:\n"
+            "  lockstep export runs/a --out a.safetensors\n"
+            "  lockstep export runs/b --out b.pt --format torchscript\n",
         .table = {{"Weights",
                    {path_option("out", "FILE", arguments->out, "new file"),
-                    choice_option<WeightsFormat>(
-                        "format",
-                        arguments->options.format,
-                        {{"safetensors", WeightsFormat::safetensors}, {"npz", WeightsFormat::npz}},
-                        "of the file"),
+                    choice_option<ExportFormat>("format",
+                                                arguments->format,
+                                                {{"safetensors", ExportFormat::safetensors},
+                                                 {"npz", ExportFormat::npz},
+                                                 {"torchscript", ExportFormat::torchscript}},
+                                                "of the file"),
                     whole_option("step",
                                  arguments->step,
                                  0,
@@ -161,9 +197,7 @@ Command export_command() {
                                 arguments->takes_all,
                                 "what the optimizer keeps, too: optimizer.STATE.NAME")}}},
         .positionals = 1,
-        .run = [arguments](const Invocation& call) {
-            return export_weights(call.positionals[0], *arguments);
-        }};
+        .run = [arguments](const Invocation& call) { return export_weights(*arguments, call); }};
 }
 
 Command ckpt_ls_command() {

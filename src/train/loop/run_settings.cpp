@@ -35,6 +35,7 @@ RunSettings read_run_settings(const std::filesystem::path& run) {
         for (const Option& option : section.options)
             if (const auto text = recorded_text(record, option.name); text && !text->empty())
                 set_setting(found.settings, option.name, *text);
+    found.model_digest = text_of(record.deciding.value("model-digest", Json("")));
     found.data_digest = text_of(record.deciding.value("data-digest", Json("")));
     return found;
 }

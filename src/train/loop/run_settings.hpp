@@ -11,8 +11,9 @@ namespace lockstep {
 
 /// What run.json says, for those that use the run and do not go on with it.
 struct RunSettings {
-    TrainSettings settings;   ///< V, instruction set and task as they were settled
-    std::string data_digest;  ///< of the training data
+    TrainSettings settings;    ///< V, instruction set and task as they were settled
+    std::string data_digest;   ///< of the training data
+    std::string model_digest;  ///< of the model's file; "": it is built in
 };
 
 /// Errors: E201, E202, E222 for run.json; those of set_setting().

@@ -22,6 +22,23 @@ NamedTensors weights_of(const Model& model) {
     return tensors;
 }
 
+bool has_tensor(const SafetensorsFile& file, const std::string& name) {
+    return std::ranges::find(file.tensors(), name, &StoredTensor::name) != file.tensors().end();
+}
+
+// A run that goes on has them from the model's file: what differs there would be lost.
+void check_frozen(const NamedTensor& frozen,
+                  const at::Tensor& values,
+                  const std::filesystem::path& path) {
+    check(frozen.tensor.to(torch::kFloat32).equal(values), [&] {
+        return Error(
+            "E304",
+            fmt::format("'{}' does not fit the model", path.string()),
+            fmt::format("{} is frozen and has other values in the model's file", frozen.name),
+            "keep those with --load-skip, or use the model that the weights are of");
+    });
+}
+
 std::size_t place_of(const std::vector<TensorMeta>& metas, const NamedTensor& wanted) {
     auto found = std::ranges::find(metas, "optimizer.average." + wanted.name, &TensorMeta::name);
     if (found == metas.end()) found = std::ranges::find(metas, wanted.name, &TensorMeta::name);
@@ -59,19 +76,24 @@ void load_checkpointed(Model& model, const std::filesystem::path& checkpoints) {
 }
 
 void load_weights(Model& model, const SafetensorsFile& file, const std::string& skip) {
-    const NamedTensors tensors = weights_of(model);
+    NamedTensors tensors = weights_of(model);
+    const std::size_t learning = tensors.size();
+    for (const NamedTensor& frozen : model.frozen())
+        if (has_tensor(file, frozen.name)) tensors.push_back(frozen);
     std::vector<std::string> counters;
     for (const NamedTensor& buffer : model.buffers())
         if (!buffer.tensor.is_floating_point()) counters.push_back(buffer.name);
     std::vector<TensorMeta> wanted;
     for (const auto& [name, tensor] : tensors) wanted.push_back({name, tensor.sizes().vec()});
     const torch::NoGradGuard no_gradients;
-    std::vector<float> values;
     for (const MatchedWeights& match : match_weights(file, wanted, counters, skip)) {
-        values.resize(match.stored->count());
-        file.read(*match.stored, values);
-        const at::Tensor& tensor = tensors[match.tensor].tensor;
-        tensor.copy_(torch::from_blob(values.data(), tensor.sizes()));
+        const NamedTensor& own = tensors[match.tensor];
+        const at::Tensor values = torch::empty(own.tensor.sizes());
+        file.read(*match.stored, {values.data_ptr<float>(), match.stored->count()});
+        if (match.tensor < learning)
+            own.tensor.copy_(values);
+        else
+            check_frozen(own, values, file.path());
     }
 }
 

@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// Replaces parameters and float buffers by those of the same names in `file`, but for what `skip`,
-/// patterns with commas between them, names. Errors: E304 (see match_weights), E309.
+/// patterns with commas between them, names. What is frozen may be in the file with the same
+/// values. Errors: E304 (see match_weights), E309.
 void load_weights(Model& model, const SafetensorsFile& file, const std::string& skip);
 
 /// The same from the newest whole checkpoint below `checkpoints`: the moving average of parameters

@@ -38,6 +38,9 @@ class Model {
     virtual NamedTensors parameters() const = 0;
     virtual NamedTensors buffers() const = 0;
 
+    /// Parameters that do not learn: they stay what the model's file says.
+    virtual NamedTensors frozen() const { return {}; }
+
     virtual void set_mode(ModelMode mode) = 0;
 };
 

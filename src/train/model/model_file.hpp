@@ -25,4 +25,8 @@ void check_plugin(const ModelPlugin& plugin, const std::filesystem::path& path);
 /// A model that was exported by torch.jit. Its weights are those in the file. Errors: E250.
 std::unique_ptr<Model> open_script(const std::filesystem::path& path);
 
+/// The bytes of the TorchScript model in `path` with `values` in place of its own tensors of these
+/// names. Errors: E250; E304 if it has none of such a name and shape.
+std::string script_with(const std::filesystem::path& path, const NamedTensors& values);
+
 }  // namespace lockstep

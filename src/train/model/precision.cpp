@@ -49,6 +49,7 @@ class AutocastModel : public Model {
     }
     NamedTensors parameters() const override { return model_->parameters(); }
     NamedTensors buffers() const override { return model_->buffers(); }
+    NamedTensors frozen() const override { return model_->frozen(); }
     void set_mode(ModelMode mode) override { model_->set_mode(mode); }
 
   private:

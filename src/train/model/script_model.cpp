@@ -8,8 +8,11 @@
 
 #include "model/model_file.hpp"
 
+#include <algorithm>
+#include <sstream>
 #include <utility>
 
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/jit/runtime/graph_executor.h>
 #include <torch/csrc/jit/serialization/import.h>
@@ -38,6 +41,35 @@ at::Tensor natural(const at::Tensor& input) {
     return is_row ? input.flatten(1) : input;
 }
 
+torch::jit::Module load_script(const std::filesystem::path& path) {
+    try {
+        return torch::jit::load(path.string());
+    } catch (const c10::Error& error) {
+        throw unreadable(path, error.what_without_backtrace());
+    } catch (const std::exception& error) {
+        throw unreadable(path, error.what());
+    }
+}
+
+const at::Tensor& place_of(const NamedTensors& tensors,
+                           const NamedTensor& value,
+                           const std::filesystem::path& path) {
+    const auto place = std::ranges::find(tensors, value.name, &NamedTensor::name);
+    // A checkpoint keeps a counter as a number, whatever its shape.
+    const auto fits = [&](const at::Tensor& tensor) {
+        return tensor.sizes() == value.tensor.sizes() ||
+               (tensor.numel() == 1 && value.tensor.numel() == 1);
+    };
+    check(place != tensors.end() && fits(place->tensor), [&] {
+        return Error(
+            "E304",
+            fmt::format("'{}' has no '{}' of the checkpoint's shape", path.string(), value.name),
+            "the checkpoint is of another model",
+            "use the model that the run was trained with");
+    });
+    return place->tensor;
+}
+
 class ScriptModel : public Model {
   public:
     explicit ScriptModel(torch::jit::Module module) : module_(std::move(module)) {
@@ -57,16 +89,22 @@ class ScriptModel : public Model {
         });
         return {{"output", output.toTensor()}};
     }
-    // A parameter that was frozen before it was saved stays what the file says.
-    NamedTensors parameters() const override {
-        NamedTensors learning = saved_tensors(module_.named_parameters());
-        std::erase_if(learning, [](const NamedTensor& one) { return !one.tensor.requires_grad(); });
-        return learning;
-    }
+    NamedTensors parameters() const override { return those(Learning::yes); }
+    // They were frozen before the file was saved.
+    NamedTensors frozen() const override { return those(Learning::no); }
     NamedTensors buffers() const override { return saved_tensors(module_.named_buffers()); }
     void set_mode(ModelMode mode) override { module_.train(mode == ModelMode::train); }
 
   private:
+    enum class Learning { no, yes };
+    NamedTensors those(Learning wanted) const {
+        NamedTensors found = saved_tensors(module_.named_parameters());
+        std::erase_if(found, [&](const NamedTensor& one) {
+            return one.tensor.requires_grad() != (wanted == Learning::yes);
+        });
+        return found;
+    }
+
     torch::jit::Module module_;
 };
 
@@ -75,13 +113,19 @@ class ScriptModel : public Model {
 std::unique_ptr<Model> open_script(const std::filesystem::path& path) {
     torch::jit::getProfilingMode() = false;
     torch::jit::getExecutorMode() = false;
-    try {
-        return std::make_unique<ScriptModel>(torch::jit::load(path.string()));
-    } catch (const c10::Error& error) {
-        throw unreadable(path, error.what_without_backtrace());
-    } catch (const std::exception& error) {
-        throw unreadable(path, error.what());
-    }
+    return std::make_unique<ScriptModel>(load_script(path));
+}
+
+std::string script_with(const std::filesystem::path& path, const NamedTensors& values) {
+    torch::jit::Module module = load_script(path);
+    NamedTensors tensors = saved_tensors(module.named_parameters());
+    const NamedTensors buffers = saved_tensors(module.named_buffers());
+    tensors.insert(tensors.end(), buffers.begin(), buffers.end());
+    const at::NoGradGuard no_gradients;
+    for (const NamedTensor& value : values) place_of(tensors, value, path).copy_(value.tensor);
+    std::ostringstream bytes;
+    module.save(bytes);
+    return std::move(bytes).str();
 }
 
 }  // namespace lockstep

@@ -61,15 +61,6 @@ at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
     return images;
 }
 
-NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
-    std::vector<InputShape> shapes = shape.further;
-    shapes.insert(shapes.begin(), {shape.channels, shape.height, shape.width, shape.vocabulary});
-    NamedTensors inputs;
-    for (const InputShape& one : shapes)
-        inputs.push_back({fmt::format("input {}", inputs.size()), blank_input(one, rows)});
-    return inputs;
-}
-
 LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
     return {
         .inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows), .weights = {}};
@@ -91,16 +82,6 @@ std::string reason_of(const std::exception& error) {
     return text.substr(text.rfind('\n') + 1);
 }
 
-NamedTensors outputs_of(Model& model, const LeafSamples& samples) {
-    try {
-        return model.forward(samples.inputs);
-    } catch (const Error&) {
-        throw;
-    } catch (const std::exception& error) {
-        throw does_not_fit("the model cannot take these data", reason_of(error));
-    }
-}
-
 void check_outputs(const NamedTensors& outputs, const Task& task, std::int64_t rows) {
     std::vector<std::int64_t> wanted = task.output_shape();
     wanted.insert(wanted.begin(), rows);
@@ -118,7 +99,7 @@ void check_outputs(const NamedTensors& outputs, const Task& task, std::int64_t r
 at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, std::int64_t rows) {
     torch::manual_seed(1);
     const LeafSamples samples = blank_samples(task, shape, rows);
-    const NamedTensors outputs = outputs_of(model, samples);
+    const NamedTensors outputs = outputs_of(model, samples.inputs);
     check_outputs(outputs, task, rows);
     return task.loss(outputs, samples) / static_cast<double>(rows);
 }
@@ -148,6 +129,25 @@ bool lacks_statistics(const std::string& message) {
 }
 
 }  // namespace
+
+NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
+    std::vector<InputShape> shapes = shape.further;
+    shapes.insert(shapes.begin(), {shape.channels, shape.height, shape.width, shape.vocabulary});
+    NamedTensors inputs;
+    for (const InputShape& one : shapes)
+        inputs.push_back({fmt::format("input {}", inputs.size()), blank_input(one, rows)});
+    return inputs;
+}
+
+NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {
+    try {
+        return model.forward(inputs);
+    } catch (const Error&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw does_not_fit("the model cannot take these data", reason_of(error));
+    }
+}
 
 bool takes_single_rows(Model& model, const ModelShape& shape) {
     const torch::NoGradGuard no_gradients;

@@ -15,6 +15,13 @@
 
 namespace lockstep {
 
+/// Inputs of `rows` samples of `shape` that are made up, the same everywhere.
+NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows);
+
+/// What the model makes of `inputs`. Errors: E217 where it cannot take them, with LibTorch's
+/// reason.
+NamedTensors outputs_of(Model& model, const NamedTensors& inputs);
+
 /// What a blank step shows.
 struct BlankStep {
     /// Registration indices of the model's parameters as backward finishes them, those that the

@@ -4,15 +4,21 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
+#include "checkpoint/tensor_files.hpp"
+#include "model/load_weights.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <functional>
+#include <map>
+#include <span>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/serialization/import.h>
 
 namespace lockstep {
 namespace {
@@ -85,6 +91,69 @@ TEST(ScriptModel, KnowsItsMode) {
     EXPECT_EQ(only(model->forward(ones))[0][0].item<float>(), 3);
     model->set_mode(ModelMode::evaluate);
     EXPECT_EQ(only(model->forward(ones))[0][0].item<float>(), 0);
+}
+
+fs::path save_weights(const fs::path& path, const std::map<std::string, float>& values) {
+    std::vector<ExportedTensor> tensors;
+    for (const auto& [name, value] : values) {
+        const std::vector<std::int64_t> shape{name == "w" ? 3 : 1, 2};
+        tensors.push_back({.name = name, .shape = shape, .values = [shape, value] {
+                               const std::vector<float> all(shape[0] * shape[1], value);
+                               const auto bytes = std::as_bytes(std::span(all));
+                               return std::vector<std::byte>(bytes.begin(), bytes.end());
+                           }});
+    }
+    fs::remove(path);
+    NewFile file(path);
+    write_safetensors(file, tensors);
+    file.finish();
+    return path;
+}
+
+TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
+    const test::TempDir folder;
+    const auto model = opened(save(folder / "net.pt", [](auto& net) {
+        net.register_parameter("frozen", torch::full({1, 2}, 5.0F), false);
+    }));
+    const auto loaded = [&](const std::map<std::string, float>& values, const std::string& skip) {
+        const SafetensorsFile file(save_weights(folder / "w.safetensors", values));
+        load_weights(*model, file, skip);
+        return model->parameters()[0].tensor[0][0].item<float>();
+    };
+    EXPECT_EQ(loaded({{"w", 2}}, ""), 2);
+    EXPECT_EQ(loaded({{"w", 3}, {"frozen", 5}}, ""), 3);
+    EXPECT_EQ(loaded({{"w", 4}, {"frozen", 6}}, "frozen"), 4);
+    EXPECT_EQ(refusal([&] {
+                  loaded({{"w", 4}, {"frozen", 6}}, "");
+              }),
+              "E304: frozen is frozen and has other values in the model's file");
+    EXPECT_EQ(refusal([&] {
+                  loaded({{"w", 4}, {"other", 6}}, "");
+              }),
+              "E304: not in the model: other");
+    EXPECT_TRUE(model->frozen()[0].tensor.equal(torch::full({1, 2}, 5.0F)));
+}
+
+TEST(ScriptModel, IsWrittenAnewWithOtherValues) {
+    const test::TempDir folder;
+    const fs::path path = save(folder / "net.pt", [](auto& net) {
+        net.register_parameter("frozen", torch::full({2}, 5.0F), false);
+        net.register_buffer("n", torch::zeros({1}, torch::kInt64));
+    });
+    const at::Tensor w = torch::full({3, 2}, 2.0F), n = torch::tensor(std::int64_t{7});
+    write_file_atomically(folder / "new.pt", script_with(path, {{"w", w}, {"n", n}}));
+    const torch::jit::Module net = torch::jit::load((folder / "new.pt").string());
+    EXPECT_TRUE(net.attr("w").toTensor().equal(w));
+    EXPECT_TRUE(net.attr("w").toTensor().requires_grad());
+    EXPECT_EQ(net.attr("n").toTensor().item<std::int64_t>(), 7);
+    EXPECT_TRUE(net.attr("frozen").toTensor().equal(torch::full({2}, 5.0F)));
+    EXPECT_TRUE(net.is_training());
+    const at::Tensor out =
+        only(opened(folder / "new.pt")->forward({{"features", torch::ones({4, 3, 1, 1})}}));
+    EXPECT_TRUE(out.equal(torch::full({4, 2}, 6.0F)));
+    for (const NamedTensor& other : {NamedTensor{"v", w}, NamedTensor{"w", torch::ones({2, 3})}})
+        EXPECT_EQ(test::caught_code([&] { script_with(path, {other}); }), "E304");
+    EXPECT_EQ(test::caught_code([&] { script_with(folder / "none.pt", {}); }), "E250");
 }
 
 TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {

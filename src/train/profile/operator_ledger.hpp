@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: Apache-2.0
+// What LibTorch's operators cost, as its own hooks tell: RecordFunction for calls, the reports of
+// the allocator for memory.
+//
+//   aten::linear            frames: a call's self time is its time without its callees'
+//     aten::t
+//     aten::addmm           has a formula: what it calls is its own time, so that FLOPs and the
+//       ...                 time that they took stand in one row
+//
+// An outermost operator of forward belongs to the layer whose parameter it is given, or else to the
+// layer of the one before. Memory belongs to the layer whose operator took it; what of it is left
+// when forward ends is kept for backward. A view shares its memory with the parameter that it is
+// of, so that places in memory tell whose parameter an argument is.
+//
+// Tested: train/profile/profile_test.cpp.
+#pragma once
+
+#include "lockstep/train/profile.hpp"
+
+#include "model/model.hpp"
+#include "profile/flops.hpp"
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/record_function.h>
+#include <c10/core/Allocator.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+namespace lockstep {
+
+/// Adds up what it is told of the steps of one model. One thread, which is also backward's where
+/// all is computed on the processor.
+class OperatorLedger : public c10::MemoryReportingInfoBase {
+  public:
+    explicit OperatorLedger(const Model& model);
+
+    void begin_step();
+    void begin_backward();
+
+    void begin_call(const at::RecordFunction& call);
+    void end_call(const at::RecordFunction& call);
+
+    void reportMemoryUsage(
+        void* place, std::int64_t bytes, std::size_t, std::size_t, c10::Device) override;
+    bool memoryProfilingEnabled() const override { return true; }
+
+    /// Means over `steps` steps, the slowest first.
+    std::vector<OperatorCost> operators(std::int64_t steps) const;
+    const std::vector<LayerCost>& layers() const { return layers_; }
+    std::uint64_t peak_bytes() const { return peak_bytes_; }
+
+  private:
+    struct Call {
+        std::string name;
+        double begin_s = 0, inner_s = 0;
+        std::optional<std::uint64_t> flops;
+        std::optional<std::size_t> layer;  ///< whose parameter it was given
+    };
+    struct Tally {
+        std::uint64_t calls = 0, flops = 0;
+        bool has_flops = false;
+        double self_s = 0;
+    };
+    struct Block {
+        std::uint64_t bytes = 0;
+        std::optional<std::size_t> layer;
+    };
+
+    void add_parameter(const NamedTensor& parameter);
+    std::optional<std::size_t> layer_of(const at::Tensor& tensor) const;
+    std::optional<std::size_t> layer_of(OperatorInputs inputs) const;
+    void note_output(std::size_t layer, const std::vector<c10::IValue>& outputs);
+
+    std::vector<LayerCost> layers_;
+    std::map<const void*, std::size_t> owners_;  ///< layers, by where their parameters lie
+    StepPass pass_ = StepPass::forward;
+    std::size_t layer_ = 0;
+    std::vector<Call> calls_;    ///< outermost first
+    std::size_t swallowed_ = 0;  ///< calls below the last one, which has a formula
+    std::map<std::pair<StepPass, std::string>, Tally> tallies_;
+    std::map<const void*, Block> blocks_;
+    std::uint64_t live_bytes_ = 0, peak_bytes_ = 0;
+};
+
+/// While it lives, this thread's operators are entered.
+class OperatorWatch {
+  public:
+    explicit OperatorWatch(std::shared_ptr<OperatorLedger> ledger);
+    ~OperatorWatch();
+    OperatorWatch(const OperatorWatch&) = delete;
+    OperatorWatch& operator=(const OperatorWatch&) = delete;
+
+  private:
+    c10::DebugInfoGuard info_;
+    at::CallbackHandle callback_;
+};
+
+}  // namespace lockstep
