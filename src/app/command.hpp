@@ -40,6 +40,7 @@ Command map_command();
 Command models_command();
 Command predict_command();
 Command profile_command();
+Command prune_command();
 Command verify_command();
 Command data_pack_command();
 Command data_synth_command();

@@ -7,6 +7,7 @@
 #include "lockstep/train/export_script.hpp"
 #include "lockstep/train/infer.hpp"
 #include "lockstep/train/profile.hpp"
+#include "lockstep/train/prune.hpp"
 #include "lockstep/train/train.hpp"
 
 #include <exception>
@@ -24,6 +25,8 @@ using InferFunction = InferResult (*)(const InferSettings&, const Communicator&)
 /// profile_model, likewise.
 using ProfileFunction = ModelProfile (*)(const ProfileSettings&);
 
+/// prune_run, likewise.
+using PruneFunction = PruneResult (*)(const PruneSettings&);
 /// export_script, likewise.
 using ExportScriptFunction = ExportSummary (*)(const std::filesystem::path&,
                                                const std::filesystem::path&,
@@ -35,6 +38,7 @@ struct Program {
     TrainFunction train = nullptr;
     InferFunction infer = nullptr;
     ProfileFunction profile = nullptr;
+    PruneFunction prune = nullptr;
     ExportScriptFunction export_script = nullptr;
     std::string model;  ///< a user's own, which is then the default of --model; "": none
     std::string name = "lockstep";

@@ -40,6 +40,7 @@ int run_program(int argc, const char* const* argv, const std::string& model, Mod
                            {.train = train_model,
                             .infer = infer,
                             .profile = profile_model,
+                            .prune = prune_run,
                             .export_script = export_script,
                             .model = model,
                             .name = std::filesystem::path(words.front()).filename()});

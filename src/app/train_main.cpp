@@ -12,5 +12,6 @@ int main(int argc, char** argv) {
                                  {.train = lockstep::train_model,
                                   .infer = lockstep::infer,
                                   .profile = lockstep::profile_model,
+                                  .prune = lockstep::prune_run,
                                   .export_script = lockstep::export_script});
 }

@@ -115,6 +115,28 @@ TEST_F(Weights, AreExportedAsTold) {
     EXPECT_FALSE(fs::exists(folder_ / ".x.partial"));
 }
 
+TEST_F(Weights, ArePrunedToFewerChannels) {
+    const fs::path small = folder_ / "small.safetensors";
+    const Words prune = {"prune", folder_ / "first", "--out", small};
+    const ProcessResult pruned = run_lockstep(prune + Words{"--keep", "0.25"});
+    ASSERT_EQ(pruned.exit_code, 0) << pruned.output;
+    EXPECT_THAT(pruned.output, HasSubstr("channels    256 -> 64\nparameters  203,530 -> 50,890\n"));
+    EXPECT_THAT(pruned.output, HasSubstr("--model mlp --channels 64 --load-weights "));
+    const ProcessResult trained =
+        run_lockstep(train(folder_ / "small", "0.1") +
+                     Words{"--channels", "64", "--load-weights", small.string()});
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+    const Words eval = {
+        "eval", folder_ / "first", "--data", SmallData::get().train(), "--weights", small};
+    EXPECT_EQ(run_lockstep(eval + Words{"--channels", "64"}).exit_code, 0);
+    EXPECT_THAT(run_lockstep(eval).output, HasSubstr("E304"));
+    EXPECT_THAT(run_lockstep(eval + Words{"--channels", "64,3"}).output,
+                HasSubstr("E103: --channels is '64,3'"));
+    EXPECT_THAT(run_lockstep(prune).output, HasSubstr("E407"));
+    EXPECT_THAT(run_lockstep({"prune", folder_ / "first"}).output, HasSubstr("E105: --out is"));
+    EXPECT_THAT(run_lockstep(prune + Words{"--keep", "0"}).output, HasSubstr("E102: --keep"));
+}
+
 // As any program reads ZIP, NPY and safetensors: Python's own libraries do.
 constexpr const char* reading_script = R"(
 import ast, json, struct, sys, zipfile

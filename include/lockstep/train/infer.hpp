@@ -15,8 +15,9 @@ namespace lockstep {
 
 /// What infer() is told. Model, task and transform are those of the run.
 struct InferSettings {
-    std::filesystem::path run;         ///< a run's folder, whose newest whole checkpoint is used
-    std::filesystem::path weights;     ///< safetensors to use in its place; "": none
+    std::filesystem::path run;      ///< a run's folder, whose newest whole checkpoint is used
+    std::filesystem::path weights;  ///< safetensors to use in its place; "": none
+    std::string channels;  ///< of `weights` that were pruned, see ModelSettings; "": the run's
     std::filesystem::path data;        ///< what to look at
     std::string fields;                ///< of foreign HDF5, as TrainSettings::fields
     std::filesystem::path train_data;  ///< whose statistics normalise; "": where the run had them

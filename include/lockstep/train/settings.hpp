@@ -64,9 +64,11 @@ bool has_end(ScheduleKind kind);
 struct ModelSettings {
     std::string name = "cnn";  ///< one of model_names()
     bool bias = true;          ///< whether layers have one
-    std::int64_t layers = 0;   ///< of gpt; 0: its own number
-    std::int64_t heads = 0;    ///< of each attention of gpt; 0: its own number
-    std::int64_t width = 0;    ///< of gpt, or of unet's first level; 0: the model's own
+    /// "16,32,256": of the layers of cnn, cnn-bn and mlp but the last; "": the model's own.
+    std::string channels;
+    std::int64_t layers = 0;  ///< of gpt; 0: its own number
+    std::int64_t heads = 0;   ///< of each attention of gpt; 0: its own number
+    std::int64_t width = 0;   ///< of gpt, or of unet's first level; 0: the model's own
 };
 
 /// What a model's outputs mean; see make_task(). automatic: what the data's fields say.

@@ -125,10 +125,11 @@ std::vector<Command> all_commands() {
         submit_command(),       status_command(),       stop_command(),
         save_command(),         diagnose_command(),     ckpt_ls_command(),
         ckpt_verify_command(),  eval_command(),         predict_command(),
-        profile_command(),      export_command(),       bench_comm_command(),
-        bench_io_command(),     slurm_prolog_command(), slurm_epilog_command(),
-        config_show_command(),  config_check_command(), models_command(),
-        explain_command(),      generate_command(),     version_command(),
+        profile_command(),      prune_command(),        export_command(),
+        bench_comm_command(),   bench_io_command(),     slurm_prolog_command(),
+        slurm_epilog_command(), config_show_command(),  config_check_command(),
+        models_command(),       explain_command(),      generate_command(),
+        version_command(),
     };
 }
 

@@ -51,7 +51,8 @@ DataShape data_shape(const fs::path& folder, const ModelShape& usual) {
 
 // The built-in model; nullptr where it is another, or where settings give it other sizes.
 const ModelFacts* usual_model(const ModelSettings& model) {
-    const bool is_usual = model.layers == 0 && model.heads == 0 && model.width == 0;
+    const bool is_usual =
+        model.channels.empty() && model.layers == 0 && model.heads == 0 && model.width == 0;
     return is_usual ? find_built_in(model.name) : nullptr;
 }
 

@@ -27,22 +27,25 @@ struct InferArguments {
 
 OptionSection common_options(InferArguments& arguments) {
     InferSettings& settings = arguments.settings;
-    return {"What",
-            {path_option("data", "DIR", settings.data, "data set to look at"),
-             list_option("field",
-                         "NAME=PATH",
-                         settings.fields,
-                         "field in HDF5 files that others wrote, as for train"),
-             path_option("weights",
-                         "FILE",
-                         settings.weights,
-                         "safetensors to use; unset: the run's newest checkpoint"),
-             path_option("train-data",
-                         "DIR",
-                         settings.train_data,
-                         "where the run's training data are now, whose statistics normalise"),
-             whole_option("np", arguments.np, 1, 65536, "ranks to start"),
-             flag_option("oversubscribe", arguments.oversubscribe, "more ranks than cores")}};
+    return {
+        "What",
+        {path_option("data", "DIR", settings.data, "data set to look at"),
+         list_option("field",
+                     "NAME=PATH",
+                     settings.fields,
+                     "field in HDF5 files that others wrote, as for train"),
+         path_option("weights",
+                     "FILE",
+                     settings.weights,
+                     "safetensors to use; unset: the run's newest checkpoint"),
+         list_option(
+             "channels", "N[,N]", settings.channels, "of --weights that 'lockstep prune' wrote"),
+         path_option("train-data",
+                     "DIR",
+                     settings.train_data,
+                     "where the run's training data are now, whose statistics normalise"),
+         whole_option("np", arguments.np, 1, 65536, "ranks to start"),
+         flag_option("oversubscribe", arguments.oversubscribe, "more ranks than cores")}};
 }
 
 /// Starts ranks, becomes one that carries LibTorch, or calls `show` with what was found.

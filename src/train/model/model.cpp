@@ -2,11 +2,15 @@
 #include "lockstep/train/model.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/core/split.hpp"
 
 #include "model/models/built_in.hpp"
 
+#include <algorithm>
 #include <map>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -33,24 +37,51 @@ Tensor pooled_relu(const Tensor& x) {
     return torch::relu(torch::max_pool2d(x, 2));
 }
 
-std::int64_t features_after_two_pools(const ModelShape& shape) {
+using Channels = std::vector<std::int64_t>;
+
+// Those of --channels, as many as there are in `usual`, or else these.
+Channels channels_of(const ModelSettings& settings, const Channels& usual) {
+    if (settings.channels.empty()) return usual;
+    constexpr std::int64_t most = 1 << 20;
+    Channels channels;
+    for (const std::string& part : split(settings.channels, ',')) {
+        const auto count = parse_integer(part);
+        channels.push_back(count && *count <= most ? *count : 0);
+    }
+    check(channels.size() == usual.size() && std::ranges::min(channels) >= 1, [&] {
+        return Error("E103",
+                     fmt::format("--channels is '{}'", settings.channels),
+                     fmt::format("--model {} takes {} whole number(s) of 1 to {}",
+                                 settings.name,
+                                 usual.size(),
+                                 most),
+                     fmt::format("for example --channels {}", fmt::join(usual, ",")));
+    });
+    return channels;
+}
+
+std::int64_t features_after_two_pools(const ModelShape& shape, std::int64_t channels) {
     check(shape.height >= 4 && shape.width >= 4, [&] {
         return Error("E217",
                      fmt::format("images are {}x{}", shape.height, shape.width),
                      "this model halves them twice and needs at least 4x4",
                      "use --model mlp, or larger images");
     });
-    return 64 * (shape.height / 4) * (shape.width / 4);
+    return channels * (shape.height / 4) * (shape.width / 4);
 }
 
 // The small CNN of "Accelerate Model Training with PyTorch 2.X": two convolutions, two linears.
 class Cnn : public Classifier {
   public:
     Cnn(const ModelShape& shape, const ModelSettings& settings)
-        : conv1_(register_module("conv1", conv3x3(shape.channels, 32, settings.bias))),
-          conv2_(register_module("conv2", conv3x3(32, 64, settings.bias))),
-          fc1_(register_module("fc1", linear(features_after_two_pools(shape), 512, settings.bias))),
-          fc2_(register_module("fc2", linear(512, shape.classes, settings.bias))) {}
+        : Cnn(shape, settings, channels_of(settings, {32, 64, 512})) {}
+
+    Cnn(const ModelShape& shape, const ModelSettings& settings, const Channels& wide)
+        : conv1_(register_module("conv1", conv3x3(shape.channels, wide[0], settings.bias))),
+          conv2_(register_module("conv2", conv3x3(wide[0], wide[1], settings.bias))),
+          fc1_(register_module(
+              "fc1", linear(features_after_two_pools(shape, wide[1]), wide[2], settings.bias))),
+          fc2_(register_module("fc2", linear(wide[2], shape.classes, settings.bias))) {}
 
     Tensor forward(const Tensor& images) override {
         const Tensor x = pooled_relu(conv2_(pooled_relu(conv1_(images))));
@@ -66,13 +97,17 @@ class Cnn : public Classifier {
 class CnnBatchNorm : public Classifier {
   public:
     CnnBatchNorm(const ModelShape& shape, const ModelSettings& settings)
-        : conv1_(register_module("conv1", conv3x3(shape.channels, 32, settings.bias))),
-          norm1_(register_module("norm1", nn::BatchNorm2d(32))),
-          conv2_(register_module("conv2", conv3x3(32, 64, settings.bias))),
-          norm2_(register_module("norm2", nn::BatchNorm2d(64))),
-          fc1_(register_module("fc1", linear(features_after_two_pools(shape), 512, settings.bias))),
+        : CnnBatchNorm(shape, settings, channels_of(settings, {32, 64, 512})) {}
+
+    CnnBatchNorm(const ModelShape& shape, const ModelSettings& settings, const Channels& wide)
+        : conv1_(register_module("conv1", conv3x3(shape.channels, wide[0], settings.bias))),
+          norm1_(register_module("norm1", nn::BatchNorm2d(wide[0]))),
+          conv2_(register_module("conv2", conv3x3(wide[0], wide[1], settings.bias))),
+          norm2_(register_module("norm2", nn::BatchNorm2d(wide[1]))),
+          fc1_(register_module(
+              "fc1", linear(features_after_two_pools(shape, wide[1]), wide[2], settings.bias))),
           dropout_(register_module("dropout", nn::Dropout(0.25))),
-          fc2_(register_module("fc2", linear(512, shape.classes, settings.bias))) {}
+          fc2_(register_module("fc2", linear(wide[2], shape.classes, settings.bias))) {}
 
     Tensor forward(const Tensor& images) override {
         const Tensor x = pooled_relu(norm2_(conv2_(pooled_relu(norm1_(conv1_(images))))));
@@ -92,9 +127,12 @@ class CnnBatchNorm : public Classifier {
 class Mlp : public Classifier {
   public:
     Mlp(const ModelShape& shape, const ModelSettings& settings)
+        : Mlp(shape, settings, channels_of(settings, {256})) {}
+
+    Mlp(const ModelShape& shape, const ModelSettings& settings, const Channels& wide)
         : fc1_(register_module(
-              "fc1", linear(shape.channels * shape.height * shape.width, 256, settings.bias))),
-          fc2_(register_module("fc2", linear(256, shape.classes, settings.bias))) {}
+              "fc1", linear(shape.channels * shape.height * shape.width, wide[0], settings.bias))),
+          fc2_(register_module("fc2", linear(wide[0], shape.classes, settings.bias))) {}
 
     Tensor forward(const Tensor& images) override {
         return fc2_(torch::relu(fc1_(images.flatten(1))));

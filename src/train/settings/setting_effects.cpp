@@ -58,7 +58,10 @@ std::vector<Idle> idle_of_models(const TrainSettings& s) {
     const bool is_gpt = s.model.name == "gpt";
     const bool is_own = !is_script && !find_built_in(s.model.name);
     const std::string other = "--model " + s.model.name + " has no choice of it";
+    const bool is_chain =
+        s.model.name == "cnn" || s.model.name == "cnn-bn" || s.model.name == "mlp";
     return {{"no-bias", other, "drop it", is_script},
+            {"channels", other, "drop it, or use --model cnn", !is_chain && !is_own},
             {"layers", other, "drop it, or use --model gpt", !is_gpt && !is_own},
             {"heads", other, "drop it, or use --model gpt", !is_gpt && !is_own},
             {"width",

@@ -80,6 +80,11 @@ std::vector<Option> model(TrainSettings& s) {
                         "one that 'lockstep models' lists, a plug-in (FILE.so) or TorchScript "
                         "(FILE.pt)"),
             unset_flag_option("no-bias", s.model.bias, "layers without bias"),
+            list_option("channels",
+                        "N[,N]",
+                        s.model.channels,
+                        "of each layer but the last: of cnn and cnn-bn, unset 32,64,512; of mlp, "
+                        "unset 256"),
             whole_option("layers", s.model.layers, 0, 1024, "of gpt; 0: 6"),
             whole_option("heads", s.model.heads, 0, 1024, "of gpt's attentions; 0: 6"),
             whole_option("width",

@@ -96,6 +96,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                 ElementsAre("batch",
                             "beta1",
                             "beta2",
+                            "channels",
                             "class-weights",
                             "clip-norm",
                             "decay-all",

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/train/prune.hpp"
+
+#include "command.hpp"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+std::string count_text(std::int64_t count) {
+    return grouped(static_cast<std::uint64_t>(count));
+}
+
+void show(const PruneSettings& settings, const PruneResult& result) {
+    const PrunedSide &before = result.before, &after = result.after;
+    print_once(
+        fmt::format("channels    {} -> {}\n", before.channels, after.channels) +
+        fmt::format(
+            "parameters  {} -> {}\n", count_text(before.parameters), count_text(after.parameters)) +
+        fmt::format("forward     {:.3f} ms -> {:.3f} ms for {} samples\n",
+                    1e3 * before.forward_s,
+                    1e3 * after.forward_s,
+                    result.batch) +
+        fmt::format("measure it  lockstep eval {} --weights {} --channels {} --data DIR\n",
+                    settings.run.string(),
+                    settings.output.string(),
+                    after.channels) +
+        fmt::format("train on    lockstep train --model {} --channels {} --load-weights {} ...\n",
+                    result.model,
+                    after.channels,
+                    settings.output.string()));
+}
+
+int run(PruneSettings& settings, const Invocation& call) {
+    settings.run = call.positionals[0];
+    check(!settings.output.empty(), [] {
+        return Error("E105", "--out is missing", "", "name a file: --out FILE.safetensors");
+    });
+    agree(call.process.ranks, [&] {
+        check(call.process.ranks.size() == 1, [] {
+            return Error("E106",
+                         "'lockstep prune' under a launcher of several ranks",
+                         "it is the work of one process",
+                         "call it without mpirun or srun");
+        });
+    });
+    const Program& program = call.process.program;
+    if (program.prune == nullptr) become_rank(rank_program(program), call.words);
+    show(settings, program.prune(settings));
+    return 0;
+}
+
+}  // namespace
+
+Command prune_command() {
+    auto settings = std::make_shared<PruneSettings>();
+    return {
+        .name = "prune",
+        .summary = "take the weakest channels out of a trained model",
+        .usage = "lockstep prune RUN --out FILE [options]",
+        .text =
+            "Each layer but the last keeps a share of its channels, those whose weights have the\n"
+            "greatest L1 norm; what reads the others loses these inputs. The new file has fewer\n"
+            "parameters, not zeros: a model with these --channels takes it, and is best trained\n"
+            "on for some epochs. For cnn, cnn-bn and mlp. Forward of both is measured.\n\n"
+            "Examples:\n"
+            "  lockstep prune runs/a --keep 0.5 --out small.safetensors\n"
+            "  lockstep train --channels 16,32,256 --load-weights small.safetensors ...\n",
+        .table = {{"What",
+                   {path_option("out", "FILE", settings->output, "new safetensors"),
+                    real_option("keep", settings->keep, 1e-3, 1, "share of each layer's channels"),
+                    path_option("weights",
+                                "FILE",
+                                settings->weights,
+                                "safetensors to use; unset: the run's newest checkpoint"),
+                    path_option("train-data",
+                                "DIR",
+                                settings->train_data,
+                                "where the run's training data are now")}}},
+        .positionals = 1,
+        .run = [settings](const Invocation& call) { return run(*settings, call); }};
+}
+
+}  // namespace lockstep

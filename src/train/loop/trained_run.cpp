@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/trained_run.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/observe/run_directory.hpp"
+
+#include "loop/data_feed.hpp"
+#include "model/load_weights.hpp"
+#include "model/model_file.hpp"
+#include "model/precision.hpp"
+#include "replica/numerics.hpp"
+#include "task/test_data.hpp"
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+void check_same_data(const DatasetIndex& data, const RunSettings& run) {
+    check(run.data_digest.empty() || data.digest() == run.data_digest, [&] {
+        return Error(
+            "E306",
+            fmt::format("'{}' is not what the run was trained on", data.path().string()),
+            fmt::format("its digest is {}, the run's is {}", data.digest(), run.data_digest),
+            "name the training data with --train-data: their statistics normalise");
+    });
+}
+
+void load(TrainedRun& trained, const InferSettings& settings) {
+    if (settings.weights.empty())
+        load_checkpointed(*trained.model, RunPaths{settings.run}.checkpoints());
+    else
+        load_weights(*trained.model, SafetensorsFile(settings.weights), "");
+}
+
+}  // namespace
+
+TrainedRun open_trained_run(const InferSettings& given, const Communicator& ranks) {
+    TrainedRun trained{.run = agree(ranks, [&] { return read_run_settings(given.run); })};
+    TrainSettings& settings = trained.run.settings;
+    if (!given.channels.empty()) settings.model.channels = given.channels;
+    settle_arithmetic(ranks, settings);
+    if (!given.train_data.empty()) settings.data = given.train_data;
+    trained.learned_from = open_dataset(ranks, settings.data, settings.fields);
+    trained.data = open_dataset(ranks, given.data, given.fields);
+    agree(ranks, [&] {
+        check_same_data(*trained.learned_from, trained.run);
+        const auto pipeline = TransformPipeline::parse(settings.transform);
+        trained.task = make_task(settings.task, *trained.learned_from, pipeline);
+        settings.test_data = given.data;
+        check_test_inputs(*trained.data, *trained.learned_from, settings, *trained.task);
+        if (given.outputs.empty()) trained.task->check_test_data(*trained.data);
+        trained.shape =
+            evaluation_input(*trained.learned_from, *trained.learned_from, settings, *trained.task)
+                .shape();
+        trained.model = with_precision(open_model(settings.model, trained.shape, settings.seed),
+                                       settings.precision);
+        load(trained, given);
+    });
+    return trained;
+}
+
+}  // namespace lockstep
