@@ -783,7 +783,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "operation that goes wrong with several threads (--threads 1 tells). Later lower the "
      "learning\n"
      "rate or check the data. --on-nonfinite skip leaves such steps out, 100 in a row at most;\n"
-     "--on-nonfinite rollback goes back to the last checkpoint's weights, too."},
+     "--on-nonfinite rollback, in a new run, goes back to the last checkpoint's weights, too."},
     {"E702",
      config,
      "the processor lacks the run's instruction set",

@@ -17,7 +17,7 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::int64_t steps = 40;
+constexpr std::int64_t steps = 600;
 
 class Launch : public testing::Test {
   protected:

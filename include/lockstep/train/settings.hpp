@@ -132,7 +132,7 @@ struct TrainSettings {
     /// Nothing: the least among the ranks; decides.
     std::optional<InstructionSet> instruction_set;
     Precision precision = Precision::fp32;  ///< decides
-    double loss_scale = 65536;              ///< the first, with fp16; 0: none; decides
+    double loss_scale = 65536;              ///< the first, with fp16; decides
     OrderKind order = OrderKind::lanes;     ///< or uniform, of resident data; decides
     bool drops_last = false;                ///< an epoch's last step, if it is short; decides
     std::string transform = "none";         ///< text or preset, see TransformPipeline; decides

@@ -25,11 +25,12 @@ Error loss_error(double loss, std::int64_t step, const TrainSettings& settings) 
 }
 
 Error no_rollback_error(std::int64_t step, std::int64_t wanted) {
-    return {"E701",
-            fmt::format("step {} is not finite, and cannot be rolled back", step),
-            wanted == 0 ? "no checkpoint was due before it"
-                        : fmt::format("the checkpoint of step {} is gone", wanted),
-            "lower --lr, use a shorter --checkpoint-every, or look at the data"};
+    return {
+        "E701",
+        fmt::format("step {} is not finite, and cannot be rolled back", step),
+        wanted == 0 ? "no checkpoint was due before it"
+                    : fmt::format("the checkpoint of step {} is gone", wanted),
+        "look at the data, or begin a new run with a lower --lr or a shorter --checkpoint-every"};
 }
 
 Error skipped_error(int steps, std::int64_t step) {

@@ -37,7 +37,6 @@ class Averaged : public Optimizer {
                 const TensorNorms& norms,
                 const UpdateStep& step) const override {
         float* const average = piece.state.back();
-        if (step.number == 1) std::copy_n(piece.values, piece.count, average);
         inner_->update(piece, norms, step);
         average_step(piece.values, average, piece.count, keep_);
     }

@@ -43,6 +43,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -75,6 +76,12 @@ double sum_of_squares(std::span<const float> values) {
     double sum = 0;
     for (const float value : values) sum += static_cast<double>(value) * value;
     return sum;
+}
+
+// A square may be too large where its root is not: measuring it must not make a step one to skip.
+float finite_float(double value) {
+    return static_cast<float>(
+        std::min(value, static_cast<double>(std::numeric_limits<float>::max()) / 65536));
 }
 
 // The part of `tensor`'s elements that lies in `part` of the flat vector.
@@ -120,6 +127,7 @@ SharedReplica::SharedReplica(Parts parts)
     state_.assign(parts_.optimizer->state_names().size(), std::vector<float>(owned, 0.0F));
     cut_pieces();
     take_initial_weights();
+    begin_average();
     install_hooks();
 }
 
@@ -153,6 +161,18 @@ void SharedReplica::take_initial_weights() {
         for (std::size_t i = 0; i < buffers_.size(); ++i)
             copy_part(buffers_[i], layout.buffers()[i], values_, stripe);
     }
+}
+
+// Of the initial weights: the first step may be one that is skipped.
+void SharedReplica::begin_average() {
+    if (!keeps_average()) return;
+    for (const ParameterPiece& piece : pieces_)
+        std::copy_n(piece.values, piece.count, piece.state.back());
+}
+
+bool SharedReplica::keeps_average() const {
+    const std::vector<std::string> names = parts_.optimizer->state_names();
+    return !names.empty() && names.back() == average_state;
 }
 
 void SharedReplica::install_hooks() {
@@ -209,7 +229,7 @@ void SharedReplica::end_leaf() {
     if (has_samples_) store_buffers();
     if (norms_ == LeafNorms::measure)
         add(StepScalar::leaf_squares,
-            static_cast<float>(std::accumulate(squares_.begin(), squares_.end(), 0.0)));
+            finite_float(std::accumulate(squares_.begin(), squares_.end(), 0.0)));
     reducer_.end_leaf();
     if (has_samples_) report_missing();
 }
@@ -310,7 +330,7 @@ void SharedReplica::publish() {
 
 // All meet before, too: nobody may still be computing with what is exchanged.
 void SharedReplica::swap_average() {
-    if (parts_.optimizer->state_names().back() != average_state) return;
+    if (!keeps_average()) return;
     parts_.ranks.barrier();
     for (const ParameterPiece& piece : pieces_)
         std::swap_ranges(piece.values, piece.values + piece.count, piece.state.back());

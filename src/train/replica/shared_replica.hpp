@@ -73,6 +73,8 @@ class SharedReplica : public Replica {
 
     void cut_pieces();
     void take_initial_weights();
+    void begin_average();
+    bool keeps_average() const;
     void install_hooks();
     void ready(std::size_t parameter);
     const std::vector<at::Tensor>& gradient_views(float* slot);

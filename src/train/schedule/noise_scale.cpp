@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/noise_scale.hpp"
 
+#include <cmath>
+
 namespace lockstep {
 namespace {
 
@@ -24,8 +26,8 @@ void NoiseScale::add(const GradientNorms& norms) {
 }
 
 std::optional<double> NoiseScale::samples() const {
-    if (is_empty_ || squares_ <= 0 || variance_ <= 0) return std::nullopt;
-    return variance_ / squares_;
+    const bool is_known = squares_ > 0 && variance_ > 0 && std::isfinite(variance_ / squares_);
+    return is_known ? std::optional(variance_ / squares_) : std::nullopt;
 }
 
 }  // namespace lockstep

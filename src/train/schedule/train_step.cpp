@@ -31,6 +31,7 @@
 #include "replica/arithmetic.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <ATen/Functions.h>
 #include <torch/utils.h>
@@ -100,13 +101,15 @@ StepOutcome TrainStep::run(const Batch& batch,
     StepOutcome done = outcome(norm);
     done.is_skipped = skips;
     if (measured && !skips) done.norms = norms(norm);
-    if (settings_.scales_loss) parts_.scale = next_scale(parts_.scale, skips);
+    // A loss that is not finite by itself says nothing of the scale.
+    if (settings_.scales_loss && std::isfinite(done.loss))
+        parts_.scale = next_scale(parts_.scale, skips);
     return done;
 }
 
 bool TrainStep::measures(const Batch& batch, std::int64_t step) const {
-    return settings_.norms_every > 0 && (step + 1) % settings_.norms_every == 0 &&
-           batch.samples_in_step == settings_.batch;
+    return settings_.norms_every > 0 && settings_.virtual_ranks > 1 &&
+           (step + 1) % settings_.norms_every == 0 && batch.samples_in_step == settings_.batch;
 }
 
 // Leaves' losses were divided by the step's samples, V times too many for a mean over a leaf's.

@@ -210,7 +210,7 @@ std::vector<Option> numerics(TrainSettings& s) {
             "of matrix products and convolutions; weights, gradients and updates are fp32"),
         real_option("loss-scale",
                     s.loss_scale,
-                    0,
+                    1,
                     1 << 30,
                     "factor of fp16's loss at the start, a power of two; halved at overflow, "
                     "doubled after 2,000 steps without")};

@@ -157,7 +157,7 @@ TEST_P(EveryOptimizer, KeepsAnAverageBesidesItsOwnBits) {
 
 TEST(Average, FollowsTheWeightsFromTheInitialOnes) {
     const auto optimizer = make_optimizer({.kind = OptimizerKind::sgd, .average_decay = 0.75});
-    Trained trained{{8}, {{0}, {0}}};
+    Trained trained{{8}, {{0}, {8}}};
     const std::vector<float> gradients = {4};
     const auto pieces = pieces_of({{1, 1}}, {}, trained, gradients);
     double average = 8;
