@@ -137,8 +137,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E217",
      bad_data,
      "a data set does not fit the model",
-     "Shape, classes or, of test data, units differ from what the model takes; or some step has a\n"
-     "sample that is computed by itself, of which batch norm has no statistics (--drop-last)."},
+     "Shape, classes or, of test data, units differ from what the model takes; or --inputs names\n"
+     "fields that are no inputs, or more than the model takes; or some step has a sample that is\n"
+     "computed by itself, of which batch norm has no statistics (--drop-last)."},
     {"E220",
      bad_data,
      "a path leaves its folder",
@@ -264,7 +265,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      usage,
      "a transform does not fit the images",
      "The step exists, but not for images of this size or number of channels: for example, a crop\n"
-     "that is larger than the padded image. Shapes are checked step by step before training."},
+     "that is larger than the padded image. Shapes are checked step by step before training.\n"
+     "Numbers, tokens and images with masks are not transformed; several --inputs are not mixed."},
     {"E249",
      config,
      "this build lacks the library of a format",

@@ -41,14 +41,17 @@ bool has_channels_last(const Field& field) {
     return field.layout == "HWC" && field.shape.size() == 3;
 }
 
+bool is_image(const Field& field) {
+    const bool has_pixels = field.shape.size() == 2 || field.shape.size() == 3;
+    return field.name != "tokens" && field.type == ElementType::u8 && has_pixels;
+}
+
 std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics) {
     if (field.name == "tokens") return make_token_input(field, pipeline);
-    const bool is_image =
-        field.type == ElementType::u8 && (field.shape.size() == 2 || field.shape.size() == 3);
-    return is_image ? make_image_input(field, pipeline, statistics)
-                    : make_number_input(field, pipeline, statistics);
+    return is_image(field) ? make_image_input(field, pipeline, statistics)
+                           : make_number_input(field, pipeline, statistics);
 }
 
 }  // namespace lockstep

@@ -56,9 +56,9 @@ std::unique_ptr<FieldInput> make_image_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics);
 
-/// Numbers of any type, one to three dimensions: (value - mean) / deviation by channel, where
-/// `statistics` has them; a deviation of 0 divides by 1. One dimension is channels of 1 x 1. u8 are
-/// value / 255 first. Computed in f32 where f32 or u8 are stored, else in f64.
+/// Numbers of any type, up to three dimensions: (value - mean) / deviation by channel, where
+/// `statistics` has them; a deviation of 0 divides by 1. One dimension is channels of 1 x 1, none a
+/// channel. u8 are value / 255 first. Computed in f32 where f32 or u8 are stored, else in f64.
 /// Errors: E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                               const TransformPipeline& pipeline,
@@ -68,8 +68,10 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
 /// Errors: E217 where there is no room for two, E248 if `pipeline` does more than normalise.
 std::unique_ptr<FieldInput> make_token_input(const Field& field, const TransformPipeline& pipeline);
 
-/// The one of these that suits the field: tokens by its name, images where it is u8 of two or three
-/// dimensions.
+/// Whether make_field_input() takes the field for images: u8 of two or three dimensions.
+bool is_image(const Field& field);
+
+/// The one of these that suits the field: tokens by its name, images as above, else numbers.
 std::unique_ptr<FieldInput> make_field_input(const Field& field,
                                              const TransformPipeline& pipeline,
                                              const Field& statistics);

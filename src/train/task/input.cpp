@@ -30,27 +30,28 @@ void check_input(const DatasetIndex& index, const Field& field) {
     };
     for (const char* learned : {"labels", "targets", "masks"})
         check(field.name != learned, [&] { return fail("it is what a model learns"); });
-    check(!field.shape.empty() && field.shape.size() <= 3, [&] {
+    check(field.shape.size() <= 3, [&] {
         return fail(
-            fmt::format("it has {} dimensions a sample, not one to three", field.shape.size()));
+            fmt::format("it has {} dimensions a sample, more than three", field.shape.size()));
     });
 }
 
-bool is_image(const Field& field) {
-    return field.type == ElementType::u8 && field.shape.size() >= 2;
-}
-
-// Of several inputs images alone are transformed, and none is mixed: partners would differ.
-TransformPipeline pipeline_of(const Field& field,
-                              const TransformPipeline& pipeline,
-                              std::size_t inputs) {
-    check(inputs == 1 || !pipeline.mixes_labels(), [&] {
-        return Error("E248",
-                     fmt::format("'{}' does not go with several inputs", pipeline.text()),
-                     "samples are mixed by one",
-                     "leave the mixing away");
+// None of several inputs is mixed: partners would differ.
+void check_several(const DatasetIndex& index,
+                   const std::vector<std::size_t>& places,
+                   const TransformPipeline& pipeline) {
+    const auto fail = [&](const char* why, const char* fix) {
+        return Error(
+            "E248", fmt::format("'{}' does not go with several inputs", pipeline.text()), why, fix);
+    };
+    check(!pipeline.mixes_labels(),
+          [&] { return fail("samples are mixed by one", "leave the mixing away"); });
+    const bool has_images = std::ranges::any_of(
+        places, [&](std::size_t place) { return is_image(index.fields()[place]); });
+    check(has_images || pipeline == TransformPipeline(), [&] {
+        return fail("images alone are transformed, and none of these is one",
+                    "leave --transform away");
     });
-    return inputs == 1 || is_image(field) ? pipeline : TransformPipeline();
 }
 
 InputShape shape_of(const Field& field, const FieldInput& input) {
@@ -95,11 +96,14 @@ InputReader::InputReader(const DatasetIndex& index,
     : index_(index), task_(task), seed_(settings.seed) {
     const std::vector<std::size_t> places = input_places(index, settings.inputs);
     const std::vector<std::size_t> learned = input_places(statistics, settings.inputs);
+    const bool has_several = places.size() > 1;
+    if (has_several) check_several(index, places, pipeline);
     for (std::size_t i = 0; i < places.size(); ++i) {
         const Field& field = index.fields()[places[i]];
+        const bool is_transformed = !has_several || is_image(field);
         sources_.push_back({places[i],
                             make_field_input(field,
-                                             pipeline_of(field, pipeline, places.size()),
+                                             is_transformed ? pipeline : TransformPipeline(),
                                              statistics.fields()[learned[i]])});
         const InputShape shape = shape_of(field, *sources_.back().field);
         if (i == 0)

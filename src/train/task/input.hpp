@@ -20,8 +20,8 @@ namespace lockstep {
 
 /// Where in the index's fields those lie that `names` has ("images,age"), in its order. "": that of
 /// "images", or "features" where there is none, or "tokens" where there is neither. Errors: E207 if
-/// there is none, E217 if one is named twice, is what is learned, or has no dimension or more than
-/// three.
+/// there is none, E217 if one is named twice, is what is learned, or has more than three
+/// dimensions.
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names);
 
 /// Makes tensors of one data set's rows: inputs f32 [n, C, H, W], channels innermost in memory, or

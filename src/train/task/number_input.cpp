@@ -21,6 +21,8 @@ at::ScalarType computed_type(ElementType type) {
 // [n, ...] as stored, seen as [n, C, H, W].
 at::Tensor as_images(const at::Tensor& stored, const Field& field) {
     switch (field.shape.size()) {
+        case 0:
+            return stored.reshape({-1, 1, 1, 1});
         case 1:
             return stored.unsqueeze(2).unsqueeze(3);
         case 2:

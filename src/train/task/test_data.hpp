@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Whether a model that is trained on `data` can be given `test`: equal shapes and units. Errors:
-/// E217; those of InputReader.
+/// Whether a model that is trained on `data` can be given `test`: equal shapes and units, no tokens
+/// beyond its vocabulary. Errors: E217; those of InputReader.
 void check_test_inputs(const DatasetIndex& test,
                        const DatasetIndex& data,
                        const TrainSettings& settings,

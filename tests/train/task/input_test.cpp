@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "task/input.hpp"
+
+#include "support/caught.hpp"
+#include "task/test_data.hpp"
+#include "train/made_up_index.hpp"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+Field input_field(const std::string& name,
+                  ElementType type,
+                  std::vector<std::int64_t> shape,
+                  std::size_t classes = 0) {
+    Field field{.name = name, .type = type, .shape = std::move(shape)};
+    field.class_counts.assign(classes, 1);
+    return field;
+}
+
+/// Images, an age, and words of so many kinds, from which a number is learned.
+DatasetIndex people(std::size_t vocabulary = 5) {
+    return test::made_up_index({input_field("images", ElementType::u8, {1, 4, 4}),
+                                input_field("age", ElementType::f32, {}),
+                                input_field("tokens", ElementType::u8, {4}, vocabulary),
+                                input_field("targets", ElementType::f32, {})});
+}
+
+class Inputs : public testing::Test {
+  protected:
+    ModelShape shape(const std::string& inputs, const std::string& transform = "normalise") {
+        settings_.inputs = inputs;
+        return InputReader(data_, TransformPipeline::parse(transform), settings_, data_, *task_)
+            .shape();
+    }
+
+    const DatasetIndex data_ = people();
+    TrainSettings settings_;
+    const std::unique_ptr<Task> task_ = make_task({.kind = TaskKind::regression}, data_, {});
+};
+
+TEST_F(Inputs, MayBeOneNumberASample) {
+    const ModelShape two = shape("images,age");
+    EXPECT_EQ(two.height, 4);
+    ASSERT_EQ(two.further.size(), 1U);
+    EXPECT_EQ(two.further[0].channels * two.further[0].height * two.further[0].width, 1);
+    EXPECT_EQ(shape("age").channels, 1);
+}
+
+TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
+    EXPECT_EQ(shape("age,images", "resize 8x8").further[0].height, 8);
+    const auto refused = [&](const std::string& inputs, const std::string& transform) {
+        return test::caught_code([&] { shape(inputs, transform); });
+    };
+    EXPECT_EQ(refused("age,tokens", "resize 8x8"), "E248");
+    EXPECT_EQ(refused("age", "resize 8x8"), "E248");
+    EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
+}
+
+TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
+    settings_.inputs = "age,tokens";
+    const auto refused = [&](const DatasetIndex& other) {
+        return test::caught_code([&] { check_test_inputs(other, data_, settings_, *task_); });
+    };
+    EXPECT_EQ(refused(people(6)), "E217");
+    EXPECT_EQ(refused(people(4)), "");
+}
+
+}  // namespace
+}  // namespace lockstep
