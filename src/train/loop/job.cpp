@@ -31,6 +31,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -57,6 +58,7 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
     return dimensions;
 }
 
+constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
 // What was not given is as the run has it; else V is the least that has room for `ranks`.
@@ -69,16 +71,6 @@ void take_recorded(TrainSettings& settings, const Json& recorded, int ranks) {
     if (!settings.instruction_set && recorded.contains("isa"))
         set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
     if (decayed_all(recorded)) settings.optimizer.decays_all = true;
-}
-
-void note_slower(TrainSettings& settings, double full_s, double reduced_s) {
-    if (reduced_s <= full_s) return;
-    settings.warnings.push_back(fmt::format(
-        "--precision {} is {:.1f} times as slow as fp32 here: {:.3g} ms a leaf against {:.3g} ms",
-        config_text(find_option(setting_table(settings), "precision").current()),
-        reduced_s / full_s,
-        1e3 * reduced_s,
-        1e3 * full_s));
 }
 
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {
@@ -266,16 +258,22 @@ void Job::build_model() {
                  .get<std::vector<std::size_t>>();
 }
 
-// What it is worth here is measured, on all ranks at once.
+// What it is worth here is measured, on all ranks at once. Some operators take so long in fp16 that
+// the user should know what is waited for, and that one pass says it all.
 void Job::reduce_precision(std::int64_t rows) {
+    const std::string name =
+        config_text(find_option(setting_table(settings_), "precision").current());
+    if (mesh_.world.is_root())
+        once(Level::info, "timing micro-batches of {} sample(s) in fp32 and in {}", rows, name);
     agree(mesh_.world, [&] {
-        const auto seconds = [&] {
-            return blank_step_seconds(*model_, *task_, input_->shape(), rows);
+        const auto seconds = [&](double enough_s) {
+            return blank_step_seconds(*model_, *task_, input_->shape(), rows, enough_s);
         };
-        const double full_s = seconds();
+        const double full_s = seconds(std::numeric_limits<double>::infinity());
         model_ = with_precision(std::move(model_), settings_.precision);
-        const double reduced_s = seconds();
-        note_slower(settings_, full_s, reduced_s);
+        const double reduced_s = seconds(std::max(10 * full_s, least_long_s));
+        const std::string slower = slower_text(name, full_s, reduced_s);
+        if (!slower.empty()) settings_.warnings.push_back(slower);
     });
     if (settings_.precision == Precision::fp16) progress_.loss_scale.factor = settings_.loss_scale;
 }

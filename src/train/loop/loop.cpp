@@ -96,6 +96,9 @@ void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
     skipped = outcome.is_skipped ? skipped + 1 : 0;
     if (skipped >= most_skipped_in_row)
         agree_on_failure(parts.world, skipped_error(skipped, parts.progress.step));
+    const LossScale& scale = parts.progress.loss_scale;
+    if (outcome.is_skipped && is_spent(scale))
+        agree_on_failure(parts.world, scale_error(scale.factor, parts.progress.step));
     if (must_roll_back(outcome, parts.settings)) parts.roll_back();
     if (std::isfinite(outcome.loss) || parts.settings.on_nonfinite != NonFinite::stop) return;
     agree_on_failure(parts.world, loss_error(outcome.loss, parts.progress.step, parts.settings));

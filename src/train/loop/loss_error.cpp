@@ -33,6 +33,15 @@ Error no_rollback_error(std::int64_t step, std::int64_t wanted) {
         "look at the data, or begin a new run with a lower --lr or a shorter --checkpoint-every"};
 }
 
+Error scale_error(double factor, std::int64_t step) {
+    return {"E701",
+            fmt::format("the loss scale has fallen to {:.3g} at step {}", factor, step),
+            "gradients are not finite in fp16 whatever the scale: the weights have diverged, or "
+            "some samples give no finite gradient",
+            "lower --lr, use --warmup-steps, look at the data, or use --precision bf16 in a new "
+            "run; the last checkpoint is good"};
+}
+
 Error skipped_error(int steps, std::int64_t step) {
     return {"E701",
             fmt::format("{} steps in a row were skipped, the last is step {}", steps, step),

@@ -16,6 +16,9 @@ Error loss_error(double loss, std::int64_t step, const TrainSettings& settings);
 /// E701. Step `step` is not finite, and there is no checkpoint of step `wanted`.
 Error no_rollback_error(std::int64_t step, std::int64_t wanted);
 
+/// E701. Step `step` overflows fp16 with a loss that is scaled by next to nothing.
+Error scale_error(double factor, std::int64_t step);
+
 /// E701. So many steps in a row, the last one `step`, changed nothing.
 Error skipped_error(int steps, std::int64_t step);
 

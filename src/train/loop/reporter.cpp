@@ -43,7 +43,7 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     } else {
         epoch_samples_ += samples;
     }
-    if (outcome.is_skipped) note_skipped();
+    if (outcome.is_skipped) note_skipped(outcome.loss);
     if (std::isfinite(outcome.loss)) {
         loss_ += outcome.loss;
         ++losses_;
@@ -137,8 +137,9 @@ void Reporter::report(double rate) {
     samples_ = steps_ = losses_ = 0;
 }
 
-void Reporter::note_skipped() {
+void Reporter::note_skipped(double loss) {
     ++skipped_;
+    lost_loss_ = lost_loss_ || !std::isfinite(loss);
     last_skipped_ = parts_.progress.step;
     if (!skipped_said_at_s_ || now_s() - *skipped_said_at_s_ >= report_every_s) say_skipped();
 }
@@ -147,7 +148,8 @@ void Reporter::say_skipped() {
     skipped_said_ = skipped_;
     skipped_said_at_s_ = now_s();
     const bool scales_loss = parts_.settings.precision == Precision::fp16;
-    once(scales_loss ? Level::info : Level::warn,
+    const bool is_usual = scales_loss && !std::exchange(lost_loss_, false);
+    once(is_usual ? Level::info : Level::warn,
          "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite{}",
          skipped_,
          last_skipped_,

@@ -40,7 +40,7 @@ class Reporter {
     DataReport data_report(double elapsed_s);
     void report_epoch();
     void report_noise_scale();
-    void note_skipped();
+    void note_skipped(double loss);
     void say_skipped();
     bool is_due() const;
 
@@ -54,6 +54,7 @@ class Reporter {
     NoiseScale noise_scale_;   ///< of this start
     std::int64_t skipped_ = 0, skipped_said_ = 0, last_skipped_ = 0;
     std::optional<double> skipped_said_at_s_;
+    bool lost_loss_ = false;  ///< of a step skipped since: not its scale alone is to blame
     bool is_first_ = true;
     StartSums sums_;    ///< of this start
     StreamStats data_;  ///< at the last report

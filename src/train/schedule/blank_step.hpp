@@ -40,12 +40,10 @@ BlankStep run_blank_step(Model& model,
                          std::int64_t rows,
                          const Optimizer& optimizer);
 
-/// How long forward and backward of such samples take, the quickest of a few; leaves all as
-/// run_blank_step() does.
-double blank_step_seconds(Model& model,
-                          const Task& task,
-                          const ModelShape& shape,
-                          std::int64_t rows);
+/// How long forward and backward of such samples take, the quickest of a few, or of one that took
+/// more than `enough_s`; leaves all as run_blank_step() does.
+double blank_step_seconds(
+    Model& model, const Task& task, const ModelShape& shape, std::int64_t rows, double enough_s);
 
 /// Whether the model trains on one sample by itself: batch norm over single values does not.
 /// Buffers are as before afterwards, the generator seeded.

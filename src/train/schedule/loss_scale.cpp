@@ -10,6 +10,8 @@ namespace {
 constexpr double growth = 2, backoff = 0.5;
 constexpr std::int64_t steps_to_grow = 2000;
 
+constexpr double least_factor = 0x1p-14;
+
 }  // namespace
 
 // As at::_amp_update_scale_, which torch.amp.GradScaler calls.
@@ -18,6 +20,10 @@ LossScale next_scale(const LossScale& scale, bool overflowed) {
     if (scale.good_steps + 1 < steps_to_grow) return {scale.factor, scale.good_steps + 1};
     const double grown = scale.factor * growth;
     return {grown <= std::numeric_limits<float>::max() ? grown : scale.factor, 0};
+}
+
+bool is_spent(const LossScale& scale) {
+    return scale.factor < least_factor;
 }
 
 }  // namespace lockstep

@@ -47,6 +47,13 @@ TEST(LossError, SpeaksOfDivergenceLater) {
     EXPECT_THAT(error.fix(), HasSubstr("the last checkpoint is good"));
 }
 
+TEST(ScaleError, SaysHowLowItIs) {
+    const Error error = scale_error(0x1p-15, 31);
+    EXPECT_EQ(error.code(), "E701");
+    EXPECT_THAT(error.what(), HasSubstr("has fallen to 3.05e-05 at step 31"));
+    EXPECT_THAT(error.fix(), HasSubstr("--precision bf16"));
+}
+
 TEST(SkippedError, CountsSteps) {
     EXPECT_THAT(skipped_error(100, 340).what(),
                 HasSubstr("100 steps in a row were skipped, the last is step 340"));

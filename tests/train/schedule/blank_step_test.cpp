@@ -71,6 +71,28 @@ TEST(BlankStep, HashIsThatOfEverythingComputed) {
     EXPECT_NE(blank_step_of(model).hash, hash);
 }
 
+struct Counted : Crossed {
+    int passes = 0;
+
+    torch::Tensor forward(const torch::Tensor& images) override {
+        ++passes;
+        return Crossed::forward(images);
+    }
+};
+
+TEST(BlankStepSeconds, StopAfterOnePassThatTookLong) {
+    Field labels;
+    labels.class_counts = {1, 1, 1};
+    const auto passes_within = [&](double enough_s) {
+        const auto model = std::make_shared<Counted>();
+        const auto task = make_classification({}, labels);
+        EXPECT_GT(blank_step_seconds(*model_of(model), *task, {1, 2, 2, 3}, 5, enough_s), 0);
+        return model->passes;
+    };
+    EXPECT_EQ(passes_within(0), 1);
+    EXPECT_EQ(passes_within(1e9), 3);
+}
+
 TEST(TakesSingleRows, TellsNormsOfOneValueFromThoseOfAMap) {
     const auto crossed = model_of(std::make_shared<Crossed>());
     EXPECT_FALSE(takes_single_rows(*crossed, {1, 2, 2, 3}));

@@ -49,5 +49,12 @@ TEST(LossScale, FollowsThatOfTorch) {
     }
 }
 
+TEST(LossScale, IsSpentAfterManyOverflowsMoreThanGoodSteps) {
+    LossScale scale{65536, 0};
+    int overflows = 0;
+    for (; !is_spent(scale); ++overflows) scale = next_scale(next_scale(scale, false), true);
+    EXPECT_EQ(overflows, 31);
+}
+
 }  // namespace
 }  // namespace lockstep
