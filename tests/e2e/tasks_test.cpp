@@ -173,16 +173,16 @@ TEST_P(EveryTask, IsLearnedAndMeasuredAlikeOnAnyNumberOfRanks) {
     expect_same_afterwards(run, folder_ / "data/test", test_line(trained.output));
 }
 
-// 200 samples, one of which has a feature that is no number.
-void make_one_nan(const fs::path& folder) {
+// 200 samples of four features and their sum, with some features that are no numbers.
+void make_sums(const fs::path& folder, const std::vector<std::size_t>& nans, float scale = 1) {
     constexpr std::size_t rows = 200, columns = 4;
     CounterRandom random(Purpose::test, {rows});
     std::vector<float> features(rows * columns), targets(rows);
     for (std::size_t i = 0; i < features.size(); ++i) {
         features[i] = static_cast<float>(random.below(256)) / 256;
-        targets[i / columns] += features[i];
+        targets[i / columns] += scale * features[i];
     }
-    features[77] = std::nanf("");
+    for (const std::size_t place : nans) features[place] = std::nanf("");
     const std::string shape = fmt::format("{}, {}", rows, columns);
     const fs::path x = folder.string() + "-x.npy", y = folder.string() + "-y.npy";
     write_npy(x, "<f4", shape, bytes_in(features));
@@ -199,7 +199,7 @@ void make_one_nan(const fs::path& folder) {
 
 TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     const TempDir folder;
-    make_one_nan(folder / "data");
+    make_sums(folder / "data", {77});
     const auto trained = [&](const std::string& run, int ranks, const Words& more) {
         return run_lockstep(
             Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
@@ -225,33 +225,89 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     EXPECT_EQ(hashes.begin()->size(), 32u);
 }
 
-// The data have a sample in each epoch that is no number.
-TEST(NonFinite, StepsAreRolledBackAlikeOnAnyNumberOfRanksAndOverStops) {
+TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {
     const TempDir folder;
-    make_one_nan(folder / "data");
-    const auto trained = [&](const std::string& run, int ranks, const Words& more) {
+    const auto trained = [&](const std::string& data, const Words& more) {
         return run_lockstep(
-            Words{"train", "--data", folder / "data", "--run", folder / run, "--model", "mlp"} +
+            Words{"train", "--data", folder / data, "--run", folder / "run" / data} +
+            Words{"--model", "mlp", "--batch", "20", "--epochs", "4"} +
+            Words{"--precision", "fp16", "--on-nonfinite", "skip"} + more);
+    };
+    make_sums(folder / "nan", {77});
+    const ProcessResult nan = trained("nan", {"--max-steps", "10", "--loss-scale", "256"});
+    expect_success(nan);
+    EXPECT_THAT(nan.output, testing::HasSubstr("timing micro-batches of 20 sample(s) in fp32 and"));
+    EXPECT_THAT(nan.output, testing::HasSubstr("warn: 1 step(s) skipped so far, the last is step"));
+    // Losses are finite, and gradients are beyond fp16 whatever the scale.
+    make_sums(folder / "large", {}, 1e15F);
+    const ProcessResult large = trained("large", {});
+    EXPECT_EQ(large.exit_code, 65) << large.output;
+    EXPECT_THAT(large.output,
+                testing::HasSubstr("error E701: the loss scale has fallen to 3.05e-05 at step 31"));
+}
+
+Json manifest_of(const fs::path& run, int step) {
+    return read_json(run / fmt::format("ckpt/step-{:06}/manifest.json", step));
+}
+
+void flip_last_byte(const fs::path& file) {
+    std::string bytes = content_of(file);
+    bytes.back() = static_cast<char>(~bytes.back());
+    fs::remove(file);
+    write_file_atomically(file, bytes);
+}
+
+/// Steps 6, 7, 12, 16, 25 and 30 have a sample that is no number; every other step is saved.
+class RolledBack : public testing::Test {
+  protected:
+    RolledBack() { make_sums(folder_ / "data", {77, 300}); }
+
+    ProcessResult trained(const std::string& run, int ranks, const Words& more) {
+        return run_lockstep(
+            Words{"train", "--data", folder_ / "data", "--run", folder_ / run, "--model", "mlp"} +
             Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "3", "--ema", "0.5"} +
             Words{"--on-nonfinite", "rollback", "--np", std::to_string(ranks)} +
             Words{"--oversubscribe"} + more);
-    };
-    const Words due = {"--checkpoint-every", "2steps", "--keep-checkpoints", "1"};
-    const ProcessResult one = trained("one", 1, due);
+    }
+
+    TempDir folder_;
+    const Words due_ = {"--checkpoint-every", "2steps", "--keep-checkpoints", "1"};
+};
+
+TEST_F(RolledBack, StepsLeaveTheWeightsOfTheLastDueCheckpoint) {
+    const ProcessResult one = trained("one", 1, due_);
     expect_success(one);
     EXPECT_THAT(one.output,
-                testing::ContainsRegex("step [0-9]+: loss or gradient is not finite; "
-                                       "weights are those of step [0-9]+ again"));
-    EXPECT_EQ(printed_hash(trained("three", 3, due).output), printed_hash(one.output));
-    // Its last checkpoint is of an odd step: the one before it must still be there.
-    expect_success(trained("stopped", 2, due + Words{"--max-steps", "13"}));
-    EXPECT_EQ(printed_hash(trained("stopped", 1, due).output), printed_hash(one.output));
+                testing::HasSubstr("step 6: loss or gradient is not finite; weights "
+                                   "are again those of step 4\n"));
+    EXPECT_THAT(one.output,
+                testing::HasSubstr("step 7: loss or gradient is not finite; weights "
+                                   "are still those of step 6\n"));
+    EXPECT_EQ(manifest_of(folder_ / "one", 30).at("state").at("updates"), 20);
 
-    const ProcessResult other = trained("one", 1, {"--checkpoint-every", "3steps"});
-    EXPECT_THAT(other.output, testing::HasSubstr("error E306"));
+    // The step after it fails: the checkpoint before the last one must still be there.
+    expect_success(trained("stopped", 2, due_ + Words{"--max-steps", "15"}));
+    fs::copy(folder_ / "stopped", folder_ / "damaged", fs::copy_options::recursive);
+    expect_success(trained("stopped", 2, due_ + Words{"--max-steps", "16"}));
+    const Json there = manifest_of(folder_ / "stopped", 14);
+    const Json back = manifest_of(folder_ / "stopped", 16);
+    EXPECT_EQ(back.at("pieces"), there.at("pieces"));
+    EXPECT_EQ(back.at("state").at("updates"), there.at("state").at("updates"));
+    EXPECT_EQ(printed_hash(trained("stopped", 3, due_).output), printed_hash(one.output));
+
+    flip_last_byte(folder_ / "damaged/ckpt/step-000014/shard-00000-of-00002.safetensors");
+    const ProcessResult damaged = trained("damaged", 1, due_);
+    EXPECT_EQ(damaged.exit_code, 65) << damaged.output;
+    EXPECT_THAT(damaged.output, testing::HasSubstr("error E701: step 16 is not finite"));
+    EXPECT_THAT(damaged.output, testing::HasSubstr("step 14 is gone or damaged"));
+}
+
+TEST_F(RolledBack, StepsNeedACheckpointThatWasDue) {
     const ProcessResult none = trained("none", 1, {"--checkpoint-every", "3epochs"});
     EXPECT_EQ(none.exit_code, 65) << none.output;
     EXPECT_THAT(none.output, testing::HasSubstr("no checkpoint was due before it"));
+    const ProcessResult other = trained("none", 1, {"--checkpoint-every", "3steps"});
+    EXPECT_THAT(other.output, testing::HasSubstr("error E306"));
 }
 
 TEST(NonFinite, StepsEndTheRunWhereAllAreSkipped) {

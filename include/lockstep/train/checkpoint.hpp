@@ -77,6 +77,7 @@ struct LossScale {
 struct CheckpointState {
     std::int64_t step = 0;                         ///< done
     std::int64_t epoch = 0;                        ///< done
+    std::int64_t updates = 0;                      ///< in the optimizer's state: see UpdateStep
     OrderState order;                              ///< where the data go on
     BitContract contract;                          ///< empty in those of earlier versions
     EvaluationRecord evaluated;                    ///< the last one
@@ -95,6 +96,8 @@ struct CheckpointPlace {
     std::function<void()> check_still_ours;  ///< called on rank 0 before the commit; throws E408
     int keep = 3;                            ///< newest whole checkpoints that stay
     std::vector<std::int64_t> kept_steps;    ///< whose checkpoints stay beside these
+    /// Which step's checkpoint a run needs, too, that goes on from the one of `step`. Empty: none.
+    std::function<std::int64_t(std::int64_t step)> needed_by;
 };
 
 /// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`
@@ -109,7 +112,8 @@ void save_checkpoint(const Communicator& ranks,
 
 /// Collective. Finds the newest whole checkpoint below `root`, or that of `step` alone, fills
 /// `pieces` from it and returns its state; nothing if there is none. Damaged ones are passed over
-/// with a warning. Errors: E303 all damaged, E304 other tensors than `tensors`, E305 format.
+/// with a warning. Errors: E303 all damaged, where no `step` is given; E304 other tensors than
+/// `tensors`, E305 format.
 std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
                                                const std::filesystem::path& root,
                                                std::span<const TensorMeta> tensors,

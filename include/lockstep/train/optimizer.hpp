@@ -17,7 +17,9 @@ namespace lockstep {
 
 /// What one update is told besides vectors.
 struct UpdateStep {
-    std::int64_t number = 1;   ///< counted from 1
+    /// Counted from 1 over the updates that the state has taken: a step that was skipped or rolled
+    /// back is none of them.
+    std::int64_t number = 1;
     double rate = 0;           ///< learning rate
     float gradient_scale = 1;  ///< every gradient is multiplied by this first
 };

@@ -133,6 +133,7 @@ void remove_folder(const fs::path& root, const fs::path& victim) {
 }
 
 // Checkpoints beyond the one just written were passed over as damaged: they must not count as new.
+// Any of the newest may be the one to go on from, if those after it turn out to be damaged.
 void retain(std::int64_t newest_step, const CheckpointPlace& place) {
     const fs::path& root = place.root;
     auto present = list_checkpoints(root);
@@ -140,11 +141,14 @@ void retain(std::int64_t newest_step, const CheckpointPlace& place) {
         remove_folder(root, present.back().path);
         present.pop_back();
     }
-    std::erase_if(present, [&](const auto& info) {
-        return std::ranges::count(place.kept_steps, info.step) > 0;
-    });
-    const auto newest = static_cast<std::size_t>(std::max(place.keep, 1));
-    for (std::size_t i = 0; i + newest < present.size(); ++i) remove_folder(root, present[i].path);
+    std::vector<std::int64_t> kept = place.kept_steps;
+    const auto is_kept = [&](const auto& info) { return std::ranges::count(kept, info.step) > 0; };
+    std::erase_if(present, is_kept);
+    const auto newest = std::min(static_cast<std::size_t>(std::max(place.keep, 1)), present.size());
+    for (const CheckpointInfo& info : std::span(present).last(newest))
+        if (place.needed_by) kept.push_back(place.needed_by(info.step));
+    for (const CheckpointInfo& info : std::span(present).first(present.size() - newest))
+        if (!is_kept(info)) remove_folder(root, info.path);
 }
 
 void commit(const CheckpointPlace& place,
@@ -290,7 +294,7 @@ std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
         if (is_whole(ranks, path))
             return agree(ranks, [&] { return load_from(path, tensors, pieces); });
     }
-    check(names.empty(), [&] {
+    check(names.empty() || step, [&] {
         return Error(
             "E303",
             fmt::format("none of {} checkpoints in '{}' is whole", names.size(), root.string()),

@@ -360,7 +360,8 @@ void Job::build_replica() {
                              .ranks = mesh_.data,
                              .progress = progress_of(settings_, cpus_, mesh_.data.size())});
     step_ = std::make_unique<TrainStep>(
-        TrainStep::Parts{*replica_, *input_, *task_, clock_, progress_.loss_scale},
+        TrainStep::Parts{
+            *replica_, *input_, *task_, clock_, progress_.loss_scale, progress_.updates},
         StepSettings{.seed = settings_.seed,
                      .threads = settings_.threads,
                      .micro_batches = settings_.micro_batches,

@@ -57,6 +57,7 @@ class Job {
     CheckpointState state() const;
     void save();
     void roll_back();
+    void load_due(std::int64_t step);
     /// Starts the replica from the newest whole checkpoint. Whether there was one; else it starts
     /// from initial weights.
     bool load();
@@ -85,6 +86,7 @@ class Job {
     std::unique_ptr<TrainStep> step_;
     std::unique_ptr<Evaluator> evaluator_;
     JobProgress progress_;
+    std::optional<std::int64_t> rolled_back_to_;  ///< updates after the last roll_back()
     std::unique_ptr<DataFeed> feed_;
     std::unique_ptr<BatchStream> stream_;
     std::optional<LedgerWriter> ledger_;  ///< with --ledger

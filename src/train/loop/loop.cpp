@@ -5,7 +5,8 @@
 //
 //     wishes of this rank --> step k (summed with the gradients) --> agreed, the same everywhere
 //                                                                      |
-//     loss finite? -> report -> leave without saving? -> evaluate? -> save and stop? -> save?
+//     finite, else stop or roll back -> report -> leave without saving? -> evaluate?
+//                                                   -> save and stop? -> save?
 //
 // What evaluation says is the same on all ranks, too: each decides by itself whether it is the best
 // so far, and whether the run stops early.
@@ -16,12 +17,14 @@
 //   end of the step that carried it. Periods in seconds, the deadline and requests are rank 0's to
 //   see.
 // - A checkpoint of a step whose loss is not finite, unless that step was skipped: the last good
-// one
-//   must stay the newest.
+//   one must stay the newest.
+// - A rollback depends on what else was saved, or when: it goes back to the checkpoint that was due
+//   last by steps or epochs, and that one is kept as long as it may be needed.
 // - A run that reached its last step ends as "interrupted" because a signal came with it.
 // - The state file says less than the checkpoints: it is written after what it tells of is there.
 //
-// Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests),
+// Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests), e2e/tasks_test.cpp
+// (steps that are skipped or rolled back), e2e/precision_test.cpp (fp16's loss scale),
 // train/loop/time_limit_test.cpp, soak/kill_resume.
 
 #include "loop/loop.hpp"

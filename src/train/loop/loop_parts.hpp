@@ -23,7 +23,8 @@ namespace lockstep {
 /// How far the run is: what a checkpoint keeps besides tensors.
 struct JobProgress {
     std::int64_t step = 0;
-    std::int64_t epoch = 0;  ///< finished epochs
+    std::int64_t epoch = 0;    ///< finished epochs
+    std::int64_t updates = 0;  ///< of those steps, in the weights as they are
     StreamPosition position;
     EvaluationRecord evaluated;
     BestEvaluation best;
@@ -53,8 +54,8 @@ struct LoopParts {
     Evaluator* evaluator;        ///< null without test data
     LedgerWriter* ledger;        ///< null without --ledger
     std::function<void()> save;  ///< Collective. Writes a checkpoint.
-    /// Collective. Takes weights and optimizer state from the last checkpoint that was due by
-    /// steps.
+    /// Collective. Takes weights, buffers and optimizer state from the last checkpoint that was due
+    /// by steps or epochs; the data and the step's number go on. Errors: E701 if there is none.
     std::function<void()> roll_back;
 };
 

@@ -29,7 +29,7 @@ Error no_rollback_error(std::int64_t step, std::int64_t wanted) {
         "E701",
         fmt::format("step {} is not finite, and cannot be rolled back", step),
         wanted == 0 ? "no checkpoint was due before it"
-                    : fmt::format("the checkpoint of step {} is gone", wanted),
+                    : fmt::format("the checkpoint of step {} is gone or damaged", wanted),
         "look at the data, or begin a new run with a lower --lr or a shorter --checkpoint-every"};
 }
 

@@ -13,7 +13,7 @@ namespace lockstep {
 /// With several threads, or fp16, the arithmetic itself is a suspect.
 Error loss_error(double loss, std::int64_t step, const TrainSettings& settings);
 
-/// E701. Step `step` is not finite, and there is no checkpoint of step `wanted`.
+/// E701. Step `step` is not finite, and there is no whole checkpoint of step `wanted`.
 Error no_rollback_error(std::int64_t step, std::int64_t wanted);
 
 /// E701. Step `step` overflows fp16 with a loss that is scaled by next to nothing.

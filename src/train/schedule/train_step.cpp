@@ -16,6 +16,8 @@
 // What must never happen:
 // - Something of a leaf depends on its rank, or on the leaf before it: random numbers are keyed by
 //   (seed, step, leaf).
+// - A step that is skipped counts as an update: Adam's bias correction would be that of moments
+//   that it has not got.
 // - A wish is counted per leaf; it is put into the first one only.
 // - A rank leaves between begin_step() and publish() other than by an error that ends all: the
 //   others would wait. Hence decisions are taken only from the published outcome.
@@ -79,20 +81,12 @@ StepOutcome TrainStep::run(const Batch& batch,
         replica.finish();
     }
     const bool skips = must_skip();
-    const double scale = parts_.scale.factor;
     const bool needs_norm = (settings_.clip_norm > 0 || measured) && !skips;
-    const double norm = needs_norm ? replica.gradient_norm() / scale : 0;
-    {
-        const PhaseScope scope(parts_.clock, Phase::update);
-        if (skips)
-            replica.skip();
-        else
-            replica.update({.number = step + 1,
-                            .rate = rate,
-                            .gradient_scale =
-                                clip_scale(norm, settings_.clip_norm) / static_cast<float>(scale)},
-                           batch.samples_in_step);
-    }
+    const double norm = needs_norm ? replica.gradient_norm() / parts_.scale.factor : 0;
+    if (skips)
+        replica.skip();
+    else
+        update(batch, rate, norm);
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
         replica.publish();
@@ -105,6 +99,16 @@ StepOutcome TrainStep::run(const Batch& batch,
     if (settings_.scales_loss && std::isfinite(done.loss))
         parts_.scale = next_scale(parts_.scale, skips);
     return done;
+}
+
+// `norm`: what clipping compares.
+void TrainStep::update(const Batch& batch, double rate, double norm) {
+    const PhaseScope scope(parts_.clock, Phase::update);
+    const auto scale = static_cast<float>(parts_.scale.factor);
+    parts_.replica.update({.number = ++parts_.updates,
+                           .rate = rate,
+                           .gradient_scale = clip_scale(norm, settings_.clip_norm) / scale},
+                          batch.samples_in_step);
 }
 
 bool TrainStep::measures(const Batch& batch, std::int64_t step) const {

@@ -50,7 +50,8 @@ class TrainStep {
         const InputReader& input;
         const Task& task;
         PhaseClock& clock;
-        LossScale& scale;  ///< of the next step
+        LossScale& scale;       ///< of the next step
+        std::int64_t& updates;  ///< that the replica has taken
     };
     TrainStep(Parts parts, const StepSettings& settings) : parts_(parts), settings_(settings) {}
 
@@ -64,6 +65,7 @@ class TrainStep {
     int micro_batches(const LeafRows& leaf) const;
     void add_wishes(const StepWishes& wishes);
     bool must_skip() const;
+    void update(const Batch& batch, double rate, double norm);
     bool measures(const Batch& batch, std::int64_t step) const;
     GradientNorms norms(double step_norm) const;
     StepOutcome outcome(double norm) const;

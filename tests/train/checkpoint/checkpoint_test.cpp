@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
+#include "checkpoint/checkpoint_manifest.hpp"
 #include "support/temp_dir.hpp"
 
 #include <cmath>
@@ -58,9 +59,15 @@ class Checkpoints : public testing::Test {
             ranks, {root, 1, {}, keep, {best_step}}, {.step = step}, tensors, share.pieces);
     }
 
-    std::int64_t load_step(Share& into) {
-        const auto state = load_checkpoint(ranks, root, tensors, into.pieces);
+    std::int64_t load_step(Share& into, std::optional<std::int64_t> step = {}) {
+        const auto state = load_checkpoint(ranks, root, tensors, into.pieces, step);
         return state ? state->step : -1;
+    }
+
+    std::vector<std::int64_t> steps_there() const {
+        std::vector<std::int64_t> steps;
+        for (const CheckpointInfo& info : list_checkpoints(root)) steps.push_back(info.step);
+        return steps;
     }
 
     void on_root(const std::function<void()>& action) {
@@ -102,6 +109,18 @@ TEST_F(Checkpoints, KeepAnEvaluationThatFoundNoNumber) {
     EXPECT_TRUE(std::isnan(found->evaluated.metrics.at("loss")));
 }
 
+TEST(CheckpointManifest, OfEarlierVersionsCountsEveryStepAsAnUpdate) {
+    CheckpointManifest manifest{.state = {.step = 7, .updates = 5}, .tensors = {}, .pieces = {}};
+    const std::string text = checkpoint_manifest_text(manifest);
+    EXPECT_EQ(parse_checkpoint_manifest(text, "new").state.updates, 5);
+    Json earlier = parse_json(text, "new"), state = earlier["state"];
+    earlier.erase("digest");
+    state.erase("updates");
+    earlier["state"] = state;
+    earlier["digest"] = hash128(earlier.dump()).hex();
+    EXPECT_EQ(parse_checkpoint_manifest(earlier.dump(), "earlier").state.updates, 7);
+}
+
 TEST_F(Checkpoints, AreReadByAnyOtherNumberOfRanks) {
     save(7);
     for (int readers = 1; readers <= 8; ++readers)
@@ -134,6 +153,16 @@ TEST_F(Checkpoints, AllDamagedIsAnErrorOnAllRanks) {
     }
 }
 
+TEST_F(Checkpoints, ADamagedOneThatWasAskedForIsNotThere) {
+    save(1);
+    save(2);
+    damage(1);
+    Share found(ranks.rank(), ranks.size(), -1);
+    EXPECT_EQ(load_step(found, 1), -1);
+    EXPECT_EQ(load_step(found, 2), 2);
+    EXPECT_EQ(load_step(found, 3), -1);
+}
+
 TEST_F(Checkpoints, OnlyTheNewestAreKept) {
     for (std::int64_t step = 1; step <= 5; ++step) save(step, 2);
     const auto kept = list_checkpoints(root);
@@ -144,12 +173,21 @@ TEST_F(Checkpoints, OnlyTheNewestAreKept) {
 
 TEST_F(Checkpoints, TheBestIsKeptBesideTheNewest) {
     for (std::int64_t step = 1; step <= 5; ++step) save(step, 2, 2);
-    std::vector<std::int64_t> steps;
-    for (const CheckpointInfo& info : list_checkpoints(root)) steps.push_back(info.step);
-    EXPECT_EQ(steps, (std::vector<std::int64_t>{2, 4, 5}));
+    EXPECT_EQ(steps_there(), (std::vector<std::int64_t>{2, 4, 5}));
     save(6, 2, 6);
     EXPECT_EQ(list_checkpoints(root).size(), 3U);  // the best, and the two before it
     EXPECT_EQ(list_checkpoints(root)[0].step, 4);
+}
+
+// Even steps, for odd ones to roll back to: each of the newest may be the one that is whole.
+TEST_F(Checkpoints, WhatTheNewestNeedIsKept) {
+    const auto even = [](std::int64_t step) { return step / 2 * 2; };
+    for (const std::int64_t step : {10, 12, 13, 14}) {
+        Share share(ranks.rank(), ranks.size(), 1);
+        save_checkpoint(
+            ranks, {root, 1, {}, 1, {even(step)}, even}, {.step = step}, tensors, share.pieces);
+    }
+    EXPECT_EQ(steps_there(), (std::vector<std::int64_t>{12, 13, 14}));
 }
 
 TEST_F(Checkpoints, ADamagedNewerOneNeverPushesOutAWholeOne) {
