@@ -22,8 +22,8 @@ struct ModelPlugin {
     std::shared_ptr<Classifier> (*make)(const ModelShape&, const ModelSettings&);
 };
 
-/// Of this header.
-inline constexpr int plugin_version = 1;
+/// Of this header, and of what it includes: 2 since Classifier has forward_all().
+inline constexpr int plugin_version = 2;
 /// Of what a plug-in is given, as this header has it.
 inline constexpr std::size_t plugin_shape_bytes = sizeof(ModelShape) + sizeof(ModelSettings);
 

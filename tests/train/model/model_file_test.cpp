@@ -194,7 +194,7 @@ TEST(CheckPlugin, RefusesWhatWasBuiltForAnotherProgram) {
     ModelPlugin other = own;
     other.version = plugin_version + 1;
     EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
-              "E250: it is a plug-in of version 2, not 1");
+              "E250: it is a plug-in of version 3, not 2");
     other = own;
     other.libtorch = "2.4.1";
     EXPECT_EQ(refusal([&] { check_plugin(other, "net.so"); }),
