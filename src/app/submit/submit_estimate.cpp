@@ -70,7 +70,9 @@ std::uint64_t gradient_slots(const TrainSettings& settings, std::uint64_t ranks)
 }
 
 int kept_checkpoints(const TrainSettings& settings) {
-    return settings.keep_checkpoints + (settings.keep_best.empty() ? 0 : 1);
+    const int best = settings.keep_best.empty() ? 0 : 1;
+    const int to_roll_back_to = settings.on_nonfinite == NonFinite::rollback ? 1 : 0;
+    return settings.keep_checkpoints + best + to_roll_back_to;
 }
 
 }  // namespace

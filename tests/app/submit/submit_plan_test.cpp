@@ -142,6 +142,8 @@ TEST(SubmitEstimate, CountsTheParametersOfBuiltInModels) {
     const auto estimate = estimate_job({}, {}, 1000);
     EXPECT_EQ(estimate.checkpoint_bytes, 12'000u);
     EXPECT_EQ(estimate.disk_bytes, 48'000u);
+    const TrainSettings keeps_more{.keep_best = "loss", .on_nonfinite = NonFinite::rollback};
+    EXPECT_EQ(estimate_job(keeps_more, {}, 1000).disk_bytes, 72'000u);
     const OptimizerSettings averaged{.kind = OptimizerKind::lars, .average_decay = 0.9};
     EXPECT_EQ(estimate_job({.optimizer = averaged}, {}, 1000).checkpoint_bytes, 12'000u);
 }
