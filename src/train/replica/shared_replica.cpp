@@ -44,7 +44,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <numeric>
 #include <span>
 #include <utility>
 
@@ -185,11 +184,22 @@ void SharedReplica::ready(std::size_t parameter) {
     expect(parameters_[parameter].grad().const_data_ptr() == place,
            "gradients stay in their flat vector");
     // Before anything is added to the leaf's gradient.
-    if (norms_ == LeafNorms::measure && passes_left_ == 1) {
-        const FloatRange range = parts_.layout->parameters()[parameter].range;
-        squares_[parameter] = sum_of_squares({slot_ + range.begin, range.size()});
-    }
+    if (norms_ == LeafNorms::measure && passes_left_ == 1)
+        squares_[parameter] = squares_of(parameter);
     reducer_.add(parameter);
+}
+
+double SharedReplica::squares_of(std::size_t parameter) const {
+    const FloatRange range = parts_.layout->parameters()[parameter].range;
+    return sum_of_squares({slot_ + range.begin, range.size()});
+}
+
+// What the last pass did not reach waits for the leaf's end, and so does the bucket it is in.
+double SharedReplica::leaf_squares() const {
+    double sum = 0;
+    for (std::size_t i = 0; i < squares_.size(); ++i)
+        sum += squares_[i] ? *squares_[i] : squares_of(i);
+    return sum;
 }
 
 const std::vector<at::Tensor>& SharedReplica::gradient_views(float* slot) {
@@ -214,7 +224,7 @@ void SharedReplica::begin_leaf(int micro_batches) {
     slot_ = reducer_.begin_leaf(std::max(micro_batches, 1));
     has_samples_ = micro_batches > 0;
     passes_left_ = micro_batches;
-    squares_.assign(parameters_.size(), 0);
+    squares_.assign(parameters_.size(), std::nullopt);
     if (!has_samples_) return;
     const auto& views = gradient_views(slot_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = views[i];
@@ -227,9 +237,7 @@ void SharedReplica::add(StepScalar which, float value) {
 
 void SharedReplica::end_leaf() {
     if (has_samples_) store_buffers();
-    if (norms_ == LeafNorms::measure)
-        add(StepScalar::leaf_squares,
-            finite_float(std::accumulate(squares_.begin(), squares_.end(), 0.0)));
+    if (norms_ == LeafNorms::measure) add(StepScalar::leaf_squares, finite_float(leaf_squares()));
     reducer_.end_leaf();
     if (has_samples_) report_missing();
 }

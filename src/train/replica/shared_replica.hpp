@@ -12,6 +12,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -77,6 +78,8 @@ class SharedReplica : public Replica {
     bool keeps_average() const;
     void install_hooks();
     void ready(std::size_t parameter);
+    double squares_of(std::size_t parameter) const;
+    double leaf_squares() const;
     const std::vector<at::Tensor>& gradient_views(float* slot);
     void restore_buffers();
     void store_buffers();
@@ -95,9 +98,9 @@ class SharedReplica : public Replica {
     std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
     float* slot_ = nullptr;                            ///< of the current leaf
     bool has_samples_ = false, reported_missing_ = false;
-    LeafNorms norms_ = LeafNorms::ignore;  ///< of the current step
-    int passes_left_ = 0;                  ///< of backward over the current leaf
-    std::vector<double> squares_;          ///< by parameter, of the current leaf's gradient
+    LeafNorms norms_ = LeafNorms::ignore;         ///< of the current step
+    int passes_left_ = 0;                         ///< of backward over the current leaf
+    std::vector<std::optional<double>> squares_;  ///< by parameter, of the current leaf's gradient
 };
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
+#include <torch/utils.h>
 
 namespace lockstep {
 namespace {
@@ -113,6 +114,28 @@ TEST_F(TwoLeaves, AreSkippedWithoutATraceWhereSomethingIsNotFinite) {
     }
     EXPECT_FALSE(skips_with(0.5F));
     EXPECT_NE(replica.hash(), before);
+}
+
+// The last pass reaches one parameter only, and adds nothing.
+TEST_F(TwoLeaves, AreMeasuredWithWhatTheirLastPassDoesNotReach) {
+    const auto leaf_squares = [&](int passes) {
+        replica.begin_step(LeafNorms::measure);
+        for (int leaf = 0; leaf < 2; ++leaf) {
+            replica.begin_leaf(passes);
+            torch::manual_seed(leaf);  // of dropout
+            run_leaf();
+            if (passes > 1) replica.next_micro_batch();
+            if (passes > 1) (0 * module->parameters().back()).sum().backward();
+            replica.end_leaf();
+        }
+        replica.finish();
+        replica.skip();
+        replica.publish();
+        return replica.scalar(StepScalar::leaf_squares);
+    };
+    const float whole = leaf_squares(1);
+    EXPECT_GT(whole, 0);
+    EXPECT_EQ(leaf_squares(2), whole);
 }
 
 TEST_F(TwoLeaves, EachBeginsWithTheBuffersOfTheStepsStart) {
