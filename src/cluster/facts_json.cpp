@@ -36,4 +36,9 @@ void cpu_lists(Record& record, const char* key, std::vector<std::vector<int>>& l
     }
 }
 
+void instruction_set(Record& record, const char* key, InstructionSet& level) {
+    if (record.wants(key, level != InstructionSet::basic))
+        record.text(key, level, instruction_set_name, parse_instruction_set, "an instruction set");
+}
+
 }  // namespace lockstep

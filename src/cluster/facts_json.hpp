@@ -3,6 +3,7 @@
 // hand, and a misspelt key would be a fact silently left out: unknown keys are refused.
 #pragma once
 
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/topology.hpp"
 #include "lockstep/core/record.hpp"
 
@@ -18,6 +19,9 @@ void describe(Record& record, NodeTopology& node);
 /// CPUs or nodes of memory as the kernel writes them: "0-3,8"; none are left out.
 void cpu_list(Record& record, const char* key, std::vector<int>& cpus);
 void cpu_lists(Record& record, const char* key, std::vector<std::vector<int>>& lists);
+
+/// By its name; the lowest level is left out.
+void instruction_set(Record& record, const char* key, InstructionSet& level);
 
 /// JSON on one line.
 template <Described Facts>

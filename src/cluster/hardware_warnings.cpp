@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include <algorithm>
 #include <map>
 
 #include <fmt/format.h>
@@ -39,13 +40,15 @@ void warn_of_little_memory(const Ranks& on_node, std::vector<std::string>& warni
 }
 
 void warn_of_mixed_instruction_sets(std::span<const RankRow> rows,
+                                    InstructionSet most,
                                     std::vector<std::string>& warnings) {
-    std::map<std::string, Ranks> by_level;
-    for (const auto& row : rows) by_level[row.instruction_set].push_back(&row);
+    std::map<InstructionSet, Ranks> by_level;
+    for (const auto& row : rows) by_level[std::min(row.instruction_set, most)].push_back(&row);
     if (by_level.size() < 2) return;
     std::string found;
     for (const auto& [level, ranks] : by_level) {
-        found += fmt::format("{}{} on {}", found.empty() ? "" : ", ", level, names_of(ranks));
+        found += fmt::format(
+            "{}{} on {}", found.empty() ? "" : ", ", instruction_set_name(level), names_of(ranks));
     }
     warnings.push_back(
         fmt::format("processors differ ({}): the fastest wait for the slowest; fix: "
@@ -55,12 +58,12 @@ void warn_of_mixed_instruction_sets(std::span<const RankRow> rows,
 
 }  // namespace
 
-std::vector<std::string> hardware_warnings(std::span<const RankRow> rows) {
+std::vector<std::string> hardware_warnings(std::span<const RankRow> rows, InstructionSet most) {
     std::map<std::string, Ranks> by_node;
     for (const auto& row : rows) by_node[row.host_id].push_back(&row);
     std::vector<std::string> warnings;
     for (const auto& [id, ranks] : by_node) warn_of_little_memory(ranks, warnings);
-    warn_of_mixed_instruction_sets(rows, warnings);
+    warn_of_mixed_instruction_sets(rows, most, warnings);
     return warnings;
 }
 

@@ -10,7 +10,7 @@ void describe(Record& record, RankRow& facts) {
     record.sparse("host", facts.host);
     record.sparse("host_id", facts.host_id);
     cpu_list(record, "cpus", facts.cpus);
-    record.sparse("instruction_set", facts.instruction_set);
+    instruction_set(record, "instruction_set", facts.instruction_set);
     record.sparse("memory_bytes", facts.memory_bytes);
     record.sparse("memory_is_limited", facts.memory_is_limited);
 }
@@ -20,7 +20,7 @@ RankRow make_rank_row(const NodeFacts& node, int rank) {
             .host = node.host,
             .host_id = node.host_id(),
             .cpus = node.allowed_cpus,
-            .instruction_set = std::string(instruction_set_name(node.instruction_set)),
+            .instruction_set = node.instruction_set,
             .memory_bytes = node.usable_memory_bytes(),
             .memory_is_limited = node.memory_limit_bytes().has_value()};
 }

@@ -19,7 +19,7 @@ RankRow row_of(int rank, std::vector<int> cpus) {
     row.host = "node-a";
     row.host_id = "boot/node-a";
     row.cpus = std::move(cpus);
-    row.instruction_set = "avx2";
+    row.instruction_set = InstructionSet::avx2;
     row.memory_bytes = 8ull << 30;
     return row;
 }
@@ -35,7 +35,7 @@ TEST(RankRow, IsMadeOfTheNodesFacts) {
     const auto row = make_rank_row(node, 3);
     EXPECT_EQ(row.rank, 3);
     EXPECT_EQ(row.host_id, "boot/node-a");
-    EXPECT_EQ(row.instruction_set, "avx512");
+    EXPECT_EQ(row.instruction_set, InstructionSet::avx512);
     EXPECT_EQ(row.memory_bytes, 60u);
     EXPECT_TRUE(row.memory_is_limited);
 }
@@ -83,9 +83,14 @@ TEST(CpuShare, DoesNotMixNodes) {
     EXPECT_EQ(cpu_share(rows, 0), (CpuShare{2, 1}));
 }
 
+std::vector<std::string> warnings(const std::vector<RankRow>& rows,
+                                  InstructionSet most = InstructionSet::amx) {
+    return hardware_warnings(rows, most);
+}
+
 TEST(HardwareWarnings, AreNoneWhereAllIsWell) {
-    EXPECT_THAT(hardware_warnings(std::vector{row_of(0, {0}), row_of(1, {1})}), IsEmpty());
-    EXPECT_THAT(hardware_warnings({}), IsEmpty());
+    EXPECT_THAT(warnings({row_of(0, {0}), row_of(1, {1})}), IsEmpty());
+    EXPECT_THAT(warnings({}), IsEmpty());
 }
 
 TEST(HardwareWarnings, TellOfLittleMemory) {
@@ -94,7 +99,7 @@ TEST(HardwareWarnings, TellOfLittleMemory) {
         row.memory_bytes = 600u << 20;
         row.memory_is_limited = true;
     }
-    EXPECT_THAT(hardware_warnings(rows),
+    EXPECT_THAT(warnings(rows),
                 ElementsAre("ranks 0-1 of node-a: 300 MiB each of the 600 MiB that its "
                             "control group allows is little (a rank takes 512 MiB and up); "
                             "fix: ask for more memory (sbatch --mem), or start fewer ranks"));
@@ -102,9 +107,19 @@ TEST(HardwareWarnings, TellOfLittleMemory) {
 
 TEST(HardwareWarnings, TellOfMixedProcessors) {
     auto other = row_of(1, {1});
-    other.instruction_set = "avx512";
-    EXPECT_THAT(hardware_warnings(std::vector{row_of(0, {0}), other}),
+    other.instruction_set = InstructionSet::avx512;
+    const std::vector rows{row_of(0, {0}), other};
+    EXPECT_THAT(warnings(rows),
                 ElementsAre(HasSubstr("processors differ (avx2 on rank 0, avx512 on rank 1)")));
+    EXPECT_THAT(warnings(rows, InstructionSet::avx2), IsEmpty());
+}
+
+TEST(HardwareWarnings, DoNotTellOfLevelsThatARunLeavesOut) {
+    std::vector rows{row_of(0, {0}), row_of(1, {1})};
+    rows[0].instruction_set = InstructionSet::avx512;
+    rows[1].instruction_set = InstructionSet::amx;
+    EXPECT_THAT(warnings(rows, InstructionSet::avx512), IsEmpty());
+    EXPECT_THAT(warnings(rows), ElementsAre(HasSubstr("(avx512 on rank 0, amx on rank 1)")));
 }
 
 }  // namespace

@@ -20,7 +20,7 @@ struct RankRow {
     std::string host;
     std::string host_id;  ///< NodeFacts::host_id(); tells nodes apart
     std::vector<int> cpus;
-    std::string instruction_set;
+    InstructionSet instruction_set = InstructionSet::basic;
     std::uint64_t memory_bytes = 0;  ///< what this rank's node or control group has
     bool memory_is_limited = false;  ///< by a control group
     bool operator==(const RankRow&) const = default;
@@ -46,7 +46,8 @@ struct CpuShare {
 CpuShare cpu_share(std::span<const RankRow> rows, int rank);
 
 /// What of the hosts is unfit for these ranks, each with its remedy; empty when all is well:
-/// different instruction sets, little memory for a rank.
-std::vector<std::string> hardware_warnings(std::span<const RankRow> rows);
+/// different instruction sets, as far as what they compute uses them, up to `most`; little memory
+/// for a rank.
+std::vector<std::string> hardware_warnings(std::span<const RankRow> rows, InstructionSet most);
 
 }  // namespace lockstep

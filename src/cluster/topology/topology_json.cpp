@@ -128,12 +128,7 @@ void describe(Record& record, NodeTopology& facts) {
     record.sparse("boot_id", facts.boot_id);
     record.sparse("is_container", facts.is_container);
     record.sparse("cpu_model", facts.cpu_model);
-    if (record.wants("instruction_set", facts.instruction_set != InstructionSet::basic))
-        record.text("instruction_set",
-                    facts.instruction_set,
-                    instruction_set_name,
-                    parse_instruction_set,
-                    "an instruction set");
+    instruction_set(record, "instruction_set", facts.instruction_set);
     record.sparse("governor", facts.governor);
     record.sparse("memory_bytes", facts.memory_bytes);
     cpu_list(record, "cpus", facts.cpus);

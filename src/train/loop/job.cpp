@@ -208,6 +208,7 @@ void Job::settle_contract() {
 
 // From here on LibTorch may compute.
 void Job::settle_arithmetic() {
+    most_useful_ = most_useful(settings_);
     const InstructionSet level =
         agree_instruction_set(mesh_.world, node_.instruction_set, settings_);
     settings_.instruction_set = level;
@@ -315,7 +316,8 @@ void Job::introduce() {
     cpus_ = cpu_share(rows, mesh_.world.rank());
     print_once(settings_.rank_table);
     for (const std::string& warning : settings_.warnings) once(Level::warn, "{}", warning);
-    for (const std::string& warning : hardware_warnings(rows)) once(Level::warn, "{}", warning);
+    for (const std::string& warning : hardware_warnings(rows, most_useful_))
+        once(Level::warn, "{}", warning);
     if (run_.directory)
         for (const std::string& warning : run_.directory->warnings())
             once(Level::warn, "{}", warning);

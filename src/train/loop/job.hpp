@@ -72,7 +72,8 @@ class Job {
     BitContract contract_;                       ///< deciding settings on rank 0 only
     std::optional<EarlyNodeWatch> early_watch_;  ///< until `flight_` watches
     PhaseClock clock_;
-    CpuShare cpus_;  ///< of this rank
+    CpuShare cpus_;                                       ///< of this rank
+    InstructionSet most_useful_ = InstructionSet::basic;  ///< before ranks agreed on one
 
     RunLength length_;
     std::unique_ptr<TreePlan> plan_;

@@ -26,16 +26,19 @@ const char* mkl_branch(InstructionSet level) {
 
 }  // namespace
 
+InstructionSet most_useful(const TrainSettings& settings) {
+    const bool is_full = settings.precision == Precision::fp32;
+    return settings.instruction_set.value_or(is_full ? InstructionSet::avx512
+                                                     : InstructionSet::amx);
+}
+
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
                                      const TrainSettings& settings) {
     const auto wanted = settings.instruction_set;
     std::int64_t least = -static_cast<std::int64_t>(mine);
     ranks.all_reduce_max(std::span(&least, 1));
-    if (!wanted)
-        return std::min(
-            static_cast<InstructionSet>(-least),
-            settings.precision == Precision::fp32 ? InstructionSet::avx512 : InstructionSet::amx);
+    if (!wanted) return std::min(static_cast<InstructionSet>(-least), most_useful(settings));
     agree(ranks, [&] {
         check(*wanted <= mine, [&] {
             return Error("E702",

@@ -10,9 +10,12 @@
 
 namespace lockstep {
 
+/// The highest level that `settings` let a run compute with: the one they want, or any; levels for
+/// numbers of 16 bits are none that fp32 takes by itself.
+InstructionSet most_useful(const TrainSettings& settings);
+
 /// Collective. The instruction set to compute with: what `settings` want, or the least among the
-/// ranks; levels for numbers of 16 bits are none that fp32 takes by itself.
-/// Errors: E702 naming the ranks whose processor lacks it.
+/// ranks, up to most_useful(). Errors: E702 naming the ranks whose processor lacks it.
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
                                      const TrainSettings& settings);
