@@ -24,7 +24,8 @@
 //
 // Tested: e2e/verify_test.cpp (the same bits on any number of ranks, with clipping),
 // soak/equal_bits (with dropout and batch statistics), e2e/resume_test.cpp,
-// train/replica/gradient_hooks_test.cpp, comm/reducer_test.cpp.
+// train/replica/gradient_hooks_test.cpp, train/schedule/train_step_test.cpp (skipped steps),
+// comm/reducer_test.cpp.
 
 #include "schedule/train_step.hpp"
 
