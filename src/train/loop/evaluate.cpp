@@ -61,8 +61,9 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
       ranks_(ranks),
       input_(evaluation_input(*index_, trained, settings, task)),
       virtual_ranks_(settings.virtual_ranks),
-      batch_(rows_of_leaf(task) * virtual_ranks_),
-      stream_(index_, evaluation_stream(leaves, settings, batch_)) {}
+      batch_(rows_of_leaf(task) * virtual_ranks_) {
+    if (leaves.size() > 0) stream_.emplace(index_, evaluation_stream(leaves, settings, batch_));
+}
 
 Evaluation Evaluator::run(Model& model) {
     const EvalMode mode(model);
@@ -83,10 +84,14 @@ std::int64_t Evaluator::steps() const {
     return (static_cast<std::int64_t>(index_->samples()) + batch_ - 1) / batch_;
 }
 
+std::int64_t Evaluator::own_steps() const {
+    return stream_ ? steps() : 0;
+}
+
 void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
     const EvalMode mode(model);
-    for (std::int64_t step = 0; step < steps(); ++step) {
-        const Batch part = stream_.next();
+    for (std::int64_t step = 0; step < own_steps(); ++step) {
+        const Batch part = stream_->next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
             const at::Tensor outputs = only(model.forward(input_.read_inputs(part, leaf)))
@@ -108,8 +113,8 @@ TaskSums Evaluator::sums_of_leaves(Model& model) {
     const std::size_t reals = sums.reals.size();
     sums.reals.assign(static_cast<std::size_t>(steps() * virtual_ranks_) * reals, 0.0);
     sums.counts.push_back(0);
-    for (std::int64_t step = 0; step < steps(); ++step) {
-        const Batch part = stream_.next();
+    for (std::int64_t step = 0; step < own_steps(); ++step) {
+        const Batch part = stream_->next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
             const LeafSamples leaf_samples = input_.read(part, leaf);

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 
 namespace lockstep {
@@ -37,6 +38,7 @@ class Evaluator {
 
   private:
     std::int64_t steps() const;
+    std::int64_t own_steps() const;
     TaskSums sums_of_leaves(Model& model);
 
     std::shared_ptr<const DatasetIndex> index_;
@@ -45,7 +47,7 @@ class Evaluator {
     InputReader input_;
     int virtual_ranks_;
     std::int64_t batch_;  ///< samples that all leaves take at once
-    BatchStream stream_;
+    std::optional<BatchStream> stream_;  ///< nothing: this rank has no leaves
 };
 
 }  // namespace lockstep

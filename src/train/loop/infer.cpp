@@ -10,18 +10,30 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
+
+// Samples are cut as the run's own evaluations cut them: kernels may give other bits for another
+// number of rows. Ranks beyond its virtual ones have nothing to do.
+LeafRange leaves_here(const Communicator& ranks, int virtual_ranks) {
+    const int busy = std::min(ranks.size(), virtual_ranks);
+    if (ranks.rank() >= busy) return {virtual_ranks, virtual_ranks};
+    return leaves_of(ranks.rank(), busy, virtual_ranks);
+}
+
+}  // namespace
 
 InferResult infer(const InferSettings& settings, const Communicator& ranks) {
     agree(ranks, [&] {
         if (!settings.outputs.empty()) output_format(settings.outputs);
     });
     const TrainedRun trained = open_trained_run(settings, ranks);
-    const int virtual_ranks = std::max(trained.run.settings.virtual_ranks, ranks.size());
-    TrainSettings with_ranks = trained.run.settings;
-    with_ranks.virtual_ranks = virtual_ranks;
-    const LeafRange leaves = leaves_of(ranks.rank(), ranks.size(), virtual_ranks);
-    Evaluator evaluator(
-        trained.data, *trained.learned_from, ranks, leaves, with_ranks, *trained.task);
+    const TrainSettings& learned = trained.run.settings;
+    Evaluator evaluator(trained.data,
+                        *trained.learned_from,
+                        ranks,
+                        leaves_here(ranks, learned.virtual_ranks),
+                        learned,
+                        *trained.task);
     InferResult result{
         .evaluation = {}, .confusion = {}, .samples = trained.data->samples(), .shape = {}};
     if (settings.outputs.empty()) {
