@@ -137,19 +137,23 @@ void Reporter::report(double rate) {
     samples_ = steps_ = losses_ = 0;
 }
 
+// That fp16's scale overflows is usual; a loss that is not finite is news even right after that.
 void Reporter::note_skipped(double loss) {
     ++skipped_;
-    lost_loss_ = lost_loss_ || !std::isfinite(loss);
     last_skipped_ = parts_.progress.step;
-    if (!skipped_said_at_s_ || now_s() - *skipped_said_at_s_ >= report_every_s) say_skipped();
+    const bool is_usual = parts_.settings.precision == Precision::fp16 && std::isfinite(loss);
+    if (!is_usual) skipped_level_ = Level::warn;
+    const std::optional<double>& last = is_usual ? skipped_said_at_s_ : warned_at_s_;
+    if (!last || now_s() - *last >= report_every_s) say_skipped();
 }
 
 void Reporter::say_skipped() {
     skipped_said_ = skipped_;
+    const Level level = std::exchange(skipped_level_, Level::info);
     skipped_said_at_s_ = now_s();
+    if (level == Level::warn) warned_at_s_ = skipped_said_at_s_;
     const bool scales_loss = parts_.settings.precision == Precision::fp16;
-    const bool is_usual = scales_loss && !std::exchange(lost_loss_, false);
-    once(is_usual ? Level::info : Level::warn,
+    once(level,
          "{} step(s) skipped so far, the last is step {}: loss or gradient is not finite{}",
          skipped_,
          last_skipped_,

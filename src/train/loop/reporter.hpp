@@ -2,6 +2,7 @@
 // What a run says about itself: step lines, metrics, events, progress.
 #pragma once
 
+#include "lockstep/core/log.hpp"
 #include "lockstep/observe/events.hpp"
 #include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/progress.hpp"
@@ -53,8 +54,8 @@ class Reporter {
     std::int64_t losses_ = 0;  ///< in `loss_`: those that are finite
     NoiseScale noise_scale_;   ///< of this start
     std::int64_t skipped_ = 0, skipped_said_ = 0, last_skipped_ = 0;
-    std::optional<double> skipped_said_at_s_;
-    bool lost_loss_ = false;  ///< of a step skipped since: not its scale alone is to blame
+    std::optional<double> skipped_said_at_s_, warned_at_s_;  ///< of skipped steps
+    Level skipped_level_ = Level::info;                      ///< of what has not been said yet
     bool is_first_ = true;
     StartSums sums_;    ///< of this start
     StreamStats data_;  ///< at the last report
