@@ -46,7 +46,7 @@ class Evaluator {
     Communicator ranks_;
     InputReader input_;
     int virtual_ranks_;
-    std::int64_t batch_;  ///< samples that all leaves take at once
+    std::int64_t batch_;                 ///< samples that all leaves take at once
     std::optional<BatchStream> stream_;  ///< nothing: this rank has no leaves
 };
 
