@@ -8,10 +8,6 @@
 namespace lockstep {
 namespace {
 
-std::size_t whole_lines(std::size_t floats) {
-    return (floats + line_floats - 1) / line_floats * line_floats;
-}
-
 std::vector<std::size_t> reverse_order(std::size_t count) {
     std::vector<std::size_t> order(count);
     std::iota(order.rbegin(), order.rend(), std::size_t{0});
@@ -39,13 +35,13 @@ FlatLayout::FlatLayout(std::span<const std::size_t> counts,
     expect(is_permutation_of_indices(order, counts.size()), "every tensor is in the order once");
     for (const std::size_t index : order) append(index, counts[index], limits);
     state_ = {size_, size_ + state_count};
-    buckets_.push_back({size_, size_ + whole_lines(state_count)});
+    buckets_.push_back({size_, size_ + rounded_to_lines(state_count)});
     tensors_in_.push_back(0);
     size_ = buckets_.back().end;
 }
 
 void FlatLayout::append(std::size_t index, std::size_t count, BucketLimits limits) {
-    const FloatRange lines = {size_, size_ + whole_lines(count)};
+    const FloatRange lines = {size_, size_ + rounded_to_lines(count)};
     const std::size_t limit_bytes = buckets_.size() <= 1 ? limits.first_bytes : limits.bytes;
     const bool fits =
         !buckets_.empty() && (lines.end - buckets_.back().begin) * sizeof(float) <= limit_bytes;

@@ -38,6 +38,23 @@
 #include <utility>
 
 namespace lockstep {
+namespace {
+
+std::vector<LeafPlace> places_of(LeafRange leaves, const TreePlan& plan) {
+    std::vector<LeafPlace> places;
+    std::vector<Partial> stack;
+    for (int leaf = leaves.begin; leaf < leaves.end; ++leaf) {
+        const int height = static_cast<int>(stack.size());
+        stack.push_back({leaf, 0, 0, height});
+        places.push_back({.slot = height, .merges = {}});
+        plan.merge(stack, [&](int into, int from) {
+            places.back().merges.push_back({into, from});
+        });
+    }
+    return places;
+}
+
+}  // namespace
 
 Reducer::Reducer(const FlatLayout& layout,
                  const TreePlan& plan,
@@ -47,8 +64,8 @@ Reducer::Reducer(const FlatLayout& layout,
     : layout_(layout),
       plan_(plan),
       exchange_(exchange),
-      rank_(rank),
-      leaves_(leaves_of(rank, plan.ranks(), plan.virtual_ranks())),
+      places_(places_of(leaves_of(rank, plan.ranks(), plan.virtual_ranks()), plan)),
+      partials_(static_cast<int>(plan.partials_of_rank(rank).size())),
       waiting_for_(layout.bucket_count()),
       added_in_(layout.tensor_count()),
       complete_(layout.bucket_count()),
@@ -58,25 +75,31 @@ Reducer::~Reducer() = default;
 
 void Reducer::begin_step() {
     pipeline_->restart();
+    rehearses_ = false;
     next_leaf_ = 0;
     next_launch_ = 0;
-    stack_.clear();
+}
+
+void Reducer::begin_rehearsal() {
+    rehearses_ = true;
+    next_leaf_ = 0;
+}
+
+void Reducer::await_all() {
+    for (std::size_t b = 0; b < waiting_for_.size(); ++b) waiting_for_[b] = layout_.tensors_in(b);
+    std::ranges::fill(added_in_, 0);
+    std::fill(complete_.begin(), complete_.end(), false);
 }
 
 float* Reducer::begin_leaf(int micro_batches) {
     expect(!is_last_leaf(), "a leaf is left in this step");
     expect(micro_batches >= 1, "a leaf has a micro-batch");
-    const int height = static_cast<int>(stack_.size());
-    stack_.push_back({leaves_.begin + next_leaf_, 0, rank_, height});
-    ++next_leaf_;
+    const LeafPlace& place = places_[next_leaf_++];
     micro_batches_ = micro_batches;
     micro_batch_ = 1;
-    merges_.clear();
-    plan_.merge(stack_, [&](int into, int from) { merges_.push_back({into, from}); });
-    for (std::size_t b = 0; b < waiting_for_.size(); ++b) waiting_for_[b] = layout_.tensors_in(b);
-    std::ranges::fill(added_in_, 0);
-    std::fill(complete_.begin(), complete_.end(), false);
-    slot_ = exchange_.slot(height);
+    merges_ = place.merges;
+    await_all();
+    slot_ = exchange_.slot(place.slot);
     std::memset(slot_, 0, layout_.size() * sizeof(float));
     return slot_;
 }
@@ -96,7 +119,26 @@ void Reducer::add(std::size_t tensor) {
 
 void Reducer::end_leaf() {
     expect(micro_batch_ == micro_batches_, "every micro-batch of the leaf has run");
-    note_missing();
+    note_missing({&slot_, 1});
+    complete_all();
+}
+
+void Reducer::begin_together() {
+    expect(next_leaf_ == 0, "no leaf of this step was computed by itself");
+    next_leaf_ = places_.size();
+    micro_batches_ = micro_batch_ = 1;
+    merges_ = {};
+    await_all();
+}
+
+void Reducer::end_together() {
+    std::vector<float*> slots;
+    for (int index = 0; index < partials_; ++index) slots.push_back(slot(index));
+    note_missing(slots);
+    complete_all();
+}
+
+void Reducer::complete_all() {
     for (std::size_t b = 0; b < complete_.size(); ++b)
         if (!complete_[b]) complete_bucket(b);
 }
@@ -116,24 +158,24 @@ OverlapTimes Reducer::take_overlap() {
     return {.busy_s = pipeline_->take_busy_s(), .exposed_s = std::exchange(exposed_s_, 0.0)};
 }
 
-void Reducer::note_missing() {
+void Reducer::note_missing(std::span<float* const> slots) {
     missing_.clear();
     for (std::size_t tensor = 0; tensor < added_in_.size(); ++tensor) {
         if (added_in_[tensor] != 0) continue;
         missing_.push_back(tensor);
         const FloatRange range = layout_.tensor(tensor);
-        std::fill(slot_ + range.begin, slot_ + range.end, 0.0f);
+        for (float* slot : slots) std::fill(slot + range.begin, slot + range.end, 0.0f);
     }
 }
 
 void Reducer::complete_bucket(std::size_t bucket) {
     const FloatRange range = layout_.bucket(bucket);
-    for (const SlotMerge& merge : merges_)
+    for (const LeafPlace::Merge& merge : merges_)
         add_into(exchange_.slot(merge.into) + range.begin,
                  exchange_.slot(merge.from) + range.begin,
                  range.size());
     complete_[bucket] = true;
-    if (is_last_leaf()) launch_ready();
+    if (is_last_leaf() && !rehearses_) launch_ready();
 }
 
 void Reducer::launch_ready() {

@@ -78,6 +78,29 @@ class Training {
         run_step(step, 0, [](int) { return false; });
     }
 
+    /// The same in one pass over all own leaves; tensor 4 is left out.
+    void run_step_together(std::uint64_t step) {
+        const int first = leaves_of(ranks().rank(), ranks().size(), virtual_ranks).begin;
+        reducer.begin_together();
+        const auto fill_all = [&](FloatRange range) {
+            for (std::size_t i = 0; i < reducer.places().size(); ++i) {
+                const LeafPlace& place = reducer.places()[i];
+                fill(reducer.slot(place.slot), range, step, first + static_cast<int>(i));
+                for (const LeafPlace::Merge& merge : place.merges)
+                    add_into(reducer.slot(merge.into) + range.begin,
+                             reducer.slot(merge.from) + range.begin,
+                             rounded_to_lines(range.size()));
+            }
+        };
+        for (const std::size_t tensor : any_order(step, first)) {
+            if (tensor == 4) continue;
+            fill_all(layout.tensor(tensor));
+            reducer.add(tensor);
+        }
+        fill_all(layout.state());
+        reducer.end_together();
+    }
+
     /// Each leaf in three passes; tensor 3 is left out of the first, 4 of the last, 5 of all.
     void run_accumulating_step(std::uint64_t step) {
         const LeafRange leaves = leaves_of(ranks().rank(), ranks().size(), virtual_ranks);
@@ -213,6 +236,27 @@ TEST(Reducer, TakesMissingTensorsForZerosAndNamesThem) {
             });
         });
         EXPECT_TRUE(same_bits(training.published(), expected)) << text(variant);
+    }
+}
+
+TEST(Reducer, HasTheBitsOfTheWholeTreeWhereAllLeavesAreAddedAtOnce) {
+    constexpr std::size_t left_out = 4;
+    for (const Variant& variant : variants()) {
+        Training training(variant);
+        training.reducer.begin_rehearsal();
+        training.run_step_together(8);
+        for (std::uint64_t step = 0; step < 3; ++step) {
+            training.reducer.begin_step();
+            training.run_step_together(step);
+            training.reducer.finish();
+            const auto missing = training.reducer.missing();
+            EXPECT_EQ(std::vector(missing.begin(), missing.end()), std::vector{left_out});
+            const FloatRange range = training.layout.tensor(left_out);
+            std::vector<float> expected = expected_tree(training.layout, step);
+            std::fill_n(
+                expected.begin() + static_cast<std::ptrdiff_t>(range.begin), range.size(), 0);
+            EXPECT_TRUE(same_bits(training.published(), expected)) << text(variant);
+        }
     }
 }
 

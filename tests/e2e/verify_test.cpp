@@ -118,6 +118,54 @@ TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
     EXPECT_EQ(printed_hash(hosts.output), printed_hash(alone.output));
 }
 
+/// Trainings of one rank or several, whose eight leaves of six samples have batch statistics.
+class LeafModes : public testing::Test {
+  protected:
+    Words train(const std::string& run,
+                const std::string& leaves,
+                int steps = 6,
+                const std::string& batch = "48") const {
+        return Words{"train", "--data", SmallData::get().train(), "--run", folder_ / run} +
+               Words{"--model", "cnn-bn", "--batch", batch, "--virtual-ranks", "8"} +
+               Words{"--max-steps", std::to_string(steps), "--leaves", leaves};
+    }
+    /// Rank 0 computes its leaves together, the others one by one.
+    ProcessResult run_mixed(const std::string& run) const {
+        const std::string script =
+            "mode=one-by-one; [ \"$OMPI_COMM_WORLD_RANK\" = 0 ] && mode=together\n"
+            "exec \"$@\" --leaves \"$mode\"";
+        Words words = train(run, "auto");
+        words.resize(words.size() - 2);
+        return run_process(
+            mpirun_words(3) + Words{"bash", "-c", script, "bash", program()} + words, {}, 120);
+    }
+
+    TempDir folder_;
+};
+
+TEST_F(LeafModes, DecideNoBit) {
+    const auto together = run_lockstep(train("together", "together"));
+    EXPECT_THAT(together.output,
+                testing::HasSubstr("leaves: 8 a rank of 6 samples, computed together\n"));
+    const std::string hash = printed_hash(together.output);
+    const auto one_by_one = run_lockstep(train("one", "one-by-one"));
+    EXPECT_THAT(one_by_one.output, testing::Not(testing::HasSubstr("computed together")));
+    EXPECT_EQ(printed_hash(one_by_one.output), hash) << one_by_one.output;
+    const auto mixed = run_mixed("mixed");
+    EXPECT_EQ(printed_hash(mixed.output), hash) << mixed.output;
+    EXPECT_EQ(run_lockstep(train("resumed", "together", 3)).exit_code, 0);
+    const auto resumed = run_lockstep(train("resumed", "one-by-one"));
+    EXPECT_EQ(printed_hash(resumed.output), hash) << resumed.output;
+}
+
+TEST_F(LeafModes, SayWhatStandsInTheWay) {
+    const auto refused = run_lockstep(train("few", "together", 6, "24"));
+    EXPECT_THAT(refused.output, testing::HasSubstr("why: 3 samples each are too few\n"));
+    const auto cut = run_lockstep(train("cut", "auto", 1) + Words{"--micro-batches", "2"});
+    EXPECT_THAT(cut.output,
+                testing::HasSubstr("computed one by one: they are cut into micro-batches\n"));
+}
+
 TEST(Verify, SaysWhyTrainingFailed) {
     const auto result = verify({"--ranks", "1,2", "--model", "cnm"});
     EXPECT_NE(result.exit_code, 0);

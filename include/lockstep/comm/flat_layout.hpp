@@ -15,6 +15,11 @@ namespace lockstep {
 /// has a tail that depends on who owns it.
 inline constexpr std::size_t line_floats = 16;
 
+/// `floats`, and what is left of the last of their lines.
+constexpr std::size_t rounded_to_lines(std::size_t floats) {
+    return (floats + line_floats - 1) / line_floats * line_floats;
+}
+
 /// A half-open range of floats in the flat vector.
 struct FloatRange {
     std::size_t begin = 0;                            ///< the first float

@@ -15,7 +15,18 @@ namespace lockstep {
 
 class BucketPipeline;
 
-/// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. See Exchange.
+/// How a leaf's sums come into their slots: into `slot`, then each `into` += `from` in turn.
+struct LeafPlace {
+    struct Merge {
+        int into, from;
+    };
+    int slot = 0;
+    std::vector<Merge> merges;
+};
+
+/// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. Or, where one
+/// pass computes all own leaves: begin_step, begin_together, add, end_together, finish. The sums
+/// have the same bits. See Exchange.
 /// Everything is called by the thread that runs the step. With ProgressMode::thread the exchange
 /// belongs to the communication thread from the first leaf's begin to the end of finish().
 class Reducer {
@@ -32,6 +43,10 @@ class Reducer {
     /// Before the first leaf of a step. The sums of the last step are void from here on.
     void begin_step();
 
+    /// In place of begin_step(): leaves are computed and merged in this rank's slots, and nothing
+    /// leaves it. Without finish().
+    void begin_rehearsal();
+
     /// Zeroes and returns the slot for the gradients of the next own leaf (layout.size() floats),
     /// which are accumulated over `micro_batches` passes of backward.
     /// The state bucket of that slot is the caller's to fill before end_leaf().
@@ -47,6 +62,22 @@ class Reducer {
 
     /// Ends the leaf: tensors that no pass has added count as zero (see missing()).
     void end_leaf();
+
+    /// In place of begin_leaf() for each own leaf: the caller fills slots as places() say and then
+    /// add()s tensors, each once.
+    void begin_together();
+
+    /// By own leaf.
+    std::span<const LeafPlace> places() const { return places_; }
+
+    /// As Exchange::slot().
+    float* slot(int index) const { return exchange_.slot(index); }
+
+    /// Slots [0, partials()) hold the sums of all own leaves in the end.
+    int partials() const { return partials_; }
+
+    /// The state must be there, too; tensors that were not added count as zero.
+    void end_together();
 
     /// Collective. Waits until every own stripe is summed. Throws what the communication thread
     /// met.
@@ -65,29 +96,26 @@ class Reducer {
     int slots() const { return plan_.slots(); }
 
   private:
-    /// slot `into` += slot `from`
-    struct SlotMerge {
-        int into, from;
-    };
-
+    void await_all();
     void complete_bucket(std::size_t bucket);
+    void complete_all();
     void launch_ready();
-    void note_missing();
-    bool is_last_leaf() const { return next_leaf_ == leaves_.size(); }
+    void note_missing(std::span<float* const> slots);
+    bool is_last_leaf() const { return next_leaf_ == places_.size(); }
 
     const FlatLayout& layout_;
     const TreePlan& plan_;
     Exchange& exchange_;
-    int rank_;
-    LeafRange leaves_;
-    int next_leaf_ = 0;  ///< leaves begun in this step
+    std::vector<LeafPlace> places_;
+    int partials_ = 0;
+    std::size_t next_leaf_ = 0;  ///< leaves begun in this step
     int micro_batches_ = 0, micro_batch_ = 0;
     float* slot_ = nullptr;
-    std::vector<Partial> stack_;            ///< as it is when the current leaf is merged
-    std::vector<SlotMerge> merges_;         ///< what the current leaf leads to, for each bucket
-    std::vector<std::size_t> waiting_for_;  ///< tensors still to come, by bucket
+    std::span<const LeafPlace::Merge> merges_;  ///< what the current leaf leads to, for each bucket
+    std::vector<std::size_t> waiting_for_;      ///< tensors still to come, by bucket
     std::vector<int> added_in_;   ///< by tensor: the last pass that added it, from 1; 0 if none
     std::vector<bool> complete_;  ///< by bucket, in the current leaf
+    bool rehearses_ = false;
     std::size_t next_launch_ = 0;
     std::vector<std::size_t> missing_;
     double exposed_s_ = 0;

@@ -108,6 +108,10 @@ enum class Precision { fp32, bf16, fp16 };
 /// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
 enum class CommThread { automatic, on, off };
 
+/// How a rank computes the leaves that it has; automatic: together, where a rehearsal shows that no
+/// bit differs, or else one by one; together: an error then.
+enum class LeafMode { automatic, together, one_by_one };
+
 /// Settings of `lockstep train`. Where a comment says "decides", another value gives other bits.
 /// What each may be is said once, in setting_table().
 struct TrainSettings {
@@ -165,6 +169,7 @@ struct TrainSettings {
     bool ledger = false;                             ///< keep a record of every sample trained on
     Transport transport = Transport::automatic;      ///< how gradients travel
     CommThread comm_thread = CommThread::automatic;  ///< who sums them
+    LeafMode leaves = LeafMode::automatic;           ///< of this rank
 
     double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
     std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps

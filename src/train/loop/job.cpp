@@ -59,6 +59,16 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
 }
 
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
+// With fewer, kernels for vectors give other bits than those for matrices.
+constexpr std::int64_t least_leaf_rows = 4;
+
+Error leaves_error(const std::string& why) {
+    return {"E103",
+            "this rank's leaves cannot be computed together",
+            why,
+            "use --leaves auto, which computes them one by one then"};
+}
+
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
 // What was not given is as the run has it; else V is the least that has room for `ranks`.
@@ -134,6 +144,7 @@ LoopParts Job::prepare() {
     feed_ = std::make_unique<DataFeed>(
         mesh_.world, data_, settings_, node_.usable_memory_bytes(), std::max(cpus_.cpus, 1));
     restore();
+    rehearse();
     start_ledger();
     return {.settings = settings_,
             .world = mesh_.world,
@@ -372,6 +383,7 @@ void Job::build_replica() {
                      .norms_every = settings_.noise_scale_every,
                      .batch = settings_.batch,
                      .virtual_ranks = settings_.virtual_ranks,
+                     .leaves = leaves().size(),
                      .on_nonfinite = settings_.on_nonfinite});
     agree(mesh_.world, [&] {
         if (test_data_)
@@ -393,6 +405,29 @@ void Job::restore() {
     if (load())
         once(Level::info, "resumed from step {} (epoch {})", progress_.step, progress_.epoch);
     agree(mesh_.world, [&] { stream_ = feed_->batches(leaves(), progress_.position); });
+}
+
+// Each rank for itself: how it computes its leaves decides no bit.
+void Job::rehearse() {
+    agree(mesh_.world, [&] {
+        const int count = leaves().size();
+        if (settings_.leaves == LeafMode::one_by_one || count == 1) return;
+        const std::int64_t rows = settings_.batch / settings_.virtual_ranks;
+        std::string why;
+        if (settings_.micro_batches > 1)
+            why = "they are cut into micro-batches";
+        else if (rows < least_leaf_rows)
+            why = fmt::format("{} samples each are too few", rows);
+        else
+            why = step_->rehearse();
+        check(why.empty() || settings_.leaves == LeafMode::automatic,
+              [&] { return leaves_error(why); });
+        once(Level::info,
+             "leaves: {} a rank of {} samples, {}",
+             count,
+             rows,
+             why.empty() ? "computed together" : "computed one by one: " + why);
+    });
 }
 
 // A resumed run's ledger goes on in files of its own.

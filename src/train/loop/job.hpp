@@ -51,6 +51,7 @@ class Job {
     void reduce_precision(std::int64_t rows);
     void build_replica();
     void restore();
+    void rehearse();
     void start_ledger();
     LeafRange leaves() const;
 

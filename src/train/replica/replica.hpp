@@ -7,11 +7,14 @@
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/optimizer.hpp"
 
+#include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,6 +34,9 @@ enum class StepScalar : std::size_t {
 /// Whether the squared norm of each leaf's gradient is added to StepScalar::leaf_squares.
 enum class LeafNorms { ignore, measure };
 
+/// A leaf's, by StepScalar.
+using LeafScalars = std::array<float, static_cast<std::size_t>(StepScalar::count)>;
+
 /// Integer buffers by name.
 using Counters = std::map<std::string, std::int64_t>;
 
@@ -49,7 +55,8 @@ struct ReplicaTraffic {
 };
 
 /// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update
-/// or skip; publish. Every rank does these in this order, with all leaves that it has.
+/// or skip; publish. Every rank does these in this order, with all leaves that it has, or with
+/// begin_together, backward, end_together for all leaves at once: the bits are the same.
 class Replica {
   public:
     virtual ~Replica() = default;
@@ -70,6 +77,23 @@ class Replica {
 
     /// A parameter that no pass has reached counts as zero; the user hears of it once.
     virtual void end_leaf() = 0;
+
+    /// All own leaves at once, each of which has samples: backward gives nothing to parameters by
+    /// itself, see sums().
+    virtual void begin_together() = 0;
+
+    /// `scope`: what forward did to buffers. `scalars`: by own leaf.
+    virtual void end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) = 0;
+
+    /// Where gradients of the leaf, or leaves, that are computed now may go instead of to autograd.
+    virtual const LeafSums& sums() const = 0;
+    virtual ParameterPlaces places() = 0;
+
+    /// In place of begin_step(): leaves are computed, and nothing leaves this rank. What they add
+    /// up to is told by sums_hash(), and forgotten by end_rehearsal().
+    virtual void begin_rehearsal() = 0;
+    virtual std::string sums_hash() const = 0;
+    virtual void end_rehearsal() = 0;
 
     /// Collective. Waits for the sums over all leaves.
     virtual void finish() = 0;

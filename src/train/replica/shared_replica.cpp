@@ -176,13 +176,15 @@ bool SharedReplica::keeps_average() const {
 
 void SharedReplica::install_hooks() {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
-        on_gradient(parameters_[i], [this, i](const at::Tensor&) { ready(i); });
+        on_gradient(parameters_[i], [this, i](const at::Tensor& parameter) {
+            const void* const place = slot_ + parts_.layout->parameters()[i].range.begin;
+            expect(parameter.grad().const_data_ptr() == place,
+                   "gradients stay in their flat vector");
+            ready(i);
+        });
 }
 
 void SharedReplica::ready(std::size_t parameter) {
-    const void* const place = slot_ + parts_.layout->parameters()[parameter].range.begin;
-    expect(parameters_[parameter].grad().const_data_ptr() == place,
-           "gradients stay in their flat vector");
     // Before anything is added to the leaf's gradient.
     if (norms_ == LeafNorms::measure && passes_left_ == 1)
         squares_[parameter] = squares_of(parameter);
@@ -222,13 +224,19 @@ void SharedReplica::next_micro_batch() {
 
 void SharedReplica::begin_leaf(int micro_batches) {
     slot_ = reducer_.begin_leaf(std::max(micro_batches, 1));
+    sums_.emplace(std::vector<LeafPlace>(1), std::vector<float*>{slot_}, 1);
     has_samples_ = micro_batches > 0;
     passes_left_ = micro_batches;
     squares_.assign(parameters_.size(), std::nullopt);
     if (!has_samples_) return;
+    lend_slot();
+    restore_buffers();
+}
+
+// To autograd.
+void SharedReplica::lend_slot() {
     const auto& views = gradient_views(slot_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = views[i];
-    restore_buffers();
 }
 
 void SharedReplica::add(StepScalar which, float value) {
@@ -240,6 +248,62 @@ void SharedReplica::end_leaf() {
     if (norms_ == LeafNorms::measure) add(StepScalar::leaf_squares, finite_float(leaf_squares()));
     reducer_.end_leaf();
     if (has_samples_) report_missing();
+}
+
+void SharedReplica::begin_together() {
+    reducer_.begin_together();
+    std::vector<float*> slots;
+    for (int index = 0; index < reducer_.slots(); ++index) slots.push_back(reducer_.slot(index));
+    const std::span<const LeafPlace> places = reducer_.places();
+    sums_.emplace(std::vector<LeafPlace>(places.begin(), places.end()),
+                  std::move(slots),
+                  reducer_.partials());
+}
+
+void SharedReplica::end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) {
+    for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
+        slot_ = sums_->slot(leaf);
+        std::fill(slot_ + state().begin, slot_ + state().end, 0.0F);
+        take_buffers(scope, static_cast<std::int64_t>(leaf));
+        store_buffers();
+        for (std::size_t which = 0; which < scalars[leaf].size(); ++which)
+            add(static_cast<StepScalar>(which), scalars[leaf][which]);
+        sums_->merge(leaf, state());
+    }
+    reducer_.end_together();
+    report_missing();
+}
+
+// As forward of this leaf left them.
+void SharedReplica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
+    for (const at::Tensor& buffer : buffers_)
+        if (const at::Tensor* const left = scope.buffer(buffer, leaf)) buffer.copy_(*left);
+}
+
+ParameterPlaces SharedReplica::places() {
+    return {.parameters = parameters_,
+            .range = [this](std::size_t i) { return parts_.layout->parameters()[i].range; },
+            .ready = [this](std::size_t i) { ready(i); }};
+}
+
+void SharedReplica::begin_rehearsal() {
+    norms_ = LeafNorms::ignore;
+    reducer_.begin_rehearsal();
+    for (int index = 0; index < reducer_.slots(); ++index)
+        std::fill_n(reducer_.slot(index), parts_.layout->flat().size(), 0.0F);
+    slot_ = reducer_.slot(0);
+    lend_slot();
+}
+
+std::string SharedReplica::sums_hash() const {
+    Hasher128 hasher;
+    for (int index = 0; index < reducer_.partials(); ++index) {
+        const float* const slot = reducer_.slot(index);
+        for (const auto* places : {&parts_.layout->parameters(), &parts_.layout->buffers()})
+            for (const FlatTensor& place : *places)
+                hasher.add(std::as_bytes(std::span(slot + place.range.begin, place.range.size())));
+    }
+    return hasher.value().hex();
 }
 
 void SharedReplica::report_missing() {

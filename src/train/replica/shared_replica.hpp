@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,13 @@ class SharedReplica : public Replica {
     void next_micro_batch() override;
     void add(StepScalar which, float value) override;
     void end_leaf() override;
+    void begin_together() override;
+    void end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) override;
+    const LeafSums& sums() const override { return *sums_; }
+    ParameterPlaces places() override;
+    void begin_rehearsal() override;
+    std::string sums_hash() const override;
+    void end_rehearsal() override { restore_buffers(); }
     void finish() override { reducer_.finish(); }
     double gradient_norm() const override;
     bool is_finite() const override;
@@ -81,7 +89,10 @@ class SharedReplica : public Replica {
     double squares_of(std::size_t parameter) const;
     double leaf_squares() const;
     const std::vector<at::Tensor>& gradient_views(float* slot);
+    FloatRange state() const { return parts_.layout->flat().state(); }
+    void lend_slot();
     void restore_buffers();
+    void take_buffers(const LeafScope& scope, std::int64_t leaf);
     void store_buffers();
     void report_missing();
     void update_state(std::int64_t samples);
@@ -97,6 +108,7 @@ class SharedReplica : public Replica {
     std::vector<GradientPlace> gradients_;   ///< by piece
     std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
     float* slot_ = nullptr;                            ///< of the current leaf
+    std::optional<LeafSums> sums_;                     ///< of the current leaf, or of all
     bool has_samples_ = false, reported_missing_ = false;
     LeafNorms norms_ = LeafNorms::ignore;         ///< of the current step
     int passes_left_ = 0;                         ///< of backward over the current leaf

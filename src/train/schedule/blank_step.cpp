@@ -6,6 +6,7 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/random.hpp"
 
+#include "leaves/leaf_graph.hpp"
 #include "replica/gradient_hooks.hpp"
 #include "replica/optimizer_step.hpp"
 
@@ -59,11 +60,6 @@ at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
     at::Tensor images = torch::empty({rows, shape.channels, shape.height, shape.width}, layout);
     fill(images);
     return images;
-}
-
-LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
-    return {
-        .inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows), .weights = {}};
 }
 
 Error does_not_fit(const std::string& what, const std::string& why) {
@@ -123,6 +119,37 @@ void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer&
     add(hasher, values);
 }
 
+// As a leaf that is computed by itself.
+void compute_gradients(const at::Tensor& loss,
+                       const NamedTensors& named,
+                       std::int64_t rows,
+                       std::vector<std::size_t>& order) {
+    std::vector<at::Tensor> parameters;
+    std::vector<FloatRange> ranges;
+    std::size_t end = 0;
+    for (const NamedTensor& parameter : named) {
+        parameters.push_back(parameter.tensor);
+        const auto count = static_cast<std::size_t>(parameter.tensor.numel());
+        ranges.push_back({end, end + count});
+        end += rounded_to_lines(count);
+    }
+    std::vector<float> slot(end);
+    const ParameterPlaces places{
+        .parameters = parameters,
+        .range = [&](std::size_t i) { return ranges[i]; },
+        .ready =
+            [&](std::size_t i) {
+                order.push_back(i);
+                parameters[i].mutable_grad() =
+                    torch::from_blob(slot.data() + ranges[i].begin, parameters[i].sizes()).clone();
+            }};
+    const LeafSums sums(std::vector<LeafPlace>(1), {slot.data()}, 1);
+    LeafGraph graph({loss}, places, {.leaves = 1, .rows = rows}, nullptr);
+    graph.take(Taking::products, sums);
+    loss.backward();
+    graph.finish();
+}
+
 // As PyTorch's batch norm says it, and a module that was saved from Python.
 bool lacks_statistics(const std::string& message) {
     return message.find("Expected more than 1 value per channel") != std::string::npos;
@@ -137,6 +164,11 @@ NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
     for (const InputShape& one : shapes)
         inputs.push_back({fmt::format("input {}", inputs.size()), blank_input(one, rows)});
     return inputs;
+}
+
+LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
+    return {
+        .inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows), .weights = {}};
 }
 
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {
@@ -192,7 +224,7 @@ BlankStep run_blank_step(Model& model,
         on_gradient(parameters[i].tensor,
                     [&step, i](const at::Tensor&) { step.order.push_back(i); });
     const at::Tensor loss = blank_loss(model, task, shape, rows);
-    loss.backward();
+    compute_gradients(loss, parameters, rows, step.order);
 
     Hasher128 hasher;
     add(hasher, loss);

@@ -18,6 +18,9 @@ namespace lockstep {
 /// Inputs of `rows` samples of `shape` that are made up, the same everywhere.
 NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows);
 
+/// The same with targets of `task`.
+LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows);
+
 /// What the model makes of `inputs`. Errors: E217 where it cannot take them, with LibTorch's
 /// reason.
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs);

@@ -4,6 +4,7 @@
 //     for each own leaf     buffers as at the step's start -> seed by leaf -> forward -> backward
 //                           |                                                       | hooks
 //                           +-- the leaf's place in the replica: gradients, loss <--+
+//     or all at once        the same bits, where a rehearsal has shown them (leaf_passes.hpp)
 //     finish                the sum over all V leaves, of what this rank owns
 //     skip?                 with --on-nonfinite skip or fp16, agreed on: nothing is updated then
 //     norm, clip            exact, so that no cut of the gradient shows
@@ -36,25 +37,29 @@
 #include <algorithm>
 #include <cmath>
 
-#include <ATen/Functions.h>
 #include <torch/utils.h>
 
 namespace lockstep {
 namespace {
 
 // Dropout and kin of one leaf depend on (seed, step, leaf), never on the rank that computes it.
-void seed_leaf(std::uint64_t seed, std::int64_t step, int leaf) {
+std::uint64_t leaf_seed(std::uint64_t seed, std::int64_t step, int leaf) {
     CounterRandom random(
         Purpose::leaf_generator,
         {seed, static_cast<std::uint64_t>(step), static_cast<std::uint64_t>(leaf)});
-    torch::manual_seed(random.next() >> 1);
+    return random.next() >> 1;
 }
 
-// Micro-batch `part` of `parts` of a leaf: near-equal, in order.
-LeafSamples part_of(const LeafSamples& leaf, int part, int parts) {
-    const std::int64_t rows = leaf.inputs.front().tensor.size(0);
-    const std::int64_t begin = rows * part / parts;
-    return leaf.part(begin, rows * (part + 1) / parts - begin);
+LeafScalars scalars_of(const StepWishes& wishes) {
+    LeafScalars scalars{};
+    const auto set = [&](StepScalar which, bool is_wished) {
+        scalars[static_cast<std::size_t>(which)] = is_wished ? 1.0F : 0.0F;
+    };
+    set(StepScalar::requeue_wanted, wishes.requeue);
+    set(StepScalar::interrupt_wanted, wishes.interrupt);
+    set(StepScalar::save_wanted, wishes.save);
+    set(StepScalar::discard_wanted, wishes.discard);
+    return scalars;
 }
 
 // Pascanu et al., https://arxiv.org/abs/1211.5063, with PyTorch's guard against a norm of zero.
@@ -71,12 +76,8 @@ StepOutcome TrainStep::run(const Batch& batch,
     Replica& replica = parts_.replica;
     const bool measured = measures(batch, step);
     replica.begin_step(measured ? LeafNorms::measure : LeafNorms::ignore);
-    for (const LeafRows& leaf : batch.leaves) {
-        replica.begin_leaf(micro_batches(leaf));
-        if (&leaf == &batch.leaves.front()) add_wishes(wishes);
-        if (leaf.rows > 0) compute_leaf(batch, leaf, step);
-        replica.end_leaf();
-    }
+    const LeafScalars wished = scalars_of(wishes);
+    if (measured || !compute_together(batch, step, wished)) compute_leaves(batch, step, wished);
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
         replica.finish();
@@ -134,43 +135,56 @@ bool TrainStep::must_skip() const {
     return !parts_.replica.is_finite();
 }
 
-void TrainStep::compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step) {
-    check_arithmetic(settings_.threads);
-    seed_leaf(settings_.seed, step, leaf.leaf);
-    const LeafSamples samples = [&] {
-        const PhaseScope scope(parts_.clock, Phase::data);
-        return parts_.input.read(batch, leaf);
-    }();
-    for (int part = 0; part < micro_batches(leaf); ++part) {
-        if (part > 0) parts_.replica.next_micro_batch();
-        const at::Tensor loss =
-            forward(part_of(samples, part, micro_batches(leaf)), batch.samples_in_step);
-        const PhaseScope scope(parts_.clock, Phase::backward);
-        (settings_.scales_loss ? loss * parts_.scale.factor : loss).backward();
+void TrainStep::compute_leaves(const Batch& batch, std::int64_t step, const LeafScalars& wished) {
+    for (const LeafRows& leaf : batch.leaves) {
+        parts_.replica.begin_leaf(micro_batches(leaf));
+        if (&leaf == &batch.leaves.front())
+            for (std::size_t i = 0; i < wished.size(); ++i)
+                parts_.replica.add(static_cast<StepScalar>(i), wished[i]);
+        if (leaf.rows > 0) {
+            check_arithmetic(settings_.threads);
+            torch::manual_seed(leaf_seed(settings_.seed, step, leaf.leaf));
+            passes_.compute(read(batch, leaf), micro_batches(leaf), terms(batch));
+        }
+        parts_.replica.end_leaf();
     }
 }
 
-at::Tensor TrainStep::forward(const LeafSamples& part, std::int64_t samples) {
-    const PhaseScope scope(parts_.clock, Phase::forward);
-    const NamedTensors outputs = parts_.replica.model().forward(part.inputs);
-    const at::Tensor loss = parts_.task.loss(outputs, part) / static_cast<double>(samples);
-    parts_.replica.add(StepScalar::loss_sum, loss.item<float>());
-    return loss;
+// Whether it could.
+bool TrainStep::compute_together(const Batch& batch, std::int64_t step, const LeafScalars& wished) {
+    const bool is_whole = batch.samples_in_step == settings_.batch;
+    if (!is_together_ || !is_whole) return false;
+    check_arithmetic(settings_.threads);
+    std::vector<LeafSamples> leaves;
+    std::vector<std::uint64_t> seeds;
+    for (const LeafRows& leaf : batch.leaves) {
+        leaves.push_back(read(batch, leaf));
+        seeds.push_back(leaf_seed(settings_.seed, step, leaf.leaf));
+    }
+    std::vector<LeafScalars> scalars(leaves.size());
+    scalars.front() = wished;
+    return passes_.compute_together(joined(leaves), cut(), seeds, scalars, terms(batch)).empty();
+}
+
+std::string TrainStep::rehearse() {
+    std::string why = passes_.rehearse(parts_.input.shape(), cut());
+    is_together_ = why.empty();
+    return why;
+}
+
+LeafSamples TrainStep::read(const Batch& batch, const LeafRows& leaf) {
+    const PhaseScope scope(parts_.clock, Phase::data);
+    return parts_.input.read(batch, leaf);
+}
+
+LossTerms TrainStep::terms(const Batch& batch) const {
+    return {.samples = batch.samples_in_step,
+            .scale = settings_.scales_loss ? parts_.scale.factor : 1};
 }
 
 // A short leaf may have fewer samples than the run has micro-batches.
 int TrainStep::micro_batches(const LeafRows& leaf) const {
     return std::min(settings_.micro_batches, static_cast<int>(leaf.rows));
-}
-
-void TrainStep::add_wishes(const StepWishes& wishes) {
-    const auto add = [&](StepScalar which, bool is_wished) {
-        parts_.replica.add(which, is_wished ? 1.0F : 0.0F);
-    };
-    add(StepScalar::requeue_wanted, wishes.requeue);
-    add(StepScalar::interrupt_wanted, wishes.interrupt);
-    add(StepScalar::save_wanted, wishes.save);
-    add(StepScalar::discard_wanted, wishes.discard);
 }
 
 StepOutcome TrainStep::outcome(double norm) const {

@@ -6,12 +6,14 @@
 #include "lockstep/data/batch_stream.hpp"
 
 #include "replica/replica.hpp"
+#include "schedule/leaf_passes.hpp"
 #include "schedule/loss_scale.hpp"
 #include "schedule/noise_scale.hpp"
 #include "task/input.hpp"
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace lockstep {
 
@@ -39,6 +41,7 @@ struct StepSettings {
     std::int64_t norms_every = 0;  ///< steps; 0: gradients' norms are not measured
     std::int64_t batch = 0;        ///< samples of a whole step
     int virtual_ranks = 1;
+    int leaves = 1;  ///< of this rank
     NonFinite on_nonfinite = NonFinite::stop;
 };
 
@@ -53,17 +56,25 @@ class TrainStep {
         LossScale& scale;       ///< of the next step
         std::int64_t& updates;  ///< that the replica has taken
     };
-    TrainStep(Parts parts, const StepSettings& settings) : parts_(parts), settings_(settings) {}
+    TrainStep(Parts parts, const StepSettings& settings)
+        : parts_(parts), settings_(settings), passes_(parts.replica, parts.task, parts.clock) {}
+
+    /// Before the first step: whether this rank's leaves, which have more than three samples each,
+    /// can be computed at once, as run() does from then on. What stands in the way: an operator's
+    /// name, or that bits differ; "": nothing.
+    [[nodiscard]] std::string rehearse();
 
     /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
     /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
     StepOutcome run(const Batch& batch, std::int64_t step, double rate, const StepWishes& wishes);
 
   private:
-    void compute_leaf(const Batch& batch, const LeafRows& leaf, std::int64_t step);
-    at::Tensor forward(const LeafSamples& part, std::int64_t samples);
+    void compute_leaves(const Batch& batch, std::int64_t step, const LeafScalars& wished);
+    bool compute_together(const Batch& batch, std::int64_t step, const LeafScalars& wished);
+    LeafSamples read(const Batch& batch, const LeafRows& leaf);
+    LossTerms terms(const Batch& batch) const;
+    LeafCut cut() const { return {settings_.leaves, settings_.batch / settings_.virtual_ranks}; }
     int micro_batches(const LeafRows& leaf) const;
-    void add_wishes(const StepWishes& wishes);
     bool must_skip() const;
     void update(const Batch& batch, double rate, double norm);
     bool measures(const Batch& batch, std::int64_t step) const;
@@ -72,6 +83,8 @@ class TrainStep {
 
     Parts parts_;
     StepSettings settings_;
+    LeafPasses passes_;
+    bool is_together_ = false;
 };
 
 }  // namespace lockstep

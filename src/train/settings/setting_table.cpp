@@ -328,6 +328,14 @@ std::vector<Option> communication(TrainSettings& s) {
                 s.comm_thread,
                 {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
                 "sum gradients on a thread of its own; auto: if the rank has a core for it"),
+            choice_option<LeafMode>(
+                "leaves",
+                s.leaves,
+                {{"auto", LeafMode::automatic},
+                 {"together", LeafMode::together},
+                 {"one-by-one", LeafMode::one_by_one}},
+                "compute a rank's leaves in one pass, with the same bits; auto: where a rehearsal "
+                "shows them"),
             shared(flag_option("accept-other-bits",
                                s.accepts_other_bits,
                                "resume where the processors compute other last bits than before")),

@@ -1,0 +1,423 @@
+// SPDX-License-Identifier: Apache-2.0
+// One class for each operator: what autograd's own node does for a parameter, on one leaf's rows.
+// Formulas are those of torch/csrc/autograd/FunctionsManual.cpp, so that the bits are, too.
+//
+// What must never happen: a formula that differs from autograd's, or an operator whose samples are
+// not its first dimension. Nothing here can know the latter for sure: the rehearsal compares.
+//
+// Tested: train/leaves/leaves_test.cpp.
+
+#include "leaves/leaf_gradients.hpp"
+
+#include "leaves/leaf_columns.hpp"
+#include "leaves/leaf_product.hpp"
+
+#include <map>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/generated/Functions.h>
+
+namespace lockstep {
+namespace {
+
+namespace nodes = torch::autograd::generated;
+using at::Tensor;
+using torch::autograd::Node;
+
+std::vector<std::int64_t> ints(const std::vector<c10::SymInt>& symbols) {
+    std::vector<std::int64_t> values;
+    for (const c10::SymInt& symbol : symbols) values.push_back(symbol.expect_int());
+    return values;
+}
+
+bool is_one(const at::Scalar& scalar) {
+    return scalar.equal(1);
+}
+
+bool has_few_rows(const Tensor& rows, const LeafCut& cut) {
+    return rows.scalar_type() == at::kFloat &&
+           rows.size(0) / cut.leaves <= static_cast<std::int64_t>(most_product_rows);
+}
+
+bool is_plain(const Tensor& tensor) {
+    return tensor.defined() && tensor.layout() == at::kStrided;
+}
+
+// Whether what lies in memory is the transpose.
+bool is_transposed(const std::vector<std::int64_t>& sizes,
+                   const std::vector<std::int64_t>& strides) {
+    return strides[0] == 1 && strides[1] == sizes[0];
+}
+
+// left^T x right, as autograd computes the gradient of a product's second factor.
+Tensor second_factor_gradient(const Tensor& first,
+                              const Tensor& gradient,
+                              const std::vector<std::int64_t>& sizes,
+                              const std::vector<std::int64_t>& strides) {
+    if (is_transposed(sizes, strides)) return gradient.t().mm(first).t();
+    return first.t().mm(gradient);
+}
+
+// The transpose of [in, out] is what lies in memory of a weight [out, in], and of its gradient.
+DenseGradient second_factor_product(const Tensor& first,
+                                    const Tensor& gradient,
+                                    const std::vector<std::int64_t>& sizes,
+                                    const std::vector<std::int64_t>& strides) {
+    if (is_transposed(sizes, strides)) return {gradient.contiguous(), first.contiguous(), true};
+    return {first.contiguous(), gradient.contiguous(), false};
+}
+
+class Addmm : public LeafNode {
+  public:
+    explicit Addmm(nodes::AddmmBackward0& node)
+        : node_(node),
+          first_(node.mat1_.unpack()),
+          sizes_(ints(node.mat2_sym_sizes)),
+          strides_(ints(node.mat2_sym_strides)) {}
+
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return edge != 1 && is_plain(first_) && cut.divides(first_) && is_one(node_.alpha) &&
+               is_one(node_.beta);
+    }
+    std::optional<std::size_t> product_edge(const LeafCut& cut) const override {
+        return has_few_rows(first_, cut) ? std::optional<std::size_t>(2) : std::nullopt;
+    }
+    DenseGradient product(const Tensor& gradient) const override {
+        return second_factor_product(first_, gradient, sizes_, strides_);
+    }
+    EdgeGradients gradients(const Tensor& gradient,
+                            const LeafCut& cut,
+                            std::int64_t leaf,
+                            const std::vector<bool>& wanted) const override {
+        const Tensor part = cut.part(gradient, leaf);
+        EdgeGradients all(3);
+        if (wanted[0]) all[0] = part;
+        if (wanted[2])
+            all[2] = second_factor_gradient(cut.part(first_, leaf), part, sizes_, strides_);
+        return all;
+    }
+
+  private:
+    nodes::AddmmBackward0& node_;
+    Tensor first_;
+    std::vector<std::int64_t> sizes_, strides_;
+};
+
+class Mm : public LeafNode {
+  public:
+    explicit Mm(nodes::MmBackward0& node)
+        : first_(node.self_.unpack()),
+          sizes_(ints(node.mat2_sym_sizes)),
+          strides_(ints(node.mat2_sym_strides)) {}
+
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return edge == 1 && is_plain(first_) && cut.divides(first_);
+    }
+    std::optional<std::size_t> product_edge(const LeafCut& cut) const override {
+        return has_few_rows(first_, cut) ? std::optional<std::size_t>(1) : std::nullopt;
+    }
+    DenseGradient product(const Tensor& gradient) const override {
+        return second_factor_product(first_, gradient, sizes_, strides_);
+    }
+    EdgeGradients gradients(const Tensor& gradient,
+                            const LeafCut& cut,
+                            std::int64_t leaf,
+                            const std::vector<bool>&) const override {
+        return {Tensor(),
+                second_factor_gradient(
+                    cut.part(first_, leaf), cut.part(gradient, leaf), sizes_, strides_)};
+    }
+
+  private:
+    Tensor first_;
+    std::vector<std::int64_t> sizes_, strides_;
+};
+
+class Convolution : public LeafNode {
+  public:
+    explicit Convolution(nodes::ConvolutionBackward0& node)
+        : input_(node.input_.unpack()),
+          weight_(node.weight_.unpack()),
+          stride_(by_side(node.stride)),
+          padding_(by_side(node.padding)),
+          dilation_(by_side(node.dilation)),
+          output_padding_(ints(node.output_padding)),
+          groups_(node.groups.expect_int()),
+          is_transposed_(node.transposed) {}
+
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return edge != 0 && is_plain(input_) && cut.divides(input_);
+    }
+
+    std::optional<std::size_t> product_edge(const LeafCut& cut) const override {
+        const bool is_usual = input_.dim() == 4 && groups_ == 1 && !is_transposed_ &&
+                              input_.scalar_type() == at::kFloat;
+        if (!is_usual) return {};
+        const std::int64_t places = rule(0).places * rule(1).places;
+        const std::int64_t rows = input_.size(0) / cut.leaves * places;
+        if (rows > static_cast<std::int64_t>(most_product_rows)) return {};
+        return 1;
+    }
+    DenseGradient product(const Tensor& gradient) const override {
+        return {gradient.permute({0, 2, 3, 1}).reshape({-1, gradient.size(1)}).contiguous(),
+                image_columns(input_, rule(0), rule(1)),
+                false};
+    }
+    EdgeGradients gradients(const Tensor& gradient,
+                            const LeafCut& cut,
+                            std::int64_t leaf,
+                            const std::vector<bool>& wanted) const override {
+        const std::vector<std::int64_t> bias_sizes = {gradient.size(1)};
+        auto [input, weight, bias] = at::convolution_backward(cut.part(gradient, leaf),
+                                                              cut.part(input_, leaf),
+                                                              weight_,
+                                                              bias_sizes,
+                                                              stride_,
+                                                              padding_,
+                                                              dilation_,
+                                                              is_transposed_,
+                                                              output_padding_,
+                                                              groups_,
+                                                              {false, wanted[1], wanted[2]});
+        return {input, weight, bias};
+    }
+
+  private:
+    // One number may stand for all sides.
+    std::vector<std::int64_t> by_side(const std::vector<c10::SymInt>& symbols) const {
+        const std::vector<std::int64_t> given = ints(symbols);
+        const auto sides = static_cast<std::size_t>(input_.dim()) - 2;
+        return given.size() == sides ? given : std::vector<std::int64_t>(sides, given.at(0));
+    }
+
+    // Of the output's height or width.
+    SlideRule rule(std::size_t side) const {
+        SlideRule rule{.kernel = weight_.size(static_cast<std::int64_t>(side) + 2),
+                       .stride = stride_[side],
+                       .padding = padding_[side],
+                       .dilation = dilation_[side],
+                       .places = 1};
+        const std::int64_t seen = rule.dilation * (rule.kernel - 1) + 1;
+        const std::int64_t size = input_.size(static_cast<std::int64_t>(side) + 2);
+        rule.places = (size + 2 * rule.padding - seen) / rule.stride + 1;
+        return rule;
+    }
+
+    Tensor input_, weight_;
+    std::vector<std::int64_t> stride_, padding_, dilation_, output_padding_;
+    std::int64_t groups_;
+    bool is_transposed_;
+};
+
+// Its kernels are the scope's: the statistics of a leaf follow those of the one before.
+class BatchNorm : public LeafNode {
+  public:
+    explicit BatchNorm(nodes::NativeBatchNormBackward0& node)
+        : node_(node),
+          input_(node.input_.unpack()),
+          weight_(node.weight_.unpack()),
+          mean_(node.running_mean_.unpack()),
+          variance_(node.running_var_.unpack()),
+          saved_mean_(node.result1_.unpack(node.getptr())),
+          saved_deviation_(node.result2_.unpack(node.getptr())) {}
+
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return edge != 0 && is_plain(input_) && cut.divides(input_);
+    }
+
+    void begin(const Tensor& gradient, const LeafCut& cut, LeafScope* scope) override {
+        std::vector<Tensor> inputs;
+        for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
+            by_leaf_.push_back(
+                at::native_batch_norm_backward(cut.part(gradient, leaf),
+                                               cut.part(input_, leaf),
+                                               weight_,
+                                               mean_,
+                                               variance_,
+                                               statistics(saved_mean_, cut, leaf),
+                                               statistics(saved_deviation_, cut, leaf),
+                                               node_.training,
+                                               node_.eps,
+                                               {true, true, true}));
+            inputs.push_back(std::get<0>(by_leaf_.back()));
+        }
+        if (scope != nullptr) scope->norm_input_gradient = LeafCut::whole(inputs);
+    }
+    EdgeGradients gradients(const Tensor&,
+                            const LeafCut&,
+                            std::int64_t leaf,
+                            const std::vector<bool>&) const override {
+        const auto& [input, weight, bias] = by_leaf_[static_cast<std::size_t>(leaf)];
+        return {Tensor(), weight, bias};
+    }
+
+  private:
+    // Nothing was saved where running statistics were used.
+    static Tensor statistics(const Tensor& saved, const LeafCut& cut, std::int64_t leaf) {
+        return saved.numel() == 0 ? saved : cut.part(saved, leaf);
+    }
+
+    nodes::NativeBatchNormBackward0& node_;
+    Tensor input_, weight_, mean_, variance_, saved_mean_, saved_deviation_;
+    std::vector<std::tuple<Tensor, Tensor, Tensor>> by_leaf_;
+};
+
+class LayerNorm : public LeafNode {
+  public:
+    explicit LayerNorm(nodes::NativeLayerNormBackward0& node)
+        : input_(node.input_.unpack()),
+          weight_(node.weight_.unpack()),
+          bias_(node.bias_.unpack()),
+          mean_(node.result1_.unpack(node.getptr())),
+          deviation_(node.result2_.unpack(node.getptr())),
+          shape_(ints(node.normalized_shape)) {}
+
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return edge != 0 && is_plain(input_) && cut.divides(input_) && cut.divides(mean_);
+    }
+    EdgeGradients gradients(const Tensor& gradient,
+                            const LeafCut& cut,
+                            std::int64_t leaf,
+                            const std::vector<bool>& wanted) const override {
+        auto [input, weight, bias] = at::native_layer_norm_backward(cut.part(gradient, leaf),
+                                                                    cut.part(input_, leaf),
+                                                                    shape_,
+                                                                    cut.part(mean_, leaf),
+                                                                    cut.part(deviation_, leaf),
+                                                                    weight_,
+                                                                    bias_,
+                                                                    {false, wanted[1], wanted[2]});
+        return {input, weight, bias};
+    }
+
+  private:
+    Tensor input_, weight_, bias_, mean_, deviation_;
+    std::vector<std::int64_t> shape_;
+};
+
+class GroupNorm : public LeafNode {
+  public:
+    explicit GroupNorm(nodes::NativeGroupNormBackward0& node)
+        : input_(node.input_.unpack()),
+          weight_(node.weight_.unpack()),
+          mean_(node.result1_.unpack(node.getptr())),
+          deviation_(node.result2_.unpack(node.getptr())),
+          channels_(node.C.expect_int()),
+          places_(node.HxW.expect_int()),
+          groups_(node.group) {}
+
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return edge != 0 && is_plain(input_) && cut.divides(input_) && cut.divides(mean_);
+    }
+    EdgeGradients gradients(const Tensor& gradient,
+                            const LeafCut& cut,
+                            std::int64_t leaf,
+                            const std::vector<bool>& wanted) const override {
+        const Tensor part = cut.part(input_, leaf);
+        auto [input, weight, bias] = at::native_group_norm_backward(
+            cut.part(gradient, leaf).contiguous(input_.suggest_memory_format()),
+            part,
+            cut.part(mean_, leaf),
+            cut.part(deviation_, leaf),
+            weight_,
+            part.size(0),
+            channels_,
+            places_,
+            groups_,
+            {false, wanted[1], wanted[2]});
+        return {input, weight, bias};
+    }
+
+  private:
+    Tensor input_, weight_, mean_, deviation_;
+    std::int64_t channels_, places_, groups_;
+};
+
+class Embedding : public LeafNode {
+  public:
+    explicit Embedding(nodes::EmbeddingBackward0& node)
+        : node_(node), indices_(node.indices_.unpack()) {}
+
+    // One dimension may as well be the places of a sequence.
+    bool fits(const LeafCut& cut, std::size_t) const override {
+        return is_plain(indices_) && indices_.dim() >= 2 && cut.divides(indices_) && !node_.sparse;
+    }
+    EdgeGradients gradients(const Tensor& gradient,
+                            const LeafCut& cut,
+                            std::int64_t leaf,
+                            const std::vector<bool>&) const override {
+        return {at::embedding_backward(cut.part(gradient, leaf),
+                                       cut.part(indices_, leaf),
+                                       node_.weight_sym_argsize_0.expect_int(),
+                                       node_.padding_idx.expect_int(),
+                                       node_.scale_grad_by_freq,
+                                       node_.sparse)};
+    }
+
+  private:
+    nodes::EmbeddingBackward0& node_;
+    Tensor indices_;
+};
+
+// A parameter that every sample gets: the gradient as it comes, which is then summed to its shape.
+class Spread : public LeafNode {
+  public:
+    explicit Spread(Node& node) : node_(node) {}
+
+    // Of the shape of the whole it would be something of each sample.
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        const auto whole = node_.input_metadata(0).shape_as_dim_vector();
+        const torch::autograd::Edge& to = node_.next_edge(edge);
+        return !whole.empty() && whole[0].expect_int() % cut.samples() == 0 &&
+               to.function->input_metadata(to.input_nr).shape_as_dim_vector() != whole;
+    }
+    EdgeGradients gradients(const Tensor& gradient,
+                            const LeafCut& cut,
+                            std::int64_t leaf,
+                            const std::vector<bool>& wanted) const override {
+        return EdgeGradients(wanted.size(), cut.part(gradient, leaf));
+    }
+
+  private:
+    Node& node_;
+};
+
+// x + factor * y
+class Add : public Spread {
+  public:
+    explicit Add(nodes::AddBackward0& node) : Spread(node), node_(node) {}
+    bool fits(const LeafCut& cut, std::size_t edge) const override {
+        return Spread::fits(cut, edge) && is_one(node_.alpha);
+    }
+
+  private:
+    nodes::AddBackward0& node_;
+};
+
+template <class Kind, class AutogradNode>
+std::unique_ptr<LeafNode> make(Node& node) {
+    return std::make_unique<Kind>(static_cast<AutogradNode&>(node));
+}
+
+}  // namespace
+
+std::unique_ptr<LeafNode> leaf_node(Node& node) {
+    using Make = std::unique_ptr<LeafNode> (*)(Node&);
+    static const std::map<std::string, Make> kinds = {
+        {"AddBackward0", make<Add, nodes::AddBackward0>},
+        {"AddmmBackward0", make<Addmm, nodes::AddmmBackward0>},
+        {"ConvolutionBackward0", make<Convolution, nodes::ConvolutionBackward0>},
+        {"EmbeddingBackward0", make<Embedding, nodes::EmbeddingBackward0>},
+        {"ExpandBackward0", make<Spread, Node>},
+        {"MmBackward0", make<Mm, nodes::MmBackward0>},
+        {"NativeBatchNormBackward0", make<BatchNorm, nodes::NativeBatchNormBackward0>},
+        {"NativeGroupNormBackward0", make<GroupNorm, nodes::NativeGroupNormBackward0>},
+        {"NativeLayerNormBackward0", make<LayerNorm, nodes::NativeLayerNormBackward0>}};
+    const auto found = kinds.find(node.name());
+    return found == kinds.end() ? nullptr : found->second(node);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,298 @@
+// SPDX-License-Identifier: Apache-2.0
+// Autograd's graph of one pass over all of a rank's leaves, and what is cut off it:
+//
+//     loss --> ... --> AddmmBackward0 --> ReluBackward0 --> ... --> input
+//                        |  (hook)
+//                        +--x--> TBackward0 --> AccumulateGrad of the weight
+//
+// A node in which a parameter meets samples keeps its way down to the input, where the gradient of
+// all samples goes at once; its edges to parameters are cut (x), and a hook before it computes what
+// went along them, leaf by leaf, into slots in the order of the tree. What lies between, without
+// samples, is applied to each leaf's part.
+//
+// What must never happen:
+// - A parameter's gradient comes by both ways: all of its uses are taken, or none is.
+// - A node that is not known keeps a parameter while others are summed by leaf: unknown() says its
+//   name, and leaves are computed one by one.
+// - The sign of a zero differs from what accumulation into zeros gives: see place().
+//
+// Tested: train/leaves/leaves_test.cpp.
+
+#include "leaves/leaf_graph.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "leaves/leaf_product.hpp"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <utility>
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/functions/accumulate_grad.h>
+#include <torch/csrc/autograd/generated/Functions.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+using at::Tensor;
+using torch::autograd::AccumulateGrad;
+using torch::autograd::Edge;
+using torch::autograd::Node;
+using torch::autograd::variable_list;
+
+// Linear, one input, one output: of a leaf's gradient they make a leaf's gradient.
+bool passes_on(Node& node) {
+    static const std::set<std::string> names = {"CloneBackward0",
+                                                "EmbeddingBackward0",
+                                                "PermuteBackward0",
+                                                "ReshapeAliasBackward0",
+                                                "SelectBackward0",
+                                                "SliceBackward0",
+                                                "SqueezeBackward1",
+                                                "TBackward0",
+                                                "ToCopyBackward0",
+                                                "TransposeBackward0",
+                                                "UnsafeViewBackward0",
+                                                "UnsqueezeBackward0",
+                                                "ViewBackward0"};
+    if (node.num_outputs() != 1 || !names.contains(node.name())) return false;
+    // Of the places of a sequence; with more dimensions the first one is that of samples.
+    const auto* embedding = dynamic_cast<torch::autograd::generated::EmbeddingBackward0*>(&node);
+    return embedding == nullptr || embedding->indices_.unpack().dim() == 1;
+}
+
+// What validation in autograd's engine does: the sum over dimensions that were spread.
+Tensor fitted(Tensor gradient, const Edge& edge) {
+    const auto& wanted = edge.function->input_metadata(edge.input_nr);
+    if (gradient.sym_sizes() != wanted.shape_as_dim_vector())
+        gradient = wanted.reduce_grad(gradient);
+    return gradient.scalar_type() == wanted.dtype()
+               ? gradient
+               : gradient.to(c10::typeMetaToScalarType(wanted.options().dtype()));
+}
+
+RowMatrix matrix(const Tensor& rows) {
+    return {rows.const_data_ptr<float>(), static_cast<std::size_t>(rows.size(1))};
+}
+
+struct BeforeNode : torch::autograd::FunctionPreHook {
+    explicit BeforeNode(std::function<void(const Tensor&)> compute)
+        : compute_(std::move(compute)) {}
+    variable_list operator()(const variable_list& gradients) override {
+        if (gradients[0].defined()) compute_(gradients[0]);
+        return gradients;
+    }
+
+    std::function<void(const Tensor&)> compute_;
+};
+
+}  // namespace
+
+// Of a parameter by a node.
+struct LeafGraph::Use {
+    std::size_t edge = 0;  ///< of the node
+    Edge to;               ///< where it led
+    std::vector<Node*> between;
+    std::size_t parameter = 0;
+};
+
+struct LeafGraph::Parameter {
+    std::size_t uses = 0, done = 0;
+    bool is_known = true, has_product = false, is_taken = false;
+    std::vector<Tensor> by_leaf;  ///< sums of several uses
+};
+
+struct LeafGraph::Consumer {
+    Node* node = nullptr;
+    std::unique_ptr<LeafNode> gradients;  ///< null: not known
+    std::vector<Use> uses;
+};
+
+LeafGraph::LeafGraph(const std::vector<Tensor>& losses,
+                     const ParameterPlaces& places,
+                     LeafCut cut,
+                     LeafScope* scope)
+    : places_(places), cut_(cut), scope_(scope), parameters_(places.parameters.size()) {
+    for (std::size_t i = 0; i < places.parameters.size(); ++i)
+        numbers_[places.parameters[i].unsafeGetTensorImpl()] = i;
+    walk(losses);
+}
+
+LeafGraph::~LeafGraph() = default;
+
+void LeafGraph::walk(const std::vector<Tensor>& losses) {
+    std::set<Node*> seen;
+    std::vector<Node*> next;
+    for (const Tensor& loss : losses)
+        if (loss.grad_fn()) next.push_back(loss.grad_fn().get());
+    while (!next.empty()) {
+        Node* const node = next.back();
+        next.pop_back();
+        if (seen.insert(node).second) look_at(*node, next);
+    }
+}
+
+void LeafGraph::look_at(Node& node, std::vector<Node*>& next) {
+    for (std::size_t i = 0; i < node.num_outputs(); ++i) {
+        const Edge& edge = node.next_edge(i);
+        if (!edge.is_valid()) continue;
+        Use use{.edge = i, .to = edge, .between = {}};
+        Node* end = edge.function.get();
+        while (passes_on(*end) && end->next_edge(0).is_valid()) {
+            use.between.push_back(end);
+            end = end->next_edge(0).function.get();
+        }
+        const auto* leads_to = dynamic_cast<const AccumulateGrad*>(end);
+        const auto found = leads_to == nullptr
+                               ? numbers_.end()
+                               : numbers_.find(leads_to->variable.unsafeGetTensorImpl());
+        if (found == numbers_.end()) {
+            next.push_back(edge.function.get());
+            continue;
+        }
+        use.parameter = found->second;
+        auto& consumer = consumers_[&node];
+        if (!consumer) consumer = std::make_unique<Consumer>(Consumer{&node, leaf_node(node), {}});
+        add_use(*consumer, std::move(use));
+    }
+}
+
+void LeafGraph::add_use(Consumer& consumer, Use use) {
+    Parameter& parameter = parameters_[use.parameter];
+    ++parameter.uses;
+    if (!consumer.gradients || !consumer.gradients->fits(cut_, use.edge)) {
+        parameter.is_known = false;
+        unknown_ = consumer.node->name();
+    } else if (consumer.gradients->product_edge(cut_) == use.edge) {
+        parameter.has_product = true;
+    }
+    consumer.uses.push_back(std::move(use));
+}
+
+void LeafGraph::take(Taking which, const LeafSums& sums) {
+    sums_ = &sums;
+    for (Parameter& parameter : parameters_)
+        parameter.is_taken = parameter.uses > 0 && parameter.is_known &&
+                             (which == Taking::all || parameter.has_product);
+    for (auto& [node, consumer] : consumers_) {
+        std::erase_if(consumer->uses,
+                      [&](const Use& use) { return !parameters_[use.parameter].is_taken; });
+        if (consumer->uses.empty()) continue;
+        // Not set_next_edge(), which is for nodes that nothing leads to yet.
+        for (const Use& use : consumer->uses) node->next_edges()[use.edge] = Edge();
+        node->add_pre_hook(
+            std::make_unique<BeforeNode>([this, consumer = consumer.get()](const Tensor& gradient) {
+                compute(*consumer, gradient);
+            }));
+    }
+}
+
+void LeafGraph::compute(Consumer& consumer, const Tensor& gradient) {
+    const LeafScope::Pause pause;
+    LeafNode& node = *consumer.gradients;
+    node.begin(gradient, cut_, scope_);
+    std::vector<bool> wanted(consumer.node->num_outputs(), false);
+    std::vector<const Use*> left;
+    for (const Use& use : consumer.uses) {
+        if (multiply(consumer, use, gradient)) continue;
+        wanted[use.edge] = true;
+        left.push_back(&use);
+    }
+    if (!left.empty())
+        for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
+            const EdgeGradients all =
+                node.gradients(gradient, cut_, static_cast<std::int64_t>(leaf), wanted);
+            for (const Use* use : left) add(*use, leaf, all[use->edge]);
+        }
+    for (const Use& use : consumer.uses) note_use(use.parameter);
+}
+
+// Whether the gradient of this use was all that there is of its parameter, computed as a product of
+// all leaves at once.
+bool LeafGraph::multiply(Consumer& consumer, const Use& use, const Tensor& gradient) {
+    const LeafNode& node = *consumer.gradients;
+    if (node.product_edge(cut_) != use.edge) return false;
+    const DenseGradient product = node.product(gradient);
+    const bool turns_only = std::ranges::all_of(
+        use.between, [](const Node* between) { return between->name() == "TBackward0"; });
+    const bool is_turned = use.between.size() % 2 == 1;
+    const Parameter& parameter = parameters_[use.parameter];
+    if (parameter.uses == 1 && turns_only && is_turned == product.is_transposed) {
+        multiply_into(product, use.parameter);
+        return true;
+    }
+    for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf)
+        add(use, leaf, leaf_gradient(product, leaf));
+    return true;
+}
+
+void LeafGraph::multiply_into(const DenseGradient& product, std::size_t parameter) {
+    const FloatRange range = places_.range(parameter);
+    std::vector<float*> outputs;
+    for (float* slot : sums_->partials()) outputs.push_back(slot + range.begin);
+    std::vector<std::size_t> ends;
+    const auto rows = static_cast<std::size_t>(product.left.size(0)) / sums_->leaves();
+    for (std::size_t leaf = 1; leaf <= sums_->leaves(); ++leaf) ends.push_back(leaf * rows);
+    leaf_product(matrix(product.left), matrix(product.right), ends, sums_->merges_after(), outputs);
+}
+
+Tensor LeafGraph::leaf_gradient(const DenseGradient& product, std::size_t leaf) const {
+    const Tensor left = cut_.part(product.left, static_cast<std::int64_t>(leaf));
+    const Tensor right = cut_.part(product.right, static_cast<std::int64_t>(leaf));
+    Tensor result = at::empty({left.size(1), right.size(1)}, left.options());
+    const auto rows = static_cast<std::size_t>(left.size(0));
+    constexpr int no_merges = 0;
+    float* const output = result.data_ptr<float>();
+    leaf_product(matrix(left), matrix(right), {&rows, 1}, {&no_merges, 1}, {&output, 1});
+    return product.is_transposed ? result.t() : result;
+}
+
+void LeafGraph::add(const Use& use, std::size_t leaf, Tensor gradient) {
+    gradient = fitted(std::move(gradient), use.to);
+    for (Node* const between : use.between) {
+        gradient = (*between)(variable_list{std::move(gradient)})[0];
+        gradient = fitted(std::move(gradient), between->next_edge(0));
+    }
+    Parameter& parameter = parameters_[use.parameter];
+    if (parameter.uses == 1) {
+        place(use.parameter, leaf, gradient);
+        return;
+    }
+    parameter.by_leaf.resize(sums_->leaves());
+    Tensor& sum = parameter.by_leaf[leaf];
+    sum = sum.defined() ? sum + gradient : gradient;
+}
+
+// Added to zero, as autograd accumulates: of -0 that makes 0.
+void LeafGraph::place(std::size_t parameter, std::size_t leaf, const Tensor& gradient) {
+    const FloatRange range = places_.range(parameter);
+    Tensor to = torch::from_blob(
+        sums_->slot(leaf) + range.begin, places_.parameters[parameter].sizes(), torch::kFloat32);
+    at::add_out(to, gradient, at::zeros({}));
+    sums_->merge(leaf, range);
+}
+
+// Uses are added up before leaves are.
+void LeafGraph::note_use(std::size_t number) {
+    Parameter& parameter = parameters_[number];
+    if (++parameter.done < parameter.uses) return;
+    for (std::size_t leaf = 0; leaf < parameter.by_leaf.size(); ++leaf)
+        place(number, leaf, parameter.by_leaf[leaf]);
+    parameter.by_leaf.clear();
+    places_.ready(number);
+}
+
+void LeafGraph::finish() {
+    for (std::size_t number = 0; number < parameters_.size(); ++number) {
+        Parameter& parameter = parameters_[number];
+        if (!parameter.is_taken || parameter.by_leaf.empty()) continue;
+        parameter.done = parameter.uses - 1;
+        note_use(number);
+    }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: Apache-2.0
+// Takes gradients of parameters out of autograd's hands, where they are to be summed by leaf.
+#pragma once
+
+#include "leaves/leaf_gradients.hpp"
+#include "leaves/leaf_scope.hpp"
+#include "leaves/leaf_sums.hpp"
+
+#include <cstddef>
+#include <functional>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/autograd/function.h>
+
+namespace lockstep {
+
+/// Which parameters are taken.
+enum class Taking {
+    all,       ///< every one: leaves are computed together
+    products,  ///< those whose gradients leaf_product() computes
+};
+
+/// Whose gradients are taken, and where they go.
+struct ParameterPlaces {
+    std::span<const at::Tensor> parameters;
+    std::function<FloatRange(std::size_t)> range;  ///< in a slot
+    std::function<void(std::size_t)> ready;        ///< its sums are complete
+};
+
+/// The graph of one forward pass. Lives until its backward pass has ended; borrows all.
+class LeafGraph {
+  public:
+    /// `scope`: null where leaves are computed one by one.
+    LeafGraph(const std::vector<at::Tensor>& losses,
+              const ParameterPlaces& places,
+              LeafCut cut,
+              LeafScope* scope);
+    ~LeafGraph();
+    LeafGraph(const LeafGraph&) = delete;
+    LeafGraph& operator=(const LeafGraph&) = delete;
+
+    /// The operator in which a parameter meets samples, and that is not known; "": all are.
+    const std::string& unknown() const { return unknown_; }
+
+    /// Before backward: autograd computes these parameters' gradients no more.
+    void take(Taking which, const LeafSums& sums);
+
+    /// After backward: what some of its uses have left to be added.
+    void finish();
+
+  private:
+    struct Use;
+    struct Parameter;
+    struct Consumer;
+
+    void walk(const std::vector<at::Tensor>& losses);
+    void look_at(torch::autograd::Node& node, std::vector<torch::autograd::Node*>& next);
+    void add_use(Consumer& consumer, Use use);
+    void compute(Consumer& consumer, const at::Tensor& gradient);
+    bool multiply(Consumer& consumer, const Use& use, const at::Tensor& gradient);
+    void multiply_into(const DenseGradient& product, std::size_t parameter);
+    at::Tensor leaf_gradient(const DenseGradient& product, std::size_t leaf) const;
+    void add(const Use& use, std::size_t leaf, at::Tensor gradient);
+    void place(std::size_t parameter, std::size_t leaf, const at::Tensor& gradient);
+    void note_use(std::size_t parameter);
+
+    ParameterPlaces places_;
+    LeafCut cut_;
+    const LeafSums* sums_ = nullptr;
+    LeafScope* scope_;
+    std::string unknown_;
+    std::map<const void*, std::size_t> numbers_;  ///< of parameters
+    std::map<torch::autograd::Node*, std::unique_ptr<Consumer>> consumers_;
+    std::vector<Parameter> parameters_;
+};
+
+}  // namespace lockstep

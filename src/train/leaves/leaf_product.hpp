@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+// Gradients of dense weights, leaf by leaf, without their way through memory.
+#pragma once
+
+#include <cstddef>
+#include <span>
+
+namespace lockstep {
+
+/// Rows of floats, one after another at a distance of `columns`.
+struct RowMatrix {
+    const float* values = nullptr;
+    std::size_t columns = 0;
+};
+
+/// With more rows than this in a leaf, the library's products are as fast.
+inline constexpr std::size_t most_product_rows = 64;
+
+/// For each leaf, of rows [leaf_ends[l - 1], leaf_ends[l]): S[i][j] = the sum over its rows k of
+/// left[k][i] * right[k][j], fused multiply-adds in the order of k. Leaves are added as the two
+/// topmost of a stack, merges_after[l] times after leaf l; what the stack holds in the end goes to
+/// `outputs`, each left.columns x right.columns. Neither instruction set nor threads change a bit.
+void leaf_product(const RowMatrix& left,
+                  const RowMatrix& right,
+                  std::span<const std::size_t> leaf_ends,
+                  std::span<const int> merges_after,
+                  std::span<float* const> outputs);
+
+}  // namespace lockstep

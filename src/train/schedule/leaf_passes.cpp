@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "schedule/leaf_passes.hpp"
+
+#include "lockstep/core/random.hpp"
+
+#include "leaves/leaf_graph.hpp"
+#include "schedule/blank_step.hpp"
+
+#include <numeric>
+#include <utility>
+
+#include <ATen/Functions.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/utils.h>
+
+namespace lockstep {
+namespace {
+
+// Micro-batch `part` of `parts` of a leaf: near-equal, in order.
+LeafSamples part_of(const LeafSamples& leaf, int part, int parts) {
+    if (parts == 1) return leaf;
+    const std::int64_t rows = leaf.inputs.front().tensor.size(0);
+    const std::int64_t begin = rows * part / parts;
+    return leaf.part(begin, rows * (part + 1) / parts - begin);
+}
+
+NamedTensors joined(const std::vector<LeafSamples>& leaves, NamedTensors LeafSamples::*which) {
+    NamedTensors all = leaves.front().*which;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        std::vector<at::Tensor> parts;
+        for (const LeafSamples& leaf : leaves) parts.push_back((leaf.*which)[i].tensor);
+        all[i].tensor = at::cat(parts);
+    }
+    return all;
+}
+
+std::vector<NamedTensors> by_leaf(const NamedTensors& tensors, const LeafCut& cut) {
+    std::vector<NamedTensors> leaves(static_cast<std::size_t>(cut.leaves));
+    for (const auto& [name, tensor] : tensors) {
+        const std::vector<at::Tensor> parts = tensor.split(tensor.size(0) / cut.leaves);
+        for (std::size_t leaf = 0; leaf < leaves.size(); ++leaf)
+            leaves[leaf].push_back({name, parts[leaf]});
+    }
+    return leaves;
+}
+
+}  // namespace
+
+LeafSamples joined(const std::vector<LeafSamples>& leaves) {
+    LeafSamples all{.inputs = joined(leaves, &LeafSamples::inputs),
+                    .targets = joined(leaves, &LeafSamples::targets),
+                    .weights = {}};
+    if (!leaves.front().weights.defined()) return all;
+    std::vector<at::Tensor> weights;
+    for (const LeafSamples& leaf : leaves) weights.push_back(leaf.weights);
+    all.weights = at::cat(weights);
+    return all;
+}
+
+at::Tensor LeafPasses::loss(const NamedTensors& outputs,
+                            const LeafSamples& samples,
+                            const LossTerms& terms) {
+    return task_.loss(outputs, samples) / static_cast<double>(terms.samples);
+}
+
+void LeafPasses::compute(const LeafSamples& leaf, int parts, const LossTerms& terms) {
+    for (int part = 0; part < parts; ++part) {
+        if (part > 0) replica_.next_micro_batch();
+        const LeafSamples samples = part_of(leaf, part, parts);
+        const at::Tensor value = [&] {
+            const PhaseScope scope(clock_, Phase::forward);
+            at::Tensor sum = loss(replica_.model().forward(samples.inputs), samples, terms);
+            replica_.add(StepScalar::loss_sum, sum.item<float>());
+            return terms.scale == 1 ? sum : sum * terms.scale;
+        }();
+        const PhaseScope scope(clock_, Phase::backward);
+        const LeafCut cut{.leaves = 1, .rows = samples.inputs.front().tensor.size(0)};
+        LeafGraph graph({value}, replica_.places(), cut, nullptr);
+        if (parts == 1) graph.take(Taking::products, replica_.sums());
+        value.backward();
+        graph.finish();
+    }
+}
+
+std::string LeafPasses::compute_together(const LeafSamples& samples,
+                                         const LeafCut& cut,
+                                         const std::vector<std::uint64_t>& seeds,
+                                         std::vector<LeafScalars> scalars,
+                                         const LossTerms& terms) {
+    LeafScope scope(cut, seeds, verdicts_);
+    std::vector<at::Tensor> losses;
+    {
+        const PhaseScope phase(clock_, Phase::forward);
+        const auto outputs = by_leaf(replica_.model().forward(samples.inputs), cut);
+        for (std::size_t leaf = 0; leaf < outputs.size(); ++leaf) {
+            const auto first = static_cast<std::int64_t>(leaf) * cut.rows;
+            const at::Tensor sum = loss(outputs[leaf], samples.part(first, cut.rows), terms);
+            scalars[leaf][static_cast<std::size_t>(StepScalar::loss_sum)] += sum.item<float>();
+            losses.push_back(terms.scale == 1 ? sum : sum * terms.scale);
+        }
+    }
+    {
+        const PhaseScope phase(clock_, Phase::backward);
+        LeafGraph graph(losses, replica_.places(), cut, &scope);
+        if (walk_ == Walk::counts && !graph.unknown().empty()) return graph.unknown();
+        replica_.begin_together();
+        graph.take(Taking::all, replica_.sums());
+        torch::autograd::backward(losses, std::vector<at::Tensor>(losses.size()));
+        graph.finish();
+    }
+    replica_.end_together(scope, scalars);
+    return "";
+}
+
+void LeafPasses::rehearse_one_by_one(const LeafSamples& samples,
+                                     const LeafCut& cut,
+                                     const std::vector<std::uint64_t>& seeds) {
+    for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
+        replica_.begin_leaf(1);
+        torch::manual_seed(seeds[static_cast<std::size_t>(leaf)]);
+        compute(samples.part(leaf * cut.rows, cut.rows), 1, {.samples = cut.samples()});
+        replica_.end_leaf();
+    }
+}
+
+std::string LeafPasses::rehearse(const ModelShape& shape, const LeafCut& cut, Walk walk) {
+    walk_ = walk;
+    const LeafSamples samples = blank_samples(task_, shape, cut.samples());
+    std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
+    std::iota(seeds.begin(), seeds.end(), 1);
+    replica_.begin_rehearsal();
+    std::string why = compute_together(
+        samples, cut, seeds, std::vector<LeafScalars>(seeds.size()), {.samples = cut.samples()});
+    if (why.empty()) {
+        const std::string together = replica_.sums_hash();
+        replica_.begin_rehearsal();
+        rehearse_one_by_one(samples, cut, seeds);
+        if (replica_.sums_hash() != together) why = "bits differ";
+    }
+    replica_.end_rehearsal();
+    return why;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+// Forward and backward of a rank's leaves, one by one or together.
+#pragma once
+
+#include "lockstep/core/clock.hpp"
+
+#include "leaves/leaf_scope.hpp"
+#include "replica/replica.hpp"
+#include "task/task.hpp"
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// What a loss is made of besides samples.
+struct LossTerms {
+    std::int64_t samples = 1;  ///< of the step: it is divided by these
+    double scale = 1;          ///< of what backward is given
+};
+
+/// Whether what the graph tells of operators that are not known counts; for tests.
+enum class Walk { counts, is_ignored };
+
+/// Between begin_step() and finish() of the replica, or in a rehearsal. Borrows all.
+class LeafPasses {
+  public:
+    LeafPasses(Replica& replica, const Task& task, PhaseClock& clock)
+        : replica_(replica), task_(task), clock_(clock) {}
+
+    /// The current leaf, in `parts` micro-batches.
+    void compute(const LeafSamples& leaf, int parts, const LossTerms& terms);
+
+    /// All leaves of `cut`, whose random numbers begin with `seeds`, and which have `scalars`. What
+    /// stands in the way, nothing being done then: an operator's name, or "".
+    [[nodiscard]] std::string compute_together(const LeafSamples& samples,
+                                               const LeafCut& cut,
+                                               const std::vector<std::uint64_t>& seeds,
+                                               std::vector<LeafScalars> scalars,
+                                               const LossTerms& terms);
+
+    /// Computes leaves of `cut` of made-up samples both ways. What stands in the way of computing
+    /// them together: "", an operator's name, or that bits differ.
+    std::string rehearse(const ModelShape& shape, const LeafCut& cut, Walk walk = Walk::counts);
+
+  private:
+    at::Tensor loss(const NamedTensors& outputs,
+                    const LeafSamples& samples,
+                    const LossTerms& terms);
+    void rehearse_one_by_one(const LeafSamples& samples,
+                             const LeafCut& cut,
+                             const std::vector<std::uint64_t>& seeds);
+
+    Replica& replica_;
+    const Task& task_;
+    PhaseClock& clock_;
+    Walk walk_ = Walk::counts;
+    LeafVerdicts verdicts_;
+};
+
+/// Samples of several leaves as those of one.
+LeafSamples joined(const std::vector<LeafSamples>& leaves);
+
+}  // namespace lockstep

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "leaves/leaf_scope.hpp"
+#include "replica/shared_replica.hpp"
+#include "schedule/leaf_passes.hpp"
+
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <torch/nn.h>
+
+namespace lockstep {
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+/// A model of one linear layer and something in front of it.
+struct OneLayer : Classifier {
+    nn::Linear last = register_module("last", nn::Linear(8, 3));
+    Tensor factor = register_parameter("factor", torch::rand({8}) + 0.5);
+
+    virtual Tensor first(const Tensor& x) = 0;
+    Tensor forward(const Tensor& images) override { return last(first(images.flatten(1))); }
+};
+
+struct Multiplied : OneLayer {
+    Tensor first(const Tensor& x) override { return x * factor; }
+};
+
+struct Summed : OneLayer {
+    Tensor first(const Tensor& x) override { return torch::einsum("bi,i->bi", {x, factor}); }
+};
+
+struct Scale : torch::autograd::Function<Scale> {
+    static Tensor forward(torch::autograd::AutogradContext* context,
+                          const Tensor& x,
+                          const Tensor& factor) {
+        context->save_for_backward({x, factor});
+        return x * factor;
+    }
+    static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                   torch::autograd::variable_list gradients) {
+        const auto saved = context->get_saved_variables();
+        return {gradients[0] * saved[1], (gradients[0] * saved[0]).sum(0)};
+    }
+};
+
+struct Custom : OneLayer {
+    Tensor first(const Tensor& x) override { return Scale::apply(x, factor); }
+};
+
+/// Its samples are not the first dimension where it meets its weights.
+struct Turned : Classifier {
+    nn::Linear layer = register_module("layer", nn::Linear(2, 3));
+    Tensor forward(const Tensor& images) override {
+        const Tensor x = images.reshape({images.size(0), 4, 2}).transpose(0, 1);
+        return layer(x.reshape({-1, 2})).reshape({4, images.size(0), 3}).sum(0);
+    }
+};
+
+/// Draws one number for all samples of a leaf.
+struct SharedNoise : OneLayer {
+    Tensor first(const Tensor& x) override { return x + torch::rand({8}) + factor; }
+};
+
+/// One weight in two places, dropout, a norm over batches, one over features, a bias for each
+/// place.
+struct Mixed : Classifier {
+    nn::Linear wide = register_module("wide", nn::Linear(8, 8));
+    nn::BatchNorm1d batch_norm = register_module("batch_norm", nn::BatchNorm1d(8));
+    nn::LayerNorm layer_norm =
+        register_module("layer_norm", nn::LayerNorm(nn::LayerNormOptions({8})));
+    nn::Linear last = register_module("last", nn::Linear(8, 3));
+    Tensor bias = register_parameter("bias", torch::rand({1, 8}));
+    Tensor unused = register_parameter("unused", torch::rand({2}));
+
+    Tensor forward(const Tensor& images) override {
+        Tensor x = torch::dropout(wide(images.flatten(1)), 0.3, is_training()).relu();
+        x = batch_norm(wide(x)) + bias;
+        return last(torch::dropout(layer_norm(x), 0.2, is_training()));
+    }
+};
+
+/// One rank that has all leaves, of `rows` samples of 1x2x4.
+class Rehearsal {
+  public:
+    explicit Rehearsal(const std::shared_ptr<Classifier>& module,
+                       int leaves = 4,
+                       ModelShape shape = {1, 2, 4, 3})
+        : shape_(shape), plan_(leaves, 1), replica_(parts(module)) {
+        labels_.class_counts.assign(static_cast<std::size_t>(shape.classes), 1);
+        replica_.start(replica_.counters());
+    }
+
+    std::string run(std::int64_t rows = 4, Walk walk = Walk::counts) {
+        const auto task = make_classification({}, labels_);
+        return LeafPasses(replica_, *task, clock_)
+            .rehearse(shape_, {plan_.virtual_ranks(), rows}, walk);
+    }
+    std::string hash() const { return replica_.hash(); }
+
+  private:
+    SharedReplica::Parts parts(const std::shared_ptr<Classifier>& module) const {
+        auto model = model_of(module);
+        auto layout = std::make_unique<const ModelLayout>(*model);
+        auto exchange = make_exchange(Communicator(), layout->flat(), plan_);
+        return {.model = std::move(model),
+                .layout = std::move(layout),
+                .plan = plan_,
+                .lossy = {},
+                .exchange = std::move(exchange),
+                .optimizer = make_optimizer({}),
+                .ranks = {},
+                .progress = {}};
+    }
+
+    ModelShape shape_;
+    TreePlan plan_;
+    SharedReplica replica_;
+    Field labels_;
+    PhaseClock clock_;
+};
+
+TEST(Leaves, HaveTheSameBitsTogetherAsOneByOne) {
+    torch::manual_seed(3);
+    const auto model = std::make_shared<Mixed>();
+    Rehearsal rehearsal(model);
+    const std::string before = rehearsal.hash();
+    EXPECT_EQ(rehearsal.run(), "");
+    EXPECT_EQ(rehearsal.run(20), "");
+    EXPECT_EQ(rehearsal.hash(), before);
+    EXPECT_EQ(model->batch_norm->num_batches_tracked.item<std::int64_t>(), 0);
+    EXPECT_TRUE(model->batch_norm->running_mean.equal(torch::zeros({8})));
+}
+
+TEST(Leaves, OfBuiltInModelsHaveTheSameBitsTogether) {
+    for (const char* name : {"cnn", "cnn-bn", "mlp", "resnet18"}) {
+        const ModelShape shape{1, 32, 32, 10};
+        EXPECT_EQ(Rehearsal(make_model({name, true}, shape, 1), 4, shape).run(), "") << name;
+    }
+}
+
+TEST(Leaves, GoOneByOneWhereAnOperatorIsNotKnown) {
+    EXPECT_EQ(Rehearsal(std::make_shared<Multiplied>()).run(), "MulBackward0");
+    EXPECT_EQ(Rehearsal(std::make_shared<Summed>()).run(), "MulBackward0");
+    EXPECT_THAT(Rehearsal(std::make_shared<Custom>()).run(), testing::HasSubstr("Scale"));
+}
+
+TEST(Leaves, GoOneByOneWhereBitsDifferWhateverTheGraphSays) {
+    for (const std::shared_ptr<Classifier>& model :
+         {std::shared_ptr<Classifier>(std::make_shared<Multiplied>()),
+          std::shared_ptr<Classifier>(std::make_shared<Summed>()),
+          std::shared_ptr<Classifier>(std::make_shared<Custom>())})
+        EXPECT_EQ(Rehearsal(model).run(4, Walk::is_ignored), "bits differ");
+    EXPECT_EQ(Rehearsal(std::make_shared<Turned>()).run(), "bits differ");
+    EXPECT_EQ(Rehearsal(std::make_shared<SharedNoise>()).run(), "bits differ");
+}
+
+TEST(Leaves, DrawFromGeneratorsOfTheirOwn) {
+    const LeafCut cut{3, 4};
+    Tensor together = torch::empty({12, 5});
+    {
+        LeafVerdicts verdicts;
+        const LeafScope scope(cut, {7, 8, 9}, verdicts);
+        together.bernoulli_(0.5);
+    }
+    for (std::int64_t leaf = 0; leaf < 3; ++leaf) {
+        torch::manual_seed(static_cast<std::uint64_t>(7 + leaf));
+        EXPECT_TRUE(cut.part(together, leaf).equal(torch::empty({4, 5}).bernoulli_(0.5)));
+    }
+}
+
+}  // namespace
+}  // namespace lockstep
