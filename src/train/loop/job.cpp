@@ -325,6 +325,8 @@ void Job::introduce() {
     for (const std::string& text : mesh_.world.all_gather(serialize(mine)))
         rows.push_back(deserialize_rank_row(text));
     cpus_ = cpu_share(rows, mesh_.world.rank());
+    const auto here = std::ranges::count(rows, mine.host_id, &RankRow::host_id);
+    memory_share_ = mine.memory_bytes / static_cast<std::uint64_t>(here);
     print_once(settings_.rank_table);
     for (const std::string& warning : settings_.warnings) once(Level::warn, "{}", warning);
     for (const std::string& warning : hardware_warnings(rows, most_useful_))
@@ -419,7 +421,7 @@ void Job::rehearse() {
         else if (rows < least_leaf_rows)
             why = fmt::format("{} samples each are too few", rows);
         else
-            why = step_->rehearse();
+            why = step_->rehearse(memory_share_ / 2);
         check(why.empty() || settings_.leaves == LeafMode::automatic,
               [&] { return leaves_error(why); });
         once(Level::info,

@@ -74,6 +74,7 @@ class Job {
     std::optional<EarlyNodeWatch> early_watch_;  ///< until `flight_` watches
     PhaseClock clock_;
     CpuShare cpus_;                                       ///< of this rank
+    std::uint64_t memory_share_ = 0;                      ///< of this rank, of its node's bytes
     InstructionSet most_useful_ = InstructionSet::basic;  ///< before ranks agreed on one
 
     RunLength length_;

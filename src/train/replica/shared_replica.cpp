@@ -293,6 +293,7 @@ void SharedReplica::begin_rehearsal() {
         std::fill_n(reducer_.slot(index), parts_.layout->flat().size(), 0.0F);
     slot_ = reducer_.slot(0);
     lend_slot();
+    restore_buffers();
 }
 
 std::string SharedReplica::sums_hash() const {

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/leaf_passes.hpp"
 
-#include "lockstep/core/random.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include "leaves/leaf_graph.hpp"
 #include "schedule/blank_step.hpp"
+#include "schedule/peak_memory.hpp"
 
 #include <numeric>
 #include <utility>
 
 #include <ATen/Functions.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
 
@@ -112,30 +114,44 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
     return "";
 }
 
-void LeafPasses::rehearse_one_by_one(const LeafSamples& samples,
-                                     const LeafCut& cut,
-                                     const std::vector<std::uint64_t>& seeds) {
+std::uint64_t LeafPasses::rehearse_one_by_one(const LeafSamples& samples,
+                                              const LeafCut& cut,
+                                              const std::vector<std::uint64_t>& seeds) {
+    const PeakMemory memory;
+    replica_.begin_rehearsal();
     for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
         replica_.begin_leaf(1);
         torch::manual_seed(seeds[static_cast<std::size_t>(leaf)]);
         compute(samples.part(leaf * cut.rows, cut.rows), 1, {.samples = cut.samples()});
         replica_.end_leaf();
     }
+    return memory.bytes();
 }
 
-std::string LeafPasses::rehearse(const ModelShape& shape, const LeafCut& cut, Walk walk) {
+std::string LeafPasses::rehearse(const ModelShape& shape,
+                                 const LeafCut& cut,
+                                 std::uint64_t most_bytes,
+                                 Walk walk) {
     walk_ = walk;
     const LeafSamples samples = blank_samples(task_, shape, cut.samples());
     std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
     std::iota(seeds.begin(), seeds.end(), 1);
-    replica_.begin_rehearsal();
-    std::string why = compute_together(
-        samples, cut, seeds, std::vector<LeafScalars>(seeds.size()), {.samples = cut.samples()});
-    if (why.empty()) {
-        const std::string together = replica_.sums_hash();
+    const std::uint64_t all =
+        rehearse_one_by_one(samples, cut, seeds) * static_cast<std::uint64_t>(cut.leaves);
+    const std::string one_by_one = replica_.sums_hash();
+    std::string why;
+    if (all > most_bytes) {
+        why = fmt::format("{} samples at once would take {}",
+                          grouped(static_cast<std::uint64_t>(cut.samples())),
+                          bytes_text(all));
+    } else {
         replica_.begin_rehearsal();
-        rehearse_one_by_one(samples, cut, seeds);
-        if (replica_.sums_hash() != together) why = "bits differ";
+        why = compute_together(samples,
+                               cut,
+                               seeds,
+                               std::vector<LeafScalars>(seeds.size()),
+                               {.samples = cut.samples()});
+        if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
     }
     replica_.end_rehearsal();
     return why;

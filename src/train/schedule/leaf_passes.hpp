@@ -41,16 +41,21 @@ class LeafPasses {
                                                const LossTerms& terms);
 
     /// Computes leaves of `cut` of made-up samples both ways. What stands in the way of computing
-    /// them together: "", an operator's name, or that bits differ.
-    std::string rehearse(const ModelShape& shape, const LeafCut& cut, Walk walk = Walk::counts);
+    /// them together: "", an operator's name, that all at once would take more than `most_bytes`,
+    /// or that bits differ.
+    std::string rehearse(const ModelShape& shape,
+                         const LeafCut& cut,
+                         std::uint64_t most_bytes,
+                         Walk walk = Walk::counts);
 
   private:
     at::Tensor loss(const NamedTensors& outputs,
                     const LeafSamples& samples,
                     const LossTerms& terms);
-    void rehearse_one_by_one(const LeafSamples& samples,
-                             const LeafCut& cut,
-                             const std::vector<std::uint64_t>& seeds);
+    /// What tensors of one leaf take at once.
+    std::uint64_t rehearse_one_by_one(const LeafSamples& samples,
+                                      const LeafCut& cut,
+                                      const std::vector<std::uint64_t>& seeds);
 
     Replica& replica_;
     const Task& task_;

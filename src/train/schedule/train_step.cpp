@@ -166,8 +166,8 @@ bool TrainStep::compute_together(const Batch& batch, std::int64_t step, const Le
     return passes_.compute_together(joined(leaves), cut(), seeds, scalars, terms(batch)).empty();
 }
 
-std::string TrainStep::rehearse() {
-    std::string why = passes_.rehearse(parts_.input.shape(), cut());
+std::string TrainStep::rehearse(std::uint64_t most_bytes) {
+    std::string why = passes_.rehearse(parts_.input.shape(), cut(), most_bytes);
     is_together_ = why.empty();
     return why;
 }

@@ -60,9 +60,9 @@ class TrainStep {
         : parts_(parts), settings_(settings), passes_(parts.replica, parts.task, parts.clock) {}
 
     /// Before the first step: whether this rank's leaves, which have more than three samples each,
-    /// can be computed at once, as run() does from then on. What stands in the way: an operator's
-    /// name, or that bits differ; "": nothing.
-    [[nodiscard]] std::string rehearse();
+    /// can be computed at once within `most_bytes`, as run() does from then on. What stands in the
+    /// way, see LeafPasses::rehearse(); "": nothing.
+    [[nodiscard]] std::string rehearse(std::uint64_t most_bytes);
 
     /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
     /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.

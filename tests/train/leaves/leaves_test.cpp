@@ -95,10 +95,12 @@ class Rehearsal {
         replica_.start(replica_.counters());
     }
 
-    std::string run(std::int64_t rows = 4, Walk walk = Walk::counts) {
+    std::string run(std::int64_t rows = 4,
+                    Walk walk = Walk::counts,
+                    std::uint64_t most_bytes = 1 << 30) {
         const auto task = make_classification({}, labels_);
         return LeafPasses(replica_, *task, clock_)
-            .rehearse(shape_, {plan_.virtual_ranks(), rows}, walk);
+            .rehearse(shape_, {plan_.virtual_ranks(), rows}, most_bytes, walk);
     }
     std::string hash() const { return replica_.hash(); }
 
@@ -157,6 +159,14 @@ TEST(Leaves, GoOneByOneWhereBitsDifferWhateverTheGraphSays) {
         EXPECT_EQ(Rehearsal(model).run(4, Walk::is_ignored), "bits differ");
     EXPECT_EQ(Rehearsal(std::make_shared<Turned>()).run(), "bits differ");
     EXPECT_EQ(Rehearsal(std::make_shared<SharedNoise>()).run(), "bits differ");
+}
+
+TEST(Leaves, GoOneByOneWhereAllWouldTakeTooMuchMemory) {
+    const ModelShape shape{1, 32, 32, 10};
+    Rehearsal cnn(make_model({"cnn", true}, shape, 1), 4, shape);
+    EXPECT_THAT(cnn.run(4, Walk::counts, 1 << 20),
+                testing::ContainsRegex("16 samples at once would take [0-9.]+ MiB"));
+    EXPECT_EQ(cnn.run(), "");
 }
 
 TEST(Leaves, DrawFromGeneratorsOfTheirOwn) {

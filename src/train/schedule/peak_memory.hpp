@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// How much memory tensors take at once.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <c10/util/ThreadLocalDebugInfo.h>
+
+namespace lockstep {
+
+/// Counts what tensors of this thread, made while it lives, hold. Not within another profiler.
+class PeakMemory {
+  public:
+    PeakMemory();
+    ~PeakMemory();
+    PeakMemory(const PeakMemory&) = delete;
+    PeakMemory& operator=(const PeakMemory&) = delete;
+
+    std::uint64_t bytes() const;  ///< the most so far
+
+  private:
+    class Counter;
+    std::shared_ptr<Counter> counter_;
+    c10::DebugInfoGuard guard_;
+};
+
+}  // namespace lockstep
