@@ -228,6 +228,8 @@ class BatchNorm : public LeafNode {
         return edge != 0 && is_plain(input_) && cut.divides(input_);
     }
 
+    bool replaces_kernel() const override { return true; }
+
     void begin(const Tensor& gradient, const LeafCut& cut, LeafScope* scope) override {
         std::vector<Tensor> inputs;
         for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
@@ -244,7 +246,8 @@ class BatchNorm : public LeafNode {
                                                {true, true, true}));
             inputs.push_back(std::get<0>(by_leaf_.back()));
         }
-        if (scope != nullptr) scope->norm_input_gradient = LeafCut::whole(inputs);
+        if (scope != nullptr && node_.next_edge(0).is_valid())
+            scope->norm_input_gradient = LeafCut::whole(inputs);
     }
     EdgeGradients gradients(const Tensor&,
                             const LeafCut&,

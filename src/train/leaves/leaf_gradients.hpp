@@ -39,6 +39,9 @@ class LeafNode {
     /// Of all leaves' rows. `gradient`: of the node's output.
     virtual DenseGradient product(const at::Tensor&) const { return {}; }
 
+    /// Whether begin() is needed even where no parameter is.
+    virtual bool replaces_kernel() const { return false; }
+
     /// Once a pass, before gradients(): `gradient` is that of all samples.
     virtual void begin(const at::Tensor&, const LeafCut&, LeafScope*) {}
 

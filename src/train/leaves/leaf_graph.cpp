@@ -20,16 +20,14 @@
 
 #include "leaves/leaf_graph.hpp"
 
-#include "lockstep/core/error.hpp"
-
 #include "leaves/leaf_product.hpp"
 
 #include <algorithm>
-#include <array>
 #include <set>
 #include <utility>
 
 #include <ATen/Functions.h>
+#include <ATen/Parallel.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/generated/Functions.h>
@@ -43,6 +41,31 @@ using torch::autograd::AccumulateGrad;
 using torch::autograd::Edge;
 using torch::autograd::Node;
 using torch::autograd::variable_list;
+
+// A model's own, which would not be called.
+bool has_hooks(Node& node) {
+    return !node.tensor_pre_hooks().empty() || !node.pre_hooks().empty() ||
+           !node.retains_grad_hooks().empty();
+}
+
+// Vectors and what is left of them round differently in functions that are no single operation, so
+// that a value depends on its place; with several threads on that of their shares, too.
+bool depends_on_place(Node& node, const LeafCut& cut) {
+    static const std::set<std::string> names = {
+        "AcosBackward0",  "AsinBackward0",       "AtanBackward0",      "CosBackward0",
+        "EluBackward0",   "ErfBackward0",        "ExpBackward0",       "Expm1Backward0",
+        "GeluBackward0",  "GluBackward0",        "HardswishBackward0", "LogBackward0",
+        "Log1PBackward0", "LogSigmoidBackward0", "MishBackward0",      "PowBackward0",
+        "PowBackward1",   "RsqrtBackward0",      "SigmoidBackward0",   "SiluBackward0",
+        "SinBackward0",   "SoftplusBackward0",   "TanhBackward0"};
+    if (!names.contains(node.name())) return false;
+    if (at::get_num_threads() > 1) return true;
+    constexpr std::int64_t whole_vectors = 64;
+    std::int64_t count = 1;
+    for (const c10::SymInt& extent : node.input_metadata(0).shape_as_dim_vector())
+        count *= extent.expect_int();
+    return count % (cut.leaves * whole_vectors) != 0;
+}
 
 // Linear, one input, one output: of a leaf's gradient they make a leaf's gradient.
 bool passes_on(Node& node) {
@@ -137,6 +160,7 @@ void LeafGraph::walk(const std::vector<Tensor>& losses) {
 }
 
 void LeafGraph::look_at(Node& node, std::vector<Node*>& next) {
+    if (scope_ != nullptr) check_samples(node);
     for (std::size_t i = 0; i < node.num_outputs(); ++i) {
         const Edge& edge = node.next_edge(i);
         if (!edge.is_valid()) continue;
@@ -155,16 +179,31 @@ void LeafGraph::look_at(Node& node, std::vector<Node*>& next) {
             continue;
         }
         use.parameter = found->second;
-        auto& consumer = consumers_[&node];
-        if (!consumer) consumer = std::make_unique<Consumer>(Consumer{&node, leaf_node(node), {}});
-        add_use(*consumer, std::move(use));
+        add_use(consumer_of(node), std::move(use), has_hooks(*end));
     }
 }
 
-void LeafGraph::add_use(Consumer& consumer, Use use) {
+LeafGraph::Consumer& LeafGraph::consumer_of(Node& node) {
+    auto& consumer = consumers_[&node];
+    if (!consumer) consumer = std::make_unique<Consumer>(Consumer{&node, leaf_node(node), {}});
+    return *consumer;
+}
+
+// Whether what the operator computes of a sample is the same in a leaf alone, as far as its name
+// and shape tell.
+void LeafGraph::check_samples(Node& node) {
+    if (depends_on_place(node, cut_)) unknown_ = node.name();
+    if (node.name() != "NativeBatchNormBackward0") return;
+    const Consumer& norm = consumer_of(node);
+    if (!norm.gradients->fits(cut_, 1)) unknown_ = node.name();
+}
+
+void LeafGraph::add_use(Consumer& consumer, Use use, bool is_watched) {
     Parameter& parameter = parameters_[use.parameter];
     ++parameter.uses;
-    if (!consumer.gradients || !consumer.gradients->fits(cut_, use.edge)) {
+    is_watched = is_watched || std::ranges::any_of(
+                                   use.between, [](Node* between) { return has_hooks(*between); });
+    if (is_watched || !consumer.gradients || !consumer.gradients->fits(cut_, use.edge)) {
         parameter.is_known = false;
         unknown_ = consumer.node->name();
     } else if (consumer.gradients->product_edge(cut_) == use.edge) {
@@ -181,7 +220,12 @@ void LeafGraph::take(Taking which, const LeafSums& sums) {
     for (auto& [node, consumer] : consumers_) {
         std::erase_if(consumer->uses,
                       [&](const Use& use) { return !parameters_[use.parameter].is_taken; });
-        if (consumer->uses.empty()) continue;
+        const bool is_needed =
+            scope_ != nullptr && consumer->gradients && consumer->gradients->replaces_kernel();
+        if (consumer->uses.empty() && !is_needed) {
+            consumer->gradients.reset();  // and what it holds
+            continue;
+        }
         // Not set_next_edge(), which is for nodes that nothing leads to yet.
         for (const Use& use : consumer->uses) node->next_edges()[use.edge] = Edge();
         node->add_pre_hook(
@@ -209,6 +253,7 @@ void LeafGraph::compute(Consumer& consumer, const Tensor& gradient) {
             for (const Use* use : left) add(*use, leaf, all[use->edge]);
         }
     for (const Use& use : consumer.uses) note_use(use.parameter);
+    consumer.gradients.reset();  // as autograd frees what a node has saved
 }
 
 // Whether the gradient of this use was all that there is of its parameter, computed as a product of

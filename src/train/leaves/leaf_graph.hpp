@@ -44,7 +44,8 @@ class LeafGraph {
     LeafGraph(const LeafGraph&) = delete;
     LeafGraph& operator=(const LeafGraph&) = delete;
 
-    /// The operator in which a parameter meets samples, and that is not known; "": all are.
+    /// The operator that stands in the way: a parameter meets samples in it and it is not known, or
+    /// what it computes depends on where in memory a sample lies; "": none does.
     const std::string& unknown() const { return unknown_; }
 
     /// Before backward: autograd computes these parameters' gradients no more.
@@ -60,7 +61,9 @@ class LeafGraph {
 
     void walk(const std::vector<at::Tensor>& losses);
     void look_at(torch::autograd::Node& node, std::vector<torch::autograd::Node*>& next);
-    void add_use(Consumer& consumer, Use use);
+    Consumer& consumer_of(torch::autograd::Node& node);
+    void check_samples(torch::autograd::Node& node);
+    void add_use(Consumer& consumer, Use use, bool is_watched);
     void compute(Consumer& consumer, const at::Tensor& gradient);
     bool multiply(Consumer& consumer, const Use& use, const at::Tensor& gradient);
     void multiply_into(const DenseGradient& product, std::size_t parameter);

@@ -2,12 +2,14 @@
 // Kernels in place of LibTorch's own, below autograd, which does not notice. Outside a LeafScope
 // they are LibTorch's own.
 //
-//     samples      leaf 0 | leaf 1 | ...          one call of the library for each leaf, on its
-//     rows: batch norm   mean 0 | mean 1 | ...          statistics of the leaf, buffers from the
-//     step's start dropout      draw 0 | draw 1 | ...          from the generator of the leaf
+//     samples     leaf 0 | leaf 1 | ...   one call of the library for each leaf's rows
+//     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start
+//     dropout     draw 0 | draw 1 | ...   from the generator of the leaf
+//     products    all at once             or by leaf where that has other bits: compared
+//                                         when an operator of such shapes is first met
 //
-// What must never happen: that a model draws from the program's own generator within a scope. An
-// operator that does is not known here; the rehearsal compares with leaves one by one and finds it.
+// What must never happen: that a model draws from the program's own generator within a scope.
+// Operators that are not known here do, and LeafPasses sees that the generator has moved.
 //
 // Tested: train/leaves/leaves_test.cpp.
 
@@ -43,6 +45,10 @@ using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
 
 thread_local LeafScope* current_scope = nullptr;
 
+bool is_cut(const LeafScope* scope, const Tensor& rows) {
+    return scope != nullptr && scope->cut().divides(rows);
+}
+
 // As the leaf left it, or as the step found it.
 void restore(const LeafScope& scope, const Tensor& buffer, const Tensor& first, std::int64_t leaf) {
     const Tensor* const left = scope.buffer(buffer, leaf);
@@ -58,7 +64,7 @@ ThreeTensors leaf_batch_norm(const Tensor& input,
                              double momentum,
                              double epsilon) {
     LeafScope* const scope = current_scope;
-    if (scope == nullptr)
+    if (!is_cut(scope, input))
         return at::native::batch_norm_cpu(
             input, weight, bias, mean, variance, trains, momentum, epsilon);
     const bool has_buffers = trains && mean && mean->defined();
@@ -134,10 +140,6 @@ std::vector<std::int64_t> key_of(Operator which,
     return key;
 }
 
-bool is_cut(const LeafScope* scope, const Tensor& rows) {
-    return scope != nullptr && scope->cut().divides(rows);
-}
-
 Tensor leaf_convolution(const Tensor& input,
                         const Tensor& weight,
                         const OptionalTensor& bias,
@@ -159,9 +161,10 @@ Tensor leaf_convolution(const Tensor& input,
                                        groups);
     };
     if (!is_cut(current_scope, input)) return compute({input});
+    const std::int64_t kind[] = {groups, is_transposed, bias && bias->defined()};
     return current_scope->compute(key_of(Operator::convolution,
                                          {input, weight},
-                                         {stride, padding, dilation, output_padding, groups}),
+                                         {stride, padding, dilation, output_padding, kind}),
                                   {input},
                                   compute);
 }
@@ -192,9 +195,10 @@ ThreeTensors leaf_convolution_backward(const Tensor& gradient,
     };
     const bool is_input_only = wanted[0] && !wanted[1] && !wanted[2];
     if (!is_input_only || !is_cut(current_scope, input)) return compute(gradient, input);
+    const std::int64_t kind[] = {groups, is_transposed};
     return {current_scope->compute(key_of(Operator::convolution_backward,
                                           {gradient, input, weight},
-                                          {stride, padding, dilation, output_padding, groups}),
+                                          {stride, padding, dilation, output_padding, kind}),
                                    {gradient, input},
                                    [&](const std::vector<Tensor>& rows) {
                                        return std::get<0>(compute(rows[0], rows[1]));
@@ -320,10 +324,6 @@ LeafScope::Pause::~Pause() {
 bool LeafScope::has_same_bits(const Tensor& one, const Tensor& other) {
     return one.strides() == other.strides() && one.is_non_overlapping_and_dense() &&
            std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
-}
-
-LeafScope* LeafScope::current() {
-    return current_scope;
 }
 
 const Tensor* LeafScope::buffer(const Tensor& buffer, std::int64_t leaf) const {

@@ -45,9 +45,6 @@ class LeafScope {
     LeafScope(const LeafScope&) = delete;
     LeafScope& operator=(const LeafScope&) = delete;
 
-    /// Null where leaves are computed one by one.
-    static LeafScope* current();
-
     /// While it lives, no scope is current: what is computed is one leaf's.
     class Pause {
       public:

@@ -3,13 +3,12 @@
 // to hide what it costs to write a matrix as large as the weights, read it and add it to the next
 // leaf's: here a tile of it never leaves registers and the first cache until all leaves are added.
 //
-//         rows of all leaves                one tile of the output
-//         k  left  right                    +----------------+
-//     leaf 0 0  . .   . . . .               | sum over k of  |   fused multiply-adds in the order
-//     of
-//            1  . .   . . . .     ------->  | left x right   |   k from 0, in registers
-//     leaf 1 2  . .   . . . .               +----------------+
-//            3  . .   . . . .                push, and merge as merges_after says: stack of tiles
+//     rows of all leaves             a tile of the output
+//          k  left  right            +----------------+   fused multiply-adds
+//     leaf 0  0  . .   . . . .       | sum over k of  |   in the order of k from 0,
+//             1  . .   . . . .  -->  | left x right   |   in registers; then push, and
+//     leaf 1  2  . .   . . . .       +----------------+   merge as merges_after says:
+//             3  . .   . . . .                            a stack of tiles
 //
 // Vectors run along the columns of `right`: lane j adds column j's products, and no lane ever meets
 // another. So the width of the vectors decides the speed alone.

@@ -298,12 +298,8 @@ void SharedReplica::begin_rehearsal() {
 
 std::string SharedReplica::sums_hash() const {
     Hasher128 hasher;
-    for (int index = 0; index < reducer_.partials(); ++index) {
-        const float* const slot = reducer_.slot(index);
-        for (const auto* places : {&parts_.layout->parameters(), &parts_.layout->buffers()})
-            for (const FlatTensor& place : *places)
-                hasher.add(std::as_bytes(std::span(slot + place.range.begin, place.range.size())));
-    }
+    for (int index = 0; index < reducer_.partials(); ++index)
+        hasher.add(std::as_bytes(std::span(reducer_.slot(index), parts_.layout->flat().size())));
     return hasher.value().hex();
 }
 

@@ -7,9 +7,12 @@
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
 
+#include <exception>
 #include <numeric>
+#include <span>
 #include <utility>
 
+#include <ATen/CPUGeneratorImpl.h>
 #include <ATen/Functions.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -31,10 +34,35 @@ NamedTensors joined(const std::vector<LeafSamples>& leaves, NamedTensors LeafSam
     for (std::size_t i = 0; i < all.size(); ++i) {
         std::vector<at::Tensor> parts;
         for (const LeafSamples& leaf : leaves) parts.push_back((leaf.*which)[i].tensor);
-        all[i].tensor = at::cat(parts);
+        all[i].tensor = LeafCut::whole(parts);
     }
     return all;
 }
+
+at::Tensor generator_state() {
+    return at::detail::getDefaultCPUGenerator().get_state();
+}
+
+// Models as they are in the middle of training: a weight of zero would hide what depends on it.
+class StirredWeights {
+  public:
+    explicit StirredWeights(std::span<const at::Tensor> parameters) {
+        const at::NoGradGuard no_gradients;
+        torch::manual_seed(1);
+        for (const at::Tensor& parameter : parameters) {
+            kept_.push_back({parameter, parameter.variable_data()});
+            parameter.set_data(parameter + 0.01 * at::randn_like(parameter));
+        }
+    }
+    ~StirredWeights() {
+        for (const auto& [parameter, values] : kept_) parameter.set_data(values);
+    }
+    StirredWeights(const StirredWeights&) = delete;
+    StirredWeights& operator=(const StirredWeights&) = delete;
+
+  private:
+    std::vector<std::pair<at::Tensor, at::Tensor>> kept_;
+};
 
 std::vector<NamedTensors> by_leaf(const NamedTensors& tensors, const LeafCut& cut) {
     std::vector<NamedTensors> leaves(static_cast<std::size_t>(cut.leaves));
@@ -55,7 +83,7 @@ LeafSamples joined(const std::vector<LeafSamples>& leaves) {
     if (!leaves.front().weights.defined()) return all;
     std::vector<at::Tensor> weights;
     for (const LeafSamples& leaf : leaves) weights.push_back(leaf.weights);
-    all.weights = at::cat(weights);
+    all.weights = LeafCut::whole(weights);
     return all;
 }
 
@@ -76,9 +104,13 @@ void LeafPasses::compute(const LeafSamples& leaf, int parts, const LossTerms& te
             return terms.scale == 1 ? sum : sum * terms.scale;
         }();
         const PhaseScope scope(clock_, Phase::backward);
+        if (parts > 1) {
+            value.backward();
+            continue;
+        }
         const LeafCut cut{.leaves = 1, .rows = samples.inputs.front().tensor.size(0)};
         LeafGraph graph({value}, replica_.places(), cut, nullptr);
-        if (parts == 1) graph.take(Taking::products, replica_.sums());
+        graph.take(Taking::products, replica_.sums());
         value.backward();
         graph.finish();
     }
@@ -89,6 +121,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
                                          const std::vector<std::uint64_t>& seeds,
                                          std::vector<LeafScalars> scalars,
                                          const LossTerms& terms) {
+    const at::Tensor drawn = generator_state();
     LeafScope scope(cut, seeds, verdicts_);
     std::vector<at::Tensor> losses;
     {
@@ -101,6 +134,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
             losses.push_back(terms.scale == 1 ? sum : sum * terms.scale);
         }
     }
+    if (!at::equal(generator_state(), drawn)) return "random numbers of all samples at once";
     {
         const PhaseScope phase(clock_, Phase::backward);
         LeafGraph graph(losses, replica_.places(), cut, &scope);
@@ -116,41 +150,53 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
 
 std::uint64_t LeafPasses::rehearse_one_by_one(const LeafSamples& samples,
                                               const LeafCut& cut,
-                                              const std::vector<std::uint64_t>& seeds) {
+                                              const std::vector<std::uint64_t>& seeds,
+                                              const LossTerms& terms) {
     const PeakMemory memory;
     replica_.begin_rehearsal();
     for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
         replica_.begin_leaf(1);
         torch::manual_seed(seeds[static_cast<std::size_t>(leaf)]);
-        compute(samples.part(leaf * cut.rows, cut.rows), 1, {.samples = cut.samples()});
+        compute(samples.part(leaf * cut.rows, cut.rows), 1, terms);
         replica_.end_leaf();
     }
     return memory.bytes();
 }
 
+std::string LeafPasses::rehearse_together(const LeafSamples& samples,
+                                          const LeafCut& cut,
+                                          const std::vector<std::uint64_t>& seeds,
+                                          const LossTerms& terms) {
+    replica_.begin_rehearsal();
+    try {
+        return compute_together(samples, cut, seeds, std::vector<LeafScalars>(seeds.size()), terms);
+    } catch (const std::exception& error) {
+        const std::string text = error.what();
+        return "the model cannot take them: " + text.substr(0, text.find('\n'));
+    }
+}
+
 std::string LeafPasses::rehearse(const ModelShape& shape,
                                  const LeafCut& cut,
+                                 const LossTerms& terms,
                                  std::uint64_t most_bytes,
                                  Walk walk) {
     walk_ = walk;
-    const LeafSamples samples = blank_samples(task_, shape, cut.samples());
-    std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
-    std::iota(seeds.begin(), seeds.end(), 1);
-    const std::uint64_t all =
-        rehearse_one_by_one(samples, cut, seeds) * static_cast<std::uint64_t>(cut.leaves);
-    const std::string one_by_one = replica_.sums_hash();
     std::string why;
-    if (all > most_bytes) {
-        why = fmt::format("{} samples at once would take {}",
-                          grouped(static_cast<std::uint64_t>(cut.samples())),
-                          bytes_text(all));
-    } else {
-        replica_.begin_rehearsal();
-        why = compute_together(samples,
-                               cut,
-                               seeds,
-                               std::vector<LeafScalars>(seeds.size()),
-                               {.samples = cut.samples()});
+    {
+        const StirredWeights stirred(replica_.places().parameters);
+        const LeafSamples samples = blank_samples(task_, shape, cut.samples());
+        std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
+        std::iota(seeds.begin(), seeds.end(), 1);
+        const std::uint64_t all = rehearse_one_by_one(samples, cut, seeds, terms) *
+                                  static_cast<std::uint64_t>(cut.leaves);
+        const std::string one_by_one = replica_.sums_hash();
+        if (all > most_bytes)
+            why = fmt::format("{} samples at once would take {}",
+                              grouped(static_cast<std::uint64_t>(cut.samples())),
+                              bytes_text(all));
+        else
+            why = rehearse_together(samples, cut, seeds, terms);
         if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
     }
     replica_.end_rehearsal();

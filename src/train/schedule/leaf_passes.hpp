@@ -45,6 +45,7 @@ class LeafPasses {
     /// or that bits differ.
     std::string rehearse(const ModelShape& shape,
                          const LeafCut& cut,
+                         const LossTerms& terms,
                          std::uint64_t most_bytes,
                          Walk walk = Walk::counts);
 
@@ -55,7 +56,12 @@ class LeafPasses {
     /// What tensors of one leaf take at once.
     std::uint64_t rehearse_one_by_one(const LeafSamples& samples,
                                       const LeafCut& cut,
-                                      const std::vector<std::uint64_t>& seeds);
+                                      const std::vector<std::uint64_t>& seeds,
+                                      const LossTerms& terms);
+    std::string rehearse_together(const LeafSamples& samples,
+                                  const LeafCut& cut,
+                                  const std::vector<std::uint64_t>& seeds,
+                                  const LossTerms& terms);
 
     Replica& replica_;
     const Task& task_;

@@ -30,6 +30,7 @@
 
 #include "schedule/train_step.hpp"
 
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/random.hpp"
 
 #include "replica/arithmetic.hpp"
@@ -144,7 +145,7 @@ void TrainStep::compute_leaves(const Batch& batch, std::int64_t step, const Leaf
         if (leaf.rows > 0) {
             check_arithmetic(settings_.threads);
             torch::manual_seed(leaf_seed(settings_.seed, step, leaf.leaf));
-            passes_.compute(read(batch, leaf), micro_batches(leaf), terms(batch));
+            passes_.compute(read(batch, leaf), micro_batches(leaf), terms(batch.samples_in_step));
         }
         parts_.replica.end_leaf();
     }
@@ -163,11 +164,17 @@ bool TrainStep::compute_together(const Batch& batch, std::int64_t step, const Le
     }
     std::vector<LeafScalars> scalars(leaves.size());
     scalars.front() = wished;
-    return passes_.compute_together(joined(leaves), cut(), seeds, scalars, terms(batch)).empty();
+    const std::string why = passes_.compute_together(
+        joined(leaves), cut(), seeds, scalars, terms(batch.samples_in_step));
+    if (why.empty()) return true;
+    here(Level::warn, "leaves: computed one by one from step {} on: {}", step + 1, why);
+    is_together_ = false;
+    return false;
 }
 
 std::string TrainStep::rehearse(std::uint64_t most_bytes) {
-    std::string why = passes_.rehearse(parts_.input.shape(), cut(), most_bytes);
+    std::string why =
+        passes_.rehearse(parts_.input.shape(), cut(), terms(settings_.batch), most_bytes);
     is_together_ = why.empty();
     return why;
 }
@@ -177,9 +184,8 @@ LeafSamples TrainStep::read(const Batch& batch, const LeafRows& leaf) {
     return parts_.input.read(batch, leaf);
 }
 
-LossTerms TrainStep::terms(const Batch& batch) const {
-    return {.samples = batch.samples_in_step,
-            .scale = settings_.scales_loss ? parts_.scale.factor : 1};
+LossTerms TrainStep::terms(std::int64_t samples) const {
+    return {.samples = samples, .scale = settings_.scales_loss ? parts_.scale.factor : 1};
 }
 
 // A short leaf may have fewer samples than the run has micro-batches.

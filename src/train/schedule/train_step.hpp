@@ -72,7 +72,7 @@ class TrainStep {
     void compute_leaves(const Batch& batch, std::int64_t step, const LeafScalars& wished);
     bool compute_together(const Batch& batch, std::int64_t step, const LeafScalars& wished);
     LeafSamples read(const Batch& batch, const LeafRows& leaf);
-    LossTerms terms(const Batch& batch) const;
+    LossTerms terms(std::int64_t samples) const;
     LeafCut cut() const { return {settings_.leaves, settings_.batch / settings_.virtual_ranks}; }
     int micro_batches(const LeafRows& leaf) const;
     bool must_skip() const;
