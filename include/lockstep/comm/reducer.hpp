@@ -17,11 +17,13 @@ class BucketPipeline;
 
 /// How a leaf's sums come into their slots: into `slot`, then each `into` += `from` in turn.
 struct LeafPlace {
+    /// Of two slots.
     struct Merge {
-        int into, from;
+        int into;  ///< holds the sum afterwards
+        int from;  ///< is free afterwards
     };
-    int slot = 0;
-    std::vector<Merge> merges;
+    int slot = 0;               ///< where the leaf's own values go
+    std::vector<Merge> merges;  ///< once they are there, in this order
 };
 
 /// begin_step; for each own leaf: begin_leaf, add(every tensor), end_leaf; finish. Or, where one
