@@ -206,7 +206,8 @@ void Job::settle_contract() {
         check_batch(settings_, data_->samples());
     });
     weights_ = settle_initial_weights(mesh_.world, settings_, recorded);
-    settle_arithmetic();
+    most_useful_ = most_useful(settings_);
+    settle_arithmetic(mesh_.world, node_.instruction_set, settings_);
     length_ = length_of(settings_, static_cast<std::int64_t>(data_->samples()));
     const EffectFacts facts{.samples = data_->samples(),
                             .total_steps = length_.total_steps,
@@ -214,21 +215,6 @@ void Job::settle_contract() {
     agree(mesh_.world, [&] {
         for (std::string& note : check_effects(settings_, facts))
             settings_.warnings.push_back(std::move(note));
-    });
-}
-
-// From here on LibTorch may compute.
-void Job::settle_arithmetic() {
-    most_useful_ = most_useful(settings_);
-    const InstructionSet level =
-        agree_instruction_set(mesh_.world, node_.instruction_set, settings_);
-    settings_.instruction_set = level;
-    agree(mesh_.world, [&] {
-        for (std::string& note : forget_kernel_variables())
-            settings_.warnings.push_back(std::move(note));
-        set_instruction_set(level);
-        set_compute_threads(settings_.threads, level);
-        check_arithmetic(settings_.threads);
     });
 }
 

@@ -43,7 +43,6 @@ class Job {
   private:
     void open_data();
     void settle_contract();
-    void settle_arithmetic();
     void open_run();
     void introduce();
     void start_flight();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/trained_run.hpp"
 
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/observe/run_directory.hpp"
@@ -40,7 +41,7 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     TrainedRun trained{.run = agree(ranks, [&] { return read_run_settings(given.run); })};
     TrainSettings& settings = trained.run.settings;
     if (!given.channels.empty()) settings.model.channels = given.channels;
-    settle_arithmetic(ranks, settings);
+    settle_arithmetic(ranks, read_node_facts().instruction_set, settings);
     if (!given.train_data.empty()) settings.data = given.train_data;
     trained.learned_from = open_dataset(ranks, settings.data, settings.fields);
     trained.data = open_dataset(ranks, given.data, given.fields);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/profile.hpp"
 
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/core/clock.hpp"
 
 #include "model/model_file.hpp"
@@ -69,7 +70,7 @@ ModelProfile profile_model(const ProfileSettings& settings) {
     TrainSettings arithmetic;
     arithmetic.threads = settings.threads;
     arithmetic.instruction_set = settings.instruction_set;
-    settle_arithmetic(Communicator(), arithmetic);
+    settle_arithmetic(Communicator(), read_node_facts().instruction_set, arithmetic);
     const auto model = open_model(settings.model, settings.shape, 1);
     const NamedTensors inputs = blank_inputs(settings.shape, settings.batch);
     model->set_mode(ModelMode::train);

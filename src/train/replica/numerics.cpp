@@ -8,11 +8,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
+#include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
 #include <fmt/format.h>
+#include <malloc.h>
 
 namespace lockstep {
 namespace {
@@ -22,6 +25,13 @@ namespace {
 const char* mkl_branch(InstructionSet level) {
     if (level >= InstructionSet::avx512) return "AVX512,STRICT";
     return level == InstructionSet::avx2 ? "AVX2,STRICT" : "COMPATIBLE";
+}
+
+// By default the C library hands what a step frees back to the kernel, and each page of it costs a
+// fault in the next step: a fifth of the cnn's time.
+void keep_freed_memory() {
+    ::mallopt(M_MMAP_MAX, 0);
+    ::mallopt(M_TRIM_THRESHOLD, -1);
 }
 
 }  // namespace
@@ -78,15 +88,17 @@ void set_compute_threads(int threads, InstructionSet level) {
     });
 }
 
-void settle_arithmetic(const Communicator& ranks, const TrainSettings& settings) {
-    const InstructionSet level =
-        agree_instruction_set(ranks, read_node_facts().instruction_set, settings);
+void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings) {
+    const InstructionSet level = agree_instruction_set(ranks, mine, settings);
+    settings.instruction_set = level;
     agree(ranks, [&] {
-        forget_kernel_variables();
+        for (std::string& note : forget_kernel_variables())
+            settings.warnings.push_back(std::move(note));
         set_instruction_set(level);
         set_compute_threads(settings.threads, level);
         check_arithmetic(settings.threads);
     });
+    keep_freed_memory();
 }
 
 }  // namespace lockstep

@@ -27,8 +27,9 @@ void set_instruction_set(InstructionSet level);
 /// chose another instruction set than set_instruction_set() said.
 void set_compute_threads(int threads, InstructionSet level);
 
-/// Collective. All of this for what uses a model and does not train it; from here on LibTorch may
-/// compute. Errors: those above, and those of arithmetic.hpp.
-void settle_arithmetic(const Communicator& ranks, const TrainSettings& settings);
+/// Collective. All of this; from here on LibTorch may compute, in memory that the process keeps.
+/// `mine`: this processor's level. Sets settings.instruction_set, and adds to its warnings. Errors:
+/// those above, and those of arithmetic.hpp.
+void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings);
 
 }  // namespace lockstep
