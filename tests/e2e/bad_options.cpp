@@ -318,7 +318,7 @@ std::vector<BadInput> without_effect() {
          64,
          "lockstep: error E107: --batch 1024 is more than the 600 samples<same>\n"
          "  why: no step would have that many\n"
-         "  fix: use --batch 600 or less\n",
+         "  fix: use --batch 576 or less\n",
          Finder::every_rank},
     };
 }

@@ -131,7 +131,7 @@ TEST_F(RunDirectory, RecordsWhereEverySettingComesFrom) {
     const Json& deciding = record.at("deciding");
     EXPECT_EQ(deciding.at("model"), "mlp");
     EXPECT_EQ(deciding.at("lr"), 0.002);
-    EXPECT_EQ(deciding.at("virtual-ranks"), 2);
+    EXPECT_EQ(deciding.at("virtual-ranks"), 4);
     EXPECT_EQ(deciding.at("threads"), 1);
     for (const char* part : {"lockstep", "libtorch", "mpi"})
         EXPECT_TRUE(record.at("versions").contains(part)) << part;

@@ -63,6 +63,22 @@ TEST(Verify, TakesNumbersOfRanksThatAreNoPowerOfTwo) {
 }
 
 // Six steps of 128: five are an epoch of 600 samples, four without its last.
+TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
+    const TempDir folder;
+    const auto train = [&](int ranks) {
+        return run_lockstep(Words{"train", "--data", SmallData::get().train(), "--max-steps", "6"} +
+                            Words{"--model", "cnn", "--batch", "64", "--oversubscribe", "--np"} +
+                            Words{std::to_string(ranks), "--run", folder / std::to_string(ranks)});
+    };
+    const auto alone = train(1);
+    EXPECT_THAT(alone.output,
+                testing::HasSubstr("virtual ranks: 8 by default, for as many ranks with the same "
+                                   "bits\n"));
+    EXPECT_THAT(alone.output,
+                testing::HasSubstr("8 a rank of 8 samples, computed together, which "));
+    EXPECT_EQ(printed_hash(train(3).output), printed_hash(alone.output));
+}
+
 TEST(Verify, FindsEpochsWithoutTheirLastStepEqual) {
     const Words words = Words{"verify", "--data", SmallData::get().train(), "--steps", "6"} +
                         Words{"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"};
@@ -146,7 +162,7 @@ class LeafModes : public testing::Test {
 TEST_F(LeafModes, DecideNoBit) {
     const auto together = run_lockstep(train("together", "together"));
     EXPECT_THAT(together.output,
-                testing::HasSubstr("leaves: 8 a rank of 6 samples, computed together\n"));
+                testing::HasSubstr("leaves: 8 a rank of 6 samples, computed together, "));
     const std::string hash = printed_hash(together.output);
     const auto one_by_one = run_lockstep(train("one", "one-by-one"));
     EXPECT_THAT(one_by_one.output, testing::Not(testing::HasSubstr("computed together")));

@@ -7,6 +7,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/train/model_table.hpp"
+#include "lockstep/train/virtual_ranks.hpp"
 
 #include <algorithm>
 #include <bit>
@@ -64,8 +65,14 @@ std::uint64_t state_vectors(const OptimizerSettings& optimizer) {
 }
 
 // A rank adds up the leaves it has in a tree: a slot for each level, and one to compute into.
-std::uint64_t gradient_slots(const TrainSettings& settings, std::uint64_t ranks) {
-    const auto leaves = static_cast<std::uint64_t>(std::max(settings.virtual_ranks, 1));
+std::uint64_t gradient_slots(const TrainSettings& settings,
+                             std::uint64_t parameters,
+                             std::uint64_t ranks) {
+    const ModelTraits traits{.parameters = static_cast<std::int64_t>(parameters)};
+    const auto leaves = static_cast<std::uint64_t>(
+        settings.virtual_ranks > 0
+            ? settings.virtual_ranks
+            : default_virtual_ranks(settings, 0, traits, static_cast<int>(std::bit_ceil(ranks))));
     return 1 + static_cast<std::uint64_t>(std::bit_width((leaves + ranks - 1) / ranks));
 }
 
@@ -90,9 +97,10 @@ JobEstimate estimate_job(const TrainSettings& settings,
     const std::uint64_t vector_bytes = 4 * estimate.parameters;
     const std::uint64_t states = state_vectors(settings.optimizer);
     const std::uint64_t reading = node_ranks * settings.data_memory;
-    estimate.node_memory_bytes = node_ranks * bare_rank_bytes + (1 + states) * vector_bytes +
-                                 node_ranks * gradient_slots(settings, ranks) * vector_bytes +
-                                 (data.bytes > 0 ? std::min(data.bytes, reading) : reading);
+    estimate.node_memory_bytes =
+        node_ranks * bare_rank_bytes + (1 + states) * vector_bytes +
+        node_ranks * gradient_slots(settings, estimate.parameters, ranks) * vector_bytes +
+        (data.bytes > 0 ? std::min(data.bytes, reading) : reading);
     estimate.checkpoint_bytes = (1 + states) * vector_bytes;
     // Those that are kept, while one more is written.
     estimate.disk_bytes =

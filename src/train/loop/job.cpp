@@ -15,6 +15,7 @@
 #include "checkpoint/recorded_contract.hpp"
 #include "loop/best_evaluation.hpp"
 #include "loop/deciding_files.hpp"
+#include "loop/run_contract.hpp"
 #include "loop/run_facts.hpp"
 #include "loop/run_length.hpp"
 #include "model/load_weights.hpp"
@@ -30,7 +31,6 @@
 #include "task/test_data.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <limits>
 
 #include <fmt/format.h>
@@ -69,59 +69,12 @@ Error leaves_error(const std::string& why) {
             "use --leaves auto, which computes them one by one then"};
 }
 
+// Of computing leaves together.
+std::string price_text(double price) {
+    return price > 0 ? fmt::format(", which takes {:.2f} times as long as one leaf", price) : "";
+}
+
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
-
-// What was not given is as the run has it; else V is the least that has room for `ranks`.
-void take_recorded(TrainSettings& settings, const Json& recorded, int ranks) {
-    if (settings.virtual_ranks == 0)
-        settings.virtual_ranks =
-            recorded.contains("virtual-ranks")
-                ? static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"))
-                : static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)));
-    if (!settings.instruction_set && recorded.contains("isa"))
-        set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
-    if (decayed_all(recorded)) settings.optimizer.decays_all = true;
-}
-
-void check_batch(const TrainSettings& settings, std::uint64_t samples) {
-    const int leaves = settings.virtual_ranks;
-    check(settings.batch % leaves == 0, [&] {
-        return Error(
-            "E106",
-            fmt::format("--batch {} does not divide into {} virtual ranks", settings.batch, leaves),
-            "every leaf of a step has the same number of samples",
-            fmt::format("use --batch {} or another multiple of {}",
-                        (settings.batch / leaves + 1) * leaves,
-                        leaves));
-    });
-    check(samples >= static_cast<std::uint64_t>(leaves), [&] {
-        return Error("E215",
-                     fmt::format("{} samples for {} virtual ranks", samples, leaves),
-                     "each needs at least one in a step",
-                     fmt::format("use --virtual-ranks {} or fewer ranks",
-                                 std::bit_floor(std::max<std::uint64_t>(samples, 1))));
-    });
-}
-
-// Environment variables and files can differ between nodes.
-void check_same_settings(const Communicator& ranks, const TrainSettings& settings) {
-    const Json mine = json_of(shared_settings(settings));
-    const Json roots = parse_json(ranks.broadcast(mine.dump()), "settings of rank 0");
-    agree(ranks, [&] {
-        check_settings(settings);
-        for (const auto& [name, value] : mine.items())
-            check(value == roots.value(name, Json()), [&] {
-                return Error(
-                    "E605",
-                    fmt::format("ranks have different settings: {} is {} here and {} on rank 0",
-                                name,
-                                value.dump(),
-                                roots.value(name, Json()).dump()),
-                    "environment variables and files can differ between nodes",
-                    "give settings on the command line, or export them with mpirun -x");
-            });
-    });
-}
 
 }  // namespace
 
@@ -132,8 +85,10 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     check_same_settings(mesh_.world, settings_);
     early_watch_.emplace(mesh_.world, settings_);
     open_data();
-    settle_contract();
-    build_model();
+    const RunAge age = settle_contract();
+    open_model();
+    cut_steps(age);
+    prove_model();
     open_run();
 }
 
@@ -189,37 +144,24 @@ void Job::open_data() {
         test_data_ = open_dataset(mesh_.world, settings_.test_data, settings_.fields);
 }
 
-// V, instruction set and the checks that need them, before anything is written.
-void Job::settle_contract() {
+// What the run has already, and the instruction set: from here on LibTorch may compute.
+RunAge Job::settle_contract() {
     const Json recorded = parse_json(
         from_root(mesh_.world,
                   [&] { return recorded_settings(recorded_contracts(settings_.run)).dump(); }),
         "run.json");
     agree(mesh_.world, [&] {
-        take_recorded(settings_, recorded, mesh_.data.size());
+        take_recorded(settings_, recorded);
         settings_.task.kind = choose_task(settings_.task, *data_);
-        plan_ = std::make_unique<TreePlan>(
-            settings_.virtual_ranks,
-            mesh_.data.size(),
-            settings_.plain_summation ? Summation::plain : Summation::tree);
         check_wire_format(settings_);
-        check_batch(settings_, data_->samples());
     });
     weights_ = settle_initial_weights(mesh_.world, settings_, recorded);
     most_useful_ = most_useful(settings_);
     settle_arithmetic(mesh_.world, node_.instruction_set, settings_);
-    length_ = length_of(settings_, static_cast<std::int64_t>(data_->samples()));
-    const EffectFacts facts{.samples = data_->samples(),
-                            .total_steps = length_.total_steps,
-                            .age = recorded.empty() ? RunAge::created : RunAge::resumed};
-    agree(mesh_.world, [&] {
-        for (std::string& note : check_effects(settings_, facts))
-            settings_.warnings.push_back(std::move(note));
-    });
+    return recorded.empty() ? RunAge::created : RunAge::resumed;
 }
 
-// Everything that can be wrong with the model and its data, before a run is made for it.
-void Job::build_model() {
+void Job::open_model() {
     digests_ = agreed_digests(mesh_.world, settings_);
     digests_["data-digest"] = data_->digest();
     if (!weights_.fact.empty()) digests_["load-weights"] = weights_.fact;
@@ -229,14 +171,37 @@ void Job::build_model() {
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
-        model_ = open_model(settings_.model, input_->shape(), settings_.seed);
+        model_ = lockstep::open_model(settings_.model, input_->shape(), settings_.seed);
         optimizer_ = make_optimizer(settings_.optimizer);
     });
+}
+
+// V, and the checks that need it.
+void Job::cut_steps(RunAge age) {
+    const auto samples = static_cast<std::int64_t>(data_->samples());
+    if (settings_.virtual_ranks == 0)
+        notes_.push_back(choose_virtual_ranks(
+            mesh_.world, settings_, samples, *model_, *task_, input_->shape()));
+    length_ = length_of(settings_, samples);
+    const EffectFacts facts{
+        .samples = data_->samples(), .total_steps = length_.total_steps, .age = age};
     agree(mesh_.world, [&] {
-        const auto single =
-            single_rows(settings_, static_cast<std::int64_t>(data_->samples()), length_);
+        plan_ = std::make_unique<TreePlan>(
+            settings_.virtual_ranks,
+            mesh_.data.size(),
+            settings_.plain_summation ? Summation::plain : Summation::tree);
+        check_batch(settings_, data_->samples());
+        for (std::string& note : check_effects(settings_, facts))
+            settings_.warnings.push_back(std::move(note));
+    });
+    agree(mesh_.world, [&] {
+        const auto single = single_rows(settings_, samples, length_);
         if (single && !takes_single_rows(*model_, input_->shape())) throw *single;
     });
+}
+
+// Everything else that can be wrong with the model and its data, before a run is made for it.
+void Job::prove_model() {
     const std::int64_t leaf = settings_.batch / settings_.virtual_ranks;
     const std::int64_t rows = (leaf + settings_.micro_batches - 1) / settings_.micro_batches;
     if (settings_.precision != Precision::fp32) reduce_precision(rows);
@@ -384,7 +349,8 @@ void Job::build_replica() {
          replica_->description(),
          length_.steps_per_epoch,
          length_.total_steps);
-    for (const std::string& line : {groups, scale_text(settings_, length_)})
+    notes_.insert(notes_.end(), {groups, scale_text(settings_, length_)});
+    for (const std::string& line : notes_)
         if (!line.empty()) once(Level::info, "{}", line);
 }
 
@@ -414,7 +380,8 @@ void Job::rehearse() {
              "leaves: {} a rank of {} samples, {}",
              count,
              rows,
-             why.empty() ? "computed together" : "computed one by one: " + why);
+             why.empty() ? "computed together" + price_text(step_->leaves_price())
+                         : "computed one by one: " + why);
     });
 }
 

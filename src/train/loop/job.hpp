@@ -20,6 +20,7 @@
 #include "replica/mesh.hpp"
 #include "replica/replica.hpp"
 #include "schedule/train_step.hpp"
+#include "settings/setting_effects.hpp"
 #include "task/input.hpp"
 
 #include <memory>
@@ -42,11 +43,13 @@ class Job {
 
   private:
     void open_data();
-    void settle_contract();
+    RunAge settle_contract();
+    void open_model();
+    void cut_steps(RunAge age);
+    void prove_model();
     void open_run();
     void introduce();
     void start_flight();
-    void build_model();
     void reduce_precision(std::int64_t rows);
     void build_replica();
     void restore();
@@ -68,6 +71,7 @@ class Job {
     std::shared_ptr<const DatasetIndex> data_, test_data_;
     RunAccess run_;
     InitialWeights weights_;
+    std::vector<std::string> notes_;             ///< for the log
     Json digests_;                               ///< of data, and of files that settings name
     BitContract contract_;                       ///< deciding settings on rank 0 only
     std::optional<EarlyNodeWatch> early_watch_;  ///< until `flight_` watches

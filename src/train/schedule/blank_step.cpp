@@ -37,11 +37,6 @@ NamedTensors copies_of(const NamedTensors& tensors) {
     return copies;
 }
 
-void restore(const NamedTensors& tensors, const NamedTensors& copies) {
-    const torch::NoGradGuard no_gradients;
-    for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(copies[i].tensor);
-}
-
 // Multiples of 2^-22 in [-2, 2): no rounding is part of them.
 void fill(at::Tensor& images) {
     CounterRandom random(Purpose::synthetic_data, {});
@@ -157,6 +152,18 @@ bool lacks_statistics(const std::string& message) {
 
 }  // namespace
 
+KeptBuffers::KeptBuffers(const Model& model)
+    : buffers_(model.buffers()), copies_(copies_of(buffers_)) {}
+
+KeptBuffers::~KeptBuffers() {
+    restore();
+}
+
+void KeptBuffers::restore() {
+    const torch::NoGradGuard no_gradients;
+    for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].tensor.copy_(copies_[i].tensor);
+}
+
 NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
     std::vector<InputShape> shapes = shape.further;
     shapes.insert(shapes.begin(), {shape.channels, shape.height, shape.width, shape.vocabulary});
@@ -183,29 +190,25 @@ NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {
 
 bool takes_single_rows(Model& model, const ModelShape& shape) {
     const torch::NoGradGuard no_gradients;
-    const NamedTensors buffers = model.buffers();
-    const NamedTensors before = copies_of(buffers);
+    const KeptBuffers kept(model);
     torch::manual_seed(1);
-    bool takes = true;
     try {
         model.forward(blank_inputs(shape, 1));
     } catch (const std::exception& error) {
-        takes = !lacks_statistics(error.what());
+        return !lacks_statistics(error.what());
     }
-    restore(buffers, before);
-    return takes;
+    return true;
 }
 
 double blank_step_seconds(
     Model& model, const Task& task, const ModelShape& shape, std::int64_t rows, double enough_s) {
-    const NamedTensors buffers = model.buffers();
-    const NamedTensors before = copies_of(buffers);
+    KeptBuffers kept(model);
     double quickest = std::numeric_limits<double>::infinity();
     for (int pass = 0; pass < timed_passes && (pass == 0 || quickest <= enough_s); ++pass) {
         const double begin_s = now_s();
         blank_loss(model, task, shape, rows).backward();
         quickest = std::min(quickest, now_s() - begin_s);
-        restore(buffers, before);
+        kept.restore();
         for (const NamedTensor& parameter : model.parameters())
             parameter.tensor.mutable_grad().reset();
     }
@@ -217,8 +220,8 @@ BlankStep run_blank_step(Model& model,
                          const ModelShape& shape,
                          std::int64_t rows,
                          const Optimizer& optimizer) {
-    const NamedTensors parameters = model.parameters(), buffers = model.buffers();
-    const NamedTensors before = copies_of(buffers);
+    const NamedTensors parameters = model.parameters();
+    const KeptBuffers kept(model);
     BlankStep step;
     for (std::size_t i = 0; i < parameters.size(); ++i)
         on_gradient(parameters[i].tensor,
@@ -228,8 +231,7 @@ BlankStep run_blank_step(Model& model,
 
     Hasher128 hasher;
     add(hasher, loss);
-    for (const NamedTensor& buffer : buffers) add(hasher, buffer.tensor);
-    restore(buffers, before);
+    for (const NamedTensor& buffer : model.buffers()) add(hasher, buffer.tensor);
     for (std::size_t i = 0; i < parameters.size(); ++i) {
         const at::Tensor& parameter = parameters[i].tensor;
         if (std::ranges::find(step.order, i) == step.order.end()) {

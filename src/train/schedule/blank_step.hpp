@@ -15,6 +15,21 @@
 
 namespace lockstep {
 
+/// When it goes, a model's buffers are what they were when it came.
+class KeptBuffers {
+  public:
+    explicit KeptBuffers(const Model& model);
+    ~KeptBuffers();
+    KeptBuffers(const KeptBuffers&) = delete;
+    KeptBuffers& operator=(const KeptBuffers&) = delete;
+
+    /// Before that, too.
+    void restore();
+
+  private:
+    NamedTensors buffers_, copies_;
+};
+
 /// Inputs of `rows` samples of `shape` that are made up, the same everywhere.
 NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows);
 

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/leaf_passes.hpp"
 
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "leaves/leaf_graph.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <numeric>
 #include <span>
@@ -74,6 +76,34 @@ std::vector<NamedTensors> by_leaf(const NamedTensors& tensors, const LeafCut& cu
     return leaves;
 }
 
+at::Tensor loss_of(const Task& task,
+                   const NamedTensors& outputs,
+                   const LeafSamples& samples,
+                   const LossTerms& terms) {
+    return task.loss(outputs, samples) / static_cast<double>(terms.samples);
+}
+
+// Of made-up leaves.
+std::vector<std::uint64_t> numbered_seeds(const LeafCut& cut) {
+    std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
+    std::iota(seeds.begin(), seeds.end(), 1);
+    return seeds;
+}
+
+std::string cannot_take(const std::exception& error) {
+    const std::string text = error.what();
+    return "the model cannot take them: " + text.substr(0, text.find('\n'));
+}
+
+constexpr double longest_to_time_s = 1;
+
+template <class Work>
+double seconds_of(Work&& work) {
+    const double begin_s = now_s();
+    work();
+    return now_s() - begin_s;
+}
+
 }  // namespace
 
 LeafSamples joined(const std::vector<LeafSamples>& leaves) {
@@ -87,10 +117,36 @@ LeafSamples joined(const std::vector<LeafSamples>& leaves) {
     return all;
 }
 
-at::Tensor LeafPasses::loss(const NamedTensors& outputs,
-                            const LeafSamples& samples,
-                            const LossTerms& terms) {
-    return task_.loss(outputs, samples) / static_cast<double>(terms.samples);
+std::vector<at::Tensor> leaf_losses(Model& model,
+                                    const Task& task,
+                                    const LeafSamples& samples,
+                                    const LeafCut& cut,
+                                    const LossTerms& terms) {
+    const auto outputs = by_leaf(model.forward(samples.inputs), cut);
+    std::vector<at::Tensor> losses;
+    for (std::size_t leaf = 0; leaf < outputs.size(); ++leaf) {
+        const auto first = static_cast<std::int64_t>(leaf) * cut.rows;
+        losses.push_back(loss_of(task, outputs[leaf], samples.part(first, cut.rows), terms));
+    }
+    return losses;
+}
+
+std::string leaves_obstacle(Model& model,
+                            const Task& task,
+                            const ModelShape& shape,
+                            const LeafCut& cut) {
+    const KeptBuffers kept(model);
+    std::vector<at::Tensor> parameters;
+    for (const NamedTensor& parameter : model.parameters()) parameters.push_back(parameter.tensor);
+    LeafVerdicts verdicts;
+    LeafScope scope(cut, numbered_seeds(cut), verdicts);
+    try {
+        const std::vector<at::Tensor> losses =
+            leaf_losses(model, task, blank_samples(task, shape, cut.samples()), cut, {});
+        return LeafGraph(losses, {.parameters = parameters}, cut, &scope).unknown();
+    } catch (const std::exception& error) {
+        return cannot_take(error);
+    }
 }
 
 void LeafPasses::compute(const LeafSamples& leaf, int parts, const LossTerms& terms) {
@@ -99,7 +155,8 @@ void LeafPasses::compute(const LeafSamples& leaf, int parts, const LossTerms& te
         const LeafSamples samples = part_of(leaf, part, parts);
         const at::Tensor value = [&] {
             const PhaseScope scope(clock_, Phase::forward);
-            at::Tensor sum = loss(replica_.model().forward(samples.inputs), samples, terms);
+            at::Tensor sum =
+                loss_of(task_, replica_.model().forward(samples.inputs), samples, terms);
             replica_.add(StepScalar::loss_sum, sum.item<float>());
             return terms.scale == 1 ? sum : sum * terms.scale;
         }();
@@ -126,12 +183,11 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
     std::vector<at::Tensor> losses;
     {
         const PhaseScope phase(clock_, Phase::forward);
-        const auto outputs = by_leaf(replica_.model().forward(samples.inputs), cut);
-        for (std::size_t leaf = 0; leaf < outputs.size(); ++leaf) {
-            const auto first = static_cast<std::int64_t>(leaf) * cut.rows;
-            const at::Tensor sum = loss(outputs[leaf], samples.part(first, cut.rows), terms);
-            scalars[leaf][static_cast<std::size_t>(StepScalar::loss_sum)] += sum.item<float>();
-            losses.push_back(terms.scale == 1 ? sum : sum * terms.scale);
+        losses = leaf_losses(replica_.model(), task_, samples, cut, terms);
+        for (std::size_t leaf = 0; leaf < losses.size(); ++leaf) {
+            scalars[leaf][static_cast<std::size_t>(StepScalar::loss_sum)] +=
+                losses[leaf].item<float>();
+            if (terms.scale != 1) losses[leaf] = losses[leaf] * terms.scale;
         }
     }
     if (!at::equal(generator_state(), drawn)) return "random numbers of all samples at once";
@@ -171,9 +227,31 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
     try {
         return compute_together(samples, cut, seeds, std::vector<LeafScalars>(seeds.size()), terms);
     } catch (const std::exception& error) {
-        const std::string text = error.what();
-        return "the model cannot take them: " + text.substr(0, text.find('\n'));
+        return cannot_take(error);
     }
+}
+
+double LeafPasses::price(const ModelShape& shape, const LeafCut& cut, const LossTerms& terms) {
+    const LeafSamples samples = blank_samples(task_, shape, cut.samples());
+    const auto together = [&] {
+        replica_.begin_rehearsal();
+        static_cast<void>(compute_together(
+            samples, cut, numbered_seeds(cut), std::vector<LeafScalars>(cut.leaves), terms));
+    };
+    const auto as_one = [&] {
+        replica_.begin_rehearsal();
+        replica_.begin_leaf(1);
+        compute(samples, 1, terms);
+        replica_.end_leaf();
+    };
+    double together_s = seconds_of(together), as_one_s = 0;
+    if (together_s < longest_to_time_s) {
+        as_one_s = seconds_of(as_one);  // it prepares kernels
+        together_s = std::min(together_s, seconds_of(together));
+        as_one_s = std::min(as_one_s, seconds_of(as_one));
+    }
+    replica_.end_rehearsal();
+    return as_one_s > 0 ? together_s / as_one_s : 0;
 }
 
 std::string LeafPasses::rehearse(const ModelShape& shape,
@@ -186,8 +264,7 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
     {
         const StirredWeights stirred(replica_.places().parameters);
         const LeafSamples samples = blank_samples(task_, shape, cut.samples());
-        std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
-        std::iota(seeds.begin(), seeds.end(), 1);
+        const std::vector<std::uint64_t> seeds = numbered_seeds(cut);
         const std::uint64_t all = rehearse_one_by_one(samples, cut, seeds, terms) *
                                   static_cast<std::uint64_t>(cut.leaves);
         const std::string one_by_one = replica_.sums_hash();

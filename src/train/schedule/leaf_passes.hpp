@@ -49,10 +49,11 @@ class LeafPasses {
                          std::uint64_t most_bytes,
                          Walk walk = Walk::counts);
 
+    /// How many times as long as one leaf of all samples leaves of `cut` take, which can be
+    /// computed together; 0 where finding out would take seconds.
+    double price(const ModelShape& shape, const LeafCut& cut, const LossTerms& terms);
+
   private:
-    at::Tensor loss(const NamedTensors& outputs,
-                    const LeafSamples& samples,
-                    const LossTerms& terms);
     /// What tensors of one leaf take at once.
     std::uint64_t rehearse_one_by_one(const LeafSamples& samples,
                                       const LeafCut& cut,
@@ -69,6 +70,21 @@ class LeafPasses {
     Walk walk_ = Walk::counts;
     LeafVerdicts verdicts_;
 };
+
+/// Each leaf's loss of one forward pass over all.
+std::vector<at::Tensor> leaf_losses(Model& model,
+                                    const Task& task,
+                                    const LeafSamples& samples,
+                                    const LeafCut& cut,
+                                    const LossTerms& terms);
+
+/// What stands in the way of computing leaves of `cut` together, as far as the graph of a forward
+/// pass over made-up samples tells, an operator's name, or "". Of the model's tensors all are as
+/// before afterwards.
+std::string leaves_obstacle(Model& model,
+                            const Task& task,
+                            const ModelShape& shape,
+                            const LeafCut& cut);
 
 /// Samples of several leaves as those of one.
 LeafSamples joined(const std::vector<LeafSamples>& leaves);

@@ -64,6 +64,11 @@ class TrainStep {
     /// way, see LeafPasses::rehearse(); "": nothing.
     [[nodiscard]] std::string rehearse(std::uint64_t most_bytes);
 
+    /// After that, where nothing stands in the way: see LeafPasses::price().
+    double leaves_price() {
+        return passes_.price(parts_.input.shape(), cut(), terms(settings_.batch));
+    }
+
     /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
     /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
     StepOutcome run(const Batch& batch, std::int64_t step, double rate, const StepWishes& wishes);

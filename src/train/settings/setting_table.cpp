@@ -192,7 +192,8 @@ std::vector<Option> numerics(TrainSettings& s) {
                      0,
                      65536,
                      "V, a power of two: the run gives the same bits on 1 to V ranks; "
-                     "0: the ranks at creation, rounded up"),
+                     "0: up to 64 where that costs little, and no fewer than the ranks at "
+                     "creation"),
         whole_option("threads", s.threads, 1, 1024, "threads that one operator may use"),
         choice_option<std::optional<InstructionSet>>("isa",
                                                      s.instruction_set,

@@ -102,6 +102,11 @@ class Rehearsal {
         return LeafPasses(replica_, *task, clock_)
             .rehearse(shape_, {plan_.virtual_ranks(), rows}, {.samples = 64}, most_bytes, walk);
     }
+    double price() {
+        const auto task = make_classification({}, labels_);
+        return LeafPasses(replica_, *task, clock_)
+            .price(shape_, {plan_.virtual_ranks(), 4}, {.samples = 64});
+    }
     std::string hash() const { return replica_.hash(); }
 
   private:
@@ -133,6 +138,7 @@ TEST(Leaves, HaveTheSameBitsTogetherAsOneByOne) {
     const std::string before = rehearsal.hash();
     EXPECT_EQ(rehearsal.run(), "");
     EXPECT_EQ(rehearsal.run(20), "");
+    EXPECT_GT(rehearsal.price(), 0);
     EXPECT_EQ(rehearsal.hash(), before);
     EXPECT_EQ(model->batch_norm->num_batches_tracked.item<std::int64_t>(), 0);
     EXPECT_TRUE(model->batch_norm->running_mean.equal(torch::zeros({8})));
@@ -149,6 +155,20 @@ TEST(Leaves, GoOneByOneWhereAnOperatorIsNotKnown) {
     EXPECT_EQ(Rehearsal(std::make_shared<Multiplied>()).run(), "MulBackward0");
     EXPECT_EQ(Rehearsal(std::make_shared<Summed>()).run(), "MulBackward0");
     EXPECT_THAT(Rehearsal(std::make_shared<Custom>()).run(), testing::HasSubstr("Scale"));
+}
+
+TEST(Leaves, AreKnownToGoOneByOneBeforeThereIsAReplica) {
+    Field labels;
+    labels.class_counts.assign(3, 1);
+    const auto task = make_classification({}, labels);
+    const auto obstacle = [&](const std::shared_ptr<Classifier>& module) {
+        const auto model = model_of(module);
+        return leaves_obstacle(*model, *task, {1, 2, 4, 3}, {2, 8});
+    };
+    EXPECT_EQ(obstacle(std::make_shared<Multiplied>()), "MulBackward0");
+    const auto mixed = std::make_shared<Mixed>();
+    EXPECT_EQ(obstacle(mixed), "");
+    EXPECT_TRUE(mixed->batch_norm->running_mean.equal(torch::zeros({8})));
 }
 
 TEST(Leaves, GoOneByOneWhereBitsDifferWhateverTheGraphSays) {

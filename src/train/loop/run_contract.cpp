@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/run_contract.hpp"
+
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/train/virtual_ranks.hpp"
+
+#include "loop/run_facts.hpp"
+#include "schedule/leaf_passes.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+// As those of batch norm are called, whatever a model is made of.
+bool is_batch_statistic(const NamedTensor& buffer) {
+    return std::string_view(buffer.name).ends_with("running_mean");
+}
+
+ModelTraits traits_of(const Model& model) {
+    ModelTraits traits{.has_batch_statistics =
+                           std::ranges::any_of(model.buffers(), is_batch_statistic)};
+    for (const NamedTensor& parameter : model.parameters())
+        traits.parameters += parameter.tensor.numel();
+    return traits;
+}
+
+}  // namespace
+
+void check_same_settings(const Communicator& ranks, const TrainSettings& settings) {
+    const Json mine = json_of(shared_settings(settings));
+    const Json roots = parse_json(ranks.broadcast(mine.dump()), "settings of rank 0");
+    agree(ranks, [&] {
+        check_settings(settings);
+        for (const auto& [name, value] : mine.items())
+            check(value == roots.value(name, Json()), [&] {
+                return Error(
+                    "E605",
+                    fmt::format("ranks have different settings: {} is {} here and {} on rank 0",
+                                name,
+                                value.dump(),
+                                roots.value(name, Json()).dump()),
+                    "environment variables and files can differ between nodes",
+                    "give settings on the command line, or export them with mpirun -x");
+            });
+    });
+}
+
+void take_recorded(TrainSettings& settings, const Json& recorded) {
+    if (settings.virtual_ranks == 0 && recorded.contains("virtual-ranks"))
+        settings.virtual_ranks =
+            static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"));
+    if (!settings.instruction_set && recorded.contains("isa"))
+        set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
+    if (decayed_all(recorded)) settings.optimizer.decays_all = true;
+}
+
+std::string choose_virtual_ranks(const Communicator& ranks,
+                                 TrainSettings& settings,
+                                 std::int64_t samples,
+                                 Model& model,
+                                 const Task& task,
+                                 const ModelShape& shape) {
+    const int least = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
+    const int most = default_virtual_ranks(settings, samples, traits_of(model), least);
+    std::string obstacle;
+    if (most > least) obstacle = leaves_obstacle(model, task, shape, {2, settings.batch / most});
+    // One V, whatever a rank found.
+    std::int64_t chosen = obstacle.empty() ? -most : -least;
+    ranks.all_reduce_max({&chosen, 1});
+    settings.virtual_ranks = static_cast<int>(-chosen);
+    return fmt::format("virtual ranks: {} by default, for as many ranks with the same bits{}",
+                       settings.virtual_ranks,
+                       obstacle.empty() ? "" : "; more would go one by one: " + obstacle);
+}
+
+void check_batch(const TrainSettings& settings, std::uint64_t samples) {
+    const int leaves = settings.virtual_ranks;
+    check(settings.batch % leaves == 0, [&] {
+        return Error(
+            "E106",
+            fmt::format("--batch {} does not divide into {} virtual ranks", settings.batch, leaves),
+            "every leaf of a step has the same number of samples",
+            fmt::format("use --batch {} or another multiple of {}",
+                        (settings.batch / leaves + 1) * leaves,
+                        leaves));
+    });
+    check(samples >= static_cast<std::uint64_t>(leaves), [&] {
+        return Error("E215",
+                     fmt::format("{} samples for {} virtual ranks", samples, leaves),
+                     "each needs at least one in a step",
+                     fmt::format("use --virtual-ranks {} or fewer ranks",
+                                 std::bit_floor(std::max<std::uint64_t>(samples, 1))));
+    });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/train/virtual_ranks.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+constexpr ModelTraits small{.parameters = 1'000'000};
+constexpr ModelTraits with_norm{.parameters = 1'000'000, .has_batch_statistics = true};
+
+int chosen(std::int64_t batch,
+           const ModelTraits& model = small,
+           int least = 1,
+           std::int64_t samples = 60'000) {
+    TrainSettings settings;
+    settings.batch = batch;
+    return default_virtual_ranks(settings, samples, model, least);
+}
+
+TEST(DefaultVirtualRanks, LeaveEightSamplesToALeaf) {
+    EXPECT_EQ(chosen(4096), 64);
+    EXPECT_EQ(chosen(512), 64);
+    EXPECT_EQ(chosen(128), 16);
+    EXPECT_EQ(chosen(120), 8);
+    EXPECT_EQ(chosen(15), 1);
+}
+
+TEST(DefaultVirtualRanks, AreAsManyAsRanksNeed) {
+    EXPECT_EQ(chosen(128, small, 32), 32);
+    EXPECT_EQ(chosen(128, small, 128), 128);
+}
+
+TEST(DefaultVirtualRanks, LeaveThirtyTwoSamplesToBatchStatistics) {
+    EXPECT_EQ(chosen(128, with_norm), 4);
+    // An epoch's last step has 5 samples: of four leaves three would have a single one.
+    EXPECT_EQ(chosen(128, with_norm, 1, 1285), 2);
+}
+
+TEST(DefaultVirtualRanks, HoldNoMoreThanAGigabyteOfGradients) {
+    EXPECT_EQ(chosen(512, {.parameters = 25'557'032}), 64);
+    EXPECT_EQ(chosen(512, {.parameters = 40'000'000}), 32);
+    EXPECT_EQ(chosen(512, {.parameters = 86'567'656}), 4);
+}
+
+TEST(DefaultVirtualRanks, AreFewWhereLeavesAreNotComputedTogether) {
+    TrainSettings settings;
+    settings.micro_batches = 2;
+    EXPECT_EQ(default_virtual_ranks(settings, 60'000, small, 2), 2);
+    settings = {};
+    settings.precision = Precision::bf16;
+    EXPECT_EQ(default_virtual_ranks(settings, 60'000, small, 2), 2);
+    settings = {};
+    settings.plain_summation = true;
+    EXPECT_EQ(default_virtual_ranks(settings, 60'000, small, 2), 2);
+}
+
+}  // namespace
+}  // namespace lockstep
