@@ -131,7 +131,7 @@ struct TrainSettings {
     ScheduleSettings schedule;    ///< decides
     std::int64_t batch = 128;     ///< global batch; decides
     std::uint64_t seed = 1;       ///< decides
-    int virtual_ranks = 0;        ///< V; 0: ranks at creation, rounded up to 2^k; decides
+    int virtual_ranks = 0;        ///< V; 0: as many as cost little; decides
     int threads = 1;              ///< intra-op threads of each rank; decides
     /// Nothing: the least among the ranks; decides.
     std::optional<InstructionSet> instruction_set;

@@ -12,14 +12,14 @@ namespace lockstep {
 /// What of a model bears on how finely its steps are cut.
 struct ModelTraits {
     std::int64_t parameters = 0;
-    bool has_batch_statistics = false;  ///< of each leaf, as batch norm takes them
+    bool looks_across_samples = false;  ///< of a leaf, as batch norm and mixup do
 };
 
-/// V where nobody said it: as many as cost little where leaves are computed together, or `least`,
-/// which the ranks need. Depends on their number only by that.
+/// V where nobody said it: as many as cost little where leaves are computed together, or as few as
+/// `ranks` need. Up to it V does not depend on them.
 int default_virtual_ranks(const TrainSettings& settings,
                           std::int64_t samples,
                           const ModelTraits& model,
-                          int least);
+                          int ranks);
 
 }  // namespace lockstep

@@ -72,7 +72,7 @@ std::uint64_t gradient_slots(const TrainSettings& settings,
     const auto leaves = static_cast<std::uint64_t>(
         settings.virtual_ranks > 0
             ? settings.virtual_ranks
-            : default_virtual_ranks(settings, 0, traits, static_cast<int>(std::bit_ceil(ranks))));
+            : default_virtual_ranks(settings, settings.batch, traits, static_cast<int>(ranks)));
     return 1 + static_cast<std::uint64_t>(std::bit_width((leaves + ranks - 1) / ranks));
 }
 

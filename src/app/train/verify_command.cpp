@@ -27,7 +27,8 @@ namespace {
 
 constexpr const char* verify_help =
     R"(Runs the same training under mpirun on each of the given numbers of ranks, for a few steps, and
-compares the hashes of all parameters. Equal hashes mean equal bits.
+compares the hashes of all parameters. Equal hashes mean equal bits. V is that of --virtual-ranks,
+or the largest of --ranks, rounded up to a power of two.
 
 With --plain, gradients are summed as ranks come, as ordinary data-parallel training does: at
 least one hash must differ, or else the comparison has no power.

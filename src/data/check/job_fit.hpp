@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Virtual ranks are the ranks, rounded up to a power of two, as 'lockstep train' chooses them.
+/// Virtual ranks are the ranks, rounded up to a power of two: the fewest that a run has.
 JobFit fit_of(const DatasetIndex& index, const JobShape& job);
 
 }  // namespace lockstep

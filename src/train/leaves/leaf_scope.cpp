@@ -262,7 +262,8 @@ class NoWarnings : public c10::WarningHandler {
     void process(const c10::Warning&) override {}
 };
 
-// Once, and not before it is needed: who computes leaves one by one has LibTorch's own kernels.
+// Once, and not before it is needed: where V was said and leaves go one by one, kernels are
+// LibTorch's own.
 void replace_kernels() {
     static NoWarnings quiet;
     const c10::WarningUtils::WarningHandlerGuard guard(&quiet);

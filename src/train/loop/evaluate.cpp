@@ -15,12 +15,22 @@ namespace {
 
 constexpr std::int64_t most_rows = 250;          // of a leaf
 constexpr std::int64_t most_outputs = 16 << 20;  // of a leaf: as floats they take 64 MiB
+constexpr std::uint64_t most_bytes = 32 << 20;   // of all leaves: some steps are read ahead
+
+std::uint64_t bytes_of_sample(const DatasetIndex& index) {
+    std::uint64_t bytes = 0;
+    for (const Field& field : index.fields()) bytes += field.bytes_per_sample();
+    return bytes;
+}
 
 // Part of the contract: kernels may depend on it.
-std::int64_t rows_of_leaf(const Task& task) {
+std::int64_t rows_of_leaf(const Task& task, std::uint64_t sample_bytes, int virtual_ranks) {
     std::int64_t outputs = 1;
     for (const std::int64_t extent : task.output_shape()) outputs *= extent;
-    return std::clamp<std::int64_t>(most_outputs / outputs, 1, most_rows);
+    const std::uint64_t rows =
+        most_bytes / (sample_bytes * static_cast<std::uint64_t>(virtual_ranks));
+    return std::clamp<std::int64_t>(
+        std::min(most_outputs / outputs, static_cast<std::int64_t>(rows)), 1, most_rows);
 }
 
 StreamOptions evaluation_stream(LeafRange leaves,
@@ -61,7 +71,7 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
       ranks_(ranks),
       input_(evaluation_input(*index_, trained, settings, task)),
       virtual_ranks_(settings.virtual_ranks),
-      batch_(rows_of_leaf(task) * virtual_ranks_) {
+      batch_(rows_of_leaf(task, bytes_of_sample(*index_), virtual_ranks_) * virtual_ranks_) {
     if (leaves.size() > 0) stream_.emplace(index_, evaluation_stream(leaves, settings, batch_));
 }
 

@@ -70,8 +70,8 @@ Error leaves_error(const std::string& why) {
 }
 
 // Of computing leaves together.
-std::string price_text(double price) {
-    return price > 0 ? fmt::format(", which takes {:.2f} times as long as one leaf", price) : "";
+std::string price_text(std::optional<double> price) {
+    return price ? fmt::format(", which takes {:.2f} times as long as one leaf", *price) : "";
 }
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
@@ -86,7 +86,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     early_watch_.emplace(mesh_.world, settings_);
     open_data();
     const RunAge age = settle_contract();
-    open_model();
+    make_model();
     cut_steps(age);
     prove_model();
     open_run();
@@ -161,7 +161,7 @@ RunAge Job::settle_contract() {
     return recorded.empty() ? RunAge::created : RunAge::resumed;
 }
 
-void Job::open_model() {
+void Job::make_model() {
     digests_ = agreed_digests(mesh_.world, settings_);
     digests_["data-digest"] = data_->digest();
     if (!weights_.fact.empty()) digests_["load-weights"] = weights_.fact;
@@ -171,7 +171,7 @@ void Job::open_model() {
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
-        model_ = lockstep::open_model(settings_.model, input_->shape(), settings_.seed);
+        model_ = open_model(settings_.model, input_->shape(), settings_.seed);
         optimizer_ = make_optimizer(settings_.optimizer);
     });
 }
@@ -179,9 +179,12 @@ void Job::open_model() {
 // V, and the checks that need it.
 void Job::cut_steps(RunAge age) {
     const auto samples = static_cast<std::int64_t>(data_->samples());
-    if (settings_.virtual_ranks == 0)
-        notes_.push_back(choose_virtual_ranks(
-            mesh_.world, settings_, samples, *model_, *task_, input_->shape()));
+    if (settings_.virtual_ranks == 0) {
+        const VirtualRanks chosen =
+            choose_virtual_ranks(mesh_.data, settings_, *data_, *model_, *task_, input_->shape());
+        settings_.virtual_ranks = chosen.count;
+        notes_.push_back(chosen.note);
+    }
     length_ = length_of(settings_, samples);
     const EffectFacts facts{
         .samples = data_->samples(), .total_steps = length_.total_steps, .age = age};

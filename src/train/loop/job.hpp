@@ -44,7 +44,7 @@ class Job {
   private:
     void open_data();
     RunAge settle_contract();
-    void open_model();
+    void make_model();
     void cut_steps(RunAge age);
     void prove_model();
     void open_run();

@@ -3,9 +3,11 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/transform.hpp"
 #include "lockstep/train/virtual_ranks.hpp"
 
 #include "loop/run_facts.hpp"
+#include "schedule/blank_step.hpp"
 #include "schedule/leaf_passes.hpp"
 
 #include <algorithm>
@@ -22,9 +24,11 @@ bool is_batch_statistic(const NamedTensor& buffer) {
     return std::string_view(buffer.name).ends_with("running_mean");
 }
 
-ModelTraits traits_of(const Model& model) {
-    ModelTraits traits{.has_batch_statistics =
-                           std::ranges::any_of(model.buffers(), is_batch_statistic)};
+ModelTraits traits_of(Model& model, const ModelShape& shape, const std::string& transform) {
+    ModelTraits traits{.looks_across_samples =
+                           std::ranges::any_of(model.buffers(), is_batch_statistic) ||
+                           TransformPipeline::parse(transform).mixes_labels() ||
+                           !takes_single_rows(model, shape)};
     for (const NamedTensor& parameter : model.parameters())
         traits.parameters += parameter.tensor.numel();
     return traits;
@@ -60,23 +64,28 @@ void take_recorded(TrainSettings& settings, const Json& recorded) {
     if (decayed_all(recorded)) settings.optimizer.decays_all = true;
 }
 
-std::string choose_virtual_ranks(const Communicator& ranks,
-                                 TrainSettings& settings,
-                                 std::int64_t samples,
-                                 Model& model,
-                                 const Task& task,
-                                 const ModelShape& shape) {
+VirtualRanks choose_virtual_ranks(const Communicator& ranks,
+                                  const TrainSettings& settings,
+                                  const DatasetIndex& data,
+                                  Model& model,
+                                  const Task& task,
+                                  const ModelShape& shape) {
     const int least = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
-    const int most = default_virtual_ranks(settings, samples, traits_of(model), least);
+    const int most = default_virtual_ranks(settings,
+                                           static_cast<std::int64_t>(data.samples()),
+                                           traits_of(model, shape, settings.transform),
+                                           ranks.size());
     std::string obstacle;
     if (most > least) obstacle = leaves_obstacle(model, task, shape, {2, settings.batch / most});
     // One V, whatever a rank found.
     std::int64_t chosen = obstacle.empty() ? -most : -least;
     ranks.all_reduce_max({&chosen, 1});
-    settings.virtual_ranks = static_cast<int>(-chosen);
-    return fmt::format("virtual ranks: {} by default, for as many ranks with the same bits{}",
-                       settings.virtual_ranks,
-                       obstacle.empty() ? "" : "; more would go one by one: " + obstacle);
+    const int count = static_cast<int>(-chosen);
+    if (settings.plain_summation) return {count, ""};
+    return {count,
+            fmt::format("virtual ranks: {} by default, for as many ranks with the same bits{}",
+                        count,
+                        obstacle.empty() ? "" : "; more would go one by one: " + obstacle)};
 }
 
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {

@@ -4,6 +4,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/data/dataset_index.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include "model/model.hpp"
@@ -20,14 +21,19 @@ void check_same_settings(const Communicator& ranks, const TrainSettings& setting
 /// What was not given is as the run has it, whose settings are `recorded`.
 void take_recorded(TrainSettings& settings, const Json& recorded);
 
-/// Collective. V for a model and data of which nobody said it, the same on all ranks. Sets
-/// settings.virtual_ranks; returns a sentence about the choice.
-std::string choose_virtual_ranks(const Communicator& ranks,
-                                 TrainSettings& settings,
-                                 std::int64_t samples,
-                                 Model& model,
-                                 const Task& task,
-                                 const ModelShape& shape);
+/// V, and a sentence about why.
+struct VirtualRanks {
+    int count = 1;
+    std::string note;
+};
+
+/// Collective. V where nobody said it, the same on all ranks. Leaves the model as it was.
+VirtualRanks choose_virtual_ranks(const Communicator& ranks,
+                                  const TrainSettings& settings,
+                                  const DatasetIndex& data,
+                                  Model& model,
+                                  const Task& task,
+                                  const ModelShape& shape);
 
 /// Errors: E106 where a step does not divide into leaves, E215 where `samples` are too few.
 void check_batch(const TrainSettings& settings, std::uint64_t samples);

@@ -3,6 +3,7 @@
 
 #include "loop/run_length.hpp"
 
+#include <algorithm>
 #include <bit>
 
 namespace lockstep {
@@ -13,8 +14,8 @@ constexpr int most_virtual_ranks = 64;
 // With 4 the cnn's steps take 1.1 times as long as with one leaf, with 8 as long
 // (docs/benchmarks.md, Room to grow).
 constexpr std::int64_t least_rows = 8;
-// Goyal et al., https://arxiv.org/abs/1706.02677: what batch statistics are taken over.
-constexpr std::int64_t least_rows_of_statistics = 32;
+// Goyal et al., https://arxiv.org/abs/1706.02677, take batch statistics over so many.
+constexpr std::int64_t least_rows_across = 32;
 
 // A rank that has all leaves holds so many gradients at once.
 constexpr std::uint64_t most_gradient_bytes = 1U << 30;
@@ -25,13 +26,14 @@ bool suits(const TrainSettings& given,
            int virtual_ranks) {
     TrainSettings settings = given;
     settings.virtual_ranks = virtual_ranks;
-    const std::int64_t rows = model.has_batch_statistics ? least_rows_of_statistics : least_rows;
+    const std::int64_t rows = model.looks_across_samples ? least_rows_across : least_rows;
     const std::uint64_t gradients = std::bit_width(static_cast<unsigned>(virtual_ranks));
     const std::uint64_t bytes = static_cast<std::uint64_t>(model.parameters) * sizeof(float);
-    return settings.batch % virtual_ranks == 0 && settings.batch / virtual_ranks >= rows &&
+    // The last step of an epoch counts, for a run may become longer.
+    return settings.batch % virtual_ranks == 0 &&
+           std::min(settings.batch, samples) / virtual_ranks >= rows &&
            gradients * bytes <= most_gradient_bytes &&
-           !(model.has_batch_statistics &&
-             single_rows(settings, samples, length_of(settings, samples)));
+           !(model.looks_across_samples && single_rows(settings, samples, {}));
 }
 
 }  // namespace
@@ -39,10 +41,12 @@ bool suits(const TrainSettings& given,
 int default_virtual_ranks(const TrainSettings& settings,
                           std::int64_t samples,
                           const ModelTraits& model,
-                          int least) {
-    const bool are_together = settings.precision == Precision::fp32 &&
-                              settings.micro_batches == 1 && !settings.plain_summation;
-    for (int most = most_virtual_ranks; are_together && most > least; most /= 2)
+                          int ranks) {
+    const int least = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks)));
+    if (settings.precision != Precision::fp32 || settings.micro_batches > 1 ||
+        settings.plain_summation)
+        return least;
+    for (int most = most_virtual_ranks; most > least; most /= 2)
         if (suits(settings, samples, model, most)) return most;
     return least;
 }

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
@@ -83,6 +84,21 @@ at::Tensor loss_of(const Task& task,
     return task.loss(outputs, samples) / static_cast<double>(terms.samples);
 }
 
+// Each leaf's, of one forward pass over all.
+std::vector<at::Tensor> leaf_losses(Model& model,
+                                    const Task& task,
+                                    const LeafSamples& samples,
+                                    const LeafCut& cut,
+                                    const LossTerms& terms) {
+    const auto outputs = by_leaf(model.forward(samples.inputs), cut);
+    std::vector<at::Tensor> losses;
+    for (std::size_t leaf = 0; leaf < outputs.size(); ++leaf) {
+        const auto first = static_cast<std::int64_t>(leaf) * cut.rows;
+        losses.push_back(loss_of(task, outputs[leaf], samples.part(first, cut.rows), terms));
+    }
+    return losses;
+}
+
 // Of made-up leaves.
 std::vector<std::uint64_t> numbered_seeds(const LeafCut& cut) {
     std::vector<std::uint64_t> seeds(static_cast<std::size_t>(cut.leaves));
@@ -94,6 +110,8 @@ std::string cannot_take(const std::exception& error) {
     const std::string text = error.what();
     return "the model cannot take them: " + text.substr(0, text.find('\n'));
 }
+
+constexpr const char* shared_numbers = "random numbers of all samples at once";
 
 constexpr double longest_to_time_s = 1;
 
@@ -117,25 +135,12 @@ LeafSamples joined(const std::vector<LeafSamples>& leaves) {
     return all;
 }
 
-std::vector<at::Tensor> leaf_losses(Model& model,
-                                    const Task& task,
-                                    const LeafSamples& samples,
-                                    const LeafCut& cut,
-                                    const LossTerms& terms) {
-    const auto outputs = by_leaf(model.forward(samples.inputs), cut);
-    std::vector<at::Tensor> losses;
-    for (std::size_t leaf = 0; leaf < outputs.size(); ++leaf) {
-        const auto first = static_cast<std::int64_t>(leaf) * cut.rows;
-        losses.push_back(loss_of(task, outputs[leaf], samples.part(first, cut.rows), terms));
-    }
-    return losses;
-}
-
 std::string leaves_obstacle(Model& model,
                             const Task& task,
                             const ModelShape& shape,
                             const LeafCut& cut) {
     const KeptBuffers kept(model);
+    const at::Tensor drawn = generator_state();
     std::vector<at::Tensor> parameters;
     for (const NamedTensor& parameter : model.parameters()) parameters.push_back(parameter.tensor);
     LeafVerdicts verdicts;
@@ -143,6 +148,7 @@ std::string leaves_obstacle(Model& model,
     try {
         const std::vector<at::Tensor> losses =
             leaf_losses(model, task, blank_samples(task, shape, cut.samples()), cut, {});
+        if (!at::equal(generator_state(), drawn)) return shared_numbers;
         return LeafGraph(losses, {.parameters = parameters}, cut, &scope).unknown();
     } catch (const std::exception& error) {
         return cannot_take(error);
@@ -190,7 +196,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
             if (terms.scale != 1) losses[leaf] = losses[leaf] * terms.scale;
         }
     }
-    if (!at::equal(generator_state(), drawn)) return "random numbers of all samples at once";
+    if (!at::equal(generator_state(), drawn)) return shared_numbers;
     {
         const PhaseScope phase(clock_, Phase::backward);
         LeafGraph graph(losses, replica_.places(), cut, &scope);
@@ -231,27 +237,24 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
     }
 }
 
-double LeafPasses::price(const ModelShape& shape, const LeafCut& cut, const LossTerms& terms) {
+std::optional<double> LeafPasses::price(const ModelShape& shape,
+                                        const LeafCut& cut,
+                                        const LossTerms& terms) {
+    if (together_s_ > longest_to_time_s) return {};
     const LeafSamples samples = blank_samples(task_, shape, cut.samples());
-    const auto together = [&] {
-        replica_.begin_rehearsal();
-        static_cast<void>(compute_together(
-            samples, cut, numbered_seeds(cut), std::vector<LeafScalars>(cut.leaves), terms));
-    };
-    const auto as_one = [&] {
+    double together_s = std::numeric_limits<double>::infinity(), as_one_s = together_s;
+    for (int pass = 0; pass < 2; ++pass) {  // the first of one leaf prepares kernels
+        together_s = std::min(
+            together_s, seconds_of([&] {
+                static_cast<void>(rehearse_together(samples, cut, numbered_seeds(cut), terms));
+            }));
         replica_.begin_rehearsal();
         replica_.begin_leaf(1);
-        compute(samples, 1, terms);
+        as_one_s = std::min(as_one_s, seconds_of([&] { compute(samples, 1, terms); }));
         replica_.end_leaf();
-    };
-    double together_s = seconds_of(together), as_one_s = 0;
-    if (together_s < longest_to_time_s) {
-        as_one_s = seconds_of(as_one);  // it prepares kernels
-        together_s = std::min(together_s, seconds_of(together));
-        as_one_s = std::min(as_one_s, seconds_of(as_one));
     }
     replica_.end_rehearsal();
-    return as_one_s > 0 ? together_s / as_one_s : 0;
+    return together_s / as_one_s;
 }
 
 std::string LeafPasses::rehearse(const ModelShape& shape,
@@ -273,7 +276,7 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
                               grouped(static_cast<std::uint64_t>(cut.samples())),
                               bytes_text(all));
         else
-            why = rehearse_together(samples, cut, seeds, terms);
+            together_s_ = seconds_of([&] { why = rehearse_together(samples, cut, seeds, terms); });
         if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
     }
     replica_.end_rehearsal();

@@ -9,6 +9,7 @@
 #include "task/task.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,9 +50,11 @@ class LeafPasses {
                          std::uint64_t most_bytes,
                          Walk walk = Walk::counts);
 
-    /// How many times as long as one leaf of all samples leaves of `cut` take, which can be
-    /// computed together; 0 where finding out would take seconds.
-    double price(const ModelShape& shape, const LeafCut& cut, const LossTerms& terms);
+    /// After a rehearsal in which nothing stood in the way: how many times as long as one leaf of
+    /// all samples its leaves take together; nothing where finding out would take seconds.
+    std::optional<double> price(const ModelShape& shape,
+                                const LeafCut& cut,
+                                const LossTerms& terms);
 
   private:
     /// What tensors of one leaf take at once.
@@ -68,15 +71,9 @@ class LeafPasses {
     const Task& task_;
     PhaseClock& clock_;
     Walk walk_ = Walk::counts;
+    double together_s_ = 0;  ///< that a rehearsal took
     LeafVerdicts verdicts_;
 };
-
-/// Each leaf's loss of one forward pass over all.
-std::vector<at::Tensor> leaf_losses(Model& model,
-                                    const Task& task,
-                                    const LeafSamples& samples,
-                                    const LeafCut& cut,
-                                    const LossTerms& terms);
 
 /// What stands in the way of computing leaves of `cut` together, as far as the graph of a forward
 /// pass over made-up samples tells, an operator's name, or "". Of the model's tensors all are as

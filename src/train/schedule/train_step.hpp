@@ -65,7 +65,7 @@ class TrainStep {
     [[nodiscard]] std::string rehearse(std::uint64_t most_bytes);
 
     /// After that, where nothing stands in the way: see LeafPasses::price().
-    double leaves_price() {
+    std::optional<double> leaves_price() {
         return passes_.price(parts_.input.shape(), cut(), terms(settings_.batch));
     }
 

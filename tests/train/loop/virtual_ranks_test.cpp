@@ -7,15 +7,15 @@ namespace lockstep {
 namespace {
 
 constexpr ModelTraits small{.parameters = 1'000'000};
-constexpr ModelTraits with_norm{.parameters = 1'000'000, .has_batch_statistics = true};
+constexpr ModelTraits with_norm{.parameters = 1'000'000, .looks_across_samples = true};
 
 int chosen(std::int64_t batch,
            const ModelTraits& model = small,
-           int least = 1,
+           int ranks = 1,
            std::int64_t samples = 60'000) {
     TrainSettings settings;
     settings.batch = batch;
-    return default_virtual_ranks(settings, samples, model, least);
+    return default_virtual_ranks(settings, samples, model, ranks);
 }
 
 TEST(DefaultVirtualRanks, LeaveEightSamplesToALeaf) {
@@ -24,9 +24,18 @@ TEST(DefaultVirtualRanks, LeaveEightSamplesToALeaf) {
     EXPECT_EQ(chosen(128), 16);
     EXPECT_EQ(chosen(120), 8);
     EXPECT_EQ(chosen(15), 1);
+    EXPECT_EQ(chosen(512, small, 1, 40), 4);
+}
+
+TEST(DefaultVirtualRanks, DoNotDependOnFewerRanksOrOnTheRunsLength) {
+    for (int ranks = 1; ranks <= 16; ++ranks) EXPECT_EQ(chosen(128, small, ranks), 16);
+    TrainSettings settings;
+    settings.max_steps = 1;
+    EXPECT_EQ(default_virtual_ranks(settings, 1285, with_norm, 1), 2);
 }
 
 TEST(DefaultVirtualRanks, AreAsManyAsRanksNeed) {
+    EXPECT_EQ(chosen(128, small, 17), 32);
     EXPECT_EQ(chosen(128, small, 32), 32);
     EXPECT_EQ(chosen(128, small, 128), 128);
 }
