@@ -216,7 +216,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a field is not described well",
      "--field NAME=PATH or --field NAME=PATH:LAYOUT: NAME is what training calls it, PATH is a "
      "data\n"
-     "set in the HDF5 files, LAYOUT says what it is, such as CHW or label."},
+     "set in the HDF5 files, LAYOUT says what it is: CHW, HWC, HW, label or value. Images whose\n"
+     "sizes may be height, width, channels as well as channels, height, width need one."},
     {"E237",
      bad_data,
      "an image cannot be decoded",

@@ -140,7 +140,7 @@ int run(int count, char** words) {
                     {"foreign",
                      measured(
                          [&] {
-                             return DatasetIndex::open_foreign(files, {{"x", "/x", ""}});
+                             return DatasetIndex::open_foreign(files, {{"x", "/x"}});
                          },
                          shape.rounds)}};
     fmt::print("{}\n", json.dump());

@@ -138,7 +138,14 @@ TEST_F(ForeignTrainData, MayHaveItsChannelsLast) {
                     ranks,
                     {"--field", "images=/x/data:" + layout, "--field", "labels=/y"});
     };
-    EXPECT_EQ(hash_of("HWC", 2), hash_of("CHW", 1));
+    const std::string wanted = hash_of("CHW", 1);
+    EXPECT_EQ(hash_of("HWC", 2), wanted);
+    const ProcessResult small = run("small", 1, {"--field", "images=/x/data:nhwc,labels=/y"});
+    EXPECT_EQ(printed_hash(small.output), wanted);
+    EXPECT_THAT(small.output, testing::HasSubstr("images: u8, C 3, H 6, W 5 (stored H, W, C)"));
+    const ProcessResult unsaid = run("unsaid", 2, {"--field", "images=/x/data,labels=/y"});
+    EXPECT_EQ(unsaid.exit_code, 64) << unsaid.output;
+    EXPECT_THAT(unsaid.output, testing::HasSubstr("images=/x/data:HWC, or"));
 }
 
 TEST_F(ForeignTrainData, MayBeFloats) {

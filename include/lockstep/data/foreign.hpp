@@ -10,17 +10,21 @@
 
 namespace lockstep {
 
+/// What a field's rows are. `label`: class numbers, which are counted when the files are opened;
+/// `value`: no class numbers and no axes, whatever the field is called.
+enum class RowLayout { unstated, chw, hwc, hw, label, value };
+
 /// A field and where it lies in each file.
 struct FieldMapping {
     std::string name;       ///< what training calls it: "images", "labels"
     std::string hdf5_path;  ///< of the data set, e.g. "/x/data"
-    /// "CHW", "HWC", ...; "label" for class numbers, which are counted when the files are opened;
-    /// "" if there is nothing to say. A scalar field named "labels" is a label unless it says else.
-    std::string layout;
+    /// A scalar field named "labels" is a label unless it says else.
+    RowLayout layout = RowLayout::unstated;
     bool operator==(const FieldMapping&) const = default;
 };
 
-/// "NAME=PATH" or "NAME=PATH:LAYOUT", as `--field` takes it. Errors: E235.
+/// "NAME=PATH" or "NAME=PATH:LAYOUT", as `--field` takes it. Errors: E235, also for a layout that
+/// there is not: what follows a path's last colon is one if it has letters only.
 FieldMapping parse_field_mapping(std::string_view text);
 
 /// Several, with commas between them; none for "".

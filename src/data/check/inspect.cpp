@@ -3,6 +3,7 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/axes.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -80,6 +81,9 @@ void describe_fields(const DatasetIndex& index, Text out) {
                        bytes_text(stored),
                        ratio_text(raw, stored));
     }
+    for (const Field& field : index.fields())
+        if (const std::string axes = axes_text(field); !axes.empty())
+            fmt::format_to(out, "\n{}: {}\n", field.name, axes);
     for (const Field& field : index.fields())
         for (std::size_t c = 0; c < std::min(field.mean.size(), most_lines); ++c)
             fmt::format_to(out,

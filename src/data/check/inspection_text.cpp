@@ -2,6 +2,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/axes.hpp"
 #include "lockstep/data/inspect.hpp"
 
 #include <algorithm>
@@ -115,6 +116,7 @@ std::string inspection_json(const DatasetIndex& index, const Inspection& inspect
         json["fields"].push_back({{"name", field.name},
                                   {"type", element_name(field.type)},
                                   {"shape", field.shape},
+                                  {"axes", axes_text(field)},
                                   {"storage", layout.is_chunked ? "chunks" : "contiguous"},
                                   {"blocks", layout.blocks},
                                   {"block_bytes", layout.block_bytes},

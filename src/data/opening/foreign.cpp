@@ -15,6 +15,7 @@
 #include "format/widening.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5/stored_blocks.hpp"
+#include "row_layout.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -64,7 +65,8 @@ Widening widening_of(const DatasetFacts& facts) {
 bool may_be_label(const FieldMapping& mapping) {
     const bool is_usual =
         mapping.name == "labels" || mapping.name == "masks" || mapping.name == "tokens";
-    return mapping.layout == "label" || (mapping.layout.empty() && is_usual);
+    return mapping.layout == RowLayout::label ||
+           (mapping.layout == RowLayout::unstated && is_usual);
 }
 
 void check_fields(const std::vector<FieldMapping>& fields) {
@@ -180,7 +182,8 @@ Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
     const DatasetFacts& facts = checked(number, field);
     Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
     made.shape.assign(facts.size.begin() + 1, facts.size.end());
-    if (mapping.layout != "label") made.layout = mapping.layout;
+    check_layout(mapping, made, files_[number]);
+    made.layout = layout_text(mapping.layout);
     return made;
 }
 
@@ -188,7 +191,7 @@ bool ForeignOpening::is_label(std::size_t field) const {
     const FieldMapping& mapping = mappings_[field];
     const Field& made = manifest_.fields[field];
     const bool is_possible = is_of_classes(made) || (made.shape.empty() && is_whole(made.type));
-    check(is_possible || mapping.layout != "label", [&] {
+    check(is_possible || mapping.layout != RowLayout::label, [&] {
         return Error("E235",
                      fmt::format("field '{}' is no label", mapping.name),
                      "a label is one whole number per sample; of 'masks' [H, W] per pixel, of "

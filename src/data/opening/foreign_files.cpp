@@ -5,11 +5,13 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "format/naming.hpp"
+#include "row_layout.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <optional>
 
 #include <fmt/format.h>
 #include <glob.h>
@@ -22,6 +24,12 @@ Error bad_mapping(std::string_view text, const std::string& why) {
                  fmt::format("'{}' does not describe a field", text),
                  why,
                  "write NAME=PATH or NAME=PATH:LAYOUT, such as images=/x/data:CHW");
+}
+
+std::string no_layout(std::string_view word) {
+    return fmt::format("'{}' is no layout: these are {}; a path with a colon needs one behind it",
+                       word,
+                       layout_words());
 }
 
 bool looks_like_hdf5(const fs::path& path) {
@@ -52,7 +60,7 @@ std::vector<fs::path> matches_of(const fs::path& pattern) {
 FieldMapping parse_field_mapping(std::string_view text) {
     const std::size_t equals = text.find('=');
     if (equals == text.npos) throw bad_mapping(text, "it has no '='");
-    FieldMapping mapping{std::string(text.substr(0, equals)), "", ""};
+    FieldMapping mapping{.name = std::string(text.substr(0, equals)), .hdf5_path = {}};
     if (!is_field_name(mapping.name))
         throw bad_mapping(text, "a name has letters, digits, '_' and '-' only");
     std::string_view path = text.substr(equals + 1);
@@ -61,7 +69,10 @@ FieldMapping parse_field_mapping(std::string_view text) {
     if (colon != path.npos && std::ranges::all_of(path.substr(colon + 1), [](unsigned char c) {
             return std::isalpha(c) != 0;
         })) {
-        mapping.layout = path.substr(colon + 1);
+        const std::string_view word = path.substr(colon + 1);
+        const std::optional<RowLayout> layout = parse_layout(word);
+        if (!layout) throw bad_mapping(text, no_layout(word));
+        mapping.layout = *layout;
         path = path.substr(0, colon);
     }
     if (path.empty()) throw bad_mapping(text, "it names no data set");

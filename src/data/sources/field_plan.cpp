@@ -2,6 +2,7 @@
 #include "field_plan.hpp"
 
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/axes.hpp"
 
 #include "format/labels.hpp"
 #include "format/naming.hpp"
@@ -35,10 +36,6 @@ RowTransform channels_first(std::size_t channels, std::size_t bytes) {
     };
 }
 
-bool looks_like_hwc(const std::vector<std::int64_t>& shape) {
-    return shape[2] <= 4 && shape[0] > 4;
-}
-
 FieldPlan plan_images(Field field, ImageLayout layout, const fs::path& origin) {
     auto& shape = field.shape;
     const bool is_flat = shape.size() == 2;
@@ -50,7 +47,7 @@ FieldPlan plan_images(Field field, ImageLayout layout, const fs::path& origin) {
             fmt::format("a sample has {} dimensions; images have 2 or 3", shape.size()));
     });
     field.layout = "CHW";
-    check(is_flat || layout != ImageLayout::unstated || !looks_like_hwc(shape), [&] {
+    check(is_flat || layout != ImageLayout::unstated || !may_have_channels_last(shape), [&] {
         return Error("E106",
                      fmt::format("images of '{}' are {}, which looks like height x width x "
                                  "channels",

@@ -9,6 +9,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/axes.hpp"
 #include "lockstep/observe/events.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
@@ -61,6 +62,15 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
 // With fewer, kernels for vectors give other bits than those for matrices.
 constexpr std::int64_t least_leaf_rows = 4;
+
+// What the numbers of a stored sample are taken for: "images: u8, C 3, H 32, W 32".
+std::string input_text(const Field& field) {
+    const std::string axes = axes_text(field);
+    return fmt::format("{}: {}, {}",
+                       field.name,
+                       element_name(field.type),
+                       axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes);
+}
 
 Error leaves_error(const std::string& why) {
     return {"E103",
@@ -299,6 +309,8 @@ void Job::introduce() {
         settings_.threads,
         instruction_set_name(*settings_.instruction_set),
         mesh_.world.size());
+    for (const std::size_t place : input_places(*data_, settings_.inputs))
+        once(Level::info, "input {}", input_text(data_->fields()[place]));
 }
 
 // From here on a rank that hangs or dies is named.

@@ -37,10 +37,6 @@ std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples
     return extents;
 }
 
-bool has_channels_last(const Field& field) {
-    return field.layout == "HWC" && field.shape.size() == 3;
-}
-
 bool is_image(const Field& field) {
     const bool has_pixels = field.shape.size() == 2 || field.shape.size() == 3;
     return field.name != "tokens" && field.type == ElementType::u8 && has_pixels;

@@ -47,9 +47,6 @@ at::Tensor empty_input(std::int64_t samples, const ImageShape& shape);
 /// [samples, ...]: of rows as they are stored.
 std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples);
 
-/// Whether samples are stored as [H, W, C].
-bool has_channels_last(const Field& field);
-
 /// u8 [C, H, W], [H, W] or, of layout HWC, [H, W, C]: images, through all of `pipeline`.
 /// `statistics` has the mean and deviation that `normalise` uses. Errors: E248.
 std::unique_ptr<FieldInput> make_image_input(const Field& field,

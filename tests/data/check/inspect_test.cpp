@@ -30,6 +30,7 @@ TEST(Inspect, ShowsWhatIsThere) {
                                  "shuffled:0",
                                  "images",
                                  "[1, 4, 4]",
+                                 "images: C 1, H 4, W 4",
                                  "labels",
                                  "scalar",
                                  "mean 0.",
@@ -135,7 +136,7 @@ TEST(Inspect, AdvisesToPackFilesOfOthers) {
         folder / "a.h5",
         {{.path = "/y", .type = H5T_STD_I16LE, .size = {rows}, .chunk = {1000}, .bytes = labels}});
     const auto index = std::make_shared<const DatasetIndex>(
-        DatasetIndex::open_foreign({folder / "a.h5"}, {{"labels", "/y", ""}}));
+        DatasetIndex::open_foreign({folder / "a.h5"}, {{"labels", "/y"}}));
     const Inspection found = inspect_dataset(index);
     EXPECT_FALSE(found.layouts.at(0).is_chunked);
     ASSERT_EQ(found.labels.size(), 1u);

@@ -92,7 +92,7 @@ class Chains : public testing::TestWithParam<Chain> {
     }
     DatasetIndex open(const ForeignDataset& data, test::Format format = test::Format::earliest) {
         test::write_foreign(folder_ / "a.h5", {data}, format);
-        return DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data", ""}});
+        return DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data"}});
     }
     test::TempDir folder_;
 };

@@ -24,7 +24,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-const std::vector<FieldMapping> fields{{"images", "/x/data", "CHW"}, {"labels", "/y", ""}};
+const std::vector<FieldMapping> fields{{"images", "/x/data", RowLayout::hw}, {"labels", "/y"}};
 
 class Foreign : public testing::Test {
   protected:
@@ -37,7 +37,7 @@ class Foreign : public testing::Test {
     // Writes one data set and opens it.
     std::optional<Error> error_of(const ForeignDataset& data) {
         const fs::path path = write("one.h5", {data});
-        return caught([&] { DatasetIndex::open_foreign({path}, {{"images", data.path, ""}}); });
+        return caught([&] { DatasetIndex::open_foreign({path}, {{"images", data.path}}); });
     }
     test::TempDir folder_;
 };
@@ -63,7 +63,7 @@ TEST_F(Foreign, FilesOfAnyLengthStreamInTheOrderGiven) {
     EXPECT_EQ(index.samples(), 138u);
     EXPECT_EQ(index.blocks(), (std::vector<RowBlock>{{0, 37}, {37, 100}, {137, 1}}));
     EXPECT_THAT(index.field("images").shape, ElementsAre(3, 5));
-    EXPECT_EQ(index.field("images").layout, "CHW");
+    EXPECT_EQ(index.field("images").layout, "HW");
     EXPECT_EQ(index.field("labels").classes(), 7);
     ASSERT_THAT(index.warnings(), SizeIs(1));
     for (const char* missing : {"no hashes", "not shuffled", "no mean"})
@@ -134,22 +134,22 @@ TEST_F(Foreign, LabelsOfAnyWholeTypeAreCounted) {
     ForeignDataset labels{.path = "/y", .size = {4}};
     labels.bytes.assign(reinterpret_cast<const std::byte*>(small.data()),
                         reinterpret_cast<const std::byte*>(small.data()) + 4);
-    const auto counts = [&](const std::string& layout) {
+    const auto counts = [&](RowLayout layout) {
         const fs::path path = write("l.h5", {labels});
         return DatasetIndex::open_foreign({path}, {{"labels", "/y", layout}})
             .fields()[0]
             .class_counts;
     };
-    EXPECT_THAT(counts(""), ElementsAre(1, 1, 0, 2));
-    EXPECT_THAT(counts("value"), IsEmpty());
+    EXPECT_THAT(counts(RowLayout::unstated), ElementsAre(1, 1, 0, 2));
+    EXPECT_THAT(counts(RowLayout::value), IsEmpty());
     labels.type = H5T_STD_I32LE;
     labels.bytes.assign(reinterpret_cast<const std::byte*>(wide.data()),
                         reinterpret_cast<const std::byte*>(wide.data()) + 16);
-    EXPECT_THAT(counts("label"), ElementsAre(1, 1, 0, 2));
+    EXPECT_THAT(counts(RowLayout::label), ElementsAre(1, 1, 0, 2));
     labels.bytes[3] = std::byte{0x80};
-    EXPECT_EQ(caught_code([&] { counts("label"); }), "E210");
+    EXPECT_EQ(caught_code([&] { counts(RowLayout::label); }), "E210");
     labels.bytes[3] = std::byte{0x10};
-    EXPECT_EQ(caught_code([&] { counts("label"); }), "E210") << "memory is bounded";
+    EXPECT_EQ(caught_code([&] { counts(RowLayout::label); }), "E210") << "memory is bounded";
 }
 
 TEST_F(Foreign, LabelsThatAreDamagedAfterOpeningAreNamed) {
@@ -159,7 +159,7 @@ TEST_F(Foreign, LabelsThatAreDamagedAfterOpeningAreNamed) {
     labels.bytes.assign(bytes.begin(), bytes.end());
     const fs::path path = write("l.h5", {labels});
     const auto index = std::make_shared<const DatasetIndex>(
-        DatasetIndex::open_foreign({path}, {{"labels", "/y", "label"}}));
+        DatasetIndex::open_foreign({path}, {{"labels", "/y", RowLayout::label}}));
     test::overwrite(path, index->stored_blocks(0)[0].offset + 2 * 4, "\x04");
     const auto error = caught([&] {
         BatchStream stream(index, {.order = OrderKind::sequential, .batch = 6});
@@ -175,10 +175,12 @@ TEST_F(Foreign, ClassesOfPixelsAreCountedAndLookedAt) {
     for (const int pixel : {0, 3, 3, 1, 0, 0, 0, 2})
         masks.bytes.push_back(static_cast<std::byte>(pixel));
     const fs::path path = write("m.h5", {masks});
-    const auto index = std::make_shared<const DatasetIndex>(
-        DatasetIndex::open_foreign({path}, {{"masks", "/m", ""}}));
+    const auto index =
+        std::make_shared<const DatasetIndex>(DatasetIndex::open_foreign({path}, {{"masks", "/m"}}));
     EXPECT_THAT(index->fields()[0].class_counts, ElementsAre(4, 1, 1, 2));
-    EXPECT_EQ(DatasetIndex::open_foreign({path}, {{"masks", "/m", "HW"}}).fields()[0].classes(), 0);
+    EXPECT_EQ(
+        DatasetIndex::open_foreign({path}, {{"masks", "/m", RowLayout::hw}}).fields()[0].classes(),
+        0);
     test::overwrite(path, index->stored_blocks(0)[0].offset + 7, "\x04");
     const auto error = caught([&] {
         BatchStream stream(index, {.order = OrderKind::sequential, .batch = 2});
@@ -223,15 +225,12 @@ TEST_F(Foreign, WhatCannotBeStreamedIsRefusedWithTheReason) {
             "wrong size");
     const fs::path path = write("one.h5", test::images_and_labels(9, 1));
     EXPECT_EQ(caught_code([&] {
-                  DatasetIndex::open_foreign({path}, {{"images", "/x/dat", ""}});
+                  DatasetIndex::open_foreign({path}, {{"images", "/x/dat"}});
               }),
               "E207");
+    EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({path}, {{"images", "/x"}}); }), "E207");
     EXPECT_EQ(caught_code([&] {
-                  DatasetIndex::open_foreign({path}, {{"images", "/x", ""}});
-              }),
-              "E207");
-    EXPECT_EQ(caught_code([&] {
-                  DatasetIndex::open_foreign({path}, {{"a", "/x/data", "label"}});
+                  DatasetIndex::open_foreign({path}, {{"a", "/x/data", RowLayout::label}});
               }),
               "E235");
     EXPECT_EQ(caught_code([&] { DatasetIndex::open_foreign({path}, {}); }), "E235");
@@ -266,7 +265,7 @@ TEST_F(Foreign, LinksIntoOtherFilesAreNotFollowed) {
     H5Fclose(file);
     for (const char* path : {"/y", "/soft"})
         EXPECT_EQ(caught_code([&] {
-                      DatasetIndex::open_foreign({folder_ / "link.h5"}, {{"labels", path, ""}});
+                      DatasetIndex::open_foreign({folder_ / "link.h5"}, {{"labels", path}});
                   }),
                   "E205")
             << path;
@@ -283,14 +282,67 @@ TEST_F(Foreign, AFolderAFileOrAPatternNamesFiles) {
 }
 
 TEST_F(Foreign, MappingsAreRead) {
-    EXPECT_EQ(parse_field_mapping("images=/x/data"), (FieldMapping{"images", "/x/data", ""}));
-    EXPECT_EQ(parse_field_mapping("images=x:CHW"), (FieldMapping{"images", "/x", "CHW"}));
-    EXPECT_EQ(parse_field_mapping("a=/x:1/y"), (FieldMapping{"a", "/x:1/y", ""}));
+    EXPECT_EQ(parse_field_mapping("images=/x/data"), (FieldMapping{"images", "/x/data"}));
+    EXPECT_EQ(parse_field_mapping("images=x:CHW"), (FieldMapping{"images", "/x", RowLayout::chw}));
+    EXPECT_EQ(parse_field_mapping("a=/x:1/y"), (FieldMapping{"a", "/x:1/y"}));
     EXPECT_EQ(parse_field_mappings("images=/x/data:CHW,labels=y"),
-              (std::vector<FieldMapping>{{"images", "/x/data", "CHW"}, {"labels", "/y", ""}}));
+              (std::vector<FieldMapping>{{"images", "/x/data", RowLayout::chw}, {"labels", "/y"}}));
     EXPECT_THAT(parse_field_mappings(""), IsEmpty());
     for (const char* text : {"images", "=x", "a=", "a=:CHW", "a b=/x", ""})
         EXPECT_EQ(caught_code([&] { parse_field_mapping(text); }), "E235") << text;
+}
+
+TEST_F(Foreign, LayoutsAreReadInAnyCaseAndOthersAreRefused) {
+    using enum RowLayout;
+    const auto layout = [](const std::string& word) {
+        return parse_field_mapping("images=/x:" + word).layout;
+    };
+    for (const char* word : {"CHW", "chw", "NCHW", "nchw"}) EXPECT_EQ(layout(word), chw) << word;
+    for (const char* word : {"HWC", "hwc", "NHWC", "nhwc"}) EXPECT_EQ(layout(word), hwc) << word;
+    for (const char* word : {"HW", "hw", "NHW"}) EXPECT_EQ(layout(word), hw) << word;
+    EXPECT_EQ(layout("Label"), label);
+    EXPECT_EQ(layout("value"), value);
+    for (const char* word : {"banana", "", "N", "NN", "CWH", "NNCHW", "Nlabel"}) {
+        const auto error = caught([&] { layout(word); });
+        ASSERT_TRUE(error) << word;
+        EXPECT_EQ(error->code(), "E235");
+        EXPECT_THAT(error->text(), HasSubstr("these are CHW, HWC, HW, label, value"));
+    }
+    EXPECT_EQ(parse_field_mapping("a=/x:y:value"), (FieldMapping{"a", "/x:y", value}));
+}
+
+TEST_F(Foreign, ALayoutOfOtherDimensionsIsRefused) {
+    const fs::path path = write("one.h5", test::images_and_labels(9, 1));  // of 3 x 5
+    const auto code = [&](RowLayout layout) {
+        return caught_code([&] {
+            DatasetIndex::open_foreign({path}, {{"images", "/x/data", layout}});
+        });
+    };
+    EXPECT_EQ(code(RowLayout::chw), "E235");
+    EXPECT_EQ(code(RowLayout::hwc), "E235");
+    EXPECT_EQ(code(RowLayout::hw), "");
+    EXPECT_EQ(code(RowLayout::value), "");
+}
+
+TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayout) {
+    const auto open = [&](std::vector<hsize_t> size, const std::string& name, RowLayout layout) {
+        std::uint64_t bytes = 1;
+        for (const hsize_t extent : size) bytes *= extent;
+        const fs::path path =
+            write("one.h5", {{.size = std::move(size), .bytes = test::random_bytes(bytes, 1)}});
+        return caught([&] { DatasetIndex::open_foreign({path}, {{name, "/x/data", layout}}); });
+    };
+    using enum RowLayout;
+    const auto error = open({2, 32, 32, 13}, "images", unstated);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E235");
+    for (const char* wanted :
+         {"32 x 32 x 13", "--field images=/x/data:HWC, or --field images=/x/data:CHW"})
+        EXPECT_THAT(error->text(), HasSubstr(wanted));
+    EXPECT_TRUE(open({2, 10, 12, 3}, "pictures", unstated));
+    EXPECT_FALSE(open({2, 3, 10, 12}, "images", unstated));
+    for (const RowLayout layout : {chw, hwc, value})
+        EXPECT_FALSE(open({2, 32, 32, 13}, "images", layout));
 }
 
 }  // namespace

@@ -75,7 +75,7 @@ class ForeignTypes : public testing::Test {
             .type = type, .size = {values.size() / 2, 2}, .bytes = encoded(values, order)};
         const std::vector<Wide> wanted(values.begin(), values.end());
         for (const ForeignDataset& layout : layouts(data, sizeof(Stored))) {
-            const DatasetIndex index = open(layout, {"values", "/x/data", ""});
+            const DatasetIndex index = open(layout, {"values", "/x/data"});
             EXPECT_EQ(index.fields()[0].type, as);
             EXPECT_THAT(values_of<Wide>(index), ElementsAreArray(wanted));
             const auto received = DatasetIndex::deserialize(index.serialize());
@@ -127,7 +127,7 @@ TEST_F(ForeignTypes, LabelsOfEachWholeTypeAreCounted) {
                                   .size = {5},
                                   .bytes = encoded<Stored>({3, 0, 1, 3, 3}, order)};
         for (const ForeignDataset& layout : layouts(data, sizeof(Stored)))
-            EXPECT_THAT(open(layout, {"labels", "/y", ""}).fields()[0].class_counts,
+            EXPECT_THAT(open(layout, {"labels", "/y"}).fields()[0].class_counts,
                         ElementsAre(1, 1, 0, 3));
     };
     counts(H5T_STD_I8LE, little, std::int8_t{});
@@ -146,7 +146,7 @@ TEST_F(ForeignTypes, LabelsBeyondTheirRangeAreRefused) {
     const auto error_of = [&]<class Stored>(hid_t type, std::vector<Stored> values) {
         return error_of_labels(
             {.path = "/y", .type = type, .size = {values.size()}, .bytes = encoded(values, little)},
-            {"labels", "/y", ""});
+            {"labels", "/y"});
     };
     for (const auto& error :
          {error_of(H5T_STD_I8LE, std::vector<std::int8_t>{1, -1}),
@@ -165,7 +165,7 @@ TEST_F(ForeignTypes, NumbersThatNoFieldHoldsAreRefusedByName) {
         EXPECT_TRUE(error && error->code() == "E234");
         return error ? error->text() : "";
     };
-    const FieldMapping values{"values", "/x/data", ""}, labels{"labels", "/x/data", ""};
+    const FieldMapping values{"values", "/x/data"}, labels{"labels", "/x/data"};
     EXPECT_THAT(text_of(H5T_STD_U64LE, values, {64}), HasSubstr("only labels of it are read"));
     EXPECT_THAT(text_of(H5T_STD_U64LE, labels, {64, 8}), HasSubstr("only labels of it"));
     EXPECT_THAT(text_of(H5T_C_S1, values, {64, 64}), HasSubstr("it is text"));
@@ -190,7 +190,7 @@ TEST_F(ForeignTypes, FilesOfOtherTypesDoNotFitTogether) {
     const fs::path narrow = file("a.h5", H5T_STD_I16LE, 128),
                    wide = file("b.h5", H5T_STD_I32BE, 256),
                    other = file("c.h5", H5T_STD_U32LE, 256);
-    const FieldMapping values{"values", "/x/data", ""};
+    const FieldMapping values{"values", "/x/data"};
     EXPECT_EQ(DatasetIndex::open_foreign({narrow, wide}, {values}).samples(), 128U)
         << "what they become is the same";
     EXPECT_EQ(test::caught_code([&] {

@@ -54,7 +54,7 @@ TEST_F(LeftOut, BloscIsRefusedByItsName) {
     };
     test::write_foreign(folder_ / "a.h5", {data});
     const auto error = caught([&] {
-        DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data", ""}});
+        DatasetIndex::open_foreign({folder_ / "a.h5"}, {{"images", "/x/data"}});
     });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E212");

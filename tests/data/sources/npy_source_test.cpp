@@ -67,6 +67,8 @@ TEST_F(NpySource, PutsChannelsFirst) {
     for (std::size_t i = 0; i < pixels.size(); ++i) pixels[i] = static_cast<std::uint8_t>(i);
     const std::string colour = npy_text(ElementType::u8, {1, 5, 2, 3}, pixels);
     EXPECT_EQ(error(colour, "images").code(), "E106");
+    const std::vector<std::uint8_t> many(32 * 32 * 13);
+    EXPECT_EQ(error(npy_text(ElementType::u8, {1, 32, 32, 13}, many), "images").code(), "E106");
     const auto source = open("images", colour, ImageLayout::hwc);
     EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 5, 2));
     const auto planes = values_of<std::uint8_t>(*source, 0, 0);
