@@ -31,8 +31,8 @@ FieldMapping parse_field_mapping(std::string_view text);
 std::vector<FieldMapping> parse_field_mappings(std::string_view text);
 
 /// The files that `where` names: itself if it is a file; the *.h5, *.hdf5, *.hdf and *.he5 in it,
-/// by name, if it is a folder; else what the pattern matches ("runs/*/part-?.h5"), by name.
-/// Errors: E201 if that is nothing.
+/// by name, if it is a folder, but for hidden ones (".a.h5"), which one warning counts; else what
+/// the pattern matches ("runs/*/part-?.h5"), by name. Errors: E201 if that is nothing.
 std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 
@@ -37,10 +38,23 @@ bool looks_like_hdf5(const fs::path& path) {
     return std::ranges::find(endings, path.extension().native()) != endings.end();
 }
 
+// What systems and programs leave beside files: macOS's '._a.h5' is no HDF5, an editor's copy is.
+bool is_hidden(const fs::path& path) {
+    return path.filename().native().starts_with('.');
+}
+
 std::vector<fs::path> files_in(const fs::path& folder) {
     std::vector<fs::path> files;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder))
-        if (looks_like_hdf5(entry.path()) && entry.is_regular_file()) files.push_back(entry.path());
+    std::size_t hidden = 0;
+    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+        if (!looks_like_hdf5(entry.path()) || !entry.is_regular_file()) continue;
+        if (is_hidden(entry.path()))
+            ++hidden;
+        else
+            files.push_back(entry.path());
+    }
+    if (hidden > 0)
+        once(Level::warn, "{} hidden HDF5 file(s) in '{}' are left out", hidden, folder.string());
     std::ranges::sort(files);
     return files;
 }

@@ -281,6 +281,17 @@ TEST_F(Foreign, AFolderAFileOrAPatternNamesFiles) {
     EXPECT_EQ(caught_code([&] { foreign_files(folder_ / "e"); }), "E201");
 }
 
+TEST_F(Foreign, HiddenFilesOfAFolderAreCountedAndLeftOut) {
+    const fs::path a = folder_.file("d/a.h5", "");
+    for (const char* hidden : {"d/.a.h5", "d/._a.h5", "d/.notes"}) folder_.file(hidden, "");
+    testing::internal::CaptureStderr();
+    EXPECT_THAT(foreign_files(folder_ / "d"), ElementsAre(a));
+    EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("2 hidden HDF5 file(s) in"));
+    fs::remove(a);
+    EXPECT_EQ(caught_code([&] { foreign_files(folder_ / "d"); }), "E201");
+    EXPECT_THAT(foreign_files(folder_ / "d/.a.h5"), ElementsAre(folder_ / "d/.a.h5"));
+}
+
 TEST_F(Foreign, MappingsAreRead) {
     EXPECT_EQ(parse_field_mapping("images=/x/data"), (FieldMapping{"images", "/x/data"}));
     EXPECT_EQ(parse_field_mapping("images=x:CHW"), (FieldMapping{"images", "/x", RowLayout::chw}));
