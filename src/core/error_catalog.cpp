@@ -281,6 +281,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "this program's headers and LibTorch, and end with LOCKSTEP_MODEL_PLUGIN; a TorchScript file\n"
      "is what torch.jit.save() writes. Parameters must be f32, and buffers f32 or single whole\n"
      "numbers: ranks sum and average them."},
+    {"E251",
+     bad_data,
+     "a data file changed while it was in use",
+     "HDF5 files that others wrote have no hashes. Training looks at their size, time and inode "
+     "at\n"
+     "the end of each epoch, and before each evaluation and checkpoint; a file that differs ends\n"
+     "it. The last checkpoint is of the data as they were."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,
@@ -299,7 +306,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "the run was made with other settings",
      "A run directory keeps the settings that decide its result. They cannot change on resume;\n"
-     "use another run directory for another experiment."},
+     "use another run directory for another experiment. Of data it keeps a digest; where that of\n"
+     "foreign files differs, the message says whether their samples do: --accept-data goes on\n"
+     "with the same ones."},
     {"E309",
      bad_data,
      "a safetensors file is malformed",

@@ -69,6 +69,15 @@ UniqueFd open_for_reading(const fs::path& path) {
     return fd;
 }
 
+FileStamp file_stamp(const fs::path& path) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) throw system_error("open", path, errno);
+    constexpr std::int64_t ns_of_second = 1'000'000'000;
+    return {static_cast<std::uint64_t>(facts.st_size),
+            static_cast<std::uint64_t>(facts.st_ino),
+            facts.st_mtim.tv_sec * ns_of_second + facts.st_mtim.tv_nsec};
+}
+
 std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, const fs::path& path) {
     std::size_t done = 0;
     while (done < out.size()) {

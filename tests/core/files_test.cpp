@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <vector>
 
 #include <fcntl.h>
@@ -252,6 +253,24 @@ TEST_F(PathBeneathTest, RefusesWhatIsNoFile) {
 
 TEST_F(PathBeneathTest, RefusesAZeroByteInTheName) {
     EXPECT_EQ(code_of(std::string("a.h5\0.txt", 9)), "E220");
+}
+
+TEST(FileStamp, IsAnotherAfterAnyChange) {
+    const TempDir folder;
+    const fs::path path = folder.file("a", "abc");
+    const FileStamp first = file_stamp(path);
+    EXPECT_EQ(file_stamp(path), first);
+    EXPECT_EQ(first.bytes, 3u);
+    fs::last_write_time(path, fs::last_write_time(path) + std::chrono::nanoseconds(1000));
+    EXPECT_EQ(file_stamp(path).time_ns, first.time_ns + 1000);
+    const auto time = fs::last_write_time(path);
+    const FileStamp second = file_stamp(path);
+    folder.file("b", "abc");
+    fs::rename(folder / "b", path);
+    fs::last_write_time(path, time);
+    EXPECT_EQ(file_stamp(path).time_ns, second.time_ns);
+    EXPECT_NE(file_stamp(path), second) << "another file";
+    EXPECT_EQ(caught_code([&] { file_stamp(folder / "none"); }), "E201");
 }
 
 }  // namespace

@@ -166,6 +166,83 @@ TEST_F(ForeignTrainData, MayBeFloats) {
     EXPECT_THAT(flipped.output, testing::HasSubstr("E248"));
 }
 
+// Contiguous files, which nothing but their looks protects.
+class ChangingTrainData : public ForeignTrainData {
+  protected:
+    ChangingTrainData() {
+        data_ = folder_ / "plain";
+        fs::create_directory(data_);
+        for (const std::uint64_t number : {1, 2}) write(number, number);
+    }
+
+    fs::path part(std::uint64_t number) const { return data_ / fmt::format("part-{}.h5", number); }
+    /// In place, so that files that are open have other bytes, too.
+    void write(std::uint64_t number, std::uint64_t seed) const {
+        const fs::path whole = folder_ / "whole.h5";
+        write_foreign(whole, {contiguous({200, 8, 8}, random_bytes(200 * 64, seed)), labels(200)});
+        if (fs::exists(part(number)))
+            overwrite(part(number), 0, content_of(whole));
+        else
+            fs::copy_file(whole, part(number));
+    }
+
+    const Words fields_ = {"--field", "images=/x/data", "--field", "labels=/y"};
+};
+
+TEST_F(ChangingTrainData, EndsTheRunAndKeepsTheCheckpointBefore) {
+    for (const char* mode : {"stream", "resident"}) {
+        const fs::path run = folder_ / mode;
+        const Words more = {
+            "--data-mode", mode, "--max-steps", "1000000", "--checkpoint-every", "20steps"};
+        Background job(Words{program()} + train(data_, run, 2) + fields_ + more,
+                       folder_ / "output");
+        EXPECT_TRUE(eventually([&] { return job.has_ended() || newest_step(run) > 60; }));
+        write(2, 7);
+        EXPECT_EQ(job.wait(), 65) << content_of(folder_ / "output");
+        EXPECT_THAT(content_of(folder_ / "output"),
+                    testing::HasSubstr("error E251: '" + part(2).string() + "' changed"));
+        EXPECT_THAT(state_of(run), testing::StartsWith("failed, step "));
+        EXPECT_EQ(run_lockstep({"ckpt", "verify", run}).exit_code, 0);
+        const auto failed = read_json(run / "state.json").at("step").get<std::int64_t>();
+        EXPECT_FALSE(fs::exists(run / fmt::format("ckpt/step-{:06}", failed)));
+        write(2, 2);
+    }
+}
+
+TEST_F(ChangingTrainData, WithOtherTimesGoesOnIfAllSamplesAreTheSame) {
+    const std::string wanted = hash("undisturbed", 1, fields_ + Words{"--max-steps", "40"});
+    const auto end_at = [&](const char* steps, const Words& more = {}) {
+        return run("run", 2, fields_ + Words{"--max-steps", steps} + more);
+    };
+    EXPECT_EQ(end_at("20").exit_code, 0);
+    write(2, 2);  // now
+    const ProcessResult refused = end_at("40");
+    EXPECT_EQ(refused.exit_code, 78);
+    EXPECT_THAT(refused.output, testing::HasSubstr("all samples were compared and are the same"));
+    const ProcessResult accepted = end_at("40", {"--accept-data"});
+    EXPECT_EQ(accepted.exit_code, 0) << accepted.output;
+    EXPECT_EQ(printed_hash(accepted.output), wanted);
+    EXPECT_THAT(accepted.output, testing::HasSubstr("have other names or times"));
+    const Words evaluated = Words{"eval", folder_ / "run", "--data", data_} + fields_;
+    EXPECT_EQ(run_lockstep(evaluated).exit_code, 0);
+    write(2, 3);
+    const ProcessResult other = end_at("45", {"--accept-data"});
+    EXPECT_EQ(other.exit_code, 78);
+    EXPECT_THAT(other.output, testing::HasSubstr("the hash of their content is another"));
+    EXPECT_EQ(run_lockstep(evaluated).exit_code, 78);
+}
+
+TEST_F(ChangingTrainData, IsNamedWhereTheRunIsTestedOnIt) {
+    fs::rename(part(2), folder_ / "test.h5");
+    const Words more = {"--test-data", folder_ / "test.h5", "--max-steps", "1000000"};
+    Background job(Words{program()} + train(data_, folder_ / "run", 2) + fields_ + more,
+                   folder_ / "output");
+    EXPECT_TRUE(eventually([&] { return job.has_ended() || newest_step(folder_ / "run") > 60; }));
+    overwrite(folder_ / "test.h5", 0, content_of(folder_ / "whole.h5"));
+    EXPECT_EQ(job.wait(), 65) << content_of(folder_ / "output");
+    EXPECT_THAT(content_of(folder_ / "output"), testing::HasSubstr("test.h5' changed while"));
+}
+
 TEST_F(ForeignTrainData, OfTooManyDimensionsAreRefused) {
     data_ = folder_ / "volumes.h5";
     write_foreign(data_, {contiguous({40, 2, 2, 2, 2}, random_bytes(40 * 16, 5)), labels(40)});

@@ -41,6 +41,17 @@ class UniqueFd {
 /// Opens for reading, close-on-exec. Errors: E202 (permission), E201 (missing), E402 (other).
 UniqueFd open_for_reading(const fs::path& path);
 
+/// How a file looks from outside: one that was written again or replaced looks otherwise.
+struct FileStamp {
+    std::uint64_t bytes = 0;   ///< its size
+    std::uint64_t inode = 0;   ///< another one: another file has that name
+    std::int64_t time_ns = 0;  ///< of the last write, since 1970
+    bool operator==(const FileStamp&) const = default;
+};
+
+/// Of the file that `path` names, or leads to. Errors: E201, E202, E402.
+FileStamp file_stamp(const fs::path& path);
+
 /// Whole content, at most `limit_bytes`. Errors: as open_for_reading; E406 if it is larger.
 std::string read_file(const fs::path& path, std::size_t limit_bytes = 64u << 20);
 

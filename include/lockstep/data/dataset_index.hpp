@@ -3,6 +3,7 @@
 /// Where every block of a data set lies: opened once per job, sent to all ranks as bytes.
 #pragma once
 
+#include "lockstep/core/files.hpp"
 #include "lockstep/data/filters.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
@@ -114,7 +115,11 @@ class DatasetIndex {
     /// What a user should know, e.g. that a shard was rewritten; also logged by open().
     const std::vector<std::string>& warnings() const { return warnings_; }
 
-    bool operator==(const DatasetIndex&) const = default;
+    /// How the shards' files looked before this process opened them; none after deserialize().
+    const std::vector<FileStamp>& stamps() const { return stamps_; }
+
+    /// Whether both say the same of the same data; stamps do not count.
+    bool operator==(const DatasetIndex& other) const;
 
   private:
     friend class ForeignOpening;
@@ -129,6 +134,7 @@ class DatasetIndex {
     std::vector<std::vector<StoredBlock>> stored_;
     std::vector<FilterChain> chains_;
     std::vector<std::string> warnings_;
+    std::vector<FileStamp> stamps_;
 };
 
 }  // namespace lockstep

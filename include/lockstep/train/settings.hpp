@@ -164,6 +164,7 @@ struct TrainSettings {
     std::optional<DataMode> data_mode;               ///< nothing: resident where it fits
     PageCache page_cache = PageCache::keep;          ///< whether the system may keep what was read
     BadData on_bad_data = BadData::fail;             ///< what becomes of damaged samples
+    bool accepts_data = false;                       ///< foreign files of other times, if the same
     NonFinite on_nonfinite = NonFinite::stop;        ///< losses and gradients
     bool accepts_other_bits = false;                 ///< of a resume on other processors
     bool ledger = false;                             ///< keep a record of every sample trained on

@@ -38,6 +38,12 @@ void DatasetIndex::append(std::size_t field,
     stored_[field].insert(stored_[field].end(), blocks.begin(), blocks.end());
 }
 
+bool DatasetIndex::operator==(const DatasetIndex& other) const {
+    return path_ == other.path_ && manifest_text_ == other.manifest_text_ &&
+           manifest_ == other.manifest_ && stored_ == other.stored_ && chains_ == other.chains_ &&
+           warnings_ == other.warnings_;
+}
+
 std::size_t DatasetIndex::field_position(std::string_view name) const {
     const auto found = std::ranges::find(fields(), name, &Field::name);
     check(found != fields().end(), [&] {

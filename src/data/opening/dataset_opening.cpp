@@ -63,6 +63,7 @@ DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
     }
     Sandbox sandbox;  // whose child is only started if a shard is not what was packed
     for (std::size_t number = 0; number < index.shards().size(); ++number) {
+        index.stamps_.push_back(file_stamp(path_beneath(folder, index.shards()[number].name)));
         OpenedShard shard = open_shard(sandbox, folder, index.manifest_, number);
         for (std::size_t f = 0; f < shard.blocks.size(); ++f)
             index.append(f, shard.blocks[f], shard.chains);

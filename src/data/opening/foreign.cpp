@@ -109,6 +109,7 @@ DatasetIndex ForeignOpening::run() {
     index.path_ = folder_;
     index.stored_ = std::move(stored_);
     index.chains_ = std::move(chains_);
+    index.stamps_ = std::move(stamps_);
     describe(index);
     count_classes(index);
     index.check_blocks();
@@ -117,6 +118,7 @@ DatasetIndex ForeignOpening::run() {
 }
 
 void ForeignOpening::ask(std::size_t number) {
+    stamps_.push_back(file_stamp(files_[number]));
     check_is_whole_hdf5(files_[number], 0);
     request_.path = files_[number];
     sandbox_.ask(request_);

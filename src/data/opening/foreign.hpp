@@ -46,6 +46,7 @@ class ForeignOpening {
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
     std::vector<FilterChain> chains_;
+    std::vector<FileStamp> stamps_;
 };
 
 }  // namespace lockstep

@@ -32,10 +32,14 @@ MemoryFacts memory_facts(const DatasetIndex& index,
 std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
                                                  const std::filesystem::path& path,
                                                  const std::string& fields) {
+    std::shared_ptr<const DatasetIndex> opened;
     const std::string bytes = from_root(ranks, [&] {
-        const auto packed = DatasetIndex::open(path, parse_field_mappings(fields)).serialize();
+        opened =
+            std::make_shared<DatasetIndex>(DatasetIndex::open(path, parse_field_mappings(fields)));
+        const auto packed = opened->serialize();
         return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
     });
+    if (opened) return opened;  // with the stamps of what was opened
     return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
 }
 
@@ -65,6 +69,7 @@ DataFeed::DataFeed(const Communicator& ranks,
     // Nodes may choose differently; the steps are the same, so that all agree on each.
     const DataMode mode = agree(ranks_, [&] { return choose(settings, node_memory_bytes); });
     agree(ranks_, [&] {
+        watch_.emplace(index_);
         if (mode == DataMode::resident) reserve();
     });
     agree(ranks_, [&] { load(load_threads); });
@@ -111,6 +116,10 @@ DataMode DataFeed::choose(const TrainSettings& settings, std::uint64_t node_memo
         return std::string(data_mode_name(choice.mode));
     });
     return chosen == data_mode_name(DataMode::resident) ? DataMode::resident : DataMode::stream;
+}
+
+void DataFeed::check_files() const {
+    agree(ranks_, [&] { watch_->check(); });
 }
 
 std::unique_ptr<BatchStream> DataFeed::batches(LeafRange leaves, StreamPosition start) const {

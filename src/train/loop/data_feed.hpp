@@ -6,11 +6,13 @@
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/file_watch.hpp"
 #include "lockstep/data/resident.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <string>
 
 namespace lockstep {
@@ -34,6 +36,10 @@ class DataFeed {
              std::uint64_t node_memory_bytes,
              int load_threads);
 
+    /// Collective. Looks at files without hashes again: whether all that was read up to now came
+    /// from those that were opened. Errors: E251.
+    void check_files() const;
+
     /// This rank's batches from `start` on. Errors: those of BatchStream.
     std::unique_ptr<BatchStream> batches(LeafRange leaves, StreamPosition start) const;
 
@@ -45,6 +51,7 @@ class DataFeed {
     Communicator ranks_, node_;
     std::shared_ptr<const DatasetIndex> index_;
     StreamOptions options_;
+    std::optional<FileWatch> watch_;
     std::shared_ptr<ResidentRows> resident_;  ///< null: read as needed
 };
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/evaluate.hpp"
 
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "loop/data_feed.hpp"
@@ -70,6 +71,7 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
       task_(task),
       ranks_(ranks),
       input_(evaluation_input(*index_, trained, settings, task)),
+      watch_(index_),
       virtual_ranks_(settings.virtual_ranks),
       batch_(rows_of_leaf(task, bytes_of_sample(*index_), virtual_ranks_) * virtual_ranks_) {
     if (leaves.size() > 0) stream_.emplace(index_, evaluation_stream(leaves, settings, batch_));
@@ -78,6 +80,7 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
 Evaluation Evaluator::run(Model& model) {
     const EvalMode mode(model);
     TaskSums leaves = sums_of_leaves(model);
+    check_files();
     ranks_.all_reduce_sum(std::span(leaves.reals));
     ranks_.all_reduce_sum(std::span(leaves.counts));
     const auto samples = static_cast<std::int64_t>(index_->samples());
@@ -88,6 +91,10 @@ Evaluation Evaluator::run(Model& model) {
     for (std::size_t i = 0; i < leaves.reals.size(); ++i) all.reals[i % reals] += leaves.reals[i];
     all.counts = std::move(leaves.counts);
     return task_.evaluation(all, samples);
+}
+
+void Evaluator::check_files() const {
+    agree(ranks_, [&] { watch_.check(); });
 }
 
 std::int64_t Evaluator::steps() const {

@@ -5,6 +5,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/data/file_watch.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include "model/model.hpp"
@@ -29,8 +30,11 @@ class Evaluator {
               const Task& task);
 
     /// Collective. Over all samples; the same bits on all ranks and for any number of them. The
-    /// model's mode is put back to training afterwards.
+    /// model's mode is put back to training afterwards. Errors: E251.
     Evaluation run(Model& model);
+
+    /// Collective. Looks at files without hashes again. Errors: E251.
+    void check_files() const;
 
     /// The model's outputs for each sample of this rank's leaves, whose targets need not be there.
     using OutputSink = std::function<void(std::uint64_t sample, std::span<const float> values)>;
@@ -45,6 +49,7 @@ class Evaluator {
     const Task& task_;
     Communicator ranks_;
     InputReader input_;
+    FileWatch watch_;
     int virtual_ranks_;
     std::int64_t batch_;                 ///< samples that all leaves take at once
     std::optional<BatchStream> stream_;  ///< nothing: this rank has no leaves

@@ -48,6 +48,7 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
     evaluator.for_each_output(
         *trained.model,
         [&](std::uint64_t sample, std::span<const float> row) { file.write(sample, row); });
+    evaluator.check_files();
     file.finish();
     return result;
 }

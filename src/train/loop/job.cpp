@@ -17,6 +17,7 @@
 #include "loop/best_evaluation.hpp"
 #include "loop/deciding_files.hpp"
 #include "loop/run_contract.hpp"
+#include "loop/run_data.hpp"
 #include "loop/run_facts.hpp"
 #include "loop/run_length.hpp"
 #include "model/load_weights.hpp"
@@ -99,6 +100,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     make_model();
     cut_steps(age);
     prove_model();
+    settle_data();
     open_run();
 }
 
@@ -123,6 +125,7 @@ LoopParts Job::prepare() {
             .replica = *replica_,
             .evaluator = evaluator_.get(),
             .ledger = ledger_ ? &*ledger_ : nullptr,
+            .check_data = [this] { feed_->check_files(); },
             .save = [this] { save(); },
             .roll_back = [this] { roll_back(); }};
 }
@@ -156,24 +159,23 @@ void Job::open_data() {
 
 // What the run has already, and the instruction set: from here on LibTorch may compute.
 RunAge Job::settle_contract() {
-    const Json recorded = parse_json(
+    recorded_ = parse_json(
         from_root(mesh_.world,
                   [&] { return recorded_settings(recorded_contracts(settings_.run)).dump(); }),
         "run.json");
     agree(mesh_.world, [&] {
-        take_recorded(settings_, recorded);
+        take_recorded(settings_, recorded_);
         settings_.task.kind = choose_task(settings_.task, *data_);
         check_wire_format(settings_);
     });
-    weights_ = settle_initial_weights(mesh_.world, settings_, recorded);
+    weights_ = settle_initial_weights(mesh_.world, settings_, recorded_);
     most_useful_ = most_useful(settings_);
     settle_arithmetic(mesh_.world, node_.instruction_set, settings_);
-    return recorded.empty() ? RunAge::created : RunAge::resumed;
+    return recorded_.empty() ? RunAge::created : RunAge::resumed;
 }
 
 void Job::make_model() {
     digests_ = agreed_digests(mesh_.world, settings_);
-    digests_["data-digest"] = data_->digest();
     if (!weights_.fact.empty()) digests_["load-weights"] = weights_.fact;
     agree(mesh_.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings_.transform);
@@ -232,6 +234,17 @@ void Job::prove_model() {
     // One rank's order for all; it decides how buckets are cut, never a bit.
     order_ = parse_json(mesh_.world.broadcast(Json(blank.order).dump()), "order of gradients")
                  .get<std::vector<std::size_t>>();
+}
+
+void Job::settle_data() {
+    const RunData found = settle_run_data(mesh_.world, settings_, data_, recorded_);
+    digests_.update(found.facts);
+    if (!found.note.empty()) settings_.warnings.push_back(found.note);
+}
+
+// Of the files that the run was made with, where others hold the same.
+std::string Job::data_digest() const {
+    return digests_.at("data-digest").get<std::string>();
 }
 
 // What it is worth here is measured, on all ranks at once. Some operators take so long in fp16 that
@@ -406,7 +419,7 @@ void Job::start_ledger() {
         if (!settings_.ledger) return;
         ledger_.emplace(run_.paths.ledger(),
                         LedgerHead{.samples = data_->samples(),
-                                   .data_digest = data_->digest(),
+                                   .data_digest = data_digest(),
                                    .rank = mesh_.world.rank(),
                                    .ranks = mesh_.world.size(),
                                    .incarnation = static_cast<std::uint64_t>(run_.incarnation),

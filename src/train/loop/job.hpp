@@ -47,6 +47,7 @@ class Job {
     void make_model();
     void cut_steps(RunAge age);
     void prove_model();
+    void settle_data();
     void open_run();
     void introduce();
     void start_flight();
@@ -57,6 +58,7 @@ class Job {
     void start_ledger();
     LeafRange leaves() const;
 
+    std::string data_digest() const;
     CheckpointState state() const;
     void save();
     void roll_back();
@@ -70,6 +72,7 @@ class Job {
     const NodeFacts node_ = read_node_facts();
     std::shared_ptr<const DatasetIndex> data_, test_data_;
     RunAccess run_;
+    Json recorded_;  ///< deciding settings of the run that is there; empty: none is
     InitialWeights weights_;
     std::vector<std::string> notes_;             ///< for the log
     Json digests_;                               ///< of data, and of files that settings name

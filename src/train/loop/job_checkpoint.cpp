@@ -15,7 +15,7 @@ CheckpointState Job::state() const {
             .epoch = progress_.epoch,
             .updates = progress_.updates,
             .order = {.kind = settings_.order,
-                      .data_digest = data_->digest(),
+                      .data_digest = data_digest(),
                       .seed = settings_.seed,
                       .lanes = settings_.lanes,
                       .window_blocks = settings_.window_blocks,
@@ -33,6 +33,7 @@ CheckpointState Job::state() const {
 
 void Job::save() {
     const PhaseScope scope(clock_, Phase::checkpoint);
+    feed_->check_files();
     if (ledger_) agree(mesh_.world, [&] { ledger_->flush(); });
     ReplicaTensors tensors = replica_->tensors();
     if (!tensors.is_first_copy) tensors.pieces.clear();

@@ -5,8 +5,8 @@
 //
 //     wishes of this rank --> step k (summed with the gradients) --> agreed, the same everywhere
 //                                                                      |
-//     finite, else stop or roll back -> report -> leave without saving? -> evaluate?
-//                                                   -> save and stop? -> save?
+//     finite, else stop or roll back -> report -> leave without saving? -> data as they were?
+//                                                   -> evaluate? -> save and stop? -> save?
 //
 // What evaluation says is the same on all ranks, too: each decides by itself whether it is the best
 // so far, and whether the run stops early.
@@ -16,6 +16,8 @@
 //   stopped at once would leave the others in the next step. So a wish is acted on by all, at the
 //   end of the step that carried it. Periods in seconds, the deadline and requests are rank 0's to
 //   see.
+// - A checkpoint or an evaluation of what was learned from files that had changed: before each, and
+//   when an epoch ends, they are looked at.
 // - A checkpoint of a step whose loss is not finite, unless that step was skipped: the last good
 //   one must stay the newest.
 // - A rollback depends on what else was saved, or when: it goes back to the checkpoint that was due
@@ -25,7 +27,7 @@
 //
 // Tested: e2e/resume_test.cpp, e2e/control_test.cpp (save and stop requests), e2e/tasks_test.cpp
 // (steps that are skipped or rolled back), e2e/precision_test.cpp (fp16's loss scale),
-// train/loop/time_limit_test.cpp, soak/kill_resume.
+// e2e/data_test.cpp (files that change), train/loop/time_limit_test.cpp, soak/kill_resume.
 
 #include "loop/loop.hpp"
 
@@ -104,6 +106,7 @@ void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
         agree_on_failure(parts.world, scale_error(scale.factor, parts.progress.step));
     if (must_roll_back(outcome, parts.settings)) parts.roll_back();
     if (std::isfinite(outcome.loss) || parts.settings.on_nonfinite != NonFinite::stop) return;
+    parts.check_data();  // the better reason
     agree_on_failure(parts.world, loss_error(outcome.loss, parts.progress.step, parts.settings));
 }
 
@@ -226,10 +229,11 @@ TrainEnd run_loop(const LoopParts& parts) {
             reporter.finish();
             return leave(parts, last);
         }
-        if (is_last ||
-            is_due(
-                parts.settings.evaluate_every, parts.progress.step, parts.length.steps_per_epoch))
-            evaluate(parts, reporter);
+        const bool evaluates = is_last || is_due(parts.settings.evaluate_every,
+                                                 parts.progress.step,
+                                                 parts.length.steps_per_epoch);
+        if (evaluates || parts.progress.position.consumed == 0) parts.check_data();
+        if (evaluates) evaluate(parts, reporter);
         const bool at_end = is_at_end(parts);
         if (outcome.agreed.requeue || outcome.agreed.interrupt) {
             reporter.finish();

@@ -51,9 +51,11 @@ struct LoopParts {
     BatchStream& stream;
     TrainStep& step;
     Replica& replica;
-    Evaluator* evaluator;        ///< null without test data
-    LedgerWriter* ledger;        ///< null without --ledger
-    std::function<void()> save;  ///< Collective. Writes a checkpoint.
+    Evaluator* evaluator;  ///< null without test data
+    LedgerWriter* ledger;  ///< null without --ledger
+    /// Collective. Errors: E251 if the training data's files were changed.
+    std::function<void()> check_data;
+    std::function<void()> save;  ///< Collective. Writes a checkpoint, after check_data().
     /// Collective. Takes weights, buffers and optimizer state from the last checkpoint that was due
     /// by steps or epochs; the data and the step's number go on. Errors: E701 if there is none.
     std::function<void()> roll_back;

@@ -37,6 +37,7 @@ RunSettings read_run_settings(const std::filesystem::path& run) {
                 set_setting(found.settings, option.name, *text);
     found.model_digest = text_of(record.deciding.value("model-digest", Json("")));
     found.data_digest = text_of(record.deciding.value("data-digest", Json("")));
+    found.data_content = text_of(record.deciding.value("data-content", Json("")));
     return found;
 }
 

@@ -13,6 +13,7 @@ namespace lockstep {
 struct RunSettings {
     TrainSettings settings;    ///< V, instruction set and task as they were settled
     std::string data_digest;   ///< of the training data
+    std::string data_content;  ///< of its samples; "": the run does not have it
     std::string model_digest;  ///< of the model's file; "": it is built in
 };
 

@@ -7,6 +7,7 @@
 #include "lockstep/observe/run_directory.hpp"
 
 #include "loop/data_feed.hpp"
+#include "loop/run_data.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
 #include "model/precision.hpp"
@@ -18,14 +19,25 @@
 namespace lockstep {
 namespace {
 
-void check_same_data(const DatasetIndex& data, const RunSettings& run) {
-    check(run.data_digest.empty() || data.digest() == run.data_digest, [&] {
-        return Error(
-            "E306",
-            fmt::format("'{}' is not what the run was trained on", data.path().string()),
-            fmt::format("its digest is {}, the run's is {}", data.digest(), run.data_digest),
-            "name the training data with --train-data: their statistics normalise");
-    });
+// Collective. Foreign files that have other times may hold the same samples.
+void check_same_data(const Communicator& ranks,
+                     const std::shared_ptr<const DatasetIndex>& data,
+                     const RunSettings& run) {
+    if (run.data_digest.empty() || data->digest() == run.data_digest) return;
+    const bool is_foreign = data->manifest().kind == ManifestKind::foreign;
+    if (!is_foreign || run.data_content.empty())
+        agree_on_failure(
+            ranks,
+            Error("E306",
+                  fmt::format("'{}' is not what the run was trained on", data->path().string()),
+                  fmt::format("its digest is {}, the run's is {}", data->digest(), run.data_digest),
+                  "name the training data with --train-data: their statistics normalise"));
+    TrainSettings settings = run.settings;
+    settings.accepts_data = true;
+    settle_run_data(ranks,
+                    settings,
+                    data,
+                    {{"data-digest", run.data_digest}, {"data-content", run.data_content}});
 }
 
 void load(TrainedRun& trained, const InferSettings& settings) {
@@ -45,8 +57,8 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     if (!given.train_data.empty()) settings.data = given.train_data;
     trained.learned_from = open_dataset(ranks, settings.data, settings.fields);
     trained.data = open_dataset(ranks, given.data, given.fields);
+    check_same_data(ranks, trained.learned_from, trained.run);
     agree(ranks, [&] {
-        check_same_data(*trained.learned_from, trained.run);
         const auto pipeline = TransformPipeline::parse(settings.transform);
         trained.task = make_task(settings.task, *trained.learned_from, pipeline);
         settings.test_data = given.data;

@@ -374,6 +374,11 @@ std::vector<Option> reading(TrainSettings& s) {
                                       s.on_bad_data,
                                       {{"fail", BadData::fail}, {"mask", BadData::mask}},
                                       "damaged samples: stop, or count them as nothing")),
+        shared(flag_option("accept-data",
+                           s.accepts_data,
+                           "foreign files with other names or times than the run was made with: "
+                           "compare all samples, go on if they are the same; of a new run: keep "
+                           "what that takes, also for more than 1 GiB")),
         shared(
             flag_option("ledger", s.ledger, "record every sample trained on, see 'data ledger'"))};
 }

@@ -342,6 +342,10 @@ std::vector<NoEffect> idle_cases() {
          [](auto& s) { s.early_stop = 3; },
          "E107",
          "--early-stop has no effect\n  why: there is no --test-data"},
+        {"AcceptDataOfPackedOnes",
+         [](auto& s) { s.accepts_data = true; },
+         "E107",
+         "--accept-data has no effect\n  why: packed data are known by their hashes"},
         {"EarlyStopWithoutEvaluations",
          [](auto& s) {
              s.early_stop = 3;

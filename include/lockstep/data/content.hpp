@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// A digest of samples as such: that of a manifest of foreign files knows them only by their times.
+#pragma once
+
+#include "lockstep/data/dataset_index.hpp"
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Of all rows, decoded: what content_hashes() of one part reads.
+std::uint64_t content_bytes(const DatasetIndex& index);
+
+/// XXH3-64 of the decoded rows of each stored block, field after field, of those that are in part
+/// `part` of `parts` of the data; 0 in the places of the others, so that parts are added. A block
+/// that cannot be had counts as one without rows. Errors: of the machine only, E402 and kin.
+std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> index,
+                                         int part = 0,
+                                         int parts = 1);
+
+/// XXH3-128 in hexadecimal of the `hashes` of all blocks, and of what else of the index decides
+/// samples and their order: fields, numbers of rows. Files' names, times and storage do not count.
+std::string content_digest(const DatasetIndex& index, std::span<const std::int64_t> hashes);
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/content.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/hash.hpp"
+#include "lockstep/data/axes.hpp"
+
+#include "bad_blocks.hpp"
+#include "block_reader.hpp"
+#include "format/index_columns.hpp"
+#include "resident_load.hpp"
+
+#include <bit>
+
+namespace lockstep {
+namespace {
+
+std::vector<std::size_t> first_places(const DatasetIndex& index) {
+    std::vector<std::size_t> places{0};
+    for (std::size_t f = 0; f < index.fields().size(); ++f)
+        places.push_back(places.back() + index.stored_blocks(f).size());
+    return places;
+}
+
+// What a reader would do about damage is not decided here.
+std::uint64_t hash_of_rows(BlockReader& reader, const FieldBlock& block) {
+    try {
+        return hash64(reader.read_block(block.field, block.block));
+    } catch (const Error& error) {
+        if (!is_about_data(error)) throw;
+        return hash64({});
+    }
+}
+
+void add_field(ByteWriter& out, const Field& field) {
+    out.add(std::string_view(field.name));
+    out.add(element_name(field.type));
+    out.add(field.shape.size());
+    for (const std::int64_t extent : field.shape) out.add(static_cast<std::uint64_t>(extent));
+    out.add(std::uint64_t{has_channels_last(field)});
+    out.add(static_cast<std::uint64_t>(field.classes()));
+}
+
+}  // namespace
+
+std::uint64_t content_bytes(const DatasetIndex& index) {
+    return index.samples() * index.manifest().bytes_per_sample();
+}
+
+std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> index,
+                                         int part,
+                                         int parts) {
+    const std::vector<std::size_t> places = first_places(*index);
+    std::vector<std::int64_t> hashes(places.back());
+    ShardFiles files(index);
+    BlockReader reader(files);
+    for (const FieldBlock& block : blocks_of_part(*index, part, parts))
+        hashes[places[block.field] + block.block] =
+            std::bit_cast<std::int64_t>(hash_of_rows(reader, block));
+    return hashes;
+}
+
+std::string content_digest(const DatasetIndex& index, std::span<const std::int64_t> hashes) {
+    ByteWriter out;
+    out.add(std::uint64_t{index.manifest().block_rows});
+    for (const Shard& shard : index.shards()) out.add(shard.samples);
+    for (std::size_t f = 0; f < index.fields().size(); ++f) {
+        add_field(out, index.fields()[f]);
+        for (const StoredBlock& block : index.stored_blocks(f)) out.add(std::uint64_t{block.rows});
+    }
+    out.add(std::as_bytes(hashes));
+    return hash128(std::span<const std::byte>(out.finish())).hex();
+}
+
+}  // namespace lockstep

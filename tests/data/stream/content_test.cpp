@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/content.hpp"
+
+#include "data/foreign_files.hpp"
+#include "data/samples.hpp"
+
+#include <functional>
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+class Content : public testing::Test {
+  protected:
+    std::shared_ptr<const DatasetIndex> open(const std::string& folder,
+                                             RowLayout layout = RowLayout::unstated) const {
+        const std::vector<FieldMapping> fields{{"images", "/x/data", layout}, {"labels", "/y"}};
+        return std::make_shared<const DatasetIndex>(DatasetIndex::open(folder_ / folder, fields));
+    }
+    // Files of 70 and 41 samples, of which `change` may change the second.
+    void write(const std::string& folder,
+               const std::function<void(std::vector<test::ForeignDataset>&)>& change = {}) const {
+        fs::create_directory(folder_ / folder);
+        for (const std::uint64_t rows : {70, 41}) {
+            auto content = test::images_and_labels(rows, rows);
+            if (rows == 41 && change) change(content);
+            test::write_foreign(folder_ / folder / fmt::format("{}.h5", 100 - rows), content);
+        }
+    }
+    static std::string digest(const std::shared_ptr<const DatasetIndex>& index, int parts = 1) {
+        std::vector<std::int64_t> all = content_hashes(index, 0, parts);
+        for (int part = 1; part < parts; ++part) {
+            const auto more = content_hashes(index, part, parts);
+            for (std::size_t i = 0; i < all.size(); ++i) all[i] += more[i];
+        }
+        return content_digest(*index, all);
+    }
+
+    test::TempDir folder_;
+};
+
+TEST_F(Content, IsTheSameInAnyNumberOfParts) {
+    write("a");
+    const auto index = open("a");
+    EXPECT_EQ(content_bytes(*index), 111u * (15 + 8));
+    for (const int parts : {2, 3, 7, 50}) EXPECT_EQ(digest(index, parts), digest(index)) << parts;
+}
+
+TEST_F(Content, GoesNotByNamesAndTimes) {
+    write("a");
+    fs::create_directory(folder_ / "b");
+    fs::copy_file(folder_ / "a/30.h5", folder_ / "b/x.h5");
+    fs::copy_file(folder_ / "a/59.h5", folder_ / "b/y.h5");
+    EXPECT_NE(open("a")->digest(), open("b")->digest());
+    EXPECT_EQ(digest(open("a")), digest(open("b")));
+}
+
+TEST_F(Content, IsAnotherAfterOneByteOrInAnotherOrder) {
+    write("a");
+    const std::string first = digest(open("a"));
+    write("b", [](auto& content) { content[0].bytes[600] ^= std::byte{1}; });
+    EXPECT_NE(digest(open("b")), first);
+    write("c", [](auto& content) { content[1].bytes[8] ^= std::byte{1}; });
+    EXPECT_NE(digest(open("c")), first);
+    fs::create_directory(folder_ / "d");
+    fs::copy_file(folder_ / "a/30.h5", folder_ / "d/2.h5");
+    fs::copy_file(folder_ / "a/59.h5", folder_ / "d/1.h5");
+    EXPECT_NE(digest(open("d")), first);
+}
+
+TEST_F(Content, IsAnotherWhereTheSameBytesMeanSomethingElse) {
+    test::ForeignDataset images{.size = {4, 5, 6, 3}, .bytes = test::random_bytes(360, 1)};
+    fs::create_directory(folder_ / "a");
+    test::write_foreign(folder_ / "a/1.h5", {images, test::images_and_labels(4, 1)[1]});
+    EXPECT_NE(digest(open("a", RowLayout::hwc)), digest(open("a", RowLayout::chw)));
+}
+
+}  // namespace
+}  // namespace lockstep
