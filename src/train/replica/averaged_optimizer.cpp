@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "replica/averaged_optimizer.hpp"
 
+#include "replica/widest_vectors.hpp"
+
 #include <algorithm>
 #include <utility>
 
 namespace lockstep {
 namespace {
 
+LOCKSTEP_WIDEST_VECTORS
 void average_step(const float* __restrict values,
                   float* __restrict average,
                   std::size_t count,

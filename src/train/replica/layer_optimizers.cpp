@@ -2,6 +2,7 @@
 #include "replica/layer_optimizers.hpp"
 
 #include "replica/moments.hpp"
+#include "replica/widest_vectors.hpp"
 
 #include <algorithm>
 #include <array>
@@ -19,6 +20,7 @@ struct LarsTerms {
     float momentum, decay, rate, scale;
 };
 
+LOCKSTEP_WIDEST_VECTORS
 void lars_step(float* __restrict values,
                const float* __restrict gradients,
                float* __restrict velocity,
@@ -79,6 +81,7 @@ struct LambTerms {
     }
 };
 
+LOCKSTEP_WIDEST_VECTORS
 void lamb_moments(const float* __restrict gradients,
                   float* __restrict m,
                   float* __restrict v,
@@ -93,6 +96,7 @@ void lamb_moments(const float* __restrict gradients,
     }
 }
 
+LOCKSTEP_WIDEST_VECTORS
 void lamb_directions(const float* __restrict values,
                      const float* __restrict m,
                      const float* __restrict v,
@@ -102,6 +106,7 @@ void lamb_directions(const float* __restrict values,
     for (std::size_t i = 0; i < count; ++i) directions[i] = terms.direction(m[i], v[i], values[i]);
 }
 
+LOCKSTEP_WIDEST_VECTORS
 void lamb_step(float* __restrict values,
                const float* __restrict m,
                const float* __restrict v,
