@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 
 #include "sum_loops.hpp"
+#include "sum_order.hpp"
 
 #include <algorithm>
 #include <array>

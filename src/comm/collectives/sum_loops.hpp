@@ -30,9 +30,6 @@ struct SwapTask {
     std::size_t bytes;
 };
 
-/// More merges than any order of an int's number of inputs leaves pending at once.
-inline constexpr int deepest_stack = 64;
-
 namespace baseline {
 void sum(const SumTask& task);
 void swap_through(const SwapTask& task);

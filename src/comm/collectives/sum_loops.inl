@@ -28,6 +28,7 @@
 // own. All but what sum_loops.hpp declares has internal linkage.
 
 #include "collectives/sum_loops.hpp"
+#include "collectives/sum_order.hpp"
 
 #include <cstddef>
 #include <cstdint>
@@ -175,24 +176,14 @@ struct BalancedSum {
     }
 };
 
-/// Any order. The top of the stack stays in registers; only what waits for a later sibling leaves.
+/// Any order.
 struct SumByStack {
     template <class Element, class Tiles>
     [[gnu::always_inline]] static inline Tile<Element> sum(const Tiles& tiles, std::size_t at) {
-        Tile<Element> below[deepest_stack];
-        int height = 0;
-        Tile<Element> top = tiles.template load<Element>(0, at);
-        for (std::size_t k = 1; k < tiles.task.input_count; ++k) {
-            int merges = tiles.task.merges_after[k];
-            if (merges == 0) {
-                below[height++] = top;
-                top = tiles.template load<Element>(k, at);
-                continue;
-            }
-            top = top + tiles.template load<Element>(k, at);
-            while (--merges > 0) top = below[--height] + top;
-        }
-        return top;
+        return summed_in_order<Tile<Element>>(
+            tiles.task.merges_after, tiles.task.input_count, [&](std::size_t k) {
+                return tiles.template load<Element>(k, at);
+            });
     }
 };
 

@@ -12,6 +12,8 @@
 
 namespace lockstep {
 
+struct TreeSumLaunch;
+
 /// Identity and name of one GPU.
 struct CudaDeviceFacts {
     std::string uuid;  ///< "GPU-1b2c...", as nvidia-smi prints it
@@ -45,6 +47,8 @@ struct CudaApi {
     std::function<Status(Event)> query_event;  ///< not_ready while work is before it
     std::function<Status(Stream, Event)> stream_wait_event;
     std::function<Status(void*, const void*, std::size_t, Stream)> copy_async;  ///< any direction
+    std::function<Status(void*, std::size_t, Stream)> zero_async;               ///< bytes of a GPU
+    std::function<Status(const TreeSumLaunch&, Stream)> sum_in_tree_order;      ///< our own kernel
 };
 
 /// Error E681 with CUDA's own text unless `status` is success; `call` is "cudaMalloc".

@@ -90,13 +90,4 @@ LOCKSTEP_HOST_DEVICE inline void mix_thread(
         mix_element(launch, i);
 }
 
-inline constexpr int threads_of_block = 256;
-inline constexpr std::int64_t most_blocks = 65536;
-
-/// Blocks of a grid for so many elements, at least one.
-inline std::int64_t blocks_for(std::int64_t elements) {
-    const std::int64_t blocks = (elements + threads_of_block - 1) / threads_of_block;
-    return blocks < 1 ? 1 : blocks > most_blocks ? most_blocks : blocks;
-}
-
 }  // namespace lockstep::pixel

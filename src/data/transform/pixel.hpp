@@ -3,16 +3,11 @@
 // none contracted (-ffp-contract=off, nvcc --fmad=false), so that both give the same bits.
 #pragma once
 
+#include "lockstep/core/host_device.hpp"
 #include "lockstep/data/transform_launch.hpp"
 
 #include <cstddef>
 #include <cstdint>
-
-#if defined(__CUDACC__)
-#define LOCKSTEP_HOST_DEVICE __host__ __device__
-#else
-#define LOCKSTEP_HOST_DEVICE
-#endif
 
 namespace lockstep::pixel {
 

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/fake_cuda.hpp"
 
+#include "nccl/tree_sum.hpp"
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,7 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 
 constexpr int invalid_value = 1;
 constexpr int poison = 0xee;
+constexpr std::size_t alignment = 256;  // as of cudaMalloc
 
 template <class T, class Handle>
 T& deref(Handle handle) {
@@ -19,6 +22,13 @@ T& deref(Handle handle) {
 }
 
 }  // namespace
+
+void run_on_host(const TreeSumLaunch& launch) {
+    const std::int64_t blocks = blocks_for(launch.count);
+    for (std::int64_t block = blocks; block-- > 0;)
+        for (int thread = threads_of_block; thread-- > 0;)
+            tree_sum_thread(launch, block, thread, blocks, threads_of_block);
+}
 
 FakeCuda::~FakeCuda() {
     for (const auto* memory : {&live_, &freed_})
@@ -54,7 +64,8 @@ GpuStream FakeCuda::make_stream() {
 
 int FakeCuda::allocate(void** memory, std::size_t bytes) {
     const Lock lock(mutex_);
-    *memory = std::malloc(bytes);
+    *memory = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+    std::memset(*memory, poison, bytes);
     live_[*memory] = bytes;
     return CudaApi::success;
 }
@@ -122,6 +133,13 @@ void FakeCuda::add_memory_functions(CudaApi& api) {
         });
         return CudaApi::success;
     };
+    api.zero_async = [this](void* memory, std::size_t bytes, GpuStream stream) {
+        enqueue(stream, [=, this] {
+            if (check_live(memory, bytes, "cudaMemsetAsync")) std::memset(memory, 0, bytes);
+            return true;
+        });
+        return CudaApi::success;
+    };
     api.lock_pages = [this](void* memory, std::size_t bytes) { return lock_pages(memory, bytes); };
     api.unlock_pages = [this](void* memory) {
         const Lock lock(mutex_);
@@ -165,6 +183,30 @@ void FakeCuda::add_event_functions(CudaApi& api) {
     };
 }
 
+/// Of a real kernel nothing but wrong bits would tell that it read what is not there.
+bool FakeCuda::sum(const TreeSumLaunch& launch) {
+    const auto is_live = [&](const float* data, std::int64_t pitch, std::int64_t vectors) {
+        const std::int64_t floats = vectors == 0 ? 0 : (vectors - 1) * pitch + launch.count;
+        return check_live(data, static_cast<std::size_t>(floats) * sizeof(float), "a tree sum");
+    };
+    if (is_live(launch.own, launch.own_pitch, launch.own_count) &&
+        is_live(launch.received, launch.received_pitch, launch.partials - launch.own_count) &&
+        is_live(launch.out, 0, 1) &&
+        check_live(launch.merges_after,
+                   static_cast<std::size_t>(launch.partials) * sizeof(int),
+                   "a tree sum"))
+        run_on_host(launch);
+    return true;
+}
+
+void FakeCuda::add_kernels(CudaApi& api, const std::string& pci) {
+    api.sum_in_tree_order = [this, pci](const TreeSumLaunch& launch, GpuStream stream) {
+        if (gpu_refusing_kernels == pci) return invalid_value;
+        enqueue(stream, [this, launch] { return sum(launch); });
+        return CudaApi::success;
+    };
+}
+
 CudaApi FakeCuda::api(const CudaDeviceFacts& gpu) {
     CudaApi api;
     api.error_text = [](int) { return "a fake error"; };
@@ -187,6 +229,7 @@ CudaApi FakeCuda::api(const CudaDeviceFacts& gpu) {
     };
     add_memory_functions(api);
     add_event_functions(api);
+    add_kernels(api, gpu.pci);
     return api;
 }
 

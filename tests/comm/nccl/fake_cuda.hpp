@@ -11,10 +11,14 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep::test {
+
+/// The whole grid of the kernel, in an order that no GPU promises.
+void run_on_host(const TreeSumLaunch& launch);
 
 /// The GPUs of one test; threads act as its ranks. Everything happens under one lock.
 class FakeCuda {
@@ -43,7 +47,8 @@ class FakeCuda {
 
     int device_count = 1;
     bool is_refusing_locks = false;
-    std::map<const void*, std::size_t> locked;  ///< pages of the host: bytes by address
+    std::optional<std::string> gpu_refusing_kernels;  ///< its PCI address
+    std::map<const void*, std::size_t> locked;        ///< pages of the host: bytes by address
 
   private:
     struct Stream {
@@ -60,6 +65,8 @@ class FakeCuda {
     int lock_pages(void* memory, std::size_t bytes);
     void add_memory_functions(CudaApi& api);
     void add_event_functions(CudaApi& api);
+    void add_kernels(CudaApi& api, const std::string& pci);
+    bool sum(const TreeSumLaunch& launch);
 
     std::recursive_mutex mutex_;
     std::list<Stream> streams_;

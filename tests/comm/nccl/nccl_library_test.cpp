@@ -6,6 +6,7 @@
 
 #include "comm/nccl/fake_ranks.hpp"
 #include "nccl/cuda_library.hpp"
+#include "nccl/tree_sum.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
@@ -121,6 +122,9 @@ TEST(CudaLibrary, FillsTheTableAndHasCudasOwnWords) {
     reinterpret_cast<Fill>(library.symbol("lockstep_cuda_fill"))(&api);
     EXPECT_STREQ(api.error_text(lockstep::CudaApi::not_ready), "device not ready");
     if (lockstep::why_no_driver().empty()) GTEST_SKIP() << "SKIPPED: there is a driver here";
+    const lockstep::TreeSumLaunch one{.partials = 1, .count = 1};
+    EXPECT_EQ(api.sum_in_tree_order({}, nullptr), lockstep::CudaApi::success);  // nothing to do
+    EXPECT_NE(api.sum_in_tree_order(one, nullptr), lockstep::CudaApi::success);
     int count = -1;
     const int status = api.device_count(&count);
     EXPECT_THAT(caught_text([&] { lockstep::check_cuda(api, status, "cudaGetDeviceCount"); }),

@@ -21,14 +21,14 @@ using test::noise;
 
 /// Every block and thread of a grid, in an order that no GPU promises.
 void for_each_thread(std::int64_t elements, const std::function<void(std::int64_t, int)>& run) {
-    for (std::int64_t block = pixel::blocks_for(elements); block-- > 0;)
-        for (int thread = pixel::threads_of_block; thread-- > 0;) run(block, thread);
+    for (std::int64_t block = blocks_for(elements); block-- > 0;)
+        for (int thread = threads_of_block; thread-- > 0;) run(block, thread);
 }
 
 void run_on_host(const StageLaunch& launch) {
-    const std::int64_t blocks = pixel::blocks_for(pixel::elements_of(launch));
+    const std::int64_t blocks = blocks_for(pixel::elements_of(launch));
     for_each_thread(pixel::elements_of(launch), [&](std::int64_t block, int thread) {
-        pixel::stage_thread(launch, block, thread, blocks, pixel::threads_of_block);
+        pixel::stage_thread(launch, block, thread, blocks, threads_of_block);
     });
 }
 
@@ -118,8 +118,7 @@ TEST(TransformKernel, MixesAsTheCpuDoes) {
                 before.data(), by_kernel.data(), rows.data(), 3, 9, 8, layout, 17};
             const std::int64_t elements = pixel::elements_of(launch);
             for_each_thread(elements, [&](std::int64_t block, int thread) {
-                pixel::mix_thread(
-                    launch, block, thread, pixel::blocks_for(elements), pixel::threads_of_block);
+                pixel::mix_thread(launch, block, thread, blocks_for(elements), threads_of_block);
             });
             transform.mix(mixed, rows, layout, 3);
             EXPECT_EQ(bits(by_kernel), bits(mixed)) << text;
@@ -127,9 +126,9 @@ TEST(TransformKernel, MixesAsTheCpuDoes) {
 }
 
 TEST(TransformKernel, StridesOverMoreElementsThanThreads) {
-    EXPECT_EQ(pixel::blocks_for(0), 1);
-    EXPECT_EQ(pixel::blocks_for(257), 2);
-    EXPECT_EQ(pixel::blocks_for(std::int64_t{1} << 40), pixel::most_blocks);
+    EXPECT_EQ(blocks_for(0), 1);
+    EXPECT_EQ(blocks_for(257), 2);
+    EXPECT_EQ(blocks_for(std::int64_t{1} << 40), most_blocks_of_grid);
     const Images images = noise({1, 10, 10}, 2);
     const ImageTransform transform = bound("none", images.shape);
     const auto draws = transform.draw(images.ids, {});

@@ -2,6 +2,7 @@
 // liblockstep_cuda.so: the CUDA functions that comm calls through CudaApi.
 #include "lockstep/core/version.hpp"
 
+#include "nccl/cuda/tree_sum_kernel.hpp"
 #include "nccl/cuda_api.hpp"
 
 #include <cstdio>
@@ -79,6 +80,12 @@ void fill(CudaApi& api) {
     };
     api.copy_async = [](void* to, const void* from, std::size_t bytes, auto stream) -> int {
         return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDefault, native(stream));
+    };
+    api.zero_async = [](void* memory, std::size_t bytes, auto stream) -> int {
+        return cudaMemsetAsync(memory, 0, bytes, native(stream));
+    };
+    api.sum_in_tree_order = [](const TreeSumLaunch& launch, auto stream) {
+        return launch_tree_sum(launch, native(stream));
     };
 }
 

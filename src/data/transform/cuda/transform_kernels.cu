@@ -18,7 +18,7 @@ __global__ void run_mix(MixLaunch launch) {
 }
 
 unsigned grid_for(std::int64_t elements) {
-    return static_cast<unsigned>(pixel::blocks_for(elements));
+    return static_cast<unsigned>(blocks_for(elements));
 }
 
 }  // namespace
@@ -32,7 +32,7 @@ __attribute__((visibility("default"))) int lockstep_cuda_transform(
     for (int i = 0; i < count; ++i) {
         if (pixel::elements_of(stages[i]) == 0) continue;
         run_stage<<<grid_for(pixel::elements_of(stages[i])),
-                    pixel::threads_of_block,
+                    threads_of_block,
                     0,
                     static_cast<cudaStream_t>(stream)>>>(stages[i]);
         if (const cudaError_t failed = cudaGetLastError()) return failed;
@@ -45,7 +45,7 @@ __attribute__((visibility("default"))) int lockstep_cuda_mix(const lockstep::Mix
     using namespace lockstep;
     if (pixel::elements_of(*launch) == 0) return cudaSuccess;
     run_mix<<<grid_for(pixel::elements_of(*launch)),
-              pixel::threads_of_block,
+              threads_of_block,
               0,
               static_cast<cudaStream_t>(stream)>>>(*launch);
     return cudaGetLastError();

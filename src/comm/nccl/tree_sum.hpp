@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The sum of a stripe's partials in GPU memory, as plain data and as what each thread of the kernel
+// does; also run on the host, thread by thread, by tests. Nothing is contracted (-ffp-contract=off,
+// nvcc --fmad=false) and the order is that of the CPU's loops: both give tree_sum()'s bits.
+#pragma once
+
+#include "lockstep/core/host_device.hpp"
+
+#include "collectives/sum_order.hpp"
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep {
+
+/// out[i] = the sum of all partials' element i, for i in [0, count). Partials are numbered as in
+/// TreePlan::partials(): those of this rank, [own_first, own_first + own_count), lie in its slots,
+/// the others one behind another where they were received. `out` may be the first of its own.
+/// Pointers are of the memory of who executes it, borrowed until it is done.
+struct TreeSumLaunch {
+    const float* own = nullptr;         ///< this rank's first partial
+    std::int64_t own_pitch = 0;         ///< floats from one to the next
+    const float* received = nullptr;    ///< the first of the others
+    std::int64_t received_pitch = 0;    ///< floats from one to the next
+    const int* merges_after = nullptr;  ///< TreePlan::merges_after()
+    std::int32_t own_first = 0, own_count = 0;
+    std::int32_t partials = 0;  ///< all of them, at least one
+    float* out = nullptr;
+    std::int64_t count = 0;  ///< floats of the stripe
+};
+
+/// Element `index` of each partial.
+struct PartialsOfElement {
+    const TreeSumLaunch& launch;
+    std::int64_t index;
+
+    LOCKSTEP_HOST_DEVICE float operator()(std::size_t partial) const {
+        const auto k = static_cast<std::int64_t>(partial);
+        const std::int64_t behind = k - launch.own_first;
+        if (behind < 0) return launch.received[k * launch.received_pitch + index];
+        if (behind < launch.own_count) return launch.own[behind * launch.own_pitch + index];
+        return launch.received[(k - launch.own_count) * launch.received_pitch + index];
+    }
+};
+
+/// A grid of `blocks` x `threads` strides over the elements.
+LOCKSTEP_HOST_DEVICE inline void tree_sum_thread(
+    const TreeSumLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
+    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
+        launch.out[i] = summed_in_order<float>(launch.merges_after,
+                                               static_cast<std::size_t>(launch.partials),
+                                               PartialsOfElement{launch, i});
+}
+
+}  // namespace lockstep
