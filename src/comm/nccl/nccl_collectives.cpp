@@ -3,43 +3,11 @@
 
 #include "nccl/nccl_inside.hpp"
 #include "nccl/nccl_reduction.hpp"
+#include "nccl/nccl_stripes.hpp"
 
 #include <utility>
 
 namespace lockstep {
-namespace {
-
-std::byte* at(const DeviceSpan& buffer, std::size_t element) {
-    return static_cast<std::byte*>(buffer.data) + element * size_of(buffer.type);
-}
-
-/// The stripes of a buffer, one for each rank.
-class Stripes {
-  public:
-    Stripes(const DeviceSpan& buffer, int ranks) : buffer_(buffer), ranks_(ranks) {}
-
-    ElementRange of(int rank) const { return stripe_of(buffer_.count, buffer_.type, rank, ranks_); }
-    std::byte* begin(int rank) const { return at(buffer_, of(rank).begin); }
-
-    /// NCCL's own reduce-scatter and all-gather know equal parts only.
-    bool are_equal() const {
-        return of(0).size() * static_cast<std::size_t>(ranks_) == buffer_.count &&
-               of(ranks_ - 1).size() == of(0).size();
-    }
-
-    template <class Action>
-    void for_each(Action&& action) const {
-        for (int rank = 0; rank < ranks_; ++rank)
-            if (of(rank).size() > 0) action(rank, begin(rank), of(rank).size());
-    }
-
-  private:
-    DeviceSpan buffer_;
-    int ranks_;
-};
-
-}  // namespace
-
 bool NcclWork::is_done() const {
     return inside_->guarded([&] {
         inside_->handle().poll();
@@ -109,55 +77,12 @@ NcclWork NcclCollectives::reduce_scatter(const DeviceSpan& buffer,
                                          Keep keep) {
     NcclReductions reductions(inside_, factor);
     reductions.prepare(buffer.type);
-    const Stripes stripes(buffer, inside_.bootstrap().size());
-    const auto type = nccl_type(buffer.type);
-    const auto op = reductions.of(buffer.type);
-    const auto in_equal_parts = [&](nccl::Comm& comm) {
-        return inside_.nccl().reduce_scatter(buffer.data,
-                                             stripes.begin(inside_.bootstrap().rank()),
-                                             stripes.of(0).size(),
-                                             type,
-                                             op,
-                                             comm,
-                                             inside_.stream());
-    };
-    const auto to_owner = [&](int owner, void* data, std::size_t count) {
-        inside_.handle().call("ncclReduce", [&](nccl::Comm& comm) {
-            return inside_.nccl().reduce(
-                data, data, count, type, op, owner, comm, inside_.stream());
-        });
-    };
-    const auto calls = [&] {
-        if (stripes.are_equal())
-            inside_.handle().call("ncclReduceScatter", in_equal_parts);
-        else
-            stripes.for_each(to_owner);
-    };
+    const auto calls = [&] { scatter_sum(inside_, buffer, reductions.of(buffer.type)); };
     return issue("reduce-scatter", calls, before, std::move(keep));
 }
 
 NcclWork NcclCollectives::all_gather(const DeviceSpan& buffer, GpuStream before, Keep keep) {
-    const Stripes stripes(buffer, inside_.bootstrap().size());
-    const auto type = nccl_type(buffer.type);
-    const auto in_equal_parts = [&](nccl::Comm& comm) {
-        return inside_.nccl().all_gather(stripes.begin(inside_.bootstrap().rank()),
-                                         buffer.data,
-                                         stripes.of(0).size(),
-                                         type,
-                                         comm,
-                                         inside_.stream());
-    };
-    const auto from_owner = [&](int owner, void* data, std::size_t count) {
-        inside_.handle().call("ncclBroadcast", [&](nccl::Comm& comm) {
-            return inside_.nccl().broadcast(data, data, count, type, owner, comm, inside_.stream());
-        });
-    };
-    const auto calls = [&] {
-        if (stripes.are_equal())
-            inside_.handle().call("ncclAllGather", in_equal_parts);
-        else
-            stripes.for_each(from_owner);
-    };
+    const auto calls = [&] { gather_stripes(inside_, buffer); };
     return issue("all-gather", calls, before, std::move(keep));
 }
 

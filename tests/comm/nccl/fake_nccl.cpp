@@ -33,7 +33,28 @@ void set_value(void* data, int type, std::size_t i, double value) {
         static_cast<std::int64_t*>(data)[i] = static_cast<std::int64_t>(value);
 }
 
+/// Of one operation over `bytes` (of one rank's part, where each has one) by rings and chains,
+/// which send the least.
+std::size_t bytes_to_send(
+    const std::string& kind, std::size_t bytes, int root, int rank, int size) {
+    const auto others = static_cast<std::size_t>(size - 1);
+    if (kind == "recv") return 0;
+    if (kind == "send" || kind == "reduce") return rank == root ? 0 : bytes;
+    if (kind == "broadcast") return (rank + 1) % size == root ? 0 : bytes;
+    if (kind == "all_reduce") return 2 * others * bytes / static_cast<std::size_t>(size);
+    return others * bytes;
+}
+
 }  // namespace
+
+std::size_t FakeNccl::Op::bytes() const {
+    return count * bytes_of_type(type);
+}
+
+std::map<int, std::size_t> FakeNccl::take_sent_bytes() {
+    const Lock lock(cuda_.mutex());
+    return std::exchange(sent_, {});
+}
 
 void FakeNccl::release_aborts() {
     std::unique_lock lock(cuda_.mutex());
@@ -93,7 +114,8 @@ nccl::Result FakeNccl::poll(nccl::Comm handle, nccl::Result* state) {
     } else if (comm.polls_left > 0) {
         --comm.polls_left;
     } else if (!comm.is_ready) {
-        comm.is_ready = comm.group->joined == comm.group->size && !never_ready.contains(comm.rank);
+        const bool is_complete = wire || comm.group->joined == comm.group->size;
+        comm.is_ready = is_complete && !never_ready.contains(comm.rank);
     } else if (comm.launch_polls > 0) {
         --comm.launch_polls;
     } else {
@@ -163,22 +185,70 @@ nccl::Result FakeNccl::issue(
         cuda_.complain(op.kind + " on a communicator that is not ready");
         return nccl::invalid_usage;
     }
-    process.grouped.emplace_back(
-        &comm, [this, &comm, op, posted, stream] { launch(comm, op, posted, stream); });
+    process.grouped[&comm].push_back({std::move(op), posted, stream});
     return process.depth > 0 ? nccl::success : end_group(process);
 }
 
 nccl::Result FakeNccl::end_group(Process& process) {
     nccl::Result result = nccl::success;
-    for (auto& [comm, launch] : std::exchange(process.grouped, {})) {
-        comm->launches.push_back(launch);
+    for (auto& [comm, group] : std::exchange(process.grouped, {})) {
+        comm->launches.push_back(
+            [this, comm = comm, group = std::move(group)] { launch(*comm, group); });
         comm->launch_polls = polls_to_launch;
         result = nccl::in_progress;
     }
     return result;
 }
 
-void FakeNccl::launch(Comm& comm, const Op& op, Posted posted, GpuStream stream) {
+/// All of a group move at once: one piece of its stream, which is done when all are.
+void FakeNccl::launch(Comm& comm, const std::vector<Issued>& group) {
+    std::vector<FakeCuda::Task> tasks;
+    for (const Issued& issued : group) {
+        if (issued.stream != group.front().stream) cuda_.complain("a group on several streams");
+        sent_[comm.rank] += bytes_to_send(
+            issued.op.kind, issued.op.bytes(), issued.op.root, comm.rank, comm.group->size);
+        tasks.push_back(task_of(comm, issued.op, issued.posted));
+    }
+    const int number = comm.launched++;
+    const bool fails = failing_op == number;
+    const bool hangs = fails || hanging_op == number;
+    if (fails && comm.rank == 1) comm.async = nccl::remote_error;
+    cuda_.enqueue(group.front().stream, [&comm, hangs, tasks = std::move(tasks)] {
+        if (comm.is_gone || comm.is_revoked) return true;
+        if (hangs) return false;
+        bool is_done = true;
+        for (const FakeCuda::Task& task : tasks) is_done &= task();
+        return is_done;
+    });
+}
+
+FakeCuda::Task FakeNccl::task_of(const Comm& comm, const Op& op, Posted posted) {
+    if (wire) return wire->task_of(op, posted);
+    if (op.kind == "send" || op.kind == "recv") return parcel_task(comm, op, posted);
+    return record_task(comm, op, posted);
+}
+
+/// The n-th send of a pair of ranks belongs to its n-th receive.
+FakeCuda::Task FakeNccl::parcel_task(const Comm& comm, const Op& op, Posted posted) {
+    const bool sends = op.kind == "send";
+    auto& unmatched =
+        comm.group
+            ->unmatched[sends ? std::pair(comm.rank, op.root) : std::pair(op.root, comm.rank)];
+    std::shared_ptr<Parcel> parcel;
+    if (!unmatched.empty() && unmatched.front()->is_sender_first != sends) {
+        parcel = unmatched.front();
+        unmatched.pop_front();
+        if (parcel->bytes != op.bytes())
+            cuda_.complain(
+                fmt::format("{} of {} bytes meets {}", op.kind, op.bytes(), parcel->bytes));
+    } else {
+        parcel =
+            unmatched.emplace_back(std::make_shared<Parcel>(Parcel{sends, op.bytes(), {}, false}));
+    }
+    return [this, parcel, op, posted] { return step(*parcel, op, posted); };
+}
+
+FakeCuda::Task FakeNccl::record_task(const Comm& comm, const Op& op, Posted posted) {
     Group& group = *comm.group;
     const std::size_t number = group.next[static_cast<std::size_t>(comm.rank)]++;
     if (group.records.size() <= number) {
@@ -193,16 +263,23 @@ void FakeNccl::launch(Comm& comm, const Op& op, Posted posted, GpuStream stream)
                                    record.op.count,
                                    op.kind,
                                    op.count));
-    const bool fails = failing_op == static_cast<int>(number);
-    const bool hangs = fails || hanging_op == static_cast<int>(number);
-    if (fails && comm.rank == 1) comm.async = nccl::remote_error;
-    cuda_.enqueue(stream, [this, &comm, &record, posted, hangs] {
-        return comm.is_gone || comm.is_revoked || (!hangs && step(comm, record, posted));
-    });
+    return [this, &comm, &record, posted] { return step(comm, record, posted); };
+}
+
+/// Who comes second moves the bytes.
+bool FakeNccl::step(Parcel& parcel, const Op& op, Posted posted) {
+    if (posted.from != nullptr) parcel.posted.from = posted.from;
+    if (posted.to != nullptr) parcel.posted.to = posted.to;
+    if (parcel.is_done || parcel.posted.from == nullptr || parcel.posted.to == nullptr)
+        return parcel.is_done;
+    if (cuda_.check_live(parcel.posted.from, parcel.bytes, op.kind) &&
+        cuda_.check_live(parcel.posted.to, parcel.bytes, op.kind))
+        std::memcpy(parcel.posted.to, parcel.posted.from, parcel.bytes);
+    return parcel.is_done = true;
 }
 
 /// The last rank to arrive does the work of all, as far as memory can tell.
-bool FakeNccl::step(Comm& comm, Record& record, Posted posted) {
+bool FakeNccl::step(const Comm& comm, Record& record, Posted posted) {
     auto& mine = record.posted[static_cast<std::size_t>(comm.rank)];
     if (!mine) {
         mine = posted;
@@ -324,6 +401,21 @@ void FakeNccl::add_collectives(NcclApi& api, const std::shared_ptr<Process>& pro
     };
 }
 
+void FakeNccl::add_messages(NcclApi& api, const std::shared_ptr<Process>& process) {
+    api.send = [this, process](const void* from,
+                               std::size_t count,
+                               int type,
+                               int peer,
+                               nccl::Comm comm,
+                               GpuStream stream) {
+        return issue(*process, comm, {"send", count, type, peer, 1}, {from, nullptr}, stream);
+    };
+    api.recv = [this, process](
+                   void* to, std::size_t count, int type, int peer, auto comm, auto stream) {
+        return issue(*process, comm, {"recv", count, type, peer, 1}, {nullptr, to}, stream);
+    };
+}
+
 void FakeNccl::add_reductions(NcclApi& api) {
     api.red_op_create_pre_mul_sum =
         [this](nccl::RedOp* op, void* scalar, int type, int, nccl::Comm comm) {
@@ -363,6 +455,7 @@ NcclApi FakeNccl::api() {
     add_life(api);
     add_groups(api, process);
     add_collectives(api, process);
+    add_messages(api, process);
     add_reductions(api);
     return api;
 }

@@ -44,6 +44,25 @@ class FakeNcclTest : public testing::Test {
                                       stream[rank]);
     }
 
+    /// Sends the last `count` of 8 floats to the other rank, receives the first ones.
+    void exchange(int rank, float* floats, std::size_t count) {
+        const int peer = 1 - rank, type = lockstep::nccl::type_float32;
+        ranks[rank].group_start();
+        ranks[rank].send(floats + 8 - count, count, type, peer, comms[rank], stream[rank]);
+        ranks[rank].recv(floats, count, type, peer, comms[rank], stream[rank]);
+        ranks[rank].group_end();
+        poll(rank, 10);
+    }
+    /// Until the stream of `rank` is empty.
+    void wait(int rank) {
+        const auto api = cuda.api({});
+        lockstep::CudaApi::Event end = nullptr;
+        api.create_event(&end);
+        api.record_event(end, stream[rank]);
+        EXPECT_EQ(api.query_event(end), lockstep::CudaApi::success);
+        api.destroy_event(end);
+    }
+
     FakeCuda cuda;
     FakeNccl nccl{cuda};
     NcclApi ranks[2] = {nccl.api(), nccl.api()};
@@ -79,17 +98,12 @@ TEST_F(FakeNcclTest, NoticesUseAfterAbort) {
 }
 
 TEST_F(FakeNcclTest, NoticesMemoryThatWasFreed) {
-    const auto api = cuda.api({});
-    lockstep::CudaApi::Event end = nullptr;
-    api.create_event(&end);
     for (int rank = 0; rank < 2; ++rank) {
         sum(rank, 8);
         poll(rank, 10);
     }
     data.reset();
-    api.record_event(end, stream[0]);
-    EXPECT_EQ(api.query_event(end), lockstep::CudaApi::success);
-    api.destroy_event(end);
+    wait(0);
     EXPECT_THAT(cuda.violations(), Contains(HasSubstr("not allocated")));
 }
 
@@ -100,6 +114,30 @@ TEST_F(FakeNcclTest, LaunchesAGroupOnlyAtItsEndAndAfterSomePolls) {
     EXPECT_EQ(poll(0, 1), lockstep::nccl::in_progress);
     EXPECT_EQ(poll(0, 5), lockstep::nccl::success);
     EXPECT_THAT(cuda.violations(), IsEmpty());
+}
+
+TEST_F(FakeNcclTest, MovesTheMessagesOfAGroupAllAtOnce) {
+    const auto other = cuda.floats(8);
+    data.get()[7] = 5;
+    for (int rank = 0; rank < 2; ++rank) exchange(rank, rank == 0 ? data.get() : other.get(), 4);
+    wait(0);
+    EXPECT_EQ(other.get()[3], 5);
+    EXPECT_EQ(nccl.take_sent_bytes(), (std::map<int, std::size_t>{{0, 16}, {1, 16}}));
+    EXPECT_EQ(nccl.take_sent_bytes(), (std::map<int, std::size_t>{}));
+    EXPECT_THAT(cuda.violations(), IsEmpty());
+}
+
+TEST_F(FakeNcclTest, NoticesAMessageThatMeetsAnotherSize) {
+    for (int rank = 0; rank < 2; ++rank) exchange(rank, data.get(), rank == 0 ? 4 : 2);
+    EXPECT_THAT(cuda.violations(), Contains("recv of 8 bytes meets 16"));
+}
+
+TEST_F(FakeNcclTest, CountsWhatARingSends) {
+    for (int rank = 0; rank < 2; ++rank) {
+        sum(rank, 8);
+        poll(rank, 10);
+    }
+    EXPECT_EQ(nccl.take_sent_bytes(), (std::map<int, std::size_t>{{0, 32}, {1, 32}}));
 }
 
 TEST_F(FakeNcclTest, LacksWhatAnOlderVersionLacks) {

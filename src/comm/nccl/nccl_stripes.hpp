@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls, within a group, that spread a buffer's stripes over ranks and bring them together.
+#pragma once
+
+#include "lockstep/comm/nccl_collectives.hpp"
+
+#include "nccl/nccl_inside.hpp"
+
+#include <cstddef>
+
+namespace lockstep {
+
+/// `count` elements to or from `peer`; whoever calls both of a pair in one group is not stuck.
+void send_to(NcclCommunicator::Inside& inside, int peer, const DeviceSpan& elements);
+void receive_from(NcclCommunicator::Inside& inside, int peer, const DeviceSpan& elements);
+
+/// In place: this rank's stripe_of() the buffer becomes its sum, in NCCL's own order.
+void scatter_sum(NcclCommunicator::Inside& inside, const DeviceSpan& buffer, nccl::RedOp op);
+
+/// In place: the buffer becomes every rank's stripe.
+void gather_stripes(NcclCommunicator::Inside& inside, const DeviceSpan& buffer);
+
+}  // namespace lockstep
