@@ -49,7 +49,7 @@ class Exchange {
     /// Collective. Afterwards values() holds every owner's stripes, and slots may be written again.
     virtual void publish() = 0;
 
-    /// "one rank", "shared memory", "mpi", "hierarchical"
+    /// "one rank", "shared memory", "mpi", "hierarchical", "nccl"
     virtual std::string_view name() const = 0;
 
     /// Ranks that this one waits for at this moment. Any thread.

@@ -56,6 +56,9 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     /// them would wait for a kernel that never ends.
     bool is_wedged() const { return is_wedged_; }
 
+    /// The same where work on a stream does not end after an abort. Any thread.
+    void leave_resources() { is_wedged_ = true; }
+
     /// Puts a communicator under abort_all(). It is forgotten when it dies.
     void add(const std::shared_ptr<NcclHandle>& handle);
 

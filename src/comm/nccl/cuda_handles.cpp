@@ -22,12 +22,21 @@ CudaMemory make_memory(const std::shared_ptr<GpuRuntime>& runtime, std::size_t b
     return {runtime, memory};
 }
 
+void record(const GpuRuntime& runtime, const CudaEvent& event, GpuStream stream) {
+    const CudaApi& cuda = runtime.cuda();
+    check_cuda(cuda, cuda.record_event(event.value(), stream), "cudaEventRecord");
+}
+
+void let_wait(const GpuRuntime& runtime, GpuStream stream, const CudaEvent& event) {
+    const CudaApi& cuda = runtime.cuda();
+    check_cuda(cuda, cuda.stream_wait_event(stream, event.value()), "cudaStreamWaitEvent");
+}
+
 void let_wait(const std::shared_ptr<GpuRuntime>& runtime, GpuStream later, GpuStream earlier) {
-    const CudaApi& cuda = runtime->cuda();
     // CUDA keeps a destroyed event until the work that refers to it is done.
     const CudaEvent event = make_event(runtime);
-    check_cuda(cuda, cuda.record_event(event.value(), earlier), "cudaEventRecord");
-    check_cuda(cuda, cuda.stream_wait_event(later, event.value()), "cudaStreamWaitEvent");
+    record(*runtime, event, earlier);
+    let_wait(*runtime, later, event);
 }
 
 }  // namespace lockstep

@@ -55,6 +55,12 @@ CudaStream make_stream(const std::shared_ptr<GpuRuntime>& runtime);
 CudaEvent make_event(const std::shared_ptr<GpuRuntime>& runtime);
 CudaMemory make_memory(const std::shared_ptr<GpuRuntime>& runtime, std::size_t bytes);
 
+/// `event` passes when all that `stream` holds now is done.
+void record(const GpuRuntime& runtime, const CudaEvent& event, GpuStream stream);
+
+/// Work that comes to `stream` from now on waits for what `event` was last recorded for.
+void let_wait(const GpuRuntime& runtime, GpuStream stream, const CudaEvent& event);
+
 /// Work that comes to `later` from now on waits for what `earlier` holds now.
 void let_wait(const std::shared_ptr<GpuRuntime>& runtime, GpuStream later, GpuStream earlier);
 

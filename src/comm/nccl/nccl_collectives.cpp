@@ -20,11 +20,7 @@ void NcclWork::wait() const {
 }
 
 void NcclWork::let_wait(GpuStream stream) const {
-    inside_->guarded([&] {
-        check_cuda(inside_->cuda(),
-                   inside_->cuda().stream_wait_event(stream, pending_->end.value()),
-                   "cudaStreamWaitEvent");
-    });
+    inside_->guarded([&] { lockstep::let_wait(*inside_->runtime(), stream, pending_->end); });
 }
 
 NcclCollectives::NcclCollectives(NcclCommunicator& communicator) : inside_(communicator.inside()) {}
@@ -42,9 +38,7 @@ NcclWork NcclCollectives::issue(const char* what,
         NcclGroup group(inside_);
         calls();
         group.end(what);
-        check_cuda(inside_.cuda(),
-                   inside_.cuda().record_event(pending->end.value(), inside_.stream()),
-                   "cudaEventRecord");
+        record(*inside_.runtime(), pending->end, inside_.stream());
         inside_.keep(pending);
         return NcclWork(inside_, pending);
     });

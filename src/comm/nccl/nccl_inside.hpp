@@ -29,6 +29,9 @@ using Ready = std::function<bool(nccl::Result)>;
 class NcclCommunicator::Inside {
   public:
     Inside(std::shared_ptr<GpuRuntime> runtime, Bootstrap& bootstrap, const NcclOptions& options);
+    ~Inside();
+    Inside(const Inside&) = delete;
+    Inside& operator=(const Inside&) = delete;
 
     const NcclApi& nccl() const { return runtime_->nccl(); }
     const CudaApi& cuda() const { return runtime_->cuda(); }
@@ -81,6 +84,7 @@ class NcclCommunicator::Inside {
     double start_seconds_left() const;
     void announce(const std::string& text);
     void throw_if_others_gave_up();
+    void outlive_pending();
 
     std::shared_ptr<GpuRuntime> runtime_;
     Bootstrap& bootstrap_;

@@ -61,9 +61,13 @@ NcclGroup::~NcclGroup() {
     }
 }
 
-void NcclGroup::end(const std::string& what) {
+void NcclGroup::close() {
     is_open_ = false;
     inside_.handle().call("ncclGroupEnd", [&](nccl::Comm&) { return inside_.nccl().group_end(); });
+}
+
+void NcclGroup::end(const std::string& what) {
+    close();
     inside_.settle(what);
 }
 

@@ -22,7 +22,10 @@ class NcclGroup {
     NcclGroup(const NcclGroup&) = delete;
     NcclGroup& operator=(const NcclGroup&) = delete;
 
-    /// Waits until NCCL has taken the calls, so that what follows on the stream follows them.
+    /// NCCL takes the calls in the background: until it has, nothing may follow on the stream.
+    void close();
+
+    /// Closes, and waits until NCCL has taken the calls.
     void end(const std::string& what);
 
   private:

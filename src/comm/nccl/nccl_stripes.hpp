@@ -10,7 +10,8 @@
 
 namespace lockstep {
 
-/// `count` elements to or from `peer`; whoever calls both of a pair in one group is not stuck.
+/// To or from `peer`. Of a group all messages move at once; of two ranks, in the order of the
+/// calls.
 void send_to(NcclCommunicator::Inside& inside, int peer, const DeviceSpan& elements);
 void receive_from(NcclCommunicator::Inside& inside, int peer, const DeviceSpan& elements);
 

@@ -94,6 +94,25 @@ void NcclCommunicator::Inside::keep(std::shared_ptr<const NcclPending> pending) 
     pending_.push_back(std::move(pending));
 }
 
+NcclCommunicator::Inside::~Inside() {
+    try {
+        outlive_pending();
+    } catch (const Error&) {
+        runtime_->leave_resources();
+    }
+}
+
+/// After an abort NCCL's own work is over, but not what others put behind it on the stream.
+void NcclCommunicator::Inside::outlive_pending() {
+    if (pending_.empty() || runtime_->is_wedged()) return;
+    const double end = now_s() + options_.abort_limit_s;
+    for (Pause pause; !has_passed(pending_.back()->end); pause.take()) {
+        if (now_s() < end) continue;
+        runtime_->leave_resources();
+        return;
+    }
+}
+
 void NcclCommunicator::Inside::announce(const std::string& text) {
     if (has_announced_) return;
     has_announced_ = true;

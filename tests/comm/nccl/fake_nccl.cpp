@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/nccl/fake_nccl.hpp"
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <utility>
@@ -214,7 +215,7 @@ void FakeNccl::launch(Comm& comm, const std::vector<Issued>& group) {
     const bool hangs = fails || hanging_op == number;
     if (fails && comm.rank == 1) comm.async = nccl::remote_error;
     cuda_.enqueue(group.front().stream, [&comm, hangs, tasks = std::move(tasks)] {
-        if (comm.is_gone || comm.is_revoked) return true;
+        if (comm.is_over()) return true;
         if (hangs) return false;
         bool is_done = true;
         for (const FakeCuda::Task& task : tasks) is_done &= task();
@@ -242,9 +243,10 @@ FakeCuda::Task FakeNccl::parcel_task(const Comm& comm, const Op& op, Posted post
             cuda_.complain(
                 fmt::format("{} of {} bytes meets {}", op.kind, op.bytes(), parcel->bytes));
     } else {
-        parcel =
-            unmatched.emplace_back(std::make_shared<Parcel>(Parcel{sends, op.bytes(), {}, false}));
+        parcel = unmatched.emplace_back(
+            std::make_shared<Parcel>(Parcel{sends, op.bytes(), {}, false, {}}));
     }
+    parcel->ends.push_back(&comm);
     return [this, parcel, op, posted] { return step(*parcel, op, posted); };
 }
 
@@ -272,6 +274,7 @@ bool FakeNccl::step(Parcel& parcel, const Op& op, Posted posted) {
     if (posted.to != nullptr) parcel.posted.to = posted.to;
     if (parcel.is_done || parcel.posted.from == nullptr || parcel.posted.to == nullptr)
         return parcel.is_done;
+    if (std::ranges::any_of(parcel.ends, &Comm::is_over)) return false;
     if (cuda_.check_live(parcel.posted.from, parcel.bytes, op.kind) &&
         cuda_.check_live(parcel.posted.to, parcel.bytes, op.kind))
         std::memcpy(parcel.posted.to, parcel.posted.from, parcel.bytes);

@@ -74,12 +74,14 @@ class FakeNccl {
     std::map<int, std::size_t> take_sent_bytes();
 
   private:
-    /// From one rank to another.
+    struct Comm;
+    /// From one rank to another; not any more where one of them has aborted.
     struct Parcel {
         bool is_sender_first = false;
         std::size_t bytes = 0;
         Posted posted;
         bool is_done = false;
+        std::vector<const Comm*> ends;
     };
     /// One collective of one group of ranks.
     struct Record {
@@ -105,6 +107,7 @@ class FakeNccl {
         int rank = 0, polls_left = 0, launched = 0;
         nccl::Result async = nccl::success;
         bool is_ready = false, is_revoked = false, is_gone = false, is_finalized = false;
+        bool is_over() const { return is_gone || is_revoked; }
         std::vector<std::function<void()>> launches;  ///< not yet on their stream
         int launch_polls = 0;
     };

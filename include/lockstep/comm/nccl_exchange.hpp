@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The exchange of gradients between GPUs, with the bits of the exchanges between CPUs.
+#pragma once
+
+#include "lockstep/comm/exchange.hpp"
+#include "lockstep/comm/nccl_communicator.hpp"
+
+#include <memory>
+
+namespace lockstep {
+
+/// An Exchange whose slots, sums and values are GPU memory. Its calls order the GPU's work and do
+/// not wait for it: what arrive() announces, reduce() returns and publish() gathers is there for
+/// work that comes to the caller's stream afterwards. The host runs at most one step ahead.
+class GpuExchange : public Exchange {
+  public:
+    /// Until the GPU has done all that was asked of it so far; then the host may look, and knows
+    /// that no rank was stuck. Call it before anything that waits inside CUDA, which would never
+    /// come back where a rank is stuck. Errors: as NcclWork::wait().
+    virtual void wait() = 0;
+};
+
+/// Collective. Sums in the order of `plan`'s tree, or with Summation::plain in NCCL's own. `caller`
+/// is the stream whose work fills slots, reads sums and values, and writes own stripes of values.
+/// It outlives the exchange, as do `communicator`, which nobody else may use meanwhile, and, of the
+/// caller's work, none that uses this memory. One thread at a time, whose device is the
+/// communicator's; all calls throw as NcclWork::wait() does, and E681 where CUDA fails. Errors:
+/// E662 ranks with another layout or plan, E681 no memory on a GPU.
+std::unique_ptr<GpuExchange> make_nccl_exchange(NcclCommunicator& communicator,
+                                                const FlatLayout& layout,
+                                                const TreePlan& plan,
+                                                GpuStream caller);
+
+}  // namespace lockstep

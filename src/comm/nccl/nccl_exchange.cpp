@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: Apache-2.0
+// How GPUs sum in the order of the tree at the traffic of a ring. A ring's reduce-scatter moves
+// (P - 1) / P of a bucket from each rank, and adds in the ring's order. Here the same bytes go
+// straight to the owners of stripes, who add when they have all:
+//
+//     bucket in the slot of    rank 0       rank 1       rank 2        one group of ncclSend/Recv
+//                            [ a0|b0|c0 ] [ a1|b1|c1 ] [ a2|b2|c2 ]
+//     owner of a: rank 0       a0  <-------- a1  <-------- a2          received: | a1 | a2 |
+//     owner of b: rank 1       b0 ---------> b1  <-------- b2          received: | b0 | b2 |
+//
+//     one kernel on each owner: a0, a1, a2 in the tree's order (tree_sum.hpp), in place of a0
+//     the caller's optimizer:   a of the values from a; publish() gathers a, b, c everywhere
+//
+// A rank whose leaves are no complete subtree has several partials and sends each.
+//
+// reduce() and publish() order the GPU's work and do not wait for it. The streams meet by events:
+//
+//     caller         fill slots |arrived|     ... backward ...    |waits| reads sums   |waits| next
+//                                   v                                 ^                    ^
+//     communicator              |waits| group of bucket 0 | kernel |summed| ... | publish |end|
+//
+// NCCL takes a group in the background and only then is it on the stream; the kernel must come
+// after. So a bucket waits in `arrivals_`, is issued while the one before it is taken, and is
+// complete when its kernel is on the stream. arrive() and reduce() move this on.
+//
+// What must never happen:
+// - A kernel is launched before NCCL has taken its bucket's group: it would read old bytes.
+// - A slot is written while a group still reads it: the caller's stream waits for publish().
+// - What was received of one bucket is written over before its kernel is done: all buckets share
+//   that room, and one stream keeps their order.
+// - Ranks issue buckets in another order: one queue, in the order of arrive().
+// - The host waits inside CUDA, where a stuck rank would keep it for ever.
+// - The memory is freed under a group or kernel: the communicator keeps it until the stream is
+// done.
+//
+// Tested: comm/nccl/nccl_exchange_test.cpp (ranks are processes: bits of the CPU's exchange),
+// comm/nccl/gpu_exchange_test.cpp (threads: failures, traffic, who waits for whom),
+// comm/nccl/stripe_moves_test.cpp, comm/nccl/tree_sum_test.cpp.
+
+#include "lockstep/comm/nccl_exchange.hpp"
+
+#include "lockstep/comm/nccl_buffer.hpp"
+
+#include "base/wait_clock.hpp"
+#include "flight/signatures.hpp"
+#include "nccl/nccl_inside.hpp"
+#include "nccl/nccl_reduction.hpp"
+#include "nccl/nccl_stripes.hpp"
+#include "nccl/stripe_moves.hpp"
+#include "nccl/tree_sum.hpp"
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <optional>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using Inside = NcclCommunicator::Inside;
+
+constexpr const char* reduction = "reduction of a bucket";
+
+std::size_t largest_stripe(const FlatLayout& layout, int ranks) {
+    std::size_t largest = 0;
+    for (std::size_t b = 0; b < layout.bucket_count(); ++b)
+        for (int rank = 0; rank < ranks; ++rank)
+            largest = std::max(largest, layout.stripe(b, rank, ranks).size());
+    return largest;
+}
+
+/// Where everything lies in the one buffer, in numbers of 4 bytes: values, slots, what one bucket
+/// receives, TreePlan::merges_after().
+class BufferLayout {
+  public:
+    BufferLayout(const FlatLayout& layout, const TreePlan& plan)
+        : vector_(layout.size()), slots_(static_cast<std::size_t>(plan.slots())) {
+        if (plan.summation() == Summation::tree)
+            received_ = (plan.partials().size() - 1) * largest_stripe(layout, plan.ranks());
+        merges_ = plan.merges_after().size();
+    }
+    std::size_t slot(int index) const { return vector_ * (1 + static_cast<std::size_t>(index)); }
+    std::size_t received() const { return vector_ * (1 + slots_); }
+    std::size_t merges() const { return received() + received_; }
+    std::size_t bytes() const { return (merges() + merges_) * sizeof(float); }
+
+  private:
+    static_assert(sizeof(int) == sizeof(float));
+    std::size_t vector_, slots_, received_ = 0, merges_ = 0;
+};
+
+/// What NCCL and the kernels work on. Lives until they are done with it.
+struct ExchangeMemory {
+    NcclBuffer buffer;
+    std::vector<int> merges_on_host;  ///< until it is copied
+};
+
+std::shared_ptr<const ExchangeMemory> make_exchange_memory(NcclCommunicator& communicator,
+                                                           std::size_t bytes,
+                                                           std::span<const int> merges) {
+    return std::make_shared<const ExchangeMemory>(
+        ExchangeMemory{NcclBuffer(communicator, bytes), {merges.begin(), merges.end()}});
+}
+
+/// Collective.
+void agree_on_layout(Inside& inside, const FlatLayout& layout, const TreePlan& plan) {
+    const LayoutSignature mine = signature_of(layout, plan);
+    std::vector<std::string> given = gather_all(inside.bootstrap(),
+                                                fmt::format("{:016x}{}", mine.bits, mine.text),
+                                                inside.options().collective_deadline_s,
+                                                "the layout of an exchange");
+    const std::string text_of_root = given.front().substr(16);
+    for (std::string& words : given) words.resize(16);
+    if (const auto error = difference_of(given, "E662", text_of_root)) throw *error;
+}
+
+class NcclExchange : public GpuExchange {
+  public:
+    NcclExchange(NcclCommunicator& communicator,
+                 const FlatLayout& layout,
+                 const TreePlan& plan,
+                 GpuStream caller)
+        : inside_(communicator.inside()),
+          layout_(layout),
+          plan_(plan),
+          rank_(communicator.rank()),
+          places_(layout, plan),
+          caller_(caller),
+          memory_(make_exchange_memory(communicator, places_.bytes(), plan.merges_after())),
+          receives_(stripe_receives(plan, rank_)),
+          arrived_(layout.bucket_count()),
+          summed_(layout.bucket_count()),
+          is_complete_(layout.bucket_count()) {
+        inside_.guarded([&] {
+            make_events();
+            fill_memory();
+        });
+    }
+
+    /// Leaves the memory to the communicator until the GPU is done with it, also after an abort:
+    /// kernels behind a group that was aborted still run.
+    ~NcclExchange() override {
+        try {
+            if (issued_ && std::uncaught_exceptions() == 0) settle_last();
+            end_of("what an exchange left");
+        } catch (const Error&) {
+            inside_.runtime()->leave_resources();
+        }
+    }
+    NcclExchange(const NcclExchange&) = delete;
+    NcclExchange& operator=(const NcclExchange&) = delete;
+
+    float* slot(int index) override { return floats() + places_.slot(index); }
+    float* values() override { return floats(); }
+    FloatRange own_stripe(std::size_t bucket) const override {
+        return layout_.stripe(bucket, rank_, plan_.ranks());
+    }
+
+    void arrive(std::size_t bucket) override {
+        inside_.guarded([&] {
+            record(*inside_.runtime(), arrived_[bucket], caller_);
+            arrivals_.push_back(bucket);
+            advance();
+        });
+    }
+
+    const float* reduce(std::size_t bucket, Wait wait) override {
+        return inside_.guarded([&]() -> const float* {
+            advance();
+            if (wait == Wait::no) {
+                if (!is_complete_[bucket] || !inside_.has_passed(summed_[bucket])) return nullptr;
+            } else {
+                waiting_.count([&] {
+                    while (!is_complete_[bucket]) settle();
+                });
+                let_wait(*inside_.runtime(), caller_, summed_[bucket]);
+            }
+            return slot(0) + own_stripe(bucket).begin;
+        });
+    }
+
+    /// The last publication is waited for, so that a stuck rank is seen, and no host runs away.
+    void publish() override {
+        expect(arrivals_.empty() && !issued_, "what arrived is reduced");
+        inside_.guarded([&] {
+            if (published_) waiting_.count([&] { inside_.wait_for(*published_); });
+            let_wait(inside_.runtime(), inside_.stream(), caller_);
+            waiting_.count([&] { gather_values(); });
+            published_ = end_of("publication");
+            let_wait(*inside_.runtime(), caller_, published_->end);
+        });
+        is_complete_.assign(is_complete_.size(), false);
+    }
+
+    void wait() override {
+        inside_.guarded([&] {
+            waiting_.count([&] {
+                while (issued_ || !arrivals_.empty()) settle();
+                inside_.wait_for(*end_of("exchange"));
+            });
+        });
+    }
+
+    std::string_view name() const override { return "nccl"; }
+    double take_wait_s() override { return waiting_.take(); }
+
+  private:
+    float* floats() const { return static_cast<float*>(memory_->buffer.data()); }
+    DeviceSpan of_bucket(float* vector, std::size_t bucket) const {
+        return {vector + layout_.bucket(bucket).begin, layout_.bucket(bucket).size()};
+    }
+    bool has_traffic(std::size_t bucket) const {
+        return plan_.ranks() > 1 && layout_.bucket(bucket).size() > 0;
+    }
+
+    void make_events() {
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b) {
+            arrived_[b] = make_event(inside_.runtime());
+            summed_[b] = make_event(inside_.runtime());
+        }
+    }
+
+    void fill_memory() {
+        const CudaApi& cuda = inside_.cuda();
+        const std::span<const int> merges = memory_->merges_on_host;
+        check_cuda(
+            cuda, cuda.zero_async(floats(), places_.bytes(), inside_.stream()), "cudaMemsetAsync");
+        check_cuda(
+            cuda,
+            cuda.copy_async(
+                floats() + places_.merges(), merges.data(), merges.size_bytes(), inside_.stream()),
+            "cudaMemcpyAsync");
+        let_wait(inside_.runtime(), caller_, inside_.stream());
+    }
+
+    /// Of all that the communicator's stream holds now. Keeps the memory until then.
+    std::shared_ptr<const NcclPending> end_of(const char* what) {
+        auto pending = std::make_shared<NcclPending>();
+        pending->what = what;
+        pending->end = make_event(inside_.runtime());
+        pending->buffers = memory_;
+        record(*inside_.runtime(), pending->end, inside_.stream());
+        inside_.keep(pending);
+        return pending;
+    }
+
+    /// As far as it goes without waiting.
+    void advance() {
+        while (inside_.handle().poll() == nccl::success) {
+            if (issued_) complete(*std::exchange(issued_, {}));
+            if (arrivals_.empty()) return;
+            issue(arrivals_.front());
+            arrivals_.pop_front();
+        }
+    }
+
+    /// Until NCCL has taken what was issued last, and on from there.
+    void settle() {
+        expect(issued_ || !arrivals_.empty(), "a bucket arrives before it is reduced");
+        inside_.settle(reduction);
+        advance();
+    }
+
+    void settle_last() {
+        if (inside_.handle().state() != NcclState::ready) return;
+        try {
+            inside_.guarded([&] { inside_.settle(reduction); });
+        } catch (const Error&) {
+            return;  // all communicators are aborted: NCCL takes nothing any more
+        }
+    }
+
+    void issue(std::size_t bucket) {
+        let_wait(*inside_.runtime(), inside_.stream(), arrived_[bucket]);
+        issued_ = bucket;
+        if (!has_traffic(bucket)) return;
+        NcclGroup group(inside_);
+        if (plan_.summation() == Summation::plain)
+            scatter_sum(inside_, of_bucket(slot(0), bucket), nccl::sum);
+        else
+            move_partials(bucket);
+        group.close();
+    }
+
+    void move_partials(std::size_t bucket) {
+        for (const StripeSend& send : stripe_sends(layout_, plan_, rank_, bucket))
+            send_to(inside_, send.owner, {slot(send.slot) + send.range.begin, send.range.size()});
+        const std::size_t count = own_stripe(bucket).size();
+        if (count == 0) return;
+        float* const received = floats() + places_.received();
+        for (const StripeReceive& receive : receives_)
+            receive_from(inside_, receive.rank, {received + receive.place * count, count});
+    }
+
+    void complete(std::size_t bucket) {
+        if (plan_.summation() == Summation::tree && plan_.partials().size() > 1) sum(bucket);
+        record(*inside_.runtime(), summed_[bucket], inside_.stream());
+        is_complete_[bucket] = true;
+    }
+
+    /// In place of the stripe of this rank's first partial: nobody else reads that.
+    void sum(std::size_t bucket) {
+        const FloatRange own = own_stripe(bucket);
+        if (own.size() == 0) return;
+        const auto partials = plan_.partials_of_rank(rank_);
+        float* const first = slot(0) + own.begin;
+        const TreeSumLaunch launch{
+            .own = first,
+            .own_pitch = static_cast<std::int64_t>(layout_.size()),
+            .received = floats() + places_.received(),
+            .received_pitch = static_cast<std::int64_t>(own.size()),
+            .merges_after = reinterpret_cast<const int*>(floats() + places_.merges()),
+            .own_first = static_cast<std::int32_t>(partials.data() - plan_.partials().data()),
+            .own_count = static_cast<std::int32_t>(partials.size()),
+            .partials = static_cast<std::int32_t>(plan_.partials().size()),
+            .out = first,
+            .count = static_cast<std::int64_t>(own.size())};
+        check_cuda(inside_.cuda(),
+                   inside_.cuda().sum_in_tree_order(launch, inside_.stream()),
+                   "the kernel of the tree's sum");
+    }
+
+    void gather_values() {
+        if (plan_.ranks() == 1) return;
+        NcclGroup group(inside_);
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
+            if (has_traffic(b)) gather_stripes(inside_, of_bucket(values(), b));
+        group.end("publication");
+    }
+
+    Inside& inside_;
+    const FlatLayout layout_;
+    const TreePlan plan_;
+    const int rank_;
+    const BufferLayout places_;
+    const GpuStream caller_;
+    const std::shared_ptr<const ExchangeMemory> memory_;
+    const std::vector<StripeReceive> receives_;
+    std::vector<CudaEvent> arrived_, summed_;  ///< by bucket
+    std::vector<bool> is_complete_;            ///< by bucket: its sum is on the stream
+    std::deque<std::size_t> arrivals_;         ///< not issued yet
+    std::optional<std::size_t> issued_;        ///< NCCL may not have taken it yet
+    std::shared_ptr<const NcclPending> published_;
+    WaitClock waiting_;
+};
+
+}  // namespace
+
+std::unique_ptr<GpuExchange> make_nccl_exchange(NcclCommunicator& communicator,
+                                                const FlatLayout& layout,
+                                                const TreePlan& plan,
+                                                GpuStream caller) {
+    expect(plan.ranks() == communicator.size(), "the plan is for these ranks");
+    Inside& inside = communicator.inside();
+    inside.guarded([&] { agree_on_layout(inside, layout, plan); });
+    return std::make_unique<NcclExchange>(communicator, layout, plan, caller);
+}
+
+}  // namespace lockstep

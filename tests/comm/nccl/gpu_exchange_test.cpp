@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: Apache-2.0
+// The exchange between GPUs with ranks that are threads: any number of them, who waits for whom,
+// what travels, and every failure.
+#include "lockstep/comm/nccl_collectives.hpp"
+#include "lockstep/core/clock.hpp"
+
+#include "comm/nccl/fake_ranks.hpp"
+#include "comm/nccl/gpu_steps.hpp"
+#include "nccl/nccl_inside.hpp"
+
+#include <atomic>
+#include <functional>
+#include <map>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace {
+
+using namespace lockstep;
+using lockstep::test::FakeRank;
+using lockstep::test::Floats;
+using lockstep::test::GpuSteps;
+using testing::AnyOf;
+using testing::HasSubstr;
+
+using Errors = std::vector<std::optional<Error>>;
+
+FlatLayout small_layout() {
+    const std::vector<std::size_t> counts = {200, 40, 1, 0, 330};
+    return {counts, 20, BucketLimits{1024, 1024}};
+}
+
+class GpuExchangeTest : public lockstep::test::FakeRanksTest {
+  protected:
+    /// Bytes that all ranks together send in `body`, and the most of any.
+    struct Sent {
+        std::size_t all = 0, most = 0;
+    };
+    using Body = std::function<void(const FakeRank&, NcclCommunicator&)>;
+
+    Sent sent_in(int ranks, const Body& body) {
+        Sent sent;
+        expect_no_errors(run(ranks, [&](const FakeRank& rank) {
+            NcclCommunicator communicator = rank.communicator();
+            rank.bootstrap.gather_within("the first sum is over", 20);
+            if (rank.rank == 0) nccl.take_sent_bytes();
+            rank.bootstrap.gather_within("nothing is under way", 20);
+            body(rank, communicator);
+            rank.bootstrap.gather_within("all is sent", 20);
+            if (rank.rank != 0) return;
+            for (const auto& [sender, bytes] : nccl.take_sent_bytes()) {
+                sent.all += bytes;
+                sent.most = std::max(sent.most, bytes);
+            }
+        }));
+        return sent;
+    }
+    static void expect_no_errors(const Errors& errors) {
+        for (const auto& error : errors) EXPECT_FALSE(error) << error->text();
+    }
+    static std::string code_of(const std::optional<Error>& error) {
+        return error ? error->code() : "none";
+    }
+};
+
+TEST_F(GpuExchangeTest, HasTheBitsOfTheWholeTreeForAnyNumberOfRanks) {
+    const FlatLayout layout = small_layout();
+    for (const int virtual_ranks : {1, 8, 16}) {
+        const Floats expected = test::whole_tree(layout, virtual_ranks, 5);
+        for (const int ranks : {1, 2, 3, 5, 6, 7, 8, 13, 16}) {
+            if (ranks > virtual_ranks) continue;
+            expect_no_errors(run(ranks, [&](const FakeRank& rank) {
+                NcclCommunicator communicator = rank.communicator();
+                GpuSteps gpu(communicator, layout, TreePlan(virtual_ranks, ranks), rank.cuda);
+                gpu.run(5);
+                const auto values = gpu.read_values();
+                gpu.wait();
+                EXPECT_TRUE(test::same_bits(*values, expected))
+                    << ranks << " ranks, " << virtual_ranks << " leaves";
+            }));
+        }
+    }
+    EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(GpuExchangeTest, WaitsForTheCallersStreamAndNotInTheHost) {
+    const FlatLayout layout = small_layout();
+    expect_no_errors(run(2, [&](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, layout, TreePlan(8, 2), rank.cuda);
+        std::atomic<bool> may_compute = false;
+        rank.cuda.enqueue(gpu.caller(), [&] { return may_compute.load(); });
+        gpu.fill(1);
+        gpu.arrive();
+        EXPECT_EQ(gpu.exchange().reduce(0, Wait::no), nullptr);
+        gpu.reduce();
+        gpu.exchange().publish();
+        const auto values = gpu.read_values();
+        EXPECT_EQ(values->front(), 0.0f);
+        may_compute = true;
+        gpu.wait();
+        EXPECT_TRUE(test::same_bits(*values, test::whole_tree(layout, 8, 1)));
+    }));
+}
+
+TEST_F(GpuExchangeTest, GivesASumWithoutWaitingOnceItIsThere) {
+    const FlatLayout layout = small_layout();
+    expect_no_errors(run(3, [&](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, layout, TreePlan(4, 3), rank.cuda);
+        gpu.fill(2);
+        gpu.arrive();
+        const Floats expected = test::whole_tree(layout, 4, 2);
+        for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
+            const float* sum = nullptr;
+            while (sum == nullptr) sum = gpu.exchange().reduce(b, Wait::no);
+            const FloatRange own = gpu.exchange().own_stripe(b);
+            EXPECT_TRUE(std::equal(sum, sum + own.size(), expected.data() + own.begin));
+        }
+        gpu.exchange().publish();
+        gpu.wait();
+    }));
+}
+
+TEST_F(GpuExchangeTest, RunsAtMostOneStepAhead) {
+    options.collective_deadline_s = options.abort_limit_s = 0.2;
+    std::atomic<int> steps_ahead = 0;
+    const auto errors = run(1, [&](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 1), rank.cuda);
+        rank.cuda.enqueue(gpu.caller(), [] { return false; });
+        for (; steps_ahead < 5; ++steps_ahead) gpu.run(0);
+    });
+    EXPECT_EQ(steps_ahead, 1);
+    ASSERT_EQ(code_of(errors[0]), "E678");
+    EXPECT_THAT(errors[0]->text(), HasSubstr("'publication' of communicator 'gradients'"));
+    EXPECT_GT(cuda.live_allocations(), 0u);  // the stream never ended: nothing is freed under it
+}
+
+TEST_F(GpuExchangeTest, MayBeDroppedInTheMiddleOfAStep) {
+    const FlatLayout layout = small_layout();
+    expect_no_errors(run(4, [&](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        for (int round = 0; round < 3; ++round) {
+            GpuSteps gpu(communicator, layout, TreePlan(8, 4), rank.cuda);
+            gpu.exchange().arrive(0);
+            if (round > 0) gpu.exchange().reduce(0, Wait::yes);
+            if (round > 1) gpu.exchange().arrive(1);
+        }
+    }));
+    EXPECT_EQ(cuda.live_allocations(), 0u);
+}
+
+TEST_F(GpuExchangeTest, SendsWhatAReduceScatterAndAnAllGatherSend) {
+    const std::vector<std::size_t> large = {9000, 777, 20001, 5};
+    const FlatLayout layout(large, 33, BucketLimits{16384, 32768});
+    for (const int ranks : {2, 4, 8}) {
+        const Sent by_ring = sent_in(ranks, [&](const FakeRank& rank, auto& communicator) {
+            NcclCollectives collectives(communicator);
+            const auto data = rank.cuda.floats(layout.size());
+            const GpuStream stream = rank.cuda.make_stream();
+            for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
+                const DeviceSpan bucket{data.get() + layout.bucket(b).begin,
+                                        layout.bucket(b).size()};
+                collectives.reduce_scatter(bucket, 1, stream).wait();
+                collectives.all_gather(bucket, stream).wait();
+            }
+        });
+        for (const int virtual_ranks : {8, 64}) {
+            const Sent by_tree = sent_in(ranks, [&](const FakeRank& rank, auto& communicator) {
+                GpuSteps steps(communicator, layout, TreePlan(virtual_ranks, ranks), rank.cuda);
+                steps.run(0);
+                steps.wait();
+            });
+            const auto bound = [](std::size_t bytes) { return static_cast<double>(bytes) * 1.02; };
+            EXPECT_GT(by_tree.all, 0u);
+            EXPECT_LE(static_cast<double>(by_tree.all), bound(by_ring.all));
+            EXPECT_LE(static_cast<double>(by_tree.most), bound(by_ring.most));
+            // And a ring's own bound: each rank sends 2 (P - 1) / P of all floats.
+            EXPECT_LE(by_tree.all,
+                      2 * static_cast<std::size_t>(ranks - 1) * layout.size() * sizeof(float));
+        }
+    }
+}
+
+TEST_F(GpuExchangeTest, RefusesRanksWithOtherLayoutsOrPlans) {
+    const auto errors = run(3, [](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        const TreePlan plan(rank.rank == 1 ? 8 : 4, 3);
+        make_nccl_exchange(communicator, small_layout(), plan, rank.cuda.make_stream());
+    });
+    for (const auto& error : errors) {
+        ASSERT_TRUE(error);
+        EXPECT_THAT(error->text(), HasSubstr("error E662: rank 1 differs from ranks 0,2"));
+        EXPECT_THAT(error->text(), HasSubstr("V = 4"));
+    }
+}
+
+TEST_F(GpuExchangeTest, GivesUpAGroupThatNeverEnds) {
+    nccl.hanging_op = 1;
+    options.collective_deadline_s = 0.2;
+    const double begin = now_s();
+    const auto errors = run(2, [](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 2), rank.cuda);
+        gpu.run(0);
+        gpu.wait();
+    });
+    EXPECT_LT(now_s() - begin, 5);
+    const auto late = std::ranges::find(errors, "E678", code_of);
+    ASSERT_NE(late, errors.end());
+    EXPECT_THAT((*late)->text(), HasSubstr("'exchange' of communicator 'gradients' did not end"));
+    EXPECT_THAT((*late)->text(), HasSubstr("aborted 'gradients'"));
+    for (const auto& error : errors) EXPECT_THAT(code_of(error), AnyOf("E678", "E682"));
+}
+
+TEST_F(GpuExchangeTest, SeesAStuckRankInTheNextStep) {
+    nccl.hanging_op = 2;
+    options.collective_deadline_s = 0.2;
+    const auto errors = run(2, [](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 2), rank.cuda);
+        for (std::uint64_t step = 0; step < 2; ++step) gpu.run(step);
+        ADD_FAILURE() << "nobody noticed";
+    });
+    for (const auto& error : errors) EXPECT_THAT(code_of(error), AnyOf("E678", "E682"));
+}
+
+TEST_F(GpuExchangeTest, EndsAllRanksWhereNcclFailsOnOne) {
+    nccl.failing_op = 2;
+    const auto errors = run(3, [](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 3), rank.cuda);
+        gpu.run(0);
+        gpu.wait();
+    });
+    EXPECT_EQ(code_of(errors[1]), "E677");
+    EXPECT_EQ(code_of(errors[0]), "E682");
+    EXPECT_EQ(code_of(errors[2]), "E682");
+}
+
+TEST_F(GpuExchangeTest, EndsAllRanksWhereAKernelCannotBeLaunched) {
+    cuda.gpu_refusing_kernels = "0000:01:00.0";
+    const auto errors = run(3, [](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 3), rank.cuda);
+        gpu.run(0);
+        gpu.wait();
+    });
+    ASSERT_EQ(code_of(errors[1]), "E681");
+    EXPECT_THAT(errors[1]->text(), HasSubstr("the kernel of the tree's sum failed: a fake error"));
+    EXPECT_EQ(code_of(errors[0]), "E682");
+    EXPECT_EQ(code_of(errors[2]), "E682");
+}
+
+TEST_F(GpuExchangeTest, EndsWithinTheDeadlineWhereARankDied) {
+    options.collective_deadline_s = 0.3;
+    const double begin = now_s();
+    const auto errors = run(3, [](const FakeRank& rank) {
+        NcclCommunicator communicator = rank.communicator();
+        GpuSteps gpu(communicator, small_layout(), TreePlan(8, 3), rank.cuda);
+        gpu.fill(0);
+        gpu.exchange().arrive(0);
+        if (rank.rank == 2) throw Error("E405", "the disk is full");
+        for (std::size_t b = 1; b < small_layout().bucket_count(); ++b) gpu.exchange().arrive(b);
+        gpu.reduce();
+        gpu.exchange().publish();
+        gpu.wait();
+    });
+    EXPECT_LT(now_s() - begin, 5);
+    EXPECT_EQ(code_of(errors[2]), "E405");
+    for (const int rank : {0, 1})
+        EXPECT_THAT(code_of(errors[static_cast<std::size_t>(rank)]), AnyOf("E678", "E682"));
+}
+
+}  // namespace

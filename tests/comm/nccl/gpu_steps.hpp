@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+// A stand-in for training on a GPU that is made up: everything on one stream, nothing waited for.
+#pragma once
+
+#include "lockstep/comm/nccl_exchange.hpp"
+
+#include "comm/nccl/fake_cuda.hpp"
+#include "comm/reference.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace lockstep::test {
+
+using Floats = std::vector<float>;
+
+inline bool same_bits(const Floats& a, const Floats& b) {
+    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
+}
+
+/// What a rank has in the slot of `partial` when its leaves are computed.
+inline Floats slot_values(const FlatLayout& layout,
+                          const TreePlan& plan,
+                          const Partial& partial,
+                          std::uint64_t step) {
+    const LeafRange leaves = leaves_of(partial.rank, plan.ranks(), plan.virtual_ranks());
+    Floats values(layout.size());
+    for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto value = [&](int leaf) { return hard_value(step, leaf, i); };
+        if (plan.summation() == Summation::tree) {
+            values[i] = tree_of(partial.first, partial.leaf_count(), value);
+            continue;
+        }
+        values[i] = value(leaves.begin);
+        for (int leaf = leaves.begin + 1; leaf < leaves.end; ++leaf) values[i] += value(leaf);
+    }
+    return values;
+}
+
+/// The sum over all leaves in the tree's order.
+inline Floats whole_tree(const FlatLayout& layout, int virtual_ranks, std::uint64_t step) {
+    Floats values(layout.size());
+    for (std::size_t i = 0; i < values.size(); ++i)
+        values[i] = tree_of(0, virtual_ranks, [&](int leaf) { return hard_value(step, leaf, i); });
+    return values;
+}
+
+class GpuSteps {
+  public:
+    GpuSteps(NcclCommunicator& communicator,
+             const FlatLayout& layout,
+             const TreePlan& plan,
+             FakeCuda& cuda)
+        : cuda_(cuda),
+          api_(cuda.api({})),
+          layout_(layout),
+          plan_(plan),
+          rank_(communicator.rank()),
+          caller_(cuda.make_stream()),
+          exchange_(make_nccl_exchange(communicator, layout, plan, caller_)) {}
+
+    GpuExchange& exchange() { return *exchange_; }
+    GpuStream caller() const { return caller_; }
+
+    /// Gradients of `step`, when the stream comes to it.
+    void fill(std::uint64_t step) {
+        for (const Partial& partial : plan_.partials_of_rank(rank_))
+            cuda_.enqueue(caller_,
+                          [to = exchange_->slot(partial.slot),
+                           values = slot_values(layout_, plan_, partial, step)] {
+                              std::ranges::copy(values, to);
+                              return true;
+                          });
+    }
+    void arrive() {
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b) exchange_->arrive(b);
+    }
+    /// The sums become the values.
+    void reduce() {
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b) {
+            const float* sum = exchange_->reduce(b, Wait::yes);
+            const FloatRange own = exchange_->own_stripe(b);
+            api_.copy_async(
+                exchange_->values() + own.begin, sum, own.size() * sizeof(float), caller_);
+        }
+    }
+    void run(std::uint64_t step) {
+        fill(step);
+        arrive();
+        reduce();
+        exchange_->publish();
+    }
+
+    /// All values when the stream comes here: to be looked at after wait().
+    std::shared_ptr<const Floats> read_values() {
+        auto values = std::make_shared<Floats>(layout_.size());
+        cuda_.enqueue(caller_, [from = exchange_->values(), values] {
+            std::copy_n(from, values->size(), values->data());
+            return true;
+        });
+        return values;
+    }
+
+    /// Until both the exchange and the stream are done.
+    void wait() {
+        exchange_->wait();
+        CudaApi::Event end = nullptr;
+        api_.create_event(&end);
+        api_.record_event(end, caller_);
+        while (api_.query_event(end) != CudaApi::success) std::this_thread::yield();
+        api_.destroy_event(end);
+    }
+
+  private:
+    FakeCuda& cuda_;
+    CudaApi api_;
+    FlatLayout layout_;
+    TreePlan plan_;
+    int rank_;
+    GpuStream caller_;
+    std::unique_ptr<GpuExchange> exchange_;
+};
+
+}  // namespace lockstep::test
