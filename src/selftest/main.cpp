@@ -10,6 +10,7 @@
 #include "nccl/cuda_library.hpp"
 #include "selftest_worker.hpp"
 #include "transform_check.hpp"
+#include "tree_check.hpp"
 
 #include <cstdio>
 #include <cstdlib>
@@ -29,7 +30,9 @@ constexpr double case_limit_s = 150;
 constexpr const char* usage =
     "usage: lockstep-gpu-selftest [--nccl-lib PATH]\n"
     "Selects the first GPU by its PCI address, and must refuse two ranks that do; tries the image\n"
-    "transforms on it, then NCCL with 1, 2 and 4 ranks, and with one that is killed.\n"
+    "transforms on it, then NCCL with 1, 2 and 4 ranks, gradients in the order of the tree, and "
+    "one rank\n"
+    "that is killed.\n"
     "Exit code: 0 all is well, 1 something is not, 77 there is no GPU.\n";
 
 struct Case {
@@ -129,6 +132,9 @@ int run_all() {
                              Case{"1 rank", "sums", 1, 1},
                              Case{"2 ranks on one GPU", "sums", 2, 2},
                              Case{"4 ranks on one GPU", "sums", 4, 4},
+                             Case{"gradients of 1 rank", "tree", 1, 1},
+                             Case{"gradients of 3 ranks", "tree", 3, 3},
+                             Case{"gradients of 4 ranks", "tree", 4, 4},
                              Case{"1 of 2 ranks killed", "killed", 2, 1}})
         is_well &= run_case(test);
     return is_well ? 0 : 1;
@@ -145,7 +151,9 @@ int run_as_rank(const std::vector<std::string>& arguments) {
         fmt::print("{}\n", check_selection(bootstrap, gpu));
         return 0;
     }
-    const auto body = arguments[1] == "sums" ? check_sums : survive_a_killed_rank;
+    const auto body = arguments[1] == "sums"   ? check_sums
+                      : arguments[1] == "tree" ? check_tree
+                                               : survive_a_killed_rank;
     fmt::print("{}\n", body(bootstrap));
     std::fflush(stdout);
     // What an abort left of the GPU is not to be waited for.

@@ -5,29 +5,16 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error_kind.hpp"
 
-#include "nccl/cuda_handles.hpp"
-#include "nccl/nccl_inside.hpp"
+#include "caller.hpp"
 
-#include <chrono>
 #include <csignal>
-#include <thread>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-constexpr double start_limit_s = 60, sum_limit_s = 60;
-constexpr double killed_limit_s = 5, abort_limit_s = 10;
-
-NcclOptions selftest_options(double collective_deadline_s) {
-    NcclOptions options;
-    options.name = "selftest";
-    options.init_deadline_s = start_limit_s;
-    options.collective_deadline_s = collective_deadline_s;
-    options.abort_limit_s = abort_limit_s;
-    return options;
-}
+constexpr double killed_limit_s = 5;
 
 /// Small whole numbers: every order of adding them gives the same.
 double value_of(int rank, std::size_t i) {
@@ -39,38 +26,6 @@ double sum_of(int ranks, std::size_t i) {
     for (int rank = 0; rank < ranks; ++rank) sum += value_of(rank, i);
     return sum;
 }
-
-/// A stream as autograd would have one, and copies on it.
-class Caller {
-  public:
-    explicit Caller(std::shared_ptr<GpuRuntime> runtime)
-        : runtime_(std::move(runtime)), stream_(make_stream(runtime_)) {}
-
-    GpuStream stream() const { return stream_.value(); }
-    const std::shared_ptr<GpuRuntime>& runtime() const { return runtime_; }
-
-    void copy(void* to, const void* from, std::size_t bytes) const {
-        check_cuda(runtime_->cuda(),
-                   runtime_->cuda().copy_async(to, from, bytes, stream()),
-                   "cudaMemcpyAsync");
-    }
-    void wait() const {
-        const CudaEvent end = make_event(runtime_);
-        check_cuda(runtime_->cuda(),
-                   runtime_->cuda().record_event(end.value(), stream()),
-                   "cudaEventRecord");
-        CudaApi::Status status = CudaApi::not_ready;
-        while (status == CudaApi::not_ready) {
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-            status = runtime_->cuda().query_event(end.value());
-        }
-        check_cuda(runtime_->cuda(), status, "cudaEventQuery");
-    }
-
-  private:
-    std::shared_ptr<GpuRuntime> runtime_;
-    CudaStream stream_;
-};
 
 template <class T>
 void check_values(const std::vector<T>& got,
