@@ -11,7 +11,7 @@ namespace {
 
 constexpr int most_virtual_ranks = 64;
 
-// With 4 the cnn's steps take 1.1 times as long as with one leaf, with 8 as long
+// With 4 the cnn's steps take 1.13 times as long as with one leaf, with 8 1.07 times
 // (docs/benchmarks.md, Room to grow).
 constexpr std::int64_t least_rows = 8;
 // Goyal et al., https://arxiv.org/abs/1706.02677, take batch statistics over so many.
