@@ -184,6 +184,22 @@ TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_EQ(printed_hash(three.output), printed_hash(alone.output));
 }
 
+TEST(VirtualRanks, DoNotMakeEvaluationsReadMoreAtOnce) {
+    const TempDir folder;
+    const auto synth = [&](const std::string& name, const std::string& samples) {
+        run_lockstep(
+            {"data", "synth", "--size", "64", "--samples", samples, "--out", folder / name});
+    };
+    synth("train", "256");
+    synth("test", "6000");
+    const auto result = run_lockstep(
+        Words{"train", "--data", folder / "train", "--test-data", folder / "test", "--run"} +
+        Words{folder / "run", "--model", "mlp", "--batch", "256", "--virtual-ranks", "64"} +
+        Words{"--max-steps", "1"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, testing::HasSubstr("of 6,000)"));
+}
+
 TEST(Verify, SaysWhyTrainingFailed) {
     const auto result = verify({"--ranks", "1,2", "--model", "cnm"});
     EXPECT_NE(result.exit_code, 0);
