@@ -34,7 +34,6 @@
 #include "overlap/bucket_pipeline.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 namespace lockstep {
@@ -100,7 +99,7 @@ float* Reducer::begin_leaf(int micro_batches) {
     merges_ = place.merges;
     await_all();
     slot_ = exchange_.slot(place.slot);
-    std::memset(slot_, 0, layout_.size() * sizeof(float));
+    exchange_.memory().clear(slot_, layout_.size());
     return slot_;
 }
 
@@ -164,16 +163,16 @@ void Reducer::note_missing(std::span<float* const> slots) {
         if (added_in_[tensor] != 0) continue;
         missing_.push_back(tensor);
         const FloatRange range = layout_.tensor(tensor);
-        for (float* slot : slots) std::fill(slot + range.begin, slot + range.end, 0.0f);
+        for (float* slot : slots) exchange_.memory().clear(slot + range.begin, range.size());
     }
 }
 
 void Reducer::complete_bucket(std::size_t bucket) {
     const FloatRange range = layout_.bucket(bucket);
     for (const LeafPlace::Merge& merge : merges_)
-        add_into(exchange_.slot(merge.into) + range.begin,
-                 exchange_.slot(merge.from) + range.begin,
-                 range.size());
+        exchange_.memory().add(exchange_.slot(merge.into) + range.begin,
+                               exchange_.slot(merge.from) + range.begin,
+                               range.size());
     complete_[bucket] = true;
     if (is_last_leaf() && !rehearses_) launch_ready();
 }

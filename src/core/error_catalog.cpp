@@ -783,6 +783,16 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a limit is too low for ranks",
      "Under it mpirun starts no ranks, says nothing and does not end. The message has both "
      "numbers."},
+    {"E694",
+     missing_input,
+     "LibTorch cannot compute on GPUs here",
+     "--device cuda loads libtorch_cuda.so, which needs libraries of its own (cuDNN, cuBLAS, NCCL\n"
+     "...). The message carries the loader's words. LOCKSTEP_TORCH_CUDA_LIB names another file."},
+    {"E695",
+     config,
+     "an operator may give other bits each time",
+     "LibTorch has no kernel for it on this device that adds in a fixed order, so no run could be\n"
+     "repeated, whatever its ranks. The message names the operator."},
     {"E700",
      bug,
      "this is a bug in Lockstep",

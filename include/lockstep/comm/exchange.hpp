@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/flat_layout.hpp"
+#include "lockstep/comm/flat_memory.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 
 #include <cstddef>
@@ -23,6 +24,9 @@ enum class Wait { no, yes };
 class Exchange {
   public:
     virtual ~Exchange() = default;
+
+    /// In which slots, values and sums lie; the host's unless said. Valid for its lifetime.
+    virtual FlatMemory& memory();
 
     /// This rank's gradient slot: layout.size() floats, 64-byte aligned, valid for its lifetime.
     virtual float* slot(int index) = 0;

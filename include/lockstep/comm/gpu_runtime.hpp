@@ -47,6 +47,9 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     const CudaApi& cuda() const { return *cuda_; }               ///< CUDA's
     const std::string& nccl_text() const { return nccl_text_; }  ///< "NCCL 2.28.9 (/path)"
 
+    /// A C function of liblockstep_cuda.so. Errors: E670 if it has none of that name.
+    void* function(const char* name) const;
+
     /// From any thread, once: raises the flag that stops all waiting and issuing, then aborts all
     /// communicators at once (one that is aborted alone may wait for another's kernel), each in a
     /// thread of its own. Returns after `limit_s` at the latest; the process must then end soon.
@@ -72,6 +75,9 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     std::mutex mutex_;
     std::vector<std::weak_ptr<NcclHandle>> handles_;
 };
+
+/// Error E681 with CUDA's own text unless `status`, a cudaError_t, is success. `call`: whose it is.
+void check_cuda(const GpuRuntime& runtime, int status, const char* call);
 
 /// Locks host memory for copies by every GPU of this process; keeps `runtime`. Errors: E681.
 PageLock gpu_page_lock(std::shared_ptr<const GpuRuntime> runtime);

@@ -10,14 +10,14 @@
 
 namespace lockstep {
 
-/// An Exchange whose slots, sums and values are GPU memory. Its calls order the GPU's work and do
+/// An Exchange whose memory() is a GPU's. Its calls order the GPU's work and do
 /// not wait for it: what arrive() announces, reduce() returns and publish() gathers is there for
 /// work that comes to the caller's stream afterwards. The host runs at most one step ahead.
 class GpuExchange : public Exchange {
   public:
-    /// Until the GPU has done all that was asked of it so far; then the host may look, and knows
-    /// that no rank was stuck. Call it before anything that waits inside CUDA, which would never
-    /// come back where a rank is stuck. Errors: as NcclWork::wait().
+    /// Until the GPU has done all that was asked of it and of the caller's stream so far; then the
+    /// host may look, and knows that no rank was stuck. Call it before anything that waits inside
+    /// CUDA, which would never come back where a rank is stuck. Errors: as NcclWork::wait().
     virtual void wait() = 0;
 };
 

@@ -62,8 +62,11 @@ enum class NormUse { none, of_tensors };
 /// The state vector that is a moving average of the weights; the last one, where there is one.
 inline constexpr const char* average_state = "average";
 
-/// Updates parameters from gradients. With NormUse::of_tensors every piece goes through prepare()
-/// first, and the sums of all pieces of a tensor, on all ranks, become what update() is told.
+class UpdateLoops;
+
+/// Updates parameters from gradients, by loops that may run on a GPU, whose memory pieces then are.
+/// With NormUse::of_tensors every piece goes through prepare() first, and the sums of all pieces of
+/// a tensor, on all ranks, become what update() is told.
 class Optimizer {
   public:
     virtual ~Optimizer() = default;
@@ -77,12 +80,14 @@ class Optimizer {
     /// Adds what `piece` contributes to the sums of its tensor. Changes its state only.
     virtual void prepare(const ParameterPiece& piece,
                          const UpdateStep& step,
-                         TensorSums& sums) const;
+                         TensorSums& sums,
+                         UpdateLoops& loops) const;
 
     /// One step of `piece`.
     virtual void update(const ParameterPiece& piece,
                         const TensorNorms& norms,
-                        const UpdateStep& step) const = 0;
+                        const UpdateStep& step,
+                        UpdateLoops& loops) const = 0;
 };
 
 /// "sgd": v = mu v + (g + wd p); p -= rate v (Sutskever et al., ICML'13, as PyTorch writes it), or

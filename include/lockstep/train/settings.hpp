@@ -6,6 +6,7 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/bucket_hook.hpp"
 #include "lockstep/comm/exchange.hpp"
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/config.hpp"
 #include "lockstep/core/options.hpp"
 #include "lockstep/data/batch_stream.hpp"
@@ -105,6 +106,10 @@ enum class NonFinite {
 /// torch.autocast chooses them. Parameters, gradients, sums and optimizers are fp32 always.
 enum class Precision { fp32, bf16, fp16 };
 
+/// What ranks compute on; automatic: GPUs, where every rank has one of its own that LibTorch can
+/// use.
+enum class DeviceKind { automatic, cpu, cuda };
+
 /// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
 enum class CommThread { automatic, on, off };
 
@@ -135,18 +140,19 @@ struct TrainSettings {
     int threads = 1;              ///< intra-op threads of each rank; decides
     /// Nothing: the least among the ranks; decides.
     std::optional<InstructionSet> instruction_set;
-    Precision precision = Precision::fp32;  ///< decides
-    double loss_scale = 65536;              ///< the first, with fp16; decides
-    OrderKind order = OrderKind::lanes;     ///< or uniform, of resident data; decides
-    bool drops_last = false;                ///< an epoch's last step, if it is short; decides
-    std::string transform = "none";         ///< text or preset, see TransformPipeline; decides
-    int lanes = 64;                         ///< G; decides
-    int window_blocks = 5;                  ///< K; decides
-    bool plain_summation = false;           ///< negative control; decides
-    int micro_batches = 1;                  ///< a leaf is computed in so many parts; decides
-    WireFormat wire = WireFormat::float32;  ///< others are plain only; decides
-    int powersgd_rank = 4;                  ///< of the wire format power_sgd; decides
-    double clip_norm = 0;                   ///< largest norm of the gradient; 0: any; decides
+    DeviceKind device = DeviceKind::automatic;  ///< decides
+    Precision precision = Precision::fp32;      ///< decides
+    double loss_scale = 65536;                  ///< the first, with fp16; decides
+    OrderKind order = OrderKind::lanes;         ///< or uniform, of resident data; decides
+    bool drops_last = false;                    ///< an epoch's last step, if it is short; decides
+    std::string transform = "none";             ///< text or preset, see TransformPipeline; decides
+    int lanes = 64;                             ///< G; decides
+    int window_blocks = 5;                      ///< K; decides
+    bool plain_summation = false;               ///< negative control; decides
+    int micro_batches = 1;                      ///< a leaf is computed in so many parts; decides
+    WireFormat wire = WireFormat::float32;      ///< others are plain only; decides
+    int powersgd_rank = 4;                      ///< of the wire format power_sgd; decides
+    double clip_norm = 0;                       ///< largest norm of the gradient; 0: any; decides
 
     std::int64_t epochs = 1;     ///< passes over the data
     std::int64_t max_steps = 0;  ///< 0: epochs decides
@@ -177,6 +183,7 @@ struct TrainSettings {
 
     bool shows_live = true;  ///< whether stdout is a terminal that a person looks at
 
+    PlannedGpu gpu;                     ///< of this rank, by the placement; empty: none
     std::string rank_table;             ///< who runs where, shown at the start
     std::vector<std::string> warnings;  ///< about that, logged at the start
 

@@ -2,6 +2,7 @@
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
@@ -134,10 +135,16 @@ void check_threads(const TrainOptions& options) {
 /// Collective. Where ranks run, for the first lines of the run. Errors: E609 on all ranks where the
 /// launcher gave ranks one core that need not share any.
 void settle_ranks(TrainOptions& options, const ProcessContext& process) {
-    PlacementRules rules{.cores = SharingRule::unless_needed, .compute_on = ComputeOn::cpus};
+    const DeviceKind device = options.settings.device;
+    PlacementRules rules{
+        .cores = SharingRule::unless_needed,
+        .compute_on = device == DeviceKind::cpu ? ComputeOn::cpus : ComputeOn::gpus};
+    if (device == DeviceKind::automatic) rules.gpus = SharingRule::allow;
     if (options.oversubscribe || skips(options, "C2")) rules.cores = SharingRule::allow;
     rules.threads = options.settings.threads;
     LivePlacement live = place_live(process.ranks, *process.facts, rules);
+    const RankSeat& own = live.plan.seats[static_cast<std::size_t>(process.ranks.rank())];
+    options.settings.gpu = {own.gpu, own.gpu_uuid};
     options.settings.rank_table = placement_table({live.reality, {}});
     options.settings.warnings = std::move(live.plan.warnings);
 }

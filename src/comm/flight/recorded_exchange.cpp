@@ -22,6 +22,7 @@ class RecordedExchange : public Exchange {
             bucket_bytes_.push_back(layout.bucket(b).size() * sizeof(float));
     }
 
+    FlatMemory& memory() override { return exchange_->memory(); }
     float* slot(int index) override { return exchange_->slot(index); }
     float* values() override { return exchange_->values(); }
 

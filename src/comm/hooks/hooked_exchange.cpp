@@ -17,6 +17,7 @@ class HookedExchange : public Exchange {
         expect(plan.summation() == Summation::plain, "a rank's leaves are one partial, in slot 0");
     }
 
+    FlatMemory& memory() override { return inner_->memory(); }
     float* slot(int index) override { return inner_->slot(index); }
     float* values() override { return inner_->values(); }
     FloatRange own_stripe(std::size_t bucket) const override { return inner_->own_stripe(bucket); }

@@ -29,14 +29,7 @@ std::string library_path() {
 
 template <class Function>
 Function function_of(const SharedLibrary& library, const char* name) {
-    void* address = library.symbol(name);
-    check(address != nullptr, [&] {
-        return Error("E670",
-                     fmt::format("'{}' is not Lockstep's GPU library", library.path()),
-                     fmt::format("it has no function {}", name),
-                     "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
-    });
-    return reinterpret_cast<Function>(address);
+    return reinterpret_cast<Function>(function_in(library, name));
 }
 
 void check_same_version(const std::string& path, const std::string& theirs) {
@@ -58,6 +51,17 @@ void check_cuda(const CudaApi& api, CudaApi::Status status, const char* call) {
                      "nvidia-smi and the kernel's log (dmesg, 'NVRM: Xid') say whether the GPU is "
                      "well; start the same command again to resume");
     });
+}
+
+void* function_in(const SharedLibrary& library, const char* name) {
+    void* address = library.symbol(name);
+    check(address != nullptr, [&] {
+        return Error("E670",
+                     fmt::format("'{}' is not Lockstep's GPU library", library.path()),
+                     fmt::format("it has no function {}", name),
+                     "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
+    });
+    return address;
 }
 
 std::string why_no_driver() {

@@ -2,6 +2,7 @@
 #include "lockstep/comm/gpu_runtime.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 
 #include "nccl/cuda_library.hpp"
@@ -67,6 +68,11 @@ GpuRuntime::GpuRuntime(std::unique_ptr<const NcclApi> nccl,
 
 GpuRuntime::~GpuRuntime() = default;
 
+void* GpuRuntime::function(const char* name) const {
+    expect(libraries_ != nullptr, "the libraries are loaded");
+    return function_in(libraries_->cuda, name);
+}
+
 void GpuRuntime::add(const std::shared_ptr<NcclHandle>& handle) {
     const std::lock_guard lock(mutex_);
     std::erase_if(handles_, [](const auto& known) { return known.expired(); });
@@ -106,6 +112,10 @@ std::string AbortOutcome::text() const {
         text += fmt::format("{}{} hang in their abort", text.empty() ? "" : "; ", quoted(hung));
     if (text.empty()) return "another thread aborts, or there was nothing to abort";
     return fmt::format("{} within {}", text, duration_text(seconds));
+}
+
+void check_cuda(const GpuRuntime& runtime, int status, const char* call) {
+    check_cuda(runtime.cuda(), status, call);
 }
 
 PageLock gpu_page_lock(std::shared_ptr<const GpuRuntime> runtime) {

@@ -50,6 +50,7 @@
 #include "nccl/tree_sum.hpp"
 
 #include <algorithm>
+#include <array>
 #include <deque>
 #include <exception>
 #include <optional>
@@ -65,6 +66,7 @@ namespace {
 using Inside = NcclCommunicator::Inside;
 
 constexpr const char* reduction = "reduction of a bucket";
+constexpr std::array left_to_right{0, 1};  // how two numbers are merged
 
 std::size_t largest_stripe(const FlatLayout& layout, int ranks) {
     std::size_t largest = 0;
@@ -75,7 +77,7 @@ std::size_t largest_stripe(const FlatLayout& layout, int ranks) {
 }
 
 /// Where everything lies in the one buffer, in numbers of 4 bytes: values, slots, what one bucket
-/// receives, TreePlan::merges_after().
+/// receives, TreePlan::merges_after(), left_to_right.
 class BufferLayout {
   public:
     BufferLayout(const FlatLayout& layout, const TreePlan& plan)
@@ -87,7 +89,10 @@ class BufferLayout {
     std::size_t slot(int index) const { return vector_ * (1 + static_cast<std::size_t>(index)); }
     std::size_t received() const { return vector_ * (1 + slots_); }
     std::size_t merges() const { return received() + received_; }
-    std::size_t bytes() const { return (merges() + merges_) * sizeof(float); }
+    std::size_t left_to_right_merge() const { return merges() + merges_; }
+    std::size_t bytes() const {
+        return (left_to_right_merge() + left_to_right.size()) * sizeof(float);
+    }
 
   private:
     static_assert(sizeof(int) == sizeof(float));
@@ -97,14 +102,16 @@ class BufferLayout {
 /// What NCCL and the kernels work on. Lives until they are done with it.
 struct ExchangeMemory {
     NcclBuffer buffer;
-    std::vector<int> merges_on_host;  ///< until it is copied
+    std::vector<int> merges_on_host;  ///< and left_to_right; until they are copied
 };
 
 std::shared_ptr<const ExchangeMemory> make_exchange_memory(NcclCommunicator& communicator,
                                                            std::size_t bytes,
                                                            std::span<const int> merges) {
+    std::vector<int> on_host(merges.begin(), merges.end());
+    on_host.insert(on_host.end(), left_to_right.begin(), left_to_right.end());
     return std::make_shared<const ExchangeMemory>(
-        ExchangeMemory{NcclBuffer(communicator, bytes), {merges.begin(), merges.end()}});
+        ExchangeMemory{NcclBuffer(communicator, bytes), std::move(on_host)});
 }
 
 /// Collective.
@@ -119,7 +126,7 @@ void agree_on_layout(Inside& inside, const FlatLayout& layout, const TreePlan& p
     if (const auto error = difference_of(given, "E662", text_of_root)) throw *error;
 }
 
-class NcclExchange : public GpuExchange {
+class NcclExchange : public GpuExchange, private FlatMemory {
   public:
     NcclExchange(NcclCommunicator& communicator,
                  const FlatLayout& layout,
@@ -155,6 +162,7 @@ class NcclExchange : public GpuExchange {
     NcclExchange(const NcclExchange&) = delete;
     NcclExchange& operator=(const NcclExchange&) = delete;
 
+    FlatMemory& memory() override { return *this; }
     float* slot(int index) override { return floats() + places_.slot(index); }
     float* values() override { return floats(); }
     FloatRange own_stripe(std::size_t bucket) const override {
@@ -201,6 +209,7 @@ class NcclExchange : public GpuExchange {
         inside_.guarded([&] {
             waiting_.count([&] {
                 while (issued_ || !arrivals_.empty()) settle();
+                let_wait(inside_.runtime(), inside_.stream(), caller_);
                 inside_.wait_for(*end_of("exchange"));
             });
         });
@@ -210,6 +219,40 @@ class NcclExchange : public GpuExchange {
     double take_wait_s() override { return waiting_.take(); }
 
   private:
+    void clear(float* at, std::size_t count) override {
+        inside_.guarded([&] {
+            check_cuda(inside_.cuda(),
+                       inside_.cuda().zero_async(at, count * sizeof(float), caller_),
+                       "cudaMemsetAsync");
+        });
+    }
+
+    void add(float* into, const float* from, std::size_t count) override {
+        const TreeSumLaunch launch{
+            .own = into,
+            .own_pitch = from - into,
+            .merges_after = reinterpret_cast<const int*>(floats() + places_.left_to_right_merge()),
+            .own_count = 2,
+            .partials = 2,
+            .out = into,
+            .count = static_cast<std::int64_t>(count)};
+        inside_.guarded([&] { sum(launch, caller_); });
+    }
+
+    void copy(float* to, const float* from, std::size_t count) override {
+        inside_.guarded([&] {
+            check_cuda(inside_.cuda(),
+                       inside_.cuda().copy_async(to, from, count * sizeof(float), caller_),
+                       "cudaMemcpyAsync");
+        });
+    }
+
+    void sum(const TreeSumLaunch& launch, GpuStream stream) {
+        check_cuda(inside_.cuda(),
+                   inside_.cuda().sum_in_tree_order(launch, stream),
+                   "the kernel of the tree's sum");
+    }
+
     float* floats() const { return static_cast<float*>(memory_->buffer.data()); }
     DeviceSpan of_bucket(float* vector, std::size_t bucket) const {
         return {vector + layout_.bucket(bucket).begin, layout_.bucket(bucket).size()};
@@ -320,9 +363,7 @@ class NcclExchange : public GpuExchange {
             .partials = static_cast<std::int32_t>(plan_.partials().size()),
             .out = first,
             .count = static_cast<std::int64_t>(own.size())};
-        check_cuda(inside_.cuda(),
-                   inside_.cuda().sum_in_tree_order(launch, inside_.stream()),
-                   "the kernel of the tree's sum");
+        sum(launch, inside_.stream());
     }
 
     void gather_values() {

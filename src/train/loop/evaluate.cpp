@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 
 #include "loop/data_feed.hpp"
+#include "model/device_model.hpp"
 
 #include <algorithm>
 #include <vector>
@@ -112,7 +113,7 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
             const at::Tensor outputs = only(model.forward(input_.read_inputs(part, leaf)))
-                                           .to(at::kFloat)
+                                           .to(at::kCPU, at::kFloat)
                                            .contiguous(at::MemoryFormat::Contiguous);
             const std::span values(outputs.const_data_ptr<float>(),
                                    static_cast<std::size_t>(outputs.numel()));
@@ -135,7 +136,8 @@ TaskSums Evaluator::sums_of_leaves(Model& model) {
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
             const LeafSamples leaf_samples = input_.read(part, leaf);
-            const TaskSums found = task_.sums(model.forward(leaf_samples.inputs), leaf_samples);
+            const NamedTensors outputs = moved_to(at::kCPU, model.forward(leaf_samples.inputs));
+            const TaskSums found = task_.sums(outputs, leaf_samples);
             const auto place = static_cast<std::size_t>(step * virtual_ranks_ + leaf.leaf) * reals;
             std::ranges::copy(found.reals, sums.reals.begin() + static_cast<std::ptrdiff_t>(place));
             for (std::size_t i = 0; i < found.counts.size(); ++i) sums.counts[i] += found.counts[i];

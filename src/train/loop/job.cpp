@@ -20,13 +20,14 @@
 #include "loop/run_data.hpp"
 #include "loop/run_facts.hpp"
 #include "loop/run_length.hpp"
+#include "model/device_model.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
 #include "model/precision.hpp"
 #include "replica/arithmetic.hpp"
+#include "replica/flat_replica.hpp"
 #include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
-#include "replica/shared_replica.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/canary.hpp"
 #include "settings/setting_effects.hpp"
@@ -41,7 +42,10 @@ namespace lockstep {
 namespace {
 
 ProgressSettings progress_of(const TrainSettings& settings, const CpuShare& cpus, int ranks) {
-    if (ranks == 1 || settings.comm_thread == CommThread::off) return {};
+    // A GPU's streams go on by themselves.
+    if (ranks == 1 || settings.comm_thread == CommThread::off ||
+        settings.device == DeviceKind::cuda)
+        return {};
     if (settings.comm_thread == CommThread::on) return {ProgressMode::thread, cpus.last};
     return {progress_mode_for(cpus.cpus, settings.threads), cpus.last};
 }
@@ -151,6 +155,10 @@ LeafRange Job::leaves() const {
     return leaves_of(mesh_.data.rank(), mesh_.data.size(), settings_.virtual_ranks);
 }
 
+at::Device Job::device() const {
+    return gpu_ ? gpu_->device() : at::Device(at::kCPU);
+}
+
 void Job::open_data() {
     data_ = open_dataset(mesh_.world, settings_.data, settings_.fields);
     if (!settings_.test_data.empty())
@@ -171,6 +179,7 @@ RunAge Job::settle_contract() {
     weights_ = settle_initial_weights(mesh_.world, settings_, recorded_);
     most_useful_ = most_useful(settings_);
     settle_arithmetic(mesh_.world, node_.instruction_set, settings_);
+    gpu_ = settle_device(mesh_.world, settings_);
     return recorded_.empty() ? RunAge::created : RunAge::resumed;
 }
 
@@ -183,7 +192,7 @@ void Job::make_model() {
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
-        model_ = open_model(settings_.model, input_->shape(), settings_.seed);
+        model_ = on_device(open_model(settings_.model, input_->shape(), settings_.seed), device());
         optimizer_ = make_optimizer(settings_.optimizer);
     });
 }
@@ -250,6 +259,11 @@ std::string Job::data_digest() const {
 // What it is worth here is measured, on all ranks at once. Some operators take so long in fp16 that
 // the user should know what is waited for, and that one pass says it all.
 void Job::reduce_precision(std::int64_t rows) {
+    if (settings_.precision == Precision::fp16) progress_.loss_scale.factor = settings_.loss_scale;
+    if (gpu_) {
+        model_ = with_precision(std::move(model_), settings_.precision);
+        return;
+    }
     const std::string name =
         config_text(find_option(setting_table(settings_), "precision").current());
     if (mesh_.world.is_root())
@@ -264,7 +278,6 @@ void Job::reduce_precision(std::int64_t rows) {
         const std::string slower = slower_text(name, full_s, reduced_s);
         if (!slower.empty()) settings_.warnings.push_back(slower);
     });
-    if (settings_.precision == Precision::fp16) progress_.loss_scale.factor = settings_.loss_scale;
 }
 
 void Job::open_run() {
@@ -335,24 +348,32 @@ void Job::start_flight() {
     early_watch_.reset();
 }
 
+std::unique_ptr<Exchange> Job::make_sums(const ModelLayout& layout, BucketHook* hook) {
+    const FlatLayout& flat = layout.flat();
+    std::unique_ptr<Exchange> sums =
+        gpu_ ? gpu_->make_exchange(flat, *plan_)
+             : make_exchange(mesh_.data.duplicate(), flat, *plan_, settings_.transport);
+    if (hook != nullptr) sums = make_hooked_exchange(std::move(sums), flat, *plan_, *hook);
+    return recorded(std::move(sums), flat, flight_->recorder());
+}
+
 void Job::build_replica() {
     const std::string groups = group_text(settings_.optimizer, dimensions_of(*model_));
     auto layout = std::make_unique<const ModelLayout>(*model_, order_);
     LossySum lossy = make_lossy_sum(mesh_.data, *layout, settings_);
-    std::unique_ptr<Exchange> sums =
-        make_exchange(mesh_.data.duplicate(), layout->flat(), *plan_, settings_.transport);
-    if (lossy.hook)
-        sums = make_hooked_exchange(std::move(sums), layout->flat(), *plan_, *lossy.hook);
-    sums = recorded(std::move(sums), layout->flat(), flight_->recorder());
-    replica_ = std::make_unique<SharedReplica>(
-        SharedReplica::Parts{.model = std::move(model_),
-                             .layout = std::move(layout),
-                             .plan = *plan_,
-                             .lossy = std::move(lossy),
-                             .exchange = std::move(sums),
-                             .optimizer = std::move(optimizer_),
-                             .ranks = mesh_.data,
-                             .progress = progress_of(settings_, cpus_, mesh_.data.size())});
+    std::unique_ptr<Exchange> sums = make_sums(*layout, lossy.hook.get());
+    UpdateLoops& loops = gpu_ ? gpu_->make_loops(*sums) : host_loops();
+    replica_ = std::make_unique<FlatReplica>(
+        FlatReplica::Parts{.model = std::move(model_),
+                           .layout = std::move(layout),
+                           .plan = *plan_,
+                           .lossy = std::move(lossy),
+                           .exchange = std::move(sums),
+                           .optimizer = std::move(optimizer_),
+                           .ranks = mesh_.data,
+                           .progress = progress_of(settings_, cpus_, mesh_.data.size()),
+                           .device = device(),
+                           .loops = loops});
     step_ = std::make_unique<TrainStep>(
         TrainStep::Parts{
             *replica_, *input_, *task_, clock_, progress_.loss_scale, progress_.updates},
@@ -371,6 +392,7 @@ void Job::build_replica() {
             evaluator_ = std::make_unique<Evaluator>(
                 test_data_, *data_, mesh_.data, leaves(), settings_, *task_);
     });
+    if (gpu_) here(Level::info, "computes on {}", gpu_->text());
     once(Level::info,
          "model {} with {} | {} steps an epoch, {} in all",
          settings_.model.name,
@@ -396,7 +418,9 @@ void Job::rehearse() {
         if (settings_.leaves == LeafMode::one_by_one || count == 1) return;
         const std::int64_t rows = settings_.batch / settings_.virtual_ranks;
         std::string why;
-        if (settings_.micro_batches > 1)
+        if (gpu_)
+            why = "there are no kernels for it on GPUs";
+        else if (settings_.micro_batches > 1)
             why = "they are cut into micro-batches";
         else if (rows < least_leaf_rows)
             why = fmt::format("{} samples each are too few", rows);

@@ -17,7 +17,9 @@
 #include "loop/evaluate.hpp"
 #include "loop/flight.hpp"
 #include "loop/loop_parts.hpp"
+#include "replica/gpu.hpp"
 #include "replica/mesh.hpp"
+#include "replica/model_layout.hpp"
 #include "replica/replica.hpp"
 #include "schedule/train_step.hpp"
 #include "settings/setting_effects.hpp"
@@ -52,11 +54,13 @@ class Job {
     void introduce();
     void start_flight();
     void reduce_precision(std::int64_t rows);
+    std::unique_ptr<Exchange> make_sums(const ModelLayout& layout, BucketHook* hook);
     void build_replica();
     void restore();
     void rehearse();
     void start_ledger();
     LeafRange leaves() const;
+    at::Device device() const;
 
     std::string data_digest() const;
     CheckpointState state() const;
@@ -84,6 +88,7 @@ class Job {
     InstructionSet most_useful_ = InstructionSet::basic;  ///< before ranks agreed on one
 
     RunLength length_;
+    std::unique_ptr<Gpu> gpu_;  ///< none: ranks compute on CPUs; outlives model and replica
     std::unique_ptr<TreePlan> plan_;
     std::unique_ptr<Task> task_;
     std::unique_ptr<InputReader> input_;

@@ -59,6 +59,8 @@ void take_recorded(TrainSettings& settings, const Json& recorded) {
     if (settings.virtual_ranks == 0 && recorded.contains("virtual-ranks"))
         settings.virtual_ranks =
             static_cast<int>(json_field<std::int64_t>(recorded, "virtual-ranks", "run.json"));
+    if (settings.device == DeviceKind::automatic && !recorded.empty())
+        set_setting(settings, "device", recorded.value("device", "cpu"));
     if (!settings.instruction_set && recorded.contains("isa"))
         set_setting(settings, "isa", json_field<std::string>(recorded, "isa", "run.json"));
     if (decayed_all(recorded)) settings.optimizer.decays_all = true;
@@ -76,7 +78,10 @@ VirtualRanks choose_virtual_ranks(const Communicator& ranks,
                                            traits_of(model, shape, settings.transform),
                                            ranks.size());
     std::string obstacle;
-    if (most > least) obstacle = leaves_obstacle(model, task, shape, {2, settings.batch / most});
+    if (settings.device == DeviceKind::cuda)
+        obstacle = "no kernels for it on GPUs";
+    else if (most > least)
+        obstacle = leaves_obstacle(model, task, shape, {2, settings.batch / most});
     // One V, whatever a rank found.
     std::int64_t chosen = obstacle.empty() ? -most : -least;
     ranks.all_reduce_max({&chosen, 1});

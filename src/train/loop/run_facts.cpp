@@ -45,6 +45,7 @@ void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<s
     then.optimizer.decays_all = decayed_all(recorded);
     Json defaults = json_of(deciding_settings(then));
     defaults["task"] = "classification";  // there was no other
+    defaults["device"] = "cpu";           // likewise
     for (const auto& [name, value] : defaults.items()) {
         if (recorded.contains(name) || !deciding.contains(name)) continue;
         if (deciding[name] == value || std::ranges::count(idle, name) > 0) deciding.erase(name);

@@ -11,7 +11,7 @@ namespace lockstep {
 namespace {
 
 // They were settled after they had been given.
-constexpr std::array settled{"isa", "task", "virtual-ranks"};
+constexpr std::array settled{"device", "isa", "task", "virtual-ranks"};
 
 std::string text_of(const Json& value) {
     return value.is_string() ? value.get<std::string>() : value.dump();

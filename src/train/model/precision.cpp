@@ -6,6 +6,8 @@
 // Tested: train/model/precision_test.cpp, e2e/precision_test.cpp (verify over numbers of ranks).
 #include "model/precision.hpp"
 
+#include "model/device_model.hpp"
+
 #include <utility>
 
 #include <ATen/autocast_mode.h>
@@ -16,25 +18,27 @@ namespace {
 
 constexpr double timing_noise = 1.1;
 
-/// As torch.autocast("cpu", dtype) around what is computed while it lives.
+/// As torch.autocast(device, dtype) around what is computed while it lives.
 class AutocastScope {
   public:
-    explicit AutocastScope(at::ScalarType type)
-        : was_on_(at::autocast::is_autocast_enabled(at::kCPU)),
-          type_before_(at::autocast::get_autocast_dtype(at::kCPU)) {
-        at::autocast::set_autocast_enabled(at::kCPU, true);
-        at::autocast::set_autocast_dtype(at::kCPU, type);
+    AutocastScope(at::DeviceType device, at::ScalarType type)
+        : device_(device),
+          was_on_(at::autocast::is_autocast_enabled(device)),
+          type_before_(at::autocast::get_autocast_dtype(device)) {
+        at::autocast::set_autocast_enabled(device_, true);
+        at::autocast::set_autocast_dtype(device_, type);
         at::autocast::increment_nesting();
     }
     ~AutocastScope() {
         if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-        at::autocast::set_autocast_enabled(at::kCPU, was_on_);
-        at::autocast::set_autocast_dtype(at::kCPU, type_before_);
+        at::autocast::set_autocast_enabled(device_, was_on_);
+        at::autocast::set_autocast_dtype(device_, type_before_);
     }
     AutocastScope(const AutocastScope&) = delete;
     AutocastScope& operator=(const AutocastScope&) = delete;
 
   private:
+    at::DeviceType device_;
     bool was_on_;
     at::ScalarType type_before_;
 };
@@ -42,10 +46,10 @@ class AutocastScope {
 class AutocastModel : public Model {
   public:
     AutocastModel(std::unique_ptr<Model> model, at::ScalarType type)
-        : model_(std::move(model)), type_(type) {}
+        : model_(std::move(model)), device_(device_of(*model_).type()), type_(type) {}
 
     NamedTensors forward(const NamedTensors& inputs) override {
-        const AutocastScope scope(type_);
+        const AutocastScope scope(device_, type_);
         NamedTensors outputs = model_->forward(inputs);
         for (NamedTensor& output : outputs) output.tensor = output.tensor.to(at::kFloat);
         return outputs;
@@ -57,6 +61,7 @@ class AutocastModel : public Model {
 
   private:
     std::unique_ptr<Model> model_;
+    at::DeviceType device_;
     at::ScalarType type_;
 };
 

@@ -1,21 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "replica/averaged_optimizer.hpp"
 
-#include "replica/widest_vectors.hpp"
+#include "replica/update_loops.hpp"
 
-#include <algorithm>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-LOCKSTEP_WIDEST_VECTORS
-void average_step(const float* __restrict values,
-                  float* __restrict average,
-                  std::size_t count,
-                  float keep) {
-    for (std::size_t i = 0; i < count; ++i) average[i] += keep * (values[i] - average[i]);
-}
 
 class Averaged : public Optimizer {
   public:
@@ -32,16 +23,21 @@ class Averaged : public Optimizer {
 
     void prepare(const ParameterPiece& piece,
                  const UpdateStep& step,
-                 TensorSums& sums) const override {
-        inner_->prepare(piece, step, sums);
+                 TensorSums& sums,
+                 UpdateLoops& loops) const override {
+        inner_->prepare(piece, step, sums, loops);
     }
 
     void update(const ParameterPiece& piece,
                 const TensorNorms& norms,
-                const UpdateStep& step) const override {
-        float* const average = piece.state.back();
-        inner_->update(piece, norms, step);
-        average_step(piece.values, average, piece.count, keep_);
+                const UpdateStep& step,
+                UpdateLoops& loops) const override {
+        inner_->update(piece, norms, step, loops);
+        loops.run({.kind = UpdateKind::average,
+                   .values = piece.values,
+                   .first = piece.state.back(),
+                   .count = static_cast<std::int64_t>(piece.count),
+                   .terms = {.keep = keep_}});
     }
 
   private:

@@ -1,52 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/train/optimizer.hpp"
 
-#include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "replica/averaged_optimizer.hpp"
 #include "replica/layer_optimizers.hpp"
-#include "replica/moments.hpp"
-#include "replica/widest_vectors.hpp"
+#include "replica/update_loops.hpp"
+#include "replica/update_terms.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
-
-struct SgdTerms {
-    float momentum, decay, rate, scale;
-};
-
-LOCKSTEP_WIDEST_VECTORS
-void sgd_step(float* __restrict values,
-              const float* __restrict gradients,
-              float* __restrict velocity,
-              std::size_t count,
-              const SgdTerms terms) {
-    for (std::size_t i = 0; i < count; ++i) {
-        const float gradient = gradients[i] * terms.scale + terms.decay * values[i];
-        velocity[i] = terms.momentum * velocity[i] + gradient;
-        values[i] -= terms.rate * velocity[i];
-    }
-}
-
-LOCKSTEP_WIDEST_VECTORS
-void nesterov_step(float* __restrict values,
-                   const float* __restrict gradients,
-                   float* __restrict velocity,
-                   std::size_t count,
-                   const SgdTerms terms) {
-    for (std::size_t i = 0; i < count; ++i) {
-        const float gradient = gradients[i] * terms.scale + terms.decay * values[i];
-        velocity[i] = terms.momentum * velocity[i] + gradient;
-        values[i] -= terms.rate * (gradient + terms.momentum * velocity[i]);
-    }
-}
 
 class Sgd : public Optimizer {
   public:
@@ -56,63 +24,19 @@ class Sgd : public Optimizer {
 
     void update(const ParameterPiece& piece,
                 const TensorNorms&,
-                const UpdateStep& step) const override {
-        const auto one_step = settings_.nesterov ? nesterov_step : sgd_step;
-        one_step(piece.values,
-                 piece.gradients,
-                 piece.state[0],
-                 piece.count,
-                 {.momentum = static_cast<float>(settings_.momentum),
-                  .decay = static_cast<float>(settings_.weight_decay),
-                  .rate = static_cast<float>(step.rate),
-                  .scale = step.gradient_scale});
+                const UpdateStep& step,
+                UpdateLoops& loops) const override {
+        loops.run(launch_of(settings_.nesterov ? UpdateKind::nesterov : UpdateKind::sgd,
+                            piece,
+                            {.rate = static_cast<float>(step.rate),
+                             .scale = step.gradient_scale,
+                             .momentum = static_cast<float>(settings_.momentum),
+                             .decay = static_cast<float>(settings_.weight_decay)}));
     }
 
   private:
     OptimizerSettings settings_;
 };
-
-struct AdamTerms {
-    float rate, scale;
-    float into_gradient;  ///< of the values: coupled weight decay
-    float shrink;         ///< the values: decoupled weight decay
-};
-
-inline void adam_element(float& value,
-                         float gradient_sum,
-                         float& m,
-                         float& v,
-                         const Moments& moments,
-                         const AdamTerms& terms) {
-    const float gradient = gradient_sum * terms.scale + terms.into_gradient * value;
-    const float first = moments.beta1 * m + moments.keep1 * gradient;
-    const float second = moments.beta2 * v + moments.keep2 * (gradient * gradient);
-    const float scale = std::sqrt(second) / moments.root2 + moments.epsilon;
-    m = first;
-    v = second;
-    value = value * terms.shrink - terms.rate * (first / scale);
-}
-
-// Four streams of memory are what a step costs; asked for half a KiB ahead they come a tenth sooner
-// (2 KiB was better on an older processor, and is worse than nothing on an EPYC with AVX-512).
-LOCKSTEP_WIDEST_VECTORS
-void adam_step(float* __restrict values,
-               const float* __restrict gradients,
-               float* __restrict m,
-               float* __restrict v,
-               std::size_t count,
-               const Moments moments,
-               const AdamTerms terms) {
-    constexpr std::size_t ahead = 512 / sizeof(float);
-    std::size_t at = 0;
-    for (; at + line_floats <= count; at += line_floats) {
-        for (const float* stream : {values, m, v}) __builtin_prefetch(stream + at + ahead, 1);
-        __builtin_prefetch(gradients + at + ahead, 0);
-        for (std::size_t i = at; i < at + line_floats; ++i)
-            adam_element(values[i], gradients[i], m[i], v[i], moments, terms);
-    }
-    for (; at < count; ++at) adam_element(values[at], gradients[at], m[at], v[at], moments, terms);
-}
 
 class Adam : public Optimizer {
   public:
@@ -122,22 +46,17 @@ class Adam : public Optimizer {
 
     void update(const ParameterPiece& piece,
                 const TensorNorms&,
-                const UpdateStep& step) const override {
+                const UpdateStep& step,
+                UpdateLoops& loops) const override {
         const bool is_decayed =
             parameter_group(settings_, piece.dimensions) == ParameterGroup::decayed;
         const double decay = is_decayed ? settings_.weight_decay : 0;
         const bool is_coupled = settings_.kind == OptimizerKind::adam;
-        const Moments moments(settings_, step);
-        adam_step(piece.values,
-                  piece.gradients,
-                  piece.state[0],
-                  piece.state[1],
-                  piece.count,
-                  moments,
-                  {.rate = static_cast<float>(step.rate / moments.correction1),
-                   .scale = step.gradient_scale,
-                   .into_gradient = static_cast<float>(is_coupled ? decay : 0),
-                   .shrink = static_cast<float>(is_coupled ? 1 : 1 - step.rate * decay)});
+        UpdateTerms terms = moment_terms(settings_, step);
+        terms.rate = static_cast<float>(step.rate / first_correction(settings_, step));
+        terms.decay = static_cast<float>(is_coupled ? decay : 0);
+        terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - step.rate * decay);
+        loops.run(launch_of(UpdateKind::adam, piece, terms));
     }
 
   private:
@@ -195,7 +114,8 @@ std::string group_text(const OptimizerSettings& settings, std::span<const std::s
                        spared > 0 ? fmt::format(", none for {} biases and norms", spared) : "");
 }
 
-void Optimizer::prepare(const ParameterPiece&, const UpdateStep&, TensorSums&) const {}
+void Optimizer::prepare(const ParameterPiece&, const UpdateStep&, TensorSums&, UpdateLoops&) const {
+}
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
     auto bare = make_bare(settings);

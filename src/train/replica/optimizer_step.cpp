@@ -13,9 +13,11 @@ std::vector<TensorNorms> norms_of(const Optimizer& optimizer,
                                   std::span<const ParameterPiece> pieces,
                                   ParameterCopy copy,
                                   std::size_t tensors,
-                                  const UpdateStep& step) {
+                                  const UpdateStep& step,
+                                  UpdateLoops& loops) {
     std::vector<TensorSums> own(tensors);
-    for (const ParameterPiece& piece : pieces) optimizer.prepare(piece, step, own[piece.tensor]);
+    for (const ParameterPiece& piece : pieces)
+        optimizer.prepare(piece, step, own[piece.tensor], loops);
     if (copy != ParameterCopy::first) own.assign(tensors, {});
     std::vector<ExactSum> sums;
     for (const TensorSums& tensor : own) {
@@ -36,12 +38,14 @@ void update_pieces(const Optimizer& optimizer,
                    std::span<const ParameterPiece> pieces,
                    ParameterCopy copy,
                    std::size_t tensors,
-                   const UpdateStep& step) {
+                   const UpdateStep& step,
+                   UpdateLoops& loops) {
     const std::vector<TensorNorms> norms =
         optimizer.norm_use() == NormUse::none
             ? std::vector<TensorNorms>(tensors)
-            : norms_of(optimizer, ranks, pieces, copy, tensors, step);
-    for (const ParameterPiece& piece : pieces) optimizer.update(piece, norms[piece.tensor], step);
+            : norms_of(optimizer, ranks, pieces, copy, tensors, step, loops);
+    for (const ParameterPiece& piece : pieces)
+        optimizer.update(piece, norms[piece.tensor], step, loops);
 }
 
 }  // namespace lockstep

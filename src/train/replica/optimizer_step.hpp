@@ -5,6 +5,8 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/train/optimizer.hpp"
 
+#include "replica/update_loops.hpp"
+
 #include <cstddef>
 #include <span>
 
@@ -14,12 +16,13 @@ namespace lockstep {
 enum class ParameterCopy { first, other };
 
 /// Collective where the optimizer uses norms: one message for those of all `tensors`. The first
-/// copies of all `ranks` together have each element once.
+/// copies of all `ranks` together have each element once. `pieces` are memory of who runs `loops`.
 void update_pieces(const Optimizer& optimizer,
                    const Communicator& ranks,
                    std::span<const ParameterPiece> pieces,
                    ParameterCopy copy,
                    std::size_t tensors,
-                   const UpdateStep& step);
+                   const UpdateStep& step,
+                   UpdateLoops& loops = host_loops());
 
 }  // namespace lockstep

@@ -75,6 +75,9 @@ class Replica {
     /// Within a leaf.
     virtual void add(StepScalar which, float value) = 0;
 
+    /// The same of one number that may still be computed, where the model is.
+    virtual void add(StepScalar which, const at::Tensor& value) = 0;
+
     /// A parameter that no pass has reached counts as zero; the user hears of it once.
     virtual void end_leaf() = 0;
 

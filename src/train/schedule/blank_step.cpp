@@ -62,6 +62,16 @@ Error does_not_fit(const std::string& what, const std::string& why) {
         "E217", what, why, "'lockstep models' says which model takes what, and is for which task");
 }
 
+// What LibTorch says of an operator whose kernel may give other bits each time.
+void check_repeatable(const std::string& message) {
+    check(message.find("does not have a deterministic implementation") == message.npos, [&] {
+        return Error("E695",
+                     "the model has an operator that may give other bits each time on this device",
+                     message.substr(0, message.find(',')),
+                     "replace it in the model, or train with --device cpu");
+    });
+}
+
 // LibTorch's own message: the first line of its errors, the last of TorchScript's.
 std::string reason_of(const std::exception& error) {
     if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
@@ -92,16 +102,18 @@ at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, s
     const LeafSamples samples = blank_samples(task, shape, rows);
     const NamedTensors outputs = outputs_of(model, samples.inputs);
     check_outputs(outputs, task, rows);
-    return task.loss(outputs, samples) / static_cast<double>(rows);
+    const LeafSamples there = samples.with_targets_on(only(outputs).device());
+    return task.loss(outputs, there) / static_cast<double>(rows);
 }
 
 void add(Hasher128& hasher, const at::Tensor& tensor) {
-    const at::Tensor plain = tensor.detach().contiguous();
+    const at::Tensor plain = tensor.detach().contiguous().cpu();
     hasher.add({static_cast<const std::byte*>(plain.data_ptr()), plain.nbytes()});
 }
 
 void add_update(Hasher128& hasher, const at::Tensor& parameter, const Optimizer& optimizer) {
-    const at::Tensor values = plain_copy(parameter), gradient = parameter.grad().contiguous();
+    const at::Tensor values = plain_copy(parameter.cpu());
+    const at::Tensor gradient = parameter.grad().contiguous().cpu();
     std::vector<at::Tensor> vectors;
     ParameterPiece piece{.dimensions = static_cast<std::size_t>(values.dim()),
                          .count = static_cast<std::size_t>(values.numel()),
@@ -119,6 +131,7 @@ void compute_gradients(const at::Tensor& loss,
                        const NamedTensors& named,
                        std::int64_t rows,
                        std::vector<std::size_t>& order) {
+    if (!loss.is_cpu()) return loss.backward();
     std::vector<at::Tensor> parameters;
     std::vector<FloatRange> ranges;
     std::size_t end = 0;
@@ -184,6 +197,7 @@ NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {
     } catch (const Error&) {
         throw;
     } catch (const std::exception& error) {
+        check_repeatable(reason_of(error));
         throw does_not_fit("the model cannot take these data", reason_of(error));
     }
 }
@@ -227,7 +241,12 @@ BlankStep run_blank_step(Model& model,
         on_gradient(parameters[i].tensor,
                     [&step, i](const at::Tensor&) { step.order.push_back(i); });
     const at::Tensor loss = blank_loss(model, task, shape, rows);
-    compute_gradients(loss, parameters, rows, step.order);
+    try {
+        compute_gradients(loss, parameters, rows, step.order);
+    } catch (const c10::Error& error) {
+        check_repeatable(reason_of(error));
+        throw;
+    }
 
     Hasher128 hasher;
     add(hasher, loss);

@@ -81,7 +81,8 @@ at::Tensor loss_of(const Task& task,
                    const NamedTensors& outputs,
                    const LeafSamples& samples,
                    const LossTerms& terms) {
-    return task.loss(outputs, samples) / static_cast<double>(terms.samples);
+    const LeafSamples there = samples.with_targets_on(only(outputs).device());
+    return task.loss(outputs, there) / static_cast<double>(terms.samples);
 }
 
 // Each leaf's, of one forward pass over all.
@@ -163,11 +164,11 @@ void LeafPasses::compute(const LeafSamples& leaf, int parts, const LossTerms& te
             const PhaseScope scope(clock_, Phase::forward);
             at::Tensor sum =
                 loss_of(task_, replica_.model().forward(samples.inputs), samples, terms);
-            replica_.add(StepScalar::loss_sum, sum.item<float>());
+            replica_.add(StepScalar::loss_sum, sum);
             return terms.scale == 1 ? sum : sum * terms.scale;
         }();
         const PhaseScope scope(clock_, Phase::backward);
-        if (parts > 1) {
+        if (parts > 1 || !value.is_cpu()) {
             value.backward();
             continue;
         }

@@ -204,6 +204,11 @@ std::vector<Option> numerics(TrainSettings& s) {
                                                       {"amx", InstructionSet::amx}},
                                                      "instructions; unset: the least among the "
                                                      "ranks, for fp32 avx512 at most"),
+        choice_option<DeviceKind>(
+            "device",
+            s.device,
+            {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
+            "what ranks compute on; auto: cuda where each has a GPU that LibTorch can use"),
         choice_option<Precision>(
             "precision",
             s.precision,

@@ -69,12 +69,18 @@ ClassLoss::ClassLoss(const TaskSettings& settings, const Field& field)
                                                     : given_weights(text, field));
 }
 
+at::Tensor ClassLoss::weights_for(const at::Tensor& logits) const {
+    return weights_.defined() ? weights_.to(logits.device()) : weights_;
+}
+
 at::Tensor ClassLoss::sum(const at::Tensor& logits, const at::Tensor& classes) const {
-    return at::cross_entropy_loss(logits, classes, weights_, at::Reduction::Sum, -100, smoothing_);
+    return at::cross_entropy_loss(
+        logits, classes, weights_for(logits), at::Reduction::Sum, -100, smoothing_);
 }
 
 at::Tensor ClassLoss::of_each(const at::Tensor& logits, const at::Tensor& classes) const {
-    return at::cross_entropy_loss(logits, classes, weights_, at::Reduction::None, -100, smoothing_);
+    return at::cross_entropy_loss(
+        logits, classes, weights_for(logits), at::Reduction::None, -100, smoothing_);
 }
 
 at::Tensor confusion_counts(const at::Tensor& classes,

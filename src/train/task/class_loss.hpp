@@ -27,6 +27,8 @@ class ClassLoss {
     at::Tensor of_each(const at::Tensor& logits, const at::Tensor& classes) const;  ///< [n, ...]
 
   private:
+    at::Tensor weights_for(const at::Tensor& logits) const;
+
     at::Tensor weights_;  ///< f32 [classes]; undefined: all are 1
     double smoothing_;
 };

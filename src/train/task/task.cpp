@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "model/device_model.hpp"
 #include "task/field_task.hpp"
 
 #include <algorithm>
@@ -52,6 +53,11 @@ LeafSamples LeafSamples::part(std::int64_t first, std::int64_t count) const {
     };
     return {
         cut(inputs), cut(targets), weights.defined() ? weights.narrow(0, first, count) : weights};
+}
+
+LeafSamples LeafSamples::with_targets_on(at::Device device) const {
+    if (device.is_cpu()) return *this;
+    return {inputs, moved_to(device, targets), weights.defined() ? weights.to(device) : weights};
 }
 
 TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data) {

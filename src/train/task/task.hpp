@@ -26,6 +26,9 @@ struct LeafSamples {
 
     /// Samples [first, first + count), sharing memory.
     LeafSamples part(std::int64_t first, std::int64_t count) const;
+
+    /// Targets and weights there, as the loss of outputs there needs them.
+    LeafSamples with_targets_on(at::Device device) const;
 };
 
 /// What a leaf's targets are made of.

@@ -3,6 +3,7 @@
 // bytes go through MPI.
 #include "lockstep/comm/nccl_exchange.hpp"
 
+#include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/log.hpp"
 
 #include "comm/nccl/fake_nccl.hpp"
@@ -147,6 +148,42 @@ TEST_F(NcclExchangeTest, SumsExactlyWhereNoOrderMatters) {
         float sum = 0;
         for (const Partial& partial : plan.partials()) sum += static_cast<float>(partial.rank + 1);
         EXPECT_EQ(std::ranges::count(*values, sum), static_cast<std::ptrdiff_t>(layout.size()));
+    }
+}
+
+// Leaf by leaf into slots that the reducer clears and merges, as training does.
+TEST_F(NcclExchangeTest, IsDrivenByTheReducerAsTheCpusExchangesAre) {
+    NcclCommunicator gpus = communicator();
+    const FlatLayout layout = layout_of(1024);
+    const TreePlan plan(64, ranks().size());
+    GpuSteps gpu(gpus, layout, plan, cuda);
+    GpuExchange& exchange = gpu.exchange();
+    Reducer reducer(layout, plan, ranks().rank(), exchange);
+    const LeafRange leaves = leaves_of(ranks().rank(), ranks().size(), 64);
+    for (std::uint64_t step = 0; step < 2; ++step) {
+        reducer.begin_step();
+        for (int leaf = leaves.begin; leaf < leaves.end; ++leaf) {
+            float* const slot = reducer.begin_leaf();
+            cuda.enqueue(gpu.caller(), [&layout, slot, step, leaf] {
+                // Added, as backward does: a slot that is not cleared shows.
+                for (std::size_t i = 0; i < layout.size(); ++i)
+                    slot[i] += test::hard_value(step, leaf, i);
+                return true;
+            });
+            for (std::size_t tensor = counts.size(); tensor-- > 0;) reducer.add(tensor);
+            reducer.end_leaf();
+        }
+        reducer.finish();
+        for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
+            const FloatRange own = exchange.own_stripe(b);
+            exchange.memory().copy(exchange.values() + own.begin, reducer.reduced(b), own.size());
+        }
+        exchange.publish();
+        Floats values(layout.size());
+        exchange.memory().wait();
+        exchange.memory().copy(values.data(), exchange.values(), values.size());
+        exchange.memory().wait();
+        EXPECT_TRUE(same_bits(values, test::whole_tree(layout, 64, step))) << "step " << step;
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/train_step.hpp"
 
-#include "replica/shared_replica.hpp"
+#include "replica/flat_replica.hpp"
 #include "train/made_up_index.hpp"
 
 #include <array>
@@ -62,7 +62,7 @@ class StepsOfALine : public testing::Test {
         return std::make_shared<Line>();
     }
 
-    SharedReplica::Parts parts() {
+    FlatReplica::Parts parts() {
         auto model = model_of(line_);
         auto layout = std::make_unique<const ModelLayout>(*model);
         auto exchange = make_exchange(Communicator(), layout->flat(), plan_);
@@ -79,7 +79,7 @@ class StepsOfALine : public testing::Test {
     const std::shared_ptr<Line> line_ = seeded_line(), peer_ = seeded_line();
     torch::optim::Adam torch_{peer_->parameters(), torch::optim::AdamOptions(rate)};
     const TreePlan plan_{2, 1};
-    SharedReplica replica_{parts()};
+    FlatReplica replica_{parts()};
     const DatasetIndex data_ =
         test::made_up_index({numbers_field("features", {2}), numbers_field("targets", {})});
     const std::unique_ptr<Task> task_ = make_regression({}, data_.field("targets"));

@@ -100,6 +100,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "class-weights",
                             "clip-norm",
                             "decay-all",
+                            "device",
                             "drop-last",
                             "ema",
                             "epsilon",

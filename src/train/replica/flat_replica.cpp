@@ -25,10 +25,10 @@
 // - A step that is skipped leaves a trace: counters and buffers, too, stay as at its start.
 // - A norm counts parameters twice: nodes hold equal copies, and only the first copy is added.
 //
-// Tested: train/replica/shared_replica_test.cpp (views keep values, gradients equal autograd's own,
+// Tested: train/replica/flat_replica_test.cpp (views keep values, gradients equal autograd's own,
 // buffers and counters of several leaves, tensors and hash), e2e/verify_test.cpp.
 
-#include "replica/shared_replica.hpp"
+#include "replica/flat_replica.hpp"
 
 #include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/core/error.hpp"
@@ -42,7 +42,6 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
@@ -52,10 +51,6 @@
 
 namespace lockstep {
 namespace {
-
-at::Tensor view_of(float* flat, const FlatTensor& place) {
-    return torch::from_blob(flat + place.range.begin, place.shape, torch::kFloat32);
-}
 
 FloatRange common(FloatRange a, FloatRange b) {
     const std::size_t begin = std::max(a.begin, b.begin);
@@ -84,13 +79,17 @@ float finite_float(double value) {
 }
 
 // The part of `tensor`'s elements that lies in `part` of the flat vector.
-void copy_part(const at::Tensor& tensor, const FlatTensor& place, float* values, FloatRange part) {
+void copy_part(FlatMemory& memory,
+               const at::Tensor& tensor,
+               const FlatTensor& place,
+               float* values,
+               FloatRange part) {
     const FloatRange range = common(place.range, part);
     if (range.size() == 0) return;
     const at::Tensor dense = tensor.detach().contiguous();
-    std::memcpy(values + range.begin,
+    memory.copy(values + range.begin,
                 dense.const_data_ptr<float>() + (range.begin - place.range.begin),
-                range.size() * sizeof(float));
+                range.size());
 }
 
 // The part of the newest tensor, at `place`, that lies in `stripe`, whose values are `data`.
@@ -105,8 +104,9 @@ void add_piece(ReplicaTensors& all, const FlatTensor& place, FloatRange stripe, 
 
 }  // namespace
 
-SharedReplica::SharedReplica(Parts parts)
+FlatReplica::FlatReplica(Parts parts)
     : parts_(std::move(parts)),
+      memory_(parts_.exchange->memory()),
       values_(parts_.exchange->values()),
       reducer_(parts_.layout->flat(),
                parts_.plan,
@@ -123,7 +123,9 @@ SharedReplica::SharedReplica(Parts parts)
         stripes_.push_back({parts_.exchange->own_stripe(bucket), owned});
         owned += stripes_.back().range.size();
     }
-    state_.assign(parts_.optimizer->state_names().size(), std::vector<float>(owned, 0.0F));
+    const auto floats = at::TensorOptions(at::kFloat).device(parts_.device);
+    for (std::size_t k = 0; k < parts_.optimizer->state_names().size(); ++k)
+        state_.push_back(torch::zeros({static_cast<std::int64_t>(owned)}, floats));
     cut_pieces();
     take_initial_weights();
     begin_average();
@@ -131,7 +133,7 @@ SharedReplica::SharedReplica(Parts parts)
 }
 
 // What this rank owns of each tensor.
-void SharedReplica::cut_pieces() {
+void FlatReplica::cut_pieces() {
     for (std::size_t bucket = 0; bucket < stripes_.size(); ++bucket)
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             const FlatTensor& place = parts_.layout->parameters()[i];
@@ -140,8 +142,8 @@ void SharedReplica::cut_pieces() {
             if (range.size() == 0) continue;
             const std::size_t offset = range.begin - stripe.begin;
             std::vector<float*> state;
-            for (std::vector<float>& vector : state_)
-                state.push_back(vector.data() + first + offset);
+            for (const at::Tensor& vector : state_)
+                state.push_back(vector.data_ptr<float>() + first + offset);
             pieces_.push_back({.tensor = i,
                                .dimensions = place.shape.size(),
                                .count = range.size(),
@@ -151,30 +153,30 @@ void SharedReplica::cut_pieces() {
         }
 }
 
-void SharedReplica::take_initial_weights() {
+void FlatReplica::take_initial_weights() {
     const ModelLayout& layout = *parts_.layout;
     for (std::size_t bucket = 0; bucket < layout.flat().bucket_count(); ++bucket) {
         const FloatRange stripe = parts_.exchange->own_stripe(bucket);
         for (std::size_t i = 0; i < parameters_.size(); ++i)
-            copy_part(parameters_[i], layout.parameters()[i], values_, stripe);
+            copy_part(memory_, parameters_[i], layout.parameters()[i], values_, stripe);
         for (std::size_t i = 0; i < buffers_.size(); ++i)
-            copy_part(buffers_[i], layout.buffers()[i], values_, stripe);
+            copy_part(memory_, buffers_[i], layout.buffers()[i], values_, stripe);
     }
 }
 
 // Of the initial weights: the first step may be one that is skipped.
-void SharedReplica::begin_average() {
+void FlatReplica::begin_average() {
     if (!keeps_average()) return;
     for (const ParameterPiece& piece : pieces_)
-        std::copy_n(piece.values, piece.count, piece.state.back());
+        memory_.copy(piece.state.back(), piece.values, piece.count);
 }
 
-bool SharedReplica::keeps_average() const {
+bool FlatReplica::keeps_average() const {
     const std::vector<std::string> names = parts_.optimizer->state_names();
     return !names.empty() && names.back() == average_state;
 }
 
-void SharedReplica::install_hooks() {
+void FlatReplica::install_hooks() {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         on_gradient(parameters_[i], [this, i](const at::Tensor& parameter) {
             const void* const place = slot_ + parts_.layout->parameters()[i].range.begin;
@@ -184,27 +186,48 @@ void SharedReplica::install_hooks() {
         });
 }
 
-void SharedReplica::ready(std::size_t parameter) {
+void FlatReplica::ready(std::size_t parameter) {
     // Before anything is added to the leaf's gradient.
     if (norms_ == LeafNorms::measure && passes_left_ == 1)
         squares_[parameter] = squares_of(parameter);
     reducer_.add(parameter);
 }
 
-double SharedReplica::squares_of(std::size_t parameter) const {
+double FlatReplica::squares_of(std::size_t parameter) const {
     const FloatRange range = parts_.layout->parameters()[parameter].range;
-    return sum_of_squares({slot_ + range.begin, range.size()});
+    return sum_of_squares(on_host(slot_ + range.begin, range.size()));
 }
 
 // What the last pass did not reach waits for the leaf's end, and so does the bucket it is in.
-double SharedReplica::leaf_squares() const {
+double FlatReplica::leaf_squares() const {
     double sum = 0;
     for (std::size_t i = 0; i < squares_.size(); ++i)
         sum += squares_[i] ? *squares_[i] : squares_of(i);
     return sum;
 }
 
-const std::vector<at::Tensor>& SharedReplica::gradient_views(float* slot) {
+at::Tensor FlatReplica::view_of(float* flat, const FlatTensor& place) const {
+    return at::for_blob(flat + place.range.begin, place.shape)
+        .options(at::TensorOptions(at::kFloat).device(parts_.device))
+        .target_device(parts_.device)
+        .make_tensor();
+}
+
+at::Tensor FlatReplica::scalar_view(float* at) const {
+    return view_of(at, {"", {1}, {0, 1}});
+}
+
+// As long as nothing else is looked at.
+std::span<const float> FlatReplica::on_host(const float* from, std::size_t count) const {
+    if (is_on_host()) return {from, count};
+    seen_.resize(count);
+    memory_.wait();
+    memory_.copy(seen_.data(), from, count);
+    memory_.wait();
+    return seen_;
+}
+
+const std::vector<at::Tensor>& FlatReplica::gradient_views(float* slot) {
     auto& views = views_[slot];
     if (views.empty())
         for (const FlatTensor& place : parts_.layout->parameters())
@@ -212,17 +235,18 @@ const std::vector<at::Tensor>& SharedReplica::gradient_views(float* slot) {
     return views;
 }
 
-void SharedReplica::begin_step(LeafNorms norms) {
+void FlatReplica::begin_step(LeafNorms norms) {
+    mirror_ = {};
     norms_ = norms;
     reducer_.begin_step();
 }
 
-void SharedReplica::next_micro_batch() {
+void FlatReplica::next_micro_batch() {
     --passes_left_;
     reducer_.next_micro_batch();
 }
 
-void SharedReplica::begin_leaf(int micro_batches) {
+void FlatReplica::begin_leaf(int micro_batches) {
     slot_ = reducer_.begin_leaf(std::max(micro_batches, 1));
     sums_.emplace(std::vector<LeafPlace>(1), std::vector<float*>{slot_}, 1);
     has_samples_ = micro_batches > 0;
@@ -234,23 +258,32 @@ void SharedReplica::begin_leaf(int micro_batches) {
 }
 
 // To autograd.
-void SharedReplica::lend_slot() {
+void FlatReplica::lend_slot() {
     const auto& views = gradient_views(slot_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = views[i];
 }
 
-void SharedReplica::add(StepScalar which, float value) {
-    slot_[parts_.layout->scalar(which)] += value;
+void FlatReplica::add(StepScalar which, float value) {
+    float& sum = slot_[parts_.layout->scalar(which)];
+    if (is_on_host())
+        sum += value;
+    else if (value != 0)
+        scalar_view(&sum).add_(value);
 }
 
-void SharedReplica::end_leaf() {
+void FlatReplica::add(StepScalar which, const at::Tensor& value) {
+    if (is_on_host()) return add(which, value.item<float>());
+    scalar_view(&slot_[parts_.layout->scalar(which)]).add_(value.detach());
+}
+
+void FlatReplica::end_leaf() {
     if (has_samples_) store_buffers();
     if (norms_ == LeafNorms::measure) add(StepScalar::leaf_squares, finite_float(leaf_squares()));
     reducer_.end_leaf();
     if (has_samples_) report_missing();
 }
 
-void SharedReplica::begin_together() {
+void FlatReplica::begin_together() {
     reducer_.begin_together();
     std::vector<float*> slots;
     for (int index = 0; index < reducer_.slots(); ++index) slots.push_back(reducer_.slot(index));
@@ -260,7 +293,8 @@ void SharedReplica::begin_together() {
                   reducer_.partials());
 }
 
-void SharedReplica::end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) {
+void FlatReplica::end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) {
+    expect(is_on_host(), "leaves are computed together by kernels of the host");
     for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
         slot_ = sums_->slot(leaf);
         std::fill(slot_ + state().begin, slot_ + state().end, 0.0F);
@@ -275,35 +309,35 @@ void SharedReplica::end_together(const LeafScope& scope, std::span<const LeafSca
 }
 
 // As forward of this leaf left them.
-void SharedReplica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
+void FlatReplica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
     for (const at::Tensor& buffer : buffers_)
         if (const at::Tensor* const left = scope.buffer(buffer, leaf)) buffer.copy_(*left);
 }
 
-ParameterPlaces SharedReplica::places() {
+ParameterPlaces FlatReplica::places() {
     return {.parameters = parameters_,
             .range = [this](std::size_t i) { return parts_.layout->parameters()[i].range; },
             .ready = [this](std::size_t i) { ready(i); }};
 }
 
-void SharedReplica::begin_rehearsal() {
+void FlatReplica::begin_rehearsal() {
     norms_ = LeafNorms::ignore;
     reducer_.begin_rehearsal();
     for (int index = 0; index < reducer_.slots(); ++index)
-        std::fill_n(reducer_.slot(index), parts_.layout->flat().size(), 0.0F);
+        memory_.clear(reducer_.slot(index), parts_.layout->flat().size());
     slot_ = reducer_.slot(0);
     lend_slot();
     restore_buffers();
 }
 
-std::string SharedReplica::sums_hash() const {
+std::string FlatReplica::sums_hash() const {
     Hasher128 hasher;
     for (int index = 0; index < reducer_.partials(); ++index)
-        hasher.add(std::as_bytes(std::span(reducer_.slot(index), parts_.layout->flat().size())));
+        hasher.add(std::as_bytes(on_host(reducer_.slot(index), parts_.layout->flat().size())));
     return hasher.value().hex();
 }
 
-void SharedReplica::report_missing() {
+void FlatReplica::report_missing() {
     if (reported_missing_) return;
     for (const std::size_t parameter : reducer_.missing()) {
         once(Level::warn,
@@ -313,58 +347,61 @@ void SharedReplica::report_missing() {
     }
 }
 
-void SharedReplica::restore_buffers() {
+void FlatReplica::restore_buffers() {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
         const FloatRange place = parts_.layout->buffers()[i].range;
-        std::memcpy(buffers_[i].mutable_data_ptr<float>(),
-                    values_ + place.begin,
-                    place.size() * sizeof(float));
+        memory_.copy(buffers_[i].mutable_data_ptr<float>(), values_ + place.begin, place.size());
     }
     for (Counter& counter : counters_) counter.tensor.fill_(counter.at_start);
 }
 
-void SharedReplica::store_buffers() {
+void FlatReplica::store_buffers() {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
         const FloatRange place = parts_.layout->buffers()[i].range;
-        std::memcpy(
-            slot_ + place.begin, buffers_[i].const_data_ptr<float>(), place.size() * sizeof(float));
+        memory_.copy(slot_ + place.begin, buffers_[i].const_data_ptr<float>(), place.size());
     }
-    for (std::size_t i = 0; i < counters_.size(); ++i)
-        slot_[parts_.layout->counters()[i].range.begin] =
-            static_cast<float>(counters_[i].tensor.item<std::int64_t>() - counters_[i].at_start);
+    for (std::size_t i = 0; i < counters_.size(); ++i) {
+        float& place = slot_[parts_.layout->counters()[i].range.begin];
+        const auto& [tensor, at_start] = counters_[i];
+        if (is_on_host())
+            place = static_cast<float>(tensor.item<std::int64_t>() - at_start);
+        else
+            scalar_view(&place).copy_(tensor - at_start);
+    }
 }
 
-double SharedReplica::gradient_norm() const {
-    std::vector<std::span<const float>> stripes;
+double FlatReplica::gradient_norm() const {
+    ExactSum sum;
     const std::size_t counted = parts_.exchange->is_first_copy() ? stripes_.size() : 0;
     for (std::size_t bucket = 0; bucket < counted; ++bucket)
-        stripes.emplace_back(reducer_.reduced(bucket), stripes_[bucket].range.size());
-    return global_norm(parts_.ranks, stripes);
+        parts_.loops.add_squares(sum, reducer_.reduced(bucket), stripes_[bucket].range.size());
+    sum_over(parts_.ranks, {&sum, 1});
+    return std::sqrt(sum.value());
 }
 
-bool SharedReplica::is_finite() const {
+bool FlatReplica::is_finite() const {
     std::int64_t found = 0;
     for (std::size_t bucket = 0; bucket < parts_.layout->flat().bucket_count(); ++bucket)
-        found |=
-            has_nonfinite({reducer_.reduced(bucket), parts_.exchange->own_stripe(bucket).size()});
+        found |= has_nonfinite(
+            on_host(reducer_.reduced(bucket), parts_.exchange->own_stripe(bucket).size()));
     parts_.ranks.all_reduce_max({&found, 1});
     return found == 0;
 }
 
 // Only scalars are published: what ranks wish is met after a skipped step, too.
-void SharedReplica::skip() {
+void FlatReplica::skip() {
     const std::size_t bucket = parts_.layout->flat().state_bucket();
     const FloatRange stripe = parts_.exchange->own_stripe(bucket);
     const float* sums = reducer_.reduced(bucket);
     for (const FlatTensor& counter : parts_.layout->counters()) {
         const FloatRange own = common(counter.range, stripe);
-        std::fill(values_ + own.begin, values_ + own.end, 0.0F);
+        memory_.clear(values_ + own.begin, own.size());
     }
-    for (std::size_t i = std::max(stripe.begin, parts_.layout->averaged().end); i < stripe.end; ++i)
-        values_[i] = sums[i - stripe.begin];
+    const std::size_t scalars = std::clamp(averaged_end(), stripe.begin, stripe.end);
+    memory_.copy(values_ + scalars, sums + (scalars - stripe.begin), stripe.end - scalars);
 }
 
-void SharedReplica::update(const UpdateStep& step, std::int64_t samples) {
+void FlatReplica::update(const UpdateStep& step, std::int64_t samples) {
     for (std::size_t i = 0; i < pieces_.size(); ++i)
         pieces_[i].gradients = reducer_.reduced(gradients_[i].bucket) + gradients_[i].offset;
     update_pieces(*parts_.optimizer,
@@ -372,80 +409,102 @@ void SharedReplica::update(const UpdateStep& step, std::int64_t samples) {
                   pieces_,
                   parts_.exchange->is_first_copy() ? ParameterCopy::first : ParameterCopy::other,
                   parameters_.size(),
-                  step);
+                  step,
+                  parts_.loops);
     update_state(samples);
 }
 
 // Buffers and counters become the mean over the leaves that had samples; scalars stay sums.
-void SharedReplica::update_state(std::int64_t samples) {
+void FlatReplica::update_state(std::int64_t samples) {
     const std::size_t bucket = parts_.layout->flat().state_bucket();
     const FloatRange stripe = parts_.exchange->own_stripe(bucket);
     const float* sums = reducer_.reduced(bucket);
     const auto active =
         static_cast<float>(std::min<std::int64_t>(samples, parts_.plan.virtual_ranks()));
-    const std::size_t averaged_end = parts_.layout->averaged().end;
-    for (std::size_t i = stripe.begin; i < stripe.end; ++i) {
-        const float sum = sums[i - stripe.begin];
-        values_[i] = i < averaged_end ? sum / active : sum;
-    }
+    const std::size_t scalars = std::clamp(averaged_end(), stripe.begin, stripe.end);
+    parts_.loops.run({.kind = UpdateKind::quotient,
+                      .values = values_ + stripe.begin,
+                      .gradients = sums,
+                      .count = static_cast<std::int64_t>(scalars - stripe.begin),
+                      .terms = {.scale = active}});
+    memory_.copy(values_ + scalars, sums + (scalars - stripe.begin), stripe.end - scalars);
 }
 
-void SharedReplica::publish() {
+void FlatReplica::publish() {
     parts_.exchange->publish();
+    read_tail();
+    const std::size_t begin = state().end - tail_.size();
     for (std::size_t i = 0; i < counters_.size(); ++i)
-        counters_[i].at_start += std::lround(values_[parts_.layout->counters()[i].range.begin]);
+        counters_[i].at_start +=
+            std::lround(tail_[parts_.layout->counters()[i].range.begin - begin]);
     restore_buffers();
 }
 
+// All that a step tells the host, at once.
+void FlatReplica::read_tail() {
+    const auto& counters = parts_.layout->counters();
+    const std::size_t begin = counters.empty() ? averaged_end() : counters.front().range.begin;
+    const auto tail = on_host(values_ + begin, state().end - begin);
+    tail_.assign(tail.begin(), tail.end());
+}
+
 // All meet before, too: nobody may still be computing with what is exchanged.
-void SharedReplica::swap_average() {
+void FlatReplica::swap_average() {
     if (!keeps_average()) return;
     parts_.ranks.barrier();
-    for (const ParameterPiece& piece : pieces_)
-        std::swap_ranges(piece.values, piece.values + piece.count, piece.state.back());
+    for (const ParameterPiece& piece : pieces_) {
+        const FlatTensor whole{"", {static_cast<std::int64_t>(piece.count)}, {0, piece.count}};
+        const at::Tensor values = view_of(piece.values, whole);
+        const at::Tensor average = view_of(piece.state.back(), whole);
+        const at::Tensor kept = values.clone();
+        values.copy_(average);
+        average.copy_(kept);
+    }
     parts_.exchange->publish();
 }
 
-float SharedReplica::scalar(StepScalar which) const {
-    return values_[parts_.layout->scalar(which)];
+float FlatReplica::scalar(StepScalar which) const {
+    return tail_[tail_.size() - state().end + parts_.layout->scalar(which)];
 }
 
-ReplicaTensors SharedReplica::tensors() {
+ReplicaTensors FlatReplica::tensors() {
+    const HostVectors host = host_vectors();
     ReplicaTensors all{
         .metas = {}, .pieces = {}, .is_first_copy = parts_.exchange->is_first_copy()};
     for (const FlatTensor& place : parts_.layout->parameters()) {
         all.metas.push_back({place.name, place.shape});
         for (const OwnStripe& own : stripes_)
-            add_piece(all, place, own.range, values_ + own.range.begin);
+            add_piece(all, place, own.range, host.values + own.range.begin);
     }
     const FloatRange state = parts_.exchange->own_stripe(parts_.layout->flat().state_bucket());
     for (const FlatTensor& place : parts_.layout->buffers()) {
         all.metas.push_back({place.name, place.shape});
-        add_piece(all, place, state, values_ + state.begin);
+        add_piece(all, place, state, host.values + state.begin);
     }
     const std::vector<std::string> names = parts_.optimizer->state_names();
     for (std::size_t k = 0; k < names.size(); ++k)
         for (const FlatTensor& place : parts_.layout->parameters()) {
             all.metas.push_back({"optimizer." + names[k] + "." + place.name, place.shape});
             for (const OwnStripe& own : stripes_)
-                add_piece(all, place, own.range, state_[k].data() + own.first);
+                add_piece(all, place, own.range, host.state[k] + own.first);
         }
     return all;
 }
 
-Counters SharedReplica::counters() const {
+Counters FlatReplica::counters() const {
     Counters values;
     for (std::size_t i = 0; i < counters_.size(); ++i)
         values[parts_.layout->counters()[i].name] = counters_[i].at_start;
     return values;
 }
 
-std::string SharedReplica::hash() const {
+std::string FlatReplica::hash() const {
     Hasher128 hasher;
+    const std::span<const float> values = on_host(values_, parts_.layout->flat().size());
     for (const auto* places : {&parts_.layout->parameters(), &parts_.layout->buffers()})
         for (const FlatTensor& place : *places) {
             hasher.add(bytes_of(place.name));
-            hasher.add(std::as_bytes(std::span(values_ + place.range.begin, place.range.size())));
+            hasher.add(std::as_bytes(values.subspan(place.range.begin, place.range.size())));
         }
     for (const auto& [name, value] : counters()) {
         hasher.add(bytes_of(name));
@@ -454,7 +513,7 @@ std::string SharedReplica::hash() const {
     return hasher.value().hex();
 }
 
-void SharedReplica::start(const Counters& counters) {
+void FlatReplica::start(const Counters& counters) {
     for (std::size_t i = 0; i < counters_.size(); ++i) {
         const std::string& name = parts_.layout->counters()[i].name;
         const auto found = counters.find(name);
@@ -462,13 +521,48 @@ void SharedReplica::start(const Counters& counters) {
               [&] { return Error("E304", "the checkpoint lacks counter '" + name + "'"); });
         counters_[i].at_start = found->second;
     }
+    take_host_vectors();
     parts_.exchange->publish();
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         parameters_[i].set_data(view_of(values_, parts_.layout->parameters()[i]));
     restore_buffers();
 }
 
-std::string SharedReplica::description() const {
+// On a GPU a copy, for a checkpoint to be written from or read into.
+FlatReplica::HostVectors FlatReplica::host_vectors() {
+    HostVectors host{.values = values_, .state = {}};
+    if (is_on_host()) {
+        for (const at::Tensor& vector : state_) host.state.push_back(vector.data_ptr<float>());
+        return host;
+    }
+    const std::size_t floats = parts_.layout->flat().size();
+    const auto owned = static_cast<std::size_t>(state_.empty() ? 0 : state_.front().numel());
+    mirror_.resize(floats + state_.size() * owned);
+    host.values = mirror_.data();
+    memory_.wait();
+    memory_.copy(host.values, values_, floats);
+    for (const at::Tensor& vector : state_) {
+        host.state.push_back(mirror_.data() + floats + host.state.size() * owned);
+        memory_.copy(host.state.back(), vector.data_ptr<float>(), owned);
+    }
+    memory_.wait();
+    return host;
+}
+
+// What a checkpoint was read into.
+void FlatReplica::take_host_vectors() {
+    if (mirror_.empty()) return;
+    const std::size_t floats = parts_.layout->flat().size();
+    memory_.copy(values_, mirror_.data(), floats);
+    for (std::size_t k = 0; k < state_.size(); ++k) {
+        const auto owned = static_cast<std::size_t>(state_[k].numel());
+        memory_.copy(state_[k].data_ptr<float>(), mirror_.data() + floats + k * owned, owned);
+    }
+    memory_.wait();
+    mirror_ = {};
+}
+
+std::string FlatReplica::description() const {
     return fmt::format(
         "{} parameters | {} buckets by {}{}",
         grouped(static_cast<std::uint64_t>(parts_.layout->parameter_count())),
@@ -477,7 +571,7 @@ std::string SharedReplica::description() const {
         parts_.progress.mode == ProgressMode::thread ? " on a thread of its own" : "");
 }
 
-ReplicaTraffic SharedReplica::take_traffic() {
+ReplicaTraffic FlatReplica::take_traffic() {
     ReplicaTraffic traffic{.times = reducer_.take_overlap(), .compression = {}};
     if (parts_.lossy.hook)
         traffic.compression = parts_.lossy.hook->take_volume().compression_ratio();

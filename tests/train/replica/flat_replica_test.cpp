@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "replica/shared_replica.hpp"
+#include "replica/flat_replica.hpp"
 
 #include "lockstep/core/error.hpp"
 
@@ -26,12 +26,12 @@ class TwoLeaves : public testing::Test {
 
     const std::shared_ptr<Classifier> module = small_cnn();
     const TreePlan plan{2, 1};
-    SharedReplica replica;
+    FlatReplica replica;
     const at::Tensor images = torch::rand({4, 1, 8, 8}), labels = torch::tensor({0, 1, 2, 3});
 
     void SetUp() override { replica.start(replica.counters()); }
 
-    SharedReplica::Parts parts(const OptimizerSettings& optimizer) {
+    FlatReplica::Parts parts(const OptimizerSettings& optimizer) {
         auto model = model_of(module);
         auto layout = std::make_unique<const ModelLayout>(*model);
         auto exchange = make_exchange(Communicator(), layout->flat(), plan);

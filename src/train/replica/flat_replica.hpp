@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A replica in host memory: ranks of a node share one copy of parameters and optimizer state.
+// A replica in flat vectors: in host memory, where ranks of a node share one copy of parameters and
+// optimizer state, or in a GPU's.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -9,6 +10,7 @@
 #include "replica/lossy_sum.hpp"
 #include "replica/model_layout.hpp"
 #include "replica/replica.hpp"
+#include "replica/update_loops.hpp"
 
 #include <map>
 #include <memory>
@@ -21,7 +23,7 @@
 
 namespace lockstep {
 
-class SharedReplica : public Replica {
+class FlatReplica : public Replica {
   public:
     struct Parts {
         std::unique_ptr<Model> model;
@@ -32,14 +34,17 @@ class SharedReplica : public Replica {
         std::unique_ptr<Optimizer> optimizer;
         Communicator ranks;  ///< those of the exchange
         ProgressSettings progress;
+        at::Device device = at::kCPU;       ///< of model and exchange
+        UpdateLoops& loops = host_loops();  ///< of that device
     };
-    explicit SharedReplica(Parts parts);
+    explicit FlatReplica(Parts parts);
 
     Model& model() override { return *parts_.model; }
     void begin_step(LeafNorms norms) override;
     void begin_leaf(int micro_batches) override;
     void next_micro_batch() override;
     void add(StepScalar which, float value) override;
+    void add(StepScalar which, const at::Tensor& value) override;
     void end_leaf() override;
     void begin_together() override;
     void end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) override;
@@ -80,6 +85,19 @@ class SharedReplica : public Replica {
         std::size_t bucket = 0, offset = 0;
     };
 
+    /// Flat vectors as the host reads and writes them.
+    struct HostVectors {
+        float* values = nullptr;
+        std::vector<float*> state;
+    };
+
+    bool is_on_host() const { return parts_.device.is_cpu(); }
+    at::Tensor view_of(float* flat, const FlatTensor& place) const;
+    at::Tensor scalar_view(float* at) const;
+    std::span<const float> on_host(const float* from, std::size_t count) const;
+    HostVectors host_vectors();
+    void take_host_vectors();
+    void read_tail();
     void cut_pieces();
     void take_initial_weights();
     void begin_average();
@@ -90,6 +108,7 @@ class SharedReplica : public Replica {
     double leaf_squares() const;
     const std::vector<at::Tensor>& gradient_views(float* slot);
     FloatRange state() const { return parts_.layout->flat().state(); }
+    std::size_t averaged_end() const { return parts_.layout->averaged().end; }
     void lend_slot();
     void restore_buffers();
     void take_buffers(const LeafScope& scope, std::int64_t leaf);
@@ -98,14 +117,15 @@ class SharedReplica : public Replica {
     void update_state(std::int64_t samples);
 
     Parts parts_;
+    FlatMemory& memory_;
     float* values_;  ///< what all ranks see; parameters are views of it
     Reducer reducer_;
     std::vector<at::Tensor> parameters_, buffers_;  ///< the model's own
     std::vector<Counter> counters_;
-    std::vector<OwnStripe> stripes_;         ///< by bucket, but the state's
-    std::vector<std::vector<float>> state_;  ///< the optimizer's, of the stripes one after another
-    std::vector<ParameterPiece> pieces_;     ///< of the stripes
-    std::vector<GradientPlace> gradients_;   ///< by piece
+    std::vector<OwnStripe> stripes_;        ///< by bucket, but the state's
+    std::vector<at::Tensor> state_;         ///< the optimizer's, of the stripes one after another
+    std::vector<ParameterPiece> pieces_;    ///< of the stripes
+    std::vector<GradientPlace> gradients_;  ///< by piece
     std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
     float* slot_ = nullptr;                            ///< of the current leaf
     std::optional<LeafSums> sums_;                     ///< of the current leaf, or of all
@@ -113,6 +133,9 @@ class SharedReplica : public Replica {
     LeafNorms norms_ = LeafNorms::ignore;         ///< of the current step
     int passes_left_ = 0;                         ///< of backward over the current leaf
     std::vector<std::optional<double>> squares_;  ///< by parameter, of the current leaf's gradient
+    std::vector<float> tail_;          ///< of the state: counters and scalars, as published
+    std::vector<float> mirror_;        ///< of a GPU's vectors, while tensors() are lent
+    mutable std::vector<float> seen_;  ///< of a GPU's, by the host, for a moment
 };
 
 }  // namespace lockstep

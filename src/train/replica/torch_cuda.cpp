@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+// Nothing here is linked with CUDA: LibTorch's own registries know it once its library is loaded,
+// and devices are spoken to through c10's interfaces, which any device has.
+#include "replica/torch_cuda.hpp"
+
+#include "lockstep/core/environment.hpp"
+#include "lockstep/core/error.hpp"
+
+#include <cstdlib>
+
+#include <ATen/Context.h>
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* usual_name = "libtorch_cuda.so";
+
+Error cannot_use(const std::string& what, const std::string& why) {
+    return {"E694",
+            what,
+            why,
+            "scripts/setup gpu installs what it needs; LD_LIBRARY_PATH names folders of a module's "
+            "libraries; --device cpu trains without"};
+}
+
+// Before the first call of cuBLAS: https://docs.nvidia.com/cuda/cublas, "Results reproducibility".
+void choose_workspace() {
+    ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
+}
+
+// Which kernels are taken depends on shapes alone, and none rounds to fewer bits.
+void be_deterministic() {
+    at::Context& context = at::globalContext();
+    context.setDeterministicAlgorithms(true, false);
+    context.setDeterministicCuDNN(true);
+    context.setBenchmarkCuDNN(false);
+    context.setAllowTF32CuDNN(false);
+    context.setAllowTF32CuBLAS(false);
+}
+
+}  // namespace
+
+void load_torch_cuda() {
+    choose_workspace();
+    const std::string name = Environment().text("LOCKSTEP_TORCH_CUDA_LIB").value_or(usual_name);
+    // For good: its kernels are registered, and other libraries find its symbols.
+    if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr) {
+        const char* const reason = ::dlerror();
+        throw cannot_use("LibTorch's CUDA part cannot be loaded",
+                         reason == nullptr ? "the loader gives no reason" : reason);
+    }
+    check(at::detail::getCUDAHooks().hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0,
+          [&] { return cannot_use(fmt::format("'{}' finds no GPU", name), "it counts none"); });
+    be_deterministic();
+}
+
+void use_torch_device(c10::Device device) {
+    try {
+        at::globalContext().lazyInitDevice(device.type());
+        c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+    } catch (const c10::Error& error) {
+        throw cannot_use("LibTorch cannot use GPU " + std::to_string(device.index()),
+                         error.what_without_backtrace());
+    }
+}
+
+}  // namespace lockstep

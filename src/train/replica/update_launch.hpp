@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// An optimizer's loop over a run of floats, as plain data and as what is done to each of them: one
+// source for the host's loops and for the kernel, where nothing is contracted (-ffp-contract=off,
+// nvcc --fmad=false) and roots and quotients are rounded correctly: both give the same bits.
+#pragma once
+
+#include "lockstep/core/host_device.hpp"
+
+#include <cmath>
+#include <cstdint>
+
+namespace lockstep {
+
+/// Which loop.
+enum class UpdateKind : std::int32_t {
+    sgd,
+    nesterov,
+    adam,
+    lars,
+    lamb_moments,
+    lamb_directions,  ///< into `values`, of what `gradients` has as weights
+    lamb,
+    average,   ///< `first` follows `values`
+    quotient,  ///< values = gradients / scale
+};
+
+/// Factors of one step. Each loop has some.
+struct UpdateTerms {
+    float rate = 0;
+    float scale = 1;     ///< of gradients
+    float momentum = 0;  ///< of sgd, nesterov and lars
+    float decay = 0;     ///< weight decay that is part of the gradient
+    float shrink = 1;    ///< of the values: decoupled weight decay
+    float beta1 = 0, beta2 = 0;
+    float keep1 = 1, keep2 = 1;  ///< 1 - beta
+    float epsilon = 0;
+    float of_m = 1;   ///< of lamb's first moment
+    float root2 = 1;  ///< the root of the second moment is divided by this
+    float keep = 0;   ///< of an average: 1 - its decay
+};
+
+/// values[i], with first[i] and second[i], are updated by gradients[i] for i in [0, count).
+/// Pointers are of the memory of who executes it; none is another's part.
+struct UpdateLaunch {
+    UpdateKind kind = UpdateKind::sgd;
+    float* values = nullptr;
+    const float* gradients = nullptr;
+    float* first = nullptr;   ///< momentum, m or average
+    float* second = nullptr;  ///< v
+    std::int64_t count = 0;
+    UpdateTerms terms;
+};
+
+namespace update {
+
+LOCKSTEP_HOST_DEVICE inline void sgd(float& value, float sum, float& velocity, UpdateTerms t) {
+    const float gradient = sum * t.scale + t.decay * value;
+    velocity = t.momentum * velocity + gradient;
+    value -= t.rate * velocity;
+}
+
+LOCKSTEP_HOST_DEVICE inline void nesterov(float& value, float sum, float& velocity, UpdateTerms t) {
+    const float gradient = sum * t.scale + t.decay * value;
+    velocity = t.momentum * velocity + gradient;
+    value -= t.rate * (gradient + t.momentum * velocity);
+}
+
+LOCKSTEP_HOST_DEVICE inline void adam(float& value, float sum, float& m, float& v, UpdateTerms t) {
+    const float gradient = sum * t.scale + t.decay * value;
+    const float first = t.beta1 * m + t.keep1 * gradient;
+    const float second = t.beta2 * v + t.keep2 * (gradient * gradient);
+    const float scale = std::sqrt(second) / t.root2 + t.epsilon;
+    m = first;
+    v = second;
+    value = value * t.shrink - t.rate * (first / scale);
+}
+
+LOCKSTEP_HOST_DEVICE inline void lars(float& value, float sum, float& velocity, UpdateTerms t) {
+    const float direction = sum * t.scale + t.decay * value;
+    velocity = t.momentum * velocity + t.rate * direction;
+    value -= velocity;
+}
+
+LOCKSTEP_HOST_DEVICE inline void lamb_moments(float sum, float& m, float& v, UpdateTerms t) {
+    const float gradient = sum * t.scale;
+    m = t.beta1 * m + t.keep1 * gradient;
+    v = t.beta2 * v + t.keep2 * (gradient * gradient);
+}
+
+LOCKSTEP_HOST_DEVICE inline float lamb_direction(float m, float v, float value, UpdateTerms t) {
+    return t.of_m * m / (std::sqrt(v) / t.root2 + t.epsilon) + t.decay * value;
+}
+
+LOCKSTEP_HOST_DEVICE inline void average(float value, float& average, UpdateTerms t) {
+    average += t.keep * (value - average);
+}
+
+LOCKSTEP_HOST_DEVICE inline void element(const UpdateLaunch& l, std::int64_t i) {
+    switch (l.kind) {
+        case UpdateKind::sgd:
+            return sgd(l.values[i], l.gradients[i], l.first[i], l.terms);
+        case UpdateKind::nesterov:
+            return nesterov(l.values[i], l.gradients[i], l.first[i], l.terms);
+        case UpdateKind::adam:
+            return adam(l.values[i], l.gradients[i], l.first[i], l.second[i], l.terms);
+        case UpdateKind::lars:
+            return lars(l.values[i], l.gradients[i], l.first[i], l.terms);
+        case UpdateKind::lamb_moments:
+            return lamb_moments(l.gradients[i], l.first[i], l.second[i], l.terms);
+        case UpdateKind::lamb_directions:
+            l.values[i] = lamb_direction(l.first[i], l.second[i], l.gradients[i], l.terms);
+            return;
+        case UpdateKind::lamb:
+            l.values[i] -=
+                l.terms.rate * lamb_direction(l.first[i], l.second[i], l.values[i], l.terms);
+            return;
+        case UpdateKind::average:
+            return average(l.values[i], l.first[i], l.terms);
+        case UpdateKind::quotient:
+            l.values[i] = l.gradients[i] / l.terms.scale;
+            return;
+    }
+}
+
+/// A grid of `blocks` x `threads` strides over the elements.
+LOCKSTEP_HOST_DEVICE inline void thread(
+    const UpdateLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
+    for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
+        element(launch, i);
+}
+
+}  // namespace update
+}  // namespace lockstep
