@@ -232,9 +232,10 @@ void Job::prove_model() {
     const BlankStep blank = agree(mesh_.world, [&] {
         return run_blank_step(*model_, *task_, input_->shape(), rows, *optimizer_);
     });
-    check_same_canary(mesh_.world, make_canary(blank.hash, node_, Environment()));
     contract_.canary = blank.hash;
-    contract_.processor = node_.cpu_model;
+    contract_.processor = gpu_ ? gpu_->text() : node_.cpu_model;
+    check_same_canary(mesh_.world,
+                      make_canary(blank.hash, node_.host, contract_.processor, Environment()));
     // After the canary, which a resumed run computes without the file.
     agree(mesh_.world, [&] {
         if (!weights_.file.empty())

@@ -95,10 +95,25 @@ void describe(Record& record, Canary& canary) {
     record.field("variables", canary.variables);
 }
 
-Canary make_canary(const std::string& hash, const NodeFacts& node, const Environment& environment) {
-    Canary canary{.hash = hash, .host = node.host, .processor = node.cpu_model, .variables = {}};
-    for (const char* prefix :
-         {"ATEN_", "DNNL_", "GLIBC_", "GOMP_", "KMP_", "LD_", "MKL_", "OMP_", "ONEDNN_", "TORCH_"})
+Canary make_canary(const std::string& hash,
+                   const std::string& host,
+                   const std::string& processor,
+                   const Environment& environment) {
+    Canary canary{.hash = hash, .host = host, .processor = processor, .variables = {}};
+    for (const char* prefix : {"ATEN_",
+                               "CUBLAS_",
+                               "CUDA_",
+                               "CUDNN_",
+                               "NVIDIA_",
+                               "DNNL_",
+                               "GLIBC_",
+                               "GOMP_",
+                               "KMP_",
+                               "LD_",
+                               "MKL_",
+                               "OMP_",
+                               "ONEDNN_",
+                               "TORCH_"})
         for (const std::string& name : environment.names_with_prefix(prefix))
             canary.variables[name] = environment.text(name).value_or("");
     return canary;

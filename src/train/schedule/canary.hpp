@@ -3,7 +3,6 @@
 // starts of a run, that compute other bits are told apart by it before they train together.
 #pragma once
 
-#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/environment.hpp"
 
@@ -24,8 +23,11 @@ struct Canary {
 
 void describe(Record& record, Canary& canary);
 
-/// The canary of this process.
-Canary make_canary(const std::string& hash, const NodeFacts& node, const Environment& environment);
+/// The canary of this process, computed on `processor`.
+Canary make_canary(const std::string& hash,
+                   const std::string& host,
+                   const std::string& processor,
+                   const Environment& environment);
 
 /// Collective. Errors: E707 naming ranks, nodes, processors and variables that are not alike.
 void check_same_canary(const Communicator& ranks, const Canary& mine);
