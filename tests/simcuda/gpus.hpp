@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// The GPUs that are simulated, as CUDA and NVML both name them.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <string>
+
+namespace simcuda {
+
+inline constexpr int usual_gpus = 8, first_bus = 0x11;
+
+inline int gpu_count() {
+    const char* const text = std::getenv("SIMCUDA_GPUS");
+    return text == nullptr ? usual_gpus : std::atoi(text);
+}
+
+/// NVML counts by the bus; CUDA does not have to, and here the other way round, so that who takes
+/// one for the other gets another rank's GPU.
+inline int gpu_of_device(int device) {
+    return gpu_count() - 1 - device;
+}
+
+inline std::string two_digits(int number) {
+    constexpr const char* digits = "0123456789abcdef";
+    return {digits[number / 16 % 16], digits[number % 16]};
+}
+
+inline std::string pci_of(int gpu) {
+    return "0000:" + two_digits(first_bus + gpu) + ":00.0";
+}
+
+inline std::string uuid_of(int gpu) {
+    return "GPU-51c0da00-0000-4000-8000-0000000000" + two_digits(gpu);
+}
+
+inline constexpr const char* gpu_name = "Simulated GPU";
+inline constexpr int driver_of_cuda = 13000;  ///< as cuDriverGetVersion has it
+inline constexpr std::size_t usual_memory = std::size_t{16} << 30;
+
+}  // namespace simcuda

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simcuda/memory.hpp"
+
+#include "simcuda/settings.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+namespace simcuda {
+namespace {
+
+constexpr std::size_t alignment = 512;
+
+/// Of the element that holds `data`, or the end.
+template <class Map>
+auto holding(Map& map, const void* data) {
+    const auto above = map.upper_bound(static_cast<const std::byte*>(data));
+    return above == map.begin() ? map.end() : std::prev(above);
+}
+
+}  // namespace
+
+void die(const char* what) {
+    std::fprintf(stderr, "simcuda: %s\n", what);
+    std::abort();
+}
+
+void* Memory::allocate(int device, std::size_t bytes) {
+    const std::size_t most = settings().memory;
+    const auto index = static_cast<std::size_t>(device);
+    const std::lock_guard lock(mutex_);
+    used_.resize(static_cast<std::size_t>(gpu_count()));
+    if (bytes > most || used_[index] > most - bytes) return nullptr;
+    void* const data = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+    if (data == nullptr) return nullptr;
+    std::memset(data, poison, bytes);
+    used_[index] += bytes;
+    blocks_[static_cast<const std::byte*>(data)] = {bytes, device};
+    return data;
+}
+
+void Memory::release(void* data) {
+    {
+        const std::lock_guard lock(mutex_);
+        const auto found = blocks_.find(static_cast<const std::byte*>(data));
+        if (found == blocks_.end()) die("freed what is not allocated on a GPU");
+        std::memset(data, poison, found->second.bytes);
+        used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
+        blocks_.erase(found);
+    }
+    std::free(data);
+}
+
+std::optional<int> Memory::device_of(const void* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    const auto found = holding(blocks_, data);
+    if (found == blocks_.end()) return {};
+    const auto offset =
+        static_cast<std::size_t>(static_cast<const std::byte*>(data) - found->first);
+    if (offset >= found->second.bytes) return {};
+    if (offset + bytes > found->second.bytes) die("work goes beyond an allocation");
+    return found->second.device;
+}
+
+std::size_t Memory::used(int device) {
+    const std::lock_guard lock(mutex_);
+    const auto index = static_cast<std::size_t>(device);
+    return index < used_.size() ? used_[index] : 0;
+}
+
+bool Memory::lock(void* data, std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    return locked_.emplace(static_cast<const std::byte*>(data), bytes).second;
+}
+
+bool Memory::unlock(void* data) {
+    const std::lock_guard lock(mutex_);
+    return locked_.erase(static_cast<const std::byte*>(data)) == 1;
+}
+
+bool Memory::is_locked(const void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto found = holding(locked_, data);
+    return found != locked_.end() &&
+           static_cast<const std::byte*>(data) < found->first + found->second;
+}
+
+}  // namespace simcuda

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Memory of the simulated GPUs, and which of the host's is page-locked.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+namespace simcuda {
+
+/// What is in memory that nobody wrote, and in freed memory.
+inline constexpr int poison = 0x7f;
+
+/// Any thread.
+class Memory {
+  public:
+    /// Null where the GPU has not so much left.
+    void* allocate(int device, std::size_t bytes);
+
+    /// Aborts unless `data` is what allocate() gave.
+    void release(void* data);
+
+    /// Of the allocation that `data` lies in; aborts where [data, data + bytes) goes beyond it.
+    std::optional<int> device_of(const void* data, std::size_t bytes = 0);
+
+    std::size_t used(int device);
+
+    bool lock(void* data, std::size_t bytes);
+    bool unlock(void* data);
+    bool is_locked(const void* data);
+
+  private:
+    struct Block {
+        std::size_t bytes = 0;
+        int device = 0;
+    };
+
+    std::mutex mutex_;
+    std::map<const std::byte*, Block> blocks_;
+    std::map<const std::byte*, std::size_t> locked_;
+    std::vector<std::size_t> used_;
+};
+
+/// Says what a program did that CUDA does not survive either, and ends it.
+[[noreturn]] void die(const char* what);
+
+}  // namespace simcuda

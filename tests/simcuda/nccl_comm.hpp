@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A communicator of the NCCL that is made up.
+#pragma once
+
+#include "nccl/nccl_types.hpp"
+#include "simcuda/nccl_operation.hpp"
+#include "simcuda/stream.hpp"
+
+#include <atomic>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <vector>
+
+namespace simcuda {
+
+struct NcclIssued {
+    NcclOperation operation;
+    Stream* stream = nullptr;
+};
+
+/// Its ranks are those of MPI_COMM_WORLD. Like one of NCCL's that does not block: a thread in the
+/// background takes what is issued and puts it on its stream, which the state shows. Lives to the
+/// end of the process, as there may always be a stream that looks at it.
+class NcclComm {
+  public:
+    explicit NcclComm(int tag);
+
+    /// ncclInProgress while something is not taken yet.
+    lockstep::nccl::Result state() const;
+    void take(std::vector<NcclIssued> group);
+
+    /// Groups end, whatever they wait for.
+    void end() { is_over_ = true; }
+    bool is_over() const { return is_over_; }
+
+    /// In progress until all that is in the background is taken.
+    void finalize() {
+        in_background([] {});
+    }
+
+    lockstep::nccl::RedOp add_factor(double factor);
+    double factor_of(lockstep::nccl::RedOp op);
+
+  private:
+    void in_background(Stream::Task task);
+    void run(const std::vector<NcclIssued>& group, std::uint64_t number);
+    void hold() const;
+
+    Stream& background_;
+    MPI_Comm ranks_ = MPI_COMM_NULL;
+    std::atomic<int> not_taken_ = 0;
+    std::atomic<bool> is_over_ = false;
+    std::uint64_t groups_ = 0;
+    std::mutex mutex_;
+    std::map<lockstep::nccl::RedOp, double> factors_;
+};
+
+/// Bytes that this rank had to send, since the program began.
+std::uint64_t nccl_sent_bytes();
+
+}  // namespace simcuda

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simcuda/settings.hpp"
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+
+namespace simcuda {
+namespace {
+
+constexpr int launch_failure = 719;
+
+struct State {
+    State() { read(); }
+    void read();
+
+    std::mutex mutex;
+    Settings settings;
+    std::atomic<std::uint64_t> delay_us, seed, calls, waits;
+};
+
+State& state() {
+    static State& all = *new State;  // threads outlive what a process destroys at its end
+    return all;
+}
+
+std::string text_of(const char* name) {
+    const char* const text = std::getenv(name);
+    return text == nullptr ? "" : text;
+}
+
+int rank_of_process() {
+    for (const char* name : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"})
+        if (const std::string text = text_of(name); !text.empty()) return std::stoi(text);
+    return 0;
+}
+
+/// "VALUE" for all ranks, or "RANK:VALUE" for one.
+std::optional<std::string> value_for(int rank, const char* name) {
+    const std::string text = text_of(name);
+    if (text.empty()) return {};
+    const auto colon = text.find(':');
+    if (colon == text.npos) return text;
+    if (std::stoi(text.substr(0, colon)) != rank) return {};
+    return text.substr(colon + 1);
+}
+
+std::uint64_t number_for(int rank, const char* name, std::uint64_t otherwise) {
+    const auto value = value_for(rank, name);
+    return value ? std::stoull(*value) : otherwise;
+}
+
+Settings from_environment() {
+    Settings s;
+    s.rank = rank_of_process();
+    s.seed = number_for(s.rank, "SIMCUDA_SEED", s.seed);
+    s.delay_us = number_for(s.rank, "SIMCUDA_DELAY_US", s.delay_us);
+    s.memory = number_for(s.rank, "SIMCUDA_MEMORY", s.memory);
+    s.nccl_version = static_cast<int>(
+        number_for(s.rank, "SIMCUDA_NCCL_VERSION", static_cast<std::uint64_t>(s.nccl_version)));
+    s.traffic = text_of("SIMCUDA_TRAFFIC");
+    s.kills_in = number_for(s.rank, "SIMCUDA_KILL", never);
+    s.hangs_in = number_for(s.rank, "SIMCUDA_HANG", never);
+    s.lost_after = number_for(s.rank, "SIMCUDA_LOST", never);
+    if (const std::string text = text_of("SIMCUDA_DROP_WAIT"); !text.empty()) {
+        const auto slash = text.find('/');
+        s.drops_wait = std::stoull(text);
+        if (slash != text.npos) s.drops_each = std::stoull(text.substr(slash + 1));
+    }
+    return s;
+}
+
+void State::read() {
+    const std::lock_guard lock(mutex);
+    settings = from_environment();
+    delay_us = settings.delay_us;
+    seed = settings.seed;
+    calls = waits = 0;
+}
+
+std::uint64_t mixed(std::uint64_t x) {  // splitmix64
+    x += 0x9e3779b97f4a7c15;
+    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
+    x = (x ^ x >> 27) * 0x94d049bb133111eb;
+    return x ^ x >> 31;
+}
+
+}  // namespace
+
+Settings settings() {
+    const std::lock_guard lock(state().mutex);
+    return state().settings;
+}
+
+void read_settings() {
+    state().read();
+}
+
+void be_late(std::uint64_t stream, std::uint64_t number) {
+    const std::uint64_t longest = state().delay_us;
+    if (longest == 0) return;
+    const auto rank = static_cast<std::uint64_t>(settings().rank);
+    const std::uint64_t drawn = mixed(mixed(mixed(state().seed ^ rank << 32) + stream) + number);
+    // Most work is quick and some is late: so a stream gets ahead of the others by several pieces.
+    if (drawn % 4 != 0) return;
+    std::this_thread::sleep_for(std::chrono::microseconds(drawn / 4 % (longest + 1)));
+}
+
+int fault_of_call() {
+    return ++state().calls > settings().lost_after ? launch_failure : 0;
+}
+
+bool is_dropped_wait() {
+    const std::uint64_t number = ++state().waits;
+    const Settings now = settings();
+    if (number < now.drops_wait) return false;
+    return number == now.drops_wait ||
+           (now.drops_each != never && (number - now.drops_wait) % now.drops_each == 0);
+}
+
+}  // namespace simcuda

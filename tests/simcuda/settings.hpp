@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the environment asks of the simulation: delays and faults. See `environment`.
+#pragma once
+
+#include "simcuda/gpus.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <string>
+
+namespace simcuda {
+
+inline constexpr std::uint64_t never = std::numeric_limits<std::uint64_t>::max();
+
+/// Of this rank. Counts begin with 1.
+struct Settings {
+    int rank = 0;
+    std::uint64_t seed = 1;
+    std::uint64_t delay_us = 0;  ///< the longest
+    std::uint64_t memory = usual_memory;
+    int nccl_version = 22809;
+    std::string traffic;                                   ///< prefix of the files
+    std::uint64_t kills_in = never;                        ///< a group of NCCL's
+    std::uint64_t hangs_in = never;                        ///< likewise
+    std::uint64_t lost_after = never;                      ///< calls of CUDA
+    std::uint64_t drops_wait = never, drops_each = never;  ///< stream_wait_event: first, and period
+};
+
+/// As they were read last; at first when the library is loaded.
+Settings settings();
+
+/// Reads the environment again and counts anew.
+void read_settings();
+
+/// Sleeps as long as the seed has it for a piece of work.
+void be_late(std::uint64_t stream, std::uint64_t number);
+
+/// 0, or the cudaError_t of a GPU that is lost. Counts a call.
+int fault_of_call();
+
+/// Counts a wait for an event.
+bool is_dropped_wait();
+
+}  // namespace simcuda

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's guard and allocator for CUDA. A c10::Stream's number counts the streams that were
+// asked for; 0 is the default one.
+#include "simcuda/torch_device.hpp"
+
+#include "simcuda/settings.hpp"
+
+#include <array>
+#include <vector>
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <c10/util/Exception.h>
+
+namespace simcuda {
+namespace {
+
+constexpr int most_gpus = 64;
+
+thread_local std::array<c10::StreamId, most_gpus> current_streams{};
+
+class StreamNumbers {
+  public:
+    c10::StreamId add(Stream& stream) {
+        const std::lock_guard lock(mutex_);
+        streams_.push_back(&stream);
+        return static_cast<c10::StreamId>(streams_.size());
+    }
+    Stream& of(c10::StreamId number) {
+        const std::lock_guard lock(mutex_);
+        return *streams_.at(static_cast<std::size_t>(number - 1));
+    }
+
+  private:
+    std::mutex mutex_;
+    std::vector<Stream*> streams_;
+};
+
+StreamNumbers& numbers() {
+    static StreamNumbers& all = *new StreamNumbers;
+    return all;
+}
+
+c10::Device gpu(int device) {
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(device)};
+}
+
+int index_of(c10::Device device) {
+    return device.has_index() ? device.index() : Machine::device();
+}
+
+/// As CUDA's caching allocator: memory is free for later work of the stream that used it.
+void release(void* data) {
+    if (data == nullptr) return;
+    Memory& memory = machine().memory;
+    const auto device = memory.device_of(data);
+    if (!device) die("LibTorch freed what is not allocated on a GPU");
+    Stream& stream = machine().default_stream(*device);
+    if (stream.is_idle()) return memory.release(data);
+    stream.enqueue([&memory, data] { memory.release(data); });
+}
+
+class Allocator final : public c10::Allocator {
+  public:
+    c10::DataPtr allocate(std::size_t bytes) override {
+        const int device = Machine::device();
+        void* data = nullptr;
+        if (bytes > 0) data = machine().allocate(device, bytes);
+        TORCH_CHECK_WITH(OutOfMemoryError,
+                         bytes == 0 || data != nullptr,
+                         "CUDA out of memory. Tried to allocate ",
+                         bytes,
+                         " bytes. GPU ",
+                         device,
+                         " has a total capacity of ",
+                         settings().memory,
+                         " bytes of which ",
+                         machine().memory.used(device),
+                         " are in use.");
+        return {data, data, &release, gpu(device)};
+    }
+    c10::DeleterFnPtr raw_deleter() const override { return &release; }
+    void copy_data(void* to, const void* from, std::size_t bytes) const override {
+        wait_for_current_stream();
+        default_copy_data(to, from, bytes);
+    }
+};
+
+class Guard final : public c10::impl::DeviceGuardImplInterface {
+  public:
+    c10::DeviceType type() const override { return c10::kCUDA; }
+    c10::Device exchangeDevice(c10::Device device) const override {
+        const c10::Device before = getDevice();
+        setDevice(device);
+        return before;
+    }
+    c10::Device getDevice() const override { return gpu(Machine::device()); }
+    void setDevice(c10::Device device) const override {
+        TORCH_CHECK(index_of(device) < gpu_count(), "CUDA error: invalid device ordinal");
+        Machine::set_device(index_of(device));
+    }
+    void uncheckedSetDevice(c10::Device device) const noexcept override {
+        Machine::set_device(index_of(device));
+    }
+    c10::DeviceIndex deviceCount() const noexcept override {
+        return static_cast<c10::DeviceIndex>(gpu_count());
+    }
+
+    c10::Stream getStream(c10::Device device) const override {
+        return current_stream(static_cast<c10::DeviceIndex>(index_of(device)));
+    }
+    c10::Stream getDefaultStream(c10::Device device) const override {
+        return c10::Stream(c10::Stream::DEFAULT, gpu(index_of(device)));
+    }
+    c10::Stream getNewStream(c10::Device device, int) const override {
+        return c10::Stream(c10::Stream::UNSAFE,
+                           gpu(index_of(device)),
+                           numbers().add(machine().make_stream(index_of(device))));
+    }
+    c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
+        return getNewStream(device, 0);
+    }
+    c10::Stream exchangeStream(c10::Stream stream) const override {
+        const c10::Stream before = getStream(stream.device());
+        current_streams.at(static_cast<std::size_t>(stream.device_index())) = stream.id();
+        return before;
+    }
+    void* getStreamNativeHandle(c10::Stream stream) const override {
+        return stream.id() == 0 ? nullptr : &stream_of(stream);
+    }
+    bool queryStream(const c10::Stream& stream) const override {
+        return stream_of(stream).is_idle();
+    }
+    void synchronizeStream(const c10::Stream& stream) const override { stream_of(stream).drain(); }
+    void synchronizeDevice(c10::DeviceIndex device) const override {
+        machine().synchronize(device);
+    }
+
+    void record(void** event,
+                const c10::Stream& stream,
+                c10::DeviceIndex,
+                c10::EventFlag) const override {
+        if (*event == nullptr) *event = new Event;
+        static_cast<Event*>(*event)->record(stream_of(stream));
+    }
+    void block(void* event, const c10::Stream& stream) const override {
+        if (event != nullptr) static_cast<Event*>(event)->hold(stream_of(stream));
+    }
+    bool queryEvent(void* event) const override {
+        return event == nullptr || static_cast<Event*>(event)->has_passed();
+    }
+    void synchronizeEvent(void* event) const override {
+        if (event != nullptr) static_cast<Event*>(event)->synchronize();
+    }
+    void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+        delete static_cast<Event*>(event);
+    }
+};
+
+C10_REGISTER_GUARD_IMPL(CUDA, Guard);
+
+const c10::AllocatorRegisterer<c10::DeviceType::CUDA> registered(&torch_allocator());
+
+}  // namespace
+
+c10::Allocator& torch_allocator() {
+    static Allocator& one = *new Allocator;
+    return one;
+}
+
+Stream& stream_of(c10::Stream stream) {
+    if (stream.id() == 0) return machine().default_stream(stream.device_index());
+    return numbers().of(stream.id());
+}
+
+c10::Stream current_stream(c10::DeviceIndex device) {
+    return c10::Stream(
+        c10::Stream::UNSAFE, gpu(device), current_streams.at(static_cast<std::size_t>(device)));
+}
+
+void wait_for_current_stream() {
+    TORCH_CHECK(fault_of_call() == 0, "CUDA error: unspecified launch failure");
+    stream_of(current_stream(static_cast<c10::DeviceIndex>(Machine::device()))).drain();
+}
+
+}  // namespace simcuda

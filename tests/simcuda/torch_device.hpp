@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The device as LibTorch sees it.
+#pragma once
+
+#include "simcuda/machine.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/Stream.h>
+
+namespace simcuda {
+
+/// Of CUDA's memory; throws c10::OutOfMemoryError.
+c10::Allocator& torch_allocator();
+
+Stream& stream_of(c10::Stream stream);
+
+/// The calling thread's current stream of a device.
+c10::Stream current_stream(c10::DeviceIndex device);
+
+/// What an operator on the host begins with: all work before it is done. Throws where the GPU is
+/// lost.
+void wait_for_current_stream();
+
+}  // namespace simcuda

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch's operators for the dispatch key CUDA. Each runs as the CPU's, on copies, when all work
+// of the current stream is done; those that make tensors and views are the device's own.
+#include "simcuda/torch_device.hpp"
+#include "simcuda/torch_generator.hpp"
+
+#include <optional>
+
+#include <ATen/EmptyTensor.h>
+#include <ATen/NativeFunctions.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TensorShape.h>
+#include <c10/core/DeviceGuard.h>
+#include <torch/library.h>
+
+namespace simcuda {
+namespace {
+
+using at::Tensor;
+
+constexpr c10::DispatchKeySet key(c10::DispatchKey::CUDA);
+
+c10::Device device_or_current(std::optional<c10::Device> device) {
+    if (device && device->has_index()) return *device;
+    return {c10::kCUDA, static_cast<c10::DeviceIndex>(Machine::device())};
+}
+
+Tensor empty(c10::IntArrayRef size,
+             std::optional<at::ScalarType> type,
+             std::optional<at::Layout>,
+             std::optional<c10::Device> device,
+             std::optional<bool>,
+             std::optional<at::MemoryFormat> format) {
+    const c10::DeviceGuard guard(device_or_current(device));
+    return at::detail::empty_generic(
+        size, &torch_allocator(), key, c10::dtype_or_default(type), format);
+}
+
+Tensor empty_strided(c10::IntArrayRef size,
+                     c10::IntArrayRef stride,
+                     std::optional<at::ScalarType> type,
+                     std::optional<at::Layout>,
+                     std::optional<c10::Device> device,
+                     std::optional<bool>) {
+    const c10::DeviceGuard guard(device_or_current(device));
+    return at::detail::empty_strided_generic(
+        size, stride, &torch_allocator(), key, c10::dtype_or_default(type));
+}
+
+/// A CPU tensor on the same bytes.
+Tensor host_view(const Tensor& tensor) {
+    if (tensor.device().is_cpu()) return tensor;
+    return at::from_blob(
+        tensor.data_ptr(),
+        tensor.sizes(),
+        tensor.strides(),
+        [tensor](void*) {},
+        tensor.options().device(at::kCPU));
+}
+
+Tensor& copy_(Tensor& to, const Tensor& from, bool) {
+    wait_for_current_stream();
+    host_view(to).copy_(host_view(from));
+    return to;
+}
+
+Tensor copy_from(const Tensor& from, const Tensor& to, bool is_non_blocking) {
+    Tensor written = to;
+    return copy_(written, from, is_non_blocking);
+}
+
+Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
+    if (to.sizes() != from.sizes()) at::native::resize_(to, from.sizes(), std::nullopt);
+    return copy_from(from, to, false);
+}
+
+at::Scalar local_scalar(const Tensor& tensor) {
+    wait_for_current_stream();
+    return host_view(tensor).item();
+}
+
+Tensor as_strided(const Tensor& tensor,
+                  c10::SymIntArrayRef size,
+                  c10::SymIntArrayRef stride,
+                  std::optional<c10::SymInt> offset) {
+    return at::native::as_strided_tensorimpl(
+        tensor,
+        C10_AS_INTARRAYREF_SLOW(size),
+        C10_AS_INTARRAYREF_SLOW(stride),
+        offset ? std::optional<std::int64_t>(offset->expect_int()) : std::nullopt);
+}
+
+const Tensor& resize_(const Tensor& tensor,
+                      c10::SymIntArrayRef size,
+                      std::optional<at::MemoryFormat> format) {
+    return at::native::resize_(tensor, C10_AS_INTARRAYREF_SLOW(size), format);
+}
+
+Tensor view(const Tensor& tensor, c10::SymIntArrayRef size) {
+    return at::native::view(tensor, C10_AS_INTARRAYREF_SLOW(size));
+}
+
+Tensor reshape_alias(const Tensor& tensor, c10::SymIntArrayRef size, c10::SymIntArrayRef stride) {
+    return at::native::_reshape_alias(
+        tensor, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
+}
+
+/// The generator that an operator was given, taken out of its arguments: the CPU's operator would
+/// refuse it.
+std::optional<at::Generator> take_generator(torch::jit::Stack& stack, std::size_t arguments) {
+    for (auto value = stack.end() - static_cast<std::ptrdiff_t>(arguments); value != stack.end();
+         ++value)
+        if (value->isGenerator()) {
+            const at::Generator taken = value->toGenerator();
+            *value = c10::IValue();
+            return taken;
+        }
+    return {};
+}
+
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    wait_for_current_stream();
+    if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
+    const auto given = take_generator(*stack, op.schema().arguments().size());
+    const DrawScope draws(given ? *given : default_generator(-1));
+    at::native::cpu_fallback(op, stack);
+}
+
+TORCH_LIBRARY_IMPL(_, CUDA, library) {
+    library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
+}
+
+TORCH_LIBRARY_IMPL(aten, CUDA, library) {
+    library.impl("empty.memory_format", empty);
+    library.impl("empty_strided", empty_strided);
+    library.impl("copy_", copy_);
+    library.impl("_copy_from", copy_from);
+    library.impl("_copy_from_and_resize", copy_from_and_resize);
+    library.impl("_local_scalar_dense", local_scalar);
+    library.impl("as_strided", as_strided);
+    library.impl("resize_", resize_);
+    library.impl("view", view);
+    library.impl("_reshape_alias", reshape_alias);
+    library.impl("unfold", at::native::unfold);
+}
+
+}  // namespace
+}  // namespace simcuda
