@@ -47,7 +47,8 @@ LaunchedRank launched_rank(const Communicator& ranks,
     if (rules.compute_on == ComputeOn::cpus) return mine;
     mine.gpus = visible_gpus(own, environment);
     if (mine.gpus) return mine;
-    for (const GpuFacts* gpu : usable_gpus(own)) mine.gpus.emplace().push_back(gpu->pci.address);
+    std::vector<std::string>& seen = mine.gpus.emplace();
+    for (const GpuFacts* gpu : usable_gpus(own)) seen.push_back(gpu->pci.address);
     return mine;
 }
 

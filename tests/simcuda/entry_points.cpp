@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // liblockstep_cuda.so: the entry points of its kernels.
+#include "replica/update_launch.hpp"
 #include "simcuda/kernel.hpp"
 #include "simcuda/settings.hpp"
 #include "transform/kernel_body.hpp"
@@ -23,6 +24,10 @@ int lockstep_cuda_mix(const lockstep::MixLaunch* launch, void* stream) {
     return 0;
 }
 
-// Another kernel of liblockstep_cuda.so goes here, likewise.
+int lockstep_cuda_update(const lockstep::UpdateLaunch* launch, void* stream) {
+    if (const int lost = simcuda::fault_of_call()) return lost;
+    simcuda::run_kernel(*launch, launch->count, lockstep::update::thread, stream);
+    return 0;
+}
 
 }  // extern "C"
