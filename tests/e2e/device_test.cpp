@@ -31,7 +31,7 @@ Words on_ranks(int ranks) {
     return {"--np", std::to_string(ranks), "--oversubscribe"};
 }
 
-Words train(const fs::path& run, const Words& more = {}) {
+Words train(const fs::path& run, const Words& more, const std::string& steps = "6") {
     return Words{"train",
                  "--data",
                  SmallData::get().train(),
@@ -42,7 +42,7 @@ Words train(const fs::path& run, const Words& more = {}) {
                  "--virtual-ranks",
                  "4",
                  "--max-steps",
-                 "6",
+                 steps,
                  "--checkpoint-every",
                  "2steps"} +
            more;
@@ -116,8 +116,7 @@ TEST(Device, ResumesOnAnotherNumberOfGpus) {
     const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus());
     EXPECT_EQ(whole.exit_code, 0) << whole.output;
     EXPECT_THAT(whole.output, HasSubstr("by nccl"));
-    run_lockstep(train(folder / "cut", words + on_ranks(2) + Words{"--max-steps", "3"}),
-                 with_gpus());
+    run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
     const auto resumed = run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus());
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_THAT(resumed.output, HasSubstr("resumed from step"));

@@ -186,8 +186,9 @@ void FakeCuda::add_event_functions(CudaApi& api) {
 /// Of a real kernel nothing but wrong bits would tell that it read what is not there.
 bool FakeCuda::sum(const TreeSumLaunch& launch) {
     const auto is_live = [&](const float* data, std::int64_t pitch, std::int64_t vectors) {
-        const std::int64_t floats = vectors == 0 ? 0 : (vectors - 1) * pitch + launch.count;
-        return check_live(data, static_cast<std::size_t>(floats) * sizeof(float), "a tree sum");
+        const std::int64_t floats = (vectors - 1) * pitch + launch.count;
+        return vectors == 0 ||
+               check_live(data, static_cast<std::size_t>(floats) * sizeof(float), "a tree sum");
     };
     if (is_live(launch.own, launch.own_pitch, launch.own_count) &&
         is_live(launch.received, launch.received_pitch, launch.partials - launch.own_count) &&
