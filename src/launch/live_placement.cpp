@@ -9,6 +9,8 @@
 #include "lockstep/core/files.hpp"
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -47,8 +49,9 @@ LaunchedRank launched_rank(const Communicator& ranks,
     if (rules.compute_on == ComputeOn::cpus) return mine;
     mine.gpus = visible_gpus(own, environment);
     if (mine.gpus) return mine;
-    std::vector<std::string>& seen = mine.gpus.emplace();
-    for (const GpuFacts* gpu : usable_gpus(own)) seen.push_back(gpu->pci.address);
+    std::vector<std::string> usable;
+    for (const GpuFacts* gpu : usable_gpus(own)) usable.push_back(gpu->pci.address);
+    if (!usable.empty()) mine.gpus = std::move(usable);
     return mine;
 }
 
