@@ -31,7 +31,7 @@ inline std::string pci_of(int gpu) {
 }
 
 inline std::string uuid_of(int gpu) {
-    return "GPU-51c0da00-0000-4000-8000-0000000000" + two_digits(gpu);
+    return "GPU-51c0da" + two_digits(gpu) + "-0000-4000-8000-000000000000";
 }
 
 inline constexpr const char* gpu_name = "Simulated GPU";

@@ -61,6 +61,7 @@ Tensor host_view(const Tensor& tensor) {
 }
 
 Tensor& copy_(Tensor& to, const Tensor& from, bool) {
+    const c10::DeviceGuard guard((to.is_cuda() ? to : from).device());
     wait_for_current_stream();
     host_view(to).copy_(host_view(from));
     return to;
@@ -77,6 +78,7 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 }
 
 at::Scalar local_scalar(const Tensor& tensor) {
+    const c10::DeviceGuard guard(tensor.device());
     wait_for_current_stream();
     return host_view(tensor).item();
 }
@@ -107,6 +109,19 @@ Tensor reshape_alias(const Tensor& tensor, c10::SymIntArrayRef size, c10::SymInt
         tensor, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
+/// Of the first tensor that is on a GPU, or that an operator is told.
+std::optional<c10::Device> device_in(torch::jit::Stack& stack, std::size_t arguments) {
+    for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
+        if (value.isTensor() && value.toTensor().defined() && value.toTensor().is_cuda())
+            return value.toTensor().device();
+        if (value.isDevice() && value.toDevice().is_cuda()) return value.toDevice();
+        if (!value.isTensorList()) continue;
+        for (const Tensor& tensor : value.toTensorVector())
+            if (tensor.defined() && tensor.is_cuda()) return tensor.device();
+    }
+    return {};
+}
+
 /// The generator that an operator was given, taken out of its arguments: the CPU's operator would
 /// refuse it.
 std::optional<at::Generator> take_generator(torch::jit::Stack& stack, std::size_t arguments) {
@@ -121,9 +136,11 @@ std::optional<at::Generator> take_generator(torch::jit::Stack& stack, std::size_
 }
 
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    const std::size_t arguments = op.schema().arguments().size();
+    const c10::DeviceGuard guard(device_or_current(device_in(*stack, arguments)));
     wait_for_current_stream();
     if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
-    const auto given = take_generator(*stack, op.schema().arguments().size());
+    const auto given = take_generator(*stack, arguments);
     const DrawScope draws(given ? *given : default_generator(-1));
     at::native::cpu_fallback(op, stack);
 }

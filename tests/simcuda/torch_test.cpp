@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+// LibTorch on simulated GPUs: models train, gradients come on other threads, memory ends, random
+// numbers are the GPU's own.
+#include "simcuda/settings.hpp"
+#include "simcuda/torch_device.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <thread>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/autocast_mode.h>
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+namespace {
+
+using torch::Tensor;
+namespace nn = torch::nn;
+
+const at::Device gpu(at::kCUDA, 1);
+
+struct Images : nn::Module {
+    Images() {
+        register_module("first", first);
+        register_module("norm", norm);
+        register_module("second", second);
+        register_module("classes", classes);
+    }
+    Tensor forward(Tensor x) {
+        x = torch::max_pool2d(torch::relu(norm(first(x))), 2);
+        x = torch::max_pool2d(torch::relu(second(x)), 2);
+        return classes(x.flatten(1));
+    }
+    nn::Conv2d first{nn::Conv2dOptions(1, 8, 3).padding(1)};
+    nn::Conv2d second{nn::Conv2dOptions(8, 16, 3).padding(1)};
+    nn::BatchNorm2d norm{8};
+    nn::Linear classes{16 * 7 * 7, 10};
+};
+
+struct Words : nn::Module {
+    Words() {
+        register_module("embedding", embedding);
+        register_module("norm", norm);
+        register_module("heads", heads);
+        register_module("out", out);
+        register_module("words", words);
+        register_module("dropout", dropout);
+    }
+    static Tensor by_head(const Tensor& x) {
+        return x.view({x.size(0), x.size(1), 4, 8}).transpose(1, 2);
+    }
+    Tensor forward(const Tensor& tokens) {
+        const Tensor x = embedding(tokens);
+        const auto parts = heads(norm(x)).chunk(3, -1);
+        const Tensor y = at::scaled_dot_product_attention(
+            by_head(parts[0]), by_head(parts[1]), by_head(parts[2]), {}, 0.0, true);
+        const Tensor mixed = out(y.transpose(1, 2).reshape(x.sizes()));
+        return words(torch::gelu(dropout(mixed) + x));
+    }
+    nn::Embedding embedding{64, 32};
+    nn::LayerNorm norm{nn::LayerNormOptions({32})};
+    nn::Linear heads{32, 96}, out{32, 32}, words{32, 64};
+    nn::Dropout dropout{0.1};
+};
+
+class SimulatedTorch : public testing::Test {
+  protected:
+    SimulatedTorch() {
+        torch::manual_seed(1);
+        at::set_num_threads(1);
+    }
+    ~SimulatedTorch() override { configure({}); }
+
+    static void configure(const std::vector<std::pair<const char*, const char*>>& variables) {
+        for (const char* name : {"SIMCUDA_MEMORY", "SIMCUDA_LOST", "SIMCUDA_DELAY_US"})
+            ::unsetenv(name);
+        for (const auto& [name, value] : variables) ::setenv(name, value, 1);
+        simcuda::read_settings();
+    }
+    at::Generator data = at::detail::createCPUGenerator(7);
+};
+
+TEST_F(SimulatedTorch, TrainsConvolutionsWithNormsInFlatMemory) {
+    Images model;
+    model.to(gpu);
+    const auto parameters = model.parameters();
+    std::int64_t count = 0;
+    for (const Tensor& parameter : parameters) count += parameter.numel();
+    const Tensor values = torch::zeros({count}, at::TensorOptions(gpu));
+    const Tensor gradients = torch::zeros_like(values);
+    std::int64_t at = 0;
+    for (Tensor parameter : parameters) {
+        const torch::NoGradGuard no_gradients;
+        const auto part = [&](const Tensor& all) {
+            return all.narrow(0, at, parameter.numel()).view(parameter.sizes());
+        };
+        part(values).copy_(parameter);
+        parameter.set_data(part(values));
+        parameter.mutable_grad() = part(gradients);
+        at += parameter.numel();
+    }
+    std::atomic<int> here = 0, elsewhere = 0;
+    for (const Tensor& parameter : parameters)
+        parameter.register_hook([&, me = std::this_thread::get_id()](const Tensor&) {
+            ++(std::this_thread::get_id() == me ? here : elsewhere);
+        });
+    const Tensor x = torch::randn({16, 1, 28, 28}, data).to(gpu);
+    const Tensor y = torch::randint(10, {16}, data, at::kLong).to(gpu);
+    std::vector<float> losses;
+    for (int step = 0; step < 15; ++step) {
+        gradients.zero_();
+        const Tensor loss = torch::cross_entropy_loss(model.forward(x), y);
+        loss.backward();
+        const torch::NoGradGuard no_gradients;
+        values.sub_(gradients, 0.05);
+        losses.push_back(loss.item<float>());
+    }
+    EXPECT_LT(losses.back(), 0.5f * losses.front());
+    EXPECT_EQ(here, 0);
+    EXPECT_EQ(elsewhere, 15 * static_cast<int>(parameters.size()));
+}
+
+float loss_after_training(bool in_half) {
+    Words model;
+    model.to(gpu);
+    torch::optim::AdamW optimizer(model.parameters(), torch::optim::AdamWOptions(1e-2));
+    auto generator = at::detail::createCPUGenerator(7);
+    const Tensor tokens = torch::randint(64, {4, 17}, generator, at::kLong).to(gpu);
+    float last = 0;
+    for (int step = 0; step < 20; ++step) {
+        optimizer.zero_grad();
+        at::autocast::set_autocast_enabled(at::kCUDA, in_half);
+        at::autocast::set_autocast_dtype(at::kCUDA, at::kHalf);
+        const Tensor scores = model.forward(tokens.narrow(1, 0, 16));
+        EXPECT_EQ(scores.scalar_type(), in_half ? at::kHalf : at::kFloat);
+        const Tensor loss =
+            torch::cross_entropy_loss(scores.view({-1, 64}), tokens.narrow(1, 1, 16).reshape(-1));
+        at::autocast::clear_cache();
+        at::autocast::set_autocast_enabled(at::kCUDA, false);
+        (loss * 1024).backward();
+        for (Tensor parameter : model.parameters()) parameter.mutable_grad().div_(1024);
+        optimizer.step();
+        last = loss.item<float>();
+    }
+    return last;
+}
+
+TEST_F(SimulatedTorch, TrainsAttentionAlsoInHalfPrecision) {
+    EXPECT_LT(loss_after_training(false), 0.5f);
+    EXPECT_LT(loss_after_training(true), 0.5f);
+}
+
+TEST_F(SimulatedTorch, DrawsFromGeneratorsOfItsOwn) {
+    const auto drawn = [](at::Device device) {
+        return torch::rand({5}, at::TensorOptions(device)).cpu();
+    };
+    torch::manual_seed(3);
+    const Tensor first = drawn(gpu), second = drawn(gpu), of_cpu = drawn(at::kCPU);
+    EXPECT_FALSE(first.equal(second));
+    torch::manual_seed(3);
+    EXPECT_TRUE(drawn(at::kCPU).equal(of_cpu)) << "the GPU has drawn from the CPU's";
+    EXPECT_TRUE(drawn(gpu).equal(first));
+    at::Generator own = at::globalContext().defaultGenerator(gpu);
+    const Tensor state = own.get_state();
+    const Tensor third = drawn(gpu);
+    own.set_state(state);
+    EXPECT_TRUE(drawn(gpu).equal(third));
+    EXPECT_FALSE(drawn(at::Device(at::kCUDA, 2)).equal(third));
+}
+
+TEST_F(SimulatedTorch, DropsOutByTheSeed) {
+    const auto dropped = [] {
+        torch::manual_seed(5);
+        return torch::dropout(torch::ones({1000}, at::TensorOptions(gpu)), 0.5, true).cpu();
+    };
+    const Tensor once = dropped();
+    EXPECT_TRUE(dropped().equal(once));
+    EXPECT_NEAR(once.mean().item<float>(), 1, 0.1);
+}
+
+TEST_F(SimulatedTorch, RunsOutOfMemoryAndOn) {
+    configure({{"SIMCUDA_MEMORY", "1000000"}});
+    const auto options = at::TensorOptions(gpu);
+    const Tensor held = torch::empty({200000}, options);
+    EXPECT_THROW(torch::empty({200000}, options), c10::OutOfMemoryError);
+    EXPECT_EQ(torch::ones({1000}, options).sum().item<float>(), 1000);
+}
+
+TEST_F(SimulatedTorch, FailsWhereTheGpuIsLost) {
+    const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
+    configure({{"SIMCUDA_LOST", "5"}});
+    EXPECT_THROW(for (int i = 0; i < 10; ++i) ones.add(1), c10::Error);
+}
+
+TEST_F(SimulatedTorch, WaitsForWorkOfItsStream) {
+    configure({{"SIMCUDA_DELAY_US", "20000"}});
+    const at::DeviceGuard guard(gpu);
+    const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
+    for (int round = 0; round < 8; ++round)
+        simcuda::machine().default_stream(1).enqueue(
+            [data = ones.data_ptr<float>(), round] { data[round] = 3; });
+    EXPECT_EQ(ones.sum().item<float>(), 26);
+}
+
+}  // namespace
