@@ -793,6 +793,12 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "an operator may give other bits each time",
      "LibTorch has no kernel for it on this device that adds in a fixed order, so no run could be\n"
      "repeated, whatever its ranks. The message names the operator."},
+    {"E696",
+     config,
+     "a GPU has no memory left",
+     "Weights, gradients and optimizer state take three to five times the model's size; what a "
+     "leaf\n"
+     "computes grows with its samples. --micro-batches, more ranks or --precision fp16 need less."},
     {"E700",
      bug,
      "this is a bug in Lockstep",

@@ -7,8 +7,24 @@
 
 #include "loop/job.hpp"
 #include "loop/loop.hpp"
+#include "model/known_errors.hpp"
+
+#include <c10/util/Exception.h>
 
 namespace lockstep {
+namespace {
+
+// Where LibTorch throws what has a name of ours.
+void fail(Job& job, const c10::Error& thrown) {
+    try {
+        throw_if_known(thrown);
+    } catch (const Error& error) {
+        job.note_failure(error);
+        throw;
+    }
+}
+
+}  // namespace
 
 TrainResult train_model(const TrainSettings& settings, const Communicator& ranks) {
     const SignalGuard signals;  // a request during set-up is met after the first step
@@ -28,6 +44,9 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
         result.parameter_hash = parts.replica.hash();
         parts.recorder.mark_finished();
         return result;
+    } catch (const c10::Error& thrown) {
+        fail(job, thrown);
+        throw;
     } catch (const Error& error) {
         job.note_failure(error);
         throw;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Training on GPUs, which are simulated (tests/simcuda): the program is the one that users run.
+#include "lockstep/core/clock.hpp"
+
 #include "program.hpp"
 #include "run_files.hpp"
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
-
-#include <csignal>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -126,6 +126,36 @@ TEST(Device, ResumesOnAnotherNumberOfGpus) {
         train(folder / "cut", Words{"--device", "cpu", "--model", "cnn-bn"} + on_ranks(2)));
     EXPECT_EQ(on_cpus.exit_code, 78) << on_cpus.output;
     EXPECT_THAT(on_cpus.output, HasSubstr("device"));
+}
+
+struct Fault {
+    std::string variable, value, code, says;
+};
+
+// On rank 1 of two, in the middle of training but where its start cannot go well.
+TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
+    const TempDir folder;
+    const Words words = {"--device", "cuda", "--model", "mlp", "--comm-timeout", "3s"};
+    const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(2)), with_gpus());
+    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    for (const Fault& fault :
+         {Fault{"SIMCUDA_KILL", "1:14", "E660", "rank 1"},
+          Fault{"SIMCUDA_HANG", "1:14", "E678", "'gradients' did not end within 3.0s"},
+          Fault{"SIMCUDA_LOST", "1:200", "E681", "rank 1"},
+          Fault{"SIMCUDA_MEMORY", "1:1000000", "E696", "rank 1"},
+          Fault{"SIMCUDA_NCCL_VERSION", "1:22703", "E674", "2.27.3 on rank 1"},
+          Fault{"SIMCUDA_GPUS", "1", "E608", "would share GPU"}}) {
+        const fs::path run = folder / fault.variable;
+        const double begin_s = now_s();
+        const auto failed = run_lockstep(train(run, words + on_ranks(2)),
+                                         with_gpus({{fault.variable, fault.value}}));
+        EXPECT_LT(now_s() - begin_s, 15 + 5) << fault.variable;
+        EXPECT_NE(failed.exit_code, 0);
+        EXPECT_THAT(failed.output, HasSubstr("error " + fault.code)) << fault.variable;
+        EXPECT_THAT(failed.output, HasSubstr(fault.says));
+        const auto again = run_lockstep(train(run, words + on_ranks(2)), with_gpus());
+        EXPECT_EQ(printed_hash(again.output), printed_hash(whole.output)) << again.output;
+    }
 }
 
 TEST(Device, IsAGpuByItselfWhereEachRankHasOne) {

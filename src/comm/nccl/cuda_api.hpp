@@ -27,7 +27,7 @@ struct CudaApi {
     using Status = int;
     using Stream = nccl::Stream;
     using Event = struct OpaqueEvent*;
-    static constexpr Status success = 0, not_ready = 600;
+    static constexpr Status success = 0, out_of_memory = 2, not_ready = 600;
 
     std::function<const char*(Status)> error_text;
     std::function<Status(int*)> device_count;

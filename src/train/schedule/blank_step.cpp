@@ -7,6 +7,7 @@
 #include "lockstep/core/random.hpp"
 
 #include "leaves/leaf_graph.hpp"
+#include "model/known_errors.hpp"
 #include "replica/gradient_hooks.hpp"
 #include "replica/optimizer_step.hpp"
 
@@ -60,27 +61,6 @@ at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
 Error does_not_fit(const std::string& what, const std::string& why) {
     return Error(
         "E217", what, why, "'lockstep models' says which model takes what, and is for which task");
-}
-
-// What LibTorch says of an operator whose kernel may give other bits each time.
-void check_repeatable(const std::string& message) {
-    check(message.find("does not have a deterministic implementation") == message.npos, [&] {
-        return Error("E695",
-                     "the model has an operator that may give other bits each time on this device",
-                     message.substr(0, message.find(',')),
-                     "replace it in the model, or train with --device cpu");
-    });
-}
-
-// LibTorch's own message: the first line of its errors, the last of TorchScript's.
-std::string reason_of(const std::exception& error) {
-    if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
-        const std::string text = torch->what_without_backtrace();
-        return text.substr(0, text.find('\n'));
-    }
-    std::string text = error.what();
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    return text.substr(text.rfind('\n') + 1);
 }
 
 void check_outputs(const NamedTensors& outputs, const Task& task, std::int64_t rows) {
@@ -197,7 +177,7 @@ NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {
     } catch (const Error&) {
         throw;
     } catch (const std::exception& error) {
-        check_repeatable(reason_of(error));
+        throw_if_known(error);
         throw does_not_fit("the model cannot take these data", reason_of(error));
     }
 }
@@ -244,7 +224,7 @@ BlankStep run_blank_step(Model& model,
     try {
         compute_gradients(loss, parameters, rows, step.order);
     } catch (const c10::Error& error) {
-        check_repeatable(reason_of(error));
+        throw_if_known(error);
         throw;
     }
 

@@ -51,8 +51,8 @@ struct BlankStep {
 
 /// Runs forward, backward and update of `rows` samples, which are the same everywhere. Weights and
 /// buffers are as before afterwards, gradients undefined, hooks replaced, the generator seeded.
-/// Errors: E217 where the model cannot take such samples, or the task such outputs; E695 where an
-/// operator may give other bits each time.
+/// Errors: E217 where the model cannot take such samples, or the task such outputs; those of
+/// throw_if_known().
 BlankStep run_blank_step(Model& model,
                          const Task& task,
                          const ModelShape& shape,
