@@ -222,13 +222,25 @@ void NcclCommunicator::Inside::prove() {
     std::vector<float>& values = copied.values();
     for (std::size_t i = 0; i < values.size(); ++i) values[i] = proof_value(bootstrap_.rank(), i);
     const std::size_t bytes = values.size() * sizeof(float);
-    const CudaMemory memory = make_memory(runtime_, bytes);
+    // Kept until the sum is over: to free it waits for that, which only an abort may end.
+    const auto memory = std::make_shared<const CudaMemory>(make_memory(runtime_, bytes));
+    const auto pending = std::make_shared<NcclPending>();
+    pending->what = "the first sum";
+    pending->end = make_event(runtime_);
+    pending->buffers = memory;
+    keep(pending);
+    const auto wait_for_stream = [&] {
+        record(*runtime_, pending->end, stream());
+        wait([&](nccl::Result) { return has_passed(pending->end); },
+             start_seconds_left(),
+             [&] { return late_start(); });
+    };
     check_cuda(cuda(),
-               cuda().copy_async(memory.value(), values.data(), bytes, stream()),
+               cuda().copy_async(memory->value(), values.data(), bytes, stream()),
                "cudaMemcpyAsync");
     handle_->call("ncclAllReduce", [&](nccl::Comm& comm) {
-        return nccl().all_reduce(memory.value(),
-                                 memory.value(),
+        return nccl().all_reduce(memory->value(),
+                                 memory->value(),
                                  values.size(),
                                  nccl::type_float32,
                                  nccl::sum,
@@ -236,14 +248,11 @@ void NcclCommunicator::Inside::prove() {
                                  stream());
     });
     settle("the first sum");
+    wait_for_stream();  // before a copy to memory that is not page-locked, which waits inside CUDA
     check_cuda(cuda(),
-               cuda().copy_async(values.data(), memory.value(), bytes, stream()),
+               cuda().copy_async(values.data(), memory->value(), bytes, stream()),
                "cudaMemcpyAsync");
-    const CudaEvent end = make_event(runtime_);
-    check_cuda(cuda(), cuda().record_event(end.value(), stream()), "cudaEventRecord");
-    wait([&](nccl::Result) { return has_passed(end); },
-         start_seconds_left(),
-         [&] { return late_start(); });
+    wait_for_stream();
     copied.settle();
     check_proof(values, *this, bootstrap_.size());
 }
