@@ -163,9 +163,10 @@ void add_streams(CudaApi& api) {
         of(event).record(stream_of(stream));
         return CudaApi::success;
     });
-    api.query_event = counted([](CudaApi::Event event) {
+    api.query_event = [](CudaApi::Event event) -> Status {
+        if (const Status lost = fault_of_poll()) return lost;
         return of(event).has_passed() ? CudaApi::success : CudaApi::not_ready;
-    });
+    };
     api.stream_wait_event = counted([](CudaApi::Stream stream, CudaApi::Event event) {
         if (!is_dropped_wait()) of(event).hold(stream_of(stream));
         return CudaApi::success;

@@ -91,14 +91,16 @@ void NcclComm::run(const std::vector<NcclIssued>& group, std::uint64_t number) {
     int rank = 0, size = 1;
     MPI_Comm_rank(ranks_, &rank);
     MPI_Comm_size(ranks_, &size);
-    std::vector<NcclTransfer> transfers;
+    auto transfers = std::make_unique<std::vector<NcclTransfer>>();
     for (const NcclIssued& issued : group) {
         sent_bytes += issued.operation.traffic(rank, size);
-        transfers.emplace_back(issued.operation, ranks_);
+        transfers->emplace_back(issued.operation, ranks_);
     }
-    for (NcclTransfer& transfer : transfers)
+    for (NcclTransfer& transfer : *transfers)
         for (Pause pause; !is_over_ && !transfer.is_done();) pause.take();
-    for (NcclTransfer& transfer : transfers) is_over_ ? transfer.leave() : transfer.finish();
+    for (NcclTransfer& transfer : *transfers) is_over_ ? transfer.leave() : transfer.finish();
+    // What MPI cannot take back may still be written.
+    if (is_over_) static_cast<void>(transfers.release());
 }
 
 lockstep::nccl::RedOp NcclComm::add_factor(double factor) {

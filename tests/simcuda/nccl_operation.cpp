@@ -203,7 +203,10 @@ void NcclTransfer::finish() {
 
 void NcclTransfer::leave() {
     for (MPI_Request& request : requests_)
-        if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
+        if (request != MPI_REQUEST_NULL) {
+            MPI_Cancel(&request);
+            MPI_Request_free(&request);
+        }
 }
 
 }  // namespace simcuda

@@ -42,7 +42,7 @@ NcclComm& of(Comm comm) {
 
 Result end_group() {
     for (auto& [comm, issued] : std::exchange(group.issued, {})) comm->take(std::move(issued));
-    return fault_of_call() == 0 ? nccl::in_progress : nccl::unhandled_cuda_error;
+    return fault_of_poll() == 0 ? nccl::in_progress : nccl::unhandled_cuda_error;
 }
 
 Result issue(const NcclOperation& operation, Comm comm, void* stream) {
@@ -132,7 +132,7 @@ Result ncclCommInitRankScalable(
 }
 
 Result ncclCommGetAsyncError(Comm comm, Result* state) {
-    *state = fault_of_call() == 0 ? of(comm).state() : nccl::unhandled_cuda_error;
+    *state = fault_of_poll() == 0 ? of(comm).state() : nccl::unhandled_cuda_error;
     return nccl::success;
 }
 

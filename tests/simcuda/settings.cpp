@@ -110,7 +110,11 @@ void be_late(std::uint64_t stream, std::uint64_t number) {
 }
 
 int fault_of_call() {
-    return ++state().calls > settings().lost_after ? launch_failure : 0;
+    return ++state().calls >= settings().lost_after ? launch_failure : 0;
+}
+
+int fault_of_poll() {
+    return state().calls >= settings().lost_after ? launch_failure : 0;
 }
 
 bool is_dropped_wait() {

@@ -39,6 +39,9 @@ void be_late(std::uint64_t stream, std::uint64_t number);
 /// 0, or the cudaError_t of a GPU that is lost. Counts a call.
 int fault_of_call();
 
+/// The same without counting: for calls that are made until something has happened.
+int fault_of_poll();
+
 /// Counts a wait for an event.
 bool is_dropped_wait();
 

@@ -4,6 +4,7 @@
 #include "simcuda/torch_device.hpp"
 #include "simcuda/torch_generator.hpp"
 
+#include <cstring>
 #include <optional>
 
 #include <ATen/EmptyTensor.h>
@@ -60,10 +61,23 @@ Tensor host_view(const Tensor& tensor) {
         tensor.options().device(at::kCPU));
 }
 
-Tensor& copy_(Tensor& to, const Tensor& from, bool) {
+/// Whether CUDA would let the host go on: between a GPU and page-locked memory, byte by byte.
+bool is_queued(const Tensor& to, const Tensor& from) {
+    const Tensor& on_host = to.is_cuda() ? from : to;
+    return to.is_cuda() != from.is_cuda() && to.sizes() == from.sizes() &&
+           to.scalar_type() == from.scalar_type() && to.is_contiguous() && from.is_contiguous() &&
+           machine().memory.is_locked(on_host.data_ptr());
+}
+
+Tensor& copy_(Tensor& to, const Tensor& from, bool is_non_blocking) {
     const c10::DeviceGuard guard((to.is_cuda() ? to : from).device());
     wait_for_current_stream();
-    host_view(to).copy_(host_view(from));
+    if (is_non_blocking && is_queued(to, from))
+        stream_of(current_stream(guard.current_device().index())).enqueue([to, from] {
+            std::memcpy(to.data_ptr(), from.data_ptr(), from.nbytes());
+        });
+    else
+        host_view(to).copy_(host_view(from));
     return to;
 }
 

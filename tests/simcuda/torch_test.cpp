@@ -10,6 +10,7 @@
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -201,6 +202,21 @@ TEST_F(SimulatedTorch, WaitsForWorkOfItsStream) {
         simcuda::machine().default_stream(1).enqueue(
             [data = ones.data_ptr<float>(), round] { data[round] = 3; });
     EXPECT_EQ(ones.sum().item<float>(), 26);
+}
+
+TEST_F(SimulatedTorch, CopiesBehindTheHostToPageLockedMemory) {
+    configure({{"SIMCUDA_DELAY_US", "100000"}});
+    bool is_late = false;
+    for (int round = 0; round < 20; ++round) {
+        const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
+        const Tensor seen = torch::zeros({10}, at::TensorOptions().pinned_memory(true));
+        EXPECT_TRUE(seen.is_pinned());
+        seen.copy_(ones, true);
+        is_late = is_late || seen[9].item<float>() == 0;
+        at::detail::getCUDAHooks().deviceSynchronize(gpu.index());
+        EXPECT_EQ(seen.sum().item<float>(), 10);
+    }
+    EXPECT_TRUE(is_late);
 }
 
 }  // namespace

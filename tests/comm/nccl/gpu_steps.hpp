@@ -5,50 +5,16 @@
 #include "lockstep/comm/nccl_exchange.hpp"
 
 #include "comm/nccl/fake_cuda.hpp"
-#include "comm/reference.hpp"
+#include "comm/nccl/slot_values.hpp"
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <memory>
 #include <thread>
 #include <utility>
 #include <vector>
 
 namespace lockstep::test {
-
-using Floats = std::vector<float>;
-
-inline bool same_bits(const Floats& a, const Floats& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
-}
-
-/// What a rank has in the slot of `partial` when its leaves are computed.
-inline Floats slot_values(const FlatLayout& layout,
-                          const TreePlan& plan,
-                          const Partial& partial,
-                          std::uint64_t step) {
-    const LeafRange leaves = leaves_of(partial.rank, plan.ranks(), plan.virtual_ranks());
-    Floats values(layout.size());
-    for (std::size_t i = 0; i < values.size(); ++i) {
-        const auto value = [&](int leaf) { return hard_value(step, leaf, i); };
-        if (plan.summation() == Summation::tree) {
-            values[i] = tree_of(partial.first, partial.leaf_count(), value);
-            continue;
-        }
-        values[i] = value(leaves.begin);
-        for (int leaf = leaves.begin + 1; leaf < leaves.end; ++leaf) values[i] += value(leaf);
-    }
-    return values;
-}
-
-/// The sum over all leaves in the tree's order.
-inline Floats whole_tree(const FlatLayout& layout, int virtual_ranks, std::uint64_t step) {
-    Floats values(layout.size());
-    for (std::size_t i = 0; i < values.size(); ++i)
-        values[i] = tree_of(0, virtual_ranks, [&](int leaf) { return hard_value(step, leaf, i); });
-    return values;
-}
 
 class GpuSteps {
   public:
