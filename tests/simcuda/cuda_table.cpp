@@ -55,17 +55,17 @@ Event& of(CudaApi::Event event) {
 }
 
 bool is_device(int device) {
-    return device >= 0 && device < gpu_count();
+    return device >= 0 && device < device_count();
 }
 
 void add_devices(CudaApi& api) {
     api.error_text = error_text;
     api.device_count = counted([](int* count) {
-        *count = gpu_count();
+        *count = device_count();
         return CudaApi::success;
     });
     api.device_by_pci = counted([](const char* pci, int* device) {
-        for (*device = 0; *device < gpu_count(); ++*device)
+        for (*device = 0; *device < device_count(); ++*device)
             if (pci_of(gpu_of_device(*device)) == pci) return CudaApi::success;
         return invalid_value;
     });

@@ -10,7 +10,7 @@ thread_local int current_device = 0;
 
 template <class T>
 T& at_device(std::vector<T>& all, int device) {
-    all.resize(static_cast<std::size_t>(gpu_count()));
+    all.resize(static_cast<std::size_t>(device_count()));
     return all.at(static_cast<std::size_t>(device));
 }
 
@@ -37,7 +37,7 @@ bool Machine::has_context(int device) {
 
 void Machine::make_context(int device) {
     const std::lock_guard lock(mutex_);
-    contexts_.resize(static_cast<std::size_t>(gpu_count()));
+    contexts_.resize(static_cast<std::size_t>(device_count()));
     contexts_.at(static_cast<std::size_t>(device)) = true;
 }
 

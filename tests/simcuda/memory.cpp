@@ -30,7 +30,7 @@ void* Memory::allocate(int device, std::size_t bytes) {
     const std::size_t most = settings().memory;
     const auto index = static_cast<std::size_t>(device);
     const std::lock_guard lock(mutex_);
-    used_.resize(static_cast<std::size_t>(gpu_count()));
+    used_.resize(static_cast<std::size_t>(device_count()));
     if (bytes > most || used_[index] > most - bytes) return nullptr;
     void* const data = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
     if (data == nullptr) return nullptr;

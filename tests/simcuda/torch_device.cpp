@@ -95,14 +95,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     }
     c10::Device getDevice() const override { return gpu(Machine::device()); }
     void setDevice(c10::Device device) const override {
-        TORCH_CHECK(index_of(device) < gpu_count(), "CUDA error: invalid device ordinal");
+        TORCH_CHECK(index_of(device) < device_count(), "CUDA error: invalid device ordinal");
         Machine::set_device(index_of(device));
     }
     void uncheckedSetDevice(c10::Device device) const noexcept override {
         Machine::set_device(index_of(device));
     }
     c10::DeviceIndex deviceCount() const noexcept override {
-        return static_cast<c10::DeviceIndex>(gpu_count());
+        return static_cast<c10::DeviceIndex>(device_count());
     }
 
     c10::Stream getStream(c10::Device device) const override {

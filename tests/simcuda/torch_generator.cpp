@@ -26,7 +26,7 @@ std::mutex& draw_mutex() {
 
 std::vector<at::Generator> make_generators() {
     std::vector<at::Generator> all;
-    for (int device = 0; device < gpu_count(); ++device)
+    for (int device = 0; device < device_count(); ++device)
         all.push_back(at::make_generator<SimGenerator>(static_cast<c10::DeviceIndex>(device)));
     return all;
 }

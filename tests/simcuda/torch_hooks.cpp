@@ -44,15 +44,15 @@ class SimHooks final : public at::CUDAHooksInterface {
     void init() const override {}
     bool hasCUDA() const override { return true; }
     bool isBuilt() const override { return true; }
-    bool isAvailable() const override { return gpu_count() > 0; }
+    bool isAvailable() const override { return device_count() > 0; }
     bool hasPrimaryContext(c10::DeviceIndex device) const override {
         return machine().has_context(device);
     }
 
     c10::DeviceIndex deviceCount() const override {
-        return static_cast<c10::DeviceIndex>(gpu_count());
+        return static_cast<c10::DeviceIndex>(device_count());
     }
-    int getNumGPUs() const override { return gpu_count(); }
+    int getNumGPUs() const override { return device_count(); }
     c10::DeviceIndex current_device() const override { return current(); }
     c10::DeviceIndex getCurrentDevice() const override { return current(); }
     void setCurrentDevice(c10::DeviceIndex device) const override { Machine::set_device(device); }
