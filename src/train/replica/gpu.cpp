@@ -74,13 +74,11 @@ Gpu::Gpu(const Communicator& ranks, const TrainSettings& settings)
                                              : std::numeric_limits<double>::infinity()) {
     agree(ranks, [&] {
         check(!settings.gpu.pci.empty(), no_gpu_planned);
+        load_torch_cuda();  // with an NCCL, which is then the process's
         runtime_ = GpuRuntime::open();
     });
     selected_ = claim_gpu(runtime_->cuda(), settings.gpu, *bootstrap_, claim_deadline_s);
-    agree(ranks, [&] {
-        load_torch_cuda();
-        use_torch_device(device());
-    });
+    agree(ranks, [&] { use_torch_device(device()); });
 }
 
 at::Device Gpu::device() const {

@@ -12,7 +12,6 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
-#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -53,12 +52,16 @@ void load_torch_cuda() {
         throw cannot_use("LibTorch's CUDA part cannot be loaded",
                          reason == nullptr ? "the loader gives no reason" : reason);
     }
-    check(at::detail::getCUDAHooks().hasCUDA() && at::detail::getCUDAHooks().deviceCount() > 0,
-          [&] { return cannot_use(fmt::format("'{}' finds no GPU", name), "it counts none"); });
     be_deterministic();
 }
 
 void use_torch_device(c10::Device device) {
+    const at::CUDAHooksInterface& cuda = at::detail::getCUDAHooks();
+    check(cuda.hasCUDA() && cuda.deviceCount() > device.index(), [] {
+        return cannot_use("LibTorch's CUDA part finds no GPU",
+                          "it is of another build, or counts "
+                          "fewer than CUDA does");
+    });
     try {
         at::globalContext().lazyInitDevice(device.type());
         c10::impl::VirtualGuardImpl(device.type()).setDevice(device);

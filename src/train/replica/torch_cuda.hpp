@@ -7,10 +7,10 @@
 namespace lockstep {
 
 /// Loads it, before anything asks LibTorch whether there is CUDA, and has it compute with kernels
-/// that give the same bits each time. Errors: E694 it cannot be loaded, or finds no GPU.
+/// that give the same bits each time. Calls nothing of CUDA. Errors: E694 it cannot be loaded.
 void load_torch_cuda();
 
-/// This thread's work goes there. Errors: as load_torch_cuda().
+/// After the GPU was selected: this thread's work goes there. Errors: E694 LibTorch does not see it.
 void use_torch_device(c10::Device device);
 
 }  // namespace lockstep
