@@ -26,7 +26,7 @@ void instruction_set(Record& record, const char* key, InstructionSet& level);
 /// JSON on one line.
 template <Described Facts>
 std::string text_of_facts(const Facts& facts) {
-    return json_of_record(facts).dump(-1, Utf8::replace);
+    return json_of_record(facts).dump();
 }
 
 /// Errors: E222 naming `origin`.

@@ -20,12 +20,10 @@ Error malformed(const std::string& origin, const std::string& why) {
 }
 
 Error unfit(const Json& value, std::string_view wanted) {
-    return Error(
-        "E222",
-        fmt::format(
-            "{} is there where {} belongs", value.dump(-1, Utf8::replace).substr(0, 200), wanted),
-        "it came from a file or another process, which wrote something else",
-        "restore it from its source; do not edit it");
+    return Error("E222",
+                 fmt::format("{} is there where {} belongs", value.dump().substr(0, 200), wanted),
+                 "it came from a file or another process, which wrote something else",
+                 "restore it from its source; do not edit it");
 }
 
 bool is_pair(const Json& item) {
@@ -227,7 +225,7 @@ bool Json::equals(const Json& other) const {
 }
 
 std::ostream& operator<<(std::ostream& out, const Json& json) {
-    return out << json.dump(-1, Utf8::replace);
+    return out << json.dump();
 }
 
 Json read_json(const std::filesystem::path& path, std::size_t limit_bytes) {

@@ -31,10 +31,53 @@ std::string reason_of(const Library::exception& error) {
                                                                      : text);
 }
 
-std::string scalar_text(const Library& value, Utf8 utf8) {
-    const auto handler =
-        utf8 == Utf8::strict ? Library::error_handler_t::strict : Library::error_handler_t::replace;
-    return value.dump(-1, ' ', false, handler);
+// Bytes that are not UTF-8 are characters of the private use area while they are JSON, after
+// MirOS's OPTU-8: 0x80 to 0xFF is U+EF80 to U+EFFF. Real characters of that range are taken for
+// three such bytes, so that what is read is what was written, whatever it was.
+constexpr char32_t first_of_bytes = 0xEF80, last_of_bytes = 0xEFFF;
+
+// Of the character that `text` begins with, in UTF-8 (RFC 3629); 0 where it is none, or one that
+// stands for a byte.
+std::size_t character_bytes(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    if (byte(0) < 0x80) return 1;
+    const std::size_t bytes = byte(0) < 0xC2   ? 0
+                              : byte(0) < 0xE0 ? 2
+                              : byte(0) < 0xF0 ? 3
+                              : byte(0) < 0xF5 ? 4
+                                               : 0;
+    if (bytes == 0 || text.size() < bytes) return 0;
+    char32_t code = byte(0) & (0x7Fu >> bytes);
+    for (std::size_t i = 1; i < bytes; ++i) {
+        if ((byte(i) & 0xC0) != 0x80) return 0;
+        code = code << 6 | (byte(i) & 0x3Fu);
+    }
+    constexpr char32_t least[] = {0, 0, 0x80, 0x800, 0x10000};
+    const bool is_surrogate = code >= 0xD800 && code < 0xE000;
+    const bool is_byte = code >= first_of_bytes && code <= last_of_bytes;
+    return code < least[bytes] || code > 0x10FFFF || is_surrogate || is_byte ? 0 : bytes;
+}
+
+// How many bytes of `text` are characters before one is not.
+std::size_t characters_prefix(std::string_view text) {
+    std::size_t at = 0;
+    while (at < text.size()) {
+        const std::size_t bytes = character_bytes(text.substr(at));
+        if (bytes == 0) break;
+        at += bytes;
+    }
+    return at;
+}
+
+// The bytes that characters of the private use area stand for.
+void restore_bytes(std::string& text) {
+    for (std::size_t at = 0; (at = text.find('\xEE', at)) != std::string::npos; ++at) {
+        if (text.size() - at < 3) return;
+        const auto second = static_cast<unsigned char>(text[at + 1]);
+        if (second != 0xBE && second != 0xBF) continue;
+        const int low = static_cast<unsigned char>(text[at + 2]);
+        text.replace(at, 3, 1, static_cast<char>(second == 0xBE ? low : low + 0x40));
+    }
 }
 
 // Nearly all text is such that it needs no second look.
@@ -44,8 +87,17 @@ bool is_plain(std::string_view text) {
     });
 }
 
-std::string quoted(const std::string& text, Utf8 utf8) {
-    return is_plain(text) ? '"' + text + '"' : scalar_text(text, utf8);
+std::string in_quotes(std::string_view text) {
+    std::string made = "\"";
+    if (is_plain(text)) return made.append(text) + '"';
+    for (;;) {
+        const std::size_t sound = characters_prefix(text);
+        const std::string part = Library(text.substr(0, sound)).dump();
+        made.append(part, 1, part.size() - 2);
+        if (sound == text.size()) return made + '"';
+        made += fmt::format("\\uef{:02x}", static_cast<unsigned char>(text[sound]));
+        text.remove_prefix(sound + 1);
+    }
 }
 
 // Builds the value while the parser runs, and refuses depth and repeated keys before anything large
@@ -62,16 +114,19 @@ class Builder {
     bool number_integer(std::int64_t number) { return add(number); }
     bool number_unsigned(std::uint64_t number) { return add(number); }
     bool number_float(double number, const std::string&) { return add(number); }
-    bool string(std::string& text) { return add(std::move(text)); }
+    bool string(std::string& text) {
+        restore_bytes(text);
+        return add(std::move(text));
+    }
     bool binary(Library::binary_t&) { return false; }
     bool start_object(std::size_t) { return open(Json::object()); }
     bool start_array(std::size_t) { return open(Json::array()); }
     bool end_object() { return close(); }
     bool end_array() { return close(); }
     bool key(std::string& name) {
+        restore_bytes(name);
         if (!open_.back().keys.insert(name).second)
-            throw senseless(origin_,
-                            fmt::format("key {} is there twice", quoted(name, Utf8::strict)));
+            throw senseless(origin_, fmt::format("key {} is there twice", in_quotes(name)));
         key_ = std::move(name);
         return true;
     }
@@ -124,7 +179,7 @@ class Builder {
 // Layout as the library's own.
 class Writer {
   public:
-    Writer(int indent, Utf8 utf8) : indent_(indent), utf8_(utf8) {}
+    explicit Writer(int indent) : indent_(indent) {}
 
     std::string take() { return std::move(text_); }
 
@@ -134,7 +189,7 @@ class Writer {
         else if (value.is_array())
             write_all(value, '[', ']');
         else if (value.is_string())
-            text_ += quoted(value.get<std::string>(), utf8_);
+            text_ += in_quotes(value.get<std::string>());
         else
             write_scalar(value);
     }
@@ -150,11 +205,11 @@ class Writer {
         else if (value.is_number_integer())
             text_ += fmt::to_string(value.get<std::int64_t>());
         else
-            text_ += scalar_text(value.get<double>(), utf8_);
+            text_ += Library(value.get<double>()).dump();
     }
     void write_item(const Json& item) { write(item); }
     void write_item(const JsonMember& member) {
-        text_ += quoted(member.key, utf8_) + (indent_ < 0 ? ":" : ": ");
+        text_ += in_quotes(member.key) + (indent_ < 0 ? ":" : ": ");
         write(member.value);
     }
     template <class Items>
@@ -183,7 +238,6 @@ class Writer {
     }
 
     int indent_;
-    Utf8 utf8_;
     std::size_t depth_ = 0;
     std::string text_;
 };
@@ -204,23 +258,10 @@ std::optional<Json> try_parse_json(std::string_view text) {
     }
 }
 
-std::string Json::dump(int indent, Utf8 utf8) const {
-    try {
-        Writer writer(indent, utf8);
-        writer.write(*this);
-        return writer.take();
-    } catch (const Library::exception& error) {
-        throw Error("E222", "a text cannot be written as JSON", reason_of(error));
-    }
-}
-
-bool is_utf8(std::string_view text) {
-    try {
-        static_cast<void>(scalar_text(text, Utf8::strict));
-    } catch (const Library::exception&) {
-        return false;
-    }
-    return true;
+std::string Json::dump(int indent) const {
+    Writer writer(indent);
+    writer.write(*this);
+    return writer.take();
 }
 
 }  // namespace lockstep

@@ -104,7 +104,7 @@ class Sink {
     static std::string record(double time, Json fields) {
         fields["t"] = time;
         fields.sort_keys();
-        return fields.dump(-1, Utf8::replace) + "\n";
+        return fields.dump() + "\n";
     }
 
     bool reaches_terminal(Level level, Audience audience) const {

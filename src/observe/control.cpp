@@ -46,8 +46,7 @@ ControlRequest ask_run(const fs::path& root, ControlAction action, std::int64_t 
                            .incarnation = incarnation,
                            .by = user_at_host(),
                            .asked = utc_text(unix_time_s())};
-    write_file_atomically(ControlPaths{root}.asked(),
-                          json_of_record(request).dump(2, Utf8::replace) + '\n');
+    write_file_atomically(ControlPaths{root}.asked(), json_of_record(request).dump(2) + '\n');
     return request;
 }
 

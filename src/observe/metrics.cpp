@@ -66,7 +66,7 @@ MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed_step)
 }
 
 void MetricsFile::append(const Json& record) {
-    const auto line = record.dump(-1, Utf8::replace) + '\n';
+    const auto line = record.dump() + '\n';
     write_all(file_.value(), bytes_of(line), path_);
 }
 

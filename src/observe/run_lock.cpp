@@ -99,7 +99,7 @@ std::string lease_text() {
                       .since = utc_text(unix_time_s()),
                       .job = own.job,
                       .restarts = own.restarts};
-    return json_of_record(lease).dump(-1, Utf8::replace) + '\n';
+    return json_of_record(lease).dump() + '\n';
 }
 
 // Nothing of a torn one, or of an empty one after an orderly end.

@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 4> phase_names{
     "running", "checkpointed", "complete", "failed"};
 
 std::string pretty(const Json& json) {
-    return json.dump(2, Utf8::replace) + '\n';
+    return json.dump(2) + '\n';
 }
 
 }  // namespace

@@ -70,6 +70,15 @@ TEST_F(TrainData, InUniformOrderIsTheSameOnAnyNumberOfRanks) {
     EXPECT_NE(hash("lanes", 1), one);
 }
 
+TEST_F(TrainData, AndRunMayHaveNamesThatAreNotUtf8) {
+    data_ = folder_ / "caf\xe9/train";
+    fs::create_directory(data_.parent_path());
+    copy_train_set(data_);
+    hash("r\xff", 2, {"--max-steps", "1"});
+    EXPECT_THAT(run("r\xff", 1, {"--max-steps", "2"}).output, testing::HasSubstr("step 2 "));
+    EXPECT_EQ(run_lockstep({"status", folder_ / "r\xff"}).exit_code, 0);
+}
+
 TEST_F(TrainData, OrderOfARunCannotChange) {
     hash("run", 1, {"--max-steps", "3"});
     const ProcessResult again = run("run", 1, {"--max-steps", "6", "--order", "uniform"});

@@ -27,12 +27,6 @@ namespace lockstep {
 
 struct JsonMember;
 
-/// What becomes of bytes that are not UTF-8 when a value becomes text.
-enum class Utf8 {
-    strict,   ///< E222: the text would not say what the value does
-    replace,  ///< U+FFFD in their place, for people to read
-};
-
 /// One JSON value. An object keeps the order in which its keys came. Braces build as they look:
 /// {{"a", 1}, {"b", {1, 2}}} is an object, where every inner pair begins with text; else an array.
 class Json {
@@ -196,8 +190,10 @@ class Json {
         return value(key, std::string(fallback));
     }
 
-    /// The text; on one line, or with `indent` spaces a level.
-    std::string dump(int indent = -1, Utf8 utf8 = Utf8::strict) const;
+    /// The text; on one line, or with `indent` spaces a level. Texts may be any bytes, as names of
+    /// files are: a byte that is not UTF-8 is written as \\uef80 to \\uefff, whose last two digits
+    /// it is, and parse_json() makes it of these again.
+    std::string dump(int indent = -1) const;
 
     /// Numbers are equal by value, objects also by the order of their members.
     friend bool operator==(const Json& a, const Json& b) { return a.equals(b); }
@@ -271,8 +267,5 @@ Json read_json(const std::filesystem::path& path, std::size_t limit_bytes = 64u 
 /// Member `key` of `object` as T. Errors: E222 naming origin, key and the type found.
 template <class T>
 T json_field(const Json& object, const std::string& key, const std::string& origin);
-
-/// Whether JSON can hold these bytes as text.
-bool is_utf8(std::string_view text);
 
 }  // namespace lockstep

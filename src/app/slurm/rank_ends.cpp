@@ -39,7 +39,7 @@ void note_rank_end(const Error& error, const std::string& ranks) noexcept {
                     .error = fmt::format("{}: {}", error.code(), error.what())};
         make_directories(*folder);
         write_file_atomically(fs::path(*folder) / fmt::format("rank-{:05}.json", rank),
-                              json_of_record(end).dump(-1, Utf8::replace) + "\n");
+                              json_of_record(end).dump() + "\n");
     } catch (const std::exception&) {
         // Then the launcher's exit code decides.
     }

@@ -79,7 +79,7 @@ std::string findings_json(std::span<const DoctorFinding> findings,
                 {"errors", count_of(findings, Severity::error)},
                 {"warnings", count_of(findings, Severity::warning)},
                 {"findings", list}}
-        .dump(-1, Utf8::replace);
+        .dump();
 }
 
 std::vector<std::string> hosts_to_exclude(std::span<const DoctorFinding> findings, JobRanks ranks) {

@@ -159,7 +159,7 @@ NodeTopology deserialize_topology(std::string_view text, const std::string& orig
 }
 
 void save_topology(const NodeTopology& node, const std::filesystem::path& path) {
-    const auto text = json_of_record(node).dump(1, Utf8::replace);
+    const auto text = json_of_record(node).dump(1);
     write_file_atomically(path, text + "\n");
 }
 

@@ -24,7 +24,7 @@ std::string own_place(int node) {
                 {"namespace", self.pid_namespace},
                 {"pid", self.pid},
                 {"start", self.start_ticks}}
-        .dump(-1, Utf8::replace);
+        .dump();
 }
 
 /// Collective. A node is named by its lowest rank.

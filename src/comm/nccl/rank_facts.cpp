@@ -148,7 +148,7 @@ void describe(Record& record, NcclRankFacts& facts) {
 }
 
 std::string packed(const NcclRankFacts& facts) {
-    return json_of_record(facts).dump(-1, Utf8::replace);
+    return json_of_record(facts).dump();
 }
 
 NcclRankFacts unpacked_facts(const std::string& text) {

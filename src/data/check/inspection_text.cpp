@@ -133,7 +133,7 @@ std::string inspection_json(const DatasetIndex& index, const Inspection& inspect
                                   {"mixing", mix.mixing()},
                                   {"blocks_read", mix.blocks}});
     if (inspection.fit) json["job"] = json_of(*inspection.fit);
-    return json.dump(2, Utf8::replace) + "\n";
+    return json.dump(2) + "\n";
 }
 
 }  // namespace lockstep

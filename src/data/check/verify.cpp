@@ -194,7 +194,7 @@ void Verification::verify_structure(const ShardView& shard) {
 // Everyone's findings, in the order of the shards.
 std::vector<Finding> merged(const Team& team, const std::vector<std::vector<Finding>>& mine) {
     std::vector<Findings> theirs;
-    const std::string text = json_of_record(Findings{mine}).dump(-1, Utf8::replace);
+    const std::string text = json_of_record(Findings{mine}).dump();
     const std::string origin = "another rank's findings";
     for (const std::string& one : gather(team, text))
         theirs.push_back(record_from_json<Findings>(parse_json(one, origin), origin));

@@ -45,16 +45,6 @@ fs::path common_folder(const std::vector<fs::path>& files) {
     return folder;
 }
 
-// An index keeps names as UTF-8 text.
-void check_is_text(const std::string& name) {
-    check(is_utf8(name), [&] {
-        return Error("E234",
-                     fmt::format("'{}' cannot be streamed", printable(name)),
-                     "its name is not UTF-8",
-                     "rename it");
-    });
-}
-
 // What becomes of elements that no field has as they are; unknown of those that are one's.
 Widening widening_of(const DatasetFacts& facts) {
     if (facts.type || !facts.number || !facts.number->is_usual) return Widening{};
@@ -72,7 +62,6 @@ bool may_be_label(const FieldMapping& mapping) {
 void check_fields(const std::vector<FieldMapping>& fields) {
     std::set<std::string> names;
     for (const FieldMapping& field : fields) {
-        check_is_text(field.hdf5_path);
         check(names.insert(field.name).second, [&] {
             return Error("E235", fmt::format("field '{}' is described twice", field.name));
         });
@@ -235,7 +224,6 @@ void ForeignOpening::add_file(std::size_t number) {
         });
     }
     const std::string name = path.lexically_relative(folder_).string();
-    check_is_text(name);
     manifest_.shards.push_back({.name = name,
                                 .bytes = fs::file_size(path),
                                 .samples = samples,
@@ -304,7 +292,6 @@ void ForeignOpening::add_blocks(std::size_t number) {
 void ForeignOpening::describe_origin() {
     manifest_.kind = ManifestKind::foreign;
     manifest_.name = files_.size() == 1 ? files_[0].stem().string() : folder_.filename().string();
-    check_is_text(manifest_.name);
     manifest_.writer = version_text();
     manifest_.row_order = "source";
     manifest_.codec = Codec::filters;

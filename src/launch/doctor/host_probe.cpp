@@ -26,7 +26,7 @@ namespace {
 constexpr std::string_view mark = "lockstep-probe ";
 
 void say(const Json& words) {
-    fmt::print("{}{}\n", mark, words.dump(-1, Utf8::replace));
+    fmt::print("{}{}\n", mark, words.dump());
     std::fflush(stdout);
 }
 

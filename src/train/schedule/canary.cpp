@@ -121,7 +121,7 @@ Canary make_canary(const std::string& hash,
 
 void check_same_canary(const Communicator& ranks, const Canary& mine) {
     std::vector<Canary> all;
-    for (const std::string& text : ranks.all_gather(json_of_record(mine).dump(-1, Utf8::replace)))
+    for (const std::string& text : ranks.all_gather(json_of_record(mine).dump()))
         all.push_back(record_from_json<Canary>(parse_json(text, "canary"), "canary"));
     const std::vector<Flock> flocks = flocks_of(all);
     agree(ranks, [&] { check(flocks.size() == 1, [&] { return other_bits(flocks); }); });
