@@ -94,6 +94,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      bad_data,
      "an HDF5 file cannot be opened",
      "The HDF5 library refuses the file. The message carries the library's own reason."},
+    {"E206",
+     usage,
+     "a path is no file",
+     "It is a pipe (FIFO), a socket or a device. Data, models and configuration files are read at\n"
+     "any place and more than once, which only files allow."},
     {"E207",
      bad_data,
      "a data set field is missing",

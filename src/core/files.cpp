@@ -24,6 +24,24 @@ std::uint64_t size_of(int fd, const fs::path& path) {
     return static_cast<std::uint64_t>(facts.st_size);
 }
 
+std::string_view kind_name(mode_t mode) {
+    if (S_ISFIFO(mode)) return "a pipe (FIFO)";
+    return S_ISSOCK(mode) ? "a socket" : "a device";
+}
+
+// Opening a pipe waits for somebody to write into it, and opening a device may do anything.
+void check_has_content(const fs::path& path) {
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) throw system_error("open", path, errno);
+    const mode_t mode = facts.st_mode;
+    check(S_ISREG(mode) || S_ISDIR(mode), [&] {
+        return Error("E206",
+                     fmt::format("'{}' is no file, but {}", path.string(), kind_name(mode)),
+                     "what is read here is read at any place, and more than once",
+                     "write what comes from there to a file, and give that");
+    });
+}
+
 UniqueFd create_beside(const fs::path& path) {
     UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd) {
@@ -64,6 +82,7 @@ void UniqueFd::reset() {
 }
 
 UniqueFd open_for_reading(const fs::path& path) {
+    check_has_content(path);
     UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
     if (!fd) throw system_error("open", path, errno);
     return fd;

@@ -80,6 +80,17 @@ TEST(ReadFile, RefusesWhatIsTooLargeMissingOrAFolder) {
     EXPECT_EQ(caught_code([&] { read_file(folder.path()); }), "E402");
 }
 
+TEST(OpenForReading, WaitsForNoPipeAndTouchesNoDevice) {
+    const TempDir folder;
+    const fs::path pipe = folder / "pipe";
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    const auto error = test::caught([&] { open_for_reading(pipe); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E206");
+    EXPECT_THAT(error->text(), HasSubstr("a pipe (FIFO)"));
+    EXPECT_EQ(caught_code([] { open_for_reading("/dev/zero"); }), "E206");
+}
+
 TEST(ReadFile, IsNotAllowedWithoutPermission) {
     constexpr uid_t nobody = 65534;
     const TempDir folder;

@@ -38,7 +38,7 @@ class UniqueFd {
     int fd_ = -1;
 };
 
-/// Opens for reading, close-on-exec. Errors: E202 (permission), E201 (missing), E402 (other).
+/// Opens a file for reading, close-on-exec. Errors: E201, E202, E206 (a pipe or device), E402.
 UniqueFd open_for_reading(const fs::path& path);
 
 /// How a file looks from outside: one that was written again or replaced looks otherwise.
