@@ -286,12 +286,12 @@ FileFacts Sandbox::answer() {
     throw nonsense("its answer does not make sense");
 }
 
-void Sandbox::read(const RowsRequest& request, std::span<std::byte> out) {
+void Sandbox::read(const RowsRequest& request, std::span<std::byte> out, double chunks) {
     asked_ = {request.path, {request.dataset}};
     file_bytes_ = fs::file_size(request.path);
     send(FrameKind::read,
          limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_) +
-             limits_.cpu_s_per_gib_of_rows * gib(out.size()),
+             limits_.cpu_s_per_gib_of_rows * gib(out.size()) + limits_.cpu_s_per_chunk * chunks,
          to_bytes(request));
     const double deadline_s =
         now_s() + limits_.wall_s + limits_.wall_s_per_gib_of_rows * gib(out.size());

@@ -19,8 +19,9 @@ namespace lockstep {
 
 /// What the child may use for one file.
 struct SandboxLimits {
-    double cpu_s = 3, cpu_s_per_gib = 10;  ///< of the file's size: its chunks are listed one by one
+    double cpu_s = 3, cpu_s_per_gib = 60;  ///< of the file's size: its chunks are listed one by one
     double cpu_s_per_gib_of_rows = 40;     ///< that are read
+    double cpu_s_per_chunk = 1e-4;         ///< that rows are read from, however small it is
     double wall_s = 120;                   ///< also for a file system that is slow or hangs
     double wall_s_per_gib_of_rows = 240;
 };
@@ -49,9 +50,9 @@ class Sandbox {
     void ask(const FileRequest& request);
     FileFacts answer();
 
-    /// Fills `out`, of request.bytes, with what libhdf5 reads. Errors: E213 (it refuses); E231,
-    /// E232, E233; E201, E202.
-    void read(const RowsRequest& request, std::span<std::byte> out);
+    /// Fills `out`, of request.bytes, with what libhdf5 reads from about so many chunks. Errors:
+    /// E213 (it refuses); E231, E232, E233; E201, E202.
+    void read(const RowsRequest& request, std::span<std::byte> out, double chunks = 1);
 
   private:
     void start();

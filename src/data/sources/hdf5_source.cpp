@@ -9,6 +9,7 @@
 #include "spool.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include <fmt/format.h>
@@ -26,6 +27,7 @@ struct Part {
     std::vector<std::uint64_t> size;
     ElementType type = ElementType::u8;
     std::uint64_t rows_at_once = 1;
+    double chunks_of_row = 0;  // that a row lies in; small where a chunk has many rows
 
     std::uint64_t row_bytes() const {
         return std::accumulate(
@@ -90,6 +92,16 @@ std::uint64_t rows_at_once(const DatasetFacts& facts, const Part& part) {
     return std::min({std::max(usual, step), most, samples});
 }
 
+// Of sizes that a file may have made up: no whole number holds all of these products.
+double chunks_of_row(const DatasetFacts& facts) {
+    if (facts.chunk.size() != facts.size.size() || facts.chunk.empty()) return 0;
+    double chunks = 1 / static_cast<double>(std::max<std::uint64_t>(facts.chunk[0], 1));
+    for (std::size_t i = 1; i < facts.chunk.size(); ++i)
+        chunks *= std::ceil(static_cast<double>(facts.size[i]) /
+                            static_cast<double>(std::max<std::uint64_t>(facts.chunk[i], 1)));
+    return chunks;
+}
+
 Part part_of(const DatasetFacts& facts, const fs::path& path, const NamedInput& field) {
     Part part{path, field.place, facts.size};
     check(facts.layout != StorageLayout::missing, [&] {
@@ -103,6 +115,7 @@ Part part_of(const DatasetFacts& facts, const fs::path& path, const NamedInput& 
     part.type = element_type(facts, part, field.field);
     check_shape(part);
     part.rows_at_once = rows_at_once(facts, part);
+    part.chunks_of_row = chunks_of_row(facts);
     return part;
 }
 
@@ -192,7 +205,8 @@ class Hdf5Import {
                            .first = first,
                            .rows = count,
                            .bytes = filled.size()},
-                          filled);
+                          filled,
+                          part.chunks_of_row * static_cast<double>(count));
             spool.append(filled);
             done_ += filled.size();
             if (options_.report) options_.report(done_, total_);

@@ -15,6 +15,7 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -135,6 +136,24 @@ TEST_F(Sandboxed, WhatHappensToTheChildWhileItReadsIsAnError) {
     EXPECT_EQ(code_with(answer(FrameKind::rows, 16, 16) + "; exec sleep 60"), "E233");
     EXPECT_EQ(code_with(answer(FrameKind::facts, 15, 15) + "; exec sleep 60"), "E233");
     EXPECT_EQ(code_with(answer(FrameKind::rows, 15, 14) + "; kill -SEGV $$"), "E231");
+}
+
+TEST_F(Sandboxed, ChildMayTakeLongerOverManyChunks) {
+    const auto cpu_s_for = [&](double chunks) {
+        const fs::path seen = folder_ / "seen";
+        const fs::path helper = folder_.file(
+            "helper", fmt::format("#!/bin/sh\nhead -c {} > {}\n", sizeof(Frame), seen.string()));
+        fs::permissions(helper, fs::perms::owner_all);
+        const Helper named(helper);
+        std::vector<std::byte> rows(15);
+        const RowsRequest request{request_.path, "/x/data", ElementType::u8, 0, 1, 15};
+        EXPECT_EQ(caught_code([&] { Sandbox().read(request, rows, chunks); }), "E233");
+        Frame frame;
+        std::memcpy(&frame, test::content_of(seen).data(), sizeof frame);
+        return frame.cpu_s;
+    };
+    EXPECT_LT(cpu_s_for(1), 5u);
+    EXPECT_GT(cpu_s_for(300'000), 30u);
 }
 
 TEST_F(Sandboxed, LeavesNoChildBehind) {
