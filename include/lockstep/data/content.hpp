@@ -16,6 +16,10 @@ namespace lockstep {
 /// Of all rows, decoded: what content_hashes() of one part reads.
 std::uint64_t content_bytes(const DatasetIndex& index);
 
+/// Of memory that one thread needs to read, besides where rows go: a block is expanded whole.
+/// Errors: E106 where that is more than `allowed`.
+void check_reading_memory(const DatasetIndex& index, std::uint64_t allowed);
+
 /// XXH3-64 of the decoded rows of each stored block, field after field, of those that are in part
 /// `part` of `parts` of the data; 0 in the places of the others, so that parts are added. A block
 /// that cannot be had counts as one without rows. Errors: of the machine only, E402 and kin.

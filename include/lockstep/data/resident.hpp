@@ -38,6 +38,10 @@ class ResidentRows {
     /// Bytes of memory to lend: rows, and what became of each block.
     static std::uint64_t bytes_needed(const DatasetIndex& index);
 
+    /// Bytes of buffers that `threads` need while they load. Blocks are expanded whole, however few
+    /// rows are in them.
+    static std::uint64_t loading_bytes(const DatasetIndex& index, int threads);
+
     /// `memory` has at least bytes_needed() bytes, begins at a multiple of 64 and lives as long as
     /// `keep` does; what it holds does not matter. Huge pages are asked for.
     /// Errors: E227 (more than 2^32 samples).
@@ -89,7 +93,8 @@ std::string_view data_mode_name(DataMode mode);  ///< as `--data-mode` spells it
 
 /// What the choice rests on. Of a node, all of its ranks together.
 struct MemoryFacts {
-    std::uint64_t bytes_needed = 0;  ///< ResidentRows::bytes_needed()
+    std::uint64_t bytes_needed = 0;   ///< ResidentRows::bytes_needed()
+    std::uint64_t loading_bytes = 0;  ///< ResidentRows::loading_bytes() of all ranks
     std::uint64_t samples = 0;
     std::uint64_t budget_bytes = 0;  ///< what the user allows for data
     std::uint64_t free_bytes = 0;    ///< memory that the node or control group has left

@@ -39,7 +39,6 @@ std::vector<LabelMix> label_mixes(std::shared_ptr<const DatasetIndex> index,
                                   std::uint64_t most_blocks) {
     std::vector<LabelMix> mixes;
     ShardFiles files(index);
-    BlockReader reader(files);
     for (std::size_t f = 0; f < index->fields().size(); ++f) {
         const Field& field = index->fields()[f];
         if (!field.shape.empty() || field.classes() < 2) continue;
@@ -47,6 +46,7 @@ std::vector<LabelMix> label_mixes(std::shared_ptr<const DatasetIndex> index,
         const std::uint64_t all = index->stored_blocks(f).size();
         LabelMix mix{.field = field.name, .whole_bits = entropy_bits(field.class_counts)};
         mix.blocks = std::min(all, most_blocks);
+        BlockReader reader(files, f);
         for (std::uint64_t i = 0; i < mix.blocks; ++i)
             mix.block_bits +=
                 bits_of_block(field.type, reader.read_block(f, i * all / mix.blocks), counts) /

@@ -12,7 +12,7 @@ namespace lockstep {
 
 std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field) {
     ShardFiles files(std::shared_ptr<const DatasetIndex>(std::shared_ptr<void>(), &index));
-    BlockReader reader(files);
+    BlockReader reader(files, field);
     std::vector<std::uint64_t> counts;
     const Field& described = index.fields()[field];
     const auto& blocks = index.stored_blocks(field);

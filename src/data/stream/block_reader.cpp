@@ -36,6 +36,7 @@
 #include "page_cache.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -55,32 +56,35 @@ class Timed {
     double since_;
 };
 
-std::uint64_t largest(const DatasetIndex& index, std::uint64_t StoredBlock::*size) {
+std::uint64_t largest(const DatasetIndex& index,
+                      std::uint64_t StoredBlock::*size,
+                      std::optional<std::size_t> field) {
     std::uint64_t bytes = 0;
-    for (std::size_t f = 0; f < index.fields().size(); ++f)
+    const std::size_t end = field ? *field + 1 : index.fields().size();
+    for (std::size_t f = field.value_or(0); f < end; ++f)
         for (const StoredBlock& block : index.stored_blocks(f))
             bytes = std::max(bytes, block.*size);
     return bytes;
 }
 
 // What a request may need in the worst case: blocks side by side, or one that is larger.
-std::uint64_t staging_bytes(const DatasetIndex& index) {
-    return std::max(largest(index, &StoredBlock::stored_bytes), RequestLimits{}.bytes);
+std::uint64_t staging_bytes(const DatasetIndex& index, std::optional<std::size_t> field) {
+    return std::max(largest(index, &StoredBlock::stored_bytes, field), RequestLimits{}.bytes);
 }
 
 }  // namespace
 
-BlockReader::BlockReader(ShardFiles& files)
+BlockReader::BlockReader(ShardFiles& files, std::optional<std::size_t> field)
     : files_(files),
       index_(files.index()),
       rows_plan_(index_),
-      stored_(staging_bytes(index_)),
-      decoded_(largest(index_, &StoredBlock::decoded_bytes)),
+      stored_(staging_bytes(index_, field)),
+      decoded_(largest(index_, &StoredBlock::decoded_bytes, field)),
       gap_(RequestLimits{}.gap_bytes) {}
 
 std::uint64_t BlockReader::buffer_bytes(const DatasetIndex& index) {
-    const std::uint64_t stored = staging_bytes(index);
-    const std::uint64_t decoded = largest(index, &StoredBlock::decoded_bytes);
+    const std::uint64_t stored = staging_bytes(index, {});
+    const std::uint64_t decoded = largest(index, &StoredBlock::decoded_bytes, {});
     std::uint64_t between = 0;
     for (const FilterChain& chain : index.chains())
         between = std::max(between, Decoder::buffer_bytes(chain, stored, decoded));

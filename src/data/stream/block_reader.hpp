@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <utility>
@@ -31,7 +32,8 @@ using OnBadBlock = std::function<void(const BlockPiece&, const Error&)>;
 /// samples; E204; E210; E402; those of opening.
 class BlockReader {
   public:
-    explicit BlockReader(ShardFiles& files);
+    /// Of all fields, or with buffers for the blocks of one.
+    explicit BlockReader(ShardFiles& files, std::optional<std::size_t> field = {});
 
     /// Reads what one request of `plan`, made within the usual limits, covers. A block that cannot
     /// be had does not hurt its neighbours: `on_bad` is told and its rows are undefined; without

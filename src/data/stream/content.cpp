@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/data/axes.hpp"
 
 #include "bad_blocks.hpp"
@@ -11,6 +12,8 @@
 #include "resident_load.hpp"
 
 #include <bit>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -45,6 +48,21 @@ void add_field(ByteWriter& out, const Field& field) {
 
 std::uint64_t content_bytes(const DatasetIndex& index) {
     return index.samples() * index.manifest().bytes_per_sample();
+}
+
+void check_reading_memory(const DatasetIndex& index, std::uint64_t allowed) {
+    const std::uint64_t needed = BlockReader::buffer_bytes(index);
+    check(needed <= allowed, [&] {
+        return Error("E106",
+                     fmt::format("reading one block of '{}' needs {}; {} are allowed",
+                                 index.manifest().name,
+                                 bytes_text(needed),
+                                 bytes_text(allowed)),
+                     "a chunk is expanded whole, however few samples are in it",
+                     fmt::format("allow more: --data-memory {}MiB; or pack the data anew, in "
+                                 "smaller blocks",
+                                 (needed >> 20) + 1));
+    });
 }
 
 std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> index,

@@ -17,13 +17,16 @@ constexpr std::uint64_t usable(std::uint64_t free_bytes) {
 
 // Why not, or "" if it does.
 std::string why_it_does_not_fit(const MemoryFacts& facts) {
+    const std::uint64_t needed_bytes = facts.bytes_needed + facts.loading_bytes;
     const std::string needed =
-        fmt::format("keeping all rows in memory takes {} a node", bytes_text(facts.bytes_needed));
+        fmt::format("keeping all rows in memory takes {} a node, and {} while they are loaded",
+                    bytes_text(facts.bytes_needed),
+                    bytes_text(facts.loading_bytes));
     if (facts.samples > std::uint64_t{1} << 32)
         return fmt::format("{} samples are too many to keep in memory", grouped(facts.samples));
-    if (facts.bytes_needed > facts.budget_bytes)
+    if (needed_bytes > facts.budget_bytes)
         return fmt::format("{}; {} are allowed", needed, bytes_text(facts.budget_bytes));
-    if (facts.bytes_needed > usable(facts.free_bytes))
+    if (needed_bytes > usable(facts.free_bytes))
         return fmt::format("{}; {} of {} free may be used",
                            needed,
                            bytes_text(usable(facts.free_bytes)),

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "block_reader.hpp"
 #include "memory.hpp"
 #include "resident_load.hpp"
 
@@ -40,6 +41,10 @@ std::uint64_t ResidentRows::bytes_needed(const DatasetIndex& index) {
         bytes +=
             aligned(index.samples() * index.fields()[f].bytes_per_sample()) + state_bytes(index, f);
     return bytes;
+}
+
+std::uint64_t ResidentRows::loading_bytes(const DatasetIndex& index, int threads) {
+    return static_cast<std::uint64_t>(std::max(threads, 1)) * BlockReader::buffer_bytes(index);
 }
 
 ResidentRows::ResidentRows(std::shared_ptr<const DatasetIndex> index,

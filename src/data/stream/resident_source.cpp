@@ -290,7 +290,7 @@ void check_memory(const DatasetIndex& index, const StreamOptions& options) {
                      fmt::format("{} for batches, the rest for order '{}'",
                                  bytes_text(buffers),
                                  order_name(options.order)),
-                     "allow more memory");
+                     fmt::format("allow more: --data-memory {}MiB", (needed >> 20) + 1));
     });
 }
 

@@ -61,12 +61,14 @@ std::string smaller_text(const StreamOptions& options) {
 }
 
 Error too_little_memory(std::uint64_t needed, const StreamOptions& options, std::size_t lanes) {
-    return Error("E106",
-                 fmt::format("reading needs {} of buffers; {} are allowed",
-                             bytes_text(needed),
-                             bytes_text(options.memory_bytes)),
-                 windows_text(options, lanes),
-                 "allow more memory; or, " + smaller_text(options));
+    return Error(
+        "E106",
+        fmt::format("reading needs {} of buffers; {} are allowed",
+                    bytes_text(needed),
+                    bytes_text(options.memory_bytes)),
+        windows_text(options, lanes),
+        fmt::format(
+            "allow more: --data-memory {}MiB; or, {}", (needed >> 20) + 1, smaller_text(options)));
 }
 
 Error too_little_room(std::uint64_t needed,

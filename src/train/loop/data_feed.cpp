@@ -18,9 +18,11 @@ namespace {
 MemoryFacts memory_facts(const DatasetIndex& index,
                          const TrainSettings& settings,
                          std::uint64_t node_memory_bytes,
-                         int ranks_of_node) {
+                         int ranks_of_node,
+                         int load_threads) {
     const std::uint64_t shared = ranks_of_node > 1 ? free_bytes("/dev/shm") : node_memory_bytes;
     return {.bytes_needed = ResidentRows::bytes_needed(index),
+            .loading_bytes = ResidentRows::loading_bytes(index, load_threads * ranks_of_node),
             .samples = index.samples(),
             .budget_bytes = settings.data_memory * static_cast<std::uint64_t>(ranks_of_node),
             .free_bytes = node_memory_bytes,
@@ -67,7 +69,8 @@ DataFeed::DataFeed(const Communicator& ranks,
       index_(std::move(index)),
       options_(stream_options(settings)) {
     // Nodes may choose differently; the steps are the same, so that all agree on each.
-    const DataMode mode = agree(ranks_, [&] { return choose(settings, node_memory_bytes); });
+    const DataMode mode =
+        agree(ranks_, [&] { return choose(settings, node_memory_bytes, load_threads); });
     agree(ranks_, [&] {
         watch_.emplace(index_);
         if (mode == DataMode::resident) reserve();
@@ -102,11 +105,14 @@ void DataFeed::load(int threads) {
 }
 
 // One choice for a node: its first rank's.
-DataMode DataFeed::choose(const TrainSettings& settings, std::uint64_t node_memory_bytes) const {
+DataMode DataFeed::choose(const TrainSettings& settings,
+                          std::uint64_t node_memory_bytes,
+                          int load_threads) const {
     const std::string chosen = from_root(node_, [&]() -> std::string {
         if (settings.data_mode == DataMode::stream)
             return std::string(data_mode_name(DataMode::stream));
-        const MemoryFacts facts = memory_facts(*index_, settings, node_memory_bytes, node_.size());
+        const MemoryFacts facts =
+            memory_facts(*index_, settings, node_memory_bytes, node_.size(), load_threads);
         if (settings.data_mode == DataMode::resident) {
             check_resident(facts);
             return std::string(data_mode_name(DataMode::resident));

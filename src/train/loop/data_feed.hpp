@@ -44,7 +44,9 @@ class DataFeed {
     std::unique_ptr<BatchStream> batches(LeafRange leaves, StreamPosition start) const;
 
   private:
-    DataMode choose(const TrainSettings& settings, std::uint64_t node_memory_bytes) const;
+    DataMode choose(const TrainSettings& settings,
+                    std::uint64_t node_memory_bytes,
+                    int load_threads) const;
     void reserve();
     void load(int threads);
 

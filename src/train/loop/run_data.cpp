@@ -65,6 +65,7 @@ RunData settle_run_data(const Communicator& ranks,
                         const TrainSettings& settings,
                         const std::shared_ptr<const DatasetIndex>& data,
                         const Json& recorded) {
+    agree(ranks, [&] { check_reading_memory(*data, settings.data_memory); });
     RunData run;
     run.facts["data-digest"] = data->digest();
     if (data->manifest().kind == ManifestKind::packed) return run;

@@ -3,6 +3,7 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
+#include "support/caught.hpp"
 
 #include <functional>
 
@@ -46,6 +47,19 @@ TEST_F(Content, IsTheSameInAnyNumberOfParts) {
     const auto index = open("a");
     EXPECT_EQ(content_bytes(*index), 111u * (15 + 8));
     for (const int parts : {2, 3, 7, 50}) EXPECT_EQ(digest(index, parts), digest(index)) << parts;
+}
+
+TEST_F(Content, IsReadOfWholeChunks) {
+    fs::create_directory(folder_ / "a");
+    auto data = test::images_and_labels(100'000, 1);
+    data[0].chunk = {100'000, 3, 5};
+    test::write_foreign(folder_ / "a/a.h5", data);
+    const auto index = open("a");
+    check_reading_memory(*index, 8u << 20);
+    const auto error = test::caught([&] { check_reading_memory(*index, 2u << 20); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E106");
+    EXPECT_NE(error->text().find("allow more: --data-memory "), std::string::npos) << error->text();
 }
 
 TEST_F(Content, GoesNotByNamesAndTimes) {

@@ -351,6 +351,7 @@ TEST(DataMode, IsResidentWhereEverythingFits) {
         EXPECT_EQ(caught_code([&] { check_resident(facts); }), "E227");
     };
     expect_stream([](MemoryFacts& facts) { facts.budget_bytes = gib / 2; }, "512 MiB are allowed");
+    expect_stream([](MemoryFacts& facts) { facts.loading_bytes = 2 * gib; }, "2 GiB are allowed");
     expect_stream([](MemoryFacts& facts) { facts.free_bytes = gib; }, "free");
     expect_stream([](MemoryFacts& facts) { facts.shared_bytes = gib - 1; }, "shared memory");
     expect_stream([](MemoryFacts& facts) { facts.samples = std::uint64_t{1} << 33; }, "too many");
