@@ -2,15 +2,21 @@
 #include "lockstep/core/error.hpp"
 
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
+#include <new>
 #include <numeric>
+#include <optional>
+#include <system_error>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 namespace lockstep {
 namespace {
@@ -98,10 +104,54 @@ std::string path_of(const std::filesystem::filesystem_error& error) {
     return fmt::format("{} (TMPDIR)", place ? place : "/tmp");
 }
 
+// How large the addresses of this process have been; 0 if the system does not say.
+std::uint64_t most_addresses() {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+        if (std::uint64_t kib = 0; word == "VmPeak:" && status >> kib) return kib << 10;
+    return 0;
+}
+
+std::string memory_limit_text() {
+    rlimit addresses{};
+    ::getrlimit(RLIMIT_AS, &addresses);
+    if (addresses.rlim_cur == RLIM_INFINITY)
+        return "the node, or the job's control group, has no more";
+    return fmt::format("'ulimit -v' leaves this process {} of addresses, of which it has had {}",
+                       bytes_text(addresses.rlim_cur),
+                       bytes_text(most_addresses()));
+}
+
+Error out_of_memory(std::string_view refused) {
+    return Error("E225",
+                 fmt::format("the system gives this process no more memory{}", refused),
+                 memory_limit_text(),
+                 "raise the limit ('ulimit -v unlimited', Slurm: --mem), or need less: a smaller "
+                 "--batch or --data-memory, fewer --threads or ranks on a node");
+}
+
+// Refusals, by whom they reach us: new, the start of a thread (its stack), and PyTorch, which has
+// a sentence for it, but no type.
+std::optional<Error> memory_error(const std::exception& error) {
+    if (dynamic_cast<const std::bad_alloc*>(&error)) return out_of_memory("");
+    const auto* system = dynamic_cast<const std::system_error*>(&error);
+    if (system && (system->code() == std::errc::resource_unavailable_try_again ||
+                   system->code() == std::errc::not_enough_memory))
+        return out_of_memory(" or threads");
+    constexpr std::string_view torch_says = "can't allocate memory: you tried to allocate ";
+    const std::string_view text = error.what();
+    const std::size_t at = text.find(torch_says);
+    if (at == text.npos) return {};
+    const std::string_view bytes = text.substr(at + torch_says.size());
+    return out_of_memory(
+        fmt::format(": {} bytes were asked for", bytes.substr(0, bytes.find(' '))));
+}
+
 }  // namespace
 
 Error as_error(const std::exception& error) {
     if (const auto* known = dynamic_cast<const Error*>(&error)) return *known;
+    if (const auto refusal = memory_error(error)) return *refusal;
     if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
         return system_error("work with", path_of(*file), file->code().value());
     return Error("E700",

@@ -164,6 +164,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "A stream's buffers are made when it begins, and must fit into the smallest memory limit of\n"
      "this process's control groups, less what the process has already. Give the job more memory\n"
      "(Slurm: --mem), or read with fewer lanes, smaller windows or smaller batches."},
+    {"E225",
+     config,
+     "out of memory",
+     "The system refused memory, or a thread, which needs some for its stack. 'ulimit -v', "
+     "'ulimit\n"
+     "-u' and the job's control group limit both. 'lockstep submit' and 'lockstep doctor' say "
+     "what\n"
+     "a job needs; --skip-checks leaves such checks out."},
     {"E227",
      usage,
      "data do not fit in memory",

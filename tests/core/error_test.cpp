@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <new>
 #include <set>
+#include <stdexcept>
+#include <system_error>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -91,6 +94,23 @@ TEST(SystemError, ChoosesTheCodeByErrno) {
     EXPECT_EQ(system_error("read", "x", EIO).exit_code(), ExitCode::io);
     EXPECT_STREQ(system_error("open", "a/b", ENOENT).what(),
                  "cannot open 'a/b': No such file or directory");
+}
+
+TEST(AsError, KnowsRefusedMemory) {
+    const std::bad_alloc from_new;
+    const std::system_error from_thread(
+        std::make_error_code(std::errc::resource_unavailable_try_again));
+    const std::runtime_error from_torch(
+        "[enforce fail at alloc_cpu.cpp:75] err == 0. DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 8294400 bytes. Error code 12 (Cannot allocate memory)");
+    for (const std::exception* error :
+         std::initializer_list<const std::exception*>{&from_new, &from_thread, &from_torch}) {
+        EXPECT_EQ(as_error(*error).code(), "E225") << error->what();
+        EXPECT_NE(as_error(*error).fix().find("ulimit -v"), std::string::npos);
+    }
+    EXPECT_NE(as_error(from_torch).text().find(": 8294400 bytes were asked for"),
+              std::string::npos);
+    EXPECT_EQ(as_error(std::runtime_error("x")).code(), "E700");
 }
 
 TEST(NearestName, FindsTypingErrors) {

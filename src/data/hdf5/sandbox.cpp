@@ -70,6 +70,13 @@ Error crashed(const fs::path& path, const std::string& how) {
                  "the file is damaged or made to do harm: restore it from its source");
 }
 
+Error out_of_memory(const fs::path& path) {
+    return Error("E231",
+                 fmt::format("the HDF5 library ran out of memory on '{}'", path.string()),
+                 "it may have 4 GiB of addresses, or as many as 'ulimit -v' leaves",
+                 "raise 'ulimit -v'; else the file has larger chunks, or is made to do harm");
+}
+
 Error took_too_long(const fs::path& path) {
     return Error("E232",
                  fmt::format("the HDF5 library took too long over '{}'", path.string()),
@@ -188,6 +195,7 @@ void Sandbox::fail() {
             asked_.path,
             fmt::format(
                 "it died of signal {} ({})", WTERMSIG(status), strsignal(WTERMSIG(status))));
+    if (WEXITSTATUS(status) == exit_out_of_memory) throw out_of_memory(asked_.path);
     if (WEXITSTATUS(status) != 0)
         throw crashed(asked_.path, fmt::format("it ended with code {}", WEXITSTATUS(status)));
     throw unusable(

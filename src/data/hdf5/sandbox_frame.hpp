@@ -24,6 +24,9 @@ enum class FrameKind : std::uint64_t {
     rows,     ///< as many bytes as it asked for
 };
 
+/// What the child ends with where memory is refused.
+inline constexpr int exit_out_of_memory = 71;
+
 /// No frame has more.
 inline constexpr std::uint64_t most_frame_bytes = std::uint64_t{2} << 30;
 

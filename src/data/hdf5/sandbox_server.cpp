@@ -116,7 +116,7 @@ int serve_requests(int socket) try {
     }
     return 0;
 } catch (const std::bad_alloc&) {
-    return 70;
+    return exit_out_of_memory;
 }
 
 }  // namespace lockstep

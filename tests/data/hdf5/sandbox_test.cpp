@@ -176,6 +176,13 @@ TEST_F(Sandboxed, CrashesBecomeErrorsThatNameTheFile) {
     }
 }
 
+TEST_F(Sandboxed, AChildWithoutMemorySaysSo) {
+    const auto error = error_with(fmt::format("exit {}", exit_out_of_memory));
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E231");
+    EXPECT_THAT(error->text(), HasSubstr("ulimit -v"));
+}
+
 TEST_F(Sandboxed, HangsEnd) {
     const double since = now_s();
     EXPECT_EQ(error_with("exec sleep 60", {.wall_s = 0.1})->code(), "E232");
