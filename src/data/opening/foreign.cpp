@@ -59,6 +59,17 @@ bool may_be_label(const FieldMapping& mapping) {
            (mapping.layout == RowLayout::unstated && is_usual);
 }
 
+// A column, [n, 1], is what a table's library makes of one number for each sample.
+bool is_label_column(const FieldMapping& mapping, const Field& field) {
+    const bool is_named = mapping.name == "labels" || mapping.layout == RowLayout::label;
+    return is_named && may_be_label(mapping) && mapping.name != "tokens" && is_whole(field.type) &&
+           field.shape == std::vector<std::int64_t>{1};
+}
+
+bool is_one_for_each_row(const std::vector<std::uint64_t>& size) {
+    return size.size() == 1 || (size.size() == 2 && size[1] == 1);
+}
+
 void check_fields(const std::vector<FieldMapping>& fields) {
     std::set<std::string> names;
     for (const FieldMapping& field : fields) {
@@ -124,7 +135,8 @@ ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const
     };
     if (!widening.is_known())
         throw refuse("whole numbers of 8 to 64 bits and floating ones of 32 and 64 are read");
-    if (!widening.holds_all() && !(may_be_label(mappings_[field]) && facts.size.size() == 1))
+    if (!widening.holds_all() &&
+        !(may_be_label(mappings_[field]) && is_one_for_each_row(facts.size)))
         throw refuse("only labels of it are read, because i64 does not hold all its values");
     return widening.type();
 }
@@ -173,6 +185,7 @@ Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
     const DatasetFacts& facts = checked(number, field);
     Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
     made.shape.assign(facts.size.begin() + 1, facts.size.end());
+    if (is_label_column(mapping, made)) made.shape.clear();
     check_layout(mapping, made, files_[number]);
     made.layout = layout_text(mapping.layout);
     return made;

@@ -152,6 +152,22 @@ TEST_F(Foreign, LabelsOfAnyWholeTypeAreCounted) {
     EXPECT_EQ(caught_code([&] { counts(RowLayout::label); }), "E210") << "memory is bounded";
 }
 
+TEST_F(Foreign, LabelsMayBeAColumn) {
+    ForeignDataset labels{.path = "/y", .size = {4, 1}, .chunk = {3, 1}, .bytes = {}};
+    for (const int label : {0, 3, 3, 1}) labels.bytes.push_back(static_cast<std::byte>(label));
+    const fs::path path = write("l.h5", {labels});
+    const auto open = [&](const std::string& name, RowLayout layout = RowLayout::unstated) {
+        return DatasetIndex::open_foreign({path}, {{name, "/y", layout}});
+    };
+    const DatasetIndex index = open("labels");
+    EXPECT_THAT(index.fields()[0].shape, IsEmpty());
+    EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(1, 1, 0, 2));
+    EXPECT_EQ(streamed(index, 0), labels.bytes);
+    EXPECT_EQ(open("kinds", RowLayout::label).fields()[0].classes(), 4);
+    EXPECT_THAT(open("labels", RowLayout::value).fields()[0].shape, ElementsAre(1));
+    EXPECT_THAT(open("tokens").fields()[0].shape, ElementsAre(1));
+}
+
 TEST_F(Foreign, LabelsThatAreDamagedAfterOpeningAreNamed) {
     const std::vector<std::int32_t> values{0, 3, 3, 1, 2, 0};
     ForeignDataset labels{.path = "/y", .type = H5T_STD_I32LE, .size = {values.size()}};
