@@ -111,6 +111,11 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& f
                                      ImageLayout layout = ImageLayout::unstated,
                                      const SourceOptions& options = {});
 
+/// Reads the first row of each field of one file as open_hdf5() would. Errors: as open_hdf5().
+void check_packs_hdf5(const std::filesystem::path& file,
+                      const std::vector<NamedInput>& fields,
+                      ImageLayout layout = ImageLayout::unstated);
+
 /// What pixels become.
 enum class Color { as_first, rgb, gray };
 

@@ -257,13 +257,25 @@ FileFacts Sandbox::look(const FileRequest& request) {
     return answer();
 }
 
+FileRequest Sandbox::list(const fs::path& path) {
+    ask(FrameKind::list, {path, {}});
+    const std::vector<std::byte> bytes = receive(FrameKind::names);
+    try {
+        return request_from(bytes);
+    } catch (const Error&) {  // as below
+    }
+    throw nonsense("its answer does not make sense");
+}
+
 void Sandbox::ask(const FileRequest& request) {
+    ask(FrameKind::look, request);
+}
+
+void Sandbox::ask(FrameKind kind, const FileRequest& request) {
     asked_ = request;
     static_cast<void>(open_for_reading(request.path));
     file_bytes_ = fs::file_size(request.path);
-    send(FrameKind::look,
-         limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_),
-         to_bytes(request));
+    send(kind, limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_), to_bytes(request));
 }
 
 void Sandbox::send(FrameKind kind, double cpu_s, std::span<const std::byte> request) {
@@ -275,17 +287,22 @@ void Sandbox::send(FrameKind kind, double cpu_s, std::span<const std::byte> requ
     send(request);
 }
 
-FileFacts Sandbox::answer() {
+std::vector<std::byte> Sandbox::receive(FrameKind wanted) {
     const double deadline_s = now_s() + limits_.wall_s;
     const Frame frame = receive_head(deadline_s);
-    const std::vector<std::byte> bytes = receive_body(frame, deadline_s);
+    std::vector<std::byte> bytes = receive_body(frame, deadline_s);
     if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
         throw Error("E205",
                     fmt::format("cannot read '{}'", asked_.path.string()),
                     text_of(bytes),
                     "copy it again from its source");
-    if (frame.kind != static_cast<std::uint64_t>(FrameKind::facts))
+    if (frame.kind != static_cast<std::uint64_t>(wanted))
         throw nonsense("its answer is of no known kind");
+    return bytes;
+}
+
+FileFacts Sandbox::answer() {
+    const std::vector<std::byte> bytes = receive(FrameKind::facts);
     h5::note_file_opened();
     try {
         return facts_from(bytes, asked_.datasets.size(), file_bytes_);

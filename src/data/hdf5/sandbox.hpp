@@ -50,6 +50,9 @@ class Sandbox {
     void ask(const FileRequest& request);
     FileFacts answer();
 
+    /// As list_datasets(). Errors: as look().
+    FileRequest list(const std::filesystem::path& path);
+
     /// Fills `out`, of request.bytes, with what libhdf5 reads from about so many chunks. Errors:
     /// E213 (it refuses); E231, E232, E233; E201, E202.
     void read(const RowsRequest& request, std::span<std::byte> out, double chunks = 1);
@@ -58,6 +61,8 @@ class Sandbox {
     void start();
     void send(FrameKind kind, double cpu_s, std::span<const std::byte> request);
     void send(std::span<const std::byte> bytes);
+    void ask(FrameKind kind, const FileRequest& request);
+    std::vector<std::byte> receive(FrameKind wanted);
     Frame receive_head(double deadline_s);
     std::vector<std::byte> receive_body(const Frame& frame, double deadline_s);
     Error nonsense(const std::string& why);

@@ -22,6 +22,8 @@ enum class FrameKind : std::uint64_t {
     refused,  ///< why libhdf5 does not read the file, as text
     read,     ///< a RowsRequest
     rows,     ///< as many bytes as it asked for
+    list,     ///< a FileRequest that names no data set
+    names,    ///< a FileRequest that names all there are
 };
 
 /// What the child ends with where memory is refused.

@@ -3,6 +3,7 @@
 #include "lockstep/core/hash.hpp"
 
 #include "h5.hpp"
+#include "listing.hpp"
 #include "look.hpp"
 #include "row_reading.hpp"
 #include "sandbox.hpp"
@@ -97,6 +98,10 @@ bool serve(int socket, FrameKind kind, Make&& make) {
 bool serve(int socket, std::uint64_t kind, std::span<const std::byte> bytes, RowReading& rows) {
     if (kind == static_cast<std::uint64_t>(FrameKind::read))
         return serve(socket, FrameKind::rows, [&] { return rows.read(rows_request_from(bytes)); });
+    if (kind == static_cast<std::uint64_t>(FrameKind::list))
+        return serve(socket, FrameKind::names, [&] {
+            return to_bytes(list_datasets(request_from(bytes).path));
+        });
     return serve(
         socket, FrameKind::facts, [&] { return to_bytes(look_at_file(request_from(bytes))); });
 }

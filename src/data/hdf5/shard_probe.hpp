@@ -42,4 +42,7 @@ ProbedShard probe_untrusted_shard(Sandbox& sandbox,
 /// superblock says, or is shorter than `expected_bytes` and has no readable superblock.
 void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes);
 
+/// Whether a file has HDF5's signature in a place where it may be. Errors: those of opening it.
+bool is_hdf5(const std::filesystem::path& path);
+
 }  // namespace lockstep

@@ -88,6 +88,11 @@ Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expecte
 
 }  // namespace
 
+bool is_hdf5(const std::filesystem::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    return superblock_offset(fd.value(), fs::file_size(path), path).has_value();
+}
+
 void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
     const UniqueFd fd = open_for_reading(path);
     const std::uint64_t bytes = fs::file_size(path);

@@ -8,6 +8,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/data/sources.hpp"
 
 #include "format/index_columns.hpp"
 #include "format/labels.hpp"
@@ -28,11 +29,30 @@ namespace {
 
 constexpr std::uint64_t block_bytes = 512 * 1024, smallest_block_bytes = 64 * 1024;
 
-Error not_streamable(const fs::path& path, const std::string& name, const std::string& why) {
-    return Error("E234",
-                 fmt::format("'{}' of '{}' cannot be streamed", name, path.string()),
-                 why,
-                 "make shards of it: lockstep data pack --hdf5 ...");
+NotStreamable not_streamable(const fs::path& path,
+                             const std::string& name,
+                             const std::string& why,
+                             const char* code = "E234") {
+    return {code, fmt::format("'{}' of '{}' cannot be streamed", name, path.string()), why, ""};
+}
+
+ImageLayout image_layout(const std::vector<FieldMapping>& fields) {
+    for (const FieldMapping& field : fields)
+        if (field.layout == RowLayout::chw || field.layout == RowLayout::hwc)
+            return field.layout == RowLayout::chw ? ImageLayout::chw : ImageLayout::hwc;
+    return ImageLayout::unstated;
+}
+
+std::string_view layout_option(ImageLayout layout) {
+    if (layout == ImageLayout::unstated) return "";
+    return layout == ImageLayout::chw ? " --layout chw" : " --layout hwc";
+}
+
+// As a word of a shell.
+std::string as_word(const std::string& text) {
+    std::string word = "'";
+    for (const char letter : text) word += letter == '\'' ? "'\\''" : std::string(1, letter);
+    return word + "'";
 }
 
 // The folder that all files lie below, so that they have names within one.
@@ -96,6 +116,49 @@ ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
 }
 
 DatasetIndex ForeignOpening::run() {
+    try {
+        return open_all();
+    } catch (const NotStreamable& error) {
+        throw Error(error.code(), error.what(), error.why(), way_out(error));
+    }
+}
+
+// Only what was tried is said to work: the first row of each field, as packing would read it.
+std::string ForeignOpening::way_out(const NotStreamable& reason) const {
+    std::string command = "lockstep data pack";
+    for (const fs::path& file : files_) command += " --hdf5 " + as_word(file.string());
+    std::vector<NamedInput> fields;
+    for (const FieldMapping& mapping : mappings_) {
+        fields.push_back({mapping.name, mapping.hdf5_path});
+        command += " --field " + as_word(mapping.name + "=" + mapping.hdf5_path);
+    }
+    const ImageLayout layout = image_layout(mappings_);
+    try {
+        check_packs_hdf5(files_[0], fields, layout);
+    } catch (const Error& error) {
+        const char* const plugin = "; libhdf5 finds a filter's plug-in in $HDF5_PLUGIN_PATH";
+        return fmt::format("write it anew: it cannot be packed either ({}){}",
+                           error.why().empty() ? error.what() : error.why(),
+                           reason.is_about_filter() ? plugin : "");
+    }
+    return fmt::format("make shards of it: {}{} --out NAME", command, layout_option(layout));
+}
+
+Candidate ForeignOpening::look() {
+    ask(0);
+    facts_ = sandbox_.answer();
+    Candidate found{mappings_[0].hdf5_path, facts_.datasets[0], ""};
+    try {
+        add_file(0);
+        choose_block_rows();
+        add_blocks(0);
+    } catch (const Error& error) {
+        found.obstacle = error.why();
+    }
+    return found;
+}
+
+DatasetIndex ForeignOpening::open_all() {
     ask(0);
     for (std::size_t number = 0; number < files_.size(); ++number) {
         facts_ = sandbox_.answer();
@@ -151,12 +214,8 @@ const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t fiel
                      fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),
                      "it leads into another file, is damaged, or needs a newer HDF5 library");
     });
-    check(facts.layout != StorageLayout::missing, [&] {
-        return Error("E207",
-                     fmt::format("'{}' has no data set '{}'", path.string(), mapping.hdf5_path),
-                     "it was given as field '" + mapping.name + "'",
-                     "'h5ls -r FILE' lists what there is");
-    });
+    check(facts.layout != StorageLayout::missing,
+          [&] { return no_such_dataset(path, mapping.hdf5_path, mapping.name); });
     const auto refuse = [&](const std::string& why) {
         return not_streamable(path, mapping.hdf5_path, why);
     };
@@ -285,12 +344,7 @@ void ForeignOpening::add_blocks(std::size_t number) {
                                        .widening = widening_of(facts_.datasets[f])},
                                       chains_);
         if (found.trouble == BlockTrouble::unknown_filter)
-            throw Error("E212",
-                        fmt::format("'{}' of '{}' cannot be streamed",
-                                    mappings_[f].hdf5_path,
-                                    files_[number].string()),
-                        found.fault,
-                        "make shards of it: lockstep data pack --hdf5 ...");
+            throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault, "E212");
         if (found.trouble != BlockTrouble::none)
             throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault);
         const DatasetFacts& facts = facts_.datasets[f];
@@ -341,7 +395,9 @@ DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>
 
 DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
                                 const std::vector<FieldMapping>& fields) {
-    return fields.empty() ? open(where) : open_foreign(foreign_files(where), fields);
+    if (!fields.empty()) return open_foreign(foreign_files(where), fields);
+    check_needs_no_fields(where);
+    return open(where);
 }
 
 }  // namespace lockstep

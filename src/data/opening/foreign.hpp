@@ -5,6 +5,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/dataset_index.hpp"
 
+#include "contents.hpp"
 #include "hdf5/sandbox.hpp"
 
 #include <cstddef>
@@ -17,13 +18,24 @@ namespace lockstep {
 /// Errors: E210 for a label below 0 or of a million and more; those of reading.
 std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_t field);
 
+/// Why a data set is not streamed: E234, or E212 where a filter is in the way.
+struct NotStreamable : Error {
+    using Error::Error;
+    bool is_about_filter() const { return code() == "E212"; }
+};
+
 /// One DatasetIndex::open_foreign(). Used once, by one thread.
 class ForeignOpening {
   public:
     ForeignOpening(const std::vector<fs::path>& files, const std::vector<FieldMapping>& mappings);
     DatasetIndex run();
 
+    /// Of the first field in the first file.
+    Candidate look();
+
   private:
+    DatasetIndex open_all();
+    std::string way_out(const NotStreamable& reason) const;
     void ask(std::size_t number);
     ElementType type_of(std::size_t number, std::size_t field) const;
     const DatasetFacts& checked(std::size_t number, std::size_t field) const;

@@ -6,6 +6,7 @@
 #include "field_plan.hpp"
 #include "format/labels.hpp"
 #include "hdf5/sandbox.hpp"
+#include "opening/contents.hpp"
 #include "spool.hpp"
 
 #include <algorithm>
@@ -105,10 +106,11 @@ double chunks_of_row(const DatasetFacts& facts) {
 Part part_of(const DatasetFacts& facts, const fs::path& path, const NamedInput& field) {
     Part part{path, field.place, facts.size};
     check(facts.layout != StorageLayout::missing, [&] {
+        if (facts.chunks.fault.empty()) return no_such_dataset(path, field.place, field.field);
         return Error("E207",
-                     fmt::format("'{}' has no data set '{}'", path.string(), field.place),
+                     fmt::format("cannot open '{}' of '{}'", field.place, path.string()),
                      printable(facts.chunks.fault),
-                     fmt::format("'h5ls -r {}' shows what it has", path.string()));
+                     "it leads into another file, is damaged, or needs a newer HDF5 library");
     });
     if (facts.layout == StorageLayout::elsewhere)
         throw malformed(part, "its values lie in other files, which are not followed");
@@ -182,7 +184,28 @@ class Hdf5Import {
         return std::make_unique<ColumnSource>(std::move(fields), std::move(columns));
     }
 
+    void read_first_rows(ImageLayout layout) {
+        for (std::size_t f = 0; f < fields_.size(); ++f) {
+            const Part& part = parts_[f].front();
+            plan_field(fields_[f].field, part.type, sample_shape(part), layout, part.path);
+            std::vector<std::byte> row(part.row_bytes());
+            read_rows(part, 0, row);
+        }
+    }
+
   private:
+    void read_rows(const Part& part, std::uint64_t first, std::span<std::byte> out) {
+        const std::uint64_t rows = out.size() / part.row_bytes();
+        sandbox_.read({.path = part.path,
+                       .dataset = part.name,
+                       .type = part.type,
+                       .first = first,
+                       .rows = rows,
+                       .bytes = out.size()},
+                      out,
+                      part.chunks_of_row * static_cast<double>(rows));
+    }
+
     void check_rows(const fs::path& path) const {
         std::vector<std::uint64_t> rows;
         std::vector<NamedInput> named = fields_;
@@ -199,14 +222,7 @@ class Hdf5Import {
             const std::uint64_t count =
                 std::min<std::uint64_t>(part.rows_at_once, part.size[0] - first);
             const auto filled = std::span(rows).first(count * part.row_bytes());
-            sandbox_.read({.path = part.path,
-                           .dataset = part.name,
-                           .type = part.type,
-                           .first = first,
-                           .rows = count,
-                           .bytes = filled.size()},
-                          filled,
-                          part.chunks_of_row * static_cast<double>(count));
+            read_rows(part, first, filled);
             spool.append(filled);
             done_ += filled.size();
             if (options_.report) options_.report(done_, total_);
@@ -229,6 +245,14 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& f
     check_names("field", fields);
     expect(!files.empty() && !fields.empty(), "there are files and fields");
     return Hdf5Import(files, fields, options).run(layout);
+}
+
+void check_packs_hdf5(const std::filesystem::path& file,
+                      const std::vector<NamedInput>& fields,
+                      ImageLayout layout) {
+    check_names("field", fields);
+    const SourceOptions options;
+    Hdf5Import({file}, fields, options).read_first_rows(layout);
 }
 
 }  // namespace lockstep

@@ -63,6 +63,7 @@ TEST_F(Sandboxed, ChildSeesWhatThisProcessWouldSee) {
     FileFacts here = look_at_file(request_), there = sandbox.look(request_);
     EXPECT_EQ(there, here);
     EXPECT_EQ(there.datasets.at(2).layout, StorageLayout::missing);
+    EXPECT_THAT(sandbox.list(request_.path).datasets, testing::ElementsAre("/x/data", "/y"));
     EXPECT_EQ(sandbox.look(request_), here) << "one child answers many requests";
     EXPECT_EQ(facts_from(to_bytes(here), 3), here);
     EXPECT_EQ(request_from(to_bytes(request_)), request_);
