@@ -11,6 +11,7 @@
 #include "hdf5/file_facts.hpp"
 #include "hdf5/stored_blocks.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
@@ -32,6 +33,16 @@ void check_block(const StoredBlock& block, std::uint64_t file_bytes, std::uint64
     must(block.rows <= block.decoded_bytes / row_bytes);
     must(block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
     must(block.codec == Codec::none || block.decoded_bytes <= most_chunk_bytes);
+}
+
+// What a row of a chunk holds, with padding.
+std::uint64_t chunk_row_elements(const BlockForms& forms,
+                                 const StoredBlock& block,
+                                 std::uint64_t of_sample) {
+    if (block.cut == 0) return of_sample;
+    const Cut& cut = forms.cuts.at(block.cut - 1U);
+    must(cut.is_sound() && block.tile < cut.tiles());
+    return cut.chunk_elements();
 }
 
 template <class Action>
@@ -90,10 +101,12 @@ void read_index(Bytes bytes) {
         for (const StoredBlock& block : index.stored_blocks(f)) {
             const bool is_as_packed =
                 block.is_hashed || index.manifest().kind == ManifestKind::foreign;
+            const std::uint64_t element = element_bytes(index.fields()[f].type);
+            const std::uint64_t row = index.fields()[f].bytes_per_sample() / element;
             check_block(
                 block,
                 is_as_packed ? index.shards().at(block.shard).bytes : std::uint64_t{1} << 62,
-                index.fields()[f].bytes_per_sample());
+                element * chunk_row_elements(index.forms(), block, row));
             must(filter_fault(index.chain_of(block)).empty());
         }
     must(DatasetIndex::deserialize(index.serialize()) == index);
@@ -103,10 +116,17 @@ void read_facts(Bytes bytes) {
     const FileFacts facts = facts_from(bytes, 3, 4096);
     for (const DatasetFacts& dataset : facts.datasets) {
         if (dataset.size.empty() || dataset.size[0] < 1 || dataset.size[0] > 4096) continue;
-        std::vector<FilterChain> chains;
-        const FoundBlocks found = blocks_of(
-            dataset, {.samples = dataset.size[0], .row_bytes = 8, .file_bytes = 4096}, chains);
-        for (const StoredBlock& block : found.blocks) check_block(block, 4096, 8);
+        std::uint64_t elements = 1;  // no overflow: foreign.cpp looks at that
+        for (std::size_t d = 1; d < dataset.size.size() && elements <= 4096; ++d)
+            elements *= std::clamp<std::uint64_t>(dataset.size[d], 1, 4097);
+        if (elements > 4096 || std::ranges::count(dataset.size, 0U) > 0) continue;
+        BlockForms forms;
+        const FoundBlocks found =
+            blocks_of(dataset,
+                      {.samples = dataset.size[0], .row_bytes = 8 * elements, .file_bytes = 4096},
+                      forms);
+        for (const StoredBlock& block : found.blocks)
+            check_block(block, 4096, 8 * chunk_row_elements(forms, block, elements));
     }
 }
 

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/core/files.hpp"
+#include "lockstep/data/cut.hpp"
 #include "lockstep/data/filters.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
@@ -19,19 +20,28 @@
 
 namespace lockstep {
 
-/// A field's rows as they lie in a file.
+/// A field's rows as they lie in a file; where chunks cut samples, one tile of them.
 struct StoredBlock {
     std::uint64_t first_row = 0;      ///< global sample number
     std::uint64_t offset = 0;         ///< in the file
     std::uint64_t stored_bytes = 0;   ///< in the file
-    std::uint64_t decoded_bytes = 0;  ///< rows, and the padding of a data set's last chunk
+    std::uint64_t decoded_bytes = 0;  ///< rows, and a chunk's padding
     std::uint64_t hash = 0;           ///< XXH3-64 of the stored bytes, if `is_hashed`
     std::uint32_t rows = 0;           ///< samples in it
     std::uint32_t shard = 0;          ///< number of its file
     Codec codec = Codec::none;        ///< by which it is stored
     bool is_hashed = false;           ///< false: nobody wrote down its hash
-    std::uint16_t chain = 0;          ///< if `codec` is `filters`: which of DatasetIndex::chains()
+    std::uint16_t chain = 0;          ///< if `codec` is `filters`: which of BlockForms::chains
+    std::uint16_t cut = 0;            ///< of tiles: which of BlockForms::cuts, counted from 1
+    std::uint32_t tile = 0;           ///< its number; blocks of a band are in this order
     bool operator==(const StoredBlock&) const = default;
+};
+
+/// What blocks have in common.
+struct BlockForms {
+    std::vector<FilterChain> chains;
+    std::vector<Cut> cuts;
+    bool operator==(const BlockForms&) const = default;
 };
 
 /// How often this process, or a child for it, opened a file with libhdf5 to look at it. Once per
@@ -69,7 +79,7 @@ class DatasetIndex {
     static DatasetIndex of_blocks(const std::filesystem::path& folder,
                                   const std::string& manifest_text,
                                   std::vector<std::vector<StoredBlock>> blocks,
-                                  std::vector<FilterChain> chains = {});
+                                  BlockForms forms = {});
 
     /// For deserialize() on other ranks.
     std::vector<std::byte> serialize() const;
@@ -101,13 +111,21 @@ class DatasetIndex {
     /// foreign files each file begins a new one.
     std::vector<RowBlock> blocks() const;
 
-    /// By field, ascending, without gaps.
+    /// By field, ascending, without gaps; tiles of the same rows side by side.
     const std::vector<StoredBlock>& stored_blocks(std::size_t field) const {
         return stored_[field];
     }
 
-    /// The filters that blocks of codec `filters` went through.
-    const std::vector<FilterChain>& chains() const { return chains_; }
+    /// The filters that blocks of codec `filters` went through, and how chunks cut samples.
+    const BlockForms& forms() const { return forms_; }
+
+    /// How the chunk of `block` cuts samples; nullptr if it holds whole ones.
+    const Cut* cut_of(const StoredBlock& block) const {
+        return block.cut == 0 ? nullptr : &forms_.cuts.at(block.cut - 1U);
+    }
+
+    /// Bytes of one row of a block of `field`: of its tile's part, without padding.
+    std::uint64_t row_bytes_of(std::size_t field, const StoredBlock& block) const;
 
     /// The filters that `block`, one of this index, went through; Decoder::decode() undoes them.
     const FilterChain& chain_of(const StoredBlock& block) const;
@@ -124,15 +142,14 @@ class DatasetIndex {
   private:
     friend class ForeignOpening;
     void check_blocks() const;
-    void append(std::size_t field,
-                std::vector<StoredBlock>& blocks,
-                const std::vector<FilterChain>& chains);
+    void check_tiles(std::size_t field) const;
+    void append(std::size_t field, std::vector<StoredBlock>& blocks, const BlockForms& forms);
 
     std::filesystem::path path_;
     std::string manifest_text_;
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
-    std::vector<FilterChain> chains_;
+    BlockForms forms_;
     std::vector<std::string> warnings_;
     std::vector<FileStamp> stamps_;
 };

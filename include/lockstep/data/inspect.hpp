@@ -17,6 +17,7 @@ namespace lockstep {
 struct FieldLayout {
     std::string field;
     bool is_chunked = false;
+    bool is_cut = false;  ///< chunks hold parts of samples
     std::uint64_t blocks = 0;
     std::uint64_t block_bytes = 0;  ///< of a whole block, decoded
     std::uint64_t raw_bytes = 0, stored_bytes = 0;

@@ -2,6 +2,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/inspect.hpp"
 
+#include "format/cut_cost.hpp"
 #include "job_fit.hpp"
 #include "label_mix.hpp"
 
@@ -38,6 +39,7 @@ FieldLayout layout_of(const DatasetIndex& index, std::size_t number) {
                             block.decoded_bytes != block.rows * field.bytes_per_sample();
         layout.stored_bytes += block.stored_bytes;
         layout.block_bytes = std::max(layout.block_bytes, block.decoded_bytes);
+        layout.is_cut = layout.is_cut || block.cut != 0;
     }
     layout.blocks = index.stored_blocks(number).size();
     layout.raw_bytes = index.samples() * field.bytes_per_sample();
@@ -48,6 +50,7 @@ FieldLayout layout_of(const DatasetIndex& index, std::size_t number) {
 void advise_on_blocks(const DatasetIndex& index, Inspection& all) {
     const FieldLayout& largest = *std::ranges::max_element(
         all.layouts, {}, [](const FieldLayout& layout) { return layout.raw_bytes; });
+    if (largest.is_cut) return;  // said by what that costs
     const std::uint64_t row = std::max<std::uint64_t>(largest.raw_bytes / index.samples(), 1);
     const auto advise = [&](const std::string& why, std::uint64_t bytes) {
         all.advice.push_back(
@@ -128,6 +131,7 @@ Inspection inspect_dataset(std::shared_ptr<const DatasetIndex> index,
     for (std::size_t f = 0; f < index->fields().size(); ++f)
         all.layouts.push_back(layout_of(*index, f));
     all.labels = label_mixes(index, most_label_blocks);
+    for (const std::string& cost : cut_costs(*index)) all.advice.push_back("The " + cost + ".");
     advise_on_blocks(*index, all);
     advise_on_codecs(*index, all);
     advise_on_mixing(*index, all);

@@ -66,12 +66,14 @@ std::optional<Finding> BlockCheck::check_labels(const PlacedBlock& placed,
     const Field& field = manifest_.fields[placed.field];
     const std::optional<BadLabel> bad = first_bad_label(field, rows);
     if (!bad) return {};
-    return finding(placed,
-                   "E210",
-                   fmt::format("{} of sample {} is out of range; there are {} classes",
-                               label_text(field, bad->label),
-                               grouped(placed.block.first_row + bad->row),
-                               field.classes()));
+    return finding(
+        placed,
+        "E210",
+        fmt::format("{} of sample {} is out of range; there are {} classes",
+                    label_text(field, bad->label),
+                    grouped(placed.block.first_row +
+                            bad->element * element_bytes(field.type) / field.bytes_per_sample()),
+                    field.classes()));
 }
 
 }  // namespace lockstep

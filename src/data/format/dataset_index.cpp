@@ -13,34 +13,47 @@ namespace lockstep {
 DatasetIndex DatasetIndex::of_blocks(const std::filesystem::path& folder,
                                      const std::string& manifest_text,
                                      std::vector<std::vector<StoredBlock>> blocks,
-                                     std::vector<FilterChain> chains) {
+                                     BlockForms forms) {
     DatasetIndex index;
     index.path_ = fs::absolute(folder).lexically_normal();
     index.manifest_text_ = manifest_text;
     index.manifest_ = parse_manifest(manifest_text, (folder / manifest_name).string());
     index.stored_ = std::move(blocks);
-    index.chains_ = std::move(chains);
+    index.forms_ = std::move(forms);
     return index;
 }
 
+namespace {
+
+// By the number that an item has in `of`: its number in `all`, which gets what it lacks.
+template <class Item>
+std::vector<std::uint16_t> numbers_in(std::vector<Item>& all, const std::vector<Item>& of) {
+    std::vector<std::uint16_t> numbers;
+    for (const Item& item : of) {
+        const auto found = std::ranges::find(all, item);
+        numbers.push_back(static_cast<std::uint16_t>(found - all.begin()));
+        if (found == all.end()) all.push_back(item);
+    }
+    return numbers;
+}
+
+}  // namespace
+
 void DatasetIndex::append(std::size_t field,
                           std::vector<StoredBlock>& blocks,
-                          const std::vector<FilterChain>& chains) {
-    // By the number that a chain has in `chains`: its number here.
-    std::vector<std::uint16_t> numbers;
-    for (const FilterChain& chain : chains) {
-        const auto found = std::ranges::find(chains_, chain);
-        numbers.push_back(static_cast<std::uint16_t>(found - chains_.begin()));
-        if (found == chains_.end()) chains_.push_back(chain);
+                          const BlockForms& forms) {
+    const auto chains = numbers_in(forms_.chains, forms.chains);
+    const auto cuts = numbers_in(forms_.cuts, forms.cuts);
+    for (StoredBlock& block : blocks) {
+        if (block.codec == Codec::filters) block.chain = chains.at(block.chain);
+        if (block.cut != 0) block.cut = static_cast<std::uint16_t>(cuts.at(block.cut - 1U) + 1);
     }
-    for (StoredBlock& block : blocks)
-        if (block.codec == Codec::filters) block.chain = numbers.at(block.chain);
     stored_[field].insert(stored_[field].end(), blocks.begin(), blocks.end());
 }
 
 bool DatasetIndex::operator==(const DatasetIndex& other) const {
     return path_ == other.path_ && manifest_text_ == other.manifest_text_ &&
-           manifest_ == other.manifest_ && stored_ == other.stored_ && chains_ == other.chains_ &&
+           manifest_ == other.manifest_ && stored_ == other.stored_ && forms_ == other.forms_ &&
            warnings_ == other.warnings_;
 }
 
@@ -70,9 +83,15 @@ const FilterChain& DatasetIndex::chain_of(const StoredBlock& block) const {
         case Codec::zstd:
             return zstd;
         case Codec::filters:
-            return chains_.at(block.chain);
+            return forms_.chains.at(block.chain);
     }
     return none;
+}
+
+std::uint64_t DatasetIndex::row_bytes_of(std::size_t field, const StoredBlock& block) const {
+    const Cut* const cut = cut_of(block);
+    return cut ? cut->elements_of(block.tile) * element_bytes(fields()[field].type)
+               : fields()[field].bytes_per_sample();
 }
 
 std::vector<RowBlock> DatasetIndex::blocks() const {

@@ -13,17 +13,20 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t magic = 0x32786469'6b636f6c;  // "lockidx2"
+constexpr std::uint64_t magic = 0x33786469'6b636f6c;  // "lockidx3"
 
 // More than file systems hold in one.
 constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 62;
 
-// Blocks that differ in nothing but these: where they are, their size, codec and hash.
+// Blocks that differ in nothing but these: where they are, their size, codec and hash. Whole bands
+// of tiles.
 struct Run {
     std::uint64_t first_row = 0, decoded_bytes = 0, blocks = 0;
     std::uint32_t shard = 0, rows = 0;
+    std::uint16_t cut = 0;
     bool continues_with(const StoredBlock& block) const {
-        return block.shard == shard && block.rows == rows && block.decoded_bytes == decoded_bytes;
+        return block.shard == shard && block.rows == rows && block.decoded_bytes == decoded_bytes &&
+               block.cut == cut;
     }
 };
 
@@ -36,7 +39,8 @@ Run run_at(std::span<const StoredBlock> blocks) {
     Run run{.first_row = blocks[0].first_row,
             .decoded_bytes = blocks[0].decoded_bytes,
             .shard = blocks[0].shard,
-            .rows = blocks[0].rows};
+            .rows = blocks[0].rows,
+            .cut = blocks[0].cut};
     while (run.blocks < blocks.size() && run.continues_with(blocks[run.blocks])) ++run.blocks;
     return run;
 }
@@ -46,7 +50,8 @@ void add_run(ByteWriter& out, const Run& run, std::span<const StoredBlock> block
                                       run.decoded_bytes,
                                       run.blocks,
                                       std::uint64_t{run.shard},
-                                      std::uint64_t{run.rows}})
+                                      std::uint64_t{run.rows},
+                                      std::uint64_t{run.cut}})
         out.add(value);
     const auto column = [&](auto value_of) {
         std::vector<std::uint64_t> values;
@@ -81,23 +86,28 @@ std::uint32_t narrow(std::uint64_t value) {
     return static_cast<std::uint32_t>(value);
 }
 
-Run take_run(ByteReader& in, std::uint64_t most_blocks) {
+Run take_run(ByteReader& in, const BlockForms& forms, std::uint64_t most_blocks) {
     Run run{.first_row = in.number(), .decoded_bytes = in.number(), .blocks = in.number()};
     run.shard = narrow(in.number());
     run.rows = narrow(in.number());
+    const std::uint64_t cut = in.number();
+    if (cut > forms.cuts.size()) throw damaged_index("a block is cut in an unknown way");
+    run.cut = static_cast<std::uint16_t>(cut);
     if (run.blocks < 1 || run.blocks > most_blocks)
         throw damaged_index("it holds other blocks than it announces");
     return run;
 }
 
-void take_blocks_of_run(ByteReader& in, const Run& run, std::vector<StoredBlock>& out) {
+void take_blocks_of_run(ByteReader& in,
+                        const Run& run,
+                        std::uint64_t tiles,
+                        std::vector<StoredBlock>& out) {
     const std::vector<std::uint64_t> offsets = take_column(in, run.blocks),
                                      sizes = take_column(in, run.blocks),
                                      kinds = take_column(in, run.blocks),
                                      hashes = take_column(in, run.blocks);
-    std::uint64_t first_row = run.first_row;
-    for (std::uint64_t i = 0; i < run.blocks; ++i, first_row += run.rows)
-        out.push_back({.first_row = first_row,
+    for (std::uint64_t i = 0; i < run.blocks; ++i)
+        out.push_back({.first_row = run.first_row + i / tiles * run.rows,
                        .offset = offsets[i],
                        .stored_bytes = sizes[i],
                        .decoded_bytes = run.decoded_bytes,
@@ -106,20 +116,49 @@ void take_blocks_of_run(ByteReader& in, const Run& run, std::vector<StoredBlock>
                        .shard = run.shard,
                        .codec = codec_from(kinds[i] & 0xffff),
                        .is_hashed = kinds[i] >> 32 != 0,
-                       .chain = static_cast<std::uint16_t>(kinds[i] >> 16)});
+                       .chain = static_cast<std::uint16_t>(kinds[i] >> 16),
+                       .cut = run.cut,
+                       .tile = static_cast<std::uint32_t>(i % tiles)});
 }
 
-std::vector<StoredBlock> take_blocks(ByteReader& in, const Manifest& manifest) {
+std::uint64_t tiles_of(const BlockForms& forms, std::uint16_t cut) {
+    return cut == 0 ? 1 : forms.cuts[cut - 1U].tiles();
+}
+
+std::vector<StoredBlock> take_blocks(ByteReader& in,
+                                     const Manifest& manifest,
+                                     const BlockForms& forms) {
     const std::uint64_t count = in.number();
-    // Every block has a sample; a column of equal values needs no bytes of its own, so that the
-    // bytes that follow bound nothing.
-    if (count < 1 || count > std::min(manifest.samples, most_blocks))
+    // Every block has a sample, or a part of one; a column of equal values needs no bytes of its
+    // own, so that the bytes that follow bound nothing.
+    std::uint64_t parts = 1;
+    for (const Cut& cut : forms.cuts) parts = std::max(parts, cut.tiles());
+    if (count < 1 || count > most_blocks || (count - 1) / parts >= manifest.samples)
         throw damaged_index("it holds other blocks than samples");
     std::vector<StoredBlock> blocks;
     blocks.reserve(std::min<std::uint64_t>(count, 1u << 22));
-    while (blocks.size() < count)
-        take_blocks_of_run(in, take_run(in, count - blocks.size()), blocks);
+    while (blocks.size() < count) {
+        const Run run = take_run(in, forms, count - blocks.size());
+        take_blocks_of_run(in, run, tiles_of(forms, run.cut), blocks);
+    }
     return blocks;
+}
+
+void add_sizes(ByteWriter& out, const std::vector<std::uint64_t>& sizes) {
+    out.add(sizes.size());
+    for (const std::uint64_t size : sizes) out.add(size);
+}
+
+std::vector<std::uint64_t> take_sizes(ByteReader& in) {
+    std::vector<std::uint64_t> sizes(in.count(8));
+    for (std::uint64_t& size : sizes) size = in.number();
+    return sizes;
+}
+
+Cut take_cut(ByteReader& in) {
+    Cut cut{take_sizes(in), take_sizes(in)};
+    if (!cut.is_sound()) throw damaged_index("chunks cut samples in an impossible way");
+    return cut;
 }
 
 FilterChain take_chain(ByteReader& in) {
@@ -136,6 +175,34 @@ FilterChain take_chain(ByteReader& in) {
 
 }  // namespace
 
+namespace {
+
+void add_forms(ByteWriter& out, const BlockForms& forms) {
+    out.add(forms.chains.size());
+    for (const FilterChain& chain : forms.chains) {
+        out.add(chain.size());
+        for (const Filter& filter : chain) {
+            out.add(static_cast<std::uint64_t>(filter.kind));
+            out.add(filter.element);
+        }
+    }
+    out.add(forms.cuts.size());
+    for (const Cut& cut : forms.cuts) {
+        add_sizes(out, cut.sample);
+        add_sizes(out, cut.chunk);
+    }
+}
+
+BlockForms take_forms(ByteReader& in) {
+    BlockForms forms;
+    for (std::uint64_t left = in.count(8); left > 0; --left) forms.chains.push_back(take_chain(in));
+    for (std::uint64_t left = in.count(8); left > 0; --left) forms.cuts.push_back(take_cut(in));
+    if (forms.cuts.size() > 0xffff) throw damaged_index("it cuts samples in too many ways");
+    return forms;
+}
+
+}  // namespace
+
 std::vector<std::byte> DatasetIndex::serialize() const {
     ByteWriter out;
     out.add(magic);
@@ -144,14 +211,7 @@ std::vector<std::byte> DatasetIndex::serialize() const {
     out.add(std::string_view(manifest_text_));
     out.add(warnings_.size());
     for (const std::string& warning : warnings_) out.add(std::string_view(warning));
-    out.add(chains_.size());
-    for (const FilterChain& chain : chains_) {
-        out.add(chain.size());
-        for (const Filter& filter : chain) {
-            out.add(static_cast<std::uint64_t>(filter.kind));
-            out.add(filter.element);
-        }
-    }
+    add_forms(out, forms_);
     for (const auto& blocks : stored_) add_blocks(out, blocks);
     return out.finish();
 }
@@ -168,20 +228,53 @@ DatasetIndex DatasetIndex::deserialize(std::span<const std::byte> bytes) {
     index.manifest_ =
         parse_manifest(index.manifest_text_, "index", static_cast<ManifestKind>(kind));
     for (std::uint64_t left = in.count(8); left > 0; --left) index.warnings_.push_back(in.text());
-    for (std::uint64_t left = in.count(8); left > 0; --left)
-        index.chains_.push_back(take_chain(in));
+    index.forms_ = take_forms(in);
     for (std::size_t f = 0; f < index.fields().size(); ++f)
-        index.stored_.push_back(take_blocks(in, index.manifest_));
+        index.stored_.push_back(take_blocks(in, index.manifest_, index.forms_));
     if (!in.is_at_end()) throw damaged_index("it holds more than it announces");
     index.check_blocks();
     return index;
 }
 
+namespace {
+
+// Whether `block` is a tile, and `before` the one before it, if it is not the first.
+bool is_tile_of(const Cut& cut, const Field& field, const StoredBlock& block) {
+    const auto is_like = [](std::uint64_t size, std::int64_t extent) {
+        return size == static_cast<std::uint64_t>(extent);
+    };
+    return block.tile < cut.tiles() && std::ranges::equal(cut.sample, field.shape, is_like);
+}
+
+bool continues_band(const StoredBlock& before, const StoredBlock& block) {
+    return before.cut == block.cut && before.tile + 1 == block.tile && before.rows == block.rows &&
+           before.shard == block.shard && before.decoded_bytes == block.decoded_bytes;
+}
+
+}  // namespace
+
+// Rows of a band are counted with its last tile.
+void DatasetIndex::check_tiles(std::size_t field) const {
+    const StoredBlock* before = nullptr;  // of a band that is not complete
+    for (const StoredBlock& block : stored_[field]) {
+        const Cut* const cut = cut_of(block);
+        const bool is_right = before ? continues_band(*before, block) : block.tile == 0;
+        if (!is_right || (cut && !is_tile_of(*cut, fields()[field], block)))
+            throw damaged_index("a tile is not where it belongs");
+        before = cut && block.tile + 1 < cut->tiles() ? &block : nullptr;
+    }
+    if (before) throw damaged_index("a band lacks tiles");
+}
+
 void DatasetIndex::check_blocks() const {
     for (std::size_t f = 0; f < fields().size(); ++f) {
-        const std::uint64_t row_bytes = fields()[f].bytes_per_sample();
+        check_tiles(f);
         std::uint64_t next = 0, shard_now = 0;
         for (const StoredBlock& block : stored_[f]) {
+            const Cut* const cut = cut_of(block);
+            const std::uint64_t row_bytes =
+                cut ? cut->chunk_elements() * element_bytes(fields()[f].type)
+                    : fields()[f].bytes_per_sample();
             if (block.shard >= shards().size() || block.shard < shard_now)
                 throw damaged_index("a block lies in no shard");
             shard_now = block.shard;
@@ -203,12 +296,13 @@ void DatasetIndex::check_blocks() const {
                 block.rows <= block.decoded_bytes / row_bytes &&
                 (block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
             if (!has_bytes) throw damaged_index("a block has wrong bytes");
-            if (block.codec == Codec::filters && block.chain >= chains_.size())
+            if (block.codec == Codec::filters && block.chain >= forms_.chains.size())
                 throw damaged_index("a block went through filters that are not named");
             if (block.codec != Codec::none &&
                 block.decoded_bytes > most_expanded(chain_of(block), block.stored_bytes))
                 throw damaged_index("a block cannot expand to what it is said to");
-            next += block.rows;
+            const bool ends_rows = !cut || block.tile + 1 == cut->tiles();
+            if (ends_rows) next += block.rows;
         }
         if (next != samples()) throw damaged_index("its blocks do not hold all samples");
     }

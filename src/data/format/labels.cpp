@@ -78,8 +78,7 @@ std::optional<BadLabel> first_label_beyond(const Field& field,
     const std::size_t element_size = element_bytes(field.type);
     for (std::size_t i = 0; i < rows.size() / element_size; ++i) {
         const std::int64_t label = label_at(field.type, rows, i);
-        if (label < 0 || label >= limit)
-            return BadLabel{i * element_size / field.bytes_per_sample(), label};
+        if (label < 0 || label >= limit) return BadLabel{i, label};
     }
     return {};
 }

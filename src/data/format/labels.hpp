@@ -32,16 +32,16 @@ std::string label_text(const Field& field, std::int64_t label);
 
 /// A label that is no class of its field.
 struct BadLabel {
-    std::size_t row = 0;
+    std::size_t element = 0;
     std::int64_t label = 0;
 };
 
-/// The first of `rows` that has an element below 0, or of `limit` or more. Whole numbers only.
+/// The first element of `rows` below 0, or of `limit` or more. Whole numbers only.
 std::optional<BadLabel> first_label_beyond(const Field& field,
                                            std::span<const std::byte> rows,
                                            std::int64_t limit);
 
-/// The first of `rows` with an element that is no class; nothing where `field` has no classes.
+/// The first element of `rows` that is no class; nothing where `field` has no classes.
 std::optional<BadLabel> first_bad_label(const Field& field, std::span<const std::byte> rows);
 
 /// Adds each class in `rows` to `counts`, which grows as needed. No element is below 0.

@@ -8,8 +8,13 @@
 namespace lockstep::h5 {
 namespace {
 
-std::uint64_t chunk_count(const DatasetFacts& facts) {
-    return facts.size[0] / facts.chunk[0] + (facts.size[0] % facts.chunk[0] != 0 ? 1 : 0);
+// The beginning of the chunk after the one at `start`: the last dimension runs fastest.
+void advance(std::vector<hsize_t>& start, const DatasetFacts& facts) {
+    for (std::size_t d = start.size(); d-- > 0;) {
+        start[d] += facts.chunk[d];
+        if (start[d] < facts.size[d]) return;
+        start[d] = 0;
+    }
 }
 
 // Filters may grow what they cannot compress, but not by more than this.
@@ -25,14 +30,15 @@ std::uint64_t most_stored(const DatasetFacts& facts) {
 }  // namespace
 
 ChunkFacts find_chunks(const Handle& dataset, const DatasetFacts& facts) {
-    const std::uint64_t count = chunk_count(facts);
-    if (count > most_chunks) return {.fault = fmt::format("it has {} chunks", count)};
+    const std::uint64_t count = facts.chunk_count();
+    if (count > most_chunks) return {.fault = "it has too many chunks"};
     ChunkFacts chunks;
-    ChunkProbe probe(dataset, facts.size.size(), most_stored(facts));
-    for (std::uint64_t i = 0; i < count; ++i) {
-        const std::uint64_t row = i * facts.chunk[0];
-        const auto place = probe.find(row);
-        if (!place) return {.fault = fmt::format("the chunk of row {} was never written", row)};
+    ChunkProbe probe(dataset, most_stored(facts));
+    std::vector<hsize_t> start(facts.size.size(), 0);
+    for (std::uint64_t i = 0; i < count; ++i, advance(start, facts)) {
+        const auto place = probe.find(start);
+        if (!place)
+            return {.fault = fmt::format("the chunk of row {} was never written", start[0])};
         chunks.offsets.push_back(place->offset);
         chunks.bytes.push_back(place->bytes);
         chunks.skipped.push_back(place->skipped_filters);

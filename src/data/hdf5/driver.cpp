@@ -234,8 +234,8 @@ Handle writing_access(int& error) {
     return access_through(driver, &info);
 }
 
-ChunkProbe::ChunkProbe(const Handle& dataset, std::size_t rank, std::uint64_t most_bytes)
-    : dataset_(dataset), most_bytes_(most_bytes), start_(rank, 0) {
+ChunkProbe::ChunkProbe(const Handle& dataset, std::uint64_t most_bytes)
+    : dataset_(dataset), most_bytes_(most_bytes) {
     if (most_bytes <= room_at_once) make_room(most_bytes);
 }
 
@@ -244,11 +244,10 @@ void ChunkProbe::make_room(std::uint64_t bytes) {
     unused_bytes_ = bytes;
 }
 
-std::optional<ChunkPlace> ChunkProbe::find(std::uint64_t row) {
-    start_[0] = row;
+std::optional<ChunkPlace> ChunkProbe::find(const std::vector<hsize_t>& start) {
     if (most_bytes_ > room_at_once) {
         hsize_t stored = 0;
-        if (H5Dget_chunk_storage_size(dataset_.id(), start_.data(), &stored) < 0) return {};
+        if (H5Dget_chunk_storage_size(dataset_.id(), start.data(), &stored) < 0) return {};
         if (stored > most_bytes_) return {};
         if (stored > unused_bytes_) make_room(stored);
     }
@@ -256,7 +255,7 @@ std::optional<ChunkPlace> ChunkProbe::find(std::uint64_t row) {
     std::optional<RawRead> seen;
     noting = &seen;
     const herr_t result = H5Dread_chunk(
-        dataset_.id(), H5P_DEFAULT, start_.data(), &place.skipped_filters, unused_.get());
+        dataset_.id(), H5P_DEFAULT, start.data(), &place.skipped_filters, unused_.get());
     noting = nullptr;
     if (result < 0 || !seen || seen->bytes == 0 || seen->bytes > most_bytes_) return {};
     place.offset = seen->offset;

@@ -38,18 +38,17 @@ struct ChunkPlace {
 /// Finds chunks of one data set, opened through probing_access(). One thread.
 class ChunkProbe {
   public:
-    /// `rank` is the number of dimensions; no chunk is stored in more than `most_bytes`.
-    ChunkProbe(const Handle& dataset, std::size_t rank, std::uint64_t most_bytes);
+    /// No chunk is stored in more than `most_bytes`.
+    ChunkProbe(const Handle& dataset, std::uint64_t most_bytes);
 
-    /// The chunk that begins at row `row`; nothing if the library does not find it.
-    std::optional<ChunkPlace> find(std::uint64_t row);
+    /// The chunk that begins at element `start`; nothing if the library does not find it.
+    std::optional<ChunkPlace> find(const std::vector<hsize_t>& start);
 
   private:
     void make_room(std::uint64_t bytes);
 
     const Handle& dataset_;
     std::uint64_t most_bytes_;
-    std::vector<hsize_t> start_;
     // The driver does not write to it; it is there because the library wants one.
     std::unique_ptr<std::byte[]> unused_;
     std::uint64_t unused_bytes_ = 0;

@@ -125,9 +125,26 @@ void check_end(const ByteReader& in) {
 
 }  // namespace
 
+bool DatasetFacts::has_sound_chunks() const {
+    if (chunk.empty() || chunk.size() != size.size() || chunk[0] > 0x7fffffff) return false;
+    std::uint64_t count = 1;
+    for (std::size_t d = 0; d < size.size(); ++d) {
+        if (size[d] < 1 || chunk[d] < 1) return false;
+        const std::uint64_t along = (size[d] - 1) / chunk[d] + 1;
+        if (along > (std::uint64_t{1} << 60) / count) return false;
+        count *= along;
+    }
+    return true;
+}
+
 bool DatasetFacts::has_whole_rows() const {
-    return !chunk.empty() && chunk.size() == size.size() && chunk[0] >= 1 &&
-           chunk[0] <= 0x7fffffff && std::equal(chunk.begin() + 1, chunk.end(), size.begin() + 1);
+    return has_sound_chunks() && std::equal(chunk.begin() + 1, chunk.end(), size.begin() + 1);
+}
+
+std::uint64_t DatasetFacts::chunk_count() const {
+    std::uint64_t count = 1;
+    for (std::size_t d = 0; d < size.size(); ++d) count *= (size[d] - 1) / chunk[d] + 1;
+    return count;
 }
 
 std::vector<std::byte> to_bytes(const FileRequest& request) {

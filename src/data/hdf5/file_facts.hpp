@@ -39,7 +39,7 @@ struct FilterFacts {
     bool operator==(const FilterFacts&) const = default;
 };
 
-/// The chunks of a data set whose chunks hold whole rows: number i begins at row i x chunk[0].
+/// The chunks of a data set in the order of their beginnings, the last dimension running fastest.
 struct ChunkFacts {
     std::vector<std::uint64_t> offsets, bytes;  ///< in the file
     std::vector<std::uint64_t> skipped;         ///< bit i: filter i was skipped
@@ -62,7 +62,9 @@ struct DatasetFacts {
     bool leaves_partial_chunks = false;  ///< chunks that are partly outside skip all filters
     ChunkFacts chunks;
 
-    bool has_whole_rows() const;  ///< each chunk holds whole rows, and nothing but rows
+    bool has_sound_chunks() const;      ///< a size in each dimension, and how many there are fits
+    bool has_whole_rows() const;        ///< each chunk holds whole rows, and nothing but rows
+    std::uint64_t chunk_count() const;  ///< of sound chunks
     bool operator==(const DatasetFacts&) const = default;
 };
 

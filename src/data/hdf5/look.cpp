@@ -132,7 +132,7 @@ void look_at_chunks(const h5::Handle& dataset, const h5::Handle& properties, Dat
     H5Pget_chunk_opts(properties.id(), &options);
     facts.leaves_partial_chunks = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
     facts.filters = filters_of(properties);
-    if (facts.has_whole_rows()) facts.chunks = h5::find_chunks(dataset, facts);
+    if (facts.has_sound_chunks()) facts.chunks = h5::find_chunks(dataset, facts);
 }
 
 DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name) {

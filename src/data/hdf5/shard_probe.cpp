@@ -103,7 +103,7 @@ ProbedShard judged(const FileFacts& facts, const Expected& expected) {
                                        .file_bytes = fs::file_size(expected.path),
                                        .shard = expected.number,
                                        .contiguous_rows = expected.manifest.block_rows},
-                                      probed.chains);
+                                      probed.forms);
         check(found.fault.empty(), [&] {
             return Error(
                 "E212",

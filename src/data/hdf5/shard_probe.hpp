@@ -21,7 +21,7 @@ struct ProbedField {
 /// A shard's fields, and the filters that blocks of codec `filters` went through.
 struct ProbedShard {
     std::vector<ProbedField> fields;
-    std::vector<FilterChain> chains;
+    BlockForms forms;
 };
 
 /// Opens shard number `number` of `manifest` at `path` in this process and finds every block; for

@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <utility>
 
 #include <fmt/format.h>
@@ -123,20 +124,21 @@ bool lies_in_file(std::uint64_t offset, std::uint64_t bytes, const RowsInFile& r
 
 FoundBlocks contiguous_blocks(const DatasetFacts& facts,
                               const RowsInFile& rows,
-                              std::vector<FilterChain>& chains) {
+                              BlockForms& forms) {
     if (facts.offset == DatasetFacts::nowhere) return unreadable("it was never written");
-    if (rows.samples > rows.file_bytes / rows.stored_bytes(1) ||
-        !lies_in_file(facts.offset, rows.stored_bytes(rows.samples), rows))
+    const std::uint64_t row_bytes = rows.stored_bytes(rows.row_bytes);
+    if (rows.samples > rows.file_bytes / row_bytes ||
+        !lies_in_file(facts.offset, rows.samples * row_bytes, rows))
         return unreadable("its rows lie outside of the file");
-    const Way way = Ways(facts, rows.widening, chains).of(0);
+    const Way way = Ways(facts, rows.widening, forms.chains).of(0);
     if (!way.fault.empty()) return {{}, way.trouble, way.fault};
     FoundBlocks found;
     const std::vector<RowBlock> blocks = row_blocks(rows.samples, rows.contiguous_rows);
     found.blocks.reserve(blocks.size());
     for (const RowBlock& block : blocks) {
         found.blocks.push_back({.first_row = rows.first_sample + block.first,
-                                .offset = facts.offset + rows.stored_bytes(block.first),
-                                .stored_bytes = rows.stored_bytes(block.rows),
+                                .offset = facts.offset + block.first * row_bytes,
+                                .stored_bytes = block.rows * row_bytes,
                                 .decoded_bytes = block.rows * rows.row_bytes,
                                 .rows = block.rows,
                                 .shard = rows.shard,
@@ -146,54 +148,114 @@ FoundBlocks contiguous_blocks(const DatasetFacts& facts,
     return found;
 }
 
-FoundBlocks chunked_blocks(const DatasetFacts& facts,
-                           const RowsInFile& rows,
-                           std::vector<FilterChain>& chains) {
-    if (!facts.has_whole_rows()) return unreadable("its chunks cut samples in parts");
-    if (!facts.chunks.fault.empty()) return unreadable(printable(facts.chunks.fault));
-    const auto chunk_rows = static_cast<std::uint32_t>(facts.chunk[0]);
-    const std::uint64_t count = (rows.samples - 1) / chunk_rows + 1;
-    if (facts.chunks.offsets.size() != count) return unreadable("some of its chunks are missing");
-    if (chunk_rows > most_decoded_bytes / rows.row_bytes)
-        return unreadable("its chunks are too large");
-    const std::uint64_t decoded = chunk_rows * rows.row_bytes;
-    Ways ways(facts, rows.widening, chains);
-    FoundBlocks found;
-    found.blocks.reserve(count);
-    for (std::uint64_t i = 0; i < count; ++i) {
-        const std::uint64_t first = i * chunk_rows, left = rows.samples - first;
-        const bool is_left = facts.leaves_partial_chunks && left < chunk_rows;
-        const Way& way = ways.of(is_left ? ~std::uint64_t{0} : facts.chunks.skipped[i]);
-        if (!way.fault.empty()) return {{}, way.trouble, way.fault};
-        const std::uint64_t stored = facts.chunks.bytes[i];
-        if (stored < 1 || !lies_in_file(facts.chunks.offsets[i], stored, rows))
-            return unreadable(fmt::format("the chunk of row {} lies outside of the file", first));
-        if (way.compresses ? decoded > most_expanded(way.filters, stored)
-                           : stored != rows.stored_bytes(chunk_rows) + way.checksum_bytes)
-            return unreadable(fmt::format("the chunk of row {} has a wrong size", first));
-        found.blocks.push_back(
-            {.first_row = rows.first_sample + first,
-             .offset = facts.chunks.offsets[i],
-             .stored_bytes = stored,
-             .decoded_bytes = decoded,
-             .rows = static_cast<std::uint32_t>(std::min<std::uint64_t>(left, chunk_rows)),
-             .shard = rows.shard,
-             .codec = way.codec,
-             .chain = way.chain});
-    }
-    return found;
+// How chunks cut samples; nothing if they do not.
+std::optional<Cut> cut_of(const DatasetFacts& facts) {
+    if (facts.has_whole_rows()) return {};
+    return Cut{{facts.size.begin() + 1, facts.size.end()},
+               {facts.chunk.begin() + 1, facts.chunk.end()}};
 }
+
+// The number that blocks give `cut`, counted from 1.
+std::uint16_t number_of(const Cut& cut, std::vector<Cut>& cuts) {
+    const auto found = std::ranges::find(cuts, cut);
+    const auto number = static_cast<std::uint16_t>(found - cuts.begin() + 1);
+    if (found == cuts.end()) cuts.push_back(cut);
+    return number;
+}
+
+// The chunks of one data set, one after the other.
+class Chunks {
+  public:
+    Chunks(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms)
+        : facts_(facts), rows_(rows), forms_(forms), ways_(facts, rows.widening, forms.chains) {}
+
+    FoundBlocks blocks() {
+        std::string fault = begin();
+        FoundBlocks found;
+        found.blocks.reserve(fault.empty() ? facts_.chunks.offsets.size() : 0);
+        for (std::uint64_t i = 0; fault.empty() && i < facts_.chunks.offsets.size(); ++i) {
+            const Way& way = way_of(i);
+            if (!way.fault.empty()) return {{}, way.trouble, way.fault};
+            fault = fault_of(i, way);
+            found.blocks.push_back(block(i, way));
+        }
+        return fault.empty() ? std::move(found) : unreadable(std::move(fault));
+    }
+
+  private:
+    // What is wrong with all of them.
+    std::string begin() {
+        if (!facts_.has_sound_chunks()) return "its chunks have an impossible shape";
+        if (!facts_.chunks.fault.empty()) return printable(facts_.chunks.fault);
+        if (facts_.chunks.offsets.size() != facts_.chunk_count())
+            return "some of its chunks are missing";
+        std::uint64_t row_bytes = rows_.row_bytes;
+        if ((cut_ = cut_of(facts_))) {
+            if (!cut_->is_sound()) return "its chunks are too large";
+            std::uint64_t elements = 1;
+            for (const std::uint64_t size : cut_->sample) elements *= size;
+            row_bytes = rows_.row_bytes / elements * cut_->chunk_elements();
+            tiles_ = cut_->tiles();
+            number_ = number_of(*cut_, forms_.cuts);
+            if (forms_.cuts.size() > 0xffff) return "its files cut samples in too many ways";
+        }
+        if (facts_.chunk[0] > most_decoded_bytes / row_bytes) return "its chunks are too large";
+        decoded_ = facts_.chunk[0] * row_bytes;
+        return "";
+    }
+
+    std::uint64_t first_row(std::uint64_t i) const { return i / tiles_ * facts_.chunk[0]; }
+    std::uint64_t rows_of(std::uint64_t i) const {
+        return std::min(rows_.samples - first_row(i), facts_.chunk[0]);
+    }
+
+    const Way& way_of(std::uint64_t i) {
+        const bool is_partial = rows_of(i) < facts_.chunk[0] ||
+                                (cut_ && cut_->elements_of(i % tiles_) < cut_->chunk_elements());
+        const bool is_left = facts_.leaves_partial_chunks && is_partial;
+        return ways_.of(is_left ? ~std::uint64_t{0} : facts_.chunks.skipped[i]);
+    }
+
+    std::string fault_of(std::uint64_t i, const Way& way) const {
+        const std::uint64_t stored = facts_.chunks.bytes[i];
+        if (stored < 1 || !lies_in_file(facts_.chunks.offsets[i], stored, rows_))
+            return fmt::format("the chunk of row {} lies outside of the file", first_row(i));
+        const bool fits = way.compresses
+                              ? decoded_ <= most_expanded(way.filters, stored)
+                              : stored == rows_.stored_bytes(decoded_) + way.checksum_bytes;
+        return fits ? "" : fmt::format("the chunk of row {} has a wrong size", first_row(i));
+    }
+
+    StoredBlock block(std::uint64_t i, const Way& way) const {
+        return {.first_row = rows_.first_sample + first_row(i),
+                .offset = facts_.chunks.offsets[i],
+                .stored_bytes = facts_.chunks.bytes[i],
+                .decoded_bytes = decoded_,
+                .rows = static_cast<std::uint32_t>(rows_of(i)),
+                .shard = rows_.shard,
+                .codec = way.codec,
+                .chain = way.chain,
+                .cut = number_,
+                .tile = static_cast<std::uint32_t>(i % tiles_)};
+    }
+
+    const DatasetFacts& facts_;
+    const RowsInFile& rows_;
+    BlockForms& forms_;
+    Ways ways_;
+    std::optional<Cut> cut_;
+    std::uint64_t tiles_ = 1, decoded_ = 0;
+    std::uint16_t number_ = 0;
+};
 
 }  // namespace
 
-FoundBlocks blocks_of(const DatasetFacts& facts,
-                      const RowsInFile& rows,
-                      std::vector<FilterChain>& chains) {
+FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms) {
     switch (facts.layout) {
         case StorageLayout::contiguous:
-            return contiguous_blocks(facts, rows, chains);
+            return contiguous_blocks(facts, rows, forms);
         case StorageLayout::chunked:
-            return chunked_blocks(facts, rows, chains);
+            return Chunks(facts, rows, forms).blocks();
         case StorageLayout::missing:
         case StorageLayout::other:
         case StorageLayout::elsewhere:

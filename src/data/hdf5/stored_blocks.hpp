@@ -21,8 +21,9 @@ struct RowsInFile {
     std::uint32_t contiguous_rows = 1;  ///< rows of a block where there are no chunks
     Widening widening = Widening{};     ///< of elements that are not stored as the field has them
 
-    std::uint64_t stored_bytes(std::uint64_t rows) const {
-        return widening.is_known() ? widening.stored_bytes_of(rows * row_bytes) : rows * row_bytes;
+    /// Of `decoded` bytes that went through no filter.
+    std::uint64_t stored_bytes(std::uint64_t decoded) const {
+        return widening.is_known() ? widening.stored_bytes_of(decoded) : decoded;
     }
 };
 
@@ -36,9 +37,8 @@ struct FoundBlocks {
     std::string fault;
 };
 
-/// `facts.size` is that of `rows` already. Chains of filters are looked up in `chains`, and added.
-FoundBlocks blocks_of(const DatasetFacts& facts,
-                      const RowsInFile& rows,
-                      std::vector<FilterChain>& chains);
+/// `facts.size` is that of `rows` already. What blocks have in common is looked up in `forms`, and
+/// added.
+FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms);
 
 }  // namespace lockstep

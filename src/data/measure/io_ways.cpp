@@ -34,7 +34,7 @@ std::shared_ptr<const DatasetIndex> without_hashes(const DatasetIndex& index) {
     }
     if (!any) return nullptr;
     return std::make_shared<const DatasetIndex>(DatasetIndex::of_blocks(
-        index.path(), manifest_text(index.manifest()), std::move(blocks), index.chains()));
+        index.path(), manifest_text(index.manifest()), std::move(blocks), index.forms()));
 }
 
 // Hands out `repeats` rounds over `pieces` numbers, one by one, to any thread.

@@ -18,7 +18,7 @@ std::span<const StoredBlock> blocks_within(const DatasetIndex& index,
     return std::span(blocks).first(static_cast<std::size_t>(end - blocks.begin()));
 }
 
-// Blocks of at most `most_bytes` together, each whole.
+// Blocks of at most `most_bytes` together, each whole; bands of tiles by themselves.
 std::vector<RowSpan> spans_of(const DatasetIndex& index,
                               std::uint64_t rows,
                               std::uint64_t most_bytes) {
@@ -26,7 +26,8 @@ std::vector<RowSpan> spans_of(const DatasetIndex& index,
     for (std::size_t f = 0; f < index.fields().size(); ++f) {
         std::uint64_t begin = 0, end = 0;  // in the file
         for (const StoredBlock& block : blocks_within(index, f, rows)) {
-            const bool joins = end > 0 && spans.back().shard == block.shard &&
+            if (block.tile > 0) continue;
+            const bool joins = block.cut == 0 && end > 0 && spans.back().shard == block.shard &&
                                end == block.offset &&
                                block.offset + block.stored_bytes - begin <= most_bytes;
             if (joins) {
@@ -35,7 +36,7 @@ std::vector<RowSpan> spans_of(const DatasetIndex& index,
                 spans.push_back({f, block.shard, block.first_row, block.rows});
                 begin = block.offset;
             }
-            end = block.offset + block.stored_bytes;
+            end = block.cut == 0 ? block.offset + block.stored_bytes : 0;
         }
     }
     std::ranges::stable_sort(spans, {}, &RowSpan::first);

@@ -23,7 +23,9 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
             return Error("E210",
                          fmt::format("{} of sample {} in '{}' is out of range",
                                      label_text(described, bad->label),
-                                     grouped(blocks[b].first_row + bad->row),
+                                     grouped(blocks[b].first_row +
+                                             bad->element * element_bytes(described.type) /
+                                                 index.row_bytes_of(field, blocks[b])),
                                      index.shards()[blocks[b].shard].name),
                          "a label is a class number: 0 and up",
                          "give the field a layout such as 'value' if it is no label");

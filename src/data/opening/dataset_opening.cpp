@@ -27,7 +27,7 @@ std::string rewritten(const Shard& shard) {
 // The blocks of one shard, by field, and whether they come from the index that was packed.
 struct OpenedShard {
     std::vector<std::vector<StoredBlock>> blocks;
-    std::vector<FilterChain> chains;
+    BlockForms forms;
     bool is_as_packed = true;
 };
 
@@ -46,7 +46,7 @@ OpenedShard open_shard(Sandbox& sandbox,
     }
     if (opened.blocks.size() == manifest.fields.size()) return opened;
     ProbedShard probed = probe_untrusted_shard(sandbox, path, manifest, number);
-    opened = {{}, std::move(probed.chains), false};
+    opened = {{}, std::move(probed.forms), false};
     for (ProbedField& field : probed.fields) opened.blocks.push_back(std::move(field.blocks));
     return opened;
 }
@@ -66,7 +66,7 @@ DatasetIndex DatasetIndex::open(const std::filesystem::path& folder) {
         index.stamps_.push_back(file_stamp(path_beneath(folder, index.shards()[number].name)));
         OpenedShard shard = open_shard(sandbox, folder, index.manifest_, number);
         for (std::size_t f = 0; f < shard.blocks.size(); ++f)
-            index.append(f, shard.blocks[f], shard.chains);
+            index.append(f, shard.blocks[f], shard.forms);
         if (!shard.is_as_packed) index.warnings_.push_back(rewritten(index.shards()[number]));
     }
     index.check_blocks();

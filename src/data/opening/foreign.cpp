@@ -10,6 +10,7 @@
 #include "lockstep/core/version.hpp"
 #include "lockstep/data/sources.hpp"
 
+#include "format/cut_cost.hpp"
 #include "format/index_columns.hpp"
 #include "format/labels.hpp"
 #include "format/naming.hpp"
@@ -28,6 +29,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint64_t block_bytes = 512 * 1024, smallest_block_bytes = 64 * 1024;
+
+// A window holds whole bands of chunks that cut samples, so that each is expanded once, up to here.
+constexpr std::uint64_t most_band_bytes = std::uint64_t{64} << 20;
 
 NotStreamable not_streamable(const fs::path& path,
                              const std::string& name,
@@ -70,6 +74,14 @@ Widening widening_of(const DatasetFacts& facts) {
     if (facts.type || !facts.number || !facts.number->is_usual) return Widening{};
     const NumberFacts& number = *facts.number;
     return Widening::of({number.bytes, number.is_whole, number.has_sign, number.is_big_endian});
+}
+
+// So many rows of a band of `rows` that they divide it, if that is not far from as many as fit.
+std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
+    const std::uint64_t least = (rows * row_bytes - 1) / most_band_bytes + 1;
+    for (std::uint64_t parts = least; parts < 2 * least && parts <= rows; ++parts)
+        if (rows % parts == 0) return rows / parts;
+    return std::max<std::uint64_t>(rows / least, 1);
 }
 
 bool may_be_label(const FieldMapping& mapping) {
@@ -171,7 +183,7 @@ DatasetIndex ForeignOpening::open_all() {
     DatasetIndex index;
     index.path_ = folder_;
     index.stored_ = std::move(stored_);
-    index.chains_ = std::move(chains_);
+    index.forms_ = std::move(forms_);
     index.stamps_ = std::move(stamps_);
     describe(index);
     count_classes(index);
@@ -230,12 +242,6 @@ const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t fiel
         row_bytes *= facts.size[i];
     }
     if (facts.size[0] > most_samples) throw refuse("it has an impossible number of samples");
-    if (facts.layout == StorageLayout::chunked && !facts.has_whole_rows())
-        throw refuse(
-            fmt::format("its chunks are [{}], which cut samples of [{}] in parts, so that a "
-                        "sample would be read many times",
-                        fmt::join(facts.chunk, ", "),
-                        fmt::join(facts.size.begin() + 1, facts.size.end(), ", ")));
     return facts;
 }
 
@@ -318,8 +324,11 @@ void ForeignOpening::choose_block_rows() {
     std::uint64_t rows = std::max<std::uint64_t>(1, block_bytes / row_bytes);
     if (facts.layout == StorageLayout::chunked) {
         const std::uint64_t chunk = facts.chunk[0];
-        rows = chunk * row_bytes < smallest_block_bytes ? std::max(chunk, rows / chunk * chunk)
-                                                        : chunk;
+        const bool is_small = chunk * row_bytes < smallest_block_bytes;
+        if (is_small)
+            rows = std::max(chunk, rows / chunk * chunk);
+        else
+            rows = facts.has_whole_rows() ? chunk : part_of_band(chunk, row_bytes);
     }
     manifest_.block_rows =
         static_cast<std::uint32_t>(std::clamp<std::uint64_t>(rows, 1, 0x7fffffff));
@@ -342,7 +351,7 @@ void ForeignOpening::add_blocks(std::size_t number) {
                                        .shard = static_cast<std::uint32_t>(number),
                                        .contiguous_rows = manifest_.block_rows,
                                        .widening = widening_of(facts_.datasets[f])},
-                                      chains_);
+                                      forms_);
         if (found.trouble == BlockTrouble::unknown_filter)
             throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault, "E212");
         if (found.trouble != BlockTrouble::none)
@@ -386,6 +395,7 @@ void ForeignOpening::warn(DatasetIndex& index) const {
         "noticed by size, time and layout only; 'lockstep data pack --hdf5' makes shards of them",
         grouped(files_.size())));
     for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
+    for (const std::string& cost : cut_costs(index)) once(Level::info, "{}", cost);
 }
 
 DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>& files,

@@ -57,7 +57,7 @@ class ForeignOpening {
     FileFacts facts_;  // of the file that is being added
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
-    std::vector<FilterChain> chains_;
+    BlockForms forms_;
     std::vector<FileStamp> stamps_;
 };
 

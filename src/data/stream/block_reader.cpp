@@ -86,7 +86,7 @@ std::uint64_t BlockReader::buffer_bytes(const DatasetIndex& index) {
     const std::uint64_t stored = staging_bytes(index, {});
     const std::uint64_t decoded = largest(index, &StoredBlock::decoded_bytes, {});
     std::uint64_t between = 0;
-    for (const FilterChain& chain : index.chains())
+    for (const FilterChain& chain : index.forms().chains)
         between = std::max(between, Decoder::buffer_bytes(chain, stored, decoded));
     return stored + decoded + between + RequestLimits{}.gap_bytes;
 }
@@ -109,8 +109,7 @@ std::span<const std::byte> BlockReader::read_block(std::size_t field, std::size_
     std::uint64_t staged = 0;
     read.stored = place_for(read, staged);
     fetch(block, read.stored);
-    finish(read);
-    return decoded.first(block.rows * index_.fields()[field].bytes_per_sample());
+    return values_of(read);
 }
 
 void BlockReader::read(const RequestPlan& plan,
@@ -149,7 +148,8 @@ void BlockReader::split_into_blocks(std::span<const BlockPiece> pieces) {
 std::span<std::byte> BlockReader::place_for(const BlockRead& read, std::uint64_t& staged) {
     const StoredBlock& block = stored(read.pieces[0]);
     const std::span<std::byte> out = read.pieces[0].out;
-    if (block.codec == Codec::none && read.pieces.size() == 1 && out.size() == block.stored_bytes)
+    if (block.codec == Codec::none && block.cut == 0 && read.pieces.size() == 1 &&
+        out.size() == block.stored_bytes)
         return out;
     const auto place = std::span(stored_).subspan(staged, block.stored_bytes);
     staged += block.stored_bytes;
@@ -180,21 +180,48 @@ bool BlockReader::fetch_together(const ReadRequest& request) {
 }
 
 void BlockReader::finish(const BlockRead& read) {
+    const std::span<const std::byte> values = values_of(read);
+    if (values.data() == read.pieces[0].out.data()) return;
+    for (const BlockPiece& piece : read.pieces) put(piece, values);
+}
+
+// At its rows' place if that is all there is to it, else in a buffer.
+std::span<std::byte> BlockReader::values_of(const BlockRead& read) {
     const BlockPiece& first = read.pieces[0];
     const StoredBlock& block = stored(first);
+    const Field& field = index_.fields()[first.field];
     make_intact(first, read.stored);
-    const std::size_t bytes = block.rows * index_.fields()[first.field].bytes_per_sample();
-    const bool is_raw = block.codec == Codec::none && read.stored.size() == block.decoded_bytes;
-    const bool is_whole = read.pieces.size() == 1 && first.out.size() == block.decoded_bytes;
-    const std::span<std::byte> decoded = is_raw ? read.stored
-                                         : is_whole
-                                             ? first.out
-                                             : std::span(decoded_).first(block.decoded_bytes);
-    if (!is_raw) expand(first, read.stored, decoded);
-    check_labels(first.field, block, decoded.first(bytes));
-    if (is_whole) return;
-    for (const BlockPiece& piece : read.pieces)
-        std::ranges::copy(decoded.subspan(piece.skip_bytes, piece.out.size()), piece.out.begin());
+    const std::span<std::byte> chunk = expanded(read);
+    const Cut* const cut = index_.cut_of(block);
+    const std::span<std::byte> values =
+        cut ? without_padding(*cut, block.tile, element_bytes(field.type), block.rows, chunk)
+            : chunk.first(block.rows * field.bytes_per_sample());
+    check_labels(first.field, block, values);
+    return values;
+}
+
+std::span<std::byte> BlockReader::expanded(const BlockRead& read) {
+    const BlockPiece& first = read.pieces[0];
+    const StoredBlock& block = stored(first);
+    if (block.codec == Codec::none && read.stored.size() == block.decoded_bytes) return read.stored;
+    const bool is_whole =
+        block.cut == 0 && read.pieces.size() == 1 && first.out.size() == block.decoded_bytes;
+    const std::span<std::byte> chunk =
+        is_whole ? first.out : std::span(decoded_).first(block.decoded_bytes);
+    expand(first, read.stored, chunk);
+    return chunk;
+}
+
+void BlockReader::put(const BlockPiece& piece, std::span<const std::byte> values) const {
+    const StoredBlock& block = stored(piece);
+    const Field& field = index_.fields()[piece.field];
+    const std::uint64_t rows = piece.out.size() / field.bytes_per_sample();
+    const std::uint64_t row_bytes = values.size() / block.rows;
+    const auto wanted = values.subspan(piece.skip_rows * row_bytes, rows * row_bytes);
+    if (const Cut* const cut = index_.cut_of(block))
+        put_tile(*cut, block.tile, element_bytes(field.type), wanted, piece.out);
+    else
+        std::ranges::copy(wanted, piece.out.begin());
 }
 
 void BlockReader::make_intact(const BlockPiece& piece, std::span<std::byte> bytes) {
@@ -251,15 +278,17 @@ void BlockReader::check_labels(std::size_t number,
     const Field& field = index_.fields()[number];
     const std::optional<BadLabel> bad = first_bad_label(field, rows);
     if (!bad) return;
-    throw Error("E210",
-                fmt::format("{} of sample {} is out of range",
-                            label_text(field, bad->label),
-                            grouped(block.first_row + bad->row)),
-                fmt::format("field '{}' in '{}' has {} classes",
-                            field.name,
-                            files_.path(block.shard).string(),
-                            field.classes()),
-                "pack the data again from sound labels");
+    throw Error(
+        "E210",
+        fmt::format("{} of sample {} is out of range",
+                    label_text(field, bad->label),
+                    grouped(block.first_row +
+                            bad->element * block.rows / (rows.size() / element_bytes(field.type)))),
+        fmt::format("field '{}' in '{}' has {} classes",
+                    field.name,
+                    files_.path(block.shard).string(),
+                    field.classes()),
+        "pack the data again from sound labels");
 }
 
 Error BlockReader::damaged(std::size_t field, std::size_t number, const std::string& why) const {

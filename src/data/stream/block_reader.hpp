@@ -46,7 +46,8 @@ class BlockReader {
                    std::uint64_t rows,
                    std::span<std::byte> out);
 
-    /// Reads, checks and expands one block; its rows are valid until the next call.
+    /// Reads, checks and expands one block; its rows, of a tile its part of them side by side, are
+    /// valid until the next call.
     std::span<const std::byte> read_block(std::size_t field, std::size_t block);
 
     /// What it did since the last call.
@@ -66,6 +67,9 @@ class BlockReader {
     std::span<std::byte> place_for(const BlockRead& read, std::uint64_t& staged);
     bool fetch_together(const ReadRequest& request);
     void finish(const BlockRead& read);
+    std::span<std::byte> values_of(const BlockRead& read);
+    std::span<std::byte> expanded(const BlockRead& read);
+    void put(const BlockPiece& piece, std::span<const std::byte> values) const;
     void fetch(const StoredBlock& block, std::span<std::byte> stored);
     void make_intact(const BlockPiece& piece, std::span<std::byte> stored);
     void expand(const BlockPiece& piece,

@@ -7,9 +7,11 @@
 namespace lockstep {
 namespace {
 
+// The first one, if they are tiles.
 std::size_t block_of_row(const std::vector<StoredBlock>& blocks, std::uint64_t row) {
     const auto after = std::ranges::upper_bound(blocks, row, {}, &StoredBlock::first_row);
-    return static_cast<std::size_t>(after - blocks.begin()) - 1;
+    const auto last = static_cast<std::size_t>(after - blocks.begin()) - 1;
+    return last - blocks[last].tile;
 }
 
 }  // namespace
@@ -25,11 +27,12 @@ void RequestPlan::add(std::size_t field,
                       std::span<std::byte> out) {
     const auto& blocks = index_.stored_blocks(field);
     const std::size_t row_bytes = index_.fields()[field].bytes_per_sample();
-    for (std::size_t b = block_of_row(blocks, first); rows > 0; ++b) {
-        const std::uint64_t inside = first - blocks[b].first_row;
+    for (std::size_t b = block_of_row(blocks, first); rows > 0;) {
+        const std::uint64_t begin = blocks[b].first_row, inside = first - begin;
         const std::uint64_t take = std::min(blocks[b].rows - inside, rows);
         const std::span<std::byte> place = out.empty() ? out : out.first(take * row_bytes);
-        pieces_.push_back({field, b, inside * row_bytes, place});
+        for (; b < blocks.size() && blocks[b].first_row == begin; ++b)
+            pieces_.push_back({field, b, inside, place});
         out = out.subspan(place.size());
         first += take;
         rows -= take;

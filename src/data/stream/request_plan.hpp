@@ -11,10 +11,11 @@
 
 namespace lockstep {
 
-/// Rows of one stored block and where they go. With `out` empty nobody wants them yet.
+/// Rows of one stored block and where they go. With `out` empty nobody wants them yet. Of a tile
+/// `out` has room for whole samples, of which it fills its part.
 struct BlockPiece {
     std::size_t field = 0, block = 0;  ///< stored_blocks(field)[block]
-    std::uint64_t skip_bytes = 0;      ///< of the decoded block before these rows
+    std::uint64_t skip_rows = 0;       ///< of the decoded block before these
     std::span<std::byte> out;
 };
 
@@ -43,6 +44,11 @@ class RequestPlan {
     /// Rows [first, first + rows) of `field` are to go to `out`, which has room for exactly them,
     /// or is empty.
     void add(std::size_t field, std::uint64_t first, std::uint64_t rows, std::span<std::byte> out);
+
+    /// All rows of one block are to go to `out`, which has room for exactly them.
+    void add_block(std::size_t field, std::size_t block, std::span<std::byte> out) {
+        pieces_.push_back({field, block, 0, out});
+    }
 
     /// Rows of all fields: runs end to end in fields[f].
     void add(std::span<const RowRun> runs, std::span<const std::span<std::byte>> fields);

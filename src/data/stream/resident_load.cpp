@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 std::uint64_t bytes_of(const DatasetIndex& index, std::size_t field, const StoredBlock& block) {
-    return block.rows * index.fields()[field].bytes_per_sample();
+    return block.rows * index.row_bytes_of(field, block);
 }
 
 /// The threads of one load().
@@ -28,14 +28,15 @@ class Loader {
           files_(target.index),
           blocks_(blocks_of_part(*target.index, options.part, options.parts)) {
         for (const FieldBlock& block : blocks_) total_ += block.bytes;
+        divide();
     }
 
     StreamStats run() {
-        for (const FieldBlock& block : blocks_) set_state(block, 0);
+        for (const FieldBlock& block : blocks_) state_of(block).store(0);
         if (options_.report) options_.report(0, total_);
         std::vector<std::jthread> threads;
         const auto useful = std::min<std::size_t>(
-            static_cast<std::size_t>(std::max(options_.threads, 1)), blocks_.size());
+            static_cast<std::size_t>(std::max(options_.threads, 1)), shares_.size());
         for (std::size_t i = 1; i < useful; ++i) threads.emplace_back([this] { work(); });
         work();
         threads.clear();
@@ -44,45 +45,68 @@ class Loader {
     }
 
   private:
+    const StoredBlock& stored(const FieldBlock& at) const {
+        return target_.index->stored_blocks(at.field)[at.block];
+    }
+
+    // A thread takes all tiles of a band: they write to the same cache lines.
+    void divide() {
+        for (std::size_t i = 0; i < blocks_.size(); ++i)
+            if (i == 0 || stored(blocks_[i]).tile == 0) shares_.push_back(i);
+    }
+
+    std::span<const FieldBlock> share(std::size_t number) const {
+        const std::size_t end = number + 1 < shares_.size() ? shares_[number + 1] : blocks_.size();
+        return std::span(blocks_).subspan(shares_[number], end - shares_[number]);
+    }
+
     void work() {
         try {
             BlockReader reader(files_);
-            for (std::size_t i = next_++; i < blocks_.size(); i = next_++) {
-                load(reader, blocks_[i]);
-                count(blocks_[i], reader.take_stats());
-            }
+            RequestPlan plan(*target_.index);
+            for (std::size_t i = next_++; i < shares_.size(); i = next_++)
+                load(reader, plan, share(i));
         } catch (...) {
-            next_ = blocks_.size();
+            next_ = shares_.size();
             const std::scoped_lock lock(mutex_);
             if (!error_) error_ = std::current_exception();
         }
     }
 
-    void load(BlockReader& reader, const FieldBlock& at) {
-        const StoredBlock& block = target_.index->stored_blocks(at.field)[at.block];
-        const std::size_t row_bytes = target_.index->fields()[at.field].bytes_per_sample();
-        const std::span<std::byte> place =
-            target_.fields[at.field].subspan(block.first_row * row_bytes, at.bytes);
-        try {
-            reader.read_rows(at.field, block.first_row, block.rows, place);
-            set_state(at, block_loaded);
-        } catch (const Error& error) {
-            if (options_.on_bad_data == BadData::fail || !is_about_data(error)) throw;
-            bad_blocks_.add({at.field, at.block, 0, place}, error);
-            std::ranges::fill(place, std::byte{0});
-            set_state(at, block_masked);
+    // What is masked stays as it is: nobody is given it.
+    void load(BlockReader& reader, RequestPlan& plan, std::span<const FieldBlock> blocks) {
+        plan.clear();
+        for (const FieldBlock& at : blocks) {
+            const std::size_t row_bytes = target_.index->fields()[at.field].bytes_per_sample();
+            plan.add_block(at.field,
+                           at.block,
+                           target_.fields[at.field].subspan(stored(at).first_row * row_bytes,
+                                                            stored(at).rows * row_bytes));
         }
+        plan.arrange();
+        OnBadBlock on_bad;
+        if (options_.on_bad_data == BadData::mask)
+            on_bad = [this](const BlockPiece& piece, const Error& error) {
+                bad_blocks_.add(piece, error);
+                state_of({piece.field, piece.block}).store(block_masked);
+            };
+        for (const ReadRequest& request : plan.requests()) reader.read(plan, request, on_bad);
+        settle(blocks, reader.take_stats());
     }
 
-    void set_state(const FieldBlock& at, std::uint32_t state) {
-        std::atomic_ref(target_.states[at.field][at.block]).store(state);
-    }
-
-    void count(const FieldBlock& block, const StreamStats& spent) {
+    void settle(std::span<const FieldBlock> blocks, const StreamStats& spent) {
         const std::scoped_lock lock(mutex_);
         stats_ += spent;
-        done_ += block.bytes;
+        for (const FieldBlock& block : blocks) {
+            std::uint32_t unsettled = 0;
+            state_of(block).compare_exchange_strong(unsettled, block_loaded);
+            done_ += block.bytes;
+        }
         if (options_.report) options_.report(done_, total_);
+    }
+
+    std::atomic_ref<std::uint32_t> state_of(const FieldBlock& at) const {
+        return std::atomic_ref(target_.states[at.field][at.block]);
     }
 
     const LoadTarget& target_;
@@ -90,6 +114,7 @@ class Loader {
     ShardFiles files_;
     BadBlocks bad_blocks_{files_};
     std::vector<FieldBlock> blocks_;
+    std::vector<std::size_t> shares_;  // where each begins in blocks_
     std::uint64_t total_ = 0;
     std::atomic<std::size_t> next_ = 0;
 
