@@ -221,9 +221,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a data set of a foreign file cannot be streamed",
      "HDF5 files that others wrote are streamed as they are if the first dimension of each chosen\n"
      "data set is the sample, its type is a whole number of 8 to 64 bits (u64: labels only) or a\n"
-     "float of 32 or 64, and it is contiguous or in chunks. 'lockstep data pack --hdf5' makes "
-     "shards\n"
-     "of others."},
+     "float of 16, 32 or 64, and it is contiguous or in chunks. 'lockstep data pack --hdf5' makes\n"
+     "shards of others."},
     {"E235",
      usage,
      "a field is not described well",

@@ -79,7 +79,8 @@ class DatasetIndex {
     static DatasetIndex of_blocks(const std::filesystem::path& folder,
                                   const std::string& manifest_text,
                                   std::vector<std::vector<StoredBlock>> blocks,
-                                  BlockForms forms = {});
+                                  BlockForms forms = {},
+                                  ManifestKind kind = ManifestKind::packed);
 
     /// For deserialize() on other ranks.
     std::vector<std::byte> serialize() const;

@@ -15,6 +15,7 @@ enum class FilterKind : std::uint16_t {
     deflate = 1,
     shuffle = 2,
     fletcher32 = 3,
+    lzf = 32000,  ///< h5py's own
     blosc = 32001,
     lz4 = 32004,
     zstd = 32015,

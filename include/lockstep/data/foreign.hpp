@@ -14,6 +14,10 @@ namespace lockstep {
 /// `value`: no class numbers and no axes, whatever the field is called.
 enum class RowLayout { unstated, chw, hwc, hw, label, value };
 
+/// What is done about data sets whose values lie in other files than the one that is named:
+/// links, virtual data sets, external storage. A file may name any other that this user can read.
+enum class Links { refused, followed };
+
 /// A field and where it lies in each file.
 struct FieldMapping {
     std::string name;       ///< what training calls it: "images", "labels"

@@ -3,6 +3,7 @@
 /// The inputs that a data set can be packed from, each opened as a RowSource.
 #pragma once
 
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/row_source.hpp"
 
 #include <cstdint>
@@ -24,6 +25,7 @@ using ReadReport = std::function<void(std::uint64_t done, std::uint64_t total)>;
 struct SourceOptions {
     std::filesystem::path scratch;  ///< folder of that file; "" = the system's temporary one
     ReadReport report;
+    Links links = Links::refused;  ///< of HDF5 files
 };
 
 /// How images of three dimensions lie in the input; data sets have CHW. `unstated` is CHW, unless
@@ -101,10 +103,10 @@ std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
                                     const CsvOptions& csv,
                                     const SourceOptions& options = {});
 
-/// Data sets of HDF5 files, one per field, files in the order given; read through libhdf5, so that
-/// every layout and filter that it knows will do, and its types are converted: whole numbers of up
-/// to 8 bits without sign to u8, others to i32 or i64, floating ones to f32 or f64. All of
-/// that happens in a child process, as for foreign files that are streamed.
+/// Data sets of HDF5 files, one per field, files in the order given. What a stream reads is read
+/// with the same decoders; the rest through libhdf5 in a child process, so that every layout and
+/// filter that it knows will do. Types are converted: whole numbers of up to 8 bits without sign to
+/// u8, others to i32 or i64, floating ones to f32 or f64.
 /// Errors: E201, E202, E205, E207, E208, E209, E213 (cannot be read), E214, E231 to E233, E405.
 std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
                                      const std::vector<NamedInput>& fields,

@@ -55,8 +55,9 @@ std::string_view only_input(const PackInputs& in) {
 void check_extras(const PackInputs& in, std::string_view input) {
     const CsvOptions& csv = in.csv_columns;
     const CsvOptions usual;
-    const std::array<Extra, 11> extras{
+    const std::array<Extra, 12> extras{
         {{!in.fields.empty(), "field", {"hdf5"}},
+         {in.follows_links, "follow-links", {"hdf5"}},
          {in.layout != ImageLayout::unstated, "layout", {"images", "npy", "hdf5"}},
          {in.color != Color::as_first, "color", {"folder"}},
          {!in.resize.empty(), "resize", {"folder"}},
@@ -145,6 +146,11 @@ OptionSection details(PackInputs& in) {
                      "NAME=/PATH",
                      in.fields,
                      "with --hdf5: a data set and its name; once for each"),
+         flag_option(
+             "follow-links",
+             in.follows_links,
+             "with --hdf5: read what a file names in others, too: links, virtual data sets, "
+             "external storage"),
          choice_option<ImageLayout>(
              "layout",
              in.layout,
@@ -219,7 +225,9 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
                                        const ReadReport& report) {
     const std::string_view input = only_input(in);
     check_extras(in, input);
-    const SourceOptions options{.scratch = {}, .report = report};
+    const SourceOptions options{.scratch = {},
+                                .report = report,
+                                .links = in.follows_links ? Links::followed : Links::refused};
     if (input == "images") {
         need(!in.images.empty(), "images", "labels");
         need(!in.labels.empty(), "labels", "images");

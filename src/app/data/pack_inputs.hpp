@@ -22,6 +22,7 @@ struct PackInputs {
     CsvOptions csv_columns;
     std::int64_t length = 0;  ///< of windows of text or tokens; 0: not given
     RawTokens token_type = RawTokens::none;
+    bool follows_links = false;
 
     /// Classes that the input has whatever is in it: the 256 of bytes; 0: count them.
     std::int64_t usual_classes() const { return text.empty() ? 0 : 256; }

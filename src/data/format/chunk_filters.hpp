@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Undoes the filters that are no codec of packed shards: shuffle, fletcher32, blosc.
+// Undoes the filters that are no codec of packed shards: shuffle, fletcher32, lzf, blosc.
 #pragma once
 
 #include <cstddef>
@@ -20,6 +20,9 @@ std::span<const std::byte> checked_fletcher32(std::span<const std::byte> stored)
 void unshuffle(std::span<const std::byte> stored,
                std::uint32_t element_bytes,
                std::span<std::byte> raw);
+
+/// Expands an LZF stream into exactly raw.size() bytes; false if it is anything else.
+bool decode_lzf(std::span<const std::byte> stored, std::span<std::byte> raw);
 
 /// Whether this build has c-blosc (LOCKSTEP_WITH_BLOSC).
 bool reads_blosc();

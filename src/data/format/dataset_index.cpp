@@ -13,11 +13,12 @@ namespace lockstep {
 DatasetIndex DatasetIndex::of_blocks(const std::filesystem::path& folder,
                                      const std::string& manifest_text,
                                      std::vector<std::vector<StoredBlock>> blocks,
-                                     BlockForms forms) {
+                                     BlockForms forms,
+                                     ManifestKind kind) {
     DatasetIndex index;
     index.path_ = fs::absolute(folder).lexically_normal();
     index.manifest_text_ = manifest_text;
-    index.manifest_ = parse_manifest(manifest_text, (folder / manifest_name).string());
+    index.manifest_ = parse_manifest(manifest_text, (folder / manifest_name).string(), kind);
     index.stored_ = std::move(blocks);
     index.forms_ = std::move(forms);
     return index;

@@ -115,6 +115,8 @@ bool Decoder::undo(const Filter& filter,
             return ZSTD_decompressDCtx(
                        state_->zstd.get(), raw.data(), raw.size(), stored.data(), stored.size()) ==
                    raw.size();
+        case FilterKind::lzf:
+            return decode_lzf(stored, raw);
         case FilterKind::blosc:
             return decode_blosc(stored, raw);
         case FilterKind::shuffle:

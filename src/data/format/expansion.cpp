@@ -9,14 +9,17 @@ namespace lockstep {
 namespace {
 
 // What one stored byte stands for at most: in deflate 258 bytes in two bits (RFC 1951), in LZ4 255
-// in a byte of a match's length (lz4_Block_format.md), in Zstandard a block of 128 KiB in the four
-// bytes of a repeated one (RFC 8878), which is the strongest of those that Blosc 1 holds.
+// in a byte of a match's length (lz4_Block_format.md), in LZF 264 in three, in Zstandard a block of
+// 128 KiB in the four bytes of a repeated one (RFC 8878), which is the strongest of those that
+// Blosc 1 holds.
 std::uint64_t expansion(const Filter& filter) {
     switch (filter.kind) {
         case FilterKind::deflate:
             return 1032;
         case FilterKind::lz4:
             return 255;
+        case FilterKind::lzf:
+            return 88;
         case FilterKind::zstd:
         case FilterKind::blosc:
             return 32768;

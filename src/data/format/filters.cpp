@@ -24,6 +24,7 @@ constexpr auto known_filters = std::to_array<KnownFilter>({
     {FilterKind::deflate, "deflate", true},
     {FilterKind::shuffle, "shuffle", false},
     {FilterKind::fletcher32, "fletcher32", false},
+    {FilterKind::lzf, "lzf", true},
     {FilterKind::blosc, "blosc", true},
     {FilterKind::lz4, "lz4", true},
     {FilterKind::zstd, "zstd", true},

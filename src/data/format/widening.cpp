@@ -19,11 +19,38 @@ Value taken(const std::byte* from, std::endian order) {
     return std::bit_cast<Value>(bytes);
 }
 
+// Floats of 16 bits: IEEE 754's binary16, and the upper half of a binary32.
+struct Half {
+    std::uint16_t bits;
+};
+struct Brain {
+    std::uint16_t bits;
+};
+
+// Exact, also for subnormal numbers; what is no number keeps its bits, as numpy has it.
+float widened(Half half) {
+    const std::uint32_t sign = std::uint32_t{half.bits} >> 15 << 31;
+    const std::uint32_t exponent = half.bits >> 10 & 0x1fU, fraction = half.bits & 0x3ffU;
+    if (exponent == 0) {
+        const float value = static_cast<float>(fraction) * 0x1p-24F;
+        return sign != 0 ? -value : value;
+    }
+    const std::uint32_t wide = exponent == 0x1f ? 0xff : exponent + 112;
+    return std::bit_cast<float>(sign | wide << 23 | fraction << 13);
+}
+
+float widened(Brain brain) {
+    return std::bit_cast<float>(std::uint32_t{brain.bits} << 16);
+}
+
 template <class From, class To>
 To widened(From value) {
-    if constexpr (std::is_same_v<From, std::uint64_t>)
-        value = std::min<From>(value, std::numeric_limits<std::int64_t>::max());
-    return static_cast<To>(value);
+    if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, Brain>)
+        return widened(value);
+    else if constexpr (std::is_same_v<From, std::uint64_t>)
+        return static_cast<To>(std::min<From>(value, std::numeric_limits<std::int64_t>::max()));
+    else
+        return static_cast<To>(value);
 }
 
 template <class From, class To, std::endian order>
@@ -45,7 +72,8 @@ constexpr Kind kind(ElementType type) {
     return {{sizeof(From),
              std::is_integral_v<From>,
              std::is_signed_v<From> || !std::is_integral_v<From>,
-             order == std::endian::big},
+             order == std::endian::big,
+             std::is_same_v<From, Brain>},
             type,
             widen_all<From, To, order>};
 }
@@ -66,6 +94,10 @@ constexpr auto kinds = std::to_array<Kind>({
     kind<std::uint64_t, std::int64_t, endian::big>(i64),
     kind<float, float, endian::big>(f32),
     kind<double, double, endian::big>(f64),
+    kind<Half, float, endian::little>(f32),
+    kind<Half, float, endian::big>(f32),
+    kind<Brain, float, endian::little>(f32),
+    kind<Brain, float, endian::big>(f32),
 });
 
 }  // namespace

@@ -11,14 +11,15 @@
 
 namespace lockstep {
 
-/// A number in two's complement or IEEE 754.
+/// A number in two's complement or IEEE 754, or the upper half of an f32 (bfloat16).
 struct StoredNumber {
     std::size_t bytes = 0;
-    bool is_whole = false, has_sign = false, is_big_endian = false;
+    bool is_whole = false, has_sign = false, is_big_endian = false, is_brain = false;
     bool operator==(const StoredNumber&) const = default;
 };
 
-/// One kind of such elements, numbered from 1. 8 and 16 bits become i32, u32 and u64 i64; u64
+/// One kind of such elements, numbered from 1. 8 and 16 bits become i32, u32 and u64 i64, floats of
+/// 16 bits f32; u64
 /// beyond i64 becomes the largest i64, so it is for labels only, which are compared with their
 /// classes.
 class Widening {

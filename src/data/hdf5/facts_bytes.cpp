@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t version = 2;
+constexpr std::uint64_t version = 3;
 constexpr std::uint64_t absent = ~std::uint64_t{0};
 
 void add_numbers(ByteWriter& out, std::span<const std::uint64_t> values) {
@@ -62,15 +62,16 @@ void add_number(ByteWriter& out, const std::optional<NumberFacts>& number) {
     if (!number) return out.add(absent);
     const auto bit = [](bool is_set, int place) { return std::uint64_t{is_set} << place; };
     out.add(number->bytes | bit(number->is_whole, 32) | bit(number->has_sign, 33) |
-            bit(number->is_big_endian, 34) | bit(number->is_usual, 35));
+            bit(number->is_big_endian, 34) | bit(number->is_usual, 35) | bit(number->is_brain, 36));
 }
 
 std::optional<NumberFacts> take_number(ByteReader& in) {
     const std::uint64_t value = in.number();
     if (value == absent) return {};
-    if (value >> 36 != 0) throw damaged_index("a number is of an unknown kind");
+    if (value >> 37 != 0) throw damaged_index("a number is of an unknown kind");
     const auto has_bit = [&](int place) { return (value >> place & 1) != 0; };
-    return NumberFacts{value & 0xffffffff, has_bit(32), has_bit(33), has_bit(34), has_bit(35)};
+    return NumberFacts{
+        value & 0xffffffff, has_bit(32), has_bit(33), has_bit(34), has_bit(35), has_bit(36)};
 }
 
 void add_dataset(ByteWriter& out, const DatasetFacts& facts) {
@@ -153,6 +154,7 @@ std::vector<std::byte> to_bytes(const FileRequest& request) {
     out.add(std::string_view(request.path.native()));
     out.add(request.datasets.size());
     for (const std::string& name : request.datasets) out.add(std::string_view(name));
+    out.add(static_cast<std::uint64_t>(request.links));
     return out.finish();
 }
 
@@ -161,6 +163,7 @@ FileRequest request_from(std::span<const std::byte> bytes) {
     if (in.number() != version) throw damaged_index("it is of another version");
     FileRequest request{in.text(), {}};
     for (std::uint64_t left = in.count(8); left > 0; --left) request.datasets.push_back(in.text());
+    request.links = take_enum(in, Links::followed);
     check_end(in);
     return request;
 }
@@ -172,6 +175,7 @@ std::vector<std::byte> to_bytes(const RowsRequest& request) {
     out.add(std::string_view(request.dataset));
     out.add(static_cast<std::uint64_t>(request.type));
     for (const std::uint64_t number : {request.first, request.rows, request.bytes}) out.add(number);
+    out.add(static_cast<std::uint64_t>(request.links));
     return out.finish();
 }
 
@@ -183,6 +187,7 @@ RowsRequest rows_request_from(std::span<const std::byte> bytes) {
     request.first = in.number();
     request.rows = in.number();
     request.bytes = in.number();
+    request.links = take_enum(in, Links::followed);
     check_end(in);
     return request;
 }

@@ -3,6 +3,7 @@
 // processes.
 #pragma once
 
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include <cstdint>
@@ -18,17 +19,20 @@ namespace lockstep {
 struct FileRequest {
     std::filesystem::path path;
     std::vector<std::string> datasets;
+    Links links = Links::refused;
     bool operator==(const FileRequest&) const = default;
 };
 
-/// `elsewhere`: virtual, or in external files.
+/// `elsewhere`: virtual, in external files, or behind a link into another.
 enum class StorageLayout { missing, contiguous, chunked, other, elsewhere };
 
 /// Numbers as a file has them.
 struct NumberFacts {
     std::uint64_t bytes = 0;
     bool is_whole = false, has_sign = false, is_big_endian = false;
-    bool is_usual = false;  ///< two's complement or IEEE 754 over all bits, of 1 to 8 bytes
+    bool is_usual =
+        false;  ///< over all bits, of 1 to 8 bytes: two's complement, IEEE 754, bfloat16
+    bool is_brain = false;  ///< bfloat16
     bool operator==(const NumberFacts&) const = default;
 };
 
@@ -84,6 +88,7 @@ struct RowsRequest {
     ElementType type = ElementType::u8;
     std::uint64_t first = 0, rows = 0;
     std::uint64_t bytes = 0;  ///< of the answer
+    Links links = Links::refused;
     bool operator==(const RowsRequest&) const = default;
 };
 

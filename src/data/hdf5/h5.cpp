@@ -127,9 +127,9 @@ Error failure(const char* code, const char* doing, const std::filesystem::path& 
                  fmt::format("HDF5 says: {}", reasons.empty() ? "nothing more" : reasons));
 }
 
-Handle access_within_file() {
+Handle access_to_dataset(Links links) {
     Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
-    H5Pset_elink_cb(access.id(), refuse_to_leave, nullptr);
+    if (links == Links::refused) H5Pset_elink_cb(access.id(), refuse_to_leave, nullptr);
     return access;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include <cstdint>
@@ -74,8 +75,8 @@ Handle create_file(const std::filesystem::path& path, Alignment alignment, int& 
 /// remembers where it is (driver.hpp). Errors: E205.
 Handle open_for_probing(const std::filesystem::path& path);
 
-/// For opening data sets of one file only: links into others are refused.
-Handle access_within_file();
+/// For opening data sets; where links are refused, they stay within their file.
+Handle access_to_dataset(Links links);
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);
 

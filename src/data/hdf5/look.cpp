@@ -14,8 +14,11 @@ namespace lockstep {
 namespace {
 
 // Null if there is none; `refusal` says why, if there is one that the library does not open.
-h5::Handle open_dataset(const h5::Handle& file, const std::string& name, std::string& refusal) {
-    const h5::Handle access = h5::access_within_file();
+h5::Handle open_dataset(const h5::Handle& file,
+                        const std::string& name,
+                        Links links,
+                        std::string& refusal) {
+    const h5::Handle access = h5::access_to_dataset(links);
     // Not H5Dopen: that follows what the path names even if it is no data set.
     h5::Handle object(H5Oopen(file.id(), name.c_str(), access.id()), H5Oclose);
     if (!object) {
@@ -65,6 +68,23 @@ std::optional<ElementType> element_of(hid_t type) {
     return {};
 }
 
+// A float of 16 bits with so many of exponent: 5 is IEEE 754's, 8 is bfloat16.
+h5::Handle short_float(std::size_t exponent_bits, H5T_order_t order) {
+    h5::Handle type(H5Tcopy(H5T_IEEE_F32LE), H5Tclose);
+    const std::size_t fraction_bits = 15 - exponent_bits;
+    H5Tset_fields(type.id(), 15, fraction_bits, exponent_bits, 0, fraction_bits);
+    H5Tset_ebias(type.id(), (std::size_t{1} << (exponent_bits - 1)) - 1);
+    H5Tset_precision(type.id(), 16);
+    H5Tset_size(type.id(), 2);
+    H5Tset_order(type.id(), order);
+    return type;
+}
+
+bool is_short_float(hid_t type, std::size_t exponent_bits) {
+    return H5Tequal(type, short_float(exponent_bits, H5T_ORDER_LE).id()) > 0 ||
+           H5Tequal(type, short_float(exponent_bits, H5T_ORDER_BE).id()) > 0;
+}
+
 bool is_usual(hid_t type) {
     for (const hid_t usual :
          {H5T_STD_I8LE,   H5T_STD_U8LE,   H5T_STD_I16LE,  H5T_STD_I16BE, H5T_STD_U16LE,
@@ -72,7 +92,7 @@ bool is_usual(hid_t type) {
           H5T_STD_I64LE,  H5T_STD_I64BE,  H5T_STD_U64LE,  H5T_STD_U64BE, H5T_IEEE_F32LE,
           H5T_IEEE_F32BE, H5T_IEEE_F64LE, H5T_IEEE_F64BE, H5T_STD_I8BE,  H5T_STD_U8BE})
         if (H5Tequal(type, usual) > 0) return true;
-    return false;
+    return is_short_float(type, 5) || is_short_float(type, 8);
 }
 
 std::optional<NumberFacts> number_of(hid_t type) {
@@ -82,7 +102,8 @@ std::optional<NumberFacts> number_of(hid_t type) {
                        .is_whole = kind == H5T_INTEGER,
                        .has_sign = kind == H5T_FLOAT || H5Tget_sign(type) == H5T_SGN_2,
                        .is_big_endian = H5Tget_order(type) == H5T_ORDER_BE,
-                       .is_usual = is_usual(type)};
+                       .is_usual = is_usual(type),
+                       .is_brain = is_short_float(type, 8)};
 }
 
 std::vector<std::uint64_t> size_of(const h5::Handle& dataset) {
@@ -116,6 +137,18 @@ std::vector<FilterFacts> filters_of(const h5::Handle& properties) {
     return filters;
 }
 
+// Whether `dataset` is in `file`, not in one that a link leads to.
+bool is_in(const h5::Handle& file, const h5::Handle& dataset) {
+    const auto name_of = [](hid_t object) {
+        std::string name(
+            static_cast<std::size_t>(std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0)) + 1,
+            '\0');
+        H5Fget_name(object, name.data(), name.size());
+        return name;
+    };
+    return name_of(file.id()) == name_of(dataset.id());
+}
+
 StorageLayout layout_of(const h5::Handle& properties) {
     const H5D_layout_t layout = H5Pget_layout(properties.id());
     if (layout == H5D_CHUNKED) return StorageLayout::chunked;
@@ -135,9 +168,9 @@ void look_at_chunks(const h5::Handle& dataset, const h5::Handle& properties, Dat
     if (facts.has_sound_chunks()) facts.chunks = h5::find_chunks(dataset, facts);
 }
 
-DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name) {
+DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name, Links links) {
     DatasetFacts facts;
-    const h5::Handle dataset = open_dataset(file, name, facts.chunks.fault);
+    const h5::Handle dataset = open_dataset(file, name, links, facts.chunks.fault);
     if (!dataset) return facts;
     const h5::Handle type(H5Dget_type(dataset.id()), H5Tclose);
     const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
@@ -145,7 +178,7 @@ DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name) {
     facts.number = number_of(type.id());
     facts.type_text = facts.type ? std::string(element_name(*facts.type)) : type_text(type.id());
     facts.size = size_of(dataset);
-    facts.layout = layout_of(properties);
+    facts.layout = is_in(file, dataset) ? layout_of(properties) : StorageLayout::elsewhere;
     if (facts.layout == StorageLayout::contiguous) {
         const haddr_t offset = H5Dget_offset(dataset.id());
         facts.offset = offset == HADDR_UNDEF ? DatasetFacts::nowhere : offset;
@@ -171,7 +204,7 @@ FileFacts look_at_file(const FileRequest& request) {
     facts.samples = optional_of(h5::read_number(file, "n_samples"));
     facts.first_sample = optional_of(h5::read_number(file, "first_sample"));
     for (const std::string& name : request.datasets)
-        facts.datasets.push_back(look_at_dataset(file, name));
+        facts.datasets.push_back(look_at_dataset(file, name, request.links));
     facts.reads = h5::reads() - reads_before;
     return facts;
 }

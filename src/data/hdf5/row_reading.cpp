@@ -25,6 +25,35 @@ h5::Handle open_file(const std::filesystem::path& path) {
             H5Fclose};
 }
 
+// The beginnings of external files' names, where they are not found from this folder.
+bool lies_beside(const h5::Handle& dataset) {
+    const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
+    if (H5Pget_external_count(properties.id()) < 1) return false;
+    std::array<char, 4096> name{};
+    off_t offset = 0;
+    hsize_t bytes = 0;
+    H5Pget_external(properties.id(), 0, name.size() - 1, name.data(), &offset, &bytes);
+    return !std::filesystem::exists(name.data());
+}
+
+// The library fills what it does not find with zeros, and says nothing.
+std::string missing_part(const h5::Handle& dataset, const std::filesystem::path& file) {
+    const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
+    std::size_t parts = 0;
+    if (H5Pget_layout(properties.id()) != H5D_VIRTUAL) return "";
+    H5Pget_virtual_count(properties.id(), &parts);
+    for (std::size_t i = 0; i < parts; ++i) {
+        std::array<char, 4096> name{};
+        H5Pget_virtual_filename(properties.id(), i, name.data(), name.size() - 1);
+        const std::filesystem::path part(name.data());
+        const bool is_pattern = part.native().find('%') != std::string::npos;
+        if (!is_pattern && part != "." && !std::filesystem::exists(part) &&
+            !std::filesystem::exists(file.parent_path() / part))
+            return part.string();
+    }
+    return "";
+}
+
 // A file may name any other that this user can read.
 bool is_within_file(const h5::Handle& dataset) {
     const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
@@ -56,15 +85,27 @@ std::uint64_t bytes_of_rows(const RowsRequest& request,
 }  // namespace
 
 void RowReading::open(const RowsRequest& request) {
-    if (dataset_ && request.path == opened_.path && request.dataset == opened_.dataset) return;
+    if (dataset_ && request.path == opened_.path && request.dataset == opened_.dataset &&
+        request.links == opened_.links)
+        return;
     dataset_.reset();
     H5PLset_loading_state(H5PL_FILTER_PLUGIN);
     file_ = open_file(request.path);
-    const h5::Handle access = h5::access_within_file();
-    h5::Handle found(H5Dopen2(file_.id(), request.dataset.c_str(), access.id()), H5Dclose);
+    const h5::Handle access = h5::access_to_dataset(request.links);
+    const auto opened = [&] {
+        return h5::Handle(H5Dopen2(file_.id(), request.dataset.c_str(), access.id()), H5Dclose);
+    };
+    h5::Handle found = opened();
     check(static_cast<bool>(found), [&] { return h5::failure("E207", "open", request.dataset); });
-    if (!is_within_file(found))
+    if (request.links == Links::refused && !is_within_file(found))
         throw unreadable(request, "its values lie in other files, which are not followed");
+    if (const std::string part = missing_part(found, request.path); !part.empty())
+        throw unreadable(request, fmt::format("its part '{}' is missing", part));
+    if (lies_beside(found)) {
+        H5Pset_efile_prefix(access.id(), "${ORIGIN}");
+        found.reset();  // or the library keeps the prefix that it was opened with
+        found = opened();
+    }
     size_ = extent_of(found);
     dataset_ = std::move(found);
     opened_ = request;
@@ -82,7 +123,11 @@ std::vector<std::byte> RowReading::read(const RowsRequest& request) {
     const h5::Handle here(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr),
                           H5Sclose);
     std::vector<std::byte> rows(request.bytes);
-    const hid_t type = h5::type_of(request.type);
+    const h5::Handle stored(H5Dget_type(dataset_.id()), H5Tclose);
+    // The library does not convert numpy's bool.
+    const bool is_bool = request.type == ElementType::u8 && H5Tget_class(stored.id()) == H5T_ENUM &&
+                         H5Tget_size(stored.id()) == 1;
+    const hid_t type = is_bool ? stored.id() : h5::type_of(request.type);
     if (H5Sselect_hyperslab(
             there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0 ||
         H5Dread(dataset_.id(), type, here.id(), there.id(), H5P_DEFAULT, rows.data()) < 0)

@@ -81,7 +81,7 @@ std::uint64_t index_offset_of(const DatasetFacts& table, std::size_t blocks) {
 }
 
 FileRequest request_for(const fs::path& path, const Manifest& manifest) {
-    FileRequest request{path, {}};
+    FileRequest request{.path = path};
     for (const Field& field : manifest.fields) {
         request.datasets.push_back("/data/" + field.name);
         request.datasets.push_back("/index/" + field.name);

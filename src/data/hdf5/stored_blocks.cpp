@@ -32,33 +32,13 @@ FoundBlocks unreadable(std::string fault) {
     return {{}, BlockTrouble::unreadable, std::move(fault)};
 }
 
-// Of a filter that is not read;
-// https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md
-std::string filter_name(std::uint64_t kind) {
-    switch (kind) {
-        case 4:
-            return "4 (szip)";
-        case 5:
-            return "5 (nbit)";
-        case 6:
-            return "6 (scale-offset)";
-        case 32000:
-            return "32000 (lzf)";
-        case 32008:
-            return "32008 (bitshuffle)";
-        case 32026:
-            return "32026 (blosc2)";
-        default:
-            return fmt::format("{}", kind);
-    }
-}
-
 std::string unknown_filter(std::uint64_t kind) {
     if (kind == static_cast<std::uint64_t>(FilterKind::blosc))
         return "its filter is blosc, and this program was built without c-blosc "
                "(LOCKSTEP_WITH_BLOSC, Debian's libblosc-dev)";
-    return fmt::format("its filter {} is none of deflate, shuffle, fletcher32, blosc, lz4, zstd",
-                       filter_name(kind));
+    return fmt::format(
+        "its filter {} is none of deflate, shuffle, fletcher32, lzf, blosc, lz4, zstd",
+        filter_name(kind));
 }
 
 class Ways {
@@ -250,18 +230,52 @@ class Chunks {
 
 }  // namespace
 
+// Of a filter that is not read;
+// https://github.com/HDFGroup/hdf5_plugins/blob/master/docs/RegisteredFilterPlugins.md
+std::string filter_name(std::uint64_t kind) {
+    switch (kind) {
+        case 4:
+            return "4 (szip)";
+        case 5:
+            return "5 (nbit)";
+        case 6:
+            return "6 (scale-offset)";
+        case 32008:
+            return "32008 (bitshuffle)";
+        case 32026:
+            return "32026 (blosc2)";
+        default:
+            return fmt::format("{}", kind);
+    }
+}
+
+std::string plugin_advice(const std::string& filter) {
+    return fmt::format(
+        "set HDF5_PLUGIN_PATH to a folder with a plug-in of libhdf5 for filter {} "
+        "(pip install hdf5plugin brings many)",
+        filter);
+}
+
+Widening widening_of(const DatasetFacts& facts) {
+    if (facts.type || !facts.number || !facts.number->is_usual) return Widening{};
+    const NumberFacts& number = *facts.number;
+    return Widening::of(
+        {number.bytes, number.is_whole, number.has_sign, number.is_big_endian, number.is_brain});
+}
+
 FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms) {
     switch (facts.layout) {
         case StorageLayout::contiguous:
             return contiguous_blocks(facts, rows, forms);
         case StorageLayout::chunked:
             return Chunks(facts, rows, forms).blocks();
+        case StorageLayout::elsewhere:
+            return {{}, BlockTrouble::elsewhere, "it is virtual, or its values lie in other files"};
         case StorageLayout::missing:
         case StorageLayout::other:
-        case StorageLayout::elsewhere:
             break;
     }
-    return unreadable("it is neither contiguous nor in chunks, or lies in other files");
+    return unreadable("it is neither contiguous nor in chunks");
 }
 
 }  // namespace lockstep

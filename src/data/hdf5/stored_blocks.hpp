@@ -27,8 +27,18 @@ struct RowsInFile {
     }
 };
 
-/// Why blocks cannot be read: by a filter that others read, or for good.
-enum class BlockTrouble { none, unknown_filter, unreadable };
+/// What becomes of elements that no field has as they are; unknown of those that are one's.
+Widening widening_of(const DatasetFacts& facts);
+
+/// "32008 (bitshuffle)": a filter, for people.
+std::string filter_name(std::uint64_t kind);
+
+/// Where libhdf5 gets a filter from that it lacks, as an error's advice.
+std::string plugin_advice(const std::string& filter);
+
+/// Why blocks cannot be read: by a filter that others read, because they lie in other files, or for
+/// good.
+enum class BlockTrouble { none, unknown_filter, elsewhere, unreadable };
 
 /// Blocks without hashes; or why they cannot be read, in a few words, too.
 struct FoundBlocks {

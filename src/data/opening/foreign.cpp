@@ -69,13 +69,6 @@ fs::path common_folder(const std::vector<fs::path>& files) {
     return folder;
 }
 
-// What becomes of elements that no field has as they are; unknown of those that are one's.
-Widening widening_of(const DatasetFacts& facts) {
-    if (facts.type || !facts.number || !facts.number->is_usual) return Widening{};
-    const NumberFacts& number = *facts.number;
-    return Widening::of({number.bytes, number.is_whole, number.has_sign, number.is_big_endian});
-}
-
 // So many rows of a band of `rows` that they divide it, if that is not far from as many as fit.
 std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
     const std::uint64_t least = (rows * row_bytes - 1) / most_band_bytes + 1;
@@ -209,7 +202,7 @@ ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const
                               fmt::format("it is {}; {}", printable(facts.type_text), why));
     };
     if (!widening.is_known())
-        throw refuse("whole numbers of 8 to 64 bits and floating ones of 32 and 64 are read");
+        throw refuse("whole numbers of 8 to 64 bits and floating ones of 16, 32 and 64 are read");
     if (!widening.holds_all() &&
         !(may_be_label(mappings_[field]) && is_one_for_each_row(facts.size)))
         throw refuse("only labels of it are read, because i64 does not hold all its values");
@@ -224,7 +217,8 @@ const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t fiel
         return Error("E205",
                      fmt::format("cannot open '{}' of '{}'", mapping.hdf5_path, path.string()),
                      fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),
-                     "it leads into another file, is damaged, or needs a newer HDF5 library");
+                     "it is damaged, needs a newer HDF5 library, or leads into another file: then "
+                     "'lockstep data pack --hdf5 ... --follow-links' makes shards of it");
     });
     check(facts.layout != StorageLayout::missing,
           [&] { return no_such_dataset(path, mapping.hdf5_path, mapping.name); });

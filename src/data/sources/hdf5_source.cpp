@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/sources.hpp"
@@ -6,12 +7,15 @@
 #include "field_plan.hpp"
 #include "format/labels.hpp"
 #include "hdf5/sandbox.hpp"
+#include "hdf5/stored_blocks.hpp"
 #include "opening/contents.hpp"
 #include "spool.hpp"
+#include "stream/block_reader.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -29,6 +33,8 @@ struct Part {
     ElementType type = ElementType::u8;
     std::uint64_t rows_at_once = 1;
     double chunks_of_row = 0;  // that a row lies in; small where a chunk has many rows
+    std::shared_ptr<const DatasetIndex> blocks;  ///< null: libhdf5 reads it
+    std::string plugin;                          ///< which filter that needs, if it is not its own
 
     std::uint64_t row_bytes() const {
         return std::accumulate(
@@ -46,6 +52,13 @@ Error malformed(const Part& part, const std::string& why) {
                  "name a data set of numbers whose first dimension is the sample");
 }
 
+Error in_other_files(const Part& part) {
+    return Error("E214",
+                 fmt::format("'{}' of '{}' cannot be packed", part.name, part.path.string()),
+                 "its values lie in other files: it is virtual, or stored in them",
+                 "--follow-links reads them, too, if you trust what the file names");
+}
+
 // What the library makes of u64 beyond i64, the largest i64 or a negative one, is no class.
 ElementType whole_type(const NumberFacts& number, const Part& part, const std::string& field) {
     const bool has_sign = number.has_sign;
@@ -60,6 +73,7 @@ ElementType whole_type(const NumberFacts& number, const Part& part, const std::s
 }
 
 ElementType element_type(const DatasetFacts& facts, const Part& part, const std::string& field) {
+    if (facts.type) return *facts.type;
     if (facts.number && facts.number->is_whole) return whole_type(*facts.number, part, field);
     if (facts.number && facts.number->bytes <= 8)
         return facts.number->bytes <= 4 ? ElementType::f32 : ElementType::f64;
@@ -83,6 +97,43 @@ void check_shape(const Part& part) {
         throw malformed(part, fmt::format("it has {} samples", grouped(part.size[0])));
 }
 
+// The part as a data set of its own that is read as a stream reads it, by the same decoders;
+// nullptr if libhdf5 has to.
+std::shared_ptr<const DatasetIndex> blocks_of_part(const DatasetFacts& facts,
+                                                   const Part& part,
+                                                   const std::string& field) {
+    const Widening widening = widening_of(facts);
+    const ElementType read_as = widening.is_known() ? widening.type() : part.type;
+    if ((!facts.type && !widening.is_known()) || read_as != part.type) return nullptr;
+    BlockForms forms;
+    const std::uint64_t bytes = fs::file_size(part.path), samples = part.size[0];
+    const std::uint64_t rows = std::max<std::uint64_t>(usual_read_bytes / part.row_bytes(), 1);
+    FoundBlocks found =
+        lockstep::blocks_of(facts,
+                            {.samples = samples,
+                             .row_bytes = part.row_bytes(),
+                             .file_bytes = bytes,
+                             .contiguous_rows = static_cast<std::uint32_t>(std::min(rows, samples)),
+                             .widening = widening},
+                            forms);
+    if (found.trouble != BlockTrouble::none) return nullptr;
+    Manifest manifest{.kind = ManifestKind::foreign,
+                      .name = field,
+                      .row_order = "source",
+                      .codec = Codec::filters,
+                      .samples = samples,
+                      .block_rows = 1};
+    manifest.fields = {{.name = field, .type = part.type}};
+    manifest.fields[0].shape.assign(part.size.begin() + 1, part.size.end());
+    const fs::path file = fs::absolute(part.path);
+    manifest.shards = {{.name = file.filename().string(), .bytes = bytes, .samples = samples}};
+    return std::make_shared<const DatasetIndex>(DatasetIndex::of_blocks(file.parent_path(),
+                                                                        manifest_text(manifest),
+                                                                        {std::move(found.blocks)},
+                                                                        std::move(forms),
+                                                                        manifest.kind));
+}
+
 // Whole rows of chunks, so that each chunk is decoded once.
 std::uint64_t rows_at_once(const DatasetFacts& facts, const Part& part) {
     const std::uint64_t samples = part.size[0];
@@ -103,21 +154,38 @@ double chunks_of_row(const DatasetFacts& facts) {
     return chunks;
 }
 
-Part part_of(const DatasetFacts& facts, const fs::path& path, const NamedInput& field) {
+// The filter that libhdf5 gets from a plug-in only.
+std::string plugin_of(const DatasetFacts& facts) {
+    constexpr std::uint64_t most_own = 255;
+    const auto found = std::ranges::find_if(
+        facts.filters, [](const FilterFacts& filter) { return filter.kind > most_own; });
+    return found == facts.filters.end() ? "" : filter_name(found->kind);
+}
+
+Part part_of(const DatasetFacts& facts,
+             const fs::path& path,
+             const NamedInput& field,
+             Links links) {
     Part part{path, field.place, facts.size};
     check(facts.layout != StorageLayout::missing, [&] {
         if (facts.chunks.fault.empty()) return no_such_dataset(path, field.place, field.field);
-        return Error("E207",
-                     fmt::format("cannot open '{}' of '{}'", field.place, path.string()),
-                     printable(facts.chunks.fault),
-                     "it leads into another file, is damaged, or needs a newer HDF5 library");
+        return Error(
+            "E207",
+            fmt::format("cannot open '{}' of '{}'", field.place, path.string()),
+            printable(facts.chunks.fault),
+            links == Links::refused
+                ? "it is damaged, needs a newer HDF5 library, or leads into another file: then "
+                  "--follow-links"
+                : "it is damaged, or needs a newer HDF5 library");
     });
-    if (facts.layout == StorageLayout::elsewhere)
-        throw malformed(part, "its values lie in other files, which are not followed");
+    if (facts.layout == StorageLayout::elsewhere && links == Links::refused)
+        throw in_other_files(part);
     part.type = element_type(facts, part, field.field);
     check_shape(part);
     part.rows_at_once = rows_at_once(facts, part);
     part.chunks_of_row = chunks_of_row(facts);
+    part.blocks = blocks_of_part(facts, part, field.field);
+    part.plugin = plugin_of(facts);
     return part;
 }
 
@@ -149,14 +217,14 @@ class Hdf5Import {
                const SourceOptions& options)
         : fields_(fields), options_(options) {
         parts_.resize(fields.size());
-        FileRequest request;
+        FileRequest request{.links = options.links};
         for (const NamedInput& field : fields) request.datasets.push_back(field.place);
         for (const fs::path& path : files) {
             InputFile{path};  // what the system says about it, before the library sees it
             request.path = path;
             const FileFacts facts = sandbox_.look(request);
             for (std::size_t f = 0; f < fields.size(); ++f) {
-                parts_[f].push_back(part_of(facts.datasets[f], path, fields[f]));
+                parts_[f].push_back(part_of(facts.datasets[f], path, fields[f], options.links));
                 check_like(parts_[f].back(), parts_[f].front());
                 total_ += parts_[f].back().size[0] * parts_[f].back().row_bytes();
             }
@@ -189,22 +257,31 @@ class Hdf5Import {
             const Part& part = parts_[f].front();
             plan_field(fields_[f].field, part.type, sample_shape(part), layout, part.path);
             std::vector<std::byte> row(part.row_bytes());
-            read_rows(part, 0, row);
+            RowReader(*this, part).read(0, row);
         }
     }
 
   private:
-    void read_rows(const Part& part, std::uint64_t first, std::span<std::byte> out) {
-        const std::uint64_t rows = out.size() / part.row_bytes();
-        sandbox_.read({.path = part.path,
-                       .dataset = part.name,
-                       .type = part.type,
-                       .first = first,
-                       .rows = rows,
-                       .bytes = out.size()},
-                      out,
-                      part.chunks_of_row * static_cast<double>(rows));
-    }
+    /// Reads rows of `part`, which outlives it.
+    class RowReader {
+      public:
+        RowReader(Hdf5Import& import, const Part& part) : import_(import), part_(part) {
+            if (part.blocks) reader_.emplace(files_.emplace(part.blocks));
+        }
+        void read(std::uint64_t first, std::span<std::byte> rows) {
+            const std::uint64_t count = rows.size() / part_.row_bytes();
+            if (reader_)
+                reader_->read_rows(0, first, count, rows);
+            else
+                import_.read_in_child(part_, first, count, rows);
+        }
+
+      private:
+        Hdf5Import& import_;
+        const Part& part_;
+        std::optional<ShardFiles> files_;
+        std::optional<BlockReader> reader_;
+    };
 
     void check_rows(const fs::path& path) const {
         std::vector<std::uint64_t> rows;
@@ -218,14 +295,35 @@ class Hdf5Import {
 
     void copy(const Part& part, Spool& spool) {
         std::vector<std::byte> rows(part.rows_at_once * part.row_bytes());
+        RowReader reader(*this, part);
         for (std::uint64_t first = 0; first < part.size[0]; first += part.rows_at_once) {
             const std::uint64_t count =
                 std::min<std::uint64_t>(part.rows_at_once, part.size[0] - first);
             const auto filled = std::span(rows).first(count * part.row_bytes());
-            read_rows(part, first, filled);
+            reader.read(first, filled);
             spool.append(filled);
             done_ += filled.size();
             if (options_.report) options_.report(done_, total_);
+        }
+    }
+
+    void read_in_child(const Part& part,
+                       std::uint64_t first,
+                       std::uint64_t count,
+                       std::span<std::byte> rows) {
+        try {
+            sandbox_.read({.path = part.path,
+                           .dataset = part.name,
+                           .type = part.type,
+                           .first = first,
+                           .rows = count,
+                           .bytes = rows.size(),
+                           .links = options_.links},
+                          rows,
+                          part.chunks_of_row * static_cast<double>(count));
+        } catch (const Error& error) {
+            if (part.plugin.empty() || kind_of(error) != ErrorKind::data_damaged) throw;
+            throw Error(error.code(), error.what(), error.why(), plugin_advice(part.plugin));
         }
     }
 

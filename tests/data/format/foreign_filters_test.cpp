@@ -5,6 +5,7 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
+#include "data/sources/rows.hpp"
 #include "format/chunk_filters.hpp"
 #include "format/codec.hpp"
 #include "streamed.hpp"
@@ -104,6 +105,8 @@ TEST_P(Chains, AreUndone) {
         EXPECT_EQ(index.blocks().size(), 1u) << "small chunks are taken together";
         EXPECT_EQ(streamed(index, 0), data.bytes);
         EXPECT_EQ(streamed(DatasetIndex::deserialize(index.serialize()), 0), data.bytes);
+        const auto packed = open_hdf5({folder_ / "a.h5"}, {{"values", "/x/data"}});
+        EXPECT_EQ(test::rows_of(*packed), data.bytes) << "by the same decoders";
     }
 }
 

@@ -9,7 +9,9 @@
 #include "support/caught.hpp"
 
 #include <bit>
+#include <cmath>
 #include <limits>
+#include <numeric>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -169,16 +171,61 @@ TEST_F(ForeignTypes, NumbersThatNoFieldHoldsAreRefusedByName) {
     EXPECT_THAT(text_of(H5T_STD_U64LE, values, {64}), HasSubstr("only labels of it are read"));
     EXPECT_THAT(text_of(H5T_STD_U64LE, labels, {64, 8}), HasSubstr("only labels of it"));
     EXPECT_THAT(text_of(H5T_C_S1, values, {64, 64}), HasSubstr("it is text"));
-    const hid_t narrow = H5Tcopy(H5T_STD_U16LE), half = H5Tcopy(H5T_IEEE_F32LE);
+    const hid_t narrow = H5Tcopy(H5T_STD_U16LE);
     H5Tset_precision(narrow, 12);
     EXPECT_THAT(text_of(narrow, values, {64}), HasSubstr("it is u16; whole numbers"));
-    H5Tset_fields(half, 15, 10, 5, 0, 10);
-    H5Tset_ebias(half, 15);
-    H5Tset_precision(half, 16);
-    H5Tset_size(half, 2);
-    EXPECT_THAT(text_of(half, values, {64}), HasSubstr("it is f16"));
     H5Tclose(narrow);
-    H5Tclose(half);
+}
+
+// A type of 16 bits, as h5py writes numpy's float16 and as others write bfloat16.
+hid_t short_float(std::size_t exponent_bits, H5T_order_t order) {
+    const hid_t type = H5Tcopy(H5T_IEEE_F32LE);
+    H5Tset_fields(type, 15, 15 - exponent_bits, exponent_bits, 0, 15 - exponent_bits);
+    H5Tset_ebias(type, (std::size_t{1} << (exponent_bits - 1)) - 1);
+    H5Tset_precision(type, 16);
+    H5Tset_size(type, 2);
+    H5Tset_order(type, order);
+    return type;
+}
+
+// The value of bits with sign, exponent and fraction, by arithmetic.
+float value_of_bits(unsigned bits, int exponent_bits) {
+    const int fraction_bits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
+    const int exponent = static_cast<int>(bits >> fraction_bits) & ((1 << exponent_bits) - 1);
+    const auto fraction = static_cast<float>(bits & ((1U << fraction_bits) - 1));
+    const float whole = static_cast<float>(1 << fraction_bits);
+    const float sign = bits >> 15 != 0 ? -1.0F : 1.0F;
+    if (exponent == (1 << exponent_bits) - 1)
+        return fraction == 0 ? sign * std::numeric_limits<float>::infinity()
+                             : std::numeric_limits<float>::quiet_NaN();
+    if (exponent == 0) return sign * std::ldexp(fraction / whole, 1 - bias);
+    return sign * std::ldexp(1 + fraction / whole, exponent - bias);
+}
+
+TEST_F(ForeignTypes, FloatsOf16BitsBecomeF32WithTheirValue) {
+    std::vector<std::uint16_t> bits(65536);
+    std::iota(bits.begin(), bits.end(), std::uint16_t{0});
+    for (const int exponent_bits : {5, 8})
+        for (const std::endian order : {little, big}) {
+            const hid_t type = short_float(static_cast<std::size_t>(exponent_bits),
+                                           order == big ? H5T_ORDER_BE : H5T_ORDER_LE);
+            const DatasetIndex index =
+                open({.type = type, .size = {256, 256}, .bytes = encoded(bits, order)},
+                     {"values", "/x/data"});
+            H5Tclose(type);
+            EXPECT_EQ(index.fields()[0].type, ElementType::f32);
+            const std::vector<float> values = values_of<float>(index);
+            ASSERT_EQ(values.size(), bits.size());
+            std::size_t different = 0;
+            for (std::size_t i = 0; i < values.size(); ++i) {
+                const float wanted = value_of_bits(bits[i], exponent_bits);
+                const bool is_same = std::isnan(wanted) ? std::isnan(values[i])
+                                                        : std::bit_cast<std::uint32_t>(values[i]) ==
+                                                              std::bit_cast<std::uint32_t>(wanted);
+                different += is_same ? 0 : 1;
+            }
+            EXPECT_EQ(different, 0u) << exponent_bits;
+        }
 }
 
 TEST_F(ForeignTypes, FilesOfOtherTypesDoNotFitTogether) {

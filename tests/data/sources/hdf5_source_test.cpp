@@ -204,7 +204,7 @@ TEST_F(Hdf5Source, NoticesChunksThatAreDamaged) {
     test::overwrite(path, fs::file_size(path) / 2, "\x55\xaa\x55\xaa");
     const Error error = error_of([&] { open_hdf5({path}, {{"x", "x"}}); });
     EXPECT_EQ(error.code(), "E213");
-    EXPECT_THAT(error.what(), HasSubstr("a.h5:x"));
+    EXPECT_THAT(error.what(), HasSubstr("a.h5' is damaged: field 'x'"));
 }
 
 }  // namespace

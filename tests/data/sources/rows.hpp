@@ -25,6 +25,16 @@ inline std::int64_t label_of(const RowSource& source, std::size_t field, std::ui
     return values_of<std::int64_t>(source, field, row).at(0);
 }
 
+/// All rows of field number `field`.
+inline std::vector<std::byte> rows_of(const RowSource& source, std::size_t field = 0) {
+    std::vector<std::byte> rows;
+    for (std::uint64_t row = 0; row < source.samples(); ++row) {
+        const auto one = values_of<std::byte>(source, field, row);
+        rows.insert(rows.end(), one.begin(), one.end());
+    }
+    return rows;
+}
+
 template <class T>
 std::string bytes_in(const std::vector<T>& values) {
     return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What h5py writes with it is read in data/sources/h5py_files_test.cpp.
+#include "lockstep/core/hash.hpp"
+#include "lockstep/core/random.hpp"
+
+#include "format/chunk_filters.hpp"
+
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+std::optional<std::string> expanded(std::string_view stored, std::size_t bytes) {
+    std::string raw(bytes, '\0');
+    const bool is_whole = decode_lzf(bytes_of(stored), std::as_writable_bytes(std::span(raw)));
+    return is_whole ? std::optional(raw) : std::nullopt;
+}
+
+TEST(Lzf, ExpandsLiteralsAndRepeats) {
+    using namespace std::string_literals;
+    EXPECT_EQ(expanded("\x02"s + "abc", 3), "abc");
+    EXPECT_EQ(expanded("\x02"s + "abc" + "\x20\x02"s, 6), "abcabc");
+    EXPECT_EQ(expanded("\x00"s + "a" + "\x60\x00"s, 6), "aaaaaa") << "reaches into itself";
+    EXPECT_EQ(expanded("\x00"s + "a" + "\xe0\xff\x00"s, 265), std::string(265, 'a'));
+}
+
+TEST(Lzf, RefusesWhatIsCutOrReachesOut) {
+    using namespace std::string_literals;
+    for (const std::string& stored : {"\x02"s + "ab",
+                                      "\x00"s + "a" + "\x20"s,
+                                      "\x00"s + "a" + "\xe0\xff"s,
+                                      "\x00"s + "a" + "\x20\x01"s,
+                                      "\x20\x00"s,
+                                      ""s})
+        EXPECT_FALSE(expanded(stored, 4));
+    EXPECT_FALSE(expanded("\x02"s + "abc", 2));
+    EXPECT_FALSE(expanded("\x02"s + "abc", 4));
+    EXPECT_FALSE(expanded("\x00"s + "a" + "\x20\x00"s, 3));
+}
+
+TEST(Lzf, StaysWithinItsBytesWhateverTheyAre) {
+    for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+        CounterRandom random(Purpose::test, {seed});
+        std::string stored(random.below(64), '\0');
+        for (char& byte : stored) byte = static_cast<char>(random.below(256));
+        static_cast<void>(expanded(stored, random.below(300)));  // sanitizers look at it
+    }
+}
+
+}  // namespace
+}  // namespace lockstep
