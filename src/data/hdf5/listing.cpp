@@ -16,7 +16,7 @@ herr_t note_name(hid_t, const char* name, const H5L_info_t*, void* names) {
 }
 
 bool is_dataset(const h5::Handle& file, const std::string& name) {
-    const h5::Handle access = h5::access_within_file();
+    const h5::Handle access = h5::access_to_dataset(Links::refused);
     const h5::Handle object(H5Oopen(file.id(), name.c_str(), access.id()), H5Oclose);
     return object && H5Iget_type(object.id()) == H5I_DATASET;
 }
