@@ -30,8 +30,8 @@ inline std::string uuid_of(int gpu) {
     return "GPU-51c0da" + two_digits(gpu) + "-0000-4000-8000-000000000000";
 }
 
-/// The GPUs that CUDA shows, in its order. NVML counts by the bus; CUDA does not have to, and here the
-/// other way round, so that who takes one for the other gets another rank's GPU.
+/// The GPUs that CUDA shows, in its order. NVML counts by the bus; CUDA does not have to, and here
+/// the other way round, so that who takes one for the other gets another rank's GPU.
 inline std::vector<int> shown_gpus() {
     std::vector<int> shown;
     const char* const list = std::getenv("CUDA_VISIBLE_DEVICES");

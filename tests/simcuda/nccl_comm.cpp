@@ -78,6 +78,10 @@ void NcclComm::take(std::vector<NcclIssued> group) {
     });
 }
 
+void NcclComm::end() {
+    if (!is_over_.exchange(true)) background_.end();
+}
+
 void NcclComm::hold() const {
     for (Pause pause; !is_over_;) pause.take();
 }

@@ -31,7 +31,7 @@ class NcclComm {
     void take(std::vector<NcclIssued> group);
 
     /// Groups end, whatever they wait for.
-    void end() { is_over_ = true; }
+    void end();
     bool is_over() const { return is_over_; }
 
     /// In progress until all that is in the background is taken.

@@ -45,7 +45,6 @@ Stream::Stream(int device) : device_(device), number_(next_number()) {
     std::thread([this] {
         block_signals();
         run();
-        delete this;
     }).detach();
 }
 

@@ -25,7 +25,7 @@ class Mark {
 };
 
 /// Does its work in order, one piece after the other, on a thread of its own and as late as the
-/// settings ask. Never destroyed but by end().
+/// settings ask. Never destroyed: another thread may always be waiting for it.
 class Stream {
   public:
     using Task = std::function<void()>;
@@ -41,11 +41,10 @@ class Stream {
     /// Until all is done that was enqueued before.
     void drain();
 
-    /// Gone when its work is done.
+    /// Its thread ends when its work is done.
     void end();
 
   private:
-    ~Stream() = default;
     void run();
 
     const int device_;

@@ -6,6 +6,7 @@
 #include "simcuda/settings.hpp"
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -178,7 +179,10 @@ c10::Stream current_stream(c10::DeviceIndex device) {
 }
 
 void wait_for_current_stream() {
-    TORCH_CHECK(fault_of_call() == 0, "CUDA error: unspecified launch failure");
+    if (const int lost = fault_of_call())
+        throw c10::AcceleratorError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
+                                    lost,
+                                    "CUDA error: unspecified launch failure");
     stream_of(current_stream(static_cast<c10::DeviceIndex>(Machine::device()))).drain();
 }
 

@@ -4,9 +4,14 @@
 #include "simcuda/torch_device.hpp"
 #include "simcuda/torch_generator.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstring>
 #include <optional>
+#include <string>
+#include <string_view>
 
+#include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -123,6 +128,39 @@ Tensor reshape_alias(const Tensor& tensor, c10::SymIntArrayRef size, c10::SymInt
         tensor, C10_AS_INTARRAYREF_SLOW(size), C10_AS_INTARRAYREF_SLOW(stride));
 }
 
+/// What CUDA's own kernels refuse where algorithms must be deterministic (LibTorch's documentation
+/// of use_deterministic_algorithms), for they add in any order.
+constexpr auto not_deterministic = std::to_array<std::string_view>({
+    "aten::_adaptive_avg_pool2d_backward",
+    "aten::_adaptive_avg_pool3d_backward",
+    "aten::_ctc_loss_backward",
+    "aten::adaptive_max_pool2d_backward",
+    "aten::avg_pool3d_backward",
+    "aten::fractional_max_pool2d_backward",
+    "aten::fractional_max_pool3d_backward",
+    "aten::grid_sampler_2d_backward",
+    "aten::grid_sampler_3d_backward",
+    "aten::histc",
+    "aten::kthvalue",
+    "aten::max_pool3d_with_indices_backward",
+    "aten::nll_loss2d_forward",
+    "aten::reflection_pad1d_backward",
+    "aten::reflection_pad2d_backward",
+    "aten::reflection_pad3d_backward",
+    "aten::replication_pad1d_backward",
+    "aten::replication_pad2d_backward",
+    "aten::replication_pad3d_backward",
+    "aten::upsample_bicubic2d_backward",
+    "aten::upsample_bilinear2d_backward",
+    "aten::upsample_linear1d_backward",
+    "aten::upsample_trilinear3d_backward",
+});
+
+void refuse_unless_deterministic(const std::string& name) {
+    if (std::ranges::find(not_deterministic, name) != not_deterministic.end())
+        at::globalContext().alertNotDeterministic(name);
+}
+
 /// Of the first tensor that is on a GPU, or that an operator is told.
 std::optional<c10::Device> device_in(torch::jit::Stack& stack, std::size_t arguments) {
     for (const c10::IValue& value : torch::jit::last(stack, arguments)) {
@@ -150,6 +188,7 @@ std::optional<at::Generator> take_generator(torch::jit::Stack& stack, std::size_
 }
 
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    refuse_unless_deterministic(op.schema().name());
     const std::size_t arguments = op.schema().arguments().size();
     const c10::DeviceGuard guard(device_or_current(device_in(*stack, arguments)));
     wait_for_current_stream();

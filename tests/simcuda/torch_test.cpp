@@ -191,7 +191,16 @@ TEST_F(SimulatedTorch, RunsOutOfMemoryAndOn) {
 TEST_F(SimulatedTorch, FailsWhereTheGpuIsLost) {
     const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
     configure({{"SIMCUDA_LOST", "5"}});
-    EXPECT_THROW(for (int i = 0; i < 10; ++i) ones.add(1), c10::Error);
+    EXPECT_THROW(for (int i = 0; i < 10; ++i) ones.add(1), c10::AcceleratorError);
+}
+
+TEST_F(SimulatedTorch, RefusesWhatCudaDoesInAnyOrder) {
+    const Tensor x = torch::rand({1, 2, 4, 4}, at::TensorOptions(gpu).requires_grad(true));
+    const auto widen = [&] { torch::upsample_bilinear2d(x, {8, 8}, false).sum().backward(); };
+    widen();
+    at::globalContext().setDeterministicAlgorithms(true, false);
+    EXPECT_THROW(widen(), c10::Error);
+    at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
 TEST_F(SimulatedTorch, WaitsForWorkOfItsStream) {
