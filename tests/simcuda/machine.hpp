@@ -5,13 +5,12 @@
 //     the program                               libsimcuda.so
 //     LibTorch      dispatch key CUDA ------->  torch_operators: LibTorch's own operator, on a copy
 //                   hooks, guard, allocator ->  torch_device
-//     lockstep      CudaApi, entry points --->  cuda_table --------\.
-//                   ncclXxx ----------------->  nccl_* --(MPI)--    > streams (threads, late at
-//                   random)
+//     lockstep      CudaApi, entry points --->  cuda_table, entry_points --+
+//                   ncclXxx ----------------->  nccl_*, over MPI ----------+--> streams: threads
 //
 // LibTorch's operators run on the thread that calls them, after all work of its current stream: a
-// host that waits where a GPU would queue. All else runs on streams and touches memory when its
-// turn comes, so that a missing event is seen as wrong numbers.
+// host that waits where a GPU would queue. Their results, and all else, are work of streams that
+// touches memory when its turn comes, so that a missing event is seen as wrong numbers.
 //
 // What it cannot show: kernels, speed, and a host that runs ahead of LibTorch's operators.
 #pragma once

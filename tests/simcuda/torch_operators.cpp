@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // LibTorch's operators for the dispatch key CUDA. Each runs as the CPU's, on copies, when all work
 // of the current stream is done; those that make tensors and views are the device's own.
+#include "simcuda/settings.hpp"
 #include "simcuda/torch_device.hpp"
 #include "simcuda/torch_generator.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
@@ -66,23 +67,44 @@ Tensor host_view(const Tensor& tensor) {
         tensor.options().device(at::kCPU));
 }
 
-/// Whether CUDA would let the host go on: between a GPU and page-locked memory, byte by byte.
-bool is_queued(const Tensor& to, const Tensor& from) {
-    const Tensor& on_host = to.is_cuda() ? from : to;
-    return to.is_cuda() != from.is_cuda() && to.sizes() == from.sizes() &&
-           to.scalar_type() == from.scalar_type() && to.is_contiguous() && from.is_contiguous() &&
-           machine().memory.is_locked(on_host.data_ptr());
+/// What the thread copies to a GPU is an operator's result, which nobody else has.
+thread_local bool copies_results = false;
+
+bool is_locked(const Tensor& tensor) {
+    return machine().memory.is_locked(tensor.data_ptr());
+}
+
+bool is_bytewise(const Tensor& to, const Tensor& from) {
+    return to.sizes() == from.sizes() && to.scalar_type() == from.scalar_type() &&
+           to.is_contiguous() && from.is_contiguous();
+}
+
+/// Whether a copy is work of the stream, while the host goes on: CUDA's rules, except that without
+/// delays nobody could tell where both are on GPUs or the host's memory is read at once.
+bool is_queued(const Tensor& to, const Tensor& from, bool is_non_blocking) {
+    const bool goes_on = is_non_blocking && is_bytewise(to, from);
+    if (to.is_cpu()) return goes_on && is_locked(to);
+    return settings().delay_us > 0 || (goes_on && from.is_cpu() && is_locked(from));
+}
+
+/// As CUDA does with memory that is not page-locked, or may be written before the copy.
+Tensor staged(const Tensor& from, bool is_non_blocking) {
+    const bool is_kept = from.is_cuda() || copies_results || (is_non_blocking && is_locked(from));
+    return is_kept ? from : from.clone();
 }
 
 Tensor& copy_(Tensor& to, const Tensor& from, bool is_non_blocking) {
     const c10::DeviceGuard guard((to.is_cuda() ? to : from).device());
     wait_for_current_stream();
-    if (is_non_blocking && is_queued(to, from))
-        stream_of(current_stream(guard.current_device().index())).enqueue([to, from] {
-            std::memcpy(to.data_ptr(), from.data_ptr(), from.nbytes());
-        });
-    else
+    if (from.numel() == 0 || !is_queued(to, from, is_non_blocking)) {
         host_view(to).copy_(host_view(from));
+        return to;
+    }
+    stream_of(current_stream(guard.current_device().index()))
+        .enqueue([to, from = staged(from, is_non_blocking)] {
+            const at::AutoDispatchBelowAutograd no_gradients;
+            host_view(to).copy_(host_view(from));
+        });
     return to;
 }
 
@@ -116,6 +138,8 @@ Tensor as_strided(const Tensor& tensor,
 const Tensor& resize_(const Tensor& tensor,
                       c10::SymIntArrayRef size,
                       std::optional<at::MemoryFormat> format) {
+    const c10::DeviceGuard guard(tensor.device());
+    wait_for_current_stream();
     return at::native::resize_(tensor, C10_AS_INTARRAYREF_SLOW(size), format);
 }
 
@@ -187,15 +211,21 @@ std::optional<at::Generator> take_generator(torch::jit::Stack& stack, std::size_
     return {};
 }
 
+void run_on_copies(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    const bool before = std::exchange(copies_results, true);
+    at::native::cpu_fallback(op, stack);
+    copies_results = before;
+}
+
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     refuse_unless_deterministic(op.schema().name());
     const std::size_t arguments = op.schema().arguments().size();
     const c10::DeviceGuard guard(device_or_current(device_in(*stack, arguments)));
     wait_for_current_stream();
-    if (!op.hasTag(at::Tag::nondeterministic_seeded)) return at::native::cpu_fallback(op, stack);
+    if (!op.hasTag(at::Tag::nondeterministic_seeded)) return run_on_copies(op, stack);
     const auto given = take_generator(*stack, arguments);
     const DrawScope draws(given ? *given : default_generator(-1));
-    at::native::cpu_fallback(op, stack);
+    run_on_copies(op, stack);
 }
 
 TORCH_LIBRARY_IMPL(_, CUDA, library) {

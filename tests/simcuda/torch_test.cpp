@@ -213,6 +213,29 @@ TEST_F(SimulatedTorch, WaitsForWorkOfItsStream) {
     EXPECT_EQ(ones.sum().item<float>(), 26);
 }
 
+TEST_F(SimulatedTorch, HasResultsWhenTheStreamComesToThem) {
+    configure({{"SIMCUDA_DELAY_US", "20000"}});
+    const at::DeviceGuard guard(gpu);
+    simcuda::Stream& other = simcuda::machine().make_stream(1);
+    bool is_late = false;
+    for (int round = 0; round < 20; ++round) {
+        const Tensor twos = torch::ones({10}, at::TensorOptions(gpu)).add(1);
+        const auto read = [&, from = twos.data_ptr<float>()] {
+            float value = 0;
+            other.enqueue([&] { value = *from; });
+            other.drain();
+            return value;
+        };
+        is_late = is_late || read() != 2;
+        simcuda::Event computed;
+        computed.record(simcuda::machine().default_stream(1));
+        computed.hold(other);
+        EXPECT_EQ(read(), 2);
+    }
+    EXPECT_TRUE(is_late);
+    simcuda::machine().end_stream(other);
+}
+
 TEST_F(SimulatedTorch, CopiesBehindTheHostToPageLockedMemory) {
     configure({{"SIMCUDA_DELAY_US", "100000"}});
     bool is_late = false;
