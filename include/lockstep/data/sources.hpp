@@ -47,8 +47,9 @@ std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const SourceOptions& options);
 
 /// One NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions
-/// 1 to 3) per field: u8, i32, i64, f32 or f64, little-endian, C order; the first dimension is the
-/// sample. `images` become [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106.
+/// 1 to 3) per field: whole numbers, floats of 16 to 64 bits and truth values, in either byte
+/// order, converted as HDF5's are; C order; the first dimension is the sample. `images` become
+/// [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106.
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     ImageLayout layout = ImageLayout::unstated);
 

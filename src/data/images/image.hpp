@@ -15,6 +15,7 @@ namespace lockstep {
 struct Image {
     std::uint32_t height = 0, width = 0, channels = 0;
     std::vector<std::uint8_t> pixels;
+    std::uint32_t bits = 8;  ///< of a channel in the file; of more the upper 8 are kept
 
     std::size_t row_bytes() const { return std::size_t{width} * channels; }
 };
@@ -39,8 +40,8 @@ class NoDecoder : public std::runtime_error {
     std::string fix_;
 };
 
-/// PNG, JPEG or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut short, damaged,
-/// of 16 bits or CMYK is refused. Throws BadImage, or NoDecoder. Any thread.
+/// PNG, JPEG or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut short, damaged
+/// or CMYK is refused. Throws BadImage, or NoDecoder. Any thread.
 Image decode_image(std::span<const std::byte> content);
 
 Image decode_png(std::span<const std::byte> content);

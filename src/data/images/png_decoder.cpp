@@ -33,13 +33,13 @@ class PngReader {
     Image decode() {
         if (!read_header()) throw BadImage(reason_.data());
         check_dimensions(png_get_image_height(png_, info_), png_get_image_width(png_, info_));
-        if (png_get_bit_depth(png_, info_) > 8)
-            throw BadImage("it has 16 bits per channel; 8 can be packed");
+        const std::uint32_t bits = png_get_bit_depth(png_, info_);
         if (!prepare()) throw BadImage(reason_.data());
         Image image{png_get_image_height(png_, info_),
                     png_get_image_width(png_, info_),
                     png_get_channels(png_, info_),
-                    {}};
+                    {},
+                    bits};
         image.pixels.resize(image.height * image.row_bytes());
         rows_.resize(image.height);
         for (std::size_t y = 0; y < rows_.size(); ++y)
@@ -59,12 +59,13 @@ class PngReader {
         return true;
     }
 
-    // To 8 bits of grey or of red, green and blue, without transparency.
+    // To 8 bits of grey or of red, green and blue, without transparency; of 16 the upper 8.
     bool prepare() {
         if (setjmp(png_jmpbuf(png_)) != 0) return false;
         const int type = png_get_color_type(png_, info_);
         if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png_);
         if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png_);
+        png_set_strip_16(png_);
         png_set_strip_alpha(png_);
         png_set_interlace_handling(png_);
         png_read_update_info(png_, info_);

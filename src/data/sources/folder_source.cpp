@@ -7,8 +7,10 @@
 #include "images/image.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstring>
+#include <map>
 
 #include <fmt/format.h>
 
@@ -22,10 +24,13 @@ struct ClassImage {
     std::string name;
 };
 
+// Files that are left out: how many of each ending.
+using LeftOut = std::map<std::string, std::uint64_t>;
+
 // What a folder has: sub-folders or images by name, and what is neither.
 struct Listing {
     std::vector<std::string> names;
-    std::uint64_t others = 0;
+    LeftOut others;
 };
 
 Error unreadable(const fs::path& path, const std::string& why) {
@@ -35,11 +40,41 @@ Error unreadable(const fs::path& path, const std::string& why) {
                  "the folder must have one sub-folder per class, with nothing but images in each");
 }
 
+// In lower case.
+std::string ending_of(const fs::path& path) {
+    std::string ending = path.extension();
+    for (char& c : ending) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+    return ending;
+}
+
 bool has_image_name(const fs::path& path) {
-    std::string extension = path.extension();
-    for (char& c : extension) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
     constexpr std::string_view known[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
-    return std::ranges::find(known, extension) != std::end(known);
+    return std::ranges::find(known, ending_of(path)) != std::end(known);
+}
+
+// Images of formats that are not read.
+bool is_foreign_image(const std::string& ending) {
+    constexpr std::string_view foreign[] = {
+        ".tif", ".tiff", ".webp", ".bmp", ".gif", ".heic", ".avif", ".jp2"};
+    return std::ranges::find(foreign, ending) != std::end(foreign);
+}
+
+void warn_of(const fs::path& folder, const LeftOut& left_out) {
+    std::vector<std::string> counts;
+    bool has_images = false;
+    for (const auto& [ending, count] : left_out) {
+        has_images = has_images || is_foreign_image(ending);
+        counts.push_back(fmt::format(
+            "{} {}", grouped(count), ending.empty() ? "without ending" : printable(ending)));
+    }
+    if (counts.empty()) return;
+    once(Level::warn,
+         "'{}': files that are not PNG, JPEG, PPM or PGM by name are left out: {}{}",
+         printable(folder.string()),
+         fmt::join(counts, ", "),
+         has_images ? "; make PNG of images, for example with ImageMagick (Debian: imagemagick): "
+                      "mogrify -format png FILES"
+                    : "");
 }
 
 // A link that leads in circles, or nowhere, has no type.
@@ -67,11 +102,20 @@ Listing list_classes(const fs::path& folder) {
         if (type_of(entry) == fs::file_type::directory)
             listing.names.push_back(entry.path().filename());
         else
-            ++listing.others;
+            ++listing.others[ending_of(entry.path())];
     });
     std::ranges::sort(listing.names);
     if (listing.names.empty()) throw unreadable(folder, "it has no sub-folders");
     return listing;
+}
+
+std::string no_images(const LeftOut& others) {
+    const auto foreign = std::ranges::find_if(
+        others, [](const auto& other) { return is_foreign_image(other.first); });
+    return foreign == others.end()
+               ? "this class has no images"
+               : fmt::format("this class has {} files, and no PNG, JPEG, PPM or PGM",
+                             foreign->first);
 }
 
 Listing list_images(const fs::path& folder) {
@@ -83,10 +127,10 @@ Listing list_images(const fs::path& folder) {
         if (type == fs::file_type::regular && has_image_name(entry.path()))
             listing.names.push_back(entry.path().filename());
         else
-            ++listing.others;
+            ++listing.others[ending_of(entry.path())];
     });
     std::ranges::sort(listing.names);
-    if (listing.names.empty()) throw unreadable(folder, "this class has no images");
+    if (listing.names.empty()) throw unreadable(folder, no_images(listing.others));
     return listing;
 }
 
@@ -133,19 +177,15 @@ class FolderSource : public RowSource {
 
     void find_images() {
         const Listing classes = list_classes(folder_);
-        std::uint64_t ignored = classes.others;
+        LeftOut left_out = classes.others;
         for (const std::string& name : classes.names) {
             Listing listing = list_images(folder_ / name);
             const auto label = static_cast<std::int64_t>(fields_[1].class_names.size());
             fields_[1].class_names.push_back(name);
             for (std::string& image : listing.names) images_.push_back({label, std::move(image)});
-            ignored += listing.others;
+            for (const auto& [ending, count] : listing.others) left_out[ending] += count;
         }
-        if (ignored > 0)
-            once(Level::warn,
-                 "'{}': {} file(s) without the name of an image are left out",
-                 printable(folder_.string()),
-                 grouped(ignored));
+        warn_of(folder_, left_out);
     }
 
     void describe(const Image& first) {
@@ -168,7 +208,13 @@ class FolderSource : public RowSource {
     Image decoded(std::uint64_t row) const {
         const fs::path path = path_of(row);
         try {
-            return decode_image(bytes_of(std::string_view(read_file(path, largest_file))));
+            Image image = decode_image(bytes_of(std::string_view(read_file(path, largest_file))));
+            if (image.bits > 8 && !is_said_.exchange(true))
+                once(Level::warn,
+                     "'{}' has {} bits per channel: the upper 8 of such images are packed",
+                     printable(path.string()),
+                     image.bits);
+            return image;
         } catch (const BadImage& bad) {
             throw Error("E237",
                         fmt::format("image '{}' cannot be decoded", path.string()),
@@ -212,6 +258,7 @@ class FolderSource : public RowSource {
     std::vector<ClassImage> images_;
     ImageSize size_;
     std::uint32_t channels_ = 0;
+    mutable std::atomic<bool> is_said_ = false;  // that bits are lost
 };
 
 }  // namespace

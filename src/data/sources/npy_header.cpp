@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "npy_header.hpp"
 
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
@@ -29,17 +30,32 @@ Error malformed_npy(const fs::path& path, const std::string& why) {
     return malformed_input(path, "an NPY file that can be packed", why);
 }
 
-ElementType type_of(const std::string& descr, const fs::path& path) {
-    const auto found = std::ranges::find(types, descr, &NpyType::descr);
-    if (found != types.end()) return found->type;
-    if (descr == "<u1" || descr == ">u1") return ElementType::u8;
-    const bool is_big = descr.starts_with('>');
-    throw malformed_npy(
-        path,
-        fmt::format("its type is '{}'{}; u1, i4, i8, f4 and f8, little-endian, can be "
-                    "packed: convert it with numpy's astype()",
-                    descr,
-                    is_big ? ", big-endian" : ""));
+// By what numpy writes: an order, a kind and bytes, as ">u2".
+NpyHeader header_of(const NpyLayout& layout, const fs::path& path) {
+    NpyHeader header{.shape = layout.shape, .data_offset = layout.data_offset};
+    const std::string_view descr = layout.descr;
+    const auto known = std::ranges::find(types, descr, &NpyType::descr);
+    if (known != types.end()) {
+        header.type = known->type;
+        return header;
+    }
+    if (descr == "|b1" || descr == "<u1" || descr == ">u1") return header;
+    const char kind = descr.size() > 2 ? descr[1] : ' ';
+    const auto bytes = parse_integer(descr.size() > 2 ? descr.substr(2) : "");
+    if (bytes && (kind == 'i' || kind == 'u' || kind == 'f'))
+        header.widening = Widening::of({.bytes = static_cast<std::size_t>(*bytes),
+                                        .is_whole = kind != 'f',
+                                        .has_sign = kind != 'u',
+                                        .is_big_endian = descr[0] == '>'});
+    if (!header.widening.is_known())
+        throw malformed_npy(
+            path,
+            fmt::format("its type is '{}'; whole numbers of 8 to 64 bits, floats of "
+                        "16, 32 and 64 and truth values can be packed: convert it "
+                        "with numpy's astype()",
+                        printable(descr)));
+    header.type = header.widening.type();
+    return header;
 }
 
 // The Python literal of a header: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
@@ -178,12 +194,6 @@ Extent header_extent(const InputFile& file) {
 
 }  // namespace
 
-std::uint64_t NpyHeader::data_bytes() const {
-    std::uint64_t bytes = element_bytes(type);
-    for (const std::uint64_t size : shape) bytes *= size;
-    return bytes;
-}
-
 bool is_npy(const InputFile& file) {
     std::string head(npy_magic.size(), '\0');
     if (file.bytes() < head.size()) return false;
@@ -215,10 +225,10 @@ void check_npy_bytes(const InputFile& file, const NpyLayout& layout, std::size_t
 }
 
 NpyHeader read_npy_header(const InputFile& file) {
-    NpyLayout layout = read_npy_layout(file);
-    const ElementType type = type_of(layout.descr, file.path());
-    check_npy_bytes(file, layout, element_bytes(type));
-    return {type, std::move(layout.shape), layout.data_offset};
+    const NpyLayout layout = read_npy_layout(file);
+    NpyHeader header = header_of(layout, file.path());
+    check_npy_bytes(file, layout, header.stored_bytes());
+    return header;
 }
 
 std::string npy_header_text(ElementType type, const std::vector<std::uint64_t>& shape) {

@@ -5,6 +5,7 @@
 #include "lockstep/data/manifest.hpp"
 
 #include "column.hpp"
+#include "format/widening.hpp"
 
 #include <cstdint>
 #include <string>
@@ -19,13 +20,16 @@ struct NpyLayout {
     std::uint64_t data_offset = 0;
 };
 
-/// What an NPY file of a field holds: C order, little-endian.
+/// What an NPY file of a field holds, in C order.
 struct NpyHeader {
-    ElementType type = ElementType::u8;
+    ElementType type = ElementType::u8;  ///< that elements become
+    Widening widening = Widening{};      ///< by which they do; unknown: they are of it
     std::vector<std::uint64_t> shape;
-    std::uint64_t data_offset = 0;  ///< set by reading
+    std::uint64_t data_offset = 0;
 
-    std::uint64_t data_bytes() const;
+    std::size_t stored_bytes() const {  ///< of an element
+        return widening.is_known() ? widening.stored_bytes() : element_bytes(type);
+    }
 };
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
@@ -39,7 +43,8 @@ NpyLayout read_npy_layout(const InputFile& file);
 /// Errors: E214 unless the file is exactly as long as elements of `element_bytes` need.
 void check_npy_bytes(const InputFile& file, const NpyLayout& layout, std::size_t element_bytes);
 
-/// Reads and checks the header, and that the file is exactly as long as it says. Errors: E214.
+/// Reads and checks the header, of whole or floating numbers or truth values, and that the file is
+/// exactly as long as it says. Errors: E214.
 NpyHeader read_npy_header(const InputFile& file);
 
 /// A version 1 header, padded so that data begin at a multiple of 64 bytes.

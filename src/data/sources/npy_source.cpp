@@ -3,11 +3,43 @@
 
 #include "column.hpp"
 #include "field_plan.hpp"
+#include "format/labels.hpp"
+#include "format/widening.hpp"
 #include "npy_header.hpp"
 
 #include <fmt/format.h>
 
 namespace lockstep {
+namespace {
+
+// u64 is for labels, which packing compares with their classes: i64 does not hold all its values.
+void check_holds_all(const NpyHeader& header, const NamedInput& input) {
+    check(!header.widening.is_known() || header.widening.holds_all() || is_label_name(input.field),
+          [&] {
+              return malformed_input(
+                  input.place,
+                  "an NPY file that can be packed",
+                  "whole numbers of 64 bits without sign are read for labels only: "
+                  "convert it with numpy's astype()");
+          });
+}
+
+// Widens what is stored, before `then` makes a row of the field of it.
+RowTransform widened_first(Widening widening, RowTransform then) {
+    if (!widening.is_known()) return then;
+    if (!then)
+        return [widening](std::span<const std::byte> stored, std::span<std::byte> out) {
+            expect(widening.undo(stored, out), "a row holds whole elements");
+        };
+    return [widening, then](std::span<const std::byte> stored, std::span<std::byte> out) {
+        const std::size_t elements = stored.size() / widening.stored_bytes();
+        std::vector<std::byte> wide(elements * element_bytes(widening.type()));
+        expect(widening.undo(stored, wide), "a row holds whole elements");
+        then(wide, out);
+    };
+}
+
+}  // namespace
 
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, ImageLayout layout) {
     check_names("npy", inputs);
@@ -21,15 +53,18 @@ std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, Image
             return malformed_input(input.place, "a list of samples", "it is a single value");
         });
         const std::uint64_t count = header.shape[0];
-        const auto row_bytes = static_cast<std::size_t>(header.data_bytes() / count);
+        check_holds_all(header, input);
+        std::size_t row_bytes = header.stored_bytes();
+        for (std::size_t d = 1; d < header.shape.size(); ++d) row_bytes *= header.shape[d];
         FieldPlan plan = plan_field(input.field,
                                     header.type,
                                     {header.shape.begin() + 1, header.shape.end()},
                                     layout,
                                     input.place);
         fields.push_back(std::move(plan.field));
-        columns.push_back(
-            {{{file, header.data_offset, count, row_bytes}}, row_bytes, std::move(plan.transform)});
+        columns.push_back({{{file, header.data_offset, count, row_bytes}},
+                           row_bytes,
+                           widened_first(header.widening, std::move(plan.transform))});
         rows.push_back(count);
     }
     check_counts(inputs, rows);

@@ -87,6 +87,18 @@ TEST_F(FolderSource, NamesEmptyClassesAndMissingFolders) {
     EXPECT_EQ(error_of([&] { open_folder(folder_ / "none"); }).code(), "E201");
 }
 
+TEST_F(FolderSource, CountsImagesThatItLeavesOutByTheirEnding) {
+    folder_.file("a/1.png", png_text(picture(2, 2, 1)));
+    for (const char* name : {"a/1.tif", "a/2.TIF", "a/3.webp", "a/notes"}) folder_.file(name, "x");
+    testing::internal::CaptureStderr();
+    open_folder(folder_.path());
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("left out: 1 without ending, 2 .tif, 1 .webp; make PNG"));
+    EXPECT_THAT(said, HasSubstr("Debian: imagemagick"));
+    folder_.file("b/1.bmp", "x");
+    EXPECT_THAT(error().why(), HasSubstr("this class has .bmp files"));
+}
+
 TEST_F(FolderSource, NamesADamagedImage) {
     const std::string png = png_text(picture(16, 16, 3));
     folder_.file("a/1.png", png);

@@ -20,6 +20,27 @@ namespace {
 // Debian's own: h5py is not in other Pythons.
 constexpr const char* python = "/usr/bin/python3";
 
+// Writes NAME.npy and NAME.bin, as it is to be read; prints the names but that of labels.
+constexpr const char* numpy_writer = R"(
+import numpy as np, sys
+folder = sys.argv[1]
+rng = np.random.default_rng(2)
+for order in '<>':
+    for kind, kept in dict(i1='i4', i2='i4', u2='i4', i4='i4', u4='i8', i8='i8', f2='f4', f4='f4', f8='f8').items():
+        values = rng.integers(0, 100, (30, 3, 2)) if kind[0] == 'u' else rng.integers(-99, 100, (30, 3, 2))
+        name = kind + ('_little' if order == '<' else '_big')
+        np.save(f'{folder}/{name}.npy', (values / (4 if kind[0] == 'f' else 1)).astype(order + kind))
+        np.load(f'{folder}/{name}.npy').astype('<' + kept).tofile(f'{folder}/{name}.bin')
+        print(name)
+truth = rng.integers(0, 2, (30, 3, 2)) > 0
+np.save(folder + '/truth.npy', truth)
+truth.tofile(folder + '/truth.bin')
+print('truth')
+labels = rng.integers(0, 9, 30)
+np.save(folder + '/labels.npy', labels.astype('>u8'))
+labels.astype('<i8').tofile(folder + '/labels.bin')
+)";
+
 // Writes all.h5, and NAME.bin of each data set as it is to be read; prints the names.
 constexpr const char* writer = R"(
 import h5py, numpy as np, sys
@@ -101,6 +122,24 @@ TEST_F(H5pyFiles, HoldWhatNumpyHolds) {
         EXPECT_TRUE(std::ranges::equal(test::rows_of(*source), bytes_of(wanted)));
     }
     EXPECT_EQ(count, 15u);
+}
+
+TEST_F(H5pyFiles, NpyOfAnyNumberTypeHoldsWhatNumpyHolds) {
+    std::istringstream names(run(numpy_writer));
+    std::size_t count = 0;
+    for (std::string name; names >> name; ++count) {
+        const std::string wanted = test::content_of(folder_ / (name + ".bin"));
+        const auto source = open_npy({{"values", folder_ / (name + ".npy")}});
+        EXPECT_TRUE(std::ranges::equal(test::rows_of(*source), bytes_of(wanted))) << name;
+    }
+    EXPECT_EQ(count, 19u);
+    const std::string labels = folder_ / "labels.npy";
+    const auto source = open_npy({{"labels", labels}});
+    EXPECT_TRUE(std::ranges::equal(test::rows_of(*source),
+                                   bytes_of(test::content_of(folder_ / "labels.bin"))));
+    const Error error = test::error_of([&] { open_npy({{"values", labels}}); });
+    EXPECT_EQ(error.code(), "E214");
+    EXPECT_THAT(error.why(), testing::HasSubstr("for labels only"));
 }
 
 TEST_F(H5pyFiles, LeadIntoOthersOnlyIfTheyAreAllowedTo) {
