@@ -76,7 +76,7 @@ TEST(Device, GivesEqualBitsOnAnyNumberOfGpus) {
 TEST(Device, GivesEqualBitsWithEachOptimizer) {
     for (const char* optimizer : {"adamw", "sgd", "lars", "lamb"})
         expect_equal(verify({"--ranks",
-                             "1,3",
+                             "1,2",
                              "--model",
                              "mlp",
                              "--optimizer",
@@ -104,7 +104,7 @@ TEST(Device, GivesTheSameBitsHoweverLateItsStreamsAre) {
     const Words words = {"--ranks", "1,2", "--model", "cnn-bn"};
     const auto prompt = verify(words);
     expect_equal(prompt);
-    for (const char* seed : {"1", "2", "3"}) {
+    for (const char* seed : {"1", "2"}) {
         const auto late = verify(words, {{"SIMCUDA_DELAY_US", "500"}, {"SIMCUDA_SEED", seed}});
         EXPECT_EQ(late.output, prompt.output);
     }
