@@ -88,7 +88,8 @@ class DatasetIndex {
     /// Errors: E230 for bytes that are not what serialize() gave; E222, E223.
     static DatasetIndex deserialize(std::span<const std::byte> bytes);
 
-    const std::filesystem::path& path() const { return path_; }   ///< its folder, or what was named
+    const std::filesystem::path& path() const { return path_; }  ///< its folder, or what was named
+    std::string place() const;  ///< for people: path(), or the file where others wrote only one
     const Manifest& manifest() const { return manifest_; }        ///< made up for files of others
     const std::string& name() const { return manifest_.name; }    ///< of the data set
     const std::string& split() const { return manifest_.split; }  ///< "train", "test", ...

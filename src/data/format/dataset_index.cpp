@@ -58,6 +58,11 @@ bool DatasetIndex::operator==(const DatasetIndex& other) const {
            warnings_ == other.warnings_;
 }
 
+std::string DatasetIndex::place() const {
+    const bool is_one_file = manifest_.kind == ManifestKind::foreign && shards().size() == 1;
+    return (is_one_file ? path_ / shards()[0].name : path_).string();
+}
+
 std::size_t DatasetIndex::field_position(std::string_view name) const {
     const auto found = std::ranges::find(fields(), name, &Field::name);
     check(found != fields().end(), [&] {

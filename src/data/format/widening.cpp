@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 namespace lockstep {
@@ -45,12 +47,18 @@ float widened(Brain brain) {
 
 template <class From, class To>
 To widened(From value) {
-    if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, Brain>)
+    if constexpr (std::is_same_v<From, Half> || std::is_same_v<From, Brain>) {
         return widened(value);
-    else if constexpr (std::is_same_v<From, std::uint64_t>)
-        return static_cast<To>(std::min<From>(value, std::numeric_limits<std::int64_t>::max()));
-    else
+    } else {
+        if constexpr (std::is_same_v<From, std::uint64_t>)
+            value = std::min<From>(value, std::numeric_limits<std::int64_t>::max());
+        if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
+            constexpr From limit = static_cast<From>(std::int64_t{1} << 62);
+            if (!(value > -limit && value < limit) || std::trunc(value) != value)
+                return Widening::no_class;
+        }
         return static_cast<To>(value);
+    }
 }
 
 template <class From, class To, std::endian order>
@@ -98,16 +106,40 @@ constexpr auto kinds = std::to_array<Kind>({
     kind<Half, float, endian::big>(f32),
     kind<Brain, float, endian::little>(f32),
     kind<Brain, float, endian::big>(f32),
+    // Labels only. Indexes have these numbers: more go to the end.
+    kind<std::int8_t, std::int64_t, endian::little>(i64),
+    kind<std::uint8_t, std::int64_t, endian::little>(i64),
+    kind<std::int16_t, std::int64_t, endian::little>(i64),
+    kind<std::int16_t, std::int64_t, endian::big>(i64),
+    kind<std::uint16_t, std::int64_t, endian::little>(i64),
+    kind<std::uint16_t, std::int64_t, endian::big>(i64),
+    kind<std::int32_t, std::int64_t, endian::little>(i64),
+    kind<std::int32_t, std::int64_t, endian::big>(i64),
+    kind<float, std::int64_t, endian::little>(i64),
+    kind<float, std::int64_t, endian::big>(i64),
+    kind<double, std::int64_t, endian::little>(i64),
+    kind<double, std::int64_t, endian::big>(i64),
 });
+constexpr std::size_t kinds_of_any_field = 17;
+
+std::uint32_t code_of(std::span<const Kind> among,
+                      StoredNumber stored,
+                      std::optional<ElementType> type) {
+    if (stored.bytes == 1) stored.is_big_endian = false;  // there is no such thing
+    const auto found = std::ranges::find_if(among, [&](const Kind& kind) {
+        return kind.stored == stored && (!type || kind.type == *type);
+    });
+    return found == among.end() ? 0 : static_cast<std::uint32_t>(found - among.begin()) + 1;
+}
 
 }  // namespace
 
 Widening Widening::of(const StoredNumber& stored) {
-    StoredNumber wanted = stored;
-    if (wanted.bytes == 1) wanted.is_big_endian = false;  // there is no such thing
-    const auto* found = std::ranges::find(kinds, wanted, &Kind::stored);
-    return Widening(found == kinds.end() ? 0
-                                         : static_cast<std::uint32_t>(found - kinds.begin()) + 1);
+    return Widening(code_of(std::span(kinds).first(kinds_of_any_field), stored, {}));
+}
+
+Widening Widening::to_labels(const StoredNumber& stored) {
+    return Widening(code_of(std::span(kinds), stored, i64));
 }
 
 bool Widening::is_known() const {

@@ -19,13 +19,17 @@ struct StoredNumber {
 };
 
 /// One kind of such elements, numbered from 1. 8 and 16 bits become i32, u32 and u64 i64, floats of
-/// 16 bits f32; u64
-/// beyond i64 becomes the largest i64, so it is for labels only, which are compared with their
-/// classes.
+/// 16 bits f32; u64 beyond i64 becomes the largest i64, so it is for labels only, which are compared
+/// with their classes.
 class Widening {
   public:
     /// Of numbers that no field has as they are; `code` 0 if they cannot become any.
     static Widening of(const StoredNumber& stored);
+    /// Of numbers that become class numbers, i64, of any width, or floating ones: what is not whole
+    /// becomes `no_class`. Code 0 if they cannot become any.
+    static Widening to_labels(const StoredNumber& stored);
+    static constexpr std::int64_t no_class = INT64_MIN;
+
     /// Whatever `code`: see is_known().
     explicit Widening(std::uint32_t code = 0) : code_(code) {}
 

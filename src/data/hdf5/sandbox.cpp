@@ -292,10 +292,15 @@ std::vector<std::byte> Sandbox::receive(FrameKind wanted) {
     const Frame frame = receive_head(deadline_s);
     std::vector<std::byte> bytes = receive_body(frame, deadline_s);
     if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
-        throw Error("E205",
-                    fmt::format("cannot read '{}'", asked_.path.string()),
-                    text_of(bytes),
-                    "copy it again from its source");
+        throw Error(
+            "E205",
+            fmt::format("cannot read '{}'", asked_.path.string()),
+            text_of(bytes),
+            fmt::format("copy it again from its source; if others can read it, it was written by a "
+                        "newer HDF5 than {}.{}.{}: write it with libver='earliest'",
+                        H5_VERS_MAJOR,
+                        H5_VERS_MINOR,
+                        H5_VERS_RELEASE));
     if (frame.kind != static_cast<std::uint64_t>(wanted))
         throw nonsense("its answer is of no known kind");
     return bytes;
@@ -325,7 +330,8 @@ void Sandbox::read(const RowsRequest& request, std::span<std::byte> out, double 
         throw Error("E213",
                     fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset),
                     text_of(receive_body(frame, deadline_s)),
-                    "copy it again from its source");
+                    "where a filter is missing, name the folder of its plug-in in "
+                    "$HDF5_PLUGIN_PATH; else copy the file again from its source");
     if (frame.kind != static_cast<std::uint64_t>(FrameKind::rows) || frame.bytes != out.size())
         throw nonsense("these are not the rows that were asked for");
     if (!fill(out, deadline_s)) fail();

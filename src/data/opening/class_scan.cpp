@@ -4,6 +4,7 @@
 
 #include "foreign.hpp"
 #include "format/labels.hpp"
+#include "format/widening.hpp"
 #include "stream/block_reader.hpp"
 
 #include <fmt/format.h>
@@ -20,13 +21,15 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
         const std::span<const std::byte> rows = reader.read_block(field, b);
         const std::optional<BadLabel> bad = first_label_beyond(described, rows, max_classes);
         check(!bad, [&] {
+            const bool is_whole_number = bad->label != Widening::no_class;
             return Error("E210",
-                         fmt::format("{} of sample {} in '{}' is out of range",
-                                     label_text(described, bad->label),
+                         fmt::format("{} of sample {} in '{}' is {}",
+                                     is_whole_number ? label_text(described, bad->label) : "label",
                                      grouped(blocks[b].first_row +
                                              bad->element * element_bytes(described.type) /
                                                  index.row_bytes_of(field, blocks[b])),
-                                     index.shards()[blocks[b].shard].name),
+                                     index.shards()[blocks[b].shard].name,
+                                     is_whole_number ? "out of range" : "no whole number"),
                          "a label is a class number: 0 and up",
                          "give the field a layout such as 'value' if it is no label");
         });

@@ -77,13 +77,15 @@ std::optional<std::uint64_t> end_by_superblock(std::string_view start) {
     return value;
 }
 
-Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expected) {
+// Of what others wrote nobody can verify more.
+Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expected, bool is_packed) {
     return Error(
         "E204",
         fmt::format(
             "'{}' is cut short: {} of {} bytes", path.string(), grouped(bytes), grouped(expected)),
         "its writer or a copy of it was interrupted",
-        "copy it again from its source, then run 'lockstep data verify'");
+        is_packed ? "copy it again from its source, then run 'lockstep data verify'"
+                  : "copy it again from its source");
 }
 
 }  // namespace
@@ -96,7 +98,7 @@ bool is_hdf5(const std::filesystem::path& path) {
 void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
     const UniqueFd fd = open_for_reading(path);
     const std::uint64_t bytes = fs::file_size(path);
-    if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes);
+    if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes, true);
     const auto superblock = superblock_offset(fd.value(), bytes, path);
     std::array<char, 64> buffer{};
     const std::size_t got = read_at(
@@ -108,10 +110,10 @@ void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expect
                      meaning_of(start),
                      "copy it again from its source, or give the right folder");
     });
-    if (got < buffer.size()) throw cut_short(path, bytes, expected_bytes);
+    if (got < buffer.size()) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
     const auto end = end_by_superblock(start);
     if (end ? bytes < *end : bytes < expected_bytes)
-        throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes));
+        throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);
 }
 
 }  // namespace lockstep

@@ -109,7 +109,7 @@ void check_fields(const std::vector<FieldMapping>& fields) {
 
 ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
                                const std::vector<FieldMapping>& mappings)
-    : mappings_(mappings) {
+    : mappings_(mappings), becomes_labels_(mappings.size()) {
     check_fields(mappings);
     check(!files.empty(), [] { return Error("E201", "no HDF5 files are named"); });
     for (const fs::path& file : files) {
@@ -163,14 +163,29 @@ Candidate ForeignOpening::look() {
     return found;
 }
 
-DatasetIndex ForeignOpening::open_all() {
+// False where it must begin again.
+bool ForeignOpening::add_files() {
+    manifest_ = {};
+    stored_.clear();
+    forms_.clear();
+    stamps_.clear();
     ask(0);
     for (std::size_t number = 0; number < files_.size(); ++number) {
         facts_ = sandbox_.answer();
-        if (number + 1 < files_.size()) ask(number + 1);  // and looks at it meanwhile
-        add_file(number);
+        const bool is_last = number + 1 == files_.size();
+        if (!is_last) ask(number + 1);  // and looks at it meanwhile
+        if (!add_file(number)) {
+            if (!is_last) sandbox_.answer();
+            return false;
+        }
         if (number == 0) choose_block_rows();
         add_blocks(number);
+    }
+    return true;
+}
+
+DatasetIndex ForeignOpening::open_all() {
+    while (!add_files()) {
     }
     describe_origin();
     DatasetIndex index;
@@ -185,6 +200,26 @@ DatasetIndex ForeignOpening::open_all() {
     return index;
 }
 
+// What becomes of elements that no field has as they are; unknown of those that are one's.
+Widening ForeignOpening::widening_of(const DatasetFacts& facts, std::size_t field) const {
+    if (!facts.number || !facts.number->is_usual) return Widening{};
+    const NumberFacts& number = *facts.number;
+    const StoredNumber stored{
+        number.bytes, number.is_whole, number.has_sign, number.is_big_endian, number.is_brain};
+    const bool is_real_label = mappings_[field].layout == RowLayout::label && !number.is_whole;
+    if ((becomes_labels_[field] && number.is_whole) || is_real_label)
+        return facts.type == ElementType::i64 ? Widening{} : Widening::to_labels(stored);
+    return lockstep::widening_of(facts);
+}
+
+// Whether a file has the same labels in another type.
+bool ForeignOpening::may_become_labels(std::size_t number, std::size_t field) const {
+    const Field& first = manifest_.fields[field];
+    return may_be_label(mappings_[field]) && !becomes_labels_[field] &&
+           is_whole(type_of(number, field)) && is_whole(first.type) && first.shape.empty() &&
+           is_one_for_each_row(facts_.datasets[field].size);
+}
+
 void ForeignOpening::ask(std::size_t number) {
     stamps_.push_back(file_stamp(files_[number]));
     check_is_whole_hdf5(files_[number], 0);
@@ -194,8 +229,8 @@ void ForeignOpening::ask(std::size_t number) {
 
 ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const {
     const DatasetFacts& facts = facts_.datasets[field];
-    if (facts.type) return *facts.type;
-    const Widening widening = widening_of(facts);
+    const Widening widening = widening_of(facts, field);
+    if (facts.type && !widening.is_known()) return *facts.type;
     const auto refuse = [&](const char* why) {
         return not_streamable(files_[number],
                               mappings_[field].hdf5_path,
@@ -264,7 +299,8 @@ bool ForeignOpening::is_label(std::size_t field) const {
 }
 
 // The file as a shard, and its fields, which are those of the first.
-void ForeignOpening::add_file(std::size_t number) {
+// False where labels must become i64, in all files.
+bool ForeignOpening::add_file(std::size_t number) {
     const fs::path& path = files_[number];
     const std::uint64_t samples = checked(number, 0).size[0];
     for (std::size_t f = 0; f < mappings_.size(); ++f) {
@@ -280,6 +316,10 @@ void ForeignOpening::add_file(std::size_t number) {
                                      mappings_[f].hdf5_path));
         });
         if (number == 0) manifest_.fields.push_back(field);
+        if (field.type != manifest_.fields[f].type && may_become_labels(number, f)) {
+            becomes_labels_[f] = true;
+            return false;
+        }
         check(field == manifest_.fields[f], [&] {
             const auto describe = [](const Field& each) {
                 return fmt::format(
@@ -304,6 +344,7 @@ void ForeignOpening::add_file(std::size_t number) {
     check(manifest_.samples <= most_samples, [&] {
         return not_streamable(path, mappings_[0].hdf5_path, "there are too many samples");
     });
+    return true;
 }
 
 // Those of the chunks of the field with the largest samples: what is shuffled as one should be read
@@ -344,7 +385,7 @@ void ForeignOpening::add_blocks(std::size_t number) {
                                        .file_bytes = shard.bytes,
                                        .shard = static_cast<std::uint32_t>(number),
                                        .contiguous_rows = manifest_.block_rows,
-                                       .widening = widening_of(facts_.datasets[f])},
+                                       .widening = widening_of(facts_.datasets[f], f)},
                                       forms_);
         if (found.trouble == BlockTrouble::unknown_filter)
             throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault, "E212");

@@ -6,6 +6,7 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "contents.hpp"
+#include "format/widening.hpp"
 #include "hdf5/sandbox.hpp"
 
 #include <cstddef>
@@ -37,11 +38,14 @@ class ForeignOpening {
     DatasetIndex open_all();
     std::string way_out(const NotStreamable& reason) const;
     void ask(std::size_t number);
+    bool add_files();
+    Widening widening_of(const DatasetFacts& facts, std::size_t field) const;
+    bool may_become_labels(std::size_t number, std::size_t field) const;
     ElementType type_of(std::size_t number, std::size_t field) const;
     const DatasetFacts& checked(std::size_t number, std::size_t field) const;
     Field field_of(std::size_t number, std::size_t field) const;
     bool is_label(std::size_t field) const;
-    void add_file(std::size_t number);
+    bool add_file(std::size_t number);
     void choose_block_rows();
     void add_blocks(std::size_t number);
     void describe_origin();
@@ -50,6 +54,7 @@ class ForeignOpening {
     void warn(DatasetIndex& index) const;
 
     const std::vector<FieldMapping>& mappings_;
+    std::vector<bool> becomes_labels_;  // by field: elements of any type become i64
     std::vector<fs::path> files_;
     fs::path folder_;
     FileRequest request_;

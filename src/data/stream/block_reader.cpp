@@ -259,7 +259,7 @@ void BlockReader::fetch(const StoredBlock& block, std::span<std::byte> stored) {
                                  grouped(block.offset + got),
                                  grouped(index_.shards()[block.shard].bytes)),
                      "it was whole when it was opened",
-                     "copy it again from its source, then run 'lockstep data verify'");
+                     restoring("copy it again"));
     });
     ++stats_.requests;
     ++stats_.blocks_read;
@@ -291,6 +291,13 @@ void BlockReader::check_labels(std::size_t number,
         "pack the data again from sound labels");
 }
 
+// Only packed data can be verified.
+std::string BlockReader::restoring(std::string_view what) const {
+    const bool is_packed = index_.manifest().kind == ManifestKind::packed;
+    return fmt::format(
+        "{} from its source{}", what, is_packed ? ", then run 'lockstep data verify'" : "");
+}
+
 Error BlockReader::damaged(std::size_t field, std::size_t number, const std::string& why) const {
     const auto& blocks = index_.stored_blocks(field);
     const StoredBlock& block = blocks[number];
@@ -305,7 +312,7 @@ Error BlockReader::damaged(std::size_t field, std::size_t number, const std::str
                              grouped(block.first_row),
                              grouped(block.first_row + block.rows - 1)),
                  why,
-                 "restore the shard from its source, then run 'lockstep data verify'");
+                 restoring("restore the shard"));
 }
 
 }  // namespace lockstep

@@ -79,6 +79,7 @@ class BlockReader {
     void check_labels(std::size_t field,
                       const StoredBlock& block,
                       std::span<const std::byte> rows) const;
+    std::string restoring(std::string_view what) const;
     Error damaged(std::size_t field, std::size_t block, const std::string& why) const;
     const StoredBlock& stored(const BlockPiece& piece) const {
         return index_.stored_blocks(piece.field)[piece.block];

@@ -42,7 +42,7 @@ bool fits(const Field& field, const TargetRule& rule) {
 
 Error other_data(const DatasetIndex& test, const std::string& why) {
     return Error("E217",
-                 fmt::format("test data '{}' do not fit the training data", test.path().string()),
+                 fmt::format("test data '{}' do not fit the training data", test.place()),
                  why,
                  "pack both from one source");
 }
@@ -68,12 +68,14 @@ const TargetRule& target_rule(TaskKind kind) {
 const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
     const Field& field = data.field(std::string(rule.field));
     check(fits(field, rule), [&] {
-        return Error(
-            "E217",
-            fmt::format(
-                "data set '{}' has {} of another type or shape", data.path().string(), rule.field),
-            fmt::format("{} takes '{}' of {}", rule.task, rule.field, rule.form),
-            "pack or name them otherwise");
+        return Error("E217",
+                     fmt::format("'{}' of '{}' are {} [{}]",
+                                 rule.field,
+                                 data.place(),
+                                 element_name(field.type),
+                                 fmt::join(field.shape, ", ")),
+                     fmt::format("{} takes '{}' of {}", rule.task, rule.field, rule.form),
+                     "pack or name them otherwise");
     });
     return field;
 }

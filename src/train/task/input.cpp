@@ -23,8 +23,7 @@ void check_input(const DatasetIndex& index, const Field& field) {
     const auto fail = [&](const std::string& why) {
         return Error(
             "E217",
-            fmt::format(
-                "field '{}' of data set '{}' is no input", field.name, index.path().string()),
+            fmt::format("field '{}' of data set '{}' is no input", field.name, index.place()),
             why,
             "see --inputs, or pack or name the fields otherwise");
     };

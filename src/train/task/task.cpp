@@ -68,7 +68,7 @@ TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data) {
         for (const TaskKind kind : kinds) names.push_back(target_rule(kind).task);
         return Error("E217",
                      fmt::format("data set '{}' has fields for several tasks: {}",
-                                 data.path().string(),
+                                 data.place(),
                                  fmt::join(names, ", ")),
                      "which one is to be learned is not said",
                      fmt::format("use --task {}", names.front()));

@@ -144,6 +144,59 @@ TEST_F(ForeignTypes, LabelsOfEachWholeTypeAreCounted) {
     counts(H5T_STD_U64BE, big, std::uint64_t{});
 }
 
+TEST_F(ForeignTypes, LabelsMayBeWholeNumbersStoredAsFloats) {
+    const FieldMapping field{"kinds", "/y", RowLayout::label};
+    const auto expect_counts = [&]<class Stored>(hid_t type, std::endian order, Stored) {
+        const ForeignDataset data{.path = "/y",
+                                  .type = type,
+                                  .size = {5},
+                                  .bytes = encoded<Stored>({3, 0, 1, 3, 3}, order)};
+        for (const ForeignDataset& layout : layouts(data, sizeof(Stored))) {
+            const DatasetIndex index = open(layout, field);
+            EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(1, 1, 0, 3));
+            EXPECT_THAT(values_of<std::int64_t>(index), ElementsAre(3, 0, 1, 3, 3));
+        }
+    };
+    expect_counts(H5T_IEEE_F32LE, little, float{});
+    expect_counts(H5T_IEEE_F32BE, big, float{});
+    expect_counts(H5T_IEEE_F64LE, little, double{});
+    expect_counts(H5T_IEEE_F64BE, big, double{});
+    for (const double wrong : {0.5, -1.0, 1e300, std::nan("")}) {
+        const ForeignDataset data{.path = "/y",
+                                  .type = H5T_IEEE_F64LE,
+                                  .size = {2},
+                                  .bytes = encoded<double>({1, wrong}, little)};
+        const auto error = test::caught([&] { open(data, field); });
+        ASSERT_TRUE(error) << wrong;
+        EXPECT_EQ(error->code(), "E210") << wrong;
+        EXPECT_EQ(error->text().find("no whole number") != std::string::npos, wrong != -1) << wrong;
+    }
+}
+
+TEST_F(ForeignTypes, LabelsOfFilesMayDifferInWidth) {
+    const auto file = [&](const std::string& name, hid_t type, std::vector<std::byte> bytes) {
+        test::write_foreign(folder_ / name,
+                            {{.path = "/y", .type = type, .size = {3}, .bytes = std::move(bytes)}});
+        return folder_ / name;
+    };
+    const fs::path bytes = file("a.h5", H5T_STD_U8LE, encoded<std::uint8_t>({2, 0, 1}, little)),
+                   narrow = file("b.h5", H5T_STD_I32LE, encoded<std::int32_t>({3, 2, 1}, little)),
+                   wide = file("c.h5", H5T_STD_I64LE, encoded<std::int64_t>({0, 4, 1}, little));
+    for (const std::vector<fs::path>& files :
+         {std::vector{bytes, narrow, wide}, {wide, narrow, bytes}, {narrow, wide, bytes}}) {
+        const DatasetIndex index = DatasetIndex::open_foreign(files, {{"labels", "/y"}});
+        EXPECT_EQ(index.fields()[0].type, ElementType::i64);
+        EXPECT_THAT(index.fields()[0].class_counts, ElementsAre(2, 3, 2, 1, 1));
+    }
+    const DatasetIndex index = DatasetIndex::open_foreign({bytes, wide}, {{"labels", "/y"}});
+    EXPECT_THAT(values_of<std::int64_t>(index), ElementsAre(2, 0, 1, 0, 4, 1));
+    const FieldMapping values{"labels", "/y", RowLayout::value};
+    EXPECT_EQ(test::caught_code([&] {
+                  DatasetIndex::open_foreign({bytes, wide}, {values});
+              }),
+              "E208");
+}
+
 TEST_F(ForeignTypes, LabelsBeyondTheirRangeAreRefused) {
     const auto error_of = [&]<class Stored>(hid_t type, std::vector<Stored> values) {
         return error_of_labels(
