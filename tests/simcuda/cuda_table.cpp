@@ -111,12 +111,15 @@ bool is_pageable(const void* data, std::size_t bytes) {
 Status copy_async(void* to, const void* from, std::size_t bytes, CudaApi::Stream handle) {
     if (bytes == 0) return CudaApi::success;
     Stream& stream = stream_of(handle);
+    const Memory& memory = machine().memory;
+    void* const into = memory.behind(to);
+    const void* const source = memory.behind(from);
     if (is_pageable(from, bytes)) {
         const auto* const begin = static_cast<const std::byte*>(from);
         const auto staged = std::make_shared<std::vector<std::byte>>(begin, begin + bytes);
-        stream.enqueue([=] { std::memcpy(to, staged->data(), bytes); });
+        stream.enqueue([=] { std::memcpy(into, staged->data(), bytes); });
     } else {
-        stream.enqueue([=] { std::memmove(to, from, bytes); });
+        stream.enqueue([=] { std::memmove(into, source, bytes); });
     }
     if (is_pageable(to, bytes)) stream.drain();
     return CudaApi::success;
@@ -125,7 +128,8 @@ Status copy_async(void* to, const void* from, std::size_t bytes, CudaApi::Stream
 Status zero_async(void* data, std::size_t bytes, CudaApi::Stream handle) {
     if (bytes == 0) return CudaApi::success;
     if (!machine().memory.device_of(data, bytes)) return invalid_value;
-    stream_of(handle).enqueue([=] { std::memset(data, 0, bytes); });
+    stream_of(handle).enqueue(
+        [bytes, at = machine().memory.behind(data)] { std::memset(at, 0, bytes); });
     return CudaApi::success;
 }
 
@@ -184,12 +188,11 @@ void fill(CudaApi& api) {
     add_devices(api);
     add_memory(api);
     add_streams(api);
-    api.sum_in_tree_order =
-        counted([](const lockstep::TreeSumLaunch& launch, CudaApi::Stream stream) {
-            if (launch.count > 0)
-                run_kernel(launch, launch.count, lockstep::tree_sum_thread, stream);
-            return CudaApi::success;
-        });
+    api.sum_in_tree_order = counted([](lockstep::TreeSumLaunch launch, CudaApi::Stream stream) {
+        reach(launch.own, launch.received, launch.merges_after, launch.out);
+        if (launch.count > 0) run_kernel(launch, launch.count, lockstep::tree_sum_thread, stream);
+        return CudaApi::success;
+    });
 }
 
 }  // namespace simcuda

@@ -10,6 +10,12 @@
 
 namespace simcuda {
 
+/// Turns a GPU's pointers in a launch into the host's.
+template <class... Pointers>
+void reach(Pointers&... pointers) {
+    ((pointers = machine().memory.in_kernel(pointers)), ...);
+}
+
 /// Enqueues the whole grid for `elements`; the launch is copied, as a kernel's arguments are. The
 /// last thread comes first: no order between threads is promised.
 template <class Launch>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA without a GPU: memory of the GPUs is the host's, a stream is a thread, a kernel is its host
-// source. Nothing of the program knows: one library stands for all that it loads by name.
+// CUDA without a GPU: memory of the GPUs is the host's at other addresses, a stream is a thread, a
+// kernel is its host source. Nothing of the program knows: one library stands for all that it loads
+// by name.
 //
 //     the program                               libsimcuda.so
 //     LibTorch      dispatch key CUDA ------->  torch_operators: LibTorch's own operator, on a copy

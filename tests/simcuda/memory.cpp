@@ -10,8 +10,6 @@
 namespace simcuda {
 namespace {
 
-constexpr std::size_t alignment = 512;
-
 /// Of the element that holds `data`, or the end.
 template <class Map>
 auto holding(Map& map, const void* data) {
@@ -32,24 +30,23 @@ void* Memory::allocate(int device, std::size_t bytes) {
     const std::lock_guard lock(mutex_);
     used_.resize(static_cast<std::size_t>(device_count()));
     if (bytes > most || used_[index] > most - bytes) return nullptr;
-    void* const data = std::aligned_alloc(alignment, (bytes + alignment) / alignment * alignment);
+    void* const data = arena_.take(bytes);
     if (data == nullptr) return nullptr;
-    std::memset(data, poison, bytes);
+    std::memset(behind(data), poison, bytes);
     used_[index] += bytes;
     blocks_[static_cast<const std::byte*>(data)] = {bytes, device};
     return data;
 }
 
 void Memory::release(void* data) {
-    {
-        const std::lock_guard lock(mutex_);
-        const auto found = blocks_.find(static_cast<const std::byte*>(data));
-        if (found == blocks_.end()) die("freed what is not allocated on a GPU");
-        std::memset(data, poison, found->second.bytes);
-        used_[static_cast<std::size_t>(found->second.device)] -= found->second.bytes;
-        blocks_.erase(found);
-    }
-    std::free(data);
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(static_cast<const std::byte*>(data));
+    if (found == blocks_.end()) die("freed what is not allocated on a GPU");
+    const std::size_t bytes = found->second.bytes;
+    std::memset(behind(data), poison, bytes);
+    used_[static_cast<std::size_t>(found->second.device)] -= bytes;
+    arena_.give_back(data, bytes);
+    blocks_.erase(found);
 }
 
 std::optional<int> Memory::device_of(const void* data, std::size_t bytes) {

@@ -2,6 +2,8 @@
 // Memory of the simulated GPUs, and which of the host's is page-locked.
 #pragma once
 
+#include "simcuda/arena.hpp"
+
 #include <cstddef>
 #include <map>
 #include <mutex>
@@ -12,6 +14,9 @@ namespace simcuda {
 
 /// What is in memory that nobody wrote, and in freed memory.
 inline constexpr int poison = 0x7f;
+
+/// Says what a program did that CUDA does not survive either, and ends it.
+[[noreturn]] void die(const char* what);
 
 /// Any thread.
 class Memory {
@@ -25,6 +30,20 @@ class Memory {
     /// Of the allocation that `data` lies in; aborts where [data, data + bytes) goes beyond it.
     std::optional<int> device_of(const void* data, std::size_t bytes = 0);
 
+    /// What a GPU's memory holds, for the host; other addresses as they are.
+    template <class T>
+    T* behind(T* address) const {
+        return arena_.behind(address);
+    }
+
+    /// The same for a kernel: aborts where it is memory of the host that no GPU reaches.
+    template <class T>
+    T* in_kernel(T* address) {
+        if (address != nullptr && !arena_.holds(address) && !is_locked(address))
+            die("a kernel is given memory of the host that is not page-locked");
+        return behind(address);
+    }
+
     std::size_t used(int device);
 
     bool lock(void* data, std::size_t bytes);
@@ -37,13 +56,11 @@ class Memory {
         int device = 0;
     };
 
+    Arena arena_;
     std::mutex mutex_;
     std::map<const std::byte*, Block> blocks_;
     std::map<const std::byte*, std::size_t> locked_;
     std::vector<std::size_t> used_;
 };
-
-/// Says what a program did that CUDA does not survive either, and ends it.
-[[noreturn]] void die(const char* what);
 
 }  // namespace simcuda

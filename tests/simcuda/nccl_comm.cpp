@@ -73,8 +73,15 @@ void NcclComm::take(std::vector<NcclIssued> group) {
     Stream* const stream = group.front().stream;
     for (const NcclIssued& issued : group)
         if (issued.stream != stream) die("a group of NCCL's on several streams");
+    used_ = stream;
     in_background([this, stream, group = std::move(group), number = ++groups_] {
         stream->enqueue([this, group, number] { run(group, number); });
+    });
+}
+
+void NcclComm::finalize() {
+    in_background([stream = used_] {
+        if (stream != nullptr) stream->drain();
     });
 }
 

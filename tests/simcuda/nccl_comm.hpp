@@ -34,10 +34,8 @@ class NcclComm {
     void end();
     bool is_over() const { return is_over_; }
 
-    /// In progress until all that is in the background is taken.
-    void finalize() {
-        in_background([] {});
-    }
+    /// In progress until all is done.
+    void finalize();
 
     lockstep::nccl::RedOp add_factor(double factor);
     double factor_of(lockstep::nccl::RedOp op);
@@ -52,6 +50,7 @@ class NcclComm {
     std::atomic<int> not_taken_ = 0;
     std::atomic<bool> is_over_ = false;
     std::uint64_t groups_ = 0;
+    Stream* used_ = nullptr;  ///< the stream of the last group
     std::mutex mutex_;
     std::map<lockstep::nccl::RedOp, double> factors_;
 };

@@ -4,7 +4,7 @@
 // ranks, as with NCCL.
 #include "simcuda/nccl_operation.hpp"
 
-#include "simcuda/memory.hpp"
+#include "simcuda/machine.hpp"
 
 #include <array>
 #include <bit>
@@ -108,6 +108,8 @@ std::size_t NcclOperation::traffic(int rank, int size) const {
 
 NcclTransfer::NcclTransfer(const NcclOperation& operation, MPI_Comm ranks)
     : operation_(operation), ranks_(ranks) {
+    operation_.from = machine().memory.behind(operation.from);
+    operation_.to = machine().memory.behind(operation.to);
     MPI_Comm_rank(ranks_, &rank_);
     MPI_Comm_size(ranks_, &size_);
     if (operation_.bytes() > INT_MAX) die("more bytes than fit one message of MPI");

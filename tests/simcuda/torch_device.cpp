@@ -82,7 +82,7 @@ class Allocator final : public c10::Allocator {
     c10::DeleterFnPtr raw_deleter() const override { return &release; }
     void copy_data(void* to, const void* from, std::size_t bytes) const override {
         wait_for_current_stream();
-        default_copy_data(to, from, bytes);
+        default_copy_data(machine().memory.behind(to), machine().memory.behind(from), bytes);
     }
 };
 

@@ -60,7 +60,7 @@ Tensor empty_strided(c10::IntArrayRef size,
 Tensor host_view(const Tensor& tensor) {
     if (tensor.device().is_cpu()) return tensor;
     return at::from_blob(
-        tensor.data_ptr(),
+        machine().memory.behind(tensor.data_ptr()),
         tensor.sizes(),
         tensor.strides(),
         [tensor](void*) {},
@@ -135,11 +135,25 @@ Tensor as_strided(const Tensor& tensor,
         offset ? std::optional<std::int64_t>(offset->expect_int()) : std::nullopt);
 }
 
+/// LibTorch would copy what is there as the host's memory.
+void grow(const Tensor& tensor, c10::IntArrayRef size) {
+    c10::Storage storage = tensor.storage();
+    const std::size_t bytes = at::detail::computeStorageNbytesContiguous(
+        size, tensor.itemsize(), static_cast<std::size_t>(tensor.storage_offset()));
+    if (bytes <= storage.nbytes()) return;
+    c10::DataPtr data = torch_allocator().allocate(bytes);
+    if (storage.nbytes() > 0)
+        torch_allocator().copy_data(data.get(), storage.data(), storage.nbytes());
+    storage.set_data_ptr_noswap(std::move(data));
+    storage.set_nbytes(bytes);
+}
+
 const Tensor& resize_(const Tensor& tensor,
                       c10::SymIntArrayRef size,
                       std::optional<at::MemoryFormat> format) {
     const c10::DeviceGuard guard(tensor.device());
     wait_for_current_stream();
+    grow(tensor, C10_AS_INTARRAYREF_SLOW(size));
     return at::native::resize_(tensor, C10_AS_INTARRAYREF_SLOW(size), format);
 }
 

@@ -5,6 +5,8 @@
 #include "simcuda/torch_device.hpp"
 
 #include <atomic>
+#include <csignal>
+#include <cstdio>
 #include <cstdlib>
 #include <thread>
 
@@ -64,6 +66,10 @@ struct Words : nn::Module {
     nn::Linear heads{32, 96}, out{32, 32}, words{32, 64};
     nn::Dropout dropout{0.1};
 };
+
+float* machine_address(const Tensor& tensor) {
+    return simcuda::machine().memory.behind(tensor.data_ptr<float>());
+}
 
 class SimulatedTorch : public testing::Test {
   protected:
@@ -203,13 +209,30 @@ TEST_F(SimulatedTorch, RefusesWhatCudaDoesInAnyOrder) {
     at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
+TEST_F(SimulatedTorch, KeepsTheHostFromItsMemory) {
+    GTEST_FLAG_SET(death_test_style, "threadsafe");
+    const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
+    EXPECT_EXIT(std::printf("%f", static_cast<double>(*ones.data_ptr<float>())),
+                testing::KilledBySignal(SIGSEGV),
+                "");
+    std::vector<float> pageable(10);
+    EXPECT_DEATH(simcuda::machine().memory.in_kernel(pageable.data()), "not page-locked");
+}
+
+TEST_F(SimulatedTorch, KeepsValuesWhenItGrows) {
+    const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
+    ones.resize_({1000});
+    EXPECT_EQ(ones.numel(), 1000);
+    EXPECT_EQ(ones.narrow(0, 0, 10).sum().item<float>(), 10);
+}
+
 TEST_F(SimulatedTorch, WaitsForWorkOfItsStream) {
     configure({{"SIMCUDA_DELAY_US", "20000"}});
     const at::DeviceGuard guard(gpu);
     const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
     for (int round = 0; round < 8; ++round)
         simcuda::machine().default_stream(1).enqueue(
-            [data = ones.data_ptr<float>(), round] { data[round] = 3; });
+            [at = machine_address(ones), round] { at[round] = 3; });
     EXPECT_EQ(ones.sum().item<float>(), 26);
 }
 
@@ -220,7 +243,7 @@ TEST_F(SimulatedTorch, HasResultsWhenTheStreamComesToThem) {
     bool is_late = false;
     for (int round = 0; round < 20; ++round) {
         const Tensor twos = torch::ones({10}, at::TensorOptions(gpu)).add(1);
-        const auto read = [&, from = twos.data_ptr<float>()] {
+        const auto read = [&, from = machine_address(twos)] {
             float value = 0;
             other.enqueue([&] { value = *from; });
             other.drain();
