@@ -167,7 +167,7 @@ Candidate ForeignOpening::look() {
 bool ForeignOpening::add_files() {
     manifest_ = {};
     stored_.clear();
-    forms_.clear();
+    forms_ = {};
     stamps_.clear();
     ask(0);
     for (std::size_t number = 0; number < files_.size(); ++number) {
