@@ -15,6 +15,7 @@
 #include <ATen/Context.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/NativeFunctions.h>
+#include <ATen/core/Reduction.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/CPUFallback.h>
 #include <ATen/native/Resize.h>
@@ -194,8 +195,18 @@ constexpr auto not_deterministic = std::to_array<std::string_view>({
     "aten::upsample_trilinear3d_backward",
 });
 
-void refuse_unless_deterministic(const std::string& name) {
-    if (std::ranges::find(not_deterministic, name) != not_deterministic.end())
+/// Of a loss that is an argument of the operator.
+bool is_summed(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+    const auto reduction = op.schema().argumentIndexWithName("reduction");
+    if (!reduction) return true;
+    const std::size_t begin = stack.size() - op.schema().arguments().size();
+    return stack.at(begin + static_cast<std::size_t>(*reduction)).toInt() != at::Reduction::None;
+}
+
+void refuse_unless_deterministic(const c10::OperatorHandle& op, const torch::jit::Stack& stack) {
+    const std::string& name = op.schema().name();
+    if (std::ranges::find(not_deterministic, name) != not_deterministic.end() &&
+        is_summed(op, stack))
         at::globalContext().alertNotDeterministic(name);
 }
 
@@ -232,7 +243,7 @@ void run_on_copies(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
 }
 
 void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
-    refuse_unless_deterministic(op.schema().name());
+    refuse_unless_deterministic(op, *stack);
     const std::size_t arguments = op.schema().arguments().size();
     const c10::DeviceGuard guard(device_or_current(device_in(*stack, arguments)));
     wait_for_current_stream();
@@ -258,6 +269,9 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
     library.impl("view", view);
     library.impl("_reshape_alias", reshape_alias);
     library.impl("unfold", at::native::unfold);
+    // Else LibTorch calls kernels for parts of it that only CUDA has.
+    for (const char* name : {"convolution", "convolution_backward"})
+        library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
 
 }  // namespace

@@ -209,6 +209,18 @@ TEST_F(SimulatedTorch, RefusesWhatCudaDoesInAnyOrder) {
     at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
+TEST_F(SimulatedTorch, ConvolvesChannelsEachByItself) {
+    const auto loss_on = [](at::Device device) {
+        torch::manual_seed(2);
+        nn::Conv2d model(nn::Conv2dOptions(6, 6, 3).groups(6));
+        const Tensor x = torch::rand({2, 6, 8, 8});
+        model->to(device);
+        model(x.to(device)).square().sum().backward();
+        return model->weight.grad().cpu();
+    };
+    EXPECT_TRUE(loss_on(gpu).allclose(loss_on(at::kCPU)));
+}
+
 TEST_F(SimulatedTorch, KeepsTheHostFromItsMemory) {
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     const Tensor ones = torch::ones({10}, at::TensorOptions(gpu));
