@@ -89,7 +89,8 @@ Tensor Dropout::forward(const Tensor& x) {
 Tensor StochasticDepth::forward(const Tensor& x) {
     if (!is_training() || probability_ == 0) return x;
     const double survival = 1 - probability_;
-    return x * torch::empty({x.size(0), 1, 1, 1}).bernoulli_(survival).div_(survival);
+    const auto where = torch::TensorOptions(x.device());
+    return x * torch::empty({x.size(0), 1, 1, 1}, where).bernoulli_(survival).div_(survival);
 }
 
 Tensor rectify(const Tensor& x) {
