@@ -19,8 +19,8 @@ struct StoredNumber {
 };
 
 /// One kind of such elements, numbered from 1. 8 and 16 bits become i32, u32 and u64 i64, floats of
-/// 16 bits f32; u64 beyond i64 becomes the largest i64, so it is for labels only, which are compared
-/// with their classes.
+/// 16 bits f32; u64 beyond i64 becomes the largest i64, so it is for labels only, which are
+/// compared with their classes.
 class Widening {
   public:
     /// Of numbers that no field has as they are; `code` 0 if they cannot become any.

@@ -10,7 +10,8 @@ namespace lockstep {
 /// that give the same bits each time. Calls nothing of CUDA. Errors: E694 it cannot be loaded.
 void load_torch_cuda();
 
-/// After the GPU was selected: this thread's work goes there. Errors: E694 LibTorch does not see it.
+/// After the GPU was selected: this thread's work goes there. Errors: E694 LibTorch does not see
+/// it.
 void use_torch_device(c10::Device device);
 
 }  // namespace lockstep
