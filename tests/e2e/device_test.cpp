@@ -141,9 +141,9 @@ TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     ASSERT_EQ(whole.exit_code, 0) << whole.output;
     for (const Fault& fault :
          {Fault{"SIMCUDA_KILL", "1:14", "E660", "rank 1"},
-          Fault{"SIMCUDA_HANG", "1:14", "E6", "'gradients' did not end within 3.0s"},
-          Fault{"SIMCUDA_LOST", "1:200", "E6", "rank 1"},
-          Fault{"SIMCUDA_MEMORY", "1:1000000", "E6", "out of memory"},
+          Fault{"SIMCUDA_HANG", "1:14", "(E678|E682)", "'gradients' did not end within 3.0s"},
+          Fault{"SIMCUDA_LOST", "1:200", "(E681|E682)", "rank 1"},
+          Fault{"SIMCUDA_MEMORY", "1:1000000", "(E696|E682)", "rank 1"},
           Fault{"SIMCUDA_NCCL_VERSION", "1:22703", "E674", "2.27.3 on rank 1"},
           Fault{"SIMCUDA_GPUS", "1", "E608", "would share GPU"}}) {
         const fs::path run = folder / fault.variable;
@@ -152,7 +152,8 @@ TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
                                          with_gpus({{fault.variable, fault.value}}));
         EXPECT_LT(now_s() - begin_s, 15 + 5) << fault.variable;
         EXPECT_NE(failed.exit_code, 0);
-        EXPECT_THAT(failed.output, HasSubstr("error " + fault.code)) << fault.variable;
+        EXPECT_THAT(failed.output, testing::ContainsRegex("error " + fault.code + ": "))
+            << fault.variable;
         EXPECT_THAT(failed.output, HasSubstr(fault.says));
         const auto again = run_lockstep(train(run, words + on_ranks(2)), with_gpus());
         EXPECT_EQ(printed_hash(again.output), printed_hash(whole.output)) << again.output;
