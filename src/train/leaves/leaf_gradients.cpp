@@ -38,7 +38,7 @@ bool is_one(const at::Scalar& scalar) {
 }
 
 bool has_few_rows(const Tensor& rows, const LeafCut& cut) {
-    return rows.scalar_type() == at::kFloat &&
+    return rows.is_cpu() && rows.scalar_type() == at::kFloat &&
            rows.size(0) / cut.leaves <= static_cast<std::int64_t>(most_product_rows);
 }
 
@@ -153,7 +153,7 @@ class Convolution : public LeafNode {
     }
 
     std::optional<std::size_t> product_edge(const LeafCut& cut) const override {
-        const bool is_usual = input_.dim() == 4 && groups_ == 1 && !is_transposed_ &&
+        const bool is_usual = input_.is_cpu() && input_.dim() == 4 && groups_ == 1 && !is_transposed_ &&
                               input_.scalar_type() == at::kFloat;
         if (!is_usual) return {};
         const std::int64_t places = rule(0).places * rule(1).places;
@@ -212,17 +212,13 @@ class Convolution : public LeafNode {
     bool is_transposed_;
 };
 
-// Its kernels are the scope's: the statistics of a leaf follow those of the one before.
+// Its kernels are the scope's: the statistics of a leaf follow those of the one before. `Form` is
+// the node with what it has saved.
+template <class Form>
 class BatchNorm : public LeafNode {
   public:
-    explicit BatchNorm(nodes::NativeBatchNormBackward0& node)
-        : node_(node),
-          input_(node.input_.unpack()),
-          weight_(node.weight_.unpack()),
-          mean_(node.running_mean_.unpack()),
-          variance_(node.running_var_.unpack()),
-          saved_mean_(node.result1_.unpack(node.getptr())),
-          saved_deviation_(node.result2_.unpack(node.getptr())) {}
+    explicit BatchNorm(typename Form::Node& node)
+        : form_(node), input_(node.input_.unpack()), leads_on_(node.next_edge(0).is_valid()) {}
 
     bool fits(const LeafCut& cut, std::size_t edge) const override {
         return edge != 0 && is_plain(input_) && cut.divides(input_);
@@ -234,20 +230,10 @@ class BatchNorm : public LeafNode {
         std::vector<Tensor> inputs;
         for (std::int64_t leaf = 0; leaf < cut.leaves; ++leaf) {
             by_leaf_.push_back(
-                at::native_batch_norm_backward(cut.part(gradient, leaf),
-                                               cut.part(input_, leaf),
-                                               weight_,
-                                               mean_,
-                                               variance_,
-                                               statistics(saved_mean_, cut, leaf),
-                                               statistics(saved_deviation_, cut, leaf),
-                                               node_.training,
-                                               node_.eps,
-                                               {true, true, true}));
+                form_.backward(cut.part(gradient, leaf), cut.part(input_, leaf), cut, leaf));
             inputs.push_back(std::get<0>(by_leaf_.back()));
         }
-        if (scope != nullptr && node_.next_edge(0).is_valid())
-            scope->norm_input_gradient = LeafCut::whole(inputs);
+        if (scope != nullptr && leads_on_) scope->norm_input_gradient = LeafCut::whole(inputs);
     }
     EdgeGradients gradients(const Tensor&,
                             const LeafCut&,
@@ -258,14 +244,77 @@ class BatchNorm : public LeafNode {
     }
 
   private:
-    // Nothing was saved where running statistics were used.
-    static Tensor statistics(const Tensor& saved, const LeafCut& cut, std::int64_t leaf) {
-        return saved.numel() == 0 ? saved : cut.part(saved, leaf);
+    Form form_;
+    Tensor input_;
+    bool leads_on_;
+    std::vector<std::tuple<Tensor, Tensor, Tensor>> by_leaf_;
+};
+
+// What a leaf has saved: nothing where running statistics were used.
+Tensor saved_part(const Tensor& saved, const LeafCut& cut, std::int64_t leaf) {
+    return saved.numel() == 0 ? saved : cut.part(saved, leaf);
+}
+
+struct NativeForm {
+    using Node = nodes::NativeBatchNormBackward0;
+    explicit NativeForm(Node& node)
+        : weight(node.weight_.unpack()),
+          mean(node.running_mean_.unpack()),
+          variance(node.running_var_.unpack()),
+          saved_mean(node.result1_.unpack(node.getptr())),
+          saved_deviation(node.result2_.unpack(node.getptr())),
+          trains(node.training),
+          epsilon(node.eps) {}
+
+    std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient,
+                                                const Tensor& input,
+                                                const LeafCut& cut,
+                                                std::int64_t leaf) const {
+        return at::native_batch_norm_backward(gradient,
+                                              input,
+                                              weight,
+                                              mean,
+                                              variance,
+                                              saved_part(saved_mean, cut, leaf),
+                                              saved_part(saved_deviation, cut, leaf),
+                                              trains,
+                                              epsilon,
+                                              {true, true, true});
     }
 
-    nodes::NativeBatchNormBackward0& node_;
-    Tensor input_, weight_, mean_, variance_, saved_mean_, saved_deviation_;
-    std::vector<std::tuple<Tensor, Tensor, Tensor>> by_leaf_;
+    Tensor weight, mean, variance, saved_mean, saved_deviation;
+    bool trains;
+    double epsilon;
+};
+
+struct CudnnForm {
+    using Node = nodes::CudnnBatchNormBackward0;
+    explicit CudnnForm(Node& node)
+        : weight(node.weight_.unpack()),
+          mean(node.running_mean_.unpack()),
+          variance(node.running_var_.unpack()),
+          saved_mean(node.result1_.unpack(node.getptr())),
+          saved_variance(node.result2_.unpack(node.getptr())),
+          reserve(node.result3_.unpack(node.getptr())),
+          epsilon(node.epsilon) {}
+
+    std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient,
+                                                const Tensor& input,
+                                                const LeafCut& cut,
+                                                std::int64_t leaf) const {
+        return at::cudnn_batch_norm_backward(input,
+                                             gradient.contiguous(input.suggest_memory_format()),
+                                             weight,
+                                             mean,
+                                             variance,
+                                             saved_part(saved_mean, cut, leaf),
+                                             saved_part(saved_variance, cut, leaf),
+                                             epsilon,
+                                             saved_part(reserve, cut, leaf));
+    }
+
+    Tensor weight, mean, variance, saved_mean, saved_variance, reserve;
+    double epsilon;
 };
 
 class LayerNorm : public LeafNode {
@@ -407,16 +456,22 @@ std::unique_ptr<LeafNode> make(Node& node) {
 
 }  // namespace
 
+bool is_batch_norm(const Node& node) {
+    return node.name() == "NativeBatchNormBackward0" || node.name() == "CudnnBatchNormBackward0";
+}
+
 std::unique_ptr<LeafNode> leaf_node(Node& node) {
     using Make = std::unique_ptr<LeafNode> (*)(Node&);
     static const std::map<std::string, Make> kinds = {
         {"AddBackward0", make<Add, nodes::AddBackward0>},
         {"AddmmBackward0", make<Addmm, nodes::AddmmBackward0>},
         {"ConvolutionBackward0", make<Convolution, nodes::ConvolutionBackward0>},
+        {"CudnnBatchNormBackward0", make<BatchNorm<CudnnForm>, nodes::CudnnBatchNormBackward0>},
         {"EmbeddingBackward0", make<Embedding, nodes::EmbeddingBackward0>},
         {"ExpandBackward0", make<Spread, Node>},
         {"MmBackward0", make<Mm, nodes::MmBackward0>},
-        {"NativeBatchNormBackward0", make<BatchNorm, nodes::NativeBatchNormBackward0>},
+        {"NativeBatchNormBackward0",
+         make<BatchNorm<NativeForm>, nodes::NativeBatchNormBackward0>},
         {"NativeGroupNormBackward0", make<GroupNorm, nodes::NativeGroupNormBackward0>},
         {"NativeLayerNormBackward0", make<LayerNorm, nodes::NativeLayerNormBackward0>}};
     const auto found = kinds.find(node.name());

@@ -52,6 +52,9 @@ class LeafNode {
                                     const std::vector<bool>& wanted) const = 0;
 };
 
+/// Whether the node's output depends on a leaf's other samples.
+bool is_batch_norm(const torch::autograd::Node& node);
+
 /// Null for an operator that is not known.
 std::unique_ptr<LeafNode> leaf_node(torch::autograd::Node& node);
 

@@ -31,7 +31,6 @@
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
 #include <torch/csrc/autograd/generated/Functions.h>
-#include <torch/types.h>
 
 namespace lockstep {
 namespace {
@@ -59,10 +58,11 @@ bool depends_on_place(Node& node, const LeafCut& cut) {
         "PowBackward1",   "RsqrtBackward0",      "SigmoidBackward0",   "SiluBackward0",
         "SinBackward0",   "SoftplusBackward0",   "TanhBackward0"};
     if (!names.contains(node.name())) return false;
-    if (at::get_num_threads() > 1) return true;
+    const auto& output = node.input_metadata(0);
+    if (output.device().is_cpu() && at::get_num_threads() > 1) return true;
     constexpr std::int64_t whole_vectors = 64;
     std::int64_t count = 1;
-    for (const c10::SymInt& extent : node.input_metadata(0).shape_as_dim_vector())
+    for (const c10::SymInt& extent : output.shape_as_dim_vector())
         count *= extent.expect_int();
     return count % (cut.leaves * whole_vectors) != 0;
 }
@@ -193,7 +193,7 @@ LeafGraph::Consumer& LeafGraph::consumer_of(Node& node) {
 // and shape tell.
 void LeafGraph::check_samples(Node& node) {
     if (depends_on_place(node, cut_)) unknown_ = node.name();
-    if (node.name() != "NativeBatchNormBackward0") return;
+    if (!is_batch_norm(node)) return;
     const Consumer& norm = consumer_of(node);
     if (!norm.gradients->fits(cut_, 1)) unknown_ = node.name();
 }
@@ -314,11 +314,9 @@ void LeafGraph::add(const Use& use, std::size_t leaf, Tensor gradient) {
 
 // Added to zero, as autograd accumulates: of -0 that makes 0.
 void LeafGraph::place(std::size_t parameter, std::size_t leaf, const Tensor& gradient) {
-    const FloatRange range = places_.range(parameter);
-    Tensor to = torch::from_blob(
-        sums_->slot(leaf) + range.begin, places_.parameters[parameter].sizes(), torch::kFloat32);
+    Tensor to = places_.gradient(sums_->slot(leaf), parameter);
     at::add_out(to, gradient, at::zeros({}));
-    sums_->merge(leaf, range);
+    sums_->merge(leaf, places_.range(parameter));
 }
 
 // Uses are added up before leaves are.

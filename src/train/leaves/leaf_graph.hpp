@@ -28,8 +28,9 @@ enum class Taking {
 /// Whose gradients are taken, and where they go.
 struct ParameterPlaces {
     std::span<const at::Tensor> parameters;
-    std::function<FloatRange(std::size_t)> range;  ///< in a slot
-    std::function<void(std::size_t)> ready;        ///< its sums are complete
+    std::function<FloatRange(std::size_t)> range;             ///< in a slot
+    std::function<at::Tensor(float*, std::size_t)> gradient;  ///< in this slot
+    std::function<void(std::size_t)> ready;                   ///< its sums are complete
 };
 
 /// The graph of one forward pass. Lives until its backward pass has ended; borrows all.

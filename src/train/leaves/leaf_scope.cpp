@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Kernels in place of LibTorch's own, below autograd, which does not notice. Outside a LeafScope
-// they are LibTorch's own.
+// Kernels before LibTorch's own, of any device, below autograd, which does not notice: they have a
+// dispatch key that is LibTorch's, without a use there, and which tensors do not have. A LeafScope
+// adds it to what its thread calls, and autograd's engine to what backward calls on a thread of its
+// own; they call LibTorch's kernels without it.
 //
 //     samples     leaf 0 | leaf 1 | ...   one call of the library for each leaf's rows
 //     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start
@@ -19,21 +21,13 @@
 
 #include <cstring>
 #include <initializer_list>
+#include <mutex>
 #include <tuple>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
-#include <ATen/ops/addmm_cpu_dispatch.h>
-#include <ATen/ops/bernoulli_native.h>
-#include <ATen/ops/convolution_backward_native.h>
-#include <ATen/ops/convolution_native.h>
-#include <ATen/ops/mm_cpu_dispatch.h>
-#include <ATen/ops/native_batch_norm_backward_native.h>
-#include <ATen/ops/native_batch_norm_native.h>
-#include <ATen/ops/normal_native.h>
-#include <ATen/ops/uniform_native.h>
-#include <c10/util/Exception.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
 namespace lockstep {
@@ -42,17 +36,65 @@ namespace {
 using at::Tensor;
 using OptionalTensor = std::optional<Tensor>;
 using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
+using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
 
-thread_local LeafScope* current_scope = nullptr;
+// Threads that have the scope's key see it.
+LeafScope* current_scope = nullptr;
 
-bool is_cut(const LeafScope* scope, const Tensor& rows) {
-    return scope != nullptr && scope->cut().divides(rows);
+bool is_cut(const Tensor& rows) {
+    return rows.device() == current_scope->device() && current_scope->cut().divides(rows);
+}
+
+// What a kernel here calls are LibTorch's own, of the tensors as they are.
+class OwnKernels {
+    c10::impl::ExcludeDispatchKeyGuard excluded_{c10::DispatchKeySet(leaf_key) |
+                                                 c10::autocast_dispatch_keyset};
+};
+
+// Outputs in the layout of their parts; what was saved one leaf's after another's.
+template <class... Saved>
+std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved...>>& leaves) {
+    const auto all = [&]<std::size_t Which>(std::integral_constant<std::size_t, Which>) {
+        std::vector<Tensor> parts;
+        for (const auto& leaf : leaves) parts.push_back(std::get<Which>(leaf));
+        return Which == 0 ? LeafCut::whole(parts) : at::cat(parts);
+    };
+    return [&]<std::size_t... Which>(std::index_sequence<Which...>) {
+        return std::tuple(all(std::integral_constant<std::size_t, Which>())...);
+    }(std::make_index_sequence<1 + sizeof...(Saved)>());
 }
 
 // As the leaf left it, or as the step found it.
 void restore(const LeafScope& scope, const Tensor& buffer, const Tensor& first, std::int64_t leaf) {
     const Tensor* const left = scope.buffer(buffer, leaf);
     buffer.copy_(left != nullptr ? *left : first);
+}
+
+// `compute` normalizes a leaf's rows: output, what is saved of them.
+template <class Compute>
+auto normalize_by_leaf(const Tensor& input,
+                       const OptionalTensor& mean,
+                       const OptionalTensor& variance,
+                       bool trains,
+                       Compute&& compute) {
+    const OwnKernels own;
+    if (!is_cut(input)) return compute(input);
+    LeafScope& scope = *current_scope;
+    const bool has_buffers = trains && mean && mean->defined();
+    const Tensor first_mean = has_buffers ? mean->clone() : Tensor();
+    const Tensor first_variance = has_buffers ? variance->clone() : Tensor();
+    std::vector<decltype(compute(input))> leaves;
+    for (std::int64_t leaf = 0; leaf < scope.cut().leaves; ++leaf) {
+        if (has_buffers) {
+            restore(scope, *mean, first_mean, leaf);
+            restore(scope, *variance, first_variance, leaf);
+        }
+        leaves.push_back(compute(scope.cut().part(input, leaf)));
+        if (!has_buffers) continue;
+        scope.keep_buffer(*mean, leaf);
+        scope.keep_buffer(*variance, leaf);
+    }
+    return joined(leaves);
 }
 
 ThreeTensors leaf_batch_norm(const Tensor& input,
@@ -63,36 +105,32 @@ ThreeTensors leaf_batch_norm(const Tensor& input,
                              bool trains,
                              double momentum,
                              double epsilon) {
-    LeafScope* const scope = current_scope;
-    if (!is_cut(scope, input))
-        return at::native::batch_norm_cpu(
-            input, weight, bias, mean, variance, trains, momentum, epsilon);
-    const bool has_buffers = trains && mean && mean->defined();
-    const Tensor first_mean = has_buffers ? mean->clone() : Tensor();
-    const Tensor first_variance = has_buffers ? variance->clone() : Tensor();
-    std::vector<Tensor> outputs, means, deviations;
-    for (std::int64_t leaf = 0; leaf < scope->cut().leaves; ++leaf) {
-        if (has_buffers) {
-            restore(*scope, *mean, first_mean, leaf);
-            restore(*scope, *variance, first_variance, leaf);
-        }
-        auto [output, saved_mean, saved_deviation] =
-            at::native::batch_norm_cpu(scope->cut().part(input, leaf),
-                                       weight,
-                                       bias,
-                                       mean,
-                                       variance,
-                                       trains,
-                                       momentum,
-                                       epsilon);
-        outputs.push_back(output);
-        means.push_back(saved_mean);
-        deviations.push_back(saved_deviation);
-        if (!has_buffers) continue;
-        scope->keep_buffer(*mean, leaf);
-        scope->keep_buffer(*variance, leaf);
-    }
-    return {LeafCut::whole(outputs), at::cat(means), at::cat(deviations)};
+    return normalize_by_leaf(input, mean, variance, trains, [&](const Tensor& rows) {
+        return at::native_batch_norm(rows, weight, bias, mean, variance, trains, momentum, epsilon);
+    });
+}
+
+FourTensors leaf_cudnn_batch_norm(const Tensor& input,
+                                  const Tensor& weight,
+                                  const OptionalTensor& bias,
+                                  const OptionalTensor& mean,
+                                  const OptionalTensor& variance,
+                                  bool trains,
+                                  double momentum,
+                                  double epsilon) {
+    return normalize_by_leaf(input, mean, variance, trains, [&](const Tensor& rows) {
+        return at::cudnn_batch_norm(rows, weight, bias, mean, variance, trains, momentum, epsilon);
+    });
+}
+
+// What the graph has found, in place of what `compute` would.
+template <class Compute>
+ThreeTensors found_or(Compute&& compute) {
+    const OwnKernels own;
+    if (!current_scope->norm_input_gradient) return compute();
+    ThreeTensors result{*current_scope->norm_input_gradient, Tensor(), Tensor()};
+    current_scope->norm_input_gradient.reset();
+    return result;
 }
 
 ThreeTensors leaf_batch_norm_backward(const Tensor& gradient,
@@ -105,21 +143,40 @@ ThreeTensors leaf_batch_norm_backward(const Tensor& gradient,
                                       bool trains,
                                       double epsilon,
                                       std::array<bool, 3> wanted) {
-    LeafScope* const scope = current_scope;
-    if (scope == nullptr || !scope->norm_input_gradient)
-        return at::native::batch_norm_backward_cpu(gradient,
-                                                   input,
-                                                   weight,
-                                                   mean,
-                                                   variance,
-                                                   saved_mean,
-                                                   saved_deviation,
-                                                   trains,
-                                                   epsilon,
-                                                   wanted);
-    ThreeTensors result{*scope->norm_input_gradient, Tensor(), Tensor()};
-    scope->norm_input_gradient.reset();
-    return result;
+    return found_or([&] {
+        return at::native_batch_norm_backward(gradient,
+                                              input,
+                                              weight,
+                                              mean,
+                                              variance,
+                                              saved_mean,
+                                              saved_deviation,
+                                              trains,
+                                              epsilon,
+                                              wanted);
+    });
+}
+
+ThreeTensors leaf_cudnn_batch_norm_backward(const Tensor& input,
+                                            const Tensor& gradient,
+                                            const Tensor& weight,
+                                            const OptionalTensor& mean,
+                                            const OptionalTensor& variance,
+                                            const OptionalTensor& saved_mean,
+                                            const OptionalTensor& saved_variance,
+                                            double epsilon,
+                                            const Tensor& reserve) {
+    return found_or([&] {
+        return at::cudnn_batch_norm_backward(input,
+                                             gradient,
+                                             weight,
+                                             mean,
+                                             variance,
+                                             saved_mean,
+                                             saved_variance,
+                                             epsilon,
+                                             reserve);
+    });
 }
 
 enum class Operator : std::int64_t { convolution, convolution_backward, addmm, mm };
@@ -150,7 +207,7 @@ Tensor leaf_convolution(const Tensor& input,
                         at::IntArrayRef output_padding,
                         std::int64_t groups) {
     const auto compute = [&](const std::vector<Tensor>& rows) {
-        return at::native::convolution(rows[0],
+        return at::convolution(rows[0],
                                        weight,
                                        bias,
                                        stride,
@@ -160,7 +217,8 @@ Tensor leaf_convolution(const Tensor& input,
                                        output_padding,
                                        groups);
     };
-    if (!is_cut(current_scope, input)) return compute({input});
+    const OwnKernels own;
+    if (!is_cut(input)) return compute({input});
     const std::int64_t kind[] = {groups, is_transposed, bias && bias->defined()};
     return current_scope->compute(key_of(Operator::convolution,
                                          {input, weight},
@@ -181,7 +239,7 @@ ThreeTensors leaf_convolution_backward(const Tensor& gradient,
                                        std::int64_t groups,
                                        std::array<bool, 3> wanted) {
     const auto compute = [&](const Tensor& gradients, const Tensor& inputs) {
-        return at::native::convolution_backward(gradients,
+        return at::convolution_backward(gradients,
                                                 inputs,
                                                 weight,
                                                 bias_sizes,
@@ -193,8 +251,9 @@ ThreeTensors leaf_convolution_backward(const Tensor& gradient,
                                                 groups,
                                                 wanted);
     };
+    const OwnKernels own;
     const bool is_input_only = wanted[0] && !wanted[1] && !wanted[2];
-    if (!is_input_only || !is_cut(current_scope, input)) return compute(gradient, input);
+    if (!is_input_only || !is_cut(input)) return compute(gradient, input);
     const std::int64_t kind[] = {groups, is_transposed};
     return {current_scope->compute(key_of(Operator::convolution_backward,
                                           {gradient, input, weight},
@@ -213,71 +272,116 @@ Tensor leaf_addmm(const Tensor& bias,
                   const at::Scalar& beta,
                   const at::Scalar& alpha) {
     const auto compute = [&](const std::vector<Tensor>& rows) {
-        return at::cpu::addmm(bias, rows[0], second, beta, alpha);
+        return at::addmm(bias, rows[0], second, beta, alpha);
     };
-    if (bias.dim() != 1 || !is_cut(current_scope, first)) return compute({first});
+    const OwnKernels own;
+    if (bias.dim() != 1 || !is_cut(first)) return compute({first});
     return current_scope->compute(key_of(Operator::addmm, {bias, first, second}), {first}, compute);
 }
 
 Tensor leaf_mm(const Tensor& first, const Tensor& second) {
     const auto compute = [&](const std::vector<Tensor>& rows) {
-        return at::cpu::mm(rows[0], second);
+        return at::mm(rows[0], second);
     };
-    if (!is_cut(current_scope, first)) return compute({first});
+    const OwnKernels own;
+    if (!is_cut(first)) return compute({first});
     return current_scope->compute(key_of(Operator::mm, {first, second}), {first}, compute);
 }
 
 // `draw` fills a leaf's part from its generator.
 template <class Draw>
 Tensor& draw_by_leaf(Tensor& self, const std::optional<at::Generator>& given, Draw&& draw) {
-    LeafScope* const scope = current_scope;
-    if (scope == nullptr || given || !scope->cut().divides(self)) return draw(self, given);
-    for (std::int64_t leaf = 0; leaf < scope->cut().leaves; ++leaf) {
-        Tensor part = scope->cut().part(self, leaf);
-        draw(part, scope->generator(leaf));
+    const OwnKernels own;
+    if (given || !is_cut(self)) {
+        draw(self, given);
+        return self;
     }
+    for (std::int64_t leaf = 0; leaf < current_scope->cut().leaves; ++leaf)
+        draw(current_scope->cut().part(self, leaf), current_scope->generator(leaf));
     return self;
 }
 
 Tensor& leaf_bernoulli(Tensor& self, double p, std::optional<at::Generator> given) {
-    return draw_by_leaf(self, given, [p](Tensor& part, const auto& generator) -> Tensor& {
-        return at::native::bernoulli_(part, p, generator);
+    return draw_by_leaf(self, given, [p](const Tensor& part, const auto& generator) {
+        part.bernoulli_(p, generator);
     });
 }
 
 Tensor& leaf_uniform(Tensor& self, double from, double to, std::optional<at::Generator> given) {
-    return draw_by_leaf(self, given, [=](Tensor& part, const auto& generator) -> Tensor& {
-        return at::native::uniform_(part, from, to, generator);
+    return draw_by_leaf(self, given, [=](const Tensor& part, const auto& generator) {
+        part.uniform_(from, to, generator);
     });
 }
 
 Tensor& leaf_normal(Tensor& self, double mean, double std, std::optional<at::Generator> given) {
-    return draw_by_leaf(self, given, [=](Tensor& part, const auto& generator) -> Tensor& {
-        return at::native::normal_(part, mean, std, generator);
+    return draw_by_leaf(self, given, [=](const Tensor& part, const auto& generator) {
+        part.normal_(mean, std, generator);
     });
 }
 
-// LibTorch warns of kernels that replace its own.
-class NoWarnings : public c10::WarningHandler {
-    void process(const c10::Warning&) override {}
+// While it lives, what draws from the device's default generator draws the leaf's numbers.
+class LeafDraws {
+  public:
+    explicit LeafDraws(at::Generator& leaf)
+        : leaf_(leaf),
+          shared_(at::globalContext().defaultGenerator(leaf.device())),
+          kept_(shared_.get_state()) {
+        const std::scoped_lock lock(shared_.mutex());
+        shared_.set_state(leaf_.get_state());
+    }
+    ~LeafDraws() {
+        const std::scoped_lock lock(shared_.mutex());
+        leaf_.set_state(shared_.get_state());
+        shared_.set_state(kept_);
+    }
+    LeafDraws(const LeafDraws&) = delete;
+    LeafDraws& operator=(const LeafDraws&) = delete;
+
+  private:
+    at::Generator& leaf_;
+    at::Generator shared_;
+    Tensor kept_;
 };
 
-// Once, and not before it is needed: where V was said and leaves go one by one, kernels are
-// LibTorch's own.
-void replace_kernels() {
-    static NoWarnings quiet;
-    const c10::WarningUtils::WarningHandlerGuard guard(&quiet);
-    static torch::Library kernels(
-        torch::Library::IMPL, "aten", c10::DispatchKey::CPU, __FILE__, __LINE__);
+std::tuple<Tensor, Tensor> leaf_dropout(const Tensor& input,
+                                        double p,
+                                        std::optional<bool> trains) {
+    const OwnKernels own;
+    if (!is_cut(input)) return at::native_dropout(input, p, trains);
+    std::vector<Tensor> outputs, masks;
+    for (std::int64_t leaf = 0; leaf < current_scope->cut().leaves; ++leaf) {
+        const LeafDraws draws(current_scope->generator(leaf));
+        auto [output, mask] =
+            at::native_dropout(current_scope->cut().part(input, leaf), p, trains);
+        outputs.push_back(output);
+        masks.push_back(mask);
+    }
+    return {LeafCut::whole(outputs), LeafCut::whole(masks)};
+}
+
+// Once, and not before it is needed.
+void register_kernels() {
+    static torch::Library others(torch::Library::IMPL, "_", leaf_key, __FILE__, __LINE__);
+    others.fallback(torch::CppFunction::makeFallthrough());
+    static torch::Library kernels(torch::Library::IMPL, "aten", leaf_key, __FILE__, __LINE__);
     kernels.impl("addmm", leaf_addmm);
     kernels.impl("mm", leaf_mm);
     kernels.impl("convolution", leaf_convolution);
     kernels.impl("convolution_backward", leaf_convolution_backward);
     kernels.impl("native_batch_norm", leaf_batch_norm);
     kernels.impl("native_batch_norm_backward", leaf_batch_norm_backward);
+    kernels.impl("cudnn_batch_norm", leaf_cudnn_batch_norm);
+    kernels.impl("cudnn_batch_norm_backward", leaf_cudnn_batch_norm_backward);
     kernels.impl("bernoulli_.float", leaf_bernoulli);
     kernels.impl("uniform_", leaf_uniform);
     kernels.impl("normal_", leaf_normal);
+    kernels.impl("native_dropout", leaf_dropout);
+}
+
+at::Generator new_generator(at::Device device, std::uint64_t seed) {
+    at::Generator generator = at::globalContext().defaultGenerator(device).clone();
+    generator.set_current_seed(seed);
+    return generator;
 }
 
 }  // namespace
@@ -302,12 +406,14 @@ Tensor LeafCut::whole(const std::vector<Tensor>& parts) {
     return all;
 }
 
-LeafScope::LeafScope(LeafCut cut, const std::vector<std::uint64_t>& seeds, LeafVerdicts& verdicts)
-    : cut_(cut), verdicts_(verdicts) {
-    [[maybe_unused]] static const bool replaced = (replace_kernels(), true);
+LeafScope::LeafScope(LeafCut cut,
+                     const std::vector<std::uint64_t>& seeds,
+                     LeafVerdicts& verdicts,
+                     at::Device device)
+    : cut_(cut), device_(device), verdicts_(verdicts) {
+    [[maybe_unused]] static const bool registered = (register_kernels(), true);
     expect(current_scope == nullptr, "one scope at a time");
-    for (const std::uint64_t seed : seeds)
-        generators_.push_back(at::make_generator<at::CPUGeneratorImpl>(seed));
+    for (const std::uint64_t seed : seeds) generators_.push_back(new_generator(device, seed));
     current_scope = this;
 }
 
@@ -315,16 +421,11 @@ LeafScope::~LeafScope() {
     current_scope = nullptr;
 }
 
-LeafScope::Pause::Pause() : paused_(std::exchange(current_scope, nullptr)) {}
-
-LeafScope::Pause::~Pause() {
-    current_scope = paused_;
-}
-
 // In the same layout, too: kernels choose by strides.
 bool LeafScope::has_same_bits(const Tensor& one, const Tensor& other) {
-    return one.strides() == other.strides() && one.is_non_overlapping_and_dense() &&
-           std::memcmp(one.const_data_ptr(), other.const_data_ptr(), one.nbytes()) == 0;
+    if (one.strides() != other.strides() || !one.is_non_overlapping_and_dense()) return false;
+    const Tensor a = one.cpu(), b = other.cpu();
+    return std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0;
 }
 
 const Tensor* LeafScope::buffer(const Tensor& buffer, std::int64_t leaf) const {

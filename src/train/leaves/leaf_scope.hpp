@@ -13,6 +13,7 @@
 
 #include <ATen/core/Generator.h>
 #include <ATen/core/Tensor.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 namespace lockstep {
 
@@ -36,25 +37,26 @@ struct LeafCut {
 /// bits are those that it has in its leaf alone.
 using LeafVerdicts = std::map<std::vector<std::int64_t>, bool>;
 
-/// Current from its construction to its destruction, on the thread that made it. One at a time.
+/// What brings an operator to the kernels of a scope: a name that LibTorch keeps and does not use.
+constexpr c10::DispatchKey leaf_key = c10::DispatchKey::Fake;
+
+/// Current from its construction to its destruction, on the thread that made it, and where backward
+/// of what is computed there runs. One at a time.
 class LeafScope {
   public:
     /// `seeds`: of each leaf's random numbers. `verdicts`: of earlier scopes of the same cut.
-    LeafScope(LeafCut cut, const std::vector<std::uint64_t>& seeds, LeafVerdicts& verdicts);
+    /// `device`: of tensors that are cut.
+    LeafScope(LeafCut cut,
+              const std::vector<std::uint64_t>& seeds,
+              LeafVerdicts& verdicts,
+              at::Device device);
     ~LeafScope();
     LeafScope(const LeafScope&) = delete;
     LeafScope& operator=(const LeafScope&) = delete;
 
-    /// While it lives, no scope is current: what is computed is one leaf's.
+    /// While it lives, no scope is current on its thread: what is computed is one leaf's.
     class Pause {
-      public:
-        Pause();
-        ~Pause();
-        Pause(const Pause&) = delete;
-        Pause& operator=(const Pause&) = delete;
-
-      private:
-        LeafScope* paused_;
+        c10::impl::ExcludeDispatchKeyGuard excluded_{leaf_key};
     };
 
     /// What `compute` makes of `rows`, tensors whose first dimension is the samples: of all at
@@ -79,6 +81,7 @@ class LeafScope {
     }
 
     const LeafCut& cut() const { return cut_; }
+    at::Device device() const { return device_; }
 
     /// As after forward of leaf `leaf` by itself, where batch statistics were updated; else
     /// nothing.
@@ -99,9 +102,11 @@ class LeafScope {
     static bool has_same_bits(const at::Tensor& one, const at::Tensor& other);
 
     LeafCut cut_;
+    at::Device device_;
     LeafVerdicts& verdicts_;
     std::vector<at::Generator> generators_;
     std::map<const void*, std::vector<at::Tensor>> buffers_;
+    c10::impl::IncludeDispatchKeyGuard included_{leaf_key};
 };
 
 }  // namespace lockstep

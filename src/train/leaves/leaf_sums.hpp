@@ -4,8 +4,8 @@
 #pragma once
 
 #include "lockstep/comm/flat_layout.hpp"
+#include "lockstep/comm/flat_memory.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
-#include "lockstep/comm/reducer.hpp"
 
 #include <cstddef>
 #include <span>
@@ -17,9 +17,15 @@ namespace lockstep {
 /// Borrows the slots.
 class LeafSums {
   public:
-    /// `partials`: so many slots hold the sums in the end, from the first on.
-    LeafSums(std::vector<LeafPlace> places, std::vector<float*> slots, int partials)
-        : places_(std::move(places)), slots_(std::move(slots)), partials_(partials) {
+    /// `partials`: so many slots of `memory` hold the sums in the end, from the first on.
+    LeafSums(std::vector<LeafPlace> places,
+             std::vector<float*> slots,
+             int partials,
+             FlatMemory& memory)
+        : places_(std::move(places)),
+          slots_(std::move(slots)),
+          partials_(partials),
+          memory_(memory) {
         for (const LeafPlace& place : places_)
             merges_after_.push_back(static_cast<int>(place.merges.size()));
     }
@@ -33,7 +39,7 @@ class LeafSums {
     void merge(std::size_t leaf, FloatRange range) const {
         const std::size_t count = rounded_to_lines(range.size());
         for (const LeafPlace::Merge& merge : places_[leaf].merges)
-            add_into(
+            memory_.add(
                 slots_[at(merge.into)] + range.begin, slots_[at(merge.from)] + range.begin, count);
     }
 
@@ -48,6 +54,7 @@ class LeafSums {
     std::vector<float*> slots_;
     std::vector<int> merges_after_;
     int partials_;
+    FlatMemory& memory_;
 };
 
 }  // namespace lockstep

@@ -419,9 +419,7 @@ void Job::rehearse() {
         if (settings_.leaves == LeafMode::one_by_one || count == 1) return;
         const std::int64_t rows = settings_.batch / settings_.virtual_ranks;
         std::string why;
-        if (gpu_)
-            why = "there are no kernels for it on GPUs";
-        else if (settings_.micro_batches > 1)
+        if (settings_.micro_batches > 1)
             why = "they are cut into micro-batches";
         else if (rows < least_leaf_rows)
             why = fmt::format("{} samples each are too few", rows);

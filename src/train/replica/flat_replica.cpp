@@ -248,7 +248,7 @@ void FlatReplica::next_micro_batch() {
 
 void FlatReplica::begin_leaf(int micro_batches) {
     slot_ = reducer_.begin_leaf(std::max(micro_batches, 1));
-    sums_.emplace(std::vector<LeafPlace>(1), std::vector<float*>{slot_}, 1);
+    sums_.emplace(std::vector<LeafPlace>(1), std::vector<float*>{slot_}, 1, memory_);
     has_samples_ = micro_batches > 0;
     passes_left_ = micro_batches;
     squares_.assign(parameters_.size(), std::nullopt);
@@ -290,18 +290,19 @@ void FlatReplica::begin_together() {
     const std::span<const LeafPlace> places = reducer_.places();
     sums_.emplace(std::vector<LeafPlace>(places.begin(), places.end()),
                   std::move(slots),
-                  reducer_.partials());
+                  reducer_.partials(),
+                  memory_);
 }
 
-void FlatReplica::end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) {
-    expect(is_on_host(), "leaves are computed together by kernels of the host");
+void FlatReplica::end_together(const LeafScope& scope, std::span<const LeafResult> results) {
     for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
         slot_ = sums_->slot(leaf);
-        std::fill(slot_ + state().begin, slot_ + state().end, 0.0F);
+        memory_.clear(slot_ + state().begin, state().size());
         take_buffers(scope, static_cast<std::int64_t>(leaf));
         store_buffers();
-        for (std::size_t which = 0; which < scalars[leaf].size(); ++which)
-            add(static_cast<StepScalar>(which), scalars[leaf][which]);
+        for (std::size_t which = 0; which < results[leaf].wishes.size(); ++which)
+            add(static_cast<StepScalar>(which), results[leaf].wishes[which]);
+        add(StepScalar::loss_sum, results[leaf].loss);
         sums_->merge(leaf, state());
     }
     reducer_.end_together();
@@ -317,6 +318,7 @@ void FlatReplica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
 ParameterPlaces FlatReplica::places() {
     return {.parameters = parameters_,
             .range = [this](std::size_t i) { return parts_.layout->parameters()[i].range; },
+            .gradient = [this](float* slot, std::size_t i) { return gradient_views(slot)[i]; },
             .ready = [this](std::size_t i) { ready(i); }};
 }
 

@@ -47,7 +47,7 @@ class FlatReplica : public Replica {
     void add(StepScalar which, const at::Tensor& value) override;
     void end_leaf() override;
     void begin_together() override;
-    void end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) override;
+    void end_together(const LeafScope& scope, std::span<const LeafResult> results) override;
     const LeafSums& sums() const override { return *sums_; }
     ParameterPlaces places() override;
     void begin_rehearsal() override;

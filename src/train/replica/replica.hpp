@@ -37,6 +37,12 @@ enum class LeafNorms { ignore, measure };
 /// A leaf's, by StepScalar.
 using LeafScalars = std::array<float, static_cast<std::size_t>(StepScalar::count)>;
 
+/// What is added of a leaf that was computed together with others.
+struct LeafResult {
+    LeafScalars wishes{};
+    at::Tensor loss;  ///< where the model is
+};
+
 /// Integer buffers by name.
 using Counters = std::map<std::string, std::int64_t>;
 
@@ -85,8 +91,8 @@ class Replica {
     /// itself, see sums().
     virtual void begin_together() = 0;
 
-    /// `scope`: what forward did to buffers. `scalars`: by own leaf.
-    virtual void end_together(const LeafScope& scope, std::span<const LeafScalars> scalars) = 0;
+    /// `scope`: what forward did to buffers. `results`: by own leaf.
+    virtual void end_together(const LeafScope& scope, std::span<const LeafResult> results) = 0;
 
     /// Where gradients of the leaf, or leaves, that are computed now may go instead of to autograd.
     virtual const LeafSums& sums() const = 0;

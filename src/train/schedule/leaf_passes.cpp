@@ -5,18 +5,21 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "leaves/leaf_graph.hpp"
+#include "model/device_model.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
 
 #include <algorithm>
+#include <array>
 #include <exception>
 #include <limits>
 #include <numeric>
 #include <span>
 #include <utility>
 
-#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
 #include <ATen/Functions.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
@@ -42,9 +45,25 @@ NamedTensors joined(const std::vector<LeafSamples>& leaves, NamedTensors LeafSam
     return all;
 }
 
-at::Tensor generator_state() {
-    return at::detail::getDefaultCPUGenerator().get_state();
-}
+// From the program's own generators: the CPU's, and the device's.
+class DrawnNumbers {
+  public:
+    explicit DrawnNumbers(at::Device device)
+        : generators_{at::globalContext().defaultGenerator(at::kCPU),
+                      at::globalContext().defaultGenerator(device)} {
+        for (const at::Generator& generator : generators_)
+            states_.push_back(generator.get_state());
+    }
+    bool have_moved() const {
+        for (std::size_t i = 0; i < states_.size(); ++i)
+            if (!at::equal(generators_[i].get_state(), states_[i])) return true;
+        return false;
+    }
+
+  private:
+    std::array<at::Generator, 2> generators_;
+    std::vector<at::Tensor> states_;
+};
 
 // Models as they are in the middle of training: a weight of zero would hide what depends on it.
 class StirredWeights {
@@ -116,10 +135,13 @@ constexpr const char* shared_numbers = "random numbers of all samples at once";
 
 constexpr double longest_to_time_s = 1;
 
+// Until `device` has done it.
 template <class Work>
-double seconds_of(Work&& work) {
+double seconds_of(at::Device device, Work&& work) {
     const double begin_s = now_s();
     work();
+    if (!device.is_cpu())
+        c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
     return now_s() - begin_s;
 }
 
@@ -141,15 +163,16 @@ std::string leaves_obstacle(Model& model,
                             const ModelShape& shape,
                             const LeafCut& cut) {
     const KeptBuffers kept(model);
-    const at::Tensor drawn = generator_state();
+    const at::Device device = device_of(model);
+    const DrawnNumbers drawn(device);
     std::vector<at::Tensor> parameters;
     for (const NamedTensor& parameter : model.parameters()) parameters.push_back(parameter.tensor);
     LeafVerdicts verdicts;
-    LeafScope scope(cut, numbered_seeds(cut), verdicts);
+    LeafScope scope(cut, numbered_seeds(cut), verdicts, device);
     try {
         const std::vector<at::Tensor> losses =
             leaf_losses(model, task, blank_samples(task, shape, cut.samples()), cut, {});
-        if (!at::equal(generator_state(), drawn)) return shared_numbers;
+        if (drawn.have_moved()) return shared_numbers;
         return LeafGraph(losses, {.parameters = parameters}, cut, &scope).unknown();
     } catch (const std::exception& error) {
         return cannot_take(error);
@@ -183,21 +206,23 @@ void LeafPasses::compute(const LeafSamples& leaf, int parts, const LossTerms& te
 std::string LeafPasses::compute_together(const LeafSamples& samples,
                                          const LeafCut& cut,
                                          const std::vector<std::uint64_t>& seeds,
-                                         std::vector<LeafScalars> scalars,
+                                         const LeafScalars& wishes,
                                          const LossTerms& terms) {
-    const at::Tensor drawn = generator_state();
-    LeafScope scope(cut, seeds, verdicts_);
+    const at::Device device = device_of(replica_.model());
+    const DrawnNumbers drawn(device);
+    LeafScope scope(cut, seeds, verdicts_, device);
     std::vector<at::Tensor> losses;
+    std::vector<LeafResult> results(seeds.size());
+    results.front().wishes = wishes;
     {
         const PhaseScope phase(clock_, Phase::forward);
         losses = leaf_losses(replica_.model(), task_, samples, cut, terms);
         for (std::size_t leaf = 0; leaf < losses.size(); ++leaf) {
-            scalars[leaf][static_cast<std::size_t>(StepScalar::loss_sum)] +=
-                losses[leaf].item<float>();
+            results[leaf].loss = losses[leaf].detach();
             if (terms.scale != 1) losses[leaf] = losses[leaf] * terms.scale;
         }
     }
-    if (!at::equal(generator_state(), drawn)) return shared_numbers;
+    if (drawn.have_moved()) return shared_numbers;
     {
         const PhaseScope phase(clock_, Phase::backward);
         LeafGraph graph(losses, replica_.places(), cut, &scope);
@@ -207,7 +232,7 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
         torch::autograd::backward(losses, std::vector<at::Tensor>(losses.size()));
         graph.finish();
     }
-    replica_.end_together(scope, scalars);
+    replica_.end_together(scope, results);
     return "";
 }
 
@@ -232,7 +257,7 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
                                           const LossTerms& terms) {
     replica_.begin_rehearsal();
     try {
-        return compute_together(samples, cut, seeds, std::vector<LeafScalars>(seeds.size()), terms);
+        return compute_together(samples, cut, seeds, {}, terms);
     } catch (const std::exception& error) {
         return cannot_take(error);
     }
@@ -242,16 +267,17 @@ std::optional<double> LeafPasses::price(const ModelShape& shape,
                                         const LeafCut& cut,
                                         const LossTerms& terms) {
     if (together_s_ > longest_to_time_s) return {};
+    const at::Device device = device_of(replica_.model());
     const LeafSamples samples = blank_samples(task_, shape, cut.samples());
     double together_s = std::numeric_limits<double>::infinity(), as_one_s = together_s;
     for (int pass = 0; pass < 2; ++pass) {  // the first of one leaf prepares kernels
         together_s = std::min(
-            together_s, seconds_of([&] {
+            together_s, seconds_of(device, [&] {
                 static_cast<void>(rehearse_together(samples, cut, numbered_seeds(cut), terms));
             }));
         replica_.begin_rehearsal();
         replica_.begin_leaf(1);
-        as_one_s = std::min(as_one_s, seconds_of([&] { compute(samples, 1, terms); }));
+        as_one_s = std::min(as_one_s, seconds_of(device, [&] { compute(samples, 1, terms); }));
         replica_.end_leaf();
     }
     replica_.end_rehearsal();
@@ -277,7 +303,7 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
                               grouped(static_cast<std::uint64_t>(cut.samples())),
                               bytes_text(all));
         else
-            together_s_ = seconds_of([&] { why = rehearse_together(samples, cut, seeds, terms); });
+            together_s_ = seconds_of(device_of(replica_.model()), [&] { why = rehearse_together(samples, cut, seeds, terms); });
         if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
     }
     replica_.end_rehearsal();

@@ -33,12 +33,12 @@ class LeafPasses {
     /// The current leaf, in `parts` micro-batches.
     void compute(const LeafSamples& leaf, int parts, const LossTerms& terms);
 
-    /// All leaves of `cut`, whose random numbers begin with `seeds`, and which have `scalars`. What
+    /// All leaves of `cut`, whose random numbers begin with `seeds`, the first of which has `wishes`. What
     /// stands in the way, nothing being done then: an operator's name, or "".
     [[nodiscard]] std::string compute_together(const LeafSamples& samples,
                                                const LeafCut& cut,
                                                const std::vector<std::uint64_t>& seeds,
-                                               std::vector<LeafScalars> scalars,
+                                               const LeafScalars& wishes,
                                                const LossTerms& terms);
 
     /// Computes leaves of `cut` of made-up samples both ways. What stands in the way of computing

@@ -162,10 +162,8 @@ bool TrainStep::compute_together(const Batch& batch, std::int64_t step, const Le
         leaves.push_back(read(batch, leaf));
         seeds.push_back(leaf_seed(settings_.seed, step, leaf.leaf));
     }
-    std::vector<LeafScalars> scalars(leaves.size());
-    scalars.front() = wished;
     const std::string why = passes_.compute_together(
-        joined(leaves), cut(), seeds, scalars, terms(batch.samples_in_step));
+        joined(leaves), cut(), seeds, wished, terms(batch.samples_in_step));
     if (why.empty()) return true;
     here(Level::warn, "leaves: computed one by one from step {} on: {}", step + 1, why);
     is_together_ = false;
