@@ -116,7 +116,9 @@ TEST(Device, ResumesOnAnotherNumberOfGpus) {
     const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus());
     EXPECT_EQ(whole.exit_code, 0) << whole.output;
     EXPECT_THAT(whole.output, HasSubstr("by nccl"));
-    run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
+    const auto cut =
+        run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
+    EXPECT_THAT(cut.output, HasSubstr("leaves: 2 a rank of 6 samples, computed together"));
     const auto resumed = run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus());
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
     EXPECT_THAT(resumed.output, HasSubstr("resumed from step"));
@@ -142,11 +144,12 @@ TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     for (const Fault& fault :
          {Fault{"SIMCUDA_KILL", "1:14", "E660", "rank 1"},
           Fault{"SIMCUDA_HANG", "1:14", "(E678|E682)", "'gradients' did not end within 3.0s"},
-          Fault{"SIMCUDA_LOST", "1:200", "(E681|E682)", "rank 1"},
+          Fault{"SIMCUDA_LOST", "1:200", "(E681|E682)", "rank 1"},  // in a rehearsal
+          Fault{"SIMCUDA_LOST", "1:1500", "(E681|E682)", "rank 1"},
           Fault{"SIMCUDA_MEMORY", "1:1000000", "(E696|E682)", "rank 1"},
           Fault{"SIMCUDA_NCCL_VERSION", "1:22703", "E674", "2.27.3 on rank 1"},
           Fault{"SIMCUDA_GPUS", "1", "E608", "would share GPU"}}) {
-        const fs::path run = folder / fault.variable;
+        const fs::path run = folder / (fault.variable + fault.value);
         const double begin_s = now_s();
         const auto failed = run_lockstep(train(run, words + on_ranks(2)),
                                          with_gpus({{fault.variable, fault.value}}));

@@ -49,6 +49,12 @@ class SimHooks final : public at::CUDAHooksInterface {
         return machine().has_context(device);
     }
 
+    // Batch norm by itself asks for cuDNN, as on GPUs; see torch_operators.cpp.
+    bool compiledWithCuDNN() const override { return true; }
+    long versionCuDNN() const override { return 91002; }
+    long versionRuntimeCuDNN() const override { return 91002; }
+    double batchnormMinEpsilonCuDNN() const override { return 0; }
+
     c10::DeviceIndex deviceCount() const override {
         return static_cast<c10::DeviceIndex>(device_count());
     }

@@ -253,6 +253,44 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     run_on_copies(op, stack);
 }
 
+// cuDNN keeps something of forward for backward: here how many samples there were.
+std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(const Tensor& input,
+                                                            const Tensor& weight,
+                                                            const std::optional<Tensor>& bias,
+                                                            const std::optional<Tensor>& mean,
+                                                            const std::optional<Tensor>& variance,
+                                                            bool trains,
+                                                            double momentum,
+                                                            double epsilon) {
+    auto [output, saved_mean, saved_deviation] =
+        at::native_batch_norm(input, weight, bias, mean, variance, trains, momentum, epsilon);
+    const Tensor reserve = at::full({1}, input.size(0), input.options().dtype(at::kLong));
+    return {output, saved_mean, saved_deviation, reserve};
+}
+
+std::tuple<Tensor, Tensor, Tensor> cudnn_batch_norm_backward(
+    const Tensor& input,
+    const Tensor& gradient,
+    const Tensor& weight,
+    const std::optional<Tensor>& mean,
+    const std::optional<Tensor>& variance,
+    const std::optional<Tensor>& saved_mean,
+    const std::optional<Tensor>& saved_deviation,
+    double epsilon,
+    const Tensor& reserve) {
+    TORCH_CHECK(reserve.item<std::int64_t>() == input.size(0), "what cuDNN kept is of others");
+    return at::native_batch_norm_backward(gradient,
+                                          input,
+                                          weight,
+                                          mean,
+                                          variance,
+                                          saved_mean,
+                                          saved_deviation,
+                                          true,
+                                          epsilon,
+                                          {true, true, true});
+}
+
 TORCH_LIBRARY_IMPL(_, CUDA, library) {
     library.fallback(torch::CppFunction::makeFromBoxedFunction<&run_on_host>());
 }
@@ -269,6 +307,8 @@ TORCH_LIBRARY_IMPL(aten, CUDA, library) {
     library.impl("view", view);
     library.impl("_reshape_alias", reshape_alias);
     library.impl("unfold", at::native::unfold);
+    library.impl("cudnn_batch_norm", cudnn_batch_norm);
+    library.impl("cudnn_batch_norm_backward", cudnn_batch_norm_backward);
     // Else LibTorch calls kernels for parts of it that only CUDA has.
     for (const char* name : {"convolution", "convolution_backward"})
         library.impl(name, torch::CppFunction::makeFromBoxedFunction<&run_on_host>());

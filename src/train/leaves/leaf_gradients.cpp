@@ -153,8 +153,8 @@ class Convolution : public LeafNode {
     }
 
     std::optional<std::size_t> product_edge(const LeafCut& cut) const override {
-        const bool is_usual = input_.is_cpu() && input_.dim() == 4 && groups_ == 1 && !is_transposed_ &&
-                              input_.scalar_type() == at::kFloat;
+        const bool is_usual = input_.is_cpu() && input_.dim() == 4 && groups_ == 1 &&
+                              !is_transposed_ && input_.scalar_type() == at::kFloat;
         if (!is_usual) return {};
         const std::int64_t places = rule(0).places * rule(1).places;
         const std::int64_t rows = input_.size(0) / cut.leaves * places;
@@ -470,8 +470,7 @@ std::unique_ptr<LeafNode> leaf_node(Node& node) {
         {"EmbeddingBackward0", make<Embedding, nodes::EmbeddingBackward0>},
         {"ExpandBackward0", make<Spread, Node>},
         {"MmBackward0", make<Mm, nodes::MmBackward0>},
-        {"NativeBatchNormBackward0",
-         make<BatchNorm<NativeForm>, nodes::NativeBatchNormBackward0>},
+        {"NativeBatchNormBackward0", make<BatchNorm<NativeForm>, nodes::NativeBatchNormBackward0>},
         {"NativeGroupNormBackward0", make<GroupNorm, nodes::NativeGroupNormBackward0>},
         {"NativeLayerNormBackward0", make<LayerNorm, nodes::NativeLayerNormBackward0>}};
     const auto found = kinds.find(node.name());

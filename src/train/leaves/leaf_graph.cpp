@@ -62,8 +62,7 @@ bool depends_on_place(Node& node, const LeafCut& cut) {
     if (output.device().is_cpu() && at::get_num_threads() > 1) return true;
     constexpr std::int64_t whole_vectors = 64;
     std::int64_t count = 1;
-    for (const c10::SymInt& extent : output.shape_as_dim_vector())
-        count *= extent.expect_int();
+    for (const c10::SymInt& extent : output.shape_as_dim_vector()) count *= extent.expect_int();
     return count % (cut.leaves * whole_vectors) != 0;
 }
 

@@ -61,7 +61,8 @@ std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved..
     };
     return [&]<std::size_t... Which>(std::index_sequence<Which...>) {
         return std::tuple(all(std::integral_constant<std::size_t, Which>())...);
-    }(std::make_index_sequence<1 + sizeof...(Saved)>());
+    }
+    (std::make_index_sequence<1 + sizeof...(Saved)>());
 }
 
 // As the leaf left it, or as the step found it.
@@ -167,15 +168,8 @@ ThreeTensors leaf_cudnn_batch_norm_backward(const Tensor& input,
                                             double epsilon,
                                             const Tensor& reserve) {
     return found_or([&] {
-        return at::cudnn_batch_norm_backward(input,
-                                             gradient,
-                                             weight,
-                                             mean,
-                                             variance,
-                                             saved_mean,
-                                             saved_variance,
-                                             epsilon,
-                                             reserve);
+        return at::cudnn_batch_norm_backward(
+            input, gradient, weight, mean, variance, saved_mean, saved_variance, epsilon, reserve);
     });
 }
 
@@ -208,14 +202,14 @@ Tensor leaf_convolution(const Tensor& input,
                         std::int64_t groups) {
     const auto compute = [&](const std::vector<Tensor>& rows) {
         return at::convolution(rows[0],
-                                       weight,
-                                       bias,
-                                       stride,
-                                       padding,
-                                       dilation,
-                                       is_transposed,
-                                       output_padding,
-                                       groups);
+                               weight,
+                               bias,
+                               stride,
+                               padding,
+                               dilation,
+                               is_transposed,
+                               output_padding,
+                               groups);
     };
     const OwnKernels own;
     if (!is_cut(input)) return compute({input});
@@ -240,16 +234,16 @@ ThreeTensors leaf_convolution_backward(const Tensor& gradient,
                                        std::array<bool, 3> wanted) {
     const auto compute = [&](const Tensor& gradients, const Tensor& inputs) {
         return at::convolution_backward(gradients,
-                                                inputs,
-                                                weight,
-                                                bias_sizes,
-                                                stride,
-                                                padding,
-                                                dilation,
-                                                is_transposed,
-                                                output_padding,
-                                                groups,
-                                                wanted);
+                                        inputs,
+                                        weight,
+                                        bias_sizes,
+                                        stride,
+                                        padding,
+                                        dilation,
+                                        is_transposed,
+                                        output_padding,
+                                        groups,
+                                        wanted);
     };
     const OwnKernels own;
     const bool is_input_only = wanted[0] && !wanted[1] && !wanted[2];
@@ -280,9 +274,7 @@ Tensor leaf_addmm(const Tensor& bias,
 }
 
 Tensor leaf_mm(const Tensor& first, const Tensor& second) {
-    const auto compute = [&](const std::vector<Tensor>& rows) {
-        return at::mm(rows[0], second);
-    };
+    const auto compute = [&](const std::vector<Tensor>& rows) { return at::mm(rows[0], second); };
     const OwnKernels own;
     if (!is_cut(first)) return compute({first});
     return current_scope->compute(key_of(Operator::mm, {first, second}), {first}, compute);
@@ -343,16 +335,13 @@ class LeafDraws {
     Tensor kept_;
 };
 
-std::tuple<Tensor, Tensor> leaf_dropout(const Tensor& input,
-                                        double p,
-                                        std::optional<bool> trains) {
+std::tuple<Tensor, Tensor> leaf_dropout(const Tensor& input, double p, std::optional<bool> trains) {
     const OwnKernels own;
     if (!is_cut(input)) return at::native_dropout(input, p, trains);
     std::vector<Tensor> outputs, masks;
     for (std::int64_t leaf = 0; leaf < current_scope->cut().leaves; ++leaf) {
         const LeafDraws draws(current_scope->generator(leaf));
-        auto [output, mask] =
-            at::native_dropout(current_scope->cut().part(input, leaf), p, trains);
+        auto [output, mask] = at::native_dropout(current_scope->cut().part(input, leaf), p, trains);
         outputs.push_back(output);
         masks.push_back(mask);
     }

@@ -6,6 +6,7 @@
 #include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/comm/flat_memory.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
+#include "lockstep/comm/reducer.hpp"
 
 #include <cstddef>
 #include <span>

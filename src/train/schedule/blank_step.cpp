@@ -125,15 +125,15 @@ void compute_gradients(const at::Tensor& loss,
     const auto gradient = [&](float* from, std::size_t i) {
         return torch::from_blob(from + ranges[i].begin, parameters[i].sizes());
     };
-    const ParameterPlaces places{
-        .parameters = parameters,
-        .range = [&](std::size_t i) { return ranges[i]; },
-        .gradient = gradient,
-        .ready =
-            [&](std::size_t i) {
-                order.push_back(i);
-                parameters[i].mutable_grad() = gradient(slot.data(), i).clone();
-            }};
+    const ParameterPlaces places{.parameters = parameters,
+                                 .range = [&](std::size_t i) { return ranges[i]; },
+                                 .gradient = gradient,
+                                 .ready =
+                                     [&](std::size_t i) {
+                                         order.push_back(i);
+                                         parameters[i].mutable_grad() =
+                                             gradient(slot.data(), i).clone();
+                                     }};
     const LeafSums sums(std::vector<LeafPlace>(1), {slot.data()}, 1, host_memory());
     LeafGraph graph({loss}, places, {.leaves = 1, .rows = rows}, nullptr);
     graph.take(Taking::products, sums);

@@ -6,6 +6,7 @@
 
 #include "leaves/leaf_graph.hpp"
 #include "model/device_model.hpp"
+#include "model/known_errors.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/peak_memory.hpp"
 
@@ -20,6 +21,7 @@
 #include <ATen/Context.h>
 #include <ATen/Functions.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/utils.h>
@@ -51,8 +53,7 @@ class DrawnNumbers {
     explicit DrawnNumbers(at::Device device)
         : generators_{at::globalContext().defaultGenerator(at::kCPU),
                       at::globalContext().defaultGenerator(device)} {
-        for (const at::Generator& generator : generators_)
-            states_.push_back(generator.get_state());
+        for (const at::Generator& generator : generators_) states_.push_back(generator.get_state());
     }
     bool have_moved() const {
         for (std::size_t i = 0; i < states_.size(); ++i)
@@ -127,8 +128,7 @@ std::vector<std::uint64_t> numbered_seeds(const LeafCut& cut) {
 }
 
 std::string cannot_take(const std::exception& error) {
-    const std::string text = error.what();
-    return "the model cannot take them: " + text.substr(0, text.find('\n'));
+    return "the model cannot take them: " + reason_of(error);
 }
 
 constexpr const char* shared_numbers = "random numbers of all samples at once";
@@ -258,7 +258,11 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
     replica_.begin_rehearsal();
     try {
         return compute_together(samples, cut, seeds, {}, terms);
+    } catch (const c10::OutOfMemoryError&) {
+        return fmt::format("{} samples at once take more than the GPU's memory",
+                           grouped(static_cast<std::uint64_t>(cut.samples())));
     } catch (const std::exception& error) {
+        throw_if_known(error);
         return cannot_take(error);
     }
 }
@@ -303,7 +307,8 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
                               grouped(static_cast<std::uint64_t>(cut.samples())),
                               bytes_text(all));
         else
-            together_s_ = seconds_of(device_of(replica_.model()), [&] { why = rehearse_together(samples, cut, seeds, terms); });
+            together_s_ = seconds_of(device_of(replica_.model()),
+                                     [&] { why = rehearse_together(samples, cut, seeds, terms); });
         if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
     }
     replica_.end_rehearsal();

@@ -33,8 +33,8 @@ class LeafPasses {
     /// The current leaf, in `parts` micro-batches.
     void compute(const LeafSamples& leaf, int parts, const LossTerms& terms);
 
-    /// All leaves of `cut`, whose random numbers begin with `seeds`, the first of which has `wishes`. What
-    /// stands in the way, nothing being done then: an operator's name, or "".
+    /// All leaves of `cut`, whose random numbers begin with `seeds`, the first of which has
+    /// `wishes`. What stands in the way, nothing being done then: an operator's name, or "".
     [[nodiscard]] std::string compute_together(const LeafSamples& samples,
                                                const LeafCut& cut,
                                                const std::vector<std::uint64_t>& seeds,

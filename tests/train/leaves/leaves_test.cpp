@@ -250,7 +250,7 @@ TEST(Leaves, DrawFromGeneratorsOfTheirOwn) {
     Tensor together = torch::empty({12, 5});
     {
         LeafVerdicts verdicts;
-        const LeafScope scope(cut, {7, 8, 9}, verdicts);
+        const LeafScope scope(cut, {7, 8, 9}, verdicts, at::kCPU);
         together.bernoulli_(0.5);
     }
     for (std::int64_t leaf = 0; leaf < 3; ++leaf) {
