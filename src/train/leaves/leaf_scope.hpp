@@ -54,6 +54,9 @@ class LeafScope {
     LeafScope(const LeafScope&) = delete;
     LeafScope& operator=(const LeafScope&) = delete;
 
+    /// For kernels that leaf_key has brought here: one is.
+    static LeafScope& current();
+
     /// While it lives, no scope is current on its thread: what is computed is one leaf's.
     class Pause {
         c10::impl::ExcludeDispatchKeyGuard excluded_{leaf_key};

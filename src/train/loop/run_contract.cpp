@@ -34,6 +34,10 @@ ModelTraits traits_of(Model& model, const ModelShape& shape, const std::string& 
     return traits;
 }
 
+std::string one_by_one_text(const std::string& obstacle) {
+    return obstacle.empty() ? "" : "; more would go one by one: " + obstacle;
+}
+
 }  // namespace
 
 void check_same_settings(const Communicator& ranks, const TrainSettings& settings) {
@@ -77,20 +81,21 @@ VirtualRanks choose_virtual_ranks(const Communicator& ranks,
                                            static_cast<std::int64_t>(data.samples()),
                                            traits_of(model, shape, settings.transform),
                                            ranks.size());
-    std::string obstacle;
+    std::string why_no_more;
     if (settings.device == DeviceKind::cuda)
-        obstacle = "no kernels for it on GPUs";
+        why_no_more = "; what more would cost on GPUs has not been measured";
     else if (most > least)
-        obstacle = leaves_obstacle(model, task, shape, {2, settings.batch / most});
+        why_no_more =
+            one_by_one_text(leaves_obstacle(model, task, shape, {2, settings.batch / most}));
     // One V, whatever a rank found.
-    std::int64_t chosen = obstacle.empty() ? -most : -least;
+    std::int64_t chosen = why_no_more.empty() ? -most : -least;
     ranks.all_reduce_max({&chosen, 1});
     const int count = static_cast<int>(-chosen);
     if (settings.plain_summation) return {count, ""};
     return {count,
             fmt::format("virtual ranks: {} by default, for as many ranks with the same bits{}",
                         count,
-                        obstacle.empty() ? "" : "; more would go one by one: " + obstacle)};
+                        why_no_more)};
 }
 
 void check_batch(const TrainSettings& settings, std::uint64_t samples) {

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels before LibTorch's own, of any device, below autograd, which does not notice: they have a
+// dispatch key that is LibTorch's, without a use there, and which tensors do not have. A LeafScope
+// adds it to what its thread calls, and autograd's engine to what backward calls on a thread of its
+// own; they call LibTorch's kernels without it.
+//
+//     samples     leaf 0 | leaf 1 | ...   one call of the library for each leaf's rows
+//     batch norm  mean 0 | mean 1 | ...   a leaf's statistics; buffers as at the step's start
+//     dropout     draw 0 | draw 1 | ...   from the generator of the leaf
+//     products    all at once             or by leaf where that has other bits: compared
+//                                         when an operator of such shapes is first met
+//
+// What must never happen: that a model draws from the program's own generator within a scope.
+// Operators that are not known here do, and LeafPasses sees that the generator has moved.
+//
+// Tested: train/leaves/leaves_test.cpp.
+
+#include "leaves/leaf_kernels.hpp"
+
+#include "leaves/leaf_scope.hpp"
+
+#include <initializer_list>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include <ATen/Context.h>
+#include <ATen/Functions.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/library.h>
+
+namespace lockstep {
+namespace {
+
+using at::Tensor;
+using OptionalTensor = std::optional<Tensor>;
+using ThreeTensors = std::tuple<Tensor, Tensor, Tensor>;
+using FourTensors = std::tuple<Tensor, Tensor, Tensor, Tensor>;
+
+bool is_cut(const Tensor& rows) {
+    const LeafScope& scope = LeafScope::current();
+    return rows.device() == scope.device() && scope.cut().divides(rows);
+}
+
+// What a kernel here calls are LibTorch's own, of the tensors as they are.
+class OwnKernels {
+    c10::impl::ExcludeDispatchKeyGuard excluded_{c10::DispatchKeySet(leaf_key) |
+                                                 c10::autocast_dispatch_keyset};
+};
+
+// Outputs in the layout of their parts; what was saved one leaf's after another's.
+template <class... Saved>
+std::tuple<Tensor, Saved...> joined(const std::vector<std::tuple<Tensor, Saved...>>& leaves) {
+    const auto all = [&]<std::size_t Which>(std::integral_constant<std::size_t, Which>) {
+        std::vector<Tensor> parts;
+        for (const auto& leaf : leaves) parts.push_back(std::get<Which>(leaf));
+        return Which == 0 ? LeafCut::whole(parts) : at::cat(parts);
+    };
+    return [&]<std::size_t... Which>(std::index_sequence<Which...>) {
+        return std::tuple(all(std::integral_constant<std::size_t, Which>())...);
+    }
+    (std::make_index_sequence<1 + sizeof...(Saved)>());
+}
+
+// As the leaf left it, or as the step found it.
+void restore(const LeafScope& scope, const Tensor& buffer, const Tensor& first, std::int64_t leaf) {
+    const Tensor* const left = scope.buffer(buffer, leaf);
+    buffer.copy_(left != nullptr ? *left : first);
+}
+
+// `compute` normalizes a leaf's rows: output, what is saved of them.
+template <class Compute>
+auto normalize_by_leaf(const Tensor& input,
+                       const OptionalTensor& mean,
+                       const OptionalTensor& variance,
+                       bool trains,
+                       Compute&& compute) {
+    const OwnKernels own;
+    if (!is_cut(input)) return compute(input);
+    LeafScope& scope = LeafScope::current();
+    const bool has_buffers = trains && mean && mean->defined();
+    const Tensor first_mean = has_buffers ? mean->clone() : Tensor();
+    const Tensor first_variance = has_buffers ? variance->clone() : Tensor();
+    std::vector<decltype(compute(input))> leaves;
+    for (std::int64_t leaf = 0; leaf < scope.cut().leaves; ++leaf) {
+        if (has_buffers) {
+            restore(scope, *mean, first_mean, leaf);
+            restore(scope, *variance, first_variance, leaf);
+        }
+        leaves.push_back(compute(scope.cut().part(input, leaf)));
+        if (!has_buffers) continue;
+        scope.keep_buffer(*mean, leaf);
+        scope.keep_buffer(*variance, leaf);
+    }
+    return joined(leaves);
+}
+
+ThreeTensors leaf_batch_norm(const Tensor& input,
+                             const OptionalTensor& weight,
+                             const OptionalTensor& bias,
+                             const OptionalTensor& mean,
+                             const OptionalTensor& variance,
+                             bool trains,
+                             double momentum,
+                             double epsilon) {
+    return normalize_by_leaf(input, mean, variance, trains, [&](const Tensor& rows) {
+        return at::native_batch_norm(rows, weight, bias, mean, variance, trains, momentum, epsilon);
+    });
+}
+
+FourTensors leaf_cudnn_batch_norm(const Tensor& input,
+                                  const Tensor& weight,
+                                  const OptionalTensor& bias,
+                                  const OptionalTensor& mean,
+                                  const OptionalTensor& variance,
+                                  bool trains,
+                                  double momentum,
+                                  double epsilon) {
+    return normalize_by_leaf(input, mean, variance, trains, [&](const Tensor& rows) {
+        return at::cudnn_batch_norm(rows, weight, bias, mean, variance, trains, momentum, epsilon);
+    });
+}
+
+// What the graph has found, in place of what `compute` would.
+template <class Compute>
+ThreeTensors found_or(Compute&& compute) {
+    const OwnKernels own;
+    std::optional<Tensor>& found = LeafScope::current().norm_input_gradient;
+    if (!found) return compute();
+    return {*std::exchange(found, std::nullopt), Tensor(), Tensor()};
+}
+
+ThreeTensors leaf_batch_norm_backward(const Tensor& gradient,
+                                      const Tensor& input,
+                                      const OptionalTensor& weight,
+                                      const OptionalTensor& mean,
+                                      const OptionalTensor& variance,
+                                      const OptionalTensor& saved_mean,
+                                      const OptionalTensor& saved_deviation,
+                                      bool trains,
+                                      double epsilon,
+                                      std::array<bool, 3> wanted) {
+    return found_or([&] {
+        return at::native_batch_norm_backward(gradient,
+                                              input,
+                                              weight,
+                                              mean,
+                                              variance,
+                                              saved_mean,
+                                              saved_deviation,
+                                              trains,
+                                              epsilon,
+                                              wanted);
+    });
+}
+
+ThreeTensors leaf_cudnn_batch_norm_backward(const Tensor& input,
+                                            const Tensor& gradient,
+                                            const Tensor& weight,
+                                            const OptionalTensor& mean,
+                                            const OptionalTensor& variance,
+                                            const OptionalTensor& saved_mean,
+                                            const OptionalTensor& saved_variance,
+                                            double epsilon,
+                                            const Tensor& reserve) {
+    return found_or([&] {
+        return at::cudnn_batch_norm_backward(
+            input, gradient, weight, mean, variance, saved_mean, saved_variance, epsilon, reserve);
+    });
+}
+
+enum class Operator : std::int64_t { convolution, convolution_backward, addmm, mm };
+
+void add_layout(std::vector<std::int64_t>& key, const Tensor& tensor) {
+    key.push_back(tensor.dim());
+    key.insert(key.end(), tensor.sizes().begin(), tensor.sizes().end());
+    key.insert(key.end(), tensor.strides().begin(), tensor.strides().end());
+    key.push_back(static_cast<std::int64_t>(tensor.scalar_type()));
+}
+
+std::vector<std::int64_t> key_of(Operator which,
+                                 const std::vector<Tensor>& tensors,
+                                 std::initializer_list<at::IntArrayRef> numbers = {}) {
+    std::vector<std::int64_t> key = {static_cast<std::int64_t>(which)};
+    for (const Tensor& tensor : tensors) add_layout(key, tensor);
+    for (const at::IntArrayRef part : numbers) key.insert(key.end(), part.begin(), part.end());
+    return key;
+}
+
+Tensor leaf_convolution(const Tensor& input,
+                        const Tensor& weight,
+                        const OptionalTensor& bias,
+                        at::IntArrayRef stride,
+                        at::IntArrayRef padding,
+                        at::IntArrayRef dilation,
+                        bool is_transposed,
+                        at::IntArrayRef output_padding,
+                        std::int64_t groups) {
+    const auto compute = [&](const std::vector<Tensor>& rows) {
+        return at::convolution(rows[0],
+                               weight,
+                               bias,
+                               stride,
+                               padding,
+                               dilation,
+                               is_transposed,
+                               output_padding,
+                               groups);
+    };
+    const OwnKernels own;
+    if (!is_cut(input)) return compute({input});
+    const std::int64_t kind[] = {groups, is_transposed, bias && bias->defined()};
+    return LeafScope::current().compute(key_of(Operator::convolution,
+                                               {input, weight},
+                                               {stride, padding, dilation, output_padding, kind}),
+                                        {input},
+                                        compute);
+}
+
+ThreeTensors leaf_convolution_backward(const Tensor& gradient,
+                                       const Tensor& input,
+                                       const Tensor& weight,
+                                       at::OptionalIntArrayRef bias_sizes,
+                                       at::IntArrayRef stride,
+                                       at::IntArrayRef padding,
+                                       at::IntArrayRef dilation,
+                                       bool is_transposed,
+                                       at::IntArrayRef output_padding,
+                                       std::int64_t groups,
+                                       std::array<bool, 3> wanted) {
+    const auto compute = [&](const Tensor& gradients, const Tensor& inputs) {
+        return at::convolution_backward(gradients,
+                                        inputs,
+                                        weight,
+                                        bias_sizes,
+                                        stride,
+                                        padding,
+                                        dilation,
+                                        is_transposed,
+                                        output_padding,
+                                        groups,
+                                        wanted);
+    };
+    const OwnKernels own;
+    const bool is_input_only = wanted[0] && !wanted[1] && !wanted[2];
+    if (!is_input_only || !is_cut(input)) return compute(gradient, input);
+    const std::int64_t kind[] = {groups, is_transposed};
+    return {LeafScope::current().compute(key_of(Operator::convolution_backward,
+                                                {gradient, input, weight},
+                                                {stride, padding, dilation, output_padding, kind}),
+                                         {gradient, input},
+                                         [&](const std::vector<Tensor>& rows) {
+                                             return std::get<0>(compute(rows[0], rows[1]));
+                                         }),
+            Tensor(),
+            Tensor()};
+}
+
+Tensor leaf_addmm(const Tensor& bias,
+                  const Tensor& first,
+                  const Tensor& second,
+                  const at::Scalar& beta,
+                  const at::Scalar& alpha) {
+    const auto compute = [&](const std::vector<Tensor>& rows) {
+        return at::addmm(bias, rows[0], second, beta, alpha);
+    };
+    const OwnKernels own;
+    if (bias.dim() != 1 || !is_cut(first)) return compute({first});
+    return LeafScope::current().compute(
+        key_of(Operator::addmm, {bias, first, second}), {first}, compute);
+}
+
+Tensor leaf_mm(const Tensor& first, const Tensor& second) {
+    const auto compute = [&](const std::vector<Tensor>& rows) { return at::mm(rows[0], second); };
+    const OwnKernels own;
+    if (!is_cut(first)) return compute({first});
+    return LeafScope::current().compute(key_of(Operator::mm, {first, second}), {first}, compute);
+}
+
+// `draw` fills a leaf's part from its generator.
+template <class Draw>
+Tensor& draw_by_leaf(Tensor& self, const std::optional<at::Generator>& given, Draw&& draw) {
+    const OwnKernels own;
+    if (given || !is_cut(self)) {
+        draw(self, given);
+        return self;
+    }
+    for (std::int64_t leaf = 0; leaf < LeafScope::current().cut().leaves; ++leaf)
+        draw(LeafScope::current().cut().part(self, leaf), LeafScope::current().generator(leaf));
+    return self;
+}
+
+Tensor& leaf_bernoulli(Tensor& self, double p, std::optional<at::Generator> given) {
+    return draw_by_leaf(self, given, [p](const Tensor& part, const auto& generator) {
+        part.bernoulli_(p, generator);
+    });
+}
+
+Tensor& leaf_uniform(Tensor& self, double from, double to, std::optional<at::Generator> given) {
+    return draw_by_leaf(self, given, [=](const Tensor& part, const auto& generator) {
+        part.uniform_(from, to, generator);
+    });
+}
+
+Tensor& leaf_normal(Tensor& self, double mean, double std, std::optional<at::Generator> given) {
+    return draw_by_leaf(self, given, [=](const Tensor& part, const auto& generator) {
+        part.normal_(mean, std, generator);
+    });
+}
+
+// While it lives, what draws from the device's default generator draws the leaf's numbers.
+class LeafDraws {
+  public:
+    explicit LeafDraws(at::Generator& leaf)
+        : leaf_(leaf),
+          shared_(at::globalContext().defaultGenerator(leaf.device())),
+          kept_(shared_.get_state()) {
+        const std::scoped_lock lock(shared_.mutex());
+        shared_.set_state(leaf_.get_state());
+    }
+    ~LeafDraws() {
+        const std::scoped_lock lock(shared_.mutex());
+        leaf_.set_state(shared_.get_state());
+        shared_.set_state(kept_);
+    }
+    LeafDraws(const LeafDraws&) = delete;
+    LeafDraws& operator=(const LeafDraws&) = delete;
+
+  private:
+    at::Generator& leaf_;
+    at::Generator shared_;
+    Tensor kept_;
+};
+
+std::tuple<Tensor, Tensor> leaf_dropout(const Tensor& input, double p, std::optional<bool> trains) {
+    const OwnKernels own;
+    if (!is_cut(input)) return at::native_dropout(input, p, trains);
+    std::vector<Tensor> outputs, masks;
+    for (std::int64_t leaf = 0; leaf < LeafScope::current().cut().leaves; ++leaf) {
+        const LeafDraws draws(LeafScope::current().generator(leaf));
+        auto [output, mask] =
+            at::native_dropout(LeafScope::current().cut().part(input, leaf), p, trains);
+        outputs.push_back(output);
+        masks.push_back(mask);
+    }
+    return {LeafCut::whole(outputs), LeafCut::whole(masks)};
+}
+
+}  // namespace
+
+void register_leaf_kernels() {
+    static torch::Library others(torch::Library::IMPL, "_", leaf_key, __FILE__, __LINE__);
+    others.fallback(torch::CppFunction::makeFallthrough());
+    static torch::Library kernels(torch::Library::IMPL, "aten", leaf_key, __FILE__, __LINE__);
+    kernels.impl("addmm", leaf_addmm);
+    kernels.impl("mm", leaf_mm);
+    kernels.impl("convolution", leaf_convolution);
+    kernels.impl("convolution_backward", leaf_convolution_backward);
+    kernels.impl("native_batch_norm", leaf_batch_norm);
+    kernels.impl("native_batch_norm_backward", leaf_batch_norm_backward);
+    kernels.impl("cudnn_batch_norm", leaf_cudnn_batch_norm);
+    kernels.impl("cudnn_batch_norm_backward", leaf_cudnn_batch_norm_backward);
+    kernels.impl("bernoulli_.float", leaf_bernoulli);
+    kernels.impl("uniform_", leaf_uniform);
+    kernels.impl("normal_", leaf_normal);
+    kernels.impl("native_dropout", leaf_dropout);
+}
+
+}  // namespace lockstep
