@@ -116,8 +116,7 @@ TEST(Device, ResumesOnAnotherNumberOfGpus) {
     const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus());
     EXPECT_EQ(whole.exit_code, 0) << whole.output;
     EXPECT_THAT(whole.output, HasSubstr("by nccl"));
-    const auto cut =
-        run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
+    const auto cut = run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
     EXPECT_THAT(cut.output, HasSubstr("leaves: 2 a rank of 6 samples, computed together"));
     const auto resumed = run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus());
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
