@@ -162,6 +162,37 @@ TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     }
 }
 
+// Of a GPU that holds one leaf's pass, but not that of all leaves.
+TEST(Device, ComputesLeavesOneByOneWhereItsMemoryEnds) {
+    const TempDir folder;
+    const auto result = [&](const std::string& name, const Variables& variables) {
+        return run_lockstep(Words{"train",
+                                  "--data",
+                                  SmallData::get().train(),
+                                  "--run",
+                                  folder / name,
+                                  "--device",
+                                  "cuda",
+                                  "--model",
+                                  "cnn",
+                                  "--batch",
+                                  "256",
+                                  "--virtual-ranks",
+                                  "8",
+                                  "--max-steps",
+                                  "2"} +
+                                on_ranks(2),
+                            with_gpus(variables));
+    };
+    const auto roomy = result("roomy", {});
+    EXPECT_THAT(roomy.output, HasSubstr("computed together"));
+    const auto narrow = result("narrow", {{"SIMCUDA_MEMORY", "80000000"}});
+    EXPECT_EQ(narrow.exit_code, 0) << narrow.output;
+    EXPECT_THAT(narrow.output,
+                HasSubstr("computed one by one: comparing takes more than the GPU's memory"));
+    EXPECT_EQ(printed_hash(narrow.output), printed_hash(roomy.output));
+}
+
 TEST(Device, IsAGpuByItselfWhereEachRankHasOne) {
     const TempDir folder;
     const auto run = run_lockstep(

@@ -13,7 +13,8 @@
 // What must never happen: that a model draws from the program's own generator within a scope.
 // Operators that are not known here do, and LeafPasses sees that the generator has moved.
 //
-// Tested: train/leaves/leaves_test.cpp.
+// Tested: train/leaves/leaves_test.cpp, e2e/device_test.cpp (on threads of autograd, dropout and
+// batch norm of GPUs).
 
 #include "leaves/leaf_kernels.hpp"
 

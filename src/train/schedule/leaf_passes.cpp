@@ -72,9 +72,12 @@ class StirredWeights {
     explicit StirredWeights(std::span<const at::Tensor> parameters) {
         const at::NoGradGuard no_gradients;
         torch::manual_seed(1);
-        for (const at::Tensor& parameter : parameters) {
-            kept_.push_back({parameter, parameter.variable_data()});
-            parameter.set_data(parameter + 0.01 * at::randn_like(parameter));
+        std::vector<at::Tensor> stirred;  // all, or memory may end with some of them in place
+        for (const at::Tensor& parameter : parameters)
+            stirred.push_back(parameter + 0.01 * at::randn_like(parameter));
+        for (std::size_t i = 0; i < stirred.size(); ++i) {
+            kept_.push_back({parameters[i], parameters[i].variable_data()});
+            parameters[i].set_data(stirred[i]);
         }
     }
     ~StirredWeights() {
@@ -259,8 +262,7 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
     try {
         return compute_together(samples, cut, seeds, {}, terms);
     } catch (const c10::OutOfMemoryError&) {
-        return fmt::format("{} samples at once take more than the GPU's memory",
-                           grouped(static_cast<std::uint64_t>(cut.samples())));
+        throw;
     } catch (const std::exception& error) {
         throw_if_known(error);
         return cannot_take(error);
@@ -288,6 +290,27 @@ std::optional<double> LeafPasses::price(const ModelShape& shape,
     return together_s / as_one_s;
 }
 
+std::string LeafPasses::compare_ways(const ModelShape& shape,
+                                     const LeafCut& cut,
+                                     const LossTerms& terms,
+                                     std::uint64_t most_bytes) {
+    const StirredWeights stirred(replica_.places().parameters);
+    const LeafSamples samples = blank_samples(task_, shape, cut.samples());
+    const std::vector<std::uint64_t> seeds = numbered_seeds(cut);
+    const std::uint64_t all =
+        rehearse_one_by_one(samples, cut, seeds, terms) * static_cast<std::uint64_t>(cut.leaves);
+    const std::string one_by_one = replica_.sums_hash();
+    if (all > most_bytes)
+        return fmt::format("{} samples at once would take {}",
+                           grouped(static_cast<std::uint64_t>(cut.samples())),
+                           bytes_text(all));
+    std::string why;
+    together_s_ = seconds_of(device_of(replica_.model()),
+                             [&] { why = rehearse_together(samples, cut, seeds, terms); });
+    if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
+    return why;
+}
+
 std::string LeafPasses::rehearse(const ModelShape& shape,
                                  const LeafCut& cut,
                                  const LossTerms& terms,
@@ -295,21 +318,10 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
                                  Walk walk) {
     walk_ = walk;
     std::string why;
-    {
-        const StirredWeights stirred(replica_.places().parameters);
-        const LeafSamples samples = blank_samples(task_, shape, cut.samples());
-        const std::vector<std::uint64_t> seeds = numbered_seeds(cut);
-        const std::uint64_t all = rehearse_one_by_one(samples, cut, seeds, terms) *
-                                  static_cast<std::uint64_t>(cut.leaves);
-        const std::string one_by_one = replica_.sums_hash();
-        if (all > most_bytes)
-            why = fmt::format("{} samples at once would take {}",
-                              grouped(static_cast<std::uint64_t>(cut.samples())),
-                              bytes_text(all));
-        else
-            together_s_ = seconds_of(device_of(replica_.model()),
-                                     [&] { why = rehearse_together(samples, cut, seeds, terms); });
-        if (why.empty() && replica_.sums_hash() != one_by_one) why = "bits differ";
+    try {
+        why = compare_ways(shape, cut, terms, most_bytes);
+    } catch (const c10::OutOfMemoryError&) {  // training by itself may fit
+        why = "comparing takes more than the GPU's memory";
     }
     replica_.end_rehearsal();
     return why;

@@ -57,6 +57,11 @@ class LeafPasses {
                                 const LossTerms& terms);
 
   private:
+    std::string compare_ways(const ModelShape& shape,
+                             const LeafCut& cut,
+                             const LossTerms& terms,
+                             std::uint64_t most_bytes);
+
     /// What tensors of one leaf take at once.
     std::uint64_t rehearse_one_by_one(const LeafSamples& samples,
                                       const LeafCut& cut,
