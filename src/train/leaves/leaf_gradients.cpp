@@ -255,16 +255,22 @@ Tensor saved_part(const Tensor& saved, const LeafCut& cut, std::int64_t leaf) {
     return saved.numel() == 0 ? saved : cut.part(saved, leaf);
 }
 
-struct NativeForm {
-    using Node = nodes::NativeBatchNormBackward0;
-    explicit NativeForm(Node& node)
+// Of either kind; the last one is 1 / deviation, or cuDNN's own.
+template <class Kind>
+struct SavedNorm {
+    using Node = Kind;
+    explicit SavedNorm(Node& node)
         : weight(node.weight_.unpack()),
           mean(node.running_mean_.unpack()),
           variance(node.running_var_.unpack()),
           saved_mean(node.result1_.unpack(node.getptr())),
-          saved_deviation(node.result2_.unpack(node.getptr())),
-          trains(node.training),
-          epsilon(node.eps) {}
+          saved_spread(node.result2_.unpack(node.getptr())) {}
+
+    Tensor weight, mean, variance, saved_mean, saved_spread;
+};
+
+struct NativeForm : SavedNorm<nodes::NativeBatchNormBackward0> {
+    explicit NativeForm(Node& node) : SavedNorm(node), trains(node.training), epsilon(node.eps) {}
 
     std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient,
                                                 const Tensor& input,
@@ -276,27 +282,19 @@ struct NativeForm {
                                               mean,
                                               variance,
                                               saved_part(saved_mean, cut, leaf),
-                                              saved_part(saved_deviation, cut, leaf),
+                                              saved_part(saved_spread, cut, leaf),
                                               trains,
                                               epsilon,
                                               {true, true, true});
     }
 
-    Tensor weight, mean, variance, saved_mean, saved_deviation;
     bool trains;
     double epsilon;
 };
 
-struct CudnnForm {
-    using Node = nodes::CudnnBatchNormBackward0;
+struct CudnnForm : SavedNorm<nodes::CudnnBatchNormBackward0> {
     explicit CudnnForm(Node& node)
-        : weight(node.weight_.unpack()),
-          mean(node.running_mean_.unpack()),
-          variance(node.running_var_.unpack()),
-          saved_mean(node.result1_.unpack(node.getptr())),
-          saved_variance(node.result2_.unpack(node.getptr())),
-          reserve(node.result3_.unpack(node.getptr())),
-          epsilon(node.epsilon) {}
+        : SavedNorm(node), reserve(node.result3_.unpack(node.getptr())), epsilon(node.epsilon) {}
 
     std::tuple<Tensor, Tensor, Tensor> backward(const Tensor& gradient,
                                                 const Tensor& input,
@@ -308,12 +306,12 @@ struct CudnnForm {
                                              mean,
                                              variance,
                                              saved_part(saved_mean, cut, leaf),
-                                             saved_part(saved_variance, cut, leaf),
+                                             saved_part(saved_spread, cut, leaf),
                                              epsilon,
                                              saved_part(reserve, cut, leaf));
     }
 
-    Tensor weight, mean, variance, saved_mean, saved_variance, reserve;
+    Tensor reserve;
     double epsilon;
 };
 

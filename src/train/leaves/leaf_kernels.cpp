@@ -96,29 +96,27 @@ auto normalize_by_leaf(const Tensor& input,
     return joined(leaves);
 }
 
-ThreeTensors leaf_batch_norm(const Tensor& input,
-                             const OptionalTensor& weight,
-                             const OptionalTensor& bias,
-                             const OptionalTensor& mean,
-                             const OptionalTensor& variance,
-                             bool trains,
-                             double momentum,
-                             double epsilon) {
+// Of LibTorch's, `normalize` is one.
+template <class Result,
+          class Weight,
+          Result (*normalize)(const Tensor&,
+                              const Weight&,
+                              const OptionalTensor&,
+                              const OptionalTensor&,
+                              const OptionalTensor&,
+                              bool,
+                              double,
+                              double)>
+Result leaf_batch_norm(const Tensor& input,
+                       const Weight& weight,
+                       const OptionalTensor& bias,
+                       const OptionalTensor& mean,
+                       const OptionalTensor& variance,
+                       bool trains,
+                       double momentum,
+                       double epsilon) {
     return normalize_by_leaf(input, mean, variance, trains, [&](const Tensor& rows) {
-        return at::native_batch_norm(rows, weight, bias, mean, variance, trains, momentum, epsilon);
-    });
-}
-
-FourTensors leaf_cudnn_batch_norm(const Tensor& input,
-                                  const Tensor& weight,
-                                  const OptionalTensor& bias,
-                                  const OptionalTensor& mean,
-                                  const OptionalTensor& variance,
-                                  bool trains,
-                                  double momentum,
-                                  double epsilon) {
-    return normalize_by_leaf(input, mean, variance, trains, [&](const Tensor& rows) {
-        return at::cudnn_batch_norm(rows, weight, bias, mean, variance, trains, momentum, epsilon);
+        return normalize(rows, weight, bias, mean, variance, trains, momentum, epsilon);
     });
 }
 
@@ -357,9 +355,10 @@ void register_leaf_kernels() {
     kernels.impl("mm", leaf_mm);
     kernels.impl("convolution", leaf_convolution);
     kernels.impl("convolution_backward", leaf_convolution_backward);
-    kernels.impl("native_batch_norm", leaf_batch_norm);
+    kernels.impl("native_batch_norm",
+                 leaf_batch_norm<ThreeTensors, OptionalTensor, at::native_batch_norm>);
     kernels.impl("native_batch_norm_backward", leaf_batch_norm_backward);
-    kernels.impl("cudnn_batch_norm", leaf_cudnn_batch_norm);
+    kernels.impl("cudnn_batch_norm", leaf_batch_norm<FourTensors, Tensor, at::cudnn_batch_norm>);
     kernels.impl("cudnn_batch_norm_backward", leaf_cudnn_batch_norm_backward);
     kernels.impl("bernoulli_.float", leaf_bernoulli);
     kernels.impl("uniform_", leaf_uniform);

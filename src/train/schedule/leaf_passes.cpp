@@ -322,6 +322,9 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
         why = compare_ways(shape, cut, terms, most_bytes);
     } catch (const c10::OutOfMemoryError&) {  // training by itself may fit
         why = "comparing takes more than the GPU's memory";
+    } catch (const c10::Error& error) {
+        throw_if_known(error);
+        throw;
     }
     replica_.end_rehearsal();
     return why;

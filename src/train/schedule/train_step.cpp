@@ -33,13 +33,11 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "model/known_errors.hpp"
 #include "replica/arithmetic.hpp"
 
 #include <algorithm>
 #include <cmath>
 
-#include <c10/util/Exception.h>
 #include <torch/utils.h>
 
 namespace lockstep {
@@ -173,15 +171,10 @@ bool TrainStep::compute_together(const Batch& batch, std::int64_t step, const Le
 }
 
 std::string TrainStep::rehearse(std::uint64_t most_bytes) {
-    try {
-        std::string why =
-            passes_.rehearse(parts_.input.shape(), cut(), terms(settings_.batch), most_bytes);
-        is_together_ = why.empty();
-        return why;
-    } catch (const c10::Error& error) {
-        throw_if_known(error);
-        throw;
-    }
+    std::string why =
+        passes_.rehearse(parts_.input.shape(), cut(), terms(settings_.batch), most_bytes);
+    is_together_ = why.empty();
+    return why;
 }
 
 LeafSamples TrainStep::read(const Batch& batch, const LeafRows& leaf) {
