@@ -7,13 +7,13 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/start_watch.hpp"
-#include "lockstep/observe/events.hpp"
 
 #include "command.hpp"
 #include "config_files.hpp"
@@ -23,10 +23,13 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <fstream>
 #include <optional>
 #include <thread>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -187,15 +190,13 @@ Prepared prepare(const std::vector<std::string>& words, const Program& program) 
     std::this_thread::sleep_for(std::chrono::milliseconds(std::min(20 * ranks.rank(), 1000)));
     const std::string text =
         error.text(fmt::format("rank {} on {}", ranks.rank(), host_name())) + "\n";
-    log_event(event_of(error));
-    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
+    write_error(text);
     ranks.abort(static_cast<int>(error.exit_code()));
 }
 
 void say_error(const std::string& text) {
     show_live("");
-    const std::string line = text + "\n";
-    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, line.data(), line.size());
+    write_error(text + "\n");
 }
 
 // Until a run's own log is open. mpirun gives ranks a terminal of its own making: only who started
@@ -257,9 +258,34 @@ void die_with_launch() {
     if (launcher && ::kill(static_cast<pid_t>(*launcher), 0) != 0 && errno == ESRCH) ::_exit(137);
 }
 
+constexpr std::uint64_t mpi_addresses = std::uint64_t{256} << 20;
+
+// Open MPI maps segments and starts threads, for whose heaps glibc reserves 64 MiB each. Where it
+// gets none it ends the process without a word about memory, or waits for ever.
+void check_room_for_mpi() {
+    rlimit addresses{};
+    ::getrlimit(RLIMIT_AS, &addresses);
+    if (addresses.rlim_cur == RLIM_INFINITY) return;
+    std::uint64_t pages = 0;
+    std::ifstream("/proc/self/statm") >> pages;
+    const std::uint64_t used = pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE));
+    check(used + mpi_addresses <= addresses.rlim_cur, [&] {
+        return Error(
+            "E225",
+            "MPI does not start with so little memory",
+            fmt::format("'ulimit -v' leaves this process {} of addresses, of which {} are in "
+                        "use; MPI takes up to {}",
+                        bytes_text(addresses.rlim_cur),
+                        bytes_text(used),
+                        bytes_text(mpi_addresses)),
+            "raise the limit: ulimit -v unlimited");
+    });
+}
+
 // From here on all ranks have heard of each other.
 Communicator join_ranks(std::optional<MpiSession>& session) {
     if (!launched_by_mpi()) return {};
+    check_room_for_mpi();
     StartWatch watch(start_limits(Environment()));
     session.emplace();
     watch.note_init();
@@ -275,11 +301,15 @@ std::filesystem::path rank_program(const Program& program) {
     return program.train == nullptr ? self.parent_path() / "lockstep-train" : self;
 }
 
-// Before MPI is up ranks cannot agree on who speaks: the first of each node does.
+// Before MPI is up ranks cannot agree on who speaks: the first of each node does. The others let
+// it, for the first to end has the launcher end all.
 int fail_to_start(const std::exception& reason) {
     const Error error = as_error(reason);
     note_rank_end(error);
-    if (read_launch_facts(Environment()).local_rank.value_or(0) == 0) say_error(error.text());
+    if (read_launch_facts(Environment()).local_rank.value_or(0) == 0)
+        say_error(error.text());
+    else
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
     return static_cast<int>(error.exit_code());
 }
 

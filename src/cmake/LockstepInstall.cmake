@@ -33,6 +33,9 @@ install(FILES ${PROJECT_BINARY_DIR}/modulefile RENAME ${PROJECT_VERSION}
 # Only where they are built: 'cmake --build ... --target lockstep', as in scripts/quickstart, does not.
 if(TARGET lockstep_cuda)
     install(TARGETS lockstep_cuda LIBRARY DESTINATION lib COMPONENT program OPTIONAL)
+    if(TARGET lockstep_cuda_graph)
+        install(TARGETS lockstep_cuda_graph LIBRARY DESTINATION lib COMPONENT program OPTIONAL)
+    endif()
     install(TARGETS lockstep-gpu-selftest RUNTIME COMPONENT program OPTIONAL)
     install(CODE "if(NOT EXISTS \"$<TARGET_FILE:lockstep-gpu-selftest>\")
             message(STATUS \"The GPU's library and self-test are not built, and left out: cmake --build ${PROJECT_BINARY_DIR}\")

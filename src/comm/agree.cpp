@@ -99,7 +99,7 @@ void agree_on_failure(const Communicator& ranks, const std::optional<Error>& min
                             failures.other,
                             nodes_text(failures.other, host_of),
                             error_of(failures.other.front()));
-    throw AgreedError(error, ranks_text(failures.same, host_of), ranks.is_root());
+    throw AgreedError(error, failures.same, ranks_text(failures.same, host_of), ranks.is_root());
 }
 
 std::string from_root(const Communicator& ranks, const std::function<std::string()>& step) {
@@ -113,7 +113,8 @@ std::string from_root(const Communicator& ranks, const std::function<std::string
     }
     message = ranks.broadcast(std::move(message));
     const std::string content = message.substr(1);
-    if (message.front() == '!') throw AgreedError(error_from_bytes(content), "", ranks.is_root());
+    if (message.front() == '!')
+        throw AgreedError(error_from_bytes(content), {0}, "", ranks.is_root());
     return content;
 }
 

@@ -4,6 +4,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/refused_memory.hpp"
 
 #include "base/aligned_floats.hpp"
 #include "base/mpi_check.hpp"
@@ -13,6 +14,7 @@
 #include <exception>
 
 #include <fmt/format.h>
+#include <sys/resource.h>
 
 namespace lockstep {
 namespace {
@@ -20,6 +22,13 @@ namespace {
 std::byte* at_page_boundary(std::byte* address) {
     const auto number = reinterpret_cast<std::uintptr_t>(address);
     return address + (whole_pages(number) - number);
+}
+
+// Where there is one, it is why Open MPI makes no window; its error does not say so.
+bool has_address_limit() {
+    rlimit addresses{};
+    ::getrlimit(RLIMIT_AS, &addresses);
+    return addresses.rlim_cur != RLIM_INFINITY;
 }
 
 }  // namespace
@@ -48,9 +57,10 @@ SharedWindow::SharedWindow(const Communicator& ranks, std::size_t bytes)
     // All of it belongs to the first rank: what each part is for, and whose, is decided here.
     const std::size_t mine = ranks_.is_root() ? bytes + page_bytes : 0;
     std::byte* base = nullptr;
-    check_mpi(MPI_Win_allocate_shared(
-                  static_cast<MPI_Aint>(mine), 1, MPI_INFO_NULL, ranks_.handle(), &base, &window_),
-              "MPI_Win_allocate_shared");
+    const int made = MPI_Win_allocate_shared(
+        static_cast<MPI_Aint>(mine), 1, MPI_INFO_NULL, ranks_.handle(), &base, &window_);
+    if (made != MPI_SUCCESS && has_address_limit()) throw as_error(RefusedMemory(bytes));
+    check_mpi(made, "MPI_Win_allocate_shared");
     MPI_Aint size = 0;
     int unit = 0;
     check_mpi(MPI_Win_shared_query(window_, 0, &size, &unit, &base), "MPI_Win_shared_query");

@@ -2,9 +2,11 @@
 #include "lockstep/core/clock.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -34,6 +36,39 @@ std::string utc_text(double unix_s) {
                        parts.tm_min,
                        parts.tm_sec,
                        millis);
+}
+
+std::optional<double> parse_utc(std::string_view text) {
+    if (text.ends_with('Z')) text.remove_suffix(1);
+    std::array<int, 7> parts{1970, 1, 1, 0, 0, 0, 0};
+    constexpr std::array<std::string_view, 7> before{"", "-", "-", "T ", ":", ":", "."};
+    constexpr std::array<std::size_t, 7> digits{4, 2, 2, 2, 2, 2, 3};
+    std::size_t given = 0;
+    for (; given < parts.size() && !text.empty(); ++given) {
+        if (!before[given].empty()) {
+            if (before[given].find(text.front()) == text.npos) return {};
+            text.remove_prefix(1);
+        }
+        const std::string_view number = text.substr(0, digits[given]);
+        if (number.size() < digits[given] || number.find_first_not_of("0123456789") != number.npos)
+            return {};
+        std::from_chars(number.data(), number.data() + number.size(), parts[given]);
+        text.remove_prefix(number.size());
+    }
+    if (!text.empty() || given < 3 || given == 4) return {};
+    std::tm utc{};
+    utc.tm_year = parts[0] - 1900;
+    utc.tm_mon = parts[1] - 1;
+    utc.tm_mday = parts[2];
+    utc.tm_hour = parts[3];
+    utc.tm_min = parts[4];
+    utc.tm_sec = parts[5];
+    const std::tm asked = utc;
+    const std::time_t time = ::timegm(&utc);
+    const bool is_date = asked.tm_mon == utc.tm_mon && asked.tm_mday == utc.tm_mday &&
+                         asked.tm_hour == utc.tm_hour && asked.tm_min == utc.tm_min;
+    if (!is_date) return {};
+    return static_cast<double>(time) + parts[6] / 1000.0;
 }
 
 std::string duration_text(double seconds) {
@@ -68,7 +103,25 @@ Phase PhaseClock::enter(Phase phase) {
     seconds_[static_cast<std::size_t>(current_)] += now - since_;
     since_ = now;
     if (mirror_ != nullptr) mirror_->store(packed({phase, now}), std::memory_order_relaxed);
+    if (listener_) listener_(phase);
     return std::exchange(current_, phase);
+}
+
+PhaseSeconds PhaseClock::seconds() {
+    const double now = now_s();
+    seconds_[static_cast<std::size_t>(current_)] += now - std::exchange(since_, now);
+    return seconds_;
+}
+
+void PhaseClock::correct(const PhaseSeconds& before, PhaseSeconds measured, Phase rest) {
+    const PhaseSeconds now = seconds();
+    const auto sum = [](const PhaseSeconds& all) {
+        return std::accumulate(all.begin(), all.end(), 0.0);
+    };
+    const double counted = sum(now) - sum(before), found = sum(measured);
+    const double scale = found > counted ? counted / found : 1;
+    for (std::size_t i = 0; i < measured.size(); ++i) seconds_[i] = before[i] + scale * measured[i];
+    seconds_[static_cast<std::size_t>(rest)] += counted - scale * found;
 }
 
 void PhaseClock::reassign(Phase from, Phase to, double seconds) {

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/refused_memory.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -72,10 +73,71 @@ void expect(bool ok, std::string_view claim, const char* file, int line, const c
                 "please report this message together with the rank's log");
 }
 
+namespace {
+
+// How large the addresses of this process have been; 0 if the system does not say.
+std::uint64_t most_addresses() {
+    std::ifstream status("/proc/self/status");
+    for (std::string word; status >> word;)
+        if (std::uint64_t kib = 0; word == "VmPeak:" && status >> kib) return kib << 10;
+    return 0;
+}
+
+std::string address_limit_text() {
+    rlimit addresses{};
+    ::getrlimit(RLIMIT_AS, &addresses);
+    if (addresses.rlim_cur == RLIM_INFINITY) return "";
+    return fmt::format("'ulimit -v' leaves this process {} of addresses, of which it has had {}",
+                       bytes_text(addresses.rlim_cur),
+                       bytes_text(most_addresses()));
+}
+
+// Not of root's.
+std::string thread_limit_text() {
+    rlimit threads{};
+    ::getrlimit(RLIMIT_NPROC, &threads);
+    if (threads.rlim_cur == RLIM_INFINITY) return "";
+    return fmt::format("'ulimit -u' leaves this user {} processes and threads", threads.rlim_cur);
+}
+
+// What the start of a thread asks for.
+std::string stack_text() {
+    constexpr rlim_t usual_bytes = rlim_t{2} << 20;  // pthread's, where there is no limit
+    rlimit stack{};
+    ::getrlimit(RLIMIT_STACK, &stack);
+    return fmt::format(": a thread takes {} for its stack",
+                       bytes_text(stack.rlim_cur == RLIM_INFINITY ? usual_bytes : stack.rlim_cur));
+}
+
+enum class Refused { memory, thread };
+
+std::string limits_text(Refused refused) {
+    std::string text = address_limit_text();
+    if (const std::string more = thread_limit_text(); refused == Refused::thread && !more.empty())
+        text += (text.empty() ? "" : "; ") + more;
+    return text.empty() ? "the node, or the job's control group, has no more" : text;
+}
+
+Error out_of_memory(std::string_view asked, Refused refused = Refused::memory) {
+    return Error("E225",
+                 fmt::format("the system gives this process no more memory{}{}",
+                             refused == Refused::thread ? " or threads" : "",
+                             asked),
+                 limits_text(refused),
+                 fmt::format("raise the limit ('ulimit -v unlimited'{}, Slurm: --mem), or need "
+                             "less: a smaller --batch or --data-memory, fewer --threads or ranks "
+                             "on a node",
+                             refused == Refused::thread ? ", 'ulimit -u'" : ""));
+}
+
+}  // namespace
+
 Error system_error(std::string_view doing, const std::string& path, int errno_value) {
     const std::string reason = std::strerror(errno_value);
     const std::string what = fmt::format("cannot {} '{}': {}", doing, path, reason);
     switch (errno_value) {
+        case ENOMEM:
+            return out_of_memory(fmt::format(": it cannot {} '{}'", doing, path));
         case ENOENT:
         case ENOTDIR:
             return Error("E201", what, "", "check the path; on a cluster, that this node has it");
@@ -104,40 +166,16 @@ std::string path_of(const std::filesystem::filesystem_error& error) {
     return fmt::format("{} (TMPDIR)", place ? place : "/tmp");
 }
 
-// How large the addresses of this process have been; 0 if the system does not say.
-std::uint64_t most_addresses() {
-    std::ifstream status("/proc/self/status");
-    for (std::string word; status >> word;)
-        if (std::uint64_t kib = 0; word == "VmPeak:" && status >> kib) return kib << 10;
-    return 0;
-}
-
-std::string memory_limit_text() {
-    rlimit addresses{};
-    ::getrlimit(RLIMIT_AS, &addresses);
-    if (addresses.rlim_cur == RLIM_INFINITY)
-        return "the node, or the job's control group, has no more";
-    return fmt::format("'ulimit -v' leaves this process {} of addresses, of which it has had {}",
-                       bytes_text(addresses.rlim_cur),
-                       bytes_text(most_addresses()));
-}
-
-Error out_of_memory(std::string_view refused) {
-    return Error("E225",
-                 fmt::format("the system gives this process no more memory{}", refused),
-                 memory_limit_text(),
-                 "raise the limit ('ulimit -v unlimited', Slurm: --mem), or need less: a smaller "
-                 "--batch or --data-memory, fewer --threads or ranks on a node");
-}
-
 // Refusals, by whom they reach us: new, the start of a thread (its stack), and PyTorch, which has
 // a sentence for it, but no type.
 std::optional<Error> memory_error(const std::exception& error) {
+    if (const auto* sized = dynamic_cast<const RefusedMemory*>(&error))
+        return out_of_memory(fmt::format(": {} were asked for", bytes_text(sized->bytes())));
     if (dynamic_cast<const std::bad_alloc*>(&error)) return out_of_memory("");
     const auto* system = dynamic_cast<const std::system_error*>(&error);
     if (system && (system->code() == std::errc::resource_unavailable_try_again ||
                    system->code() == std::errc::not_enough_memory))
-        return out_of_memory(" or threads");
+        return out_of_memory(stack_text(), Refused::thread);
     constexpr std::string_view torch_says = "can't allocate memory: you tried to allocate ";
     const std::string_view text = error.what();
     const std::size_t at = text.find(torch_says);

@@ -114,7 +114,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E210",
      bad_data,
      "a label is out of range",
-     "A label is negative or not below the number of classes."},
+     "A label is negative or not below the number of classes; as a text it is empty or too long, "
+     "or\n"
+     "a row that should be one-hot has not one 1 and 0 elsewhere."},
     {"E212",
      bad_data,
      "a filter is not known",
@@ -221,21 +223,30 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a data set of a foreign file cannot be streamed",
      "HDF5 files that others wrote are streamed as they are if the first dimension of each chosen\n"
      "data set is the sample, its type is a whole number of 8 to 64 bits (u64: labels only) or a\n"
-     "float of 16, 32 or 64, and it is contiguous or in chunks. 'lockstep data pack --hdf5' makes\n"
-     "shards of others."},
+     "float of 16, 32 or 64, and it is contiguous or in chunks. Labels may be texts or "
+     "enumerations,\n"
+     "too. 'lockstep data pack --hdf5' makes shards of others."},
     {"E235",
      usage,
      "a field is not described well",
      "--field NAME=PATH or --field NAME=PATH:LAYOUT: NAME is what training calls it, PATH is a "
      "data\n"
-     "set in the HDF5 files, LAYOUT says what it is: CHW, HWC, HW, label or value. Images whose\n"
-     "sizes may be height, width, channels as well as channels, height, width need one."},
+     "set in the HDF5 files, LAYOUT says what it is: CHW, HWC, HW, label, onehot or value. Images "
+     "whose\n"
+     "sizes may be height, width, channels as well as channels, height, width need one. ':cf' "
+     "behind\n"
+     "them takes numbers for what attributes of the CF conventions say they stand for."},
+    {"E236",
+     bad_data,
+     "a value is missing",
+     "A field of ':cf' has a value that _FillValue, missing_value or valid_range calls missing. "
+     "Nothing\n"
+     "is guessed in its place: ':cf=NUMBER' says what stands there ('nan' among them)."},
     {"E237",
      bad_data,
      "an image cannot be decoded",
-     "A picture that is to be packed is cut short, damaged, larger than 67 million pixels, or of "
-     "a\n"
-     "kind that is not taken: 16 bits per channel, CMYK. The message names it and says why."},
+     "A picture that is to be packed is cut short, damaged, larger than 67 million pixels, or of\n"
+     "a kind that is not taken: CMYK, several pages, PNM of 16 bits. The message says why."},
     {"E238",
      bad_data,
      "images do not fit together",
@@ -283,8 +294,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E249",
      config,
      "this build lacks the library of a format",
-     "PNG, JPEG and blosc are optional where Lockstep is built; the summary at the end of cmake's\n"
-     "configure step says which are in. 'scripts/setup run' installs all of them on Debian."},
+     "PNG, JPEG, TIFF, WebP and blosc are optional where Lockstep is built; the summary at the\n"
+     "end of cmake's configure step says which are in. 'scripts/setup run' installs all of them\n"
+     "on Debian."},
     {"E250",
      config,
      "a file is no model for this program",
@@ -541,7 +553,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "two ranks on one GPU",
      "Each rank computes on a GPU of its own. Two on one share its memory and its time, and NCCL\n"
-     "refuses them. Start as many ranks on a node as it has GPUs, each seeing all of them."},
+     "refuses them. Start as many ranks on a node as it has GPUs, each seeing all of them.\n"
+     "To try out bits with one GPU, 'train --device cuda --share-gpu' allows it."},
     {"E609",
      config,
      "two ranks on the same cores",
@@ -664,7 +677,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "wait for and what it was doing last; its own log and, in logs/iN/flight, the list of its\n"
      "threads say more. --comm-timeout sets how long ranks wait. 'lockstep diagnose RUN' tells "
      "the\n"
-     "same while a job runs and after it ended."},
+     "same while a job runs and after it ended; 'lockstep logs RUN --first-error' adds what the "
+     "rank\n"
+     "wrote last."},
     {"E661",
      bug,
      "ranks call different collectives",

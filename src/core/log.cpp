@@ -6,7 +6,12 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 
+#include "stderr_capture.hpp"
+
+#include <algorithm>
+#include <array>
 #include <cerrno>
+#include <memory>
 #include <mutex>
 
 #include <fcntl.h>
@@ -16,10 +21,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view level_names[] = {"debug", "info", "warn", "error"};
-std::string_view level_name(Level level) {
-    return level_names[static_cast<int>(level)];
-}
+constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warn", "error"};
 
 // One write() per line, so that lines of several threads and processes never mix. Failures to log
 // are not errors of the run.
@@ -32,15 +34,6 @@ void put(int fd, std::string_view text) {
     }
 }
 
-UniqueFd open_append(const fs::path& path) {
-    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600));
-    if (!fd) {
-        const Error reason = system_error("write", path, errno);
-        throw Error("E401", reason.what(), reason.why(), "use a run folder that you may write to");
-    }
-    return fd;
-}
-
 // The one sink of the process.
 class Sink {
   public:
@@ -50,6 +43,7 @@ class Sink {
     }
 
     void open(const LogTarget& target) {
+        capture_.reset();  // which may still have a line to log
         const std::lock_guard lock(mutex_);
         target_ = target;
         text_.reset();
@@ -59,18 +53,28 @@ class Sink {
         const std::string stem = fmt::format("rank-{:05}", target.rank);
         text_ = open_append(target.directory / (stem + ".log"));
         json_ = open_append(target.directory / (stem + ".jsonl"));
+        if (!target.keeps_stderr) return;
+        capture_ = std::make_unique<StderrCapture>(
+            target.directory / (stem + ".stderr"),
+            [this](std::string_view text, std::uint64_t end) {
+                event("stderr", {{"text", printable(text)}, {"end", end}});
+            });
     }
 
-    void line(Level level, Audience audience, const std::string& text) {
+    // Without the lock: a drain logs.
+    void write_error(std::string_view text) {
+        if (capture_) capture_->drain();
+        put(StderrCapture::before(), text);
+    }
+
+    void line(Level level, Audience audience, const std::string& text, std::string_view alike) {
         const std::lock_guard lock(mutex_);
         if (audience == Audience::once && target_.rank != 0) return;
         const double time = unix_time_s();
         if (text_)
             put(text_.value(),
                 fmt::format("{} {:5} {}\n", utc_text(time), level_name(level), text));
-        if (json_)
-            put(json_.value(),
-                record(time, {{"event", "log"}, {"level", level_name(level)}, {"text", text}}));
+        if (json_) put(json_.value(), line_record(time, level, audience, text, alike));
         if (reaches_terminal(level, audience)) show(level, audience, text);
     }
 
@@ -101,8 +105,25 @@ class Sink {
     }
 
   private:
-    static std::string record(double time, Json fields) {
+    std::string line_record(double time,
+                            Level level,
+                            Audience audience,
+                            const std::string& text,
+                            std::string_view alike) const {
+        Json fields = {{"event", "log"}, {"level", level_name(level)}, {"text", text}};
+        if (!alike.empty())
+            fields["alike"] = alike;
+        else if (audience == Audience::once)
+            fields["once"] = true;
+        return record(time, std::move(fields));
+    }
+
+    // Readers of many logs go by the order of the keys.
+    std::string record(double time, Json fields) const {
         fields["t"] = time;
+        fields["rank"] = target_.rank;
+        fields["host"] = target_.host;
+        fields["start"] = target_.start;
         fields.sort_keys();
         return fields.dump() + "\n";
     }
@@ -118,7 +139,8 @@ class Sink {
         if (audience == Audience::here && target_.world_size > 1)
             from = fmt::format("[rank {} on {}] ", target_.rank, target_.host);
         const std::string mark = level >= Level::warn ? fmt::format("{}: ", level_name(level)) : "";
-        put(level >= Level::warn ? STDERR_FILENO : STDOUT_FILENO, from + mark + text + "\n");
+        put(level >= Level::warn ? StderrCapture::before() : STDOUT_FILENO,
+            from + mark + text + "\n");
     }
 
     void clear_live() {
@@ -130,20 +152,39 @@ class Sink {
     LogTarget target_;
     UniqueFd text_, json_;
     bool live_shown_ = false;
+    std::unique_ptr<StderrCapture> capture_;  // the first to go: it logs to its end
 };
 
 }  // namespace
+
+std::string_view level_name(Level level) {
+    return level_names.at(static_cast<std::size_t>(level));
+}
+
+std::optional<Level> level_named(std::string_view name) {
+    const auto found = std::ranges::find(level_names, name);
+    if (found == level_names.end()) return {};
+    return static_cast<Level>(found - level_names.begin());
+}
 
 void open_log(const LogTarget& target) {
     Sink::instance().open(target);
 }
 
-void write_log(Level level, Audience audience, std::string_view text) {
-    Sink::instance().line(level, audience, printable(text));
+void write_log(Level level, Audience audience, std::string_view text, std::string_view alike) {
+    Sink::instance().line(level, audience, printable(text), alike);
 }
 
 void log_event(std::string_view name, Json fields) {
     Sink::instance().event(name, std::move(fields));
+}
+
+int error_descriptor() {
+    return StderrCapture::before();
+}
+
+void write_error(std::string_view text) {
+    Sink::instance().write_error(text);
 }
 
 void print_once(std::string_view text) {

@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <optional>
 #include <span>
+#include <system_error>
 
 #include <fmt/format.h>
 #include <sys/wait.h>
@@ -85,6 +86,14 @@ std::string find_program(const std::string& program) {
 
 std::string this_executable() {
     return std::filesystem::read_symlink("/proc/self/exe");
+}
+
+std::string own_library(const std::string& name) {
+    const std::filesystem::path program = std::filesystem::path(this_executable()).parent_path();
+    std::error_code ignored;
+    for (const std::filesystem::path& folder : {program / "../lib", program})
+        if (std::filesystem::exists(folder / name, ignored)) return folder / name;
+    return name;
 }
 
 }  // namespace lockstep

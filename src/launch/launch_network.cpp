@@ -123,7 +123,7 @@ LaunchNetwork network_towards(std::span<const std::string> hosts,
         command.insert(command.end(), {host, shell_text(answer)});
     }
     const auto chosen = choose_network(ask_hosts(names, commands), routes.network);
-    return {true, chosen.network, chosen.note};
+    return {true, chosen.network, chosen.note, chosen.has_rdma};
 }
 
 std::vector<std::string> network_words(const LaunchNetwork& network) {
@@ -133,6 +133,13 @@ std::vector<std::string> network_words(const LaunchNetwork& network) {
     for (const char* part : {"btl_tcp_if_include", "oob_tcp_if_include"})
         words.insert(words.end(), {"--mca", part, network.network});
     return words;
+}
+
+std::vector<std::string> carrier_words(const LaunchNetwork& network,
+                                       const Environment& environment) {
+    const bool is_chosen = network.is_needed && environment.text("OMPI_MCA_pml");
+    if (network.has_rdma || is_chosen) return {};
+    return {"--mca", "pml", "ob1"};
 }
 
 }  // namespace lockstep

@@ -16,6 +16,7 @@ struct LaunchNetwork {
     bool is_needed = false;  ///< some host is another one
     std::string network;     ///< "10.0.0.0/24"; "" where the user's variables choose
     std::string note;        ///< for people: what it joins, and what is left out, and why
+    bool has_rdma = false;   ///< all hosts have a fabric in common
 };
 
 /// The network in which this host and all `hosts` reach each other, tried by each of them over ssh;
@@ -28,5 +29,10 @@ LaunchNetwork network_towards(std::span<const std::string> hosts,
 
 /// The words for mpirun.
 std::vector<std::string> network_words(const LaunchNetwork& network);
+
+/// What carries messages: sockets and shared memory, unless hosts have RDMA in common or the user's
+/// OMPI_MCA_pml says otherwise: then Open MPI takes its best.
+std::vector<std::string> carrier_words(const LaunchNetwork& network,
+                                       const Environment& environment);
 
 }  // namespace lockstep

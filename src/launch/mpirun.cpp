@@ -2,15 +2,19 @@
 #include "lockstep/launch/mpirun.hpp"
 
 #include "lockstep/cluster/map.hpp"
+#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "launch_limits.hpp"
 #include "launch_network.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -41,24 +45,55 @@ Words words_for_one_node(const LaunchRequest& request) {
     return words;
 }
 
-Words words_for_hosts(const LaunchRequest& request, const Environment& environment) {
-    const std::vector<HostSlots> hosts = parse_hosts(request.hosts);
-    const std::size_t ranks = request.oversubscribe && request.np > 0
-                                  ? static_cast<std::size_t>(request.np)
-                                  : lay_out(hosts, request.np, MapBy::slot).size();
-    Words names, listed;
-    for (const HostSlots& host : hosts) {
-        names.push_back(host.host);
-        listed.push_back(fmt::format("{}:{}", host.host, host.slots));
-    }
-    Words words{
-        "-np", fmt::format("{}", ranks), "--host", fmt::format("{}", fmt::join(listed, ","))};
-    const LaunchNetwork network =
+LaunchNetwork chosen_network(const std::vector<HostSlots>& hosts, const Environment& environment) {
+    Words names;
+    for (const HostSlots& host : hosts) names.push_back(host.host);
+    LaunchNetwork network =
         network_towards(names, addresses_of(read_topology({"/", nullptr})), environment);
     if (!network.note.empty()) once(Level::info, "{}", network.note);
+    return network;
+}
+
+std::size_t ranks_on(const std::vector<HostSlots>& hosts, const LaunchRequest& request) {
+    return request.oversubscribe && request.np > 0 ? static_cast<std::size_t>(request.np)
+                                                   : lay_out(hosts, request.np, MapBy::slot).size();
+}
+
+Words words_for_hosts(const std::vector<HostSlots>& hosts,
+                      std::size_t ranks,
+                      const LaunchNetwork& network) {
+    Words listed;
+    for (const HostSlots& host : hosts)
+        listed.push_back(fmt::format("{}:{}", host.host, host.slots));
+    Words words{
+        "-np", fmt::format("{}", ranks), "--host", fmt::format("{}", fmt::join(listed, ","))};
     const Words about_network = network_words(network);
     words.insert(words.end(), about_network.begin(), about_network.end());
     return words;
+}
+
+// Where LibTorch has no room (2.11 for CPUs takes 440 to 490 MiB of addresses, for GPUs more), the
+// loader or one of its constructors ends the program before main(), and nobody can say why. So it
+// is tried, where the limit is low enough to be a reason.
+void check_addresses(const std::filesystem::path& program) {
+    constexpr rlim_t plenty = rlim_t{16} << 30;
+    rlimit addresses{};
+    if (::getrlimit(RLIMIT_AS, &addresses) != 0 || addresses.rlim_cur >= plenty) return;
+    if (program == this_executable()) return;  // it has begun
+    Words argv{"env", "-i"};                   // alone: it is no rank
+    for (const char* name : {"LD_LIBRARY_PATH", "LD_PRELOAD"})
+        if (const auto value = Environment().text(name))
+            argv.push_back(fmt::format("{}={}", name, *value));
+    argv.insert(argv.end(), {program.string(), "version"});
+    const ProcessResult tried = run_process(argv, {}, 60);
+    if (tried.exit_code == 0) return;
+    throw Error("E225",
+                fmt::format("'{}' has no room to start", program.string()),
+                fmt::format("'ulimit -v' leaves a process {} of addresses; LibTorch's libraries "
+                            "alone take some 440 MiB or more. It said: {}",
+                            bytes_text(addresses.rlim_cur),
+                            printable(tried.output.substr(0, tried.output.find('\n')))),
+                "raise the limit: ulimit -v unlimited (Slurm: --mem)");
 }
 
 }  // namespace
@@ -69,10 +104,18 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
     const auto add = [&](const Words& words) {
         argv.insert(argv.end(), words.begin(), words.end());
     };
-    add(request.hosts.empty() ? words_for_one_node(request)
-                              : words_for_hosts(request, environment));
+    LaunchNetwork network;
+    if (request.hosts.empty()) {
+        add(words_for_one_node(request));
+    } else {
+        const std::vector<HostSlots> hosts = parse_hosts(request.hosts);
+        const std::size_t ranks = ranks_on(hosts, request);
+        network = chosen_network(hosts, environment);
+        add(words_for_hosts(hosts, ranks, network));
+    }
     // Quiet: our own messages say what went wrong.
-    add({"--bind-to", "none", "--quiet", "--mca", "pml", "ob1"});
+    add({"--bind-to", "none", "--quiet"});
+    add(carrier_words(network, environment));
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
     argv.push_back(request.program.string());
     argv.insert(argv.end(), request.words.begin(), request.words.end());
@@ -86,6 +129,7 @@ void check_rank_program(const std::filesystem::path& program) {
                      "it belongs beside lockstep, but is not there",
                      "build or install both programs into one folder");
     });
+    check_addresses(program);
 }
 
 void become_rank(const std::filesystem::path& program,
@@ -99,15 +143,7 @@ void become_rank(const std::filesystem::path& program,
 
 std::string shell_text(const std::vector<std::string>& argv) {
     std::string line;
-    for (const std::string& word : argv) {
-        const bool plain =
-            !word.empty() && word.find_first_not_of(
-                                 "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                                 "0123456789-_./=:,+@%") == word.npos;
-        std::string quoted = "'";
-        for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-        line += (line.empty() ? "" : " ") + (plain ? word : quoted + "'");
-    }
+    for (const std::string& word : argv) line += (line.empty() ? "" : " ") + shell_word(word);
     return line;
 }
 

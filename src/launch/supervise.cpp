@@ -95,7 +95,7 @@ std::string meaning_of(int signal) {
         case SIGABRT:
         case SIGILL:
         case SIGFPE:
-            return "a rank crashed; its own log may say where";
+            return "a rank crashed; 'lockstep logs RUN --first-error' shows its last words";
         default:
             return "somebody sent it to mpirun or a rank, which had no handler for it";
     }

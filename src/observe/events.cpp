@@ -59,6 +59,7 @@ void describe(Record& record, StepsEvent& event) {
     record.later("comm_busy_s", event.comm_busy_s);
     record.later("comm_exposed_s", event.comm_exposed_s);
     record.sparse("wire_compression", event.wire_compression);
+    record.sparse("copy_s", event.copy_s);
     record.later("data", event.data);
     record.sparse("so_far", event.so_far);
 }
@@ -87,6 +88,17 @@ void describe(Record& record, ErrorEvent& event) {
     record.field("code", event.code);
     record.field("what", event.what);
     record.sparse("why", event.why);
+    record.sparse("ranks", event.ranks);
+}
+
+void describe(Record& record, ClockEvent& event) {
+    record.field("ahead_s", event.ahead_s);
+    record.field("error_s", event.error_s);
+}
+
+void describe(Record& record, StderrEvent& event) {
+    record.field("text", event.text);
+    record.field("end", event.end);
 }
 
 void describe(Record& record, EvaluationMetrics& metrics) {

@@ -28,6 +28,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "run_lock.hpp"
 #include "run_record.hpp"
@@ -136,6 +137,25 @@ std::vector<std::string> differences(const Json& ours, const Json& theirs, const
     return found;
 }
 
+// The options that bring back what the run has, " --lr 0.001"; "" where none can.
+std::string options_of(const Json& ours, const Json& theirs, const Json& origins) {
+    std::string options;
+    for (const auto& [name, value] : theirs.items())
+        if (!ours.contains(name)) return "";
+    for (const auto& [name, value] : ours.items()) {
+        if (theirs.contains(name) && theirs[name] == value) continue;
+        if (!origins.contains(name)) return "";  // a file's hash, or a version
+        if (value.is_boolean())
+            options += value.get<bool>() ? " --" + name : " without --" + name;
+        else
+            options += fmt::format(
+                " --{} {}",
+                name,
+                shell_word(value.is_string() ? value.get<std::string>() : value.dump()));
+    }
+    return options;
+}
+
 }  // namespace
 
 fs::path RunPaths::logs(std::int64_t incarnation) const {
@@ -170,11 +190,13 @@ void check_same_deciding(const fs::path& root,
         text += (i == 0 ? "" : "; ") + found[i];
     }
     if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
-    throw Error(
-        "E306",
-        fmt::format("run '{}' was made with other settings", root.string()),
-        text,
-        "give these options the run's values to go on with it, or use another run directory");
+    const std::string options = options_of(recorded, deciding, origins);
+    throw Error("E306",
+                fmt::format("run '{}' was made with other settings", root.string()),
+                text,
+                options.empty()
+                    ? "bring back what differs, or use another run directory"
+                    : fmt::format("go on with{}, or use another run directory", options));
 }
 
 RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // lockstep-gpu-selftest: what Lockstep needs of a GPU and of NCCL, tried on this machine. Needs
 // neither MPI nor LibTorch: it starts its ranks itself, all of them on the first GPU.
+#include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
@@ -8,6 +9,7 @@
 
 #include "file_bootstrap.hpp"
 #include "nccl/cuda_library.hpp"
+#include "norm_check.hpp"
 #include "selftest_worker.hpp"
 #include "transform_check.hpp"
 #include "tree_check.hpp"
@@ -30,9 +32,9 @@ constexpr double case_limit_s = 150;
 constexpr const char* usage =
     "usage: lockstep-gpu-selftest [--nccl-lib PATH]\n"
     "Selects the first GPU by its PCI address, and must refuse two ranks that do; tries the image\n"
-    "transforms on it, then NCCL with 1, 2 and 4 ranks, gradients in the order of the tree, and "
-    "one rank\n"
-    "that is killed.\n"
+    "transforms and exact norms on it, then NCCL with 1, 2 and 4 ranks, gradients in the order of "
+    "the\n"
+    "tree, and one rank that is killed.\n"
     "Exit code: 0 all is well, 1 something is not, 77 there is no GPU.\n";
 
 struct Case {
@@ -41,15 +43,10 @@ struct Case {
     int survivors;  ///< the first so many must succeed
 };
 
-/// Several ranks of one GPU: NCCL must take each for a host of its own and go through sockets.
+/// Several ranks are of one GPU.
 std::map<std::string, std::string> environment_of(const std::string& mode, int rank, int ranks) {
     if (mode == "selection" || ranks == 1) return {};
-    return {{"NCCL_HOSTID", fmt::format("selftest{}", rank)},
-            {"NCCL_SOCKET_IFNAME", "lo"},
-            {"NCCL_IB_DISABLE", "1"},
-            {"NCCL_P2P_DISABLE", "1"},
-            {"NCCL_SHM_DISABLE", "1"},
-            {"NCCL_MAX_CTAS", "2"}};
+    return nccl_variables_of_sharing(rank, SharingReach::one_node);
 }
 
 class TemporaryFolder {
@@ -129,6 +126,7 @@ int run_all() {
     for (const Case& test : {Case{"selection", "selection", 1, 1},
                              Case{"selection by 2 ranks", "selection", 2, 2},
                              Case{"transforms", "transforms", 1, 1},
+                             Case{"norms", "norms", 1, 1},
                              Case{"1 rank", "sums", 1, 1},
                              Case{"2 ranks on one GPU", "sums", 2, 2},
                              Case{"4 ranks on one GPU", "sums", 4, 4},
@@ -141,8 +139,8 @@ int run_all() {
 }
 
 int run_as_rank(const std::vector<std::string>& arguments) {
-    if (arguments[1] == "transforms") {
-        fmt::print("{}\n", check_transforms());
+    if (arguments[1] == "transforms" || arguments[1] == "norms") {
+        fmt::print("{}\n", arguments[1] == "norms" ? check_norms() : check_transforms());
         return 0;
     }
     FileBootstrap bootstrap(arguments[4], std::stoi(arguments[2]), std::stoi(arguments[3]));

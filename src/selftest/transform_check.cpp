@@ -5,13 +5,10 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/transform.hpp"
 
-#include "nccl/cuda_library.hpp"
+#include "kernel_gpu.hpp"
 
-#include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <numeric>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -21,97 +18,6 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t images_of_check = 37;
-
-/// Memory on the GPU. Move-only; null state: moved from.
-class DeviceMemory {
-  public:
-    DeviceMemory(const CudaApi& api, std::size_t bytes) : api_(api) {
-        check_cuda(api_, api_.allocate(&memory_, std::max<std::size_t>(bytes, 1)), "cudaMalloc");
-    }
-    DeviceMemory(DeviceMemory&& other) noexcept
-        : api_(other.api_), memory_(std::exchange(other.memory_, nullptr)) {}
-    ~DeviceMemory() {
-        if (memory_ != nullptr) api_.release(memory_);
-    }
-
-    template <class T>
-    T* as() const {
-        return static_cast<T*>(memory_);
-    }
-
-  private:
-    const CudaApi& api_;
-    void* memory_ = nullptr;
-};
-
-/// liblockstep_cuda.so's transforms on a stream of their own.
-class Gpu {
-  public:
-    Gpu() : cuda_(load_cuda()) {
-        check_cuda(cuda_.api, cuda_.api.set_device(0), "cudaSetDevice");
-        check_cuda(cuda_.api, cuda_.api.create_stream(&stream_), "cudaStreamCreate");
-    }
-    ~Gpu() { cuda_.api.destroy_stream(stream_); }
-    Gpu(const Gpu&) = delete;
-    Gpu& operator=(const Gpu&) = delete;
-
-    DeviceMemory memory(std::size_t bytes) const { return {cuda_.api, bytes}; }
-
-    template <class T>
-    DeviceMemory copy_of(std::span<const T> values) const {
-        DeviceMemory memory(cuda_.api, values.size_bytes());
-        copy(memory.as<void>(), values.data(), values.size_bytes());
-        return memory;
-    }
-
-    std::vector<float> floats(const DeviceMemory& memory, std::size_t count) const {
-        std::vector<float> values(count);
-        copy(values.data(), memory.as<void>(), count * sizeof(float));
-        return values;
-    }
-
-    void transform(std::span<const StageLaunch> launches) const {
-        const auto entry = reinterpret_cast<TransformEntryPoint>(symbol(transform_entry_point));
-        check_cuda(cuda_.api,
-                   entry(launches.data(), static_cast<int>(launches.size()), stream_),
-                   transform_entry_point);
-    }
-    void mix(const MixLaunch& launch) const {
-        const auto entry = reinterpret_cast<MixEntryPoint>(symbol(mix_entry_point));
-        check_cuda(cuda_.api, entry(&launch, stream_), mix_entry_point);
-    }
-
-  private:
-    void copy(void* to, const void* from, std::size_t bytes) const {
-        check_cuda(cuda_.api, cuda_.api.copy_async(to, from, bytes, stream_), "cudaMemcpyAsync");
-        wait();
-    }
-    void wait() const {
-        CudaApi::Event end = nullptr;
-        check_cuda(cuda_.api, cuda_.api.create_event(&end), "cudaEventCreate");
-        check_cuda(cuda_.api, cuda_.api.record_event(end, stream_), "cudaEventRecord");
-        CudaApi::Status status = CudaApi::not_ready;
-        while (status == CudaApi::not_ready) {
-            std::this_thread::sleep_for(std::chrono::microseconds(50));
-            status = cuda_.api.query_event(end);
-        }
-        cuda_.api.destroy_event(end);
-        check_cuda(cuda_.api, status, "cudaEventQuery");
-    }
-    void* symbol(const char* name) const {
-        void* address = cuda_.library.symbol(name);
-        check(address != nullptr, [&] {
-            return Error("E670",
-                         fmt::format("'{}' has no function {}", cuda_.path, name),
-                         "it was built without Lockstep's kernels",
-                         "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
-        });
-        return address;
-    }
-
-    CudaLibrary cuda_;
-    CudaApi::Stream stream_ = nullptr;
-};
 
 struct Case {
     const char* pipeline;
@@ -149,7 +55,7 @@ void check_bits(const Case& test,
         });
 }
 
-std::vector<float> transform_on(const Gpu& gpu,
+std::vector<float> transform_on(const KernelGpu& gpu,
                                 const Case& test,
                                 const ImageTransform& transform,
                                 TransformKey key) {
@@ -161,19 +67,22 @@ std::vector<float> transform_on(const Gpu& gpu,
     const DeviceMemory mean = gpu.copy_of(transform.mean()), scale = gpu.copy_of(transform.scale());
     const DeviceMemory first = gpu.memory(scratch_bytes), second = gpu.memory(scratch_bytes);
     const DeviceMemory out = gpu.memory(values * sizeof(float));
-    gpu.transform(plan_launches(transform,
-                                {.images = images.as<std::uint8_t>(),
-                                 .draws = draws.as<StageDraw>(),
-                                 .mean = mean.as<float>(),
-                                 .scale = scale.as<float>(),
-                                 .scratch = {first.as<float>(), second.as<float>()},
-                                 .out = out.as<float>(),
-                                 .layout = test.layout,
-                                 .count = images_of_check}));
-    return gpu.floats(out, values);
+    const std::vector<StageLaunch> launches =
+        plan_launches(transform,
+                      {.images = images.as<std::uint8_t>(),
+                       .draws = draws.as<StageDraw>(),
+                       .mean = mean.as<float>(),
+                       .scale = scale.as<float>(),
+                       .scratch = {first.as<float>(), second.as<float>()},
+                       .out = out.as<float>(),
+                       .layout = test.layout,
+                       .count = images_of_check});
+    gpu.run<TransformEntryPoint>(
+        transform_entry_point, launches.data(), static_cast<int>(launches.size()));
+    return gpu.values<float>(out, values);
 }
 
-void check_mix(const Gpu& gpu,
+void check_mix(const KernelGpu& gpu,
                const Case& test,
                const ImageTransform& transform,
                TransformKey key,
@@ -184,20 +93,21 @@ void check_mix(const Gpu& gpu,
     const DeviceMemory rows = gpu.copy_of(std::span<const MixRow>(host_rows));
     const DeviceMemory out = gpu.memory(images.size() * sizeof(float));
     const ImageShape& shape = transform.output();
-    gpu.mix({in.as<float>(),
-             out.as<float>(),
-             rows.as<MixRow>(),
-             shape.channels,
-             shape.height,
-             shape.width,
-             test.layout,
-             images_of_check});
-    const std::vector<float> mixed = gpu.floats(out, images.size());
+    const MixLaunch launch{in.as<float>(),
+                           out.as<float>(),
+                           rows.as<MixRow>(),
+                           shape.channels,
+                           shape.height,
+                           shape.width,
+                           test.layout,
+                           images_of_check};
+    gpu.run<MixEntryPoint>(mix_entry_point, &launch);
+    const std::vector<float> mixed = gpu.values<float>(out, images.size());
     transform.mix(images, host_rows, test.layout);
     check_bits(test, mixed, images, "mixing");
 }
 
-void check_case(const Gpu& gpu, const Case& test) {
+void check_case(const KernelGpu& gpu, const Case& test) {
     constexpr TransformKey key{3, 4};
     const std::vector<double> mean(static_cast<std::size_t>(test.shape.channels), 0.45);
     const std::vector<double> std(static_cast<std::size_t>(test.shape.channels), 0.23);
@@ -211,7 +121,7 @@ void check_case(const Gpu& gpu, const Case& test) {
 }  // namespace
 
 std::string check_transforms() {
-    const Gpu gpu;
+    const KernelGpu gpu;
     int done = 0;
     for (const PixelLayout layout : {PixelLayout::nchw, PixelLayout::nhwc})
         for (const auto& [pipeline, shape] :

@@ -22,6 +22,7 @@ void fail(Job& job, const c10::Error& thrown) {
         job.note_failure(error);
         throw;
     }
+    job.note_failure(as_error(thrown));
 }
 
 }  // namespace
@@ -49,6 +50,9 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
         throw;
     } catch (const Error& error) {
         job.note_failure(error);
+        throw;
+    } catch (const std::exception& other) {
+        job.note_failure(as_error(other));
         throw;
     }
 }

@@ -139,29 +139,39 @@ struct Supply {
     StreamStats spent;
     double elapsed_s = 0;
 };
-Supply supply_of(const Index& index, const Arguments& given, double seconds) {
+/// Whole epochs, of at least `seconds`, after `warm_epochs`: as much is ahead at the end as at the
+/// beginning, as it is with peers, which are measured after a warm-up.
+Supply supply_of(const Index& index, const Arguments& given, double seconds, int warm_epochs) {
     const bool is_float = given.text("output", "u8") == "f32";
     std::vector<float> images;
     Supply supply;
     const double made = now_s();
     BatchStream stream(index, stream_options(given));
+    StreamStats before;
+    double since = made;
     std::uint64_t samples = 0;
-    // From the beginning and for whole epochs: what was read ahead is paid for.
     for (bool is_done = false; !is_done;) {
         const Batch batch = stream.next();
-        if (samples == 0) supply.first_s = now_s() - made;
+        if (supply.first_s == 0) supply.first_s = now_s() - made;
         if (is_float) normalize(batch.fields[0], images);
         samples += batch.sample_ids.size();
-        is_done = batch.next.epoch > batch.position.epoch && now_s() - made >= seconds;
+        if (batch.next.epoch == batch.position.epoch) continue;
+        if (batch.next.epoch == static_cast<std::uint64_t>(warm_epochs)) {
+            since = now_s();
+            before = stream.stats();
+            samples = 0;
+        } else {
+            is_done = now_s() - since >= seconds;
+        }
     }
-    supply.elapsed_s = now_s() - made;
+    supply.elapsed_s = now_s() - since;
     supply.samples_per_s = static_cast<double>(samples) / supply.elapsed_s;
-    supply.spent = stream.stats();
+    supply.spent = stream.stats() - before;
     return supply;
 }
 
 Json batches(const fs::path& folder, const Arguments& given) {
-    const Supply supply = supply_of(open(folder), given, given.number("seconds", 1));
+    const Supply supply = supply_of(open(folder), given, given.number("seconds", 2), 1);
     return {{"samples_per_s", supply.samples_per_s},
             {"first_batch_s", supply.first_s},
             {"binds", binding_stage(supply.spent, supply.elapsed_s)}};
@@ -198,7 +208,8 @@ Json paced(const fs::path& folder, const Arguments& given) {
     const bool is_cold = given.text("cache", "hot") == "cold";
     const double seconds = given.number("seconds", 1);
     if (is_cold) drop_page_cache(*index);
-    const double supply = supply_of(index, given, is_cold ? 0 : seconds).samples_per_s;
+    const Supply whole = supply_of(index, given, is_cold ? 0 : seconds, is_cold ? 0 : 1);
+    const double supply = whole.samples_per_s;
     Json json = {{"samples_per_s", supply}, {"at", Json::array()}};
     for (const std::string& fraction : given.list("fractions", "0.5,0.7,0.9")) {
         if (is_cold) drop_page_cache(*index);

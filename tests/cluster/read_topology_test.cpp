@@ -194,6 +194,8 @@ TEST_F(ReadTopologyTest, FindsGpusOnPciAndWhatTheDriverSays) {
     EXPECT_EQ(gpu.uuid, "GPU-aaaa");
     EXPECT_THAT(usable_gpus(node), ElementsAre(&node.gpus[1]));
     EXPECT_EQ(node.kernel.nvidia_driver, "550.54.15");
+    EXPECT_EQ(nvidia_driver_version(root_.path()), "550.54.15");
+    EXPECT_EQ(nvidia_driver_version("/nonexistent"), "");
     EXPECT_TRUE(node.kernel.nvidia_is_open);
 }
 

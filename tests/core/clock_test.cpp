@@ -114,6 +114,39 @@ TEST(PhaseMark, OfAWordThatNobodyPackedIsOther) {
     EXPECT_EQ(unpacked_phase(~std::uint64_t{0}).phase, Phase::other);
 }
 
+TEST(PhaseClock, TakesWhatADeviceHasMeasured) {
+    PhaseClock clock;
+    clock.enter(Phase::evaluate);
+    spend(0.002);
+    const PhaseSeconds before = clock.seconds();
+    clock.enter(Phase::forward);
+    spend(0.008);
+    PhaseSeconds measured{};
+    measured[static_cast<std::size_t>(Phase::backward)] = 0.006;
+    clock.correct(before, measured, Phase::data);
+    PhaseSeconds phases = clock.seconds();
+    EXPECT_DOUBLE_EQ(seconds_in(phases, Phase::backward), 0.006);
+    EXPECT_GE(seconds_in(phases, Phase::data), 0.002);
+    EXPECT_EQ(seconds_in(phases, Phase::evaluate), seconds_in(before, Phase::evaluate));
+    EXPECT_LT(seconds_in(phases, Phase::forward), 0.001) << "only what came since";
+
+    measured[static_cast<std::size_t>(Phase::backward)] = 1000;
+    clock.correct(before, measured, Phase::data);
+    phases = clock.take();
+    EXPECT_LT(seconds_in(phases, Phase::backward), 1);
+    EXPECT_NEAR(seconds_in(phases, Phase::data), 0, 1e-9);
+}
+
+TEST(PhaseClock, TellsOfEachPhase) {
+    PhaseClock clock;
+    std::vector<Phase> told;
+    clock.tell([&](Phase phase) { told.push_back(phase); });
+    { const PhaseScope scope(clock, Phase::forward); }
+    clock.tell({});
+    clock.enter(Phase::wait);
+    EXPECT_EQ(told, (std::vector{Phase::forward, Phase::other}));
+}
+
 TEST(PhaseClock, IsMirroredInAWord) {
     std::atomic<std::uint64_t> word{0};
     PhaseClock clock;
@@ -127,6 +160,31 @@ TEST(PhaseClock, IsMirroredInAWord) {
     clock.mirror_to(nullptr);
     clock.enter(Phase::update);
     EXPECT_EQ(unpacked_phase(word).phase, Phase::forward);
+}
+
+TEST(ParseUtc, ReadsWhatUtcTextGivesAndLess) {
+    for (const double time_s : {0.0, 1769862896.789, 4102444799.999})
+        EXPECT_NEAR(parse_utc(utc_text(time_s)).value_or(-1), time_s, 0.001);
+    EXPECT_EQ(parse_utc("2026-01-31"), 1769817600);
+    EXPECT_EQ(parse_utc("2026-01-31T12:34"), 1769862840);
+    EXPECT_EQ(parse_utc("2026-01-31 12:34:56"), 1769862896);
+}
+
+TEST(ParseUtc, RefusesOtherTexts) {
+    for (const char* text : {"",
+                             "Z",
+                             "2026",
+                             "2026-01",
+                             "2026-13-01",
+                             "2026-02-30",
+                             "2026-01-31T12",
+                             "2026-01-31T25:00",
+                             "2026-01-31T12:34:56.7",
+                             "26-01-31",
+                             "10m",
+                             "2026-01-31T12:34:56.789Zx",
+                             "2026-01-31T-1:00"})
+        EXPECT_FALSE(parse_utc(text)) << text;
 }
 
 }  // namespace

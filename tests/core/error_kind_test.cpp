@@ -16,11 +16,18 @@ TEST(ErrorKind, NamesWhatCallersActOn) {
     EXPECT_EQ(kind_of(Error("E101", "a word")), ErrorKind::other);
 }
 
+TEST(ErrorKind, SaysWhoseDoingAnErrorIs) {
+    EXPECT_EQ(blame_of_code("E204"), Blame::own);
+    EXPECT_EQ(blame_of_code("E660"), Blame::peer);
+    EXPECT_EQ(blame_of_code("E682"), Blame::peer);
+    EXPECT_EQ(blame_of_code("E620"), Blame::unsure);
+}
+
 TEST(ErrorKind, EachOfItsCodesIsInTheCatalogue) {
     const auto with_kind = std::ranges::count_if(error_catalog(), [](const ErrorEntry& entry) {
         return kind_of(Error(entry.code, "")) != ErrorKind::other;
     });
-    EXPECT_EQ(with_kind, 17) << "a code in error_kind.cpp that error_catalog.cpp does not have";
+    EXPECT_EQ(with_kind, 24) << "a code in error_kind.cpp that error_catalog.cpp does not have";
 }
 
 }  // namespace

@@ -7,6 +7,9 @@
 #include "support/temp_dir.hpp"
 
 #include <array>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
 #include <map>
 #include <sstream>
 #include <thread>
@@ -18,6 +21,7 @@
 #include <poll.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -128,6 +132,13 @@ TEST_F(LogTest, BeginsLinesWithTimeAndLevel) {
     open_as(0);
     said_by([] { here(Level::error, "bad"); });
     EXPECT_THAT(lines_of(text_file(0))[0], MatchesRegex("20[0-9-]+T[0-9:.]+Z error bad"));
+}
+
+TEST_F(LogTest, KnowsLevelsByTheirNames) {
+    for (const Level level : {Level::debug, Level::info, Level::warn, Level::error})
+        EXPECT_EQ(level_named(level_name(level)), level);
+    EXPECT_EQ(level_name(Level::warn), "warn");
+    EXPECT_FALSE(level_named("loud"));
 }
 
 TEST_F(LogTest, ShowsWarningsOfARankWithItsNameAndHost) {
@@ -253,6 +264,89 @@ TEST_F(LogTest, HasNoLiveLineOnOtherRanks) {
     open_as(1);
     const Terminal terminal;
     EXPECT_FALSE(has_live_terminal());
+}
+
+/// What a child says on stderr that does `first`, keeps its stderr and does `action`.
+std::string said_by_child(
+    const fs::path& directory, void (*action)(), void (*first)() = [] {}) {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0) return "no pipe";
+    const pid_t child = ::fork();
+    if (child == 0) {
+        ::dup2(ends[1], STDERR_FILENO);
+        ::close(ends[0]);
+        ::close(ends[1]);
+        first();
+        open_log({.rank = 1, .world_size = 2, .directory = directory, .keeps_stderr = true});
+        action();
+        open_log({});
+        ::_exit(0);
+    }
+    ::close(ends[1]);
+    const UniqueFd output(ends[0]);
+    std::string text;
+    std::array<char, 4096> block{};
+    for (ssize_t got = 0; (got = ::read(output.value(), block.data(), block.size())) > 0;)
+        text.append(block.data(), static_cast<std::size_t>(got));
+    ::waitpid(child, nullptr, 0);
+    return text;
+}
+
+TEST(KeptStderr, GoesToTheFileTheLogAndWhereItWentBefore) {
+    const test::TempDir folder;
+    const std::string said = said_by_child(folder.path(), [] {
+        std::fputs("a library's \033[31mwords\nand more", stderr);
+        here(Level::warn, "my own");
+    });
+    EXPECT_THAT(said, HasSubstr("a library's \033[31mwords\nand more"));
+    EXPECT_THAT(said, HasSubstr("my own"));
+    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "a library's \033[31mwords\nand more");
+    const auto lines = lines_of(folder / "rank-00001.jsonl");
+    ASSERT_THAT(lines, SizeIs(3));
+    EXPECT_THAT(content_of(folder / "rank-00001.jsonl"), HasSubstr("\"a library's ?[31mwords\""));
+    EXPECT_THAT(lines[2], HasSubstr("\"end\":31,\"event\":\"stderr\",\"host\":\"\",\"rank\":1"));
+}
+
+TEST(KeptStderr, HasTheLastWordsOfAProcessThatCrashes) {
+    const test::TempDir folder;
+    const std::string said = said_by_child(folder.path(), [] {
+        std::fputs("last words\n", stderr);
+        std::abort();
+    });
+    EXPECT_EQ(said, "last words\n");
+    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "last words\n");
+}
+
+// As MPI's, which prints where the process was and raises the signal again.
+TEST(KeptStderr, HasWhatAnotherHandlerOfCrashesSays) {
+    const test::TempDir folder;
+    const std::string said = said_by_child(
+        folder.path(),
+        [] { ::raise(SIGSEGV); },
+        [] {
+            ::signal(SIGSEGV, [](int number) {
+                [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, "a trace\n", 8);
+                ::signal(number, SIG_DFL);
+                ::raise(number);
+            });
+        });
+    EXPECT_EQ(said, "a trace\n");
+    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "a trace\n");
+}
+
+TEST(KeptStderr, HasTheLastWordsOfAProcessThatIsKilled) {
+    const test::TempDir folder;
+    said_by_child(folder.path(), [] {
+        std::fputs("last words\n", stderr);
+        ::raise(SIGKILL);
+    });
+    EXPECT_EQ(content_of(folder / "rank-00001.stderr"), "last words\n");
+}
+
+TEST(KeptStderr, LeavesNoEmptyFile) {
+    const test::TempDir folder;
+    said_by_child(folder.path(), [] {});
+    EXPECT_FALSE(fs::exists(folder / "rank-00001.stderr"));
 }
 
 TEST(Printable, ReplacesControlCharacters) {

@@ -117,6 +117,25 @@ inline void write_foreign(const std::filesystem::path& path,
     H5Pclose(access);
 }
 
+/// A name for what is somewhere in another file.
+struct ForeignLink {
+    std::string name;
+    std::filesystem::path file;
+    std::string path;
+};
+
+inline void link_foreign(const std::filesystem::path& path, const std::vector<ForeignLink>& links) {
+    const hid_t file = must(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT));
+    for (const ForeignLink& link : links)
+        must(H5Lcreate_external(link.file.c_str(),
+                                link.path.c_str(),
+                                file,
+                                link.name.c_str(),
+                                H5P_DEFAULT,
+                                H5P_DEFAULT));
+    H5Fclose(file);
+}
+
 /// `rows` images of 3 x 5 bytes at /x/data and as many labels below `classes` at /y.
 inline std::vector<ForeignDataset> images_and_labels(std::uint64_t rows,
                                                      std::uint64_t seed,

@@ -43,7 +43,9 @@ std::vector<BadInput> bad_data_sets() {
         "lockstep: error E213: '<tmp>/bad/train-00000-of-00001.h5' is damaged: field 'images', "
         "block 7, 25,088 bytes at offset 183,808 (samples 224 to 255) <rank>\n"
         "  why: their XXH3-64 is b9aefb7ba3c2aa58, the index says 7a378e9d321d3910; read twice\n"
-        "  fix: restore the shard from its source, then run 'lockstep data verify'\n",
+        "  fix: copy the file from its source, then run 'lockstep data verify'; 'lockstep train' "
+        "with "
+        "--on-bad-data mask leaves these samples out\n",
         flip_bit_of_last_image);
     flipped.finder = Finder::some_rank;
     flipped.words = flipped.words + Words{"--max-steps", "20"};

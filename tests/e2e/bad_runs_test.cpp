@@ -34,8 +34,7 @@ TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
                   "' was made with other settings\n"
                   "  why: lr is 0.001 in the run, now 0.5 (from command line); seed is 1 in the "
                   "run, now 3 (from command line)\n"
-                  "  fix: give these options the run's values to go on with it, or use another run "
-                  "directory\n");
+                  "  fix: go on with --lr 0.001 --seed 1, or use another run directory\n");
 }
 
 TEST_F(BadRuns, BelongToOneJobAtATime) {

@@ -153,7 +153,7 @@ TEST(Commands, AreCompletedByZsh) {
     };
     expect_offered("lockstep ver", " verify version\n");
     expect_offered("lockstep config c", "check show\n");
-    expect_offered("lockstep train --opt", "train --opt\n--data[training data set");
+    expect_offered("lockstep train --opt", "train --opt\n*--data[training data: ");
     expect_offered("lockstep bench comm --t",
                    "comm --t\n--min-bytes[smallest buffer]:value: \n-b[");
 }
@@ -189,6 +189,14 @@ TEST(Commands, SayTheirVersions) {
     EXPECT_THAT(output_of({"version"}),
                 MatchesRegex("lockstep [0-9.]+[^\n]*\nlibtorch [0-9.]+\nOpen MPI [^\n]*\n.*"));
     EXPECT_EQ(output_of({"--version"}), output_of({"version"}));
+}
+
+// The machine says whether it has one, not the program that is tested.
+TEST(Commands, DoNotAlarmWithoutAGpu) {
+    const auto pci = run_process({"bash", "-c", "cat /sys/bus/pci/devices/*/vendor"});
+    if (pci.output.find("0x10de") != pci.output.npos || fs::exists("/dev/nvidiactl"))
+        GTEST_SKIP() << "SKIPPED: there is a GPU here";
+    EXPECT_THAT(output_of({"version"}), testing::EndsWith("\ngpu none (no driver)\n"));
 }
 
 TEST(Commands, OfAGroupAreListed) {

@@ -24,26 +24,15 @@ using testing::HasSubstr;
 constexpr const char* endless = "1000000";
 
 Words train(const fs::path& run, const std::string& max_steps, const std::string& checkpoints) {
-    return {"train",
-            "--data",
-            SmallData::get().train(),
-            "--run",
-            run,
-            "--model",
-            "mlp",
-            "--batch",
-            "24",
-            "--epochs",
-            endless,
-            "--log-every",
-            "20",
-            "--max-steps",
-            max_steps,
-            "--np",
-            "2",
-            "--oversubscribe",
-            "--checkpoint-every",
-            checkpoints};
+    return train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(2) +
+           Words{"--epochs",
+                 endless,
+                 "--log-every",
+                 "20",
+                 "--max-steps",
+                 max_steps,
+                 "--checkpoint-every",
+                 checkpoints};
 }
 
 class Control : public testing::Test {

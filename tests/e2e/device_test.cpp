@@ -4,8 +4,12 @@
 
 #include "program.hpp"
 #include "run_files.hpp"
+#include "simulated_gpus.hpp"
 #include "small_data.hpp"
 #include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <csignal>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -15,21 +19,7 @@ namespace lockstep::test {
 namespace {
 
 using testing::HasSubstr;
-
-// As tests/simcuda/environment has it.
-Variables with_gpus(const Variables& more = {}) {
-    const std::string folder = LOCKSTEP_SIMCUDA, library = folder + "/libsimcuda.so";
-    Variables all = {{"LD_LIBRARY_PATH", folder},
-                     {"LOCKSTEP_CUDA_LIB", library},
-                     {"LOCKSTEP_NCCL_LIB", library},
-                     {"LOCKSTEP_TORCH_CUDA_LIB", library}};
-    all.insert(more.begin(), more.end());
-    return all;
-}
-
-Words on_ranks(int ranks) {
-    return {"--np", std::to_string(ranks), "--oversubscribe"};
-}
+using testing::Not;
 
 Words train(const fs::path& run, const Words& more, const std::string& steps = "6") {
     return Words{"train",
@@ -46,6 +36,12 @@ Words train(const fs::path& run, const Words& more, const std::string& steps = "
                  "--checkpoint-every",
                  "2steps"} +
            more;
+}
+
+// One rank comes by mpirun, too: the simulation's NCCL moves bytes by MPI.
+ProcessResult run_on(int ranks, const Words& words, const Variables& variables = {}) {
+    if (ranks > 1) return run_lockstep(words + on_ranks(ranks), with_gpus(variables));
+    return run_under_mpirun(1, words, with_gpus(variables));
 }
 
 ProcessResult verify(const Words& options, const Variables& variables = {}) {
@@ -90,7 +86,32 @@ TEST(Device, GivesEqualBitsWithEachOptimizer) {
 }
 
 TEST(Device, GivesEqualBitsInHalfPrecision) {
-    expect_equal(verify({"--ranks", "1,2", "--model", "mlp", "--precision", "fp16"}));
+    expect_equal(
+        verify({"--ranks", "1,2,3", "--model", "mlp", "--precision", "fp16", "--clip-norm", "1"}));
+}
+
+// What the second half of a run's steps adds to the calls in which CUDA lets rank 0 wait: samples
+// and phases have an event each. The wait for the loss looks again and again, outside CUDA.
+TEST(Device, WaitsTwiceAStepInCudaWhateverItsUpdateNeeds) {
+    const TempDir folder;
+    int runs = 0;
+    const auto waits = [&](const Words& options, const std::string& steps) {
+        const fs::path run = folder / std::to_string(runs++), file = run.string() + "-waits";
+        Words words = train(run, Words{"--device", "cuda", "--model", "mlp"} + options, steps);
+        std::ranges::replace(words, "2steps", "never");
+        const auto result = run_on(2, words, {{"SIMCUDA_WAITS", file}});
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        return std::stoi(content_of(file.string() + ".0"));
+    };
+    const auto of_a_step = [&](const Words& options) {
+        return (waits(options, "8") - waits(options, "4")) / 4.0;
+    };
+    for (const Words& options :
+         {Words{"--optimizer", "lamb", "--clip-norm", "1", "--precision", "fp16"},
+          {"--optimizer", "lars", "--on-nonfinite", "skip"},
+          {}})
+        EXPECT_EQ(of_a_step(options), 2) << testing::PrintToString(options);
+    EXPECT_GT(of_a_step({"--noise-scale-every", "1"}), 2) << "gradients are looked at";
 }
 
 TEST(Device, GivesOtherBitsWithPlainSums) {
@@ -110,12 +131,87 @@ TEST(Device, GivesTheSameBitsHoweverLateItsStreamsAre) {
     }
 }
 
+// What is recorded once and replayed is what is computed: with late streams, micro-batches and half
+// precision. The rehearsal has dropout's numbers, too.
+TEST(Device, GivesTheSameBitsWhereLeavesAreReplayed) {
+    const TempDir folder;
+    struct Case {
+        Words words;
+        Variables variables;
+    };
+    const std::vector<Case> cases = {{{"--model", "cnn-bn"}, {{"SIMCUDA_DELAY_US", "300"}}},
+                                     {{"--model", "mlp", "--micro-batches", "2"}, {}},
+                                     {{"--model", "mlp", "--precision", "fp16"}, {}}};
+    for (std::size_t i = 0; i < cases.size(); ++i) {
+        const auto run_with = [&](const std::string& graph, int ranks) {
+            const fs::path run = folder / fmt::format("{}{}{}", graph, i, ranks);
+            const Words more{"--device", "cuda", "--graph", graph};
+            return run_on(ranks, train(run, cases[i].words + more), cases[i].variables);
+        };
+        const auto computed = run_with("off", 2);
+        for (const int ranks : {1, 3}) {
+            const auto replayed = run_with("on", ranks);
+            EXPECT_THAT(replayed.output, HasSubstr("graph: leaves are recorded once and replayed"));
+            EXPECT_THAT(replayed.output, Not(HasSubstr("AccumulateGrad")));
+            EXPECT_EQ(printed_hash(replayed.output), printed_hash(computed.output))
+                << replayed.output;
+        }
+    }
+}
+
+// An operator for which the host waits, say, at first or only later.
+TEST(Device, ComputesLeavesAsAlwaysWhereTheyCannotBeRecorded) {
+    const TempDir folder;
+    const auto run_with = [&](const std::string& name, const Words& more, const char* refuses) {
+        const Words words{"--device", "cuda", "--model", "mlp", "--leaves", "one-by-one"};
+        return run_on(1, train(folder / name, words + more), {{"SIMCUDA_REFUSE", refuses}});
+    };
+    const auto computed = run_with("off", {"--graph", "off"}, "1");
+    EXPECT_THAT(computed.output, Not(HasSubstr("graph")));
+    const auto fallen = run_with("auto", {}, "5");
+    EXPECT_THAT(fallen.output,
+                HasSubstr("graph: off, the model does what cannot be recorded: CUDA error: "
+                          "operation not permitted when stream is capturing"));
+    const auto later = run_with("later", {"--graph", "on"}, "45");
+    EXPECT_THAT(later.output, HasSubstr("graph: leaves are recorded once"));
+    EXPECT_THAT(later.output, HasSubstr("graph: leaves are computed as always from step"));
+    for (const auto* result : {&computed, &fallen, &later}) {
+        EXPECT_EQ(result->exit_code, 0) << result->output;
+        EXPECT_EQ(printed_hash(result->output), printed_hash(computed.output));
+    }
+    const auto asked = run_with("on", {"--graph", "on"}, "5");
+    EXPECT_EQ(asked.exit_code, 64) << asked.output;
+    EXPECT_THAT(asked.output, HasSubstr("error E103: this rank's leaves cannot be recorded"));
+    const auto on_cpu = run_lockstep(train(folder / "cpu", {"--graph", "on", "--model", "mlp"}));
+    EXPECT_THAT(on_cpu.output, HasSubstr("  why: it is for GPUs"));
+}
+
+// What is added inside a node first has the bits of one node; hosts are apart as NCCL has it.
+TEST(Device, GivesTheSameBitsOnSeveralNodes) {
+    const TempDir folder;
+    const auto run_with = [&](const std::string& name, const std::string& host) {
+        const Words words = train(folder / name, {"--device", "cuda", "--model", "cnn-bn"});
+        const std::string line = "export NCCL_HOSTID=" + host + "; exec \"$@\"";
+        const auto result =
+            run_process(mpirun_words(4) + Words{"bash", "-c", line, "bash", program()} + words,
+                        with_gpus({{"SIMCUDA_DELAY_US", "300"}}),
+                        120);
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        return result.output;
+    };
+    const std::string one = run_with("one", "n");
+    const std::string two = run_with("two", "n$((OMPI_COMM_WORLD_RANK / 2))");
+    EXPECT_THAT(two, HasSubstr("network: 4 ranks on 2 nodes"));
+    EXPECT_EQ(printed_hash(two), printed_hash(one));
+}
+
 TEST(Device, ResumesOnAnotherNumberOfGpus) {
     const TempDir folder;
     const Words words = {"--device", "cuda", "--model", "cnn-bn", "--optimizer", "adamw"};
     const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(3)), with_gpus());
     EXPECT_EQ(whole.exit_code, 0) << whole.output;
     EXPECT_THAT(whole.output, HasSubstr("by nccl"));
+    EXPECT_THAT(content_of(folder / "whole" / "run.json"), HasSubstr("CUDA 13.0, cuDNN 9.10.2"));
     const auto cut = run_lockstep(train(folder / "cut", words + on_ranks(2), "3"), with_gpus());
     EXPECT_THAT(cut.output, HasSubstr("leaves: 2 a rank of 6 samples, computed together"));
     const auto resumed = run_lockstep(train(folder / "cut", words + on_ranks(4)), with_gpus());
@@ -129,37 +225,159 @@ TEST(Device, ResumesOnAnotherNumberOfGpus) {
     EXPECT_THAT(on_cpus.output, HasSubstr("device"));
 }
 
+Json network_event(const fs::path& run) {
+    for (const Json& line : json_lines(run / "logs/i1/rank-00000.jsonl"))
+        if (line.at("event") == "network") return line;
+    return {};
+}
+
+// By NCCL's own report, which goes to the run's logs.
+TEST(Device, SaysWhichWayNcclTakesBetweenRanks) {
+    const TempDir folder;
+    const Words words = {"--device", "cuda", "--model", "mlp"};
+    const auto run = run_lockstep(train(folder / "run", words + on_ranks(3)), with_gpus());
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_THAT(run.output, HasSubstr("network: 3 ranks on 1 node: shared memory\n"));
+    EXPECT_THAT(run.output, Not(HasSubstr("NCCL INFO")));
+    EXPECT_THAT(read_file(folder / "run/logs/i1/nccl-00002.log"),
+                HasSubstr("Channel 00 : 2[2] -> 0[0] via SHM/direct/direct"));
+    EXPECT_THAT(read_file(folder / "run/logs/i1/rank-00001.log"),
+                HasSubstr("NCCL sends to ranks 0,2 by shared memory"));
+    const Json event = network_event(folder / "run");
+    EXPECT_EQ(event.at("not_reported").get<int>(), 0);
+    EXPECT_EQ(event.at("transports").at(0).at("kind"), "shared memory");
+    EXPECT_EQ(event.at("transports").at(0).at("pairs").get<int>(), 6);
+}
+
+// Two hosts of one machine that have an RDMA port in /sys, and an NCCL that finds none.
+TEST(Device, WarnsOfRdmaThatIsThereAndUnused) {
+    const TempDir folder;
+    const std::string script = "class=$(mktemp -d) && " LOCKSTEP_MADE_UP_RDMA
+                               " Ethernet eth0 \"$class\" && \"$@\"; "
+                               "code=$?; umount /sys/class; rm -rf \"$class\"; exit $code";
+    Words line = {LOCKSTEP_TWO_HOSTS, "a:2,b:1", "--", "mpirun"};
+    for (const auto& [name, value] : with_gpus()) line = line + Words{"-x", name};
+    line = line + Words{"unshare", "--mount", "sh", "-c", script, "sh", program()} +
+           train(folder / "run", {"--device", "cuda", "--model", "mlp"}, "2");
+    const auto run = run_process(line, with_gpus(), 120);
+    if (run.exit_code == 77) GTEST_SKIP() << "needs root: " << run.output;
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_THAT(run.output,
+                HasSubstr("network: 3 ranks on 2 nodes: shared memory inside nodes; sockets (lo) "
+                          "between\n"));
+    EXPECT_THAT(run.output,
+                HasSubstr("RDMA hardware mlx5_0:1 is active on a, b, but NCCL sends between nodes "
+                          "over sockets: NCCL finds no RDMA device that it may use; fix: "));
+    EXPECT_THAT(run.output, HasSubstr("warn: F6: neither nvidia_peermem nor")) << "GPUs count";
+}
+
+TEST(Device, LeavesNcclsReportWhereTheUserHasIt) {
+    const TempDir folder;
+    const Words words = {"--device", "cuda", "--model", "mlp"};
+    const auto quiet = run_lockstep(train(folder / "quiet", words + on_ranks(2)),
+                                    with_gpus({{"NCCL_DEBUG", "WARN"}}));
+    EXPECT_THAT(quiet.output, HasSubstr("not reported: NCCL_DEBUG=WARN is set"));
+    EXPECT_FALSE(fs::exists(folder / "quiet/logs/i1/nccl-00000.log"));
+    const auto loud = run_lockstep(train(folder / "loud", words + on_ranks(2)),
+                                   with_gpus({{"NCCL_DEBUG", "INFO"}}));
+    EXPECT_THAT(loud.output, HasSubstr("NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM"));
+    EXPECT_THAT(loud.output, HasSubstr("not reported: NCCL_DEBUG=INFO sends NCCL's report to"));
+    const auto own = run_lockstep(
+        train(folder / "own", words + on_ranks(2)),
+        with_gpus({{"NCCL_DEBUG", "INFO"}, {"NCCL_DEBUG_FILE", folder / "nccl.%h.%p"}}));
+    EXPECT_THAT(own.output, HasSubstr("network: 2 ranks on 1 node: shared memory\n"));
+    EXPECT_FALSE(fs::exists(folder / "own/logs/i1/nccl-00000.log"));
+}
+
 struct Fault {
     std::string variable, value, code, says;
 };
+
+// All ranks end in time, the message says what it should, and the same command goes on from the
+// last checkpoint to the parameters of an undisturbed run.
+void expect_named(const fs::path& run, int ranks, const Fault& fault, const std::string& hash) {
+    const Words words =
+        Words{"--device", "cuda", "--model", "mlp", "--comm-timeout", "3s"} + on_ranks(ranks);
+    const double begin_s = now_s();
+    const auto failed = run_lockstep(train(run, words), with_gpus({{fault.variable, fault.value}}));
+    EXPECT_LT(now_s() - begin_s, 15) << fault.variable;
+    EXPECT_NE(failed.exit_code, 0);
+    EXPECT_THAT(failed.output,
+                testing::ContainsRegex("error " + fault.code + ": (.|\n)*" + fault.says))
+        << fault.variable;
+    const auto again = run_lockstep(train(run, words), with_gpus());
+    EXPECT_EQ(printed_hash(again.output), hash) << again.output;
+}
+
+std::string undisturbed_hash(const fs::path& run) {
+    const auto whole = run_lockstep(
+        train(run, Words{"--device", "cuda", "--model", "mlp"} + on_ranks(2)), with_gpus());
+    EXPECT_EQ(whole.exit_code, 0) << whole.output;
+    return printed_hash(whole.output);
+}
 
 // On rank 1 of two, in the middle of training but where its start cannot go well. The first rank to
 // say so ends the others: E682 repeats it.
 TEST(Device, NamesWhatGoesWrongAndGoesOnFromTheLastCheckpoint) {
     const TempDir folder;
-    const Words words = {"--device", "cuda", "--model", "mlp", "--comm-timeout", "3s"};
-    const auto whole = run_lockstep(train(folder / "whole", words + on_ranks(2)), with_gpus());
-    ASSERT_EQ(whole.exit_code, 0) << whole.output;
+    const std::string hash = undisturbed_hash(folder / "whole");
     for (const Fault& fault :
          {Fault{"SIMCUDA_KILL", "1:14", "E660", "rank 1"},
-          Fault{"SIMCUDA_HANG", "1:14", "(E678|E682)", "'gradients' did not end within 3.0s"},
           Fault{"SIMCUDA_LOST", "1:200", "(E681|E682)", "rank 1"},  // in a rehearsal
           Fault{"SIMCUDA_LOST", "1:1500", "(E681|E682)", "rank 1"},
           Fault{"SIMCUDA_MEMORY", "1:1000000", "(E696|E682)", "rank 1"},
           Fault{"SIMCUDA_NCCL_VERSION", "1:22703", "E674", "2.27.3 on rank 1"},
-          Fault{"SIMCUDA_GPUS", "1", "E608", "would share GPU"}}) {
-        const fs::path run = folder / (fault.variable + fault.value);
-        const double begin_s = now_s();
-        const auto failed = run_lockstep(train(run, words + on_ranks(2)),
-                                         with_gpus({{fault.variable, fault.value}}));
-        EXPECT_LT(now_s() - begin_s, 15 + 5) << fault.variable;
-        EXPECT_NE(failed.exit_code, 0);
-        EXPECT_THAT(failed.output, testing::ContainsRegex("error " + fault.code + ": "))
-            << fault.variable;
-        EXPECT_THAT(failed.output, HasSubstr(fault.says));
-        const auto again = run_lockstep(train(run, words + on_ranks(2)), with_gpus());
-        EXPECT_EQ(printed_hash(again.output), printed_hash(whole.output)) << again.output;
-    }
+          Fault{"SIMCUDA_GPUS", "1", "E608", "would share GPU"}})
+        expect_named(folder / (fault.variable + fault.value), 2, fault, hash);
+}
+
+// The hosts of all ranks are in the same collective. Group 14 publishes, 15 sums a bucket.
+TEST(Device, NamesTheRankWhoseGpuIsStuck) {
+    const TempDir folder;
+    const std::string hash = undisturbed_hash(folder / "whole");
+    for (const char* group : {"1:14", "1:15"})
+        expect_named(folder / group,
+                     3,
+                     {"SIMCUDA_HANG", group, "E660", "the GPU of rank 1 .* is stuck in #"},
+                     hash);
+    expect_named(
+        folder / "kernel",
+        3,
+        {"SIMCUDA_STALL", "1:25", "E660", "the GPU of rank 1 .* is still in other work before #"},
+        hash);
+}
+
+// Of two ranks each misses the other's part; and of NCCL's own sums nobody sees parts.
+TEST(Device, NamesNobodyWhereNoGpuStandsOut) {
+    const TempDir folder;
+    expect_named(folder / "two",
+                 2,
+                 {"SIMCUDA_HANG", "1:14", "E660", "nothing arrives between rank 0 .* and rank 1 "},
+                 undisturbed_hash(folder / "whole"));
+    const Words words{"--device", "cuda", "--model", "mlp", "--comm-timeout", "3s", "--plain"};
+    const auto plain = run_lockstep(train(folder / "plain", words + on_ranks(3)),
+                                    with_gpus({{"SIMCUDA_HANG", "1:15"}}));
+    EXPECT_THAT(
+        plain.output,
+        testing::ContainsRegex("error E660: the GPUs of ranks 0-2 are in #.*\n.*not known"));
+}
+
+TEST(Device, NamesARankThatIsStopped) {
+    const TempDir folder;
+    const fs::path run = folder / "run";
+    Words words{"env"};
+    for (const auto& [name, value] : with_gpus()) words.push_back(name + "=" + value);
+    const Words more{"--device", "cuda", "--model", "mlp", "--comm-timeout", "3s"};
+    words = words + Words{program()} + train(run, more + on_ranks(2), "1000000");
+    std::ranges::replace(words, "2steps", "never");  // a rank that saves is waited for
+    Background job(words, folder / "output");
+    ASSERT_TRUE(eventually([&] { return job.has_ended() || newest_step(run) > 0; }, 60));
+    const auto ranks = children_of(children_of(job.pid()).front());
+    ASSERT_EQ(ranks.size(), 2u);
+    ::kill(ranks.back(), SIGSTOP);
+    EXPECT_EQ(job.wait(15), 76);
+    EXPECT_THAT(content_of(folder / "output"),
+                testing::ContainsRegex("error E660: rank 1 .*is stopped \\(state T\\)"));
 }
 
 // Of a GPU that holds one leaf's pass, but not that of all leaves.

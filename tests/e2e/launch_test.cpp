@@ -22,28 +22,19 @@ constexpr std::int64_t steps = 600;
 class Launch : public testing::Test {
   protected:
     Words train(int ranks, std::int64_t length = steps) const {
-        return Words{"train",
-                     "--data",
-                     SmallData::get().train(),
-                     "--run",
-                     run_,
-                     "--model",
-                     "mlp",
-                     "--batch",
-                     "24",
-                     "--virtual-ranks",
+        return train_words(SmallData::get().train(), run_, "mlp", 24) + on_ranks(ranks) +
+               Words{"--virtual-ranks",
                      "4",
                      "--max-steps",
                      std::to_string(length),
                      "--checkpoint-every",
-                     "never",
-                     "--oversubscribe",
-                     "--np",
-                     std::to_string(ranks)};
+                     "never"};
     }
 
+    /// Trains far longer than any signal to it may be late.
     std::unique_ptr<Background> start(int ranks) const {
-        return std::make_unique<Background>(Words{program()} + train(ranks), folder_ / "output");
+        return std::make_unique<Background>(Words{program()} + train(ranks, 1'000'000),
+                                            folder_ / "output");
     }
 
     /// Waits until `signal` would not be lost any more: it is blocked by main().
@@ -72,9 +63,10 @@ class Launch : public testing::Test {
     }
 
     void expect_completes() const {
-        const ProcessResult result = run_lockstep(train(1));
+        const std::int64_t length = newest_step(run_) + steps;
+        const ProcessResult result = run_lockstep(train(1, length));
         EXPECT_EQ(result.exit_code, 0) << result.output;
-        EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", steps));
+        EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", length));
     }
 
     std::string output() const { return content_of(folder_ / "output"); }
@@ -116,8 +108,7 @@ INSTANTIATE_TEST_SUITE_P(,
                          });
 
 TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
-    auto job =
-        std::make_unique<Background>(Words{program()} + train(2, 1'000'000), folder_ / "output");
+    auto job = start(2);
     ASSERT_TRUE(eventually([&] { return job->has_ended() || newest_step(run_) > 0; }, 60));
     const auto mpirun = children_of(job->pid());
     ASSERT_EQ(mpirun.size(), 1u) << output();

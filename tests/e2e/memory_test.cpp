@@ -3,11 +3,16 @@
 #include "program.hpp"
 #include "small_data.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/resource.h>
 
 namespace lockstep::test {
 namespace {
+
+using testing::HasSubstr;
 
 long faults_of_children() {
     rusage used{};
@@ -30,6 +35,126 @@ long faults_of_training(int steps) {
 TEST(Memory, OfAStepIsThatOfTheStepBefore) {
     const long few = faults_of_training(10);
     EXPECT_LT(faults_of_training(40) - few, 3000);
+}
+
+TEST(Memory, LimitsThatLibTorchDoesNotFitIntoAreNamed) {
+    const TempDir folder;
+    for (const int ranks : {1, 2}) {
+        const ProcessResult refused = run_process({"/bin/sh",
+                                                   "-c",
+                                                   "ulimit -v 400000; exec \"$0\" \"$@\"",
+                                                   program(),
+                                                   "train",
+                                                   "--data",
+                                                   SmallData::get().train(),
+                                                   "--run",
+                                                   folder / "run",
+                                                   "--np",
+                                                   std::to_string(ranks)});
+        EXPECT_EQ(refused.exit_code, 78) << refused.output;
+        EXPECT_THAT(refused.output, testing::HasSubstr("E225"));
+        EXPECT_THAT(refused.output, testing::HasSubstr("a process 390.6 MiB of addresses"));
+        EXPECT_FALSE(fs::exists(folder / "run"));
+    }
+}
+
+// `ulimit` LIMIT, then the line with "lockstep" as the program under test. Below 40 MB of addresses
+// the loader ends even `lockstep` by itself.
+ProcessResult limited(const std::string& limit, const std::string& line) {
+    const std::string script = fmt::format(
+        "PATH={}:$PATH; ulimit {}; {}", fs::path(program()).parent_path().string(), limit, line);
+    return run_process({"bash", "-c", script}, {}, 120);
+}
+
+std::size_t refusals(const std::string& line, int from_kib, int to_kib, int step_kib) {
+    std::size_t refused = 0;
+    for (int kib = from_kib; kib <= to_kib; kib += step_kib) {
+        const ProcessResult result = limited(fmt::format("-v {}", kib), line);
+        if (result.exit_code == 0) continue;
+        ++refused;
+        EXPECT_EQ(result.exit_code, 78) << kib << ": " << result.output;
+        EXPECT_THAT(result.output, HasSubstr("error E225: ")) << kib;
+        EXPECT_THAT(result.output, HasSubstr("'ulimit -v' leaves")) << kib;
+    }
+    return refused;
+}
+
+class FewAddresses : public testing::Test {
+  protected:
+    std::string data() const { return SmallData::get().train().string(); }
+    std::string place(const char* name) const { return (folder_ / name).string(); }
+
+    TempDir folder_;
+};
+
+TEST_F(FewAddresses, ArePackedWithinOrRefused) {
+    const std::string line = fmt::format(
+        "rm -rf {0}; lockstep data pack --images {1} --labels {2} --out {0} --threads 8",
+        place("packed"),
+        SmallData::get().images().string(),
+        SmallData::get().labels().string());
+    EXPECT_GT(refusals(line, 40'000, 120'000, 8'000), 0u);
+    EXPECT_EQ(refusals(line, 400'000, 400'000, 1), 0u);
+}
+
+TEST_F(FewAddresses, AreReadWithinOrRefused) {
+    const std::string shard = SmallData::shard(SmallData::get().train()).string();
+    for (const std::string& line :
+         {fmt::format("lockstep data inspect {}", data()),
+          fmt::format("lockstep data verify {} --threads 8", data()),
+          fmt::format("lockstep data inspect {} --field images=/data/images:CHW", shard)}) {
+        refusals(line, 40'000, 100'000, 12'000);
+        EXPECT_EQ(refusals(line, 400'000, 400'000, 1), 0u) << line;
+    }
+}
+
+// The helper ends with 71 where it is refused memory; it has no more than its parent.
+TEST_F(FewAddresses, OfTheHelperAreToldAsSuch) {
+    const fs::path helper = folder_.file("helper", "#!/bin/sh\nexit 71\n");
+    fs::permissions(helper, fs::perms::owner_all);
+    const ProcessResult result = limited(
+        "-v 400000",
+        fmt::format("LOCKSTEP_H5PROBE={} lockstep data inspect {} --field images=/data/images",
+                    helper.string(),
+                    SmallData::shard(SmallData::get().train()).string()));
+    EXPECT_EQ(result.exit_code, 78) << result.output;
+    EXPECT_THAT(result.output,
+                HasSubstr("error E225: the system gives 'lockstep-h5probe' no more"));
+    EXPECT_THAT(result.output, HasSubstr("'ulimit -v' leaves it 390.6 MiB"));
+}
+
+// LibTorch takes some 440 MiB before its program can say anything: it is tried before.
+TEST_F(FewAddresses, AreTrainedWithinOrRefused) {
+    const std::string line = fmt::format(
+        "rm -rf {0}; lockstep train --data {1} --run {0} --model mlp --batch 50 --max-steps 3",
+        place("run"),
+        data());
+    EXPECT_GT(refusals(line, 200'000, 460'000, 65'000), 0u);
+    EXPECT_GT(refusals(line, 450'000, 500'000, 4'000), 0u);
+    EXPECT_EQ(refusals(line, 3'000'000, 3'000'000, 1), 0u);
+    EXPECT_THAT(limited("-v 300000", line).output,
+                HasSubstr("lockstep-train' has no room to start"));
+}
+
+// Between what LibTorch takes and what MPI takes besides, ranks were said to have crashed.
+TEST_F(FewAddresses, AreTrainedWithinByTwoRanksOrRefused) {
+    const std::string line = fmt::format(
+        "rm -rf {0}; lockstep train --data {1} --run {0} --model mlp --batch 50 --max-steps 3 --np "
+        "2",
+        place("run"),
+        data());
+    EXPECT_EQ(refusals(line, 450'000, 650'000, 100'000), 3u);
+    refusals(line, 712'000, 776'000, 32'000);
+    EXPECT_EQ(refusals(line, 3'000'000, 3'000'000, 1), 0u);
+}
+
+// Open MPI itself fails without a word, or waits for ever, where it has little: it is not begun.
+TEST_F(FewAddresses, AreLeftToMpiOrRefused) {
+    const Words narrow{"bash", "-c", "ulimit -v 200000; \"$@\"; exit $?", "bash", program()};
+    const ProcessResult refused =
+        run_process(mpirun_words(2) + narrow + Words{"data", "verify", data()}, {}, 120);
+    EXPECT_EQ(refused.exit_code, 78) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr("error E225: MPI does not start with so little memory"));
 }
 
 }  // namespace

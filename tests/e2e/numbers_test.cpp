@@ -15,19 +15,8 @@ using testing::HasSubstr;
 
 // Convolutions, batch norm and dropout on two threads.
 Words train_on_two_threads(const fs::path& run) {
-    return {"train",
-            "--data",
-            SmallData::get().train(),
-            "--run",
-            run,
-            "--model",
-            "cnn-bn",
-            "--batch",
-            "24",
-            "--virtual-ranks",
-            "2",
-            "--threads",
-            "2"};
+    return train_words(SmallData::get().train(), run, "cnn-bn", 24) +
+           Words{"--virtual-ranks", "2", "--threads", "2"};
 }
 
 Words up_to(int count) {

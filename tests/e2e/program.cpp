@@ -40,6 +40,15 @@ ProcessResult run_lockstep(const Words& words, const Variables& environment, dou
 }
 
 // Open MPI's own files go where they are removed even if ranks are aborted or killed.
+Words train_words(const fs::path& data, const fs::path& run, const std::string& model, int batch) {
+    return {
+        "train", "--data", data, "--run", run, "--model", model, "--batch", std::to_string(batch)};
+}
+
+Words on_ranks(int ranks) {
+    return {"--np", std::to_string(ranks), "--oversubscribe"};
+}
+
 Words mpirun_words(int ranks) {
     static const TempDir folder;
     Words words = {"mpirun", "--quiet", "-np", std::to_string(ranks), "--oversubscribe"};

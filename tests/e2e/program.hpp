@@ -28,6 +28,12 @@ ProcessResult run_lockstep(const Words& words,
 /// "mpirun --quiet -np N ..." up to the program, on fewer cores if need be.
 Words mpirun_words(int ranks);
 
+/// A training that wants a length yet.
+Words train_words(const fs::path& data, const fs::path& run, const std::string& model, int batch);
+
+/// `lockstep` is to start so many, on a machine that may have fewer cores.
+Words on_ranks(int ranks);
+
 /// `mpirun -np RANKS lockstep WORDS`, as users with their own mpirun line do.
 ProcessResult run_under_mpirun(int ranks, const Words& words, const Variables& environment = {});
 

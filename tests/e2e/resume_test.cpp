@@ -22,27 +22,14 @@ constexpr std::int64_t steps_per_epoch = 25;  // 600 samples, 24 in a step
 constexpr std::int64_t total_steps = 4 * steps_per_epoch;
 
 Words train(const fs::path& run) {
-    return {"train",
-            "--data",
-            SmallData::get().train(),
-            "--run",
-            run,
-            "--model",
-            "mlp",
-            "--batch",
-            "24",
-            "--virtual-ranks",
-            "4",
-            "--epochs",
-            "4",
-            "--checkpoint-every",
-            "7steps",
-            "--log-every",
-            "1"};
-}
-
-Words on_ranks(int ranks) {
-    return {"--np", std::to_string(ranks), "--oversubscribe"};
+    return train_words(SmallData::get().train(), run, "mlp", 24) + Words{"--virtual-ranks",
+                                                                         "4",
+                                                                         "--epochs",
+                                                                         "4",
+                                                                         "--checkpoint-every",
+                                                                         "7steps",
+                                                                         "--log-every",
+                                                                         "1"};
 }
 
 // What an undisturbed run on two ranks ends with; computed once.
@@ -341,7 +328,7 @@ TEST(ResumeWithoutLastSteps, GoesOnExactlyAndKeepsItsLedger) {
     const ProcessResult ledger = run_lockstep({"data", "ledger", folder / "cut"});
     EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
     EXPECT_THAT(ledger.output,
-                testing::StartsWith("600 samples, the last 88 of each epoch dropped"));
+                testing::StartsWith("600 samples, 88 of them in no epoch (--drop-last, --split)"));
     EXPECT_THAT(ledger.output,
                 testing::HasSubstr("512          0          0           0        0  "
                                    "every sample but those dropped exactly once\n"));

@@ -6,6 +6,7 @@
 
 #include "program.hpp"
 #include "run_files.hpp"
+#include "simulated_gpus.hpp"
 #include "support/temp_dir.hpp"
 
 #include <cmath>
@@ -209,6 +210,7 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     const ProcessResult stopped = trained("stopped", 2, {});
     EXPECT_EQ(stopped.exit_code, 65) << stopped.output;
     EXPECT_THAT(stopped.output, testing::HasSubstr("error E701: the loss is nan at step "));
+    EXPECT_THAT(stopped.output, testing::HasSubstr("why: 'features' of sample "));
     std::set<std::string> hashes;
     for (const int ranks : {1, 2, 3}) {
         const std::string run = fmt::format("skipped-{}", ranks);
@@ -223,6 +225,29 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     }
     EXPECT_EQ(hashes.size(), 1u);
     EXPECT_EQ(hashes.begin()->size(), 32u);
+}
+
+// The GPU withholds the update before the host knows.
+TEST(NonFinite, StepsAreWithheldAlikeOnAnyNumberOfGpus) {
+    const TempDir folder;
+    make_sums(folder / "data", {77});
+    for (const char* what : {"skip", "rollback"}) {
+        std::set<std::string> hashes;
+        for (const int ranks : {1, 2, 3}) {
+            const fs::path run = folder / fmt::format("{}-{}", what, ranks);
+            const ProcessResult result = run_under_mpirun(
+                ranks,
+                Words{"train", "--data", folder / "data", "--run", run, "--model", "mlp"} +
+                    Words{"--device", "cuda", "--optimizer", "lamb", "--clip-norm", "1"} +
+                    Words{"--batch", "20", "--virtual-ranks", "4", "--epochs", "2"} +
+                    Words{"--on-nonfinite", what, "--checkpoint-every", "2steps"},
+                with_gpus());
+            expect_success(result);
+            hashes.insert(printed_hash(result.output));
+            EXPECT_EQ(json_lines(run / "metrics.jsonl").back().at("skipped_steps"), 2) << what;
+        }
+        EXPECT_EQ(hashes.size(), 1u) << what;
+    }
 }
 
 TEST(NonFinite, LossesOfFp16AreWarnedOfAndOverflowsEndTheRunAtLast) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: whatever the bytes of an index, of its table in a shard, or of an answer about a
-// foreign file are, no block that comes of them lies outside of its file. The first byte chooses.
+// foreign file are, no block that comes of them lies outside of its file, and no row of labels
+// has a text that is not there. The first byte chooses.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/data/dataset_index.hpp"
@@ -10,6 +11,7 @@
 #include "format/index_table.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/stored_blocks.hpp"
+#include "hdf5/texts.hpp"
 
 #include <algorithm>
 #include <array>
@@ -130,6 +132,17 @@ void read_facts(Bytes bytes) {
     }
 }
 
+// What the child says that the rows of a column are called, for as many as the first byte says.
+void read_texts(Bytes bytes) {
+    if (bytes.empty()) return;
+    const auto rows = std::to_integer<std::uint64_t>(bytes[0]);
+    const Texts texts = texts_from(sealed_bytes(bytes.subspan(1)), rows);
+    must(texts.rows.size() == rows);
+    for (const std::uint32_t number : texts.rows) must(number < texts.distinct.size());
+    for (const std::string& text : texts.distinct) must(text.size() <= most_text_bytes + 1);
+    must(texts_from(to_bytes(texts), rows) == texts);
+}
+
 }  // namespace
 }  // namespace lockstep
 
@@ -139,7 +152,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Bytes bytes = std::as_bytes(std::span(data, size)).subspan(1);
     // No fuzzer finds a hash: each also as if the sender had sealed it.
     unless_error([&] {
-        switch (data[0] % 6) {
+        switch (data[0] % 7) {
             case 0:
                 return read_table(bytes);
             case 1:
@@ -151,8 +164,11 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
             case 4:
                 static_cast<void>(request_from(sealed_bytes(bytes)));
                 break;
-            default:
+            case 5:
                 static_cast<void>(rows_request_from(sealed_bytes(bytes)));
+                break;
+            default:
+                read_texts(bytes);
         }
     });
     return 0;

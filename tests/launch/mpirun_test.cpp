@@ -92,6 +92,19 @@ TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
                 ElementsAre("--mca", "btl", "self,vader,tcp"));
 }
 
+TEST(LaunchNetwork, CarriesMessagesBySocketsUnlessHostsHaveRdmaInCommon) {
+    const Environment none{std::map<std::string, std::string>{}};
+    const Environment chosen(std::map<std::string, std::string>{{"OMPI_MCA_pml", "ucx"}});
+    const LaunchNetwork sockets{.is_needed = true, .network = "10.0.0.0/24", .note = {}};
+    const LaunchNetwork rdma{
+        .is_needed = true, .network = "10.0.0.0/24", .note = {}, .has_rdma = true};
+    EXPECT_THAT(carrier_words(sockets, none), ElementsAre("--mca", "pml", "ob1"));
+    EXPECT_THAT(carrier_words({}, chosen), ElementsAre("--mca", "pml", "ob1")) << "one node";
+    EXPECT_THAT(carrier_words(rdma, none), testing::IsEmpty());
+    EXPECT_THAT(carrier_words(sockets, chosen), testing::IsEmpty());
+    EXPECT_EQ(network_words(rdma), network_words(sockets)) << "what there is beside it";
+}
+
 TEST(LaunchNetwork, IsTheUsersWhereVariablesChooseIt) {
     const std::vector<std::string> hosts{"192.0.2.7"};  // nobody's: nothing may be asked there
     const Environment environment(

@@ -17,6 +17,7 @@ TEST(Events, ComeBackAsTheyWereWritten) {
                      .wall_s = 6.5,
                      .gradient_norm = 0.25,
                      .comm_busy_s = 2,
+                     .copy_s = 0.75,
                      .data = {.read_s = 3, .bytes_read = 9, .io_threads = 2, .bound = "I/O"},
                      .so_far = StartSums{4, 5, 6}};
     const Json written = json_of_record(event);
@@ -24,6 +25,7 @@ TEST(Events, ComeBackAsTheyWereWritten) {
     ASSERT_TRUE(found);
     EXPECT_EQ(json_of_record(*found), written);
     EXPECT_EQ(found->so_far->save_s, 5);
+    EXPECT_EQ(found->copy_s, 0.75);
     EXPECT_FALSE(found->wire_compression);
 }
 

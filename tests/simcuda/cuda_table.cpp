@@ -121,7 +121,9 @@ Status copy_async(void* to, const void* from, std::size_t bytes, CudaApi::Stream
     } else {
         stream.enqueue([=] { std::memmove(into, source, bytes); });
     }
-    if (is_pageable(to, bytes)) stream.drain();
+    if (!is_pageable(to, bytes)) return CudaApi::success;
+    note_wait_of_host();
+    stream.drain();
     return CudaApi::success;
 }
 
@@ -133,11 +135,21 @@ Status zero_async(void* data, std::size_t bytes, CudaApi::Stream handle) {
     return CudaApi::success;
 }
 
+Status mark_async(void* first, std::size_t apart, std::size_t count, CudaApi::Stream handle) {
+    auto* const at = static_cast<std::byte*>(first);
+    if (!machine().memory.device_of(first, (count - 1) * apart + 4)) return invalid_value;
+    stream_of(handle).enqueue([apart, count, at = machine().memory.behind(at)] {
+        for (std::size_t i = 0; i < count; ++i) std::memset(at + i * apart, 0xff, 4);
+    });
+    return CudaApi::success;
+}
+
 void add_memory(CudaApi& api) {
     api.allocate = counted(allocate);
     api.release = counted(release);
     api.copy_async = counted(copy_async);
     api.zero_async = counted(zero_async);
+    api.mark_async = counted(mark_async);
     api.lock_pages = counted([](void* data, std::size_t bytes) {
         return machine().memory.lock(data, bytes) ? CudaApi::success : invalid_value;
     });

@@ -1,18 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
 // liblockstep_cuda.so: the entry points of its kernels.
+#include "lockstep/comm/exact_words.hpp"
+
 #include "replica/update_launch.hpp"
 #include "simcuda/kernel.hpp"
 #include "simcuda/settings.hpp"
 #include "transform/kernel_body.hpp"
 
+#include <array>
 #include <vector>
 
+using lockstep::DecisionLaunch;
 using lockstep::MixLaunch;
+using lockstep::OwnRatesLaunch;
 using lockstep::StageLaunch;
 using lockstep::UpdateLaunch;
+using lockstep::exact::SquaresLaunch;
 using simcuda::run_kernel;
 
 namespace pixel = lockstep::pixel;
+
+namespace {
+
+// Here one thread comes after the other; a GPU's add atomically.
+void add_squares(
+    const SquaresLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
+    std::array<std::int64_t, lockstep::exact::words> own{};
+    lockstep::exact::add_own(launch, block, thread, blocks, threads, own.data());
+    for (std::size_t i = 0; i < own.size(); ++i) launch.words[i] += own[i];
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -38,8 +56,38 @@ int lockstep_cuda_mix(const MixLaunch* given, void* stream) {
 int lockstep_cuda_update(const UpdateLaunch* given, void* stream) {
     if (const int lost = simcuda::fault_of_call()) return lost;
     UpdateLaunch launch = *given;
-    simcuda::reach(launch.values, launch.gradients, launch.first, launch.second);
+    simcuda::reach(
+        launch.values, launch.gradients, launch.first, launch.second, launch.decided, launch.rate);
     run_kernel(launch, launch.count, lockstep::update::thread, stream);
+    return 0;
+}
+
+int lockstep_cuda_decide(const DecisionLaunch* given, void* stream) {
+    if (const int lost = simcuda::fault_of_call()) return lost;
+    DecisionLaunch launch = *given;
+    simcuda::reach(launch.squares, launch.others, launch.out);
+    simcuda::stream_of(stream).enqueue([=] { lockstep::update::decide(launch); });
+    return 0;
+}
+
+int lockstep_cuda_own_rates(const OwnRatesLaunch* given, void* stream) {
+    if (const int lost = simcuda::fault_of_call()) return lost;
+    OwnRatesLaunch launch = *given;
+    simcuda::reach(launch.sums, launch.decided, launch.out);
+    run_kernel(launch, launch.tensors, lockstep::update::own_rates_thread, stream);
+    return 0;
+}
+
+int lockstep_cuda_add_squares(const SquaresLaunch* given, void* stream) {
+    if (const int lost = simcuda::fault_of_call()) return lost;
+    SquaresLaunch launch = *given;
+    simcuda::reach(launch.values, launch.words);
+    // As many floats a thread as the kernel's grid has.
+    run_kernel(launch,
+               (launch.count + lockstep::exact::squares_of_thread - 1) /
+                   lockstep::exact::squares_of_thread,
+               add_squares,
+               stream);
     return 0;
 }
 

@@ -5,8 +5,11 @@
 #include "lockstep/core/host_device.hpp"
 
 #include "simcuda/cuda_table.hpp"
+#include "simcuda/settings.hpp"
 
 #include <cstdint>
+
+#include <unistd.h>
 
 namespace simcuda {
 
@@ -23,7 +26,8 @@ void run_kernel(const Launch& launch,
                 std::int64_t elements,
                 void (*thread)(const Launch&, std::int64_t, int, std::int64_t, int),
                 void* stream) {
-    stream_of(stream).enqueue([=] {
+    stream_of(stream).enqueue([=, stalls = is_stalled_kernel()] {
+        while (stalls) ::pause();
         const std::int64_t blocks = lockstep::blocks_for(elements);
         for (std::int64_t block = blocks; block-- > 0;)
             for (int i = lockstep::threads_of_block; i-- > 0;)

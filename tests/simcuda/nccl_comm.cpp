@@ -54,7 +54,10 @@ std::uint64_t nccl_sent_bytes() {
 }
 
 NcclComm::NcclComm(int tag) : background_(*new Stream(Machine::device())) {
-    in_background([this, tag] { ranks_ = make_ranks(tag); });
+    in_background([this, tag] {
+        ranks_ = make_ranks(tag);
+        log_.begin(ranks_);
+    });
 }
 
 void NcclComm::in_background(Stream::Task task) {
@@ -75,6 +78,7 @@ void NcclComm::take(std::vector<NcclIssued> group) {
         if (issued.stream != stream) die("a group of NCCL's on several streams");
     used_ = stream;
     in_background([this, stream, group = std::move(group), number = ++groups_] {
+        for (const NcclIssued& issued : group) log_.connect(issued.operation);
         stream->enqueue([this, group, number] { run(group, number); });
     });
 }

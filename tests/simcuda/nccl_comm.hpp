@@ -3,6 +3,7 @@
 #pragma once
 
 #include "nccl/nccl_types.hpp"
+#include "simcuda/nccl_log.hpp"
 #include "simcuda/nccl_operation.hpp"
 #include "simcuda/stream.hpp"
 
@@ -47,6 +48,7 @@ class NcclComm {
 
     Stream& background_;
     MPI_Comm ranks_ = MPI_COMM_NULL;
+    NcclLog log_;  ///< the background's
     std::atomic<int> not_taken_ = 0;
     std::atomic<bool> is_over_ = false;
     std::uint64_t groups_ = 0;

@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <fstream>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -19,7 +20,8 @@ struct State {
 
     std::mutex mutex;
     Settings settings;
-    std::atomic<std::uint64_t> delay_us, seed, calls, waits;
+    std::atomic<std::uint64_t> delay_us, seed, calls, kernels, waits, operators;
+    std::atomic<std::uint64_t> waits_of_host = 0;
 };
 
 State& state() {
@@ -62,9 +64,12 @@ Settings from_environment() {
     s.nccl_version = static_cast<int>(
         number_for(s.rank, "SIMCUDA_NCCL_VERSION", static_cast<std::uint64_t>(s.nccl_version)));
     s.traffic = text_of("SIMCUDA_TRAFFIC");
+    s.waits = text_of("SIMCUDA_WAITS");
     s.kills_in = number_for(s.rank, "SIMCUDA_KILL", never);
     s.hangs_in = number_for(s.rank, "SIMCUDA_HANG", never);
+    s.stalls_in = number_for(s.rank, "SIMCUDA_STALL", never);
     s.lost_after = number_for(s.rank, "SIMCUDA_LOST", never);
+    s.refuses = number_for(s.rank, "SIMCUDA_REFUSE", never);
     if (const std::string text = text_of("SIMCUDA_DROP_WAIT"); !text.empty()) {
         const auto slash = text.find('/');
         s.drops_wait = std::stoull(text);
@@ -78,7 +83,7 @@ void State::read() {
     settings = from_environment();
     delay_us = settings.delay_us;
     seed = settings.seed;
-    calls = waits = 0;
+    calls = kernels = waits = operators = 0;
 }
 
 std::uint64_t mixed(std::uint64_t x) {  // splitmix64
@@ -86,6 +91,13 @@ std::uint64_t mixed(std::uint64_t x) {  // splitmix64
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9;
     x = (x ^ x >> 27) * 0x94d049bb133111eb;
     return x ^ x >> 31;
+}
+
+/// When the process ends.
+__attribute__((destructor)) void write_waits() {
+    const Settings now = settings();
+    if (!now.waits.empty())
+        std::ofstream(now.waits + "." + std::to_string(now.rank)) << waits_of_host() << '\n';
 }
 
 }  // namespace
@@ -103,7 +115,10 @@ void be_late(std::uint64_t stream, std::uint64_t number) {
     const std::uint64_t longest = state().delay_us;
     if (longest == 0) return;
     const auto rank = static_cast<std::uint64_t>(settings().rank);
-    const std::uint64_t drawn = mixed(mixed(mixed(state().seed ^ rank << 32) + stream) + number);
+    const std::uint64_t own = mixed(mixed(state().seed ^ rank << 32) + stream);
+    // Half of all streams are prompt, with each seed others: they get far ahead of those that wait.
+    if (own % 2 == 0) return;
+    const std::uint64_t drawn = mixed(own + number);
     // Most work is quick and some is late: so a stream gets ahead of the others by several pieces.
     if (drawn % 4 != 0) return;
     std::this_thread::sleep_for(std::chrono::microseconds(drawn / 4 % (longest + 1)));
@@ -117,12 +132,28 @@ int fault_of_poll() {
     return state().calls >= settings().lost_after ? launch_failure : 0;
 }
 
+void note_wait_of_host() {
+    ++state().waits_of_host;
+}
+
+std::uint64_t waits_of_host() {
+    return state().waits_of_host;
+}
+
+bool is_stalled_kernel() {
+    return ++state().kernels == settings().stalls_in;
+}
+
 bool is_dropped_wait() {
     const std::uint64_t number = ++state().waits;
     const Settings now = settings();
     if (number < now.drops_wait) return false;
     return number == now.drops_wait ||
            (now.drops_each != never && (number - now.drops_wait) % now.drops_each == 0);
+}
+
+bool is_refused_operator() {
+    return ++state().operators >= settings().refuses;
 }
 
 }  // namespace simcuda

@@ -20,10 +20,12 @@ struct Settings {
     std::uint64_t delay_us = 0;  ///< the longest
     std::uint64_t memory = usual_memory;
     int nccl_version = 22809;
-    std::string traffic;                                   ///< prefix of the files
+    std::string traffic, waits;                            ///< prefixes of files
     std::uint64_t kills_in = never;                        ///< a group of NCCL's
     std::uint64_t hangs_in = never;                        ///< likewise
+    std::uint64_t stalls_in = never;                       ///< a kernel of Lockstep's own
     std::uint64_t lost_after = never;                      ///< calls of CUDA
+    std::uint64_t refuses = never;                         ///< an operator of a recording
     std::uint64_t drops_wait = never, drops_each = never;  ///< stream_wait_event: first, and period
 };
 
@@ -42,7 +44,19 @@ int fault_of_call();
 /// The same without counting: for calls that are made until something has happened.
 int fault_of_poll();
 
+/// Counts a call in which CUDA lets the host wait for a GPU.
+void note_wait_of_host();
+
+/// How many there were.
+std::uint64_t waits_of_host();
+
+/// Counts a kernel.
+bool is_stalled_kernel();
+
 /// Counts a wait for an event.
 bool is_dropped_wait();
+
+/// Counts an operator of a recording.
+bool is_refused_operator();
 
 }  // namespace simcuda

@@ -28,6 +28,7 @@ void block_signals() {
 void Mark::pass() {
     const std::lock_guard lock(mutex_);
     has_passed_ = true;
+    time_ = std::chrono::steady_clock::now();
     changed_.notify_all();
 }
 
@@ -39,6 +40,11 @@ bool Mark::has_passed() {
 void Mark::wait() {
     std::unique_lock lock(mutex_);
     changed_.wait(lock, [&] { return has_passed_; });
+}
+
+std::chrono::steady_clock::time_point Mark::time() {
+    const std::lock_guard lock(mutex_);
+    return time_;
 }
 
 Stream::Stream(int device) : device_(device), number_(next_number()) {
@@ -88,6 +94,10 @@ void Stream::end() {
 void Event::record(Stream& stream) {
     mark_ = std::make_shared<Mark>();
     stream.enqueue([mark = mark_] { mark->pass(); });
+}
+
+double Event::milliseconds_to(const Event& later) const {
+    return std::chrono::duration<double, std::milli>(later.mark_->time() - mark_->time()).count();
 }
 
 void Event::hold(Stream& stream) {

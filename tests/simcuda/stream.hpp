@@ -2,6 +2,7 @@
 // A CUDA stream as a thread, and events.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -17,11 +18,14 @@ class Mark {
     void pass();
     bool has_passed();
     void wait();
+    /// After it has passed.
+    std::chrono::steady_clock::time_point time();
 
   private:
     std::mutex mutex_;
     std::condition_variable changed_;
     bool has_passed_ = false;
+    std::chrono::steady_clock::time_point time_;
 };
 
 /// Does its work in order, one piece after the other, on a thread of its own and as late as the
@@ -64,8 +68,12 @@ class Event {
     void synchronize() {
         if (mark_) mark_->wait();
     }
+    /// Both have passed.
+    double milliseconds_to(const Event& later) const;
     /// `stream` waits for what is recorded now; a later record is none of its business.
     void hold(Stream& stream);
+
+    bool is_of_recording = false;  ///< the stream recorded a graph
 
   private:
     std::shared_ptr<Mark> mark_;

@@ -3,10 +3,13 @@
 // asked for; 0 is the default one.
 #include "simcuda/torch_device.hpp"
 
+#include "simcuda/recording.hpp"
 #include "simcuda/settings.hpp"
 
 #include <array>
 #include <cstdint>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
@@ -49,13 +52,37 @@ int index_of(c10::Device device) {
     return device.has_index() ? device.index() : Machine::device();
 }
 
-/// As CUDA's caching allocator: memory is free for later work of the stream that used it.
+/// The streams for which memory was allocated.
+class Owners {
+  public:
+    void add(void* data, Stream& stream) {
+        const std::lock_guard lock(mutex_);
+        streams_[data] = &stream;
+    }
+    Stream& take(void* data) {
+        const std::lock_guard lock(mutex_);
+        const auto found = streams_.find(data);
+        if (found == streams_.end()) die("LibTorch freed what is not allocated on a GPU");
+        Stream& stream = *found->second;
+        streams_.erase(found);
+        return stream;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::map<void*, Stream*> streams_;
+};
+
+Owners& owners() {
+    static Owners& all = *new Owners;
+    return all;
+}
+
+/// As CUDA's caching allocator: memory is free for later work of the stream that it was for.
 void release(void* data) {
     if (data == nullptr) return;
     Memory& memory = machine().memory;
-    const auto device = memory.device_of(data);
-    if (!device) die("LibTorch freed what is not allocated on a GPU");
-    Stream& stream = machine().default_stream(*device);
+    Stream& stream = owners().take(data);
     if (stream.is_idle()) return memory.release(data);
     stream.enqueue([&memory, data] { memory.release(data); });
 }
@@ -77,6 +104,9 @@ class Allocator final : public c10::Allocator {
                          " bytes of which ",
                          machine().memory.used(device),
                          " are in use.");
+        if (data != nullptr)
+            owners().add(data, stream_of(current_stream(static_cast<c10::DeviceIndex>(device))));
+        if (Recording* const recording = recording_around()) recording->own(data);
         return {data, data, &release, gpu(device)};
     }
     c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -131,8 +161,14 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
     bool queryStream(const c10::Stream& stream) const override {
         return stream_of(stream).is_idle();
     }
-    void synchronizeStream(const c10::Stream& stream) const override { stream_of(stream).drain(); }
+    void synchronizeStream(const c10::Stream& stream) const override {
+        refuse_while_recording();
+        note_wait_of_host();
+        stream_of(stream).drain();
+    }
     void synchronizeDevice(c10::DeviceIndex device) const override {
+        refuse_while_recording();
+        note_wait_of_host();
         machine().synchronize(device);
     }
 
@@ -141,16 +177,24 @@ class Guard final : public c10::impl::DeviceGuardImplInterface {
                 c10::DeviceIndex,
                 c10::EventFlag) const override {
         if (*event == nullptr) *event = new Event;
-        static_cast<Event*>(*event)->record(stream_of(stream));
+        auto& recorded = *static_cast<Event*>(*event);
+        recorded.is_of_recording = recording_of(stream_of(stream)) != nullptr;
+        recorded.record(stream_of(stream));
     }
     void block(void* event, const c10::Stream& stream) const override {
-        if (event != nullptr) static_cast<Event*>(event)->hold(stream_of(stream));
+        if (event == nullptr) return;
+        refuse_unless_inside(*static_cast<Event*>(event), stream_of(stream));
+        if (!is_dropped_wait()) static_cast<Event*>(event)->hold(stream_of(stream));
     }
     bool queryEvent(void* event) const override {
         return event == nullptr || static_cast<Event*>(event)->has_passed();
     }
     void synchronizeEvent(void* event) const override {
+        note_wait_of_host();
         if (event != nullptr) static_cast<Event*>(event)->synchronize();
+    }
+    double elapsedTime(void* from, void* to, c10::DeviceIndex) const override {
+        return static_cast<Event*>(from)->milliseconds_to(*static_cast<Event*>(to));
     }
     void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
         delete static_cast<Event*>(event);
@@ -178,11 +222,15 @@ c10::Stream current_stream(c10::DeviceIndex device) {
         c10::Stream::UNSAFE, gpu(device), current_streams.at(static_cast<std::size_t>(device)));
 }
 
-void wait_for_current_stream() {
+void throw_if_lost() {
     if (const int lost = fault_of_call())
         throw c10::AcceleratorError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
                                     lost,
                                     "CUDA error: unspecified launch failure");
+}
+
+void wait_for_current_stream() {
+    throw_if_lost();
     stream_of(current_stream(static_cast<c10::DeviceIndex>(Machine::device()))).drain();
 }
 

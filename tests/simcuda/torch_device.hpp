@@ -17,8 +17,10 @@ Stream& stream_of(c10::Stream stream);
 /// The calling thread's current stream of a device.
 c10::Stream current_stream(c10::DeviceIndex device);
 
-/// What an operator on the host begins with: all work before it is done. Throws where the GPU is
-/// lost.
+/// Counts a call; c10::AcceleratorError where the GPU is lost.
+void throw_if_lost();
+
+/// What an operator on the host begins with: all work before it is done. Throws as throw_if_lost().
 void wait_for_current_stream();
 
 }  // namespace simcuda

@@ -53,6 +53,7 @@ class SimHooks final : public at::CUDAHooksInterface {
     bool compiledWithCuDNN() const override { return true; }
     long versionCuDNN() const override { return 91002; }
     long versionRuntimeCuDNN() const override { return 91002; }
+    long versionCUDART() const override { return 13000; }
     double batchnormMinEpsilonCuDNN() const override { return 0; }
 
     c10::DeviceIndex deviceCount() const override {
@@ -71,6 +72,7 @@ class SimHooks final : public at::CUDAHooksInterface {
         return exchangeDevice(device);
     }
     void deviceSynchronize(c10::DeviceIndex device) const override {
+        note_wait_of_host();
         machine().synchronize(device < 0 ? current() : device);
     }
 

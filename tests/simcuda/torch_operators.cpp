@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // LibTorch's operators for the dispatch key CUDA. Each runs as the CPU's, on copies, when all work
 // of the current stream is done; those that make tensors and views are the device's own.
+#include "simcuda/recording.hpp"
 #include "simcuda/settings.hpp"
 #include "simcuda/torch_device.hpp"
 #include "simcuda/torch_generator.hpp"
@@ -68,7 +69,7 @@ Tensor host_view(const Tensor& tensor) {
         tensor.options().device(at::kCPU));
 }
 
-/// What the thread copies to a GPU is an operator's result, which nobody else has.
+/// What the thread copies from and to a GPU is an operator's, and nobody else has it.
 thread_local bool copies_results = false;
 
 bool is_locked(const Tensor& tensor) {
@@ -94,17 +95,32 @@ Tensor staged(const Tensor& from, bool is_non_blocking) {
     return is_kept ? from : from.clone();
 }
 
-Tensor& copy_(Tensor& to, const Tensor& from, bool is_non_blocking) {
+Tensor& copy_now(Tensor& to, const Tensor& from, bool is_non_blocking) {
     const c10::DeviceGuard guard((to.is_cuda() ? to : from).device());
-    wait_for_current_stream();
     if (from.numel() == 0 || !is_queued(to, from, is_non_blocking)) {
+        wait_for_current_stream();
+        if (to.is_cpu() && !copies_results) note_wait_of_host();
         host_view(to).copy_(host_view(from));
         return to;
     }
+    throw_if_lost();
     stream_of(current_stream(guard.current_device().index()))
         .enqueue([to, from = staged(from, is_non_blocking)] {
             const at::AutoDispatchBelowAutograd no_gradients;
             host_view(to).copy_(host_view(from));
+        });
+    return to;
+}
+
+/// Memory that is not page-locked may not be part of a recording.
+Tensor& copy_(Tensor& to, const Tensor& from, bool is_non_blocking) {
+    Recording* const recording = current_recording();
+    if (recording == nullptr) return copy_now(to, from, is_non_blocking);
+    for (const Tensor& tensor : {to, from})
+        if (tensor.is_cpu() && !(is_non_blocking && is_locked(tensor))) recording->refuse();
+    recording->add(
+        to, [into = without_graph(to), given = without_graph(from), is_non_blocking]() mutable {
+            copy_now(into, given, is_non_blocking);
         });
     return to;
 }
@@ -121,6 +137,8 @@ Tensor copy_from_and_resize(const Tensor& from, const Tensor& to) {
 
 at::Scalar local_scalar(const Tensor& tensor) {
     const c10::DeviceGuard guard(tensor.device());
+    refuse_while_recording();
+    note_wait_of_host();
     wait_for_current_stream();
     return host_view(tensor).item();
 }
@@ -242,7 +260,7 @@ void run_on_copies(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     copies_results = before;
 }
 
-void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+void run_now(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     refuse_unless_deterministic(op, *stack);
     const std::size_t arguments = op.schema().arguments().size();
     const c10::DeviceGuard guard(device_or_current(device_in(*stack, arguments)));
@@ -251,6 +269,12 @@ void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
     const auto given = take_generator(*stack, arguments);
     const DrawScope draws(given ? *given : default_generator(-1));
     run_on_copies(op, stack);
+}
+
+void run_on_host(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
+    if (Recording* const recording = current_recording())
+        return recording->add(op, stack, &run_now);
+    run_now(op, stack);
 }
 
 // cuDNN keeps something of forward for backward: here how many samples there were.
@@ -264,7 +288,7 @@ std::tuple<Tensor, Tensor, Tensor, Tensor> cudnn_batch_norm(const Tensor& input,
                                                             double epsilon) {
     auto [output, saved_mean, saved_deviation] =
         at::native_batch_norm(input, weight, bias, mean, variance, trains, momentum, epsilon);
-    const Tensor reserve = at::full({1}, input.size(0), input.options().dtype(at::kLong));
+    const Tensor reserve = at::empty({input.size(0)}, input.options().dtype(at::kByte));
     return {output, saved_mean, saved_deviation, reserve};
 }
 
@@ -278,7 +302,7 @@ std::tuple<Tensor, Tensor, Tensor> cudnn_batch_norm_backward(
     const std::optional<Tensor>& saved_deviation,
     double epsilon,
     const Tensor& reserve) {
-    TORCH_CHECK(reserve.item<std::int64_t>() == input.size(0), "what cuDNN kept is of others");
+    TORCH_CHECK(reserve.numel() == input.size(0), "what cuDNN kept is of others");
     return at::native_batch_norm_backward(gradient,
                                           input,
                                           weight,

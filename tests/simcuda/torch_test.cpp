@@ -253,19 +253,21 @@ TEST_F(SimulatedTorch, HasResultsWhenTheStreamComesToThem) {
     const at::DeviceGuard guard(gpu);
     simcuda::Stream& other = simcuda::machine().make_stream(1);
     bool is_late = false;
-    for (int round = 0; round < 20; ++round) {
-        const Tensor twos = torch::ones({10}, at::TensorOptions(gpu)).add(1);
-        const auto read = [&, from = machine_address(twos)] {
+    for (int round = 1; round <= 20; ++round) {
+        // Another sum each time: memory that is used again holds the one before.
+        const Tensor sums = torch::ones({10}, at::TensorOptions(gpu)).add(round);
+        const auto expected = static_cast<float>(1 + round);
+        const auto read = [&, from = machine_address(sums)] {
             float value = 0;
             other.enqueue([&] { value = *from; });
             other.drain();
             return value;
         };
-        is_late = is_late || read() != 2;
+        is_late = is_late || read() != expected;
         simcuda::Event computed;
         computed.record(simcuda::machine().default_stream(1));
         computed.hold(other);
-        EXPECT_EQ(read(), 2);
+        EXPECT_EQ(read(), expected);
     }
     EXPECT_TRUE(is_late);
     simcuda::machine().end_stream(other);

@@ -29,6 +29,12 @@ struct DoctorPlan {
     bool operator==(const DoctorPlan&) const = default;
 };
 
+/// Something that training on GPUs needs and that is not here.
+struct MissingPart {
+    std::string what, why, fix;
+    bool operator==(const MissingPart&) const = default;
+};
+
 /// How this process was started, and from what.
 struct ProgramFacts {
     std::string version;                     ///< of Lockstep
@@ -39,6 +45,7 @@ struct ProgramFacts {
     std::string nccl_version;                ///< "2.28.9", "" where none is loaded
     std::optional<int> cuda_driver, cuda_runtime;  ///< as CUDA counts: 13000 is 13.0
     std::string cuda_fault;                        ///< why libcuda does not start, "" if it does
+    std::vector<MissingPart> missing_for_gpus;     ///< but for the driver; of a node's first rank
     std::vector<std::string> launcher_messages;    ///< PMIx errors found in the launcher's output
     bool operator==(const ProgramFacts&) const = default;
 };

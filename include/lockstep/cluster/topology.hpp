@@ -146,6 +146,9 @@ struct KernelFacts {
     bool operator==(const KernelFacts&) const = default;
 };
 
+/// Of the kernel's part: "550.54.15"; "" without.
+std::string nvidia_driver_version(const std::filesystem::path& root = "/");
+
 /// One node as one process sees it: what NodeFacts has, and what takes longer to read.
 struct NodeTopology : NodeFacts {
     bool is_container = false;
@@ -173,6 +176,9 @@ int numa_node_of(const NodeTopology& node, int cpu);
 /// The GPUs that this process can compute on: NVIDIA's with a driver or, where none has one, with a
 /// render node. A management controller's display is none, nor a GPU that a control group hides.
 std::vector<const GpuFacts*> usable_gpus(const NodeTopology& node);
+
+/// The RDMA ports that messages can go through now.
+std::vector<const RdmaPort*> active_rdma_ports(const NodeTopology& node);
 
 struct NvmlFunctions;
 

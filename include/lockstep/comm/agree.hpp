@@ -10,21 +10,25 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
 /// The error all ranks agreed on. Only the speaker (rank 0) shows it.
 class AgreedError : public Error {
   public:
-    /// `error` is the one to show; `ranks`: who failed so; `speaks`: whether this rank shows it.
-    AgreedError(const Error& error, std::string ranks, bool speaks)
-        : Error(error), ranks_(std::move(ranks)), speaks_(speaks) {}
+    /// `error` is the one to show; `failed`: who failed so; `ranks`: the same in words; `speaks`:
+    /// whether this rank shows it.
+    AgreedError(const Error& error, std::vector<int> failed, std::string ranks, bool speaks)
+        : Error(error), failed_(std::move(failed)), ranks_(std::move(ranks)), speaks_(speaks) {}
+    const std::vector<int>& failed() const { return failed_; }  ///< in order
     const std::string& ranks() const { return ranks_; }  ///< "same on ranks 1-3", "ranks 2,5 only"
 
     /// Whether this rank is the one to show it.
     bool speaks() const { return speaks_; }
 
   private:
+    std::vector<int> failed_;
     std::string ranks_;
     bool speaks_;
 };

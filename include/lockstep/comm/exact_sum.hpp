@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/exact_words.hpp"
 
 #include <array>
 #include <cstddef>
@@ -29,19 +30,13 @@ class ExactSum {
     double value() const;
 
   private:
-    static constexpr std::size_t limbs = 20, infinities = limbs, nans = limbs + 1;
-    using Words = std::array<std::int64_t, limbs + 2>;
+    using Words = std::array<std::int64_t, exact::words>;
 
     void add_block(const float* values);
     void add_one_by_one(const float* values);
-    void add(double multiple);
-    static void carry(Words& words);
 
     Words words_{};  ///< limbs of 32 bits, least first, with room for carries; then two counts
 };
-
-/// Collective. Each of `sums` becomes the sum over all ranks; one message for all of them.
-void sum_over(const Communicator& ranks, std::span<ExactSum> sums);
 
 /// Collective. The 2-norm of all values of all ranks: the exact sum of their squares, rounded, and
 /// its rounded root. Padding zeros change nothing.

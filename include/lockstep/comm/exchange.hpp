@@ -6,6 +6,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/comm/flat_memory.hpp"
+#include "lockstep/comm/gpu_stand.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 
 #include <cstddef>
@@ -58,6 +59,10 @@ class Exchange {
 
     /// Ranks that this one waits for at this moment. Any thread.
     virtual std::vector<int> awaited_ranks() const { return {}; }
+
+    /// Of an exchange between GPUs: `listener` hears where this rank's GPU is while a call waits
+    /// long, on the thread that waits.
+    virtual void on_long_wait(StandListener listener) { static_cast<void>(listener); }
 
     /// Seconds this rank waited for others since the last call.
     virtual double take_wait_s() = 0;

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/comm/data_type.hpp"
+#include "lockstep/comm/gpu_stand.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
 
@@ -88,6 +89,11 @@ class FlightRecorder {
 
     /// Notes that its result is there. Does nothing once the ring has come round.
     void end(Ticket ticket);
+
+    /// Notes where this rank's GPU is, in the first collective that it has not finished, whose
+    /// `ticket` this is. Of `missing` only ranks below 28,672 are kept. One thread at a time.
+    void note_gpu(Ticket ticket, const GpuStand& stand);
+    void forget_gpu();  ///< nothing is known any more of where it is
 
     /// The oldest entry that has no end.
     std::optional<FlightEntry> oldest_pending() const;

@@ -5,6 +5,7 @@
 
 #include "lockstep/comm/bootstrap.hpp"
 
+#include <map>
 #include <string>
 
 namespace lockstep {
@@ -38,6 +39,14 @@ SelectedGpu claim_gpu(const CudaApi& cuda,
                       const PlannedGpu& planned,
                       Bootstrap& bootstrap,
                       double deadline_s);
+
+/// Whether ranks that share GPUs are all on one node.
+enum class SharingReach { one_node, several_nodes };
+
+/// NCCL's variables, to be set before it is loaded, for rank `rank` of those that share GPUs: NCCL
+/// refuses two of one host on one GPU, so each is a host of its own (NCCL_HOSTID), and between
+/// hosts it goes through sockets. Right, and slow.
+std::map<std::string, std::string> nccl_variables_of_sharing(int rank, SharingReach reach);
 
 /// Collective. The same where a process uses CUDA for nothing else: with a liblockstep_cuda.so of
 /// its own. Errors: E670 too.

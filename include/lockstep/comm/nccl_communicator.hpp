@@ -38,6 +38,7 @@ struct NcclOptions {
     double collective_deadline_s = 600;  ///< for one collective, waiting for others included
     double abort_limit_s = 10;           ///< see GpuRuntime::abort_all()
     Environment environment;             ///< where NCCL_* is looked up
+    std::string report;                  ///< the file that NCCL reports to, for messages; "": none
 };
 
 /// How long one step of the start took.

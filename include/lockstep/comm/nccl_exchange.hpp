@@ -6,6 +6,8 @@
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace lockstep {
@@ -19,6 +21,11 @@ class GpuExchange : public Exchange {
     /// host may look, and knows that no rank was stuck. Call it before anything that waits inside
     /// CUDA, which would never come back where a rank is stuck. Errors: as NcclWork::wait().
     virtual void wait() = 0;
+
+    /// Collective, between the last reduce() and publish(). Each of `count` integers of the GPU
+    /// becomes its sum over all ranks, for work that comes to the caller's stream afterwards. They
+    /// stay where they are as long as the communicator.
+    virtual void add_up(std::int64_t* numbers, std::size_t count) = 0;
 };
 
 /// Collective. Sums in the order of `plan`'s tree, or with Summation::plain in NCCL's own. `caller`

@@ -20,6 +20,16 @@ enum class Life { running, stopped, gone, elsewhere, silent, cut_off };
 /// What a rank said of its end; `none`: nothing, dead or alive.
 enum class FlightEnd { none, finished, failed };
 
+/// Where a rank's GPU is, in the first collective that it has not finished.
+struct GpuTrace {
+    std::uint32_t channel = 0;  ///< of the collective
+    std::uint64_t seq = 0;      ///< likewise; 0: nothing is known
+    int round = 0;              ///< of the collective's, inside nodes and between them
+    GpuPlace place = GpuPlace::before;
+    std::vector<int> missing = {};  ///< ranks whose part has not arrived, where that is known
+    std::uint32_t arrived = 0;      ///< how many others' parts have
+};
+
 /// Times are seconds since 1970 by the rank's own clocks.
 struct RankTrace {
     int rank = 0;                       ///< whose trace this is
@@ -37,6 +47,7 @@ struct RankTrace {
     int exit_code = 0;                  ///< with FlightEnd::failed
     std::vector<std::string> channels;  ///< names, by number
     std::vector<FlightEntry> entries;   ///< oldest first, those that were written whole
+    GpuTrace gpu;                       ///< while the rank waits long
     std::string damage;  ///< not "": why the file could not be read; only `rank` means something
 };
 

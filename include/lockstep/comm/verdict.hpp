@@ -24,6 +24,7 @@ enum class Trouble {
     stopped,         ///< SIGSTOP, a debugger, a suspended job
     exited_early,    ///< it ended as if all were well, while others go on
     stuck_in_init,   ///< it has not finished setting up
+    stuck_gpu,       ///< all hosts are in the same collective, and this rank's GPU keeps them there
     slow_rank,       ///< it lives, but does not come to the collective that others wait in
     network_slow,    ///< all are in the same collective, and it does not end
     ended,           ///< all ranks were told to end from outside

@@ -7,8 +7,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lockstep {
 
@@ -20,6 +23,10 @@ double unix_time_s();
 
 /// "2026-01-31T12:34:56.789Z" of `unix_s`.
 std::string utc_text(double unix_s);
+
+/// Seconds since 1970 of what utc_text() gives, or of less of it: "2026-01-31", "2026-01-31T12:34",
+/// "2026-01-31 12:34:56". Nothing for other texts.
+std::optional<double> parse_utc(std::string_view text);
 
 /// "4m12s", "1h03m", "12.3s", "45ms": at most two units.
 std::string duration_text(double seconds);
@@ -69,12 +76,23 @@ class PhaseClock {
     /// Seconds in each phase since construction or the last call; starts anew.
     PhaseSeconds take();
 
+    /// In each phase since the last take(), up to now.
+    PhaseSeconds seconds();
+
+    /// Puts `measured` in place of what was counted since seconds() gave `before`. What that was
+    /// more is `rest`'s; where it was less, all of `measured` is scaled down.
+    void correct(const PhaseSeconds& before, PhaseSeconds measured, Phase rest);
+
+    /// Calls `listener` with each phase that begins; {} ends it.
+    void tell(std::function<void(Phase)> listener) { listener_ = std::move(listener); }
+
     /// From now on `word` always holds the packed current phase. It outlives the clock or the next
     /// call; nullptr ends it.
     void mirror_to(std::atomic<std::uint64_t>* word);
 
   private:
     std::atomic<std::uint64_t>* mirror_ = nullptr;
+    std::function<void(Phase)> listener_;
     PhaseSeconds seconds_{};
     Phase current_ = Phase::other;
     double since_;

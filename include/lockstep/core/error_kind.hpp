@@ -5,6 +5,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include <string_view>
+
 namespace lockstep {
 
 /// A kind may be several codes. `other`: nobody tells it from the rest.
@@ -13,6 +15,7 @@ enum class ErrorKind {
     file_missing,      ///< a file or folder does not exist
     file_forbidden,    ///< it may not be read
     data_damaged,      ///< what was read is not what was written
+    value_missing,     ///< it is as it was written, and says of itself that it is no value
     device_failed,     ///< it could not be read at all
     helper_missing,    ///< nothing is said about the file that it was to look at
     interrupted,       ///< a signal asked to stop
@@ -23,11 +26,27 @@ enum class ErrorKind {
     rank_absent,       ///< a rank did not arrive
     no_shared_memory,  ///< there are other, slower ways
     gpu_shared,        ///< two ranks on one GPU
+    nccl_failed,       ///< CUDA may say why
     aborted,           ///< a communicator, by others
     peer_gave_up,      ///< another rank failed, and says why itself
+    peer_lost,         ///< another rank hangs or is gone
+    messages_failed,   ///< MPI or NCCL do not get through, of themselves or as a peer is gone
 };
 
 /// The kind that its code belongs to.
 ErrorKind kind_of(const Error& error);
+
+/// The kind of errors with that code.
+ErrorKind kind_of_code(std::string_view code);
+
+/// Whose doing an error is.
+enum class Blame {
+    own,     ///< of the rank that reports it
+    unsure,  ///< of that rank or of another
+    peer,    ///< of another rank, whose end or silence it tells of
+};
+
+/// Of an error with that code.
+Blame blame_of_code(std::string_view code);
 
 }  // namespace lockstep

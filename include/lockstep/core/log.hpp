@@ -3,7 +3,9 @@
 /// One log per rank, whole lines only; rank 0 alone talks to the terminal.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,15 +17,24 @@ class Json;
 
 /// How much a line matters.
 enum class Level { debug, info, warn, error };
+std::string_view level_name(Level level);  ///< the enumerator's word, as in logs
+
+/// The level of that name, or nothing.
+std::optional<Level> level_named(std::string_view name);
 
 /// Where this process's lines go. Before open_log() everything goes to the terminal as rank 0.
 struct LogTarget {
     int rank = 0;                        ///< of this process
     int world_size = 1;                  ///< ranks in all
+    std::int64_t start = 0;              ///< which start of the run this is
     std::string host;                    ///< named in `here` lines that reach the terminal
     std::filesystem::path directory;     ///< rank-NNNNN.log and .jsonl are appended here; "" = none
     Level terminal_level = Level::info;  ///< lines below it stay away from the terminal
     bool shows_live = true;  ///< false where stdout only looks like a terminal, as below mpirun
+
+    /// What others write to this process's stderr goes into rank-NNNNN.stderr, from there into the
+    /// log as records "stderr", and where it would have gone.
+    bool keeps_stderr = false;
 };
 
 /// Sends further lines to `target`. Creates the directory (0700). Errors: E401.
@@ -33,8 +44,9 @@ void open_log(const LogTarget& target);
 /// `Everyone`: rank 0 also shows it. `here`: warnings and errors are shown with rank and host.
 enum class Audience { once, here };
 
-/// What once() and here() call.
-void write_log(Level level, Audience audience, std::string_view text);
+/// What once() and here() call. `alike`, where it is not "": what other ranks say as well, each
+/// with figures of its own, by which readers fold their lines.
+void write_log(Level level, Audience audience, std::string_view text, std::string_view alike = {});
 
 /// Rank 0 says it for all: its file and its terminal; other ranks write it nowhere.
 template <class... Args>
@@ -49,8 +61,15 @@ void here(Level level, fmt::format_string<Args...> format, Args&&... args) {
     write_log(level, Audience::here, fmt::format(format, std::forward<Args>(args)...));
 }
 
-/// A machine-readable record in this rank's .jsonl only; "t" (seconds, Unix time) is added.
+/// A machine-readable record in this rank's .jsonl only; "t" (seconds, Unix time), "rank", "host"
+/// and "start" are added.
 void log_event(std::string_view name, Json fields);
+
+/// Any rank: text exactly as given to where stderr led before it was kept, behind what is there.
+void write_error(std::string_view text);
+
+/// For who must not wait for others that write: where stderr led before it was kept, or leads.
+int error_descriptor();
 
 /// Rank 0: text exactly as given on stdout (tables, results), and in its log. Others: nothing.
 void print_once(std::string_view text);

@@ -35,4 +35,8 @@ std::string find_program(const std::string& program);
 /// Path of the running executable.
 std::string this_executable();
 
+/// Where a library of the name that comes with the running executable is: in the lib folder beside
+/// its own, or in that; else the name alone, for the loader to find.
+std::string own_library(const std::string& name);
+
 }  // namespace lockstep

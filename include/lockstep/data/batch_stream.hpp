@@ -38,12 +38,13 @@ enum class ShortStep {
 class BatchSource;
 class ResidentRows;
 
-/// What a stream delivers and to whom. The sequence of samples depends on the first six only.
+/// What a stream delivers and to whom. The sequence of samples depends on the first seven only.
 struct StreamOptions {
     OrderKind order = OrderKind::lanes;      ///< or sequential (evaluation)
     std::uint64_t seed = 0;                  ///< of the order
     int lanes = 64;                          ///< G
     int window_blocks = 5;                   ///< K
+    SamplePart part;                         ///< which samples there are
     std::int64_t batch = 128;                ///< global batch: samples of one step over all leaves
     ShortStep short_step = ShortStep::keep;  ///< of an epoch's end
     int virtual_ranks = 1;  ///< V: a step's samples are cut into V near-equal leaves

@@ -20,6 +20,9 @@
 
 namespace lockstep {
 
+/// In the place of a file's number: the block's bytes are kept in the index.
+inline constexpr std::uint32_t kept_in_index = 0xffffffff;
+
 /// A field's rows as they lie in a file; where chunks cut samples, one tile of them.
 struct StoredBlock {
     std::uint64_t first_row = 0;      ///< global sample number
@@ -28,7 +31,7 @@ struct StoredBlock {
     std::uint64_t decoded_bytes = 0;  ///< rows, and a chunk's padding
     std::uint64_t hash = 0;           ///< XXH3-64 of the stored bytes, if `is_hashed`
     std::uint32_t rows = 0;           ///< samples in it
-    std::uint32_t shard = 0;          ///< number of its file
+    std::uint32_t shard = 0;          ///< number of its file, or kept_in_index
     Codec codec = Codec::none;        ///< by which it is stored
     bool is_hashed = false;           ///< false: nobody wrote down its hash
     std::uint16_t chain = 0;          ///< if `codec` is `filters`: which of BlockForms::chains
@@ -70,9 +73,16 @@ class DatasetIndex {
                                      const std::vector<FieldMapping>& fields);
 
     /// What `--data` and `--field` name: open(where) without fields, else
-    /// open_foreign(foreign_files(where), fields).
+    /// open_foreign(foreign_files(where), fields). Errors: also E106 for fields of a packed data
+    /// set.
     static DatasetIndex open(const std::filesystem::path& where,
                              const std::vector<FieldMapping>& fields);
+
+    /// What `--test-data` and `--test-field` name: a packed data set has fields of its own; files
+    /// of others have `own` ones, and those of the training data, `trained`, with other names.
+    static DatasetIndex open_test(const std::filesystem::path& where,
+                                  const std::vector<FieldMapping>& trained,
+                                  const std::vector<FieldMapping>& own);
 
     /// An index of blocks that are known already, by field; `manifest_text` is what
     /// parse_manifest() takes. For tools that look at part of a data set.
@@ -132,6 +142,9 @@ class DatasetIndex {
     /// The filters that `block`, one of this index, went through; Decoder::decode() undoes them.
     const FilterChain& chain_of(const StoredBlock& block) const;
 
+    /// What blocks `kept_in_index` hold: class numbers that were made of texts or one-hot rows.
+    std::span<const std::byte> kept() const { return kept_; }
+
     /// What a user should know, e.g. that a shard was rewritten; also logged by open().
     const std::vector<std::string>& warnings() const { return warnings_; }
 
@@ -145,6 +158,8 @@ class DatasetIndex {
     friend class ForeignOpening;
     void check_blocks() const;
     void check_tiles(std::size_t field) const;
+    void check_rows(const StoredBlock& block, std::uint64_t next) const;
+    void check_bytes(std::size_t field, const StoredBlock& block) const;
     void append(std::size_t field, std::vector<StoredBlock>& blocks, const BlockForms& forms);
 
     std::filesystem::path path_;
@@ -152,6 +167,7 @@ class DatasetIndex {
     Manifest manifest_;
     std::vector<std::vector<StoredBlock>> stored_;
     BlockForms forms_;
+    std::vector<std::byte> kept_;
     std::vector<std::string> warnings_;
     std::vector<FileStamp> stamps_;
 };

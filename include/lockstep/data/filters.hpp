@@ -22,12 +22,16 @@ enum class FilterKind : std::uint16_t {
     /// None of HDF5's: numbers that become the field's wider ones, or change their byte order.
     /// Only the first of a chain.
     widening = 65535,
+    /// None either: numbers that stand for others, and become f32 (format/unpacking.hpp). Only the
+    /// first of a chain, without a widening.
+    unpacking = 65534,
 };
 
 /// One filter and what undoing it takes.
 struct Filter {
     FilterKind kind = FilterKind::deflate;
-    std::uint32_t element = 0;  ///< of shuffle: its bytes; of widening: its code; else 0
+    std::uint32_t element = 0;  ///< of shuffle: its bytes; of the last two: their code; else 0
+    std::vector<std::uint64_t> values = {};  ///< of unpacking: by what; else none
     bool operator==(const Filter&) const = default;
 };
 
@@ -36,6 +40,9 @@ using FilterChain = std::vector<Filter>;
 
 /// Whether `kind` is the number of one of HDF5's filters that this build reads.
 bool is_known_filter(std::uint64_t kind);
+
+/// Whether `kind` is one that HDF5 has not: of elements that change when they are read.
+bool is_own_filter(std::uint64_t kind);
 
 /// "shuffle+deflate"; "none" for an empty chain.
 std::string filter_text(const FilterChain& chain);

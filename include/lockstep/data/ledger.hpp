@@ -22,7 +22,8 @@ struct LedgerHead {
     std::uint64_t incarnation = 1;
     StreamPosition
         start;  ///< what this incarnation does first; it supersedes what others did there
-    std::uint32_t dropped = 0;  ///< samples at an epoch's end that do not fill a step
+    /// Samples that an epoch has not: those at its end that do not fill a step, and test data.
+    std::uint32_t dropped = 0;
     bool operator==(const LedgerHead&) const = default;
 };
 
@@ -72,7 +73,7 @@ struct LedgerEpoch {
 /// What check_ledger() found.
 struct LedgerReport {
     std::uint64_t samples = 0;
-    std::uint64_t dropped = 0;  ///< of them at the end of each epoch: not trained on, by intention
+    std::uint64_t dropped = 0;  ///< of them, not trained on in each epoch, by intention
     std::uint64_t incarnations = 0, files = 0;
     std::vector<LedgerEpoch> epochs;    ///< ascending; from the first that was recorded
     std::vector<std::string> notes;     ///< harmless: files that end within a record

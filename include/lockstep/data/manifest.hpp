@@ -66,7 +66,7 @@ struct IndexPlace {
 struct Shard {
     std::string name;  ///< in the manifest's folder; of foreign files, a path below it
     std::uint64_t bytes = 0;
-    std::uint64_t samples = 0;
+    std::uint64_t samples = 0;  ///< 0: linked, it holds values of the next shard that has some
     std::uint64_t first_sample = 0;
     std::string xxh3_128;  ///< of the whole file; of foreign ones, of size, time and layout
     std::vector<IndexPlace> index;  ///< by field; foreign files have none

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -26,10 +27,32 @@ OrderKind parse_order(std::string_view name);
 
 /// Rows that are stored side by side; `first` is a global sample number.
 struct RowBlock {
-    std::uint64_t first = 0;  ///< global sample number
-    std::uint32_t rows = 0;   ///< from there on
+    std::uint64_t first = 0;                                ///< global sample number
+    std::uint32_t rows = 0;                                 ///< from there on
+    std::uint32_t left_out = 0;                             ///< of these, what an order has not
+    std::uint32_t used() const { return rows - left_out; }  ///< what it has
     bool operator==(const RowBlock&) const = default;
 };
+
+/// Which samples an order has: all, or those on one side of a split by XXH3-64 of a sample's number
+/// (8 bytes, little-endian). So a sample's side depends on nothing but its number and the share.
+struct SamplePart {
+    /// Below the bound, or not.
+    enum class Side { all, first, second };
+    Side side = Side::all;    ///< that the order has
+    std::uint64_t bound = 0;  ///< of hashes on the first side
+
+    static SamplePart first(double share);   ///< about `share`, above 0 and below 1, of all
+    static SamplePart second(double share);  ///< the others
+    bool holds(std::uint64_t sample) const;  ///< whether the order has it
+    bool operator==(const SamplePart&) const = default;
+};
+
+/// `blocks` with what `part` leaves out counted, without those that it leaves out whole.
+std::vector<RowBlock> blocks_in(std::vector<RowBlock> blocks, const SamplePart& part);
+
+/// How many samples of `blocks` are in `part`.
+std::uint64_t samples_in(const std::vector<RowBlock>& blocks, const SamplePart& part);
 
 /// [0, samples) in blocks of `block_rows`; the last may have fewer.
 std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows);
@@ -40,6 +63,7 @@ struct OrderSpec {
     std::uint64_t seed = 0;             ///< another one, another order
     int lanes = 64;                     ///< G; at most one per block is used
     int window_blocks = 5;              ///< K
+    SamplePart part;                    ///< by which rows of blocks were left out
 };
 
 /// Part of one lane, in lane positions, half-open.
@@ -49,6 +73,11 @@ struct LaneRange {
     std::uint64_t end = 0;                              ///< one past the last
     std::uint64_t size() const { return end - begin; }  ///< samples
     bool operator==(const LaneRange&) const = default;
+};
+
+/// A block's rows in two lanes: the end of one and the beginning of the next.
+struct LaneBorder {
+    LaneRange before, after;
 };
 
 /// Consecutive samples.
@@ -67,18 +96,29 @@ struct RowRun {
 /// permutation of the blocks when made; one window's rows for each question.
 class EpochOrder {
   public:
-    /// `blocks` cover the samples once. Errors: E102 for `spec`.
+    /// `blocks` cover the samples once; of a part they are what blocks_in() gives. Errors: E102 for
+    /// `spec`.
     EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std::uint64_t epoch);
 
     std::uint64_t samples() const { return starts_.back(); }  ///< of the epoch
     int lanes() const { return lanes_; }                      ///< in use: at most one per block
     std::uint64_t lane_samples(int lane) const;               ///< positions of that lane
 
+    /// How many of them are before position `position` of the epoch.
+    std::uint64_t lane_samples_before(int lane, std::uint64_t position) const;
+
     /// The window that holds position `position` of `lane`; its range lies within the lane.
     LaneRange window_at(int lane, std::uint64_t position) const;
 
-    /// No window has more rows.
-    std::uint64_t max_window_rows() const;
+    /// The block that both `lane` - 1 and `lane` have rows of; nothing if a block begins where the
+    /// lane does, or if there are no such lanes.
+    std::optional<LaneBorder> border_before(int lane) const;
+
+    /// Of blocks, in all lanes: one on the border of two is read for both.
+    std::uint64_t block_reads() const;
+
+    std::uint64_t max_block_rows() const;   ///< no block has more of them in the epoch
+    std::uint64_t max_window_rows() const;  ///< no window has more
 
     /// What to read for a window: its rows, in the order they are stored and then permuted.
     std::vector<RowRun> rows_of(const LaneRange& window) const;

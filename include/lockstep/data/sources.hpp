@@ -26,6 +26,8 @@ struct SourceOptions {
     std::filesystem::path scratch;  ///< folder of that file; "" = the system's temporary one
     ReadReport report;
     Links links = Links::refused;  ///< of HDF5 files
+    /// Most that reading a field of HDF5 files takes at a time, in this process and its child.
+    std::uint64_t memory_bytes = std::uint64_t{4} << 30;
 };
 
 /// How images of three dimensions lie in the input; data sets have CHW. `unstated` is CHW, unless
@@ -80,6 +82,7 @@ struct CsvOptions {
     Header header = Header::guess;  ///< guess: it is one if it has a column and none is a number
     char separator = ',';           ///< between columns
     ElementType type = ElementType::f32;  ///< of features and target: f32 or f64
+    std::string encoding;  ///< of the file, as iconv calls it; "": bytes stay as they are
 };
 
 /// What files of tokens without a header hold, little-endian; `none`: all of them have one.
@@ -99,7 +102,8 @@ std::unique_ptr<RowSource> open_tokens(const std::vector<std::filesystem::path>&
                                        RawTokens raw = RawTokens::none);
 
 /// RFC 4180: `features` [columns] and `labels` (i64) or `targets`. Errors: E201, E202, E214 and
-/// E239 (a cell is no number), naming line and column; E106 (no such column).
+/// E239 (a cell is no number), naming line and column; E103 (no such encoding), E106 (no such
+/// column).
 std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
                                     const CsvOptions& csv,
                                     const SourceOptions& options = {});
@@ -107,17 +111,15 @@ std::unique_ptr<RowSource> open_csv(const std::filesystem::path& path,
 /// Data sets of HDF5 files, one per field, files in the order given. What a stream reads is read
 /// with the same decoders; the rest through libhdf5 in a child process, so that every layout and
 /// filter that it knows will do. Types are converted: whole numbers of up to 8 bits without sign to
-/// u8, others to i32 or i64, floating ones to f32 or f64.
-/// Errors: E201, E202, E205, E207, E208, E209, E213 (cannot be read), E214, E231 to E233, E405.
+/// u8, others to i32 or i64, floating ones to f32 or f64; labels to i64, also from texts,
+/// enumerations and one-hot rows, as DatasetIndex::open_foreign() does. A field's own layout goes
+/// before `layout`.
+/// Errors: E201 to E205, E207, E208, E209, E210 (labels), E213 (cannot be read), E214, E231 to
+/// E233, E235 (a layout that does not go with the field's name), E405.
 std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
-                                     const std::vector<NamedInput>& fields,
+                                     const std::vector<FieldMapping>& fields,
                                      ImageLayout layout = ImageLayout::unstated,
                                      const SourceOptions& options = {});
-
-/// Reads the first row of each field of one file as open_hdf5() would. Errors: as open_hdf5().
-void check_packs_hdf5(const std::filesystem::path& file,
-                      const std::vector<NamedInput>& fields,
-                      ImageLayout layout = ImageLayout::unstated);
 
 /// What pixels become.
 enum class Color { as_first, rgb, gray };

@@ -3,6 +3,7 @@
 /// Reads every byte of a data set and says what is not as it was written.
 #pragma once
 
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/team.hpp"
 
 #include <cstdint>
@@ -47,5 +48,14 @@ struct VerifyOptions {
 std::vector<Finding> verify_dataset(const std::filesystem::path& folder,
                                     const VerifyReport& report = {},
                                     const VerifyOptions& options = {});
+
+/// Collective. The same of what `--data` and `--field` name: of files that others wrote, `fields`
+/// not being empty, each block is read and expanded, compared with the checksums that it has
+/// (fletcher32), and looked at for labels that are no classes. Errors: those of
+/// DatasetIndex::open(), which finds what is wrong with HDF5's own structures.
+std::vector<Finding> verify_data(const std::filesystem::path& where,
+                                 const std::vector<FieldMapping>& fields,
+                                 const VerifyReport& report = {},
+                                 const VerifyOptions& options = {});
 
 }  // namespace lockstep

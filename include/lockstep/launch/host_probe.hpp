@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which network joins hosts before MPI is there: each is asked over ssh for its addresses, and
-/// then to try everyone else's.
+/// Which network joins hosts before MPI is there, and whether RDMA does: each is asked over ssh for
+/// its addresses and ports, and then to try everyone else's.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
@@ -13,17 +13,27 @@
 
 namespace lockstep {
 
+/// An active RDMA port of a host.
+struct ProbedPort {
+    std::string name;        ///< "mlx5_0:1"
+    std::string link_layer;  ///< "InfiniBand" or "Ethernet"
+    std::string interface;   ///< its network interface, "" if it has none
+    bool operator==(const ProbedPort&) const = default;
+};
+
 /// What one host said.
 struct HostProbe {
     std::string name;                         ///< as the user wrote it
     HostAddresses own;                        ///< what it offers for a network
     std::vector<UnreachedAddress> unreached;  ///< others' addresses, in networks that it is in
+    std::vector<ProbedPort> rdma_ports = {};  ///< of an older program: none
 };
 
 /// The network of a launch.
 struct JoiningNetwork {
-    std::string network;  ///< "10.0.0.0/24"
-    std::string note;     ///< for people: what it joins, and what is left out, and why
+    std::string network;    ///< "10.0.0.0/24"
+    std::string note;       ///< for people: what it joins, and what is left out, and why
+    bool has_rdma = false;  ///< beside it all hosts have a fabric in common
 };
 
 /// Talks over stdin and stdout with ask_hosts(): offers this host's addresses, hears everyone's,

@@ -34,10 +34,11 @@ struct LaunchRequest {
 /// slots), E647 (hosts that are not reached).
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment);
 
-/// Errors: E610 if `program` is not there, which mpirun would tell only by a strange exit code.
+/// Errors: E610 if `program` is not there, which mpirun would tell only by a strange exit code;
+/// E225 if 'ulimit -v' is low and it does not start within, which it could not say itself.
 void check_rank_program(const std::filesystem::path& program);
 
-/// Goes on as `program` with `words`; `environment` is added. Returns only by Error E610.
+/// Goes on as `program` with `words`; `environment` is added. Returns only by Errors E610, E225.
 [[noreturn]] void become_rank(const std::filesystem::path& program,
                               const std::vector<std::string>& words,
                               const std::map<std::string, std::string>& environment = {});

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
@@ -44,6 +45,7 @@ struct StepsEvent {
     double comm_busy_s = 0;                       ///< buckets travelled
     double comm_exposed_s = 0;                    ///< steps waited for buckets
     std::optional<double> wire_compression{};  ///< of lossy wires: bytes of gradients by those sent
+    std::optional<double> copy_s{};            ///< batches took to get onto the GPU, hidden or not
     DataReport data{};
     std::optional<StartSums> so_far{};  ///< with these steps; not in metrics.jsonl
 };
@@ -79,7 +81,22 @@ struct DataLoadedEvent {
 /// This rank ends with an error.
 struct ErrorEvent {
     static constexpr std::string_view name = "error";
-    std::string code, what, why;  ///< as Error has them
+    std::string code, what, why;              ///< as Error has them
+    std::optional<std::vector<int>> ranks{};  ///< who met it, where that is not this rank alone
+};
+
+/// How this rank's clock stands, measured when its log is opened: its times less `ahead_s` are
+/// those of rank 0, within `error_s`.
+struct ClockEvent {
+    static constexpr std::string_view name = "clock";
+    double ahead_s = 0, error_s = 0;
+};
+
+/// Lines that something wrote to this rank's stderr past the log.
+struct StderrEvent {
+    static constexpr std::string_view name = "stderr";
+    std::string text;
+    std::uint64_t end = 0;  ///< of the line, in bytes of rank-NNNNN.stderr
 };
 
 /// A line of metrics.jsonl after an evaluation.
@@ -95,6 +112,8 @@ void describe(Record& record, EpochEvent& event);           ///< as logs and met
 void describe(Record& record, EvaluationEvent& event);      ///< as logs and metrics have it
 void describe(Record& record, DataLoadedEvent& event);      ///< as logs and metrics have it
 void describe(Record& record, ErrorEvent& event);           ///< as logs and metrics have it
+void describe(Record& record, ClockEvent& event);           ///< as logs and metrics have it
+void describe(Record& record, StderrEvent& event);          ///< as logs and metrics have it
 void describe(Record& record, EvaluationMetrics& metrics);  ///< as logs and metrics have it
 
 /// Writes `event` into this rank's log.

@@ -4,7 +4,6 @@
 /// the vector over ranks gives equal bits.
 #pragma once
 
-#include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include <cstdint>
@@ -15,6 +14,10 @@
 
 namespace lockstep {
 
+class UpdateLoops;
+struct OwnRateRule;
+struct UpdateDecision;
+
 /// What one update is told besides vectors.
 struct UpdateStep {
     /// Counted from 1 over the updates that the state has taken: a step that was skipped or rolled
@@ -22,6 +25,8 @@ struct UpdateStep {
     std::int64_t number = 1;
     double rate = 0;           ///< learning rate
     float gradient_scale = 1;  ///< every gradient is multiplied by this first
+    /// In memory of the loops; where there is one, it has the scale, and whether anything changes.
+    const UpdateDecision* decided = nullptr;
 };
 
 /// Tensors that an optimizer treats alike.
@@ -44,29 +49,18 @@ struct ParameterPiece {
     std::vector<float*> state;         ///< state[k] is the k-th state vector, as long
 };
 
-/// Sums of squares over one tensor, as far as they are known.
+/// Exact sums of squares over one tensor, in memory of the loops.
 struct TensorSums {
-    ExactSum weights;  ///< before the update
-    ExactSum updates;  ///< of gradients (lars, not yet scaled) or of directions (lamb)
+    std::int64_t* weights = nullptr;  ///< before the update
+    std::int64_t* updates = nullptr;  ///< of gradients (lars, not yet scaled) or directions (lamb)
 };
-
-/// Norms of one whole tensor.
-struct TensorNorms {
-    double weights = 0;  ///< the root of TensorSums::weights
-    double updates = 0;  ///< the root of TensorSums::updates
-};
-
-/// Whether an update needs to know norms of whole tensors.
-enum class NormUse { none, of_tensors };
 
 /// The state vector that is a moving average of the weights; the last one, where there is one.
 inline constexpr const char* average_state = "average";
 
-class UpdateLoops;
-
 /// Updates parameters from gradients, by loops that may run on a GPU, whose memory pieces then are.
-/// With NormUse::of_tensors every piece goes through prepare() first, and the sums of all pieces of
-/// a tensor, on all ranks, become what update() is told.
+/// Where tensors have rates of their own every piece goes through prepare() first, and the sums of
+/// all pieces of a tensor, on all ranks, make the rate that update() is told.
 class Optimizer {
   public:
     virtual ~Optimizer() = default;
@@ -74,18 +68,18 @@ class Optimizer {
     /// Names of the state vectors, zero at the start: {"momentum"}, {"m", "v"}.
     virtual std::vector<std::string> state_names() const = 0;
 
-    /// Whether prepare() has to be called.
-    virtual NormUse norm_use() const { return NormUse::none; }
+    /// How tensors' own rates are found, if they have any.
+    virtual OwnRateRule own_rate() const;
 
     /// Adds what `piece` contributes to the sums of its tensor. Changes its state only.
     virtual void prepare(const ParameterPiece& piece,
                          const UpdateStep& step,
-                         TensorSums& sums,
+                         const TensorSums& sums,
                          UpdateLoops& loops) const;
 
-    /// One step of `piece`.
+    /// One step of `piece`. `rate`: its tensor's own, in memory of the loops, or null.
     virtual void update(const ParameterPiece& piece,
-                        const TensorNorms& norms,
+                        const float* rate,
                         const UpdateStep& step,
                         UpdateLoops& loops) const = 0;
 };

@@ -117,13 +117,20 @@ enum class CommThread { automatic, on, off };
 /// bit differs, or else one by one; together: an error then.
 enum class LeafMode { automatic, together, one_by_one };
 
+/// Whether a GPU's leaves are recorded once and replayed; automatic: those whose gradients no other
+/// rank waits for, where a rehearsal shows that no bit differs and that they take less time.
+enum class GraphMode { automatic, on, off };
+
 /// Settings of `lockstep train`. Where a comment says "decides", another value gives other bits.
 /// What each may be is said once, in setting_table().
 struct TrainSettings {
     std::filesystem::path data;       ///< training data set; its digest decides
     std::string fields;               ///< of foreign HDF5: "NAME=PATH,..."; "": packed shards
     std::filesystem::path test_data;  ///< evaluated after epochs; may be empty
-    std::filesystem::path run;        ///< run directory
+    std::string
+        test_fields;  ///< of foreign test data, where they are not `fields`; alone: of `data`
+    bool follows_links = false;  ///< of foreign files, test data among them
+    std::filesystem::path run;   ///< run directory
 
     TaskSettings task;   ///< decides
     std::string inputs;  ///< "images,age": fields that the model is given; "": the first; decides
@@ -144,15 +151,16 @@ struct TrainSettings {
     Precision precision = Precision::fp32;      ///< decides
     double loss_scale = 65536;                  ///< the first, with fp16; decides
     OrderKind order = OrderKind::lanes;         ///< or uniform, of resident data; decides
-    bool drops_last = false;                    ///< an epoch's last step, if it is short; decides
-    std::string transform = "none";             ///< text or preset, see TransformPipeline; decides
-    int lanes = 64;                             ///< G; decides
-    int window_blocks = 5;                      ///< K; decides
-    bool plain_summation = false;               ///< negative control; decides
-    int micro_batches = 1;                      ///< a leaf is computed in so many parts; decides
-    WireFormat wire = WireFormat::float32;      ///< others are plain only; decides
-    int powersgd_rank = 4;                      ///< of the wire format power_sgd; decides
-    double clip_norm = 0;                       ///< largest norm of the gradient; 0: any; decides
+    double split = 0;  ///< this share is trained on, the rest is test data; 0: all is; decides
+    bool drops_last = false;                ///< an epoch's last step, if it is short; decides
+    std::string transform = "none";         ///< text or preset, see TransformPipeline; decides
+    int lanes = 64;                         ///< G; decides
+    int window_blocks = 5;                  ///< K; decides
+    bool plain_summation = false;           ///< negative control; decides
+    int micro_batches = 1;                  ///< a leaf is computed in so many parts; decides
+    WireFormat wire = WireFormat::float32;  ///< others are plain only; decides
+    int powersgd_rank = 4;                  ///< of the wire format power_sgd; decides
+    double clip_norm = 0;                   ///< largest norm of the gradient; 0: any; decides
 
     std::int64_t epochs = 1;     ///< passes over the data
     std::int64_t max_steps = 0;  ///< 0: epochs decides
@@ -177,18 +185,25 @@ struct TrainSettings {
     Transport transport = Transport::automatic;      ///< how gradients travel
     CommThread comm_thread = CommThread::automatic;  ///< who sums them
     LeafMode leaves = LeafMode::automatic;           ///< of this rank
+    GraphMode graph = GraphMode::automatic;          ///< of this rank
+    bool shares_gpus = false;                        ///< with --device cuda, for trials
 
     double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
     std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps
 
-    bool shows_live = true;  ///< whether stdout is a terminal that a person looks at
+    bool shows_live = true;     ///< whether stdout is a terminal that a person looks at
+    bool keeps_stderr = false;  ///< LogTarget::keeps_stderr
 
-    PlannedGpu gpu;                     ///< of this rank, by the placement; empty: none
-    std::string rank_table;             ///< who runs where, shown at the start
-    std::vector<std::string> warnings;  ///< about that, logged at the start
+    PlannedGpu gpu;                       ///< of this rank, by the placement; empty: none
+    std::vector<std::string> rdma_ports;  ///< "mlx5_0:1", active ones of this rank's node
+    std::string rank_table;               ///< who runs where, shown at the start
+    std::vector<std::string> warnings;    ///< about that, logged at the start
 
     std::map<std::string, ConfigEntry> origins;  ///< what was given for each option, and where
 };
+
+/// Whether a run with these is evaluated.
+bool has_test_data(const TrainSettings& settings);
 
 /// One row for each setting: how it is read, shown, compared between ranks and kept with the run.
 /// Refers to `settings`, whose values are the defaults.

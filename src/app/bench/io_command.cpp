@@ -7,7 +7,7 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/data/measure_io.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/scratch_data.hpp"
@@ -50,12 +50,13 @@ lz4 and zstd are not libhdf5's own: pip install hdf5plugin, and set HDF5_PLUGIN_
 Examples:
   lockstep bench io
   lockstep bench io --data data/fashion/train --cache hot
-  lockstep bench io --data 'runs/*/part-?.h5' --field images=/x/data,labels=/y
+  lockstep bench io --data 'runs/*/part-?.h5' --field images=/x/data --field labels=/y
   lockstep bench io --codec none,lz4 --size 2GiB --scratch /scratch/me --threads 1,2,4,8 --json
 )";
 
 struct BenchIoOptions {
-    std::string data, fields;
+    std::filesystem::path data;
+    std::string fields;
     std::vector<Codec> codecs = {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd};
     std::uint64_t size = 256u << 20;
     std::vector<std::int64_t> image = {3, 64, 64};
@@ -107,12 +108,8 @@ Option codecs_option(std::vector<Codec>& target) {
 OptionTable table_of(BenchIoOptions& o) {
     return {
         {"Data",
-         {text_option("data", "DIR", o.data, "a data set; unset: one is made for each codec"),
-          text_option("field",
-                      "NAME=PATH[,..]",
-                      o.fields,
-                      "of HDF5 files that were not packed: --data names a file, a folder or a "
-                      "pattern")}},
+         {data_option("data", o.data, "data, as for train; unset: some are made for each codec"),
+          field_option("field", o.fields, "of HDF5 files that were not packed, as for train")}},
         {"Data that is made",
          {codecs_option(o.codecs),
           bytes_option("size", o.size, "of the images, uncompressed"),
@@ -208,7 +205,7 @@ void measure_one(const BenchIoOptions& options,
 
 void measure_all(const BenchIoOptions& options, Json& report) {
     if (!options.data.empty())
-        return measure_one(options, options.data, open_data(options), report);
+        return measure_one(options, options.data.string(), open_data(options), report);
     const ScratchFolder folder(
         options.scratch.empty() ? fs::temp_directory_path() : options.scratch,
         "bench-io",

@@ -8,6 +8,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/launch/examine.hpp"
+#include "lockstep/launch/gpu_needs.hpp"
 #include "lockstep/launch/host_probe.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/own_gpu.hpp"
@@ -105,11 +106,23 @@ DoctorPlan plan_of(const DoctorOptions& options, const RankFacts& facts) {
     return plan;
 }
 
+/// The driver is G1's.
+std::vector<MissingPart> missing_parts(const ProcessContext& process) {
+    std::vector<MissingPart> missing;
+    for (const GpuNeed& need : judge_gpu_needs(
+             read_gpu_needs(process.facts->node(), rank_program(process.program), true)))
+        if (need.kind != GpuNeedKind::driver && !need.fault.empty())
+            missing.push_back({need.what, need.fault, need.fix});
+    return missing;
+}
+
 /// Collective. On rank 0.
 std::vector<DoctorFacts> facts_of_all(const DoctorOptions& options, const ProcessContext& process) {
     const Communicator& world = process.ranks;
     const DoctorPlan plan = agree(world, [&] { return plan_of(options, *process.facts); });
     DoctorFacts mine = examine_rank(world, *process.facts, plan);
+    if (plan.uses_gpus && mine.local_rank == 0)
+        mine.program.missing_for_gpus = missing_parts(process);
     if (world.is_root() && !options.launcher_log.empty())
         mine.program.launcher_messages = pmix_errors_in(read_file(options.launcher_log));
     if (!options.preflight) {

@@ -2,6 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/data/export.hpp"
 #include "lockstep/observe/progress.hpp"
 
@@ -15,6 +16,8 @@ namespace lockstep {
 namespace {
 
 struct ExportArguments {
+    std::string fields;
+    bool follows_links = false;
     ExportOptions options;
     std::vector<std::string> samples;
 };
@@ -35,12 +38,13 @@ void add_samples(const std::string& text, std::vector<std::uint64_t>& samples) {
         samples.push_back(static_cast<std::uint64_t>(sample));
 }
 
-int export_samples(ExportArguments& arguments, const std::string& folder) {
+int export_samples(ExportArguments& arguments, const std::filesystem::path& where) {
     ExportOptions& options = arguments.options;
     check(!options.output.empty(),
           [] { return Error("E105", "--out is missing", "", "see --help"); });
     for (const std::string& text : arguments.samples) add_samples(text, options.samples);
-    const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open(folder));
+    const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open(
+        where, parse_field_mappings(arguments.fields, links_of(arguments.follows_links))));
     const std::uint64_t total = options.samples.empty() ? index->samples() : options.samples.size();
     Progress progress("export", total);
     export_dataset(
@@ -62,21 +66,26 @@ Command data_export_command() {
     return {
         .name = "data export",
         .summary = "write a data set as NPY files",
-        .usage = "lockstep data export DIR --out DIR [--sample N]...",
+        .usage = "lockstep data export DIR|FILE... --out DIR [--sample N]...",
         .text =
-            "One NPY file per field, in stored order; every block's hash is checked. 'data\n"
-            "pack --npy' takes them back.\n\n"
+            "One NPY file per field, in stored order; every block's hash is checked, where it has\n"
+            "one. 'data pack --npy' takes them back.\n\n"
             "Example:\n"
             "  lockstep data export data/fashion/test --out fashion-test\n",
         .table = {{"Export",
                    {path_option("out", "DIR", arguments->options.output, "new folder"),
+                    field_option("field",
+                                 arguments->fields,
+                                 "field in HDF5 files that others wrote, as for train"),
+                    links_option(arguments->follows_links),
                     list_option("sample",
                                 "N|N-N",
                                 arguments->samples,
                                 "samples by number, in this order, once for each; unset: all")}}},
         .positionals = 1,
+        .optional_positionals = most_data_words,
         .run = [arguments](const Invocation& call) {
-            return export_samples(*arguments, call.positionals[0]);
+            return export_samples(*arguments, data_of_words(call.positionals));
         }};
 }
 

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/data/data_words.hpp"
 
 #include <algorithm>
 #include <array>
@@ -55,9 +56,10 @@ std::string_view only_input(const PackInputs& in) {
 void check_extras(const PackInputs& in, std::string_view input) {
     const CsvOptions& csv = in.csv_columns;
     const CsvOptions usual;
-    const std::array<Extra, 12> extras{
+    const std::array<Extra, 14> extras{
         {{!in.fields.empty(), "field", {"hdf5"}},
          {in.follows_links, "follow-links", {"hdf5"}},
+         {in.memory != SourceOptions{}.memory_bytes, "memory", {"hdf5"}},
          {in.layout != ImageLayout::unstated, "layout", {"images", "npy", "hdf5"}},
          {in.color != Color::as_first, "color", {"folder"}},
          {!in.resize.empty(), "resize", {"folder"}},
@@ -66,6 +68,7 @@ void check_extras(const PackInputs& in, std::string_view input) {
          {csv.header != usual.header, "header", {"csv"}},
          {csv.separator != usual.separator, "separator", {"csv"}},
          {csv.type != usual.type, "real", {"csv"}},
+         {!csv.encoding.empty(), "encoding", {"csv"}},
          {in.length > 0, "length", {"text", "tokens"}},
          {in.token_type != RawTokens::none, "token-type", {"tokens"}}}};
     for (const Extra& extra : extras)
@@ -128,29 +131,61 @@ OptionSection kinds(PackInputs& in) {
          list_option(
              "cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version; once for each file"),
          path_option("csv", "FILE", in.csv, "a table: one sample per line"),
-         list_option("hdf5", "FILE", in.hdf5, "HDF5 file, with --field; once for each"),
+         data_option("hdf5",
+                     in.hdf5,
+                     "HDF5 file, folder of them, or pattern, with --field; several may follow"),
          path_option("folder",
                      "DIR",
                      in.folder,
-                     "PNG, JPEG, PPM or PGM images in one sub-folder per class"),
+                     "PNG, JPEG, TIFF, WebP, PPM or PGM images in one sub-folder per class"),
          list_option("text", "FILE", in.text, "text, each byte a token; several files may follow"),
          list_option(
              "tokens", "FILE", in.tokens, "tokens in NPY or raw files; several may follow")}};
 }
 
+OptionSection table_details(CsvOptions& csv) {
+    return {
+        "About a table",
+        {text_option("label",
+                     "COLUMN",
+                     csv.label,
+                     "with --csv: column of classes, by name or number from 1"),
+         text_option(
+             "target", "COLUMN", csv.target, "with --csv: column of numbers to be predicted"),
+         choice_option<Header>("header",
+                               csv.header,
+                               {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
+                               "with --csv: whether the first line has names; auto: if it has no "
+                               "number"),
+         choice_option<char>("separator",
+                             csv.separator,
+                             {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
+                             "with --csv: between columns"),
+         text_option("encoding",
+                     "NAME",
+                     csv.encoding,
+                     "with --csv: of its text, as iconv calls it (latin1, cp1252, utf-16); unset: "
+                     "bytes as they are"),
+         choice_option<ElementType>("real",
+                                    csv.type,
+                                    {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
+                                    "with --csv: type of numbers")}};
+}
+
 OptionSection details(PackInputs& in) {
-    CsvOptions& csv = in.csv_columns;
     return {
         "About the input",
-        {list_option("field",
-                     "NAME=/PATH",
-                     in.fields,
-                     "with --hdf5: a data set and its name; once for each"),
+        {field_option("field",
+                      in.fields,
+                      "with --hdf5: a data set, its name and layout, as for train; once for each"),
          flag_option(
              "follow-links",
              in.follows_links,
              "with --hdf5: read what a file names in others, too: links, virtual data sets, "
              "external storage"),
+         bytes_option("memory",
+                      in.memory,
+                      "with --hdf5: most that reading takes at a time; a chunk is expanded whole"),
          choice_option<ImageLayout>(
              "layout",
              in.layout,
@@ -168,25 +203,6 @@ OptionSection details(PackInputs& in) {
                      "HxW",
                      in.resize,
                      "with --folder: size of all images; unset: they must have one"),
-         text_option("label",
-                     "COLUMN",
-                     csv.label,
-                     "with --csv: column of classes, by name or number from 1"),
-         text_option(
-             "target", "COLUMN", csv.target, "with --csv: column of numbers to be predicted"),
-         choice_option<Header>("header",
-                               csv.header,
-                               {{"auto", Header::guess}, {"yes", Header::yes}, {"no", Header::no}},
-                               "with --csv: whether the first line has names; auto: if it has no "
-                               "number"),
-         choice_option<char>("separator",
-                             csv.separator,
-                             {{"comma", ','}, {"semicolon", ';'}, {"tab", '\t'}},
-                             "with --csv: between columns"),
-         choice_option<ElementType>("real",
-                                    csv.type,
-                                    {{"f32", ElementType::f32}, {"f64", ElementType::f64}},
-                                    "with --csv: type of numbers"),
          whole_option("length",
                       in.length,
                       0,
@@ -203,13 +219,16 @@ OptionSection details(PackInputs& in) {
 }  // namespace
 
 OptionTable pack_input_sections(PackInputs& inputs) {
-    return {kinds(inputs), details(inputs)};
+    return {kinds(inputs), details(inputs), table_details(inputs.csv_columns)};
 }
 
 void add_files(PackInputs& inputs, const std::vector<std::string>& files) {
     if (files.empty()) return;
-    for (auto* list :
-         {&inputs.text, &inputs.tokens, &inputs.hdf5, &inputs.cifar10, &inputs.cifar100})
+    if (!inputs.hdf5.empty()) {
+        inputs.hdf5 += "," + data_of_words(files).native();
+        return;
+    }
+    for (auto* list : {&inputs.text, &inputs.tokens, &inputs.cifar10, &inputs.cifar100})
         if (!list->empty()) {
             list->insert(list->end(), files.begin(), files.end());
             return;
@@ -227,7 +246,8 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     check_extras(in, input);
     const SourceOptions options{.scratch = {},
                                 .report = report,
-                                .links = in.follows_links ? Links::followed : Links::refused};
+                                .links = in.follows_links ? Links::followed : Links::refused,
+                                .memory_bytes = in.memory};
     if (input == "images") {
         need(!in.images.empty(), "images", "labels");
         need(!in.labels.empty(), "labels", "images");
@@ -241,7 +261,7 @@ std::unique_ptr<RowSource> open_inputs(const PackInputs& in,
     if (input == "folder") return open_folder(in.folder, folder_options(in));
     if (input == "text" || input == "tokens") return open_language(in, input);
     need(!in.fields.empty(), "field", "hdf5");
-    return open_hdf5(paths(in.hdf5), named("field", in.fields), in.layout, options);
+    return open_hdf5(foreign_files(in.hdf5), parse_field_mappings(in.fields), in.layout, options);
 }
 
 }  // namespace lockstep

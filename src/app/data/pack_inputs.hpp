@@ -15,7 +15,9 @@ namespace lockstep {
 
 struct PackInputs {
     std::filesystem::path images, labels, csv, folder;
-    std::vector<std::string> npy, cifar10, cifar100, hdf5, fields, text, tokens;
+    std::vector<std::string> npy, cifar10, cifar100, text, tokens;
+    std::filesystem::path hdf5;  ///< files, with commas between them
+    std::string fields;          ///< of `hdf5`
     ImageLayout layout = ImageLayout::unstated;
     Color color = Color::as_first;
     std::string resize;  ///< "HxW"; "": images have one size
@@ -23,6 +25,7 @@ struct PackInputs {
     std::int64_t length = 0;  ///< of windows of text or tokens; 0: not given
     RawTokens token_type = RawTokens::none;
     bool follows_links = false;
+    std::uint64_t memory = SourceOptions{}.memory_bytes;  ///< of reading `hdf5`
 
     /// Classes that the input has whatever is in it: the 256 of bytes; 0: count them.
     std::int64_t usual_classes() const { return text.empty() ? 0 : 256; }

@@ -5,6 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/reshard.hpp"
 
 #include "command.hpp"
@@ -39,6 +40,7 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
     options.leftovers = arguments.restart ? Leftovers::discard : Leftovers::resume;
     options.team = team_of(ranks);
     const auto index = together(options.team, [&] {
+        check_is_packed(input);
         return std::make_shared<const DatasetIndex>(DatasetIndex::open(input));
     });
     const SignalGuard signals;

@@ -5,6 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/stage.hpp"
 
 #include "command.hpp"
@@ -108,6 +109,7 @@ int run_stage(const Invocation& call, StageArguments& arguments) {
     agree(all, [&] {
         check(arguments.removes || !options.target.empty(),
               [] { return Error("E105", "--to is missing", "", "see --help"); });
+        if (!arguments.removes && all.is_root()) check_is_packed(options.source);
     });
     if (arguments.removes)
         unstage(options.source, all);

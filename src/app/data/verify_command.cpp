@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/data/verify.hpp"
 
 #include "command.hpp"
@@ -19,22 +20,37 @@
 namespace lockstep {
 namespace {
 
-void verify(const std::string& folder, int threads, const Communicator& ranks) {
+std::string sound(const std::vector<FieldMapping>& fields) {
+    return fields.empty() ? "is whole"
+                          : "can be read, every block; it has no hashes that tell more";
+}
+
+struct VerifyArguments {
+    std::string fields;
+    bool follows_links = false;
+    int threads = 0;
+};
+
+void verify(const std::filesystem::path& where,
+            const VerifyArguments& arguments,
+            const Communicator& ranks) {
     StagedProgress progress;
     const auto report = [&](const VerifyProgress& at) {
         progress.update("verify", at.done, at.total, ProgressUnit::bytes);
     };
-    const auto findings = verify_dataset(folder, report, {threads, team_of(ranks)});
+    const std::vector<FieldMapping> fields =
+        parse_field_mappings(arguments.fields, links_of(arguments.follows_links));
+    const auto findings = verify_data(where, fields, report, {arguments.threads, team_of(ranks)});
     progress.finish();
     if (findings.empty()) {
-        if (ranks.is_root()) print_once(fmt::format("'{}' is whole\n", folder));
+        if (ranks.is_root()) print_once(fmt::format("'{}' {}\n", where.string(), sound(fields)));
         return;
     }
     constexpr std::size_t shown = 8;
     for (std::size_t i = 0; ranks.is_root() && i < std::min(shown, findings.size()); ++i)
         print_once(fmt::format("{} {}\n", findings[i].code, printable(findings[i].text)));
     throw Error(findings.front().code,
-                fmt::format("'{}' is damaged: {} finding(s)", folder, findings.size()),
+                fmt::format("'{}' is damaged: {} finding(s)", where.string(), findings.size()),
                 findings.size() > shown ? "the first are listed above" : "they are listed above",
                 "restore the named files from their source, or pack again");
 }
@@ -42,26 +58,35 @@ void verify(const std::string& folder, int threads, const Communicator& ranks) {
 }  // namespace
 
 Command data_verify_command() {
-    auto threads = std::make_shared<int>(0);
+    auto arguments = std::make_shared<VerifyArguments>();
     return {
         .name = "data verify",
         .summary = "check every byte of a data set",
-        .usage = "lockstep data verify DIR [--threads N]",
+        .usage = "lockstep data verify DIR|FILE... [--threads N]",
         .text =
             "Reads every byte of all shards once: compares all hashes, decodes all blocks, checks\n"
             "labels. Names shard, field, block and offset of any damage. Under mpirun, ranks "
             "share\n"
-            "the shards.\n",
+            "the shards. Of HDF5 files that others wrote, each block is read and expanded, and\n"
+            "compared with the checksums that it has.\n\n"
+            "Examples:\n"
+            "  lockstep data verify data/fashion/train\n"
+            "  lockstep data verify scans/*.h5 --field images=/x/data --field labels=/y\n",
         .table = {{"How",
-                   {whole_option("threads",
-                                 *threads,
+                   {field_option("field",
+                                 arguments->fields,
+                                 "field in HDF5 files that others wrote, as for train"),
+                    links_option(arguments->follows_links),
+                    whole_option("threads",
+                                 arguments->threads,
                                  0,
                                  1024,
                                  "that read and check, in each rank; 0: one per core")}}},
         .positionals = 1,
-        .run = [threads](const Invocation& call) {
+        .optional_positionals = most_data_words,
+        .run = [arguments](const Invocation& call) {
             const Communicator& ranks = call.process.ranks;
-            agree(ranks, [&] { verify(call.positionals[0], *threads, ranks); });
+            agree(ranks, [&] { verify(data_of_words(call.positionals), *arguments, ranks); });
             return 0;
         }};
 }

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/launch/gpu_needs.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
@@ -57,6 +58,18 @@ int check_file(const std::string& path) {
     return 0;
 }
 
+int show_versions(const Invocation& call) {
+    const GpuNeedFacts gpus =
+        read_gpu_needs(read_topology({"/", nullptr}), rank_program(call.process.program), false);
+    print_once(fmt::format("lockstep {}\nlibtorch {}\n{}\ngpu {}\n{}",
+                           version_text(),
+                           torch_version_text(),
+                           MpiSession::library_version(),
+                           describe_gpus(gpus.torch_nccl),
+                           gpu_needs_text(gpus)));
+    return 0;
+}
+
 }  // namespace
 
 Command config_show_command() {
@@ -105,31 +118,26 @@ Command version_command() {
     return {.name = "version",
             .summary = "show versions",
             .usage = "lockstep version",
-            .text = "Of Lockstep and of what it stands on.\n",
-            .run = [](const Invocation&) {
-                print_once(fmt::format("lockstep {}\nlibtorch {}\n{}\ngpu {}\n",
-                                       version_text(),
-                                       torch_version_text(),
-                                       MpiSession::library_version(),
-                                       describe_gpus()));
-                return 0;
-            }};
+            .text =
+                "Of Lockstep and of what it stands on; on a node with GPUs also what training on "
+                "them needs and\nlacks, with the command that gets it.\n",
+            .run = show_versions};
 }
 
 std::vector<Command> all_commands() {
     return {
-        train_command(),        map_command(),          doctor_command(),
-        verify_command(),       data_pack_command(),    data_synth_command(),
-        data_inspect_command(), data_reshard_command(), data_stage_command(),
-        data_export_command(),  data_verify_command(),  data_ledger_command(),
-        submit_command(),       status_command(),       stop_command(),
-        save_command(),         diagnose_command(),     ckpt_ls_command(),
-        ckpt_verify_command(),  eval_command(),         predict_command(),
-        profile_command(),      prune_command(),        export_command(),
-        bench_comm_command(),   bench_io_command(),     slurm_prolog_command(),
-        slurm_epilog_command(), config_show_command(),  config_check_command(),
-        models_command(),       explain_command(),      generate_command(),
-        version_command(),
+        train_command(),       map_command(),          doctor_command(),
+        verify_command(),      data_pack_command(),    data_synth_command(),
+        data_look_command(),   data_inspect_command(), data_reshard_command(),
+        data_stage_command(),  data_export_command(),  data_verify_command(),
+        data_ledger_command(), submit_command(),       status_command(),
+        logs_command(),        stop_command(),         save_command(),
+        diagnose_command(),    ckpt_ls_command(),      ckpt_verify_command(),
+        eval_command(),        predict_command(),      profile_command(),
+        prune_command(),       export_command(),       bench_comm_command(),
+        bench_io_command(),    slurm_prolog_command(), slurm_epilog_command(),
+        config_show_command(), config_check_command(), models_command(),
+        explain_command(),     generate_command(),     version_command(),
     };
 }
 

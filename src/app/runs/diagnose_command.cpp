@@ -32,14 +32,6 @@ struct DiagnoseOptions {
     bool json = false;
 };
 
-struct Diagnosis {
-    std::int64_t incarnation = 0;
-    std::vector<RankTrace> traces;
-    Verdict verdict;
-    bool is_over = false;  // nobody is at work in that start any more
-    double now_s = 0;
-};
-
 std::string_view life_text(const RankTrace& trace) {
     if (trace.end == FlightEnd::finished) return "finished";
     if (trace.end == FlightEnd::failed) return "failed";
@@ -66,29 +58,6 @@ bool is_over(const RankTrace& trace) {
 // How long before now, or before the rank's last heartbeat where it has ended.
 double age_s(const RankTrace& trace, double time_s, double now_s) {
     return std::max((is_over(trace) ? trace.heartbeat_s : now_s) - time_s, 0.0);
-}
-
-// A start is over when a newer one has begun, and when the run says so or nobody holds it.
-bool is_start_over(const fs::path& run, std::int64_t incarnation) {
-    if (!is_run(run)) return false;
-    const RunStatus status = status_of_run(run, StatusDepth::now);
-    return incarnation < status.incarnation || !status.is_alive();
-}
-
-// A verdict that ranks gave when they ended their job knows more than what is left of it.
-Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
-    check_is_there(run);
-    Diagnosis found{.incarnation = incarnation > 0 ? incarnation : read_incarnation(run)};
-    const fs::path folder = RunPaths{run}.flight(found.incarnation);
-    found.traces = read_rank_traces(folder);
-    found.now_s = unix_time_s();
-    found.is_over = is_start_over(run, found.incarnation);
-    found.verdict = diagnose(found.traces,
-                             found.now_s,
-                             patience_of(found.traces),
-                             found.is_over ? silence_after_end_s : silence_s);
-    if (const auto given = read_verdict(folder)) found.verdict = *given;
-    return found;
 }
 
 std::string number_text(std::uint64_t seq) {

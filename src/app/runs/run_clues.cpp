@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runs/run_clues.hpp"
 
-#include "lockstep/comm/verdict.hpp"
+#include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/observe/run_directory.hpp"
@@ -31,7 +31,29 @@ std::string trouble_in(std::span<const RankTrace> traces, double now_s) {
     return fmt::format("{}: {}", name_of(verdict.trouble), verdict.what);
 }
 
+// A start is over when a newer one has begun, and when the run says so or nobody holds it.
+bool is_start_over(const fs::path& run, std::int64_t incarnation) {
+    if (!is_run(run)) return false;
+    const RunStatus status = status_of_run(run, StatusDepth::now);
+    return incarnation < status.incarnation || !status.is_alive();
+}
+
 }  // namespace
+
+Diagnosis diagnosis_of(const fs::path& run, std::int64_t incarnation) {
+    check_is_there(run);
+    Diagnosis found{.incarnation = incarnation > 0 ? incarnation : read_incarnation(run)};
+    const fs::path folder = RunPaths{run}.flight(found.incarnation);
+    found.traces = read_rank_traces(folder);
+    found.now_s = unix_time_s();
+    found.is_over = is_start_over(run, found.incarnation);
+    found.verdict = diagnose(found.traces,
+                             found.now_s,
+                             patience_of(found.traces),
+                             found.is_over ? silence_after_end_s : silence_s);
+    if (const auto given = read_verdict(folder)) found.verdict = *given;
+    return found;
+}
 
 double patience_of(std::span<const RankTrace> traces) {
     double patience_s = 0;

@@ -3,6 +3,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/train/infer.hpp"
@@ -29,19 +30,24 @@ OptionSection common_options(InferArguments& arguments) {
     InferSettings& settings = arguments.settings;
     return {
         "What",
-        {path_option("data", "DIR", settings.data, "data set to look at"),
-         list_option("field",
-                     "NAME=PATH",
-                     settings.fields,
-                     "field in HDF5 files that others wrote, as for train"),
+        {data_option("data", settings.data, "data to look at, as for train"),
+         field_option("field",
+                      settings.fields,
+                      "field in HDF5 files that others wrote, as for train; unset: the run's"),
+         links_option(settings.follows_links),
+         choice_option<RunPart>(
+             "part",
+             settings.part,
+             {{"all", RunPart::all}, {"train", RunPart::trained}, {"held-out", RunPart::held_out}},
+             "of a run with --split, whose training data --data then names: "
+             "samples that it was trained on, or those that it was tested on"),
          path_option("weights",
                      "FILE",
                      settings.weights,
                      "safetensors to use; unset: the run's newest checkpoint"),
          list_option(
              "channels", "N[,N]", settings.channels, "of --weights that 'lockstep prune' wrote"),
-         path_option("train-data",
-                     "DIR",
+         data_option("train-data",
                      settings.train_data,
                      "where the run's training data are now, whose statistics normalise"),
          whole_option("np", arguments.np, 1, 65536, "ranks to start"),
@@ -94,6 +100,7 @@ Command eval_command() {
                 "bits on any number of ranks.\n\n"
                 "Examples:\n"
                 "  lockstep eval runs/a --data D/test\n"
+                "  lockstep eval runs/b --data D --part held-out     # trained with --split 0.9\n"
                 "  lockstep eval runs/a --data D/test --np 4 --confusion confusion.csv\n"
                 "  lockstep eval runs/a --data D/test --weights a.safetensors\n",
             .table = {options},
@@ -115,7 +122,8 @@ Command predict_command() {
         .summary = "write a trained model's outputs for a data set",
         .usage = "lockstep predict RUN --data DIR --out FILE.npy|FILE.h5 [options]",
         .text =
-            "What the model gives for every sample, f32 in the order of the data set: logits of\n"
+            "What the model gives for every sample, f32 in the order of the data set (or of its\n"
+            "--part): logits of\n"
             "classes [n, K], of pixels [n, K, H, W] or of next tokens [n, T, K], or the numbers\n"
             "of a regression [n, K]. The data set needs no labels. The file is NPY, or HDF5 with\n"
             "one data set, predictions: the same values, on any number of ranks.\n\n"

@@ -3,6 +3,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/train/prune.hpp"
 
@@ -81,8 +82,7 @@ Command prune_command() {
                                 "FILE",
                                 settings->weights,
                                 "safetensors to use; unset: the run's newest checkpoint"),
-                    path_option("train-data",
-                                "DIR",
+                    data_option("train-data",
                                 settings->train_data,
                                 "where the run's training data are now")}}},
         .positionals = 1,

@@ -27,6 +27,13 @@
 namespace lockstep {
 namespace {
 
+// A sanitizer's report is followed by _exit(): it would reach the file alone.
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool is_sanitized = true;
+#else
+constexpr bool is_sanitized = false;
+#endif
+
 constexpr const char* train_help =
     R"(Trains a model with data parallelism over all ranks. The same settings give the same
 parameters, bit for bit, on any number of ranks up to the run's virtual ranks.
@@ -139,12 +146,16 @@ void settle_ranks(TrainOptions& options, const ProcessContext& process) {
     PlacementRules rules{
         .cores = SharingRule::unless_needed,
         .compute_on = device == DeviceKind::cpu ? ComputeOn::cpus : ComputeOn::gpus};
-    if (device == DeviceKind::automatic) rules.gpus = SharingRule::allow;
+    // With auto the ranks find out by themselves, and go to CPUs.
+    if (device == DeviceKind::automatic || options.settings.shares_gpus)
+        rules.gpus = SharingRule::allow;
     if (options.oversubscribe || skips(options, "C2")) rules.cores = SharingRule::allow;
     rules.threads = options.settings.threads;
     LivePlacement live = place_live(process.ranks, *process.facts, rules);
     const RankSeat& own = live.plan.seats[static_cast<std::size_t>(process.ranks.rank())];
     options.settings.gpu = {own.gpu, own.gpu_uuid};
+    for (const RdmaPort* port : active_rdma_ports(process.facts->node()))
+        options.settings.rdma_ports.push_back(port->name());
     options.settings.rank_table = placement_table({live.reality, {}});
     options.settings.warnings = std::move(live.plan.warnings);
 }
@@ -152,11 +163,15 @@ void settle_ranks(TrainOptions& options, const ProcessContext& process) {
 void check_job(const TrainOptions& options, const ProcessContext& process) {
     if (skips(options, "all")) return;
     std::vector<std::string> skipped = options.skip_checks;
-    skipped.insert(skipped.end(), {"C2", "C4"});  // settle_ranks() tells of these
+    // settle_ranks() tells of these, the start of CUDA of G, and NCCL's of settings that must
+    // agree.
+    skipped.insert(skipped.end(), {"C2", "C4", "G", "F15"});
     const TrainSettings& settings = options.settings;
     run_preflight(process.ranks,
                   *process.facts,
-                  {.threads = settings.threads, .run_folder = settings.run.string()},
+                  {.threads = settings.threads,
+                   .uses_gpus = settings.device == DeviceKind::cuda,
+                   .run_folder = settings.run.string()},
                   skipped);
 }
 
@@ -187,6 +202,7 @@ int run(TrainOptions& options, const Invocation& call) {
     if (!options.plan.empty()) check_plan(ranks, facts, options.plan);
     if (const std::string note = binding_note(facts); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
+    options.settings.keeps_stderr = !is_sanitized;
     keep_origins(options.settings, call.options);
     agree(ranks, [&] { check_threads(options); });
     settle_ranks(options, call.process);

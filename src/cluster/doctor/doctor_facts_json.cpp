@@ -15,6 +15,12 @@ void describe(Record& record, DoctorPlan& plan) {
     record.sparse("run_folder", plan.run_folder);
 }
 
+void describe(Record& record, MissingPart& part) {
+    record.field("what", part.what);
+    record.field("why", part.why);
+    record.field("fix", part.fix);
+}
+
 void describe(Record& record, ProgramFacts& program) {
     record.sparse("version", program.version);
     record.sparse("mpi_version", program.mpi_version);
@@ -25,6 +31,7 @@ void describe(Record& record, ProgramFacts& program) {
     record.sparse("cuda_driver", program.cuda_driver);
     record.sparse("cuda_runtime", program.cuda_runtime);
     record.sparse("cuda_fault", program.cuda_fault);
+    record.sparse("missing_for_gpus", program.missing_for_gpus);
     record.sparse("launcher_messages", program.launcher_messages);
 }
 

@@ -13,10 +13,7 @@ namespace lockstep {
 namespace {
 
 std::vector<const RdmaPort*> active_ports(const DoctorFacts& facts) {
-    std::vector<const RdmaPort*> ports;
-    for (const RdmaPort& port : facts.node.rdma_ports)
-        if (port.is_up()) ports.push_back(&port);
-    return ports;
+    return active_rdma_ports(facts.node);
 }
 
 /// One rank a node is enough where only the node's hardware counts.

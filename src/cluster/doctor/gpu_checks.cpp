@@ -195,6 +195,15 @@ Ailments mig(const NodeRanks& ranks) {
     return {};
 }
 
+Ailments missing_parts(const DoctorFacts& facts) {
+    if (!concerns(facts)) return {};
+    Ailments found;
+    for (const MissingPart& part : facts.program.missing_for_gpus)
+        found.push_back(
+            {.what = fmt::format("{} is missing: {}", part.what, part.why), .fix = part.fix});
+    return found;
+}
+
 const std::array gpu_table{
     DoctorCheck{"G1",
                 Severity::error,
@@ -246,6 +255,12 @@ const std::array gpu_table{
                 "NCCL before 2.30 cannot join instances of one GPU.",
                 "ask for whole GPUs, or use one rank",
                 mig},
+    DoctorCheck{"G14",
+                Severity::error,
+                "what training on GPUs needs is missing",
+                "Ranks load LibTorch's CUDA part, NCCL and Lockstep's own part by name.",
+                "scripts/setup gpu",
+                missing_parts},
 };
 
 }  // namespace

@@ -119,9 +119,7 @@ std::vector<GpuUnit> gpu_units(const NodeTopology& node) {
 }
 
 std::vector<const RdmaPort*> fabric_ports(const NodeTopology& node) {
-    std::vector<const RdmaPort*> ports;
-    for (const auto& port : node.rdma_ports)
-        if (port.is_up()) ports.push_back(&port);
+    std::vector<const RdmaPort*> ports = active_rdma_ports(node);
     const auto is_infiniband = [](const RdmaPort* port) {
         return port->link_layer == "InfiniBand";
     };

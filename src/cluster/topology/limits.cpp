@@ -98,6 +98,10 @@ ResourceLimits read_resource_limits(const fs::path& root) {
             soft_limit(text, "Max processes")};
 }
 
+std::string nvidia_driver_version(const fs::path& root) {
+    return driver_version(text_of(root / "proc/driver/nvidia/version"));
+}
+
 KernelFacts read_kernel_facts(const fs::path& root) {
     const auto driver = text_of(root / "proc/driver/nvidia/version");
     std::error_code missing;
@@ -105,7 +109,7 @@ KernelFacts read_kernel_facts(const fs::path& root) {
     facts.release = text_of(root / "proc/sys/kernel/osrelease");
     facts.command_line = text_of(root / "proc/cmdline");
     facts.has_iommu = !entries_of(root / "sys/class/iommu").empty();
-    facts.nvidia_driver = driver_version(driver);
+    facts.nvidia_driver = nvidia_driver_version(root);
     facts.nvidia_is_open = driver.find("Open Kernel Module") != driver.npos;
     facts.has_nvidia_peermem = fs::exists(root / "sys/module/nvidia_peermem", missing);
     facts.ptrace_scope =

@@ -34,6 +34,13 @@ int numa_node_of(const NodeTopology& node, int cpu) {
     return found == node.numa_nodes.end() ? -1 : found->id;
 }
 
+std::vector<const RdmaPort*> active_rdma_ports(const NodeTopology& node) {
+    std::vector<const RdmaPort*> active;
+    for (const RdmaPort& port : node.rdma_ports)
+        if (port.is_up()) active.push_back(&port);
+    return active;
+}
+
 std::vector<const GpuFacts*> usable_gpus(const NodeTopology& node) {
     // Where a control group hides GPUs from this process, their render nodes still show in sysfs.
     const bool has_any_driver = std::ranges::any_of(node.gpus, &GpuFacts::has_driver);

@@ -206,6 +206,26 @@ void FlightRecorder::end(Ticket ticket) {
     entry->ended.store(now, std::memory_order_release);
 }
 
+void FlightRecorder::note_gpu(Ticket ticket, const GpuStand& stand) {
+    RingGpu& gpu = mapping_->header->gpu;
+    gpu.seq.store(0);
+    const RingEntry* entry = mapping_->find(ticket);
+    if (entry == nullptr) return;
+    const std::uint64_t channel = entry->what.load() >> 16 & 0xffff;
+    gpu.what.store(static_cast<std::uint64_t>(stand.place) |
+                   static_cast<std::uint64_t>(stand.round & 0xff) << 8 | channel << 16 |
+                   static_cast<std::uint64_t>(stand.arrived) << 32);
+    for (RingWord& word : gpu.missing) word.store(0, std::memory_order_relaxed);
+    for (const int rank : stand.missing)
+        if (const auto bit = static_cast<std::size_t>(rank); bit < RingGpu::most_ranks)
+            gpu.missing[bit / 64].fetch_or(1ull << bit % 64);
+    gpu.seq.store(entry->seq.load());
+}
+
+void FlightRecorder::forget_gpu() {
+    mapping_->header->gpu.seq.store(0);
+}
+
 std::optional<FlightEntry> FlightRecorder::oldest_pending() const {
     const std::uint64_t next = mapping_->header->state.next.load(std::memory_order_acquire);
     const std::uint64_t kept = std::min(next, mapping_->entries_count);

@@ -42,6 +42,7 @@
 #include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 
 #include "flight/link_watch.hpp"
 #include "flight/node_beat.hpp"
@@ -290,7 +291,8 @@ class NodeWatch::Impl {
         const Verdict verdict = diagnose(traces, unix_time_s(), 0);
         if (claim_verdict(folder_, verdict)) {
             const std::string text = error_of(verdict).text() + "\n";
-            [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
+            [[maybe_unused]] const auto wrote =
+                ::write(error_descriptor(), text.data(), text.size());
         }
         ::_exit(static_cast<int>(ExitCode::peer_lost));
     }

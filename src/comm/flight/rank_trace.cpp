@@ -118,6 +118,25 @@ void read_state(const RingHeader& header, double to_unix_s, RankTrace& trace) {
         trace.channels.push_back(text_in(header.channel_names[i]));
 }
 
+/// Only what was the same twice.
+GpuTrace read_gpu(const RingGpu& before, const RingGpu& after, int ranks) {
+    GpuTrace trace;
+    const std::uint64_t what = after.what.load(), place = what & 0xff;
+    if (before.seq.load() != after.seq.load() || before.what.load() != what || place < 1 ||
+        place > static_cast<std::uint64_t>(GpuPlace::silent))
+        return trace;
+    trace.seq = after.seq.load();
+    trace.channel = static_cast<std::uint32_t>(what >> 16 & 0xffff);
+    trace.round = static_cast<int>(what >> 8 & 0xff);
+    trace.place = static_cast<GpuPlace>(place);
+    trace.arrived = static_cast<std::uint32_t>(what >> 32);
+    const auto most = std::min(static_cast<std::size_t>(ranks), RingGpu::most_ranks);
+    for (std::size_t rank = 0; rank < most; ++rank)
+        if ((after.missing[rank / 64].load() >> rank % 64 & 1) != 0)
+            trace.missing.push_back(static_cast<int>(rank));
+    return trace;
+}
+
 ProcessIdentity process_in(const RingIdentity& identity) {
     return {.boot_id = text_in(identity.boot_id),
             .pid_namespace = identity.pid_namespace,
@@ -140,6 +159,7 @@ void read_ring(const fs::path& path, RankTrace& trace) {
     const auto latest = read_header(file, path);
     const double to_unix_s = identity.start_unix_s - identity.start_s;
     read_state(*latest, to_unix_s, trace);
+    trace.gpu = read_gpu(header->gpu, latest->gpu, trace.ranks);
     const std::uint64_t next = latest->state.next.load();
     const std::uint64_t kept = std::min<std::uint64_t>(next, identity.entries);
     for (std::uint64_t index = next - kept; index < next; ++index) {

@@ -1,11 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/recorded.hpp"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 namespace lockstep {
 namespace {
+
+/// A GPU's memory. What was asked of it has ended when the host has waited for it: a rank that
+/// hangs there waits for what is still open.
+class RecordedMemory : public FlatMemory {
+  public:
+    RecordedMemory(FlatMemory& memory, FlightRecorder& recorder)
+        : memory_(memory), recorder_(recorder) {}
+
+    void clear(float* at, std::size_t count) override { memory_.clear(at, count); }
+    void add(float* into, const float* from, std::size_t count) override {
+        memory_.add(into, from, count);
+    }
+    void copy(float* to, const float* from, std::size_t count) override {
+        memory_.copy(to, from, count);
+    }
+    void wait() override {
+        memory_.wait();
+        for (const FlightRecorder::Ticket& ticket : open_) recorder_.end(ticket);
+        open_.clear();
+    }
+
+    void end_after_wait(const FlightRecorder::Ticket& ticket) { open_.push_back(ticket); }
+
+  private:
+    FlatMemory& memory_;
+    FlightRecorder& recorder_;
+    std::vector<FlightRecorder::Ticket> open_;
+};
 
 class RecordedExchange : public Exchange {
   public:
@@ -17,12 +46,19 @@ class RecordedExchange : public Exchange {
           recorder_(recorder),
           channel_(recorder.add_channel(channel)),
           bytes_(layout.size() * sizeof(float)),
-          tickets_(layout.bucket_count()) {
+          present_{std::vector<FlightRecorder::Ticket>(layout.bucket_count()), {}} {
+        exchange_->on_long_wait([this](const std::optional<GpuStand>& stand) { note(stand); });
+        if (&exchange_->memory() != &host_memory())
+            device_memory_.emplace(exchange_->memory(), recorder);
         for (std::size_t b = 0; b < layout.bucket_count(); ++b)
             bucket_bytes_.push_back(layout.bucket(b).size() * sizeof(float));
     }
 
-    FlatMemory& memory() override { return exchange_->memory(); }
+    ~RecordedExchange() override { exchange_->on_long_wait({}); }
+    RecordedExchange(const RecordedExchange&) = delete;
+    RecordedExchange& operator=(const RecordedExchange&) = delete;
+
+    FlatMemory& memory() override { return device_memory_ ? *device_memory_ : exchange_->memory(); }
     float* slot(int index) override { return exchange_->slot(index); }
     float* values() override { return exchange_->values(); }
 
@@ -32,25 +68,28 @@ class RecordedExchange : public Exchange {
     bool is_first_copy() const override { return exchange_->is_first_copy(); }
 
     void arrive(std::size_t bucket) override {
-        tickets_[bucket] = recorder_.enqueue(channel_,
-                                             {.op = FlightOp::reduce,
-                                              .bytes = bucket_bytes_[bucket],
-                                              .bucket = static_cast<std::int32_t>(bucket)});
+        present_.buckets[bucket] = recorder_.enqueue(channel_,
+                                                     {.op = FlightOp::reduce,
+                                                      .bytes = bucket_bytes_[bucket],
+                                                      .bucket = static_cast<std::int32_t>(bucket)});
         exchange_->arrive(bucket);
     }
 
     const float* reduce(std::size_t bucket, Wait wait) override {
-        if (wait == Wait::yes) recorder_.start(tickets_[bucket]);
+        const FlightRecorder::Ticket ticket = present_.buckets[bucket];
+        if (wait == Wait::yes) recorder_.start(ticket);
         const float* sum = exchange_->reduce(bucket, wait);
-        if (sum != nullptr) recorder_.end(tickets_[bucket]);
+        if (sum != nullptr) end(ticket);
         return sum;
     }
 
     void publish() override {
-        const auto ticket = recorder_.enqueue(channel_, {.op = FlightOp::publish, .bytes = bytes_});
-        recorder_.start(ticket);
+        present_.publish = recorder_.enqueue(channel_, {.op = FlightOp::publish, .bytes = bytes_});
+        recorder_.start(present_.publish);
         exchange_->publish();
-        recorder_.end(ticket);
+        end(present_.publish);
+        before_ = present_;
+        ++step_;
     }
 
     std::string_view name() const override { return exchange_->name(); }
@@ -58,12 +97,35 @@ class RecordedExchange : public Exchange {
     double take_wait_s() override { return exchange_->take_wait_s(); }
 
   private:
+    struct StepTickets {
+        std::vector<FlightRecorder::Ticket> buckets;
+        FlightRecorder::Ticket publish;
+    };
+
+    void end(const FlightRecorder::Ticket& ticket) {
+        if (!device_memory_) return recorder_.end(ticket);
+        recorder_.start(ticket);  // the sum was there at once, for the host
+        device_memory_->end_after_wait(ticket);
+    }
+
+    /// The host is at most one step ahead of the GPU.
+    void note(const std::optional<GpuStand>& stand) {
+        if (!stand || stand->step + 1 < step_) return recorder_.forget_gpu();
+        const StepTickets& tickets = stand->step == step_ ? present_ : before_;
+        const auto ticket = stand->bucket < 0
+                                ? tickets.publish
+                                : tickets.buckets[static_cast<std::size_t>(stand->bucket)];
+        recorder_.note_gpu(ticket, *stand);
+    }
+
     std::unique_ptr<Exchange> exchange_;
     FlightRecorder& recorder_;
+    std::optional<RecordedMemory> device_memory_;
     std::uint32_t channel_;
     std::uint64_t bytes_;
     std::vector<std::uint64_t> bucket_bytes_;
-    std::vector<FlightRecorder::Ticket> tickets_;  ///< by bucket, of the present step
+    StepTickets present_, before_;  ///< of this step and the last
+    std::int64_t step_ = 0;
 };
 
 }  // namespace

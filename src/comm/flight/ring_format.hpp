@@ -43,11 +43,20 @@ struct RingState {
 };
 inline constexpr std::uint64_t end_finished = 1, end_failed = 256;
 
+/// Where the rank's GPU is while the rank waits long. `seq` is 0 while the rest changes.
+struct RingGpu {
+    static constexpr std::size_t most_ranks = 28'672;
+    RingWord seq;   ///< of the collective; 0: not known
+    RingWord what;  ///< place | round << 8 | channel << 16 | parts arrived << 32
+    std::array<RingWord, most_ranks / 64> missing;  ///< a bit for each rank
+};
+
 struct RingHeader {
     RingWord magic;
     RingIdentity identity;
     alignas(64) RingState state;
     std::array<std::array<char, 24>, ring_channels> channel_names;
+    RingGpu gpu;  ///< of versions that did not have it: 0
 };
 static_assert(sizeof(RingHeader) <= ring_header_bytes);
 

@@ -11,7 +11,7 @@
 // rules are asked in the order of causes, and the first that holds is the verdict:
 //
 //     mismatch > dead > failed > did not join > stopped
-//              > exited early > stuck in init or slow > ended from outside
+//              > exited early > stuck in init, stuck GPU or slow > ended from outside
 //
 // Nothing is asked of the ranks, and nothing of the clock but `now_s`: it is a pure function of
 // traces, the same for a watchdog in the middle of a hang and for `lockstep diagnose` a day later.
@@ -30,6 +30,7 @@
 
 #include "lockstep/comm/verdict.hpp"
 
+#include "flight/gpu_stall.hpp"
 #include "flight/mismatch.hpp"
 #include "flight/scene.hpp"
 
@@ -52,6 +53,7 @@ constexpr std::string_view trouble_names[] = {"none",
                                               "rank stopped",
                                               "exited early",
                                               "stuck in init",
+                                              "stuck GPU",
                                               "slow rank",
                                               "network slow",
                                               "ended from outside"};
@@ -219,12 +221,15 @@ Verdict exited_early(const Scene& scene, double) {
         fmt::format("{} ended before the others, as if all were well", ranks_text(found)));
 }
 
-/// Those who have not come; else those who have announced it and do something else.
 Traces late_ranks(const Scene& scene) {
     Traces late = scene.where([&](const RankTrace& t) { return is_late(scene, t); });
     const auto in_init = [](const RankTrace* t) { return !t->is_running; };
     if (std::ranges::any_of(late, in_init)) std::erase_if(late, std::not_fn(in_init));
-    if (!late.empty()) return late;
+    return late;
+}
+
+/// Those who have announced the collective and do something else.
+Traces absent_ranks(const Scene& scene) {
     return scene.where([&](const RankTrace& t) {
         const bool is_waiting =
             std::ranges::find(scene.waiting().ranks, &t) != scene.waiting().ranks.end();
@@ -233,7 +238,10 @@ Traces late_ranks(const Scene& scene) {
 }
 
 Verdict slow(const Scene& scene, double) {
-    const Traces late = late_ranks(scene);
+    Traces late = late_ranks(scene);
+    if (late.empty())
+        if (Verdict verdict = gpu_verdict(scene); verdict.trouble != Trouble::none) return verdict;
+    if (late.empty()) late = absent_ranks(scene);
     if (late.empty())
         return {
             .trouble = Trouble::network_slow,

@@ -31,6 +31,7 @@
 #include "lockstep/comm/watchdog.hpp"
 
 #include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/core/log.hpp"
 
 #include "flight/node_beat.hpp"
 #include "flight/peers.hpp"
@@ -59,7 +60,7 @@ constexpr int most_postponements = 3;
 using Seconds = std::chrono::duration<double>;
 
 void write_to_stderr(const std::string& text) {
-    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
+    [[maybe_unused]] const auto wrote = ::write(error_descriptor(), text.data(), text.size());
 }
 
 void pause_for(double seconds) {
@@ -85,23 +86,31 @@ class Watchdog::Impl {
           nodes_(nodes),
           period_s_(settings.is_patient()
                         ? longest_period_s
-                        : std::clamp(settings.abort_s / 40, 0.02, longest_period_s)),
-          scribe_([this] { write_reports(); }),
-          counter_([this] { count(); }) {}
+                        : std::clamp(settings.abort_s / 40, 0.02, longest_period_s)) {
+        try {
+            scribe_ = std::thread([this] { write_reports(); });
+            counter_ = std::thread([this] { count(); });
+        } catch (...) {  // the system has no more of them
+            end();
+            throw;
+        }
+    }
 
-    ~Impl() {
+    ~Impl() { end(); }
+    Impl(const Impl&) = delete;
+    Impl& operator=(const Impl&) = delete;
+
+  private:
+    void end() {
         {
             const std::lock_guard lock(mutex_);
             is_over_ = true;
         }
         changed_.notify_all();
-        counter_.join();
-        scribe_.join();
+        for (std::thread* thread : {&counter_, &scribe_})
+            if (thread->joinable()) thread->join();
     }
-    Impl(const Impl&) = delete;
-    Impl& operator=(const Impl&) = delete;
 
-  private:
     // The counting thread: touches no file, so that nothing can hold it up.
 
     void count() {
@@ -148,7 +157,7 @@ class Watchdog::Impl {
 
     /// Files or locks hold the verdict up. Says so if stderr can take it at once.
     void say_without_verdict() const {
-        pollfd terminal{STDERR_FILENO, POLLOUT, 0};
+        pollfd terminal{error_descriptor(), POLLOUT, 0};
         if (::poll(&terminal, 1, 0) == 1)
             write_to_stderr(fmt::format(
                 "lockstep: error E660: rank {} gives up; no verdict could be read in time\n",

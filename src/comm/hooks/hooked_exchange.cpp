@@ -37,6 +37,9 @@ class HookedExchange : public Exchange {
     void publish() override { inner_->publish(); }
     std::string_view name() const override { return inner_->name(); }
     std::vector<int> awaited_ranks() const override { return inner_->awaited_ranks(); }
+    void on_long_wait(StandListener listener) override {
+        inner_->on_long_wait(std::move(listener));
+    }
     double take_wait_s() override { return inner_->take_wait_s(); }
 
   private:

@@ -48,7 +48,9 @@ struct CudaApi {
     std::function<Status(Stream, Event)> stream_wait_event;
     std::function<Status(void*, const void*, std::size_t, Stream)> copy_async;  ///< any direction
     std::function<Status(void*, std::size_t, Stream)> zero_async;               ///< bytes of a GPU
-    std::function<Status(const TreeSumLaunch&, Stream)> sum_in_tree_order;      ///< our own kernel
+    /// All bits of 4 bytes at each of `count` places, so many bytes apart.
+    std::function<Status(void*, std::size_t apart, std::size_t count, Stream)> mark_async;
+    std::function<Status(const TreeSumLaunch&, Stream)> sum_in_tree_order;  ///< our own kernel
 };
 
 /// Error E681 with CUDA's own text unless `status` is success; `call` is "cudaMalloc".

@@ -6,26 +6,12 @@
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/version.hpp"
 
-#include <filesystem>
-#include <system_error>
-
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-namespace fs = std::filesystem;
-
 constexpr const char* library_name = "liblockstep_cuda.so";
-
-std::string library_path() {
-    if (const auto named = Environment().text("LOCKSTEP_CUDA_LIB")) return *named;
-    const fs::path program = fs::path(this_executable()).parent_path();
-    std::error_code ignored;
-    for (const fs::path& folder : {program / "../lib", program})
-        if (fs::exists(folder / library_name, ignored)) return folder / library_name;
-    return library_name;
-}
 
 template <class Function>
 Function function_of(const SharedLibrary& library, const char* name) {
@@ -71,6 +57,10 @@ void* function_in(const SharedLibrary& library, const char* name) {
     return address;
 }
 
+std::string cuda_library_path() {
+    return Environment().text("LOCKSTEP_CUDA_LIB").value_or(own_library(library_name));
+}
+
 std::string why_no_driver() {
     std::string reason;
     return SharedLibrary::open("libcuda.so.1", reason) ? "" : reason;
@@ -87,7 +77,7 @@ CudaLibrary load_cuda() {
     });
     CudaLibrary result;
     std::string reason;
-    result.path = library_path();
+    result.path = cuda_library_path();
     result.library = SharedLibrary::open(result.path, reason);
     check(static_cast<bool>(result.library), [&] {
         return Error(

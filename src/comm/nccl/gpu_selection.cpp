@@ -123,6 +123,18 @@ SelectedGpu claim_gpu(const CudaApi& cuda,
     return mine;
 }
 
+std::map<std::string, std::string> nccl_variables_of_sharing(int rank, SharingReach reach) {
+    std::map<std::string, std::string> variables = {
+        {"NCCL_HOSTID", fmt::format("{}-rank{}", host_name(), rank)},
+        {"NCCL_IB_DISABLE", "1"},
+        {"NCCL_P2P_DISABLE", "1"},
+        {"NCCL_SHM_DISABLE", "1"},
+        // A GPU's ranks take turns: a kernel that waits for another's must leave it room.
+        {"NCCL_MAX_CTAS", "2"}};
+    if (reach == SharingReach::one_node) variables["NCCL_SOCKET_IFNAME"] = "lo";
+    return variables;
+}
+
 SelectedGpu try_gpu(const PlannedGpu& planned, Bootstrap& bootstrap, double deadline_s) {
     CudaLibrary cuda;
     gather_or_fail(

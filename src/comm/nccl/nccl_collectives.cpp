@@ -52,15 +52,7 @@ NcclWork NcclCollectives::all_reduce(std::span<const DeviceSpan> buffers,
     for (const DeviceSpan& buffer : buffers) reductions.prepare(buffer.type);
     const auto calls = [&] {
         for (const DeviceSpan& buffer : buffers)
-            inside_.handle().call("ncclAllReduce", [&](nccl::Comm& comm) {
-                return inside_.nccl().all_reduce(buffer.data,
-                                                 buffer.data,
-                                                 buffer.count,
-                                                 nccl_type(buffer.type),
-                                                 reductions.of(buffer.type),
-                                                 comm,
-                                                 inside_.stream());
-            });
+            sum_everywhere(inside_, buffer, reductions.of(buffer.type));
     };
     return issue("all-reduce", calls, before, std::move(keep));
 }

@@ -11,31 +11,35 @@
 //     one kernel on each owner: a0, a1, a2 in the tree's order (tree_sum.hpp), in place of a0
 //     the caller's optimizer:   a of the values from a; publish() gathers a, b, c everywhere
 //
-// A rank whose leaves are no complete subtree has several partials and sends each.
+// A rank whose leaves are no complete subtree has several partials and sends each. Over several
+// nodes there are two rounds of this, inside the nodes and between them (stripe_moves.hpp);
+// publish() goes the same way back.
 //
 // reduce() and publish() order the GPU's work and do not wait for it. The streams meet by events:
 //
 //     caller         fill slots |arrived|     ... backward ...    |waits| reads sums   |waits| next
 //                                   v                                 ^                    ^
-//     communicator              |waits| group of bucket 0 | kernel |summed| ... | publish |end|
+//     communicator              |waits| group of bucket 0 | kernels |summed| ... | publish |end|
 //
-// NCCL takes a group in the background and only then is it on the stream; the kernel must come
-// after. So a bucket waits in `arrivals_`, is issued while the one before it is taken, and is
-// complete when its kernel is on the stream. arrive() and reduce() move this on.
+// NCCL takes a group in the background and only then is it on the stream; kernels must come
+// after. So a bucket waits in `arrivals_`, is issued while the one before it is taken, round by
+// round, and is complete when its last kernel is on the stream. arrive() and reduce() move this on.
 //
 // What must never happen:
 // - A kernel is launched before NCCL has taken its bucket's group: it would read old bytes.
 // - A slot is written while a group still reads it: the caller's stream waits for publish().
 // - What was received of one bucket is written over before its kernel is done: all buckets share
 //   that room, and one stream keeps their order.
-// - Ranks issue buckets in another order: one queue, in the order of arrive().
+// - Ranks issue buckets in another order: one queue, in the order of arrive(), all rounds of one
+//   before the next.
 // - The host waits inside CUDA, where a stuck rank would keep it for ever.
 // - The memory is freed under a group or kernel: the communicator keeps it until the stream is
 // done.
 //
 // Tested: comm/nccl/nccl_exchange_test.cpp (ranks are processes: bits of the CPU's exchange),
 // comm/nccl/gpu_exchange_test.cpp (threads: failures, traffic, who waits for whom),
-// comm/nccl/stripe_moves_test.cpp, comm/nccl/tree_sum_test.cpp.
+// comm/nccl/stripe_moves_test.cpp, comm/nccl/tree_sum_test.cpp, simcuda/exchange_test.cpp (waits
+// that are left out, of sums of integers, too).
 
 #include "lockstep/comm/nccl_exchange.hpp"
 
@@ -43,6 +47,7 @@
 
 #include "base/wait_clock.hpp"
 #include "flight/signatures.hpp"
+#include "nccl/group_watch.hpp"
 #include "nccl/nccl_inside.hpp"
 #include "nccl/nccl_reduction.hpp"
 #include "nccl/nccl_stripes.hpp"
@@ -68,50 +73,43 @@ using Inside = NcclCommunicator::Inside;
 constexpr const char* reduction = "reduction of a bucket";
 constexpr std::array left_to_right{0, 1};  // how two numbers are merged
 
-std::size_t largest_stripe(const FlatLayout& layout, int ranks) {
-    std::size_t largest = 0;
-    for (std::size_t b = 0; b < layout.bucket_count(); ++b)
-        for (int rank = 0; rank < ranks; ++rank)
-            largest = std::max(largest, layout.stripe(b, rank, ranks).size());
-    return largest;
-}
-
 /// Where everything lies in the one buffer, in numbers of 4 bytes: values, slots, what one bucket
-/// receives, TreePlan::merges_after(), left_to_right.
+/// receives, merges: left_to_right, and each team's.
 class BufferLayout {
   public:
-    BufferLayout(const FlatLayout& layout, const TreePlan& plan)
-        : vector_(layout.size()), slots_(static_cast<std::size_t>(plan.slots())) {
-        if (plan.summation() == Summation::tree)
-            received_ = (plan.partials().size() - 1) * largest_stripe(layout, plan.ranks());
-        merges_ = plan.merges_after().size();
-    }
+    BufferLayout(std::size_t vector, int slots, std::size_t received, std::size_t merges)
+        : vector_(vector),
+          slots_(static_cast<std::size_t>(slots)),
+          received_(received),
+          merges_(merges) {}
     std::size_t slot(int index) const { return vector_ * (1 + static_cast<std::size_t>(index)); }
     std::size_t received() const { return vector_ * (1 + slots_); }
     std::size_t merges() const { return received() + received_; }
-    std::size_t left_to_right_merge() const { return merges() + merges_; }
-    std::size_t bytes() const {
-        return (left_to_right_merge() + left_to_right.size()) * sizeof(float);
-    }
+    std::size_t bytes() const { return (merges() + merges_) * sizeof(float); }
 
   private:
     static_assert(sizeof(int) == sizeof(float));
-    std::size_t vector_, slots_, received_ = 0, merges_ = 0;
+    std::size_t vector_, slots_, received_, merges_;
 };
 
 /// What NCCL and the kernels work on. Lives until they are done with it.
 struct ExchangeMemory {
     NcclBuffer buffer;
-    std::vector<int> merges_on_host;  ///< and left_to_right; until they are copied
+    std::vector<int> merges_on_host;  ///< until they are copied
 };
 
 std::shared_ptr<const ExchangeMemory> make_exchange_memory(NcclCommunicator& communicator,
                                                            std::size_t bytes,
-                                                           std::span<const int> merges) {
-    std::vector<int> on_host(merges.begin(), merges.end());
-    on_host.insert(on_host.end(), left_to_right.begin(), left_to_right.end());
+                                                           std::vector<int> merges) {
     return std::make_shared<const ExchangeMemory>(
-        ExchangeMemory{NcclBuffer(communicator, bytes), std::move(on_host)});
+        ExchangeMemory{NcclBuffer(communicator, bytes), std::move(merges)});
+}
+
+std::vector<int> merges_of(std::span<const StripeTeam> teams) {
+    std::vector<int> merges(left_to_right.begin(), left_to_right.end());
+    for (const StripeTeam& team : teams)
+        merges.insert(merges.end(), team.merges_after.begin(), team.merges_after.end());
+    return merges;
 }
 
 /// Collective.
@@ -136,13 +134,19 @@ class NcclExchange : public GpuExchange, private FlatMemory {
           layout_(layout),
           plan_(plan),
           rank_(communicator.rank()),
-          places_(layout, plan),
+          teams_(stripe_teams(plan, rank_, inside_.hosts())),
+          places_(layout.size(),
+                  plan.slots(),
+                  is_tree() ? most_received(layout, plan, teams_, rank_) : 0,
+                  merges_of(teams_).size()),
           caller_(caller),
-          memory_(make_exchange_memory(communicator, places_.bytes(), plan.merges_after())),
-          receives_(stripe_receives(plan, rank_)),
+          memory_(make_exchange_memory(communicator, places_.bytes(), merges_of(teams_))),
+          watch_(inside_),
           arrived_(layout.bucket_count()),
           summed_(layout.bucket_count()),
           is_complete_(layout.bucket_count()) {
+        for (const StripeTeam& team : teams_)
+            published_parts_.push_back(awaited_values(layout_, plan_, team, rank_, values()));
         inside_.guarded([&] {
             make_events();
             fill_memory();
@@ -203,7 +207,10 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             let_wait(*inside_.runtime(), caller_, published_->end);
         });
         is_complete_.assign(is_complete_.size(), false);
+        ++step_;
     }
+
+    void on_long_wait(StandListener listener) override { watch_.listen(std::move(listener)); }
 
     void wait() override {
         inside_.guarded([&] {
@@ -215,10 +222,29 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         });
     }
 
+    void add_up(std::int64_t* numbers, std::size_t count) override {
+        expect(arrivals_.empty() && !issued_, "what arrived is reduced");
+        if (plan_.ranks() == 1) return;
+        inside_.guarded([&] {
+            let_wait(inside_.runtime(), inside_.stream(), caller_);
+            waiting_.count([&] {
+                NcclGroup group(inside_);
+                sum_everywhere(inside_, {numbers, count, DataType::int64}, nccl::sum);
+                group.end("sum of integers");
+            });
+            let_wait(inside_.runtime(), caller_, inside_.stream());
+        });
+    }
+
     std::string_view name() const override { return "nccl"; }
     double take_wait_s() override { return waiting_.take(); }
 
   private:
+    /// What a bucket does in one of the teams.
+    struct Round {
+        std::size_t bucket = 0, team = 0;
+    };
+
     void clear(float* at, std::size_t count) override {
         inside_.guarded([&] {
             check_cuda(inside_.cuda(),
@@ -228,14 +254,13 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     }
 
     void add(float* into, const float* from, std::size_t count) override {
-        const TreeSumLaunch launch{
-            .own = into,
-            .own_pitch = from - into,
-            .merges_after = reinterpret_cast<const int*>(floats() + places_.left_to_right_merge()),
-            .own_count = 2,
-            .partials = 2,
-            .out = into,
-            .count = static_cast<std::int64_t>(count)};
+        const TreeSumLaunch launch{.own = into,
+                                   .own_pitch = from - into,
+                                   .merges_after = merges(0),
+                                   .own_count = 2,
+                                   .partials = 2,
+                                   .out = into,
+                                   .count = static_cast<std::int64_t>(count)};
         inside_.guarded([&] { sum(launch, caller_); });
     }
 
@@ -254,6 +279,17 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     }
 
     float* floats() const { return static_cast<float*>(memory_->buffer.data()); }
+    const int* merges(std::size_t first) const {
+        return reinterpret_cast<const int*>(floats() + places_.merges()) + first;
+    }
+    /// Of a team's; see merges_of().
+    std::size_t first_merge(std::size_t team) const {
+        std::size_t first = left_to_right.size();
+        for (std::size_t before = 0; before < team; ++before)
+            first += teams_[before].merges_after.size();
+        return first;
+    }
+    bool is_tree() const { return plan_.summation() == Summation::tree; }
     DeviceSpan of_bucket(float* vector, std::size_t bucket) const {
         return {vector + layout_.bucket(bucket).begin, layout_.bucket(bucket).size()};
     }
@@ -296,8 +332,10 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     void advance() {
         while (inside_.handle().poll() == nccl::success) {
             if (issued_) complete(*std::exchange(issued_, {}));
+            if (issued_) continue;
             if (arrivals_.empty()) return;
-            issue(arrivals_.front());
+            let_wait(*inside_.runtime(), inside_.stream(), arrived_[arrivals_.front()]);
+            issue({arrivals_.front(), 0});
             arrivals_.pop_front();
         }
     }
@@ -318,74 +356,106 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         }
     }
 
-    void issue(std::size_t bucket) {
-        let_wait(*inside_.runtime(), inside_.stream(), arrived_[bucket]);
-        issued_ = bucket;
-        if (!has_traffic(bucket)) return;
+    void issue(const Round& round) {
+        issued_ = round;
+        if (!has_traffic(round.bucket)) return;
+        float* const received = floats() + places_.received();
+        watch_.begin(
+            {.step = step_,
+             .bucket = static_cast<int>(round.bucket),
+             .round = static_cast<int>(round.team)},
+            is_tree() ? awaited_parts(moves_of(round), received) : std::vector<AwaitedPart>{});
         NcclGroup group(inside_);
-        if (plan_.summation() == Summation::plain)
-            scatter_sum(inside_, of_bucket(slot(0), bucket), nccl::sum);
+        if (is_tree())
+            move(moves_of(round), slot(0), received);
         else
-            move_partials(bucket);
+            scatter_sum(inside_, of_bucket(slot(0), round.bucket), nccl::sum);
         group.close();
     }
 
-    void move_partials(std::size_t bucket) {
-        for (const StripeSend& send : stripe_sends(layout_, plan_, rank_, bucket))
-            send_to(inside_, send.owner, {slot(send.slot) + send.range.begin, send.range.size()});
-        const std::size_t count = own_stripe(bucket).size();
-        if (count == 0) return;
-        float* const received = floats() + places_.received();
-        for (const StripeReceive& receive : receives_)
-            receive_from(inside_, receive.rank, {received + receive.place * count, count});
+    StripeMoves moves_of(const Round& round) const {
+        return stripe_moves(layout_, plan_, teams_[round.team], rank_, round.bucket);
     }
 
-    void complete(std::size_t bucket) {
-        if (plan_.summation() == Summation::tree && plan_.partials().size() > 1) sum(bucket);
-        record(*inside_.runtime(), summed_[bucket], inside_.stream());
-        is_complete_[bucket] = true;
+    /// From the flat vectors that begin at `slots`, to `received`.
+    void move(const StripeMoves& moves, float* slots, float* received) {
+        for (const auto& [peer, slot, range] : moves.sends) {
+            float* const vector = slots + static_cast<std::size_t>(slot) * layout_.size();
+            send_to(inside_, peer, {vector + range.begin, range.size()});
+        }
+        for (const auto& [peer, place] : moves.receives)
+            receive_from(inside_, peer, {received + place.begin, place.size()});
+    }
+
+    void complete(const Round& round) {
+        if (has_traffic(round.bucket)) watch_.end();
+        if (is_tree())
+            for (const StripeSum& stripe : moves_of(round).sums) sum(round, stripe);
+        if (is_tree() && round.team + 1 < teams_.size())
+            return issue({round.bucket, round.team + 1});
+        record(*inside_.runtime(), summed_[round.bucket], inside_.stream());
+        is_complete_[round.bucket] = true;
     }
 
     /// In place of the stripe of this rank's first partial: nobody else reads that.
-    void sum(std::size_t bucket) {
-        const FloatRange own = own_stripe(bucket);
-        if (own.size() == 0) return;
-        const auto partials = plan_.partials_of_rank(rank_);
-        float* const first = slot(0) + own.begin;
+    void sum(const Round& round, const StripeSum& stripe) {
+        const StripeTeam& team = teams_[round.team];
+        if (team.partials.size() == 1) return;
+        const auto is_own = [&](const Partial& partial) { return partial.rank == rank_; };
+        const auto first = std::ranges::find_if(team.partials, is_own) - team.partials.begin();
+        float* const own = slot(0) + stripe.range.begin;
         const TreeSumLaunch launch{
-            .own = first,
+            .own = own,
             .own_pitch = static_cast<std::int64_t>(layout_.size()),
-            .received = floats() + places_.received(),
-            .received_pitch = static_cast<std::int64_t>(own.size()),
-            .merges_after = reinterpret_cast<const int*>(floats() + places_.merges()),
-            .own_first = static_cast<std::int32_t>(partials.data() - plan_.partials().data()),
-            .own_count = static_cast<std::int32_t>(partials.size()),
-            .partials = static_cast<std::int32_t>(plan_.partials().size()),
-            .out = first,
-            .count = static_cast<std::int64_t>(own.size())};
+            .received = floats() + places_.received() + stripe.received,
+            .received_pitch = static_cast<std::int64_t>(stripe.range.size()),
+            .merges_after = merges(first_merge(round.team)),
+            .own_first = static_cast<std::int32_t>(first),
+            .own_count = static_cast<std::int32_t>(std::ranges::count_if(team.partials, is_own)),
+            .partials = static_cast<std::int32_t>(team.partials.size()),
+            .out = own,
+            .count = static_cast<std::int64_t>(stripe.range.size())};
         sum(launch, inside_.stream());
     }
 
     void gather_values() {
+        if (teams_.size() == 1) return gather_from_all();
+        int round = 0;
+        for (std::size_t team = teams_.size(); team-- > 0;) {
+            watch_.begin({.step = step_, .round = round++}, published_parts_[team]);
+            NcclGroup group(inside_);
+            for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
+                move(value_moves(layout_, plan_, teams_[team], rank_, b), values(), values());
+            group.end("publication");
+            watch_.end();
+        }
+    }
+
+    void gather_from_all() {
         if (plan_.ranks() == 1) return;
+        watch_.begin({.step = step_}, published_parts_.front());
         NcclGroup group(inside_);
         for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
             if (has_traffic(b)) gather_stripes(inside_, of_bucket(values(), b));
         group.end("publication");
+        watch_.end();
     }
 
     Inside& inside_;
     const FlatLayout layout_;
     const TreePlan plan_;
     const int rank_;
+    const std::vector<StripeTeam> teams_;
     const BufferLayout places_;
     const GpuStream caller_;
     const std::shared_ptr<const ExchangeMemory> memory_;
-    const std::vector<StripeReceive> receives_;
+    GroupWatch watch_;
+    std::vector<std::vector<AwaitedPart>> published_parts_;  ///< by team
+    std::int64_t step_ = 0;
     std::vector<CudaEvent> arrived_, summed_;  ///< by bucket
     std::vector<bool> is_complete_;            ///< by bucket: its sum is on the stream
     std::deque<std::size_t> arrivals_;         ///< not issued yet
-    std::optional<std::size_t> issued_;        ///< NCCL may not have taken it yet
+    std::optional<Round> issued_;              ///< NCCL may not have taken it yet
     std::shared_ptr<const NcclPending> published_;
     WaitClock waiting_;
 };

@@ -42,6 +42,9 @@ class NcclCommunicator::Inside {
     GpuStream stream() const { return stream_.value(); }
     std::vector<StartPhase>& phases() { return phases_; }
 
+    /// By rank, as NCCL tells hosts apart; after start().
+    const std::vector<std::string>& hosts() const { return hosts_; }
+
     /// Collective. Everything up to `ready`.
     void start();
     /// Collective. `finalizing` to `destroyed`.
@@ -66,9 +69,13 @@ class NcclCommunicator::Inside {
 
     /// Tells the other ranks, aborts all communicators, and says so in the error returned.
     Error give_up(const Error& error);
+    Error told_by_cuda(const Error& error);
 
     bool has_passed(const CudaEvent& event) const;
     void wait_for(const NcclPending& pending);
+
+    /// `look` is called every half second of a wait, and `over` at the end of one that came to it.
+    void on_long_wait(std::function<void()> look, std::function<void()> over);
 
     /// Lives on until its end has passed.
     void keep(std::shared_ptr<const NcclPending> pending);
@@ -93,10 +100,12 @@ class NcclCommunicator::Inside {
     CudaStream stream_;
     std::vector<StartPhase> phases_;
     std::vector<nccl::UniqueId> ids_;
+    std::vector<std::string> hosts_;
     std::string phase_ = "set-up";
     double start_end_s_ = 0;
 
     bool has_announced_ = false;
+    std::function<void()> look_, look_over_;
     std::deque<std::shared_ptr<const NcclPending>> pending_;  ///< in the order of the stream
 };
 

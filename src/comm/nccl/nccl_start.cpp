@@ -119,11 +119,12 @@ void NcclCommunicator::Inside::agree_on_facts() {
     for (const std::string& text : texts) {
         facts.push_back(unpacked_facts(text));
         gpus.insert(facts.back().gpu_uuid);
+        hosts_.push_back(facts.back().host_id);
     }
     check_agreement(facts);
     if (gpus.size() < facts.size())
         once(Level::warn,
-             "{} ranks share {} GPU(s) by NCCL_HOSTID: good for correctness only",
+             "{} ranks share {} GPU(s) by NCCL_HOSTID: a trial of bits, not of speed",
              facts.size(),
              gpus.size());
 }

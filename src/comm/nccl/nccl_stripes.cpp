@@ -45,6 +45,18 @@ void receive_from(NcclCommunicator::Inside& inside, int peer, const DeviceSpan& 
     });
 }
 
+void sum_everywhere(NcclCommunicator::Inside& inside, const DeviceSpan& buffer, nccl::RedOp op) {
+    inside.handle().call("ncclAllReduce", [&](nccl::Comm& comm) {
+        return inside.nccl().all_reduce(buffer.data,
+                                        buffer.data,
+                                        buffer.count,
+                                        nccl_type(buffer.type),
+                                        op,
+                                        comm,
+                                        inside.stream());
+    });
+}
+
 void scatter_sum(NcclCommunicator::Inside& inside, const DeviceSpan& buffer, nccl::RedOp op) {
     const int rank = inside.bootstrap().rank(), size = inside.bootstrap().size();
     const Stripes stripes(buffer, size);

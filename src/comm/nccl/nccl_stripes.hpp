@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls, within a group, that spread a buffer's stripes over ranks and bring them together.
+// The calls, within a group, that add a buffer up over ranks, spread its stripes over them and
+// bring them together.
 #pragma once
 
 #include "lockstep/comm/nccl_collectives.hpp"
@@ -14,6 +15,9 @@ namespace lockstep {
 /// calls.
 void send_to(NcclCommunicator::Inside& inside, int peer, const DeviceSpan& elements);
 void receive_from(NcclCommunicator::Inside& inside, int peer, const DeviceSpan& elements);
+
+/// In place: the buffer becomes its sum on every rank, in NCCL's own order.
+void sum_everywhere(NcclCommunicator::Inside& inside, const DeviceSpan& buffer, nccl::RedOp op);
 
 /// In place: this rank's stripe_of() the buffer becomes its sum, in NCCL's own order.
 void scatter_sum(NcclCommunicator::Inside& inside, const DeviceSpan& buffer, nccl::RedOp op);

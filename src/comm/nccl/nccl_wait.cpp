@@ -13,6 +13,8 @@
 namespace lockstep {
 namespace {
 
+constexpr double look_every_s = 0.5;
+
 /// Polls fast at first: most waits are short, and the rest may take a little longer.
 class Pause {
   public:
@@ -43,13 +45,26 @@ void NcclCommunicator::Inside::throw_if_others_gave_up() {
 void NcclCommunicator::Inside::wait(const Ready& ready,
                                     double deadline_s,
                                     const std::function<Error()>& late) {
-    const double end = now_s() + deadline_s;
+    const double begin = now_s();
+    int looks = 0;
     for (Pause pause;; pause.take()) {
         // NCCL first: after an error of its own, events may pass although nothing was summed.
-        if (ready(handle_->poll())) return;
+        if (ready(handle_->poll())) break;
         throw_if_others_gave_up();
-        check(now_s() < end, late);
+        const double waited_s = now_s() - begin;
+        check(waited_s < deadline_s, late);
+        if (look_ && waited_s > look_every_s * (looks + 1)) {
+            ++looks;
+            look_();
+        }
     }
+    if (looks > 0 && look_over_) look_over_();
+}
+
+void NcclCommunicator::Inside::on_long_wait(std::function<void()> look,
+                                            std::function<void()> over) {
+    look_ = std::move(look);
+    look_over_ = std::move(over);
 }
 
 void NcclCommunicator::Inside::settle(const std::string& what) {
@@ -119,7 +134,20 @@ void NcclCommunicator::Inside::announce(const std::string& text) {
     bootstrap_.announce(text);
 }
 
-Error NcclCommunicator::Inside::give_up(const Error& error) {
+/// A GPU that is lost fails every call: it is the same error, whether NCCL or we come upon it
+/// first.
+Error NcclCommunicator::Inside::told_by_cuda(const Error& error) {
+    if (kind_of(error) != ErrorKind::nccl_failed) return error;
+    try {
+        record(*runtime_, make_event(runtime_), stream());
+        return error;
+    } catch (const Error& cuda) {
+        return Error(cuda.code(), cuda.what(), cuda.why() + "\n" + error.what(), cuda.fix());
+    }
+}
+
+Error NcclCommunicator::Inside::give_up(const Error& first) {
+    const Error error = told_by_cuda(first);
     // Who heard of it from others need not tell, but while starting all say how far they came.
     const ErrorKind kind = kind_of(error);
     const bool is_first = kind != ErrorKind::peer_gave_up && kind != ErrorKind::aborted;
@@ -127,7 +155,9 @@ Error NcclCommunicator::Inside::give_up(const Error& error) {
         announce(fmt::format("{} (in '{}')", error.what(), phase_));
     handle_->enter(NcclState::failed);
     const AbortOutcome outcome = runtime_->abort_all(options_.abort_limit_s);
-    return Error(error.code(), error.what(), error.why() + "\n" + outcome.text(), error.fix());
+    std::string why = error.why() + "\n" + outcome.text();
+    if (is_first && !options_.report.empty()) why += "\nNCCL's own report: " + options_.report;
+    return Error(error.code(), error.what(), why, error.fix());
 }
 
 }  // namespace lockstep

@@ -156,14 +156,20 @@ NcclRankFacts unpacked_facts(const std::string& text) {
     return record_from_json<NcclRankFacts>(parse_json(text, origin), origin);
 }
 
-std::map<std::string, std::string> nccl_settings(const Environment& environment,
-                                                 const std::string& root) {
+std::map<std::string, std::string> nccl_variables(const Environment& environment,
+                                                  const std::string& root) {
     std::map<std::string, std::string> settings;
     for (const std::string& name : environment.names_with_prefix("NCCL_"))
         settings[name] = environment.text(name).value_or("");
     const std::string home = environment.text("HOME").value_or("");
     add_file(settings, environment.text("NCCL_CONF_FILE").value_or(home + "/.nccl.conf"));
     add_file(settings, root + "/etc/nccl.conf");
+    return settings;
+}
+
+std::map<std::string, std::string> nccl_settings(const Environment& environment,
+                                                 const std::string& root) {
+    auto settings = nccl_variables(environment, root);
     std::erase_if(settings, [](const auto& setting) { return !must_be_equal(setting.first); });
     return settings;
 }

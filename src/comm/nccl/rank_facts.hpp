@@ -26,7 +26,12 @@ std::string packed(const NcclRankFacts& facts);
 NcclRankFacts unpacked_facts(const std::string& text);
 
 /// NCCL_* of the environment, then of ~/.nccl.conf (or NCCL_CONF_FILE) and /etc/nccl.conf, as NCCL
-/// reads them, without those that may differ: NCCL_HOSTID, NCCL_DEBUG*, interfaces, file names.
+/// reads them.
+std::map<std::string, std::string> nccl_variables(const Environment& environment,
+                                                  const std::string& root = "");
+
+/// nccl_variables() without those that may differ: NCCL_HOSTID, NCCL_DEBUG*, interfaces, file
+/// names.
 std::map<std::string, std::string> nccl_settings(const Environment& environment,
                                                  const std::string& root = "");
 

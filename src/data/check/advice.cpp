@@ -27,7 +27,7 @@ std::string rewriting(const DatasetIndex& index) {
 // Widened while they are read, from rows that lie side by side.
 bool is_only_widened(const DatasetIndex& index, const StoredBlock& block) {
     const FilterChain& chain = index.chain_of(block);
-    return chain.size() == 1 && chain[0].kind == FilterKind::widening;
+    return chain.size() == 1 && is_own_filter(static_cast<std::uint64_t>(chain[0].kind));
 }
 
 FieldLayout layout_of(const DatasetIndex& index, std::size_t number) {

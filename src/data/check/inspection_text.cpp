@@ -124,7 +124,8 @@ std::string inspection_json(const DatasetIndex& index, const Inspection& inspect
                                   {"stored_bytes", layout.stored_bytes},
                                   {"mean", field.mean},
                                   {"std", field.std},
-                                  {"class_counts", field.class_counts}});
+                                  {"class_counts", field.class_counts},
+                                  {"class_names", field.class_names}});
     }
     for (const LabelMix& mix : inspection.labels)
         json["labels"].push_back({{"field", mix.field},

@@ -29,7 +29,7 @@ std::vector<std::size_t> lanes_of_ranks(const std::vector<RowBlock>& blocks,
         const std::int64_t rank = std::int64_t{ranks} * i / looked_at;
         options.first_leaf = static_cast<int>(options.virtual_ranks * rank / ranks);
         options.last_leaf = static_cast<int>(options.virtual_ranks * (rank + 1) / ranks);
-        lanes.push_back(lanes_held(blocks, options, {}));
+        lanes.push_back(lanes_held(blocks, options, {}).size());
     }
     return lanes;
 }

@@ -5,9 +5,9 @@
 #include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/record.hpp"
 
 #include "block_check.hpp"
+#include "findings.hpp"
 #include "format/index_table.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "shard_pass.hpp"
@@ -21,26 +21,7 @@
 
 namespace lockstep {
 
-void describe(Record& record, Finding& finding) {
-    record.field("code", finding.code);
-    record.field("file", finding.file);
-    record.field("field", finding.field);
-    record.field("block", finding.block);
-    record.field("offset", finding.offset);
-    record.field("bytes", finding.bytes);
-    record.field("text", finding.text);
-}
-
 namespace {
-
-// What one member found, shard by shard.
-struct Findings {
-    std::vector<std::vector<Finding>> of_shards;
-};
-
-void describe(Record& record, Findings& findings) {
-    record.field("of_shards", findings.of_shards);
-}
 
 // One member's look at a data set: its shards are those whose number is its rank, modulo.
 class Verification {
@@ -189,20 +170,6 @@ void Verification::verify_structure(const ShardView& shard) {
                                      shard.path.string(),
                                      manifest_.fields[f].name)});
     }
-}
-
-// Everyone's findings, in the order of the shards.
-std::vector<Finding> merged(const Team& team, const std::vector<std::vector<Finding>>& mine) {
-    std::vector<Findings> theirs;
-    const std::string text = json_of_record(Findings{mine}).dump();
-    const std::string origin = "another rank's findings";
-    for (const std::string& one : gather(team, text))
-        theirs.push_back(record_from_json<Findings>(parse_json(one, origin), origin));
-    std::vector<Finding> all;
-    for (std::size_t number = 0; number < mine.size(); ++number)
-        for (const Findings& one : theirs)
-            std::ranges::copy(one.of_shards.at(number), std::back_inserter(all));
-    return all;
 }
 
 }  // namespace

@@ -21,6 +21,9 @@ void unshuffle(std::span<const std::byte> stored,
                std::uint32_t element_bytes,
                std::span<std::byte> raw);
 
+/// What an LZF stream expands to, by its lengths alone; 0 if it ends in the middle of one.
+std::uint64_t lzf_bytes(std::span<const std::byte> stored);
+
 /// Expands an LZF stream into exactly raw.size() bytes; false if it is anything else.
 bool decode_lzf(std::span<const std::byte> stored, std::span<std::byte> raw);
 

@@ -11,7 +11,8 @@
 namespace lockstep {
 
 /// How often each byte of `field` is expanded in an epoch of the order 'lanes': a chunk is, once
-/// for each of the order's blocks that has rows of it.
+/// for each of the order's blocks that has rows of it. So it is with a block of two lanes, too,
+/// where one rank reads both and has memory for what the second needs.
 double times_expanded(const DatasetIndex& index, std::size_t field);
 
 /// One line for each field whose chunks cut samples: how often that is, and what packing would

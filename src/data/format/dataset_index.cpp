@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include <algorithm>
 
@@ -55,7 +56,7 @@ void DatasetIndex::append(std::size_t field,
 bool DatasetIndex::operator==(const DatasetIndex& other) const {
     return path_ == other.path_ && manifest_text_ == other.manifest_text_ &&
            manifest_ == other.manifest_ && stored_ == other.stored_ && forms_ == other.forms_ &&
-           warnings_ == other.warnings_;
+           kept_ == other.kept_ && warnings_ == other.warnings_;
 }
 
 std::string DatasetIndex::place() const {
@@ -68,10 +69,17 @@ std::size_t DatasetIndex::field_position(std::string_view name) const {
     check(found != fields().end(), [&] {
         std::vector<std::string> names;
         for (const Field& field : fields()) names.push_back(field.name);
+        const std::string meant = did_you_mean(name, names);
+        const bool is_foreign = manifest_.kind == ManifestKind::foreign;
         return Error("E207",
-                     fmt::format("data set '{}' has no field '{}'", path_.string(), name),
+                     fmt::format("data set '{}' has no field '{}'", place(), name),
                      fmt::format("its fields are {}", fmt::join(names, ", ")),
-                     did_you_mean(name, names));
+                     !meant.empty() || !is_foreign
+                         ? meant
+                         : fmt::format("add --field {}=/PATH; 'lockstep data look {}' shows which "
+                                       "there are",
+                                       name,
+                                       shell_word((path_ / shards()[0].name).string())));
     });
     return static_cast<std::size_t>(found - fields().begin());
 }

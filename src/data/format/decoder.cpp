@@ -2,6 +2,7 @@
 #include "chunk_filters.hpp"
 #include "codec.hpp"
 #include "lz4_frame.hpp"
+#include "unpacking.hpp"
 #include "widening.hpp"
 
 #include <algorithm>
@@ -58,6 +59,8 @@ bool makes_new_bytes(const Filter& filter) {
 std::size_t bytes_before(std::span<const Filter> earlier, std::size_t raw) {
     if (!earlier.empty() && earlier[0].kind == FilterKind::widening)
         raw = Widening(earlier[0].element).stored_bytes_of(raw);
+    if (!earlier.empty() && earlier[0].kind == FilterKind::unpacking)
+        raw = Unpacking::of(earlier[0])->stored_bytes_of(raw);  // filter_fault() found it sound
     const auto sums = std::ranges::count(earlier, FilterKind::fletcher32, &Filter::kind);
     return raw + 4 * static_cast<std::size_t>(sums);
 }
@@ -125,6 +128,10 @@ bool Decoder::undo(const Filter& filter,
             return true;
         case FilterKind::widening:
             return Widening(filter.element).undo(stored, raw);
+        case FilterKind::unpacking: {
+            const auto unpacking = Unpacking::of(filter);
+            return unpacking && unpacking->undo(stored, raw);
+        }
         case FilterKind::fletcher32:
             break;
     }
@@ -160,7 +167,7 @@ std::uint64_t Decoder::buffer_bytes(const FilterChain& chain,
                                     std::uint64_t stored,
                                     std::uint64_t raw) {
     if (chain.size() < 2) return 0;
-    return 2 * std::max(stored, raw + 4 * chain.size());
+    return 2 * std::max({stored, raw + 4 * chain.size(), bytes_before(chain, raw)});
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "expansion.hpp"
 
+#include "unpacking.hpp"
 #include "widening.hpp"
 
 #include <algorithm>
@@ -27,6 +28,7 @@ std::uint64_t expansion(const Filter& filter) {
             const Widening widening(filter.element);
             return element_bytes(widening.type()) / widening.stored_bytes();
         }
+        case FilterKind::unpacking:  // of a byte; numbers of 8 become shorter
         case FilterKind::shuffle:
         case FilterKind::fletcher32:
             break;
@@ -40,6 +42,9 @@ std::uint64_t most_expanded(const FilterChain& chain, std::uint64_t stored) {
     std::uint64_t bytes = std::min(stored, most_chunk_bytes);
     for (const Filter& filter : chain)
         bytes = std::min(bytes * expansion(filter), most_chunk_bytes);
+    if (!chain.empty() && chain[0].kind == FilterKind::unpacking)
+        bytes = std::min(bytes / Unpacking::of(chain[0])->stored_bytes() * sizeof(float),
+                         most_chunk_bytes);
     return bytes;
 }
 

@@ -2,6 +2,7 @@
 #include "lockstep/data/filters.hpp"
 
 #include "chunk_filters.hpp"
+#include "unpacking.hpp"
 #include "widening.hpp"
 
 #include <algorithm>
@@ -29,6 +30,7 @@ constexpr auto known_filters = std::to_array<KnownFilter>({
     {FilterKind::lz4, "lz4", true},
     {FilterKind::zstd, "zstd", true},
     {FilterKind::widening, "widening", false},
+    {FilterKind::unpacking, "unpacking", false},
 });
 
 const KnownFilter* find_filter(std::uint64_t kind) {
@@ -42,7 +44,12 @@ const KnownFilter* find_filter(std::uint64_t kind) {
 
 bool is_known_filter(std::uint64_t kind) {
     if (kind == static_cast<std::uint64_t>(FilterKind::blosc)) return reads_blosc();
-    return kind != static_cast<std::uint64_t>(FilterKind::widening) && find_filter(kind) != nullptr;
+    return !is_own_filter(kind) && find_filter(kind) != nullptr;
+}
+
+bool is_own_filter(std::uint64_t kind) {
+    return kind == static_cast<std::uint64_t>(FilterKind::widening) ||
+           kind == static_cast<std::uint64_t>(FilterKind::unpacking);
 }
 
 std::string filter_text(const FilterChain& chain) {
@@ -67,6 +74,9 @@ std::string filter_fault(const FilterChain& chain) {
         if (filter.kind == FilterKind::widening &&
             (&filter != &chain.front() || !Widening(filter.element).is_known()))
             return "its elements change in an unknown way";
+        if (filter.kind == FilterKind::unpacking &&
+            (&filter != &chain.front() || !Unpacking::of(filter)))
+            return "its numbers stand for others in an unknown way";
     }
     return compressing > 1 ? "it is compressed more than once" : "";
 }

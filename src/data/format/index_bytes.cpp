@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t magic = 0x33786469'6b636f6c;  // "lockidx3"
+constexpr std::uint64_t magic = 0x34786469'6b636f6c;  // "lockidx4"
 
 // More than file systems hold in one.
 constexpr std::uint64_t most_file_bytes = std::uint64_t{1} << 62;
@@ -165,9 +165,11 @@ FilterChain take_chain(ByteReader& in) {
     FilterChain chain;
     for (std::uint64_t left = in.count(16); left > 0; --left) {
         const std::uint64_t kind = in.number();
-        if (!is_known_filter(kind) && kind != static_cast<std::uint64_t>(FilterKind::widening))
+        if (!is_known_filter(kind) && !is_own_filter(kind))
             throw damaged_index("it names an unknown filter");
-        chain.push_back({static_cast<FilterKind>(kind), narrow(in.number())});
+        Filter filter{static_cast<FilterKind>(kind), narrow(in.number())};
+        if (filter.kind == FilterKind::unpacking) filter.values = take_sizes(in);
+        chain.push_back(std::move(filter));
     }
     if (const std::string fault = filter_fault(chain); !fault.empty()) throw damaged_index(fault);
     return chain;
@@ -184,6 +186,7 @@ void add_forms(ByteWriter& out, const BlockForms& forms) {
         for (const Filter& filter : chain) {
             out.add(static_cast<std::uint64_t>(filter.kind));
             out.add(filter.element);
+            if (filter.kind == FilterKind::unpacking) add_sizes(out, filter.values);
         }
     }
     out.add(forms.cuts.size());
@@ -212,6 +215,8 @@ std::vector<std::byte> DatasetIndex::serialize() const {
     out.add(warnings_.size());
     for (const std::string& warning : warnings_) out.add(std::string_view(warning));
     add_forms(out, forms_);
+    out.add(kept_.size());
+    out.add(std::span<const std::byte>(kept_));
     for (const auto& blocks : stored_) add_blocks(out, blocks);
     return out.finish();
 }
@@ -229,6 +234,8 @@ DatasetIndex DatasetIndex::deserialize(std::span<const std::byte> bytes) {
         parse_manifest(index.manifest_text_, "index", static_cast<ManifestKind>(kind));
     for (std::uint64_t left = in.count(8); left > 0; --left) index.warnings_.push_back(in.text());
     index.forms_ = take_forms(in);
+    const std::span<const std::byte> kept = in.take(in.count(1));
+    index.kept_.assign(kept.begin(), kept.end());
     for (std::size_t f = 0; f < index.fields().size(); ++f)
         index.stored_.push_back(take_blocks(in, index.manifest_, index.forms_));
     if (!in.is_at_end()) throw damaged_index("it holds more than it announces");
@@ -266,41 +273,56 @@ void DatasetIndex::check_tiles(std::size_t field) const {
     if (before) throw damaged_index("a band lacks tiles");
 }
 
+// The next rows, from a file that has them.
+void DatasetIndex::check_rows(const StoredBlock& block, std::uint64_t next) const {
+    bool has_rows = block.first_row == next && block.rows >= 1 && block.rows <= samples() - next;
+    if (block.shard != kept_in_index) {
+        const Shard& shard = shards()[block.shard];
+        const bool is_linked = shard.samples == 0;  // its rows are those of the file with the link
+        has_rows = (has_rows && is_linked) ||
+                   (has_rows && block.first_row >= shard.first_sample &&
+                    block.first_row - shard.first_sample <= shard.samples &&
+                    block.rows <= shard.samples - (block.first_row - shard.first_sample));
+    }
+    if (!has_rows) throw damaged_index("a block has wrong rows");
+}
+
+void DatasetIndex::check_bytes(std::size_t field, const StoredBlock& block) const {
+    const Cut* const cut = cut_of(block);
+    const std::uint64_t row_bytes =
+        cut ? cut->chunk_elements() * element_bytes(fields()[field].type)
+            : fields()[field].bytes_per_sample();
+    // A shard that was rewritten after it was packed has another size, and no hashes: its blocks
+    // were compared with the file when they were found.
+    const bool is_as_packed = block.is_hashed || manifest_.kind == ManifestKind::foreign;
+    const std::uint64_t end = block.shard == kept_in_index ? kept_.size()
+                              : is_as_packed               ? shards()[block.shard].bytes
+                                                           : most_file_bytes;
+    const bool has_bytes =
+        block.stored_bytes >= 1 && block.offset <= end &&
+        block.stored_bytes <= end - block.offset && block.decoded_bytes <= most_decoded_bytes &&
+        block.rows <= block.decoded_bytes / row_bytes &&
+        (block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
+    if (!has_bytes) throw damaged_index("a block has wrong bytes");
+    if (block.codec == Codec::filters && block.chain >= forms_.chains.size())
+        throw damaged_index("a block went through filters that are not named");
+    if (block.codec != Codec::none &&
+        block.decoded_bytes > most_expanded(chain_of(block), block.stored_bytes))
+        throw damaged_index("a block cannot expand to what it is said to");
+}
+
 void DatasetIndex::check_blocks() const {
     for (std::size_t f = 0; f < fields().size(); ++f) {
         check_tiles(f);
         std::uint64_t next = 0, shard_now = 0;
         for (const StoredBlock& block : stored_[f]) {
-            const Cut* const cut = cut_of(block);
-            const std::uint64_t row_bytes =
-                cut ? cut->chunk_elements() * element_bytes(fields()[f].type)
-                    : fields()[f].bytes_per_sample();
-            if (block.shard >= shards().size() || block.shard < shard_now)
+            const bool is_somewhere = block.shard == kept_in_index || block.shard < shards().size();
+            if (!is_somewhere || block.shard < shard_now)
                 throw damaged_index("a block lies in no shard");
             shard_now = block.shard;
-            const Shard& shard = shards()[block.shard];
-            const bool has_rows =
-                block.first_row == next && block.rows >= 1 &&
-                block.first_row >= shard.first_sample &&
-                block.first_row - shard.first_sample <= shard.samples &&
-                block.rows <= shard.samples - (block.first_row - shard.first_sample);
-            if (!has_rows) throw damaged_index("a block has wrong rows");
-            // A shard that was rewritten after it was packed has another size, and no hashes: its
-            // blocks were compared with the file when they were found.
-            const bool is_as_packed = block.is_hashed || manifest_.kind == ManifestKind::foreign;
-            const std::uint64_t end = is_as_packed ? shard.bytes : most_file_bytes;
-            const bool has_bytes =
-                block.stored_bytes >= 1 && block.offset <= end &&
-                block.stored_bytes <= end - block.offset &&
-                block.decoded_bytes <= most_decoded_bytes &&
-                block.rows <= block.decoded_bytes / row_bytes &&
-                (block.codec != Codec::none || block.stored_bytes == block.decoded_bytes);
-            if (!has_bytes) throw damaged_index("a block has wrong bytes");
-            if (block.codec == Codec::filters && block.chain >= forms_.chains.size())
-                throw damaged_index("a block went through filters that are not named");
-            if (block.codec != Codec::none &&
-                block.decoded_bytes > most_expanded(chain_of(block), block.stored_bytes))
-                throw damaged_index("a block cannot expand to what it is said to");
+            check_rows(block, next);
+            check_bytes(f, block);
+            const Cut* const cut = cut_of(block);
             const bool ends_rows = !cut || block.tile + 1 == cut->tiles();
             if (ends_rows) next += block.rows;
         }

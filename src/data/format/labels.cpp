@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "labels.hpp"
 
+#include "widening.hpp"
+
 #include <algorithm>
 #include <cstring>
 
@@ -65,6 +67,7 @@ std::int64_t label_at(ElementType type, std::span<const std::byte> rows, std::si
 }
 
 std::string label_text(const Field& field, std::int64_t label) {
+    if (label == Widening::no_class) return "label (no whole number)";
     if (field.shape.empty()) return fmt::format("label {}", label);
     return fmt::format("value {} of '{}'", label, field.name);
 }

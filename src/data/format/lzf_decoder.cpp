@@ -34,6 +34,26 @@ class Input {
 
 }  // namespace
 
+std::uint64_t lzf_bytes(std::span<const std::byte> stored) {
+    Input in(stored);
+    std::uint64_t bytes = 0;
+    while (!in.is_at_end()) {
+        const unsigned control = in.next();
+        if (control < most_literals) {
+            if (control + 1 > in.left()) return 0;
+            in.take(control + 1);
+            bytes += control + 1;
+            continue;
+        }
+        std::size_t count = control >> 5;
+        if (in.left() < (count == long_repeat ? 2U : 1U)) return 0;
+        if (count == long_repeat) count += in.next();
+        in.next();
+        bytes += count + 2;
+    }
+    return bytes;
+}
+
 bool decode_lzf(std::span<const std::byte> stored, std::span<std::byte> raw) {
     Input in(stored);
     std::size_t done = 0;

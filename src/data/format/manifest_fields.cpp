@@ -168,8 +168,9 @@ void check_shards(const Manifest& manifest, const std::string& origin) {
     std::set<std::string> names;
     for (const Shard& shard : manifest.shards) {
         const bool is_last = &shard == &manifest.shards.back();
-        const bool fits = shard.samples >= 1 && shard.samples <= manifest.samples - next &&
-                          shard.first_sample == next &&
+        const bool may_be_linked = manifest.kind == ManifestKind::foreign && !is_last;
+        const bool fits = (shard.samples >= 1 || may_be_linked) &&
+                          shard.samples <= manifest.samples - next && shard.first_sample == next &&
                           (is_last || manifest.kind == ManifestKind::foreign ||
                            shard.samples % manifest.block_rows == 0);
         if (!fits) throw nonsense(origin, fmt::format("shard '{}' has wrong samples", shard.name));

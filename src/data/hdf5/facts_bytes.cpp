@@ -3,11 +3,12 @@
 #include "format/index_columns.hpp"
 
 #include <algorithm>
+#include <bit>
 
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t version = 3;
+constexpr std::uint64_t version = 6;
 constexpr std::uint64_t absent = ~std::uint64_t{0};
 
 void add_numbers(ByteWriter& out, std::span<const std::uint64_t> values) {
@@ -74,11 +75,64 @@ std::optional<NumberFacts> take_number(ByteReader& in) {
         value & 0xffffffff, has_bit(32), has_bit(33), has_bit(34), has_bit(35), has_bit(36)};
 }
 
+void add_members(ByteWriter& out, const std::vector<EnumMember>& members) {
+    out.add(members.size());
+    for (const EnumMember& member : members) {
+        out.add(std::string_view(member.name));
+        out.add(static_cast<std::uint64_t>(member.value));
+    }
+}
+
+std::vector<EnumMember> take_members(ByteReader& in) {
+    std::vector<EnumMember> members(in.count(16));
+    for (EnumMember& member : members) {
+        member.name = in.text();
+        member.value = static_cast<std::int64_t>(in.number());
+    }
+    return members;
+}
+
+void add_cf(ByteWriter& out, const std::optional<CfFacts>& cf) {
+    out.add(std::uint64_t{cf.has_value()});
+    if (!cf) return;
+    const auto bits = [](const std::optional<double>& value) {
+        return value ? std::optional(std::bit_cast<std::uint64_t>(*value)) : std::nullopt;
+    };
+    add_optional(out, bits(cf->packing.scale));
+    add_optional(out, bits(cf->packing.offset));
+    add_numbers(out, cf->packing.missing);
+    add_optional(out, cf->packing.least);
+    add_optional(out, cf->packing.most);
+    out.add(std::uint64_t{cf->is_unsigned});
+    out.add(std::string_view(cf->fault));
+}
+
+std::optional<CfFacts> take_cf(ByteReader& in) {
+    if (in.number() == 0) return {};
+    const auto real = [&]() -> std::optional<double> {
+        const auto bits = take_optional(in);
+        return bits ? std::optional(std::bit_cast<double>(*bits)) : std::nullopt;
+    };
+    CfFacts cf;
+    cf.packing.scale = real();
+    cf.packing.offset = real();
+    cf.packing.missing = take_numbers(in, most_missing_values);
+    cf.packing.least = take_optional(in);
+    cf.packing.most = take_optional(in);
+    cf.is_unsigned = in.number() != 0;
+    cf.fault = in.text();
+    return cf;
+}
+
 void add_dataset(ByteWriter& out, const DatasetFacts& facts) {
     out.add(static_cast<std::uint64_t>(facts.layout));
+    out.add(std::string_view(facts.file));
     out.add(facts.type ? static_cast<std::uint64_t>(*facts.type) : absent);
     add_number(out, facts.number);
+    add_members(out, facts.members);
+    out.add(std::uint64_t{facts.is_text});
     out.add(std::string_view(facts.type_text));
+    out.add(std::uint64_t{facts.has_numbers});
     add_numbers(out, facts.size);
     out.add(facts.offset);
     add_numbers(out, facts.chunk);
@@ -88,6 +142,9 @@ void add_dataset(ByteWriter& out, const DatasetFacts& facts) {
     add_numbers(out, facts.chunks.bytes);
     add_numbers(out, facts.chunks.skipped);
     out.add(std::string_view(facts.chunks.fault));
+    add_cf(out, facts.cf);
+    out.add(facts.parts.size());
+    for (const DatasetFacts& part : facts.parts) add_dataset(out, part);
 }
 
 std::optional<ElementType> take_type(ByteReader& in) {
@@ -98,13 +155,17 @@ std::optional<ElementType> take_type(ByteReader& in) {
     return static_cast<ElementType>(value);
 }
 
-DatasetFacts take_dataset(ByteReader& in, std::uint64_t most) {
+DatasetFacts take_dataset(ByteReader& in, std::uint64_t most, bool is_part = false) {
     constexpr std::uint64_t most_dimensions = 32;
     DatasetFacts facts;
-    facts.layout = take_enum(in, StorageLayout::elsewhere);
+    facts.layout = take_enum(in, StorageLayout::linked);
+    facts.file = in.text();
     facts.type = take_type(in);
     facts.number = take_number(in);
+    facts.members = take_members(in);
+    facts.is_text = in.number() != 0;
     facts.type_text = in.text();
+    facts.has_numbers = in.number() != 0;
     facts.size = take_numbers(in, most_dimensions);
     facts.offset = in.number();
     facts.chunk = take_numbers(in, most_dimensions);
@@ -114,9 +175,14 @@ DatasetFacts take_dataset(ByteReader& in, std::uint64_t most) {
     facts.chunks.bytes = take_numbers(in, most);
     facts.chunks.skipped = take_numbers(in, most);
     facts.chunks.fault = in.text();
+    facts.cf = take_cf(in);
     const std::size_t chunks = facts.chunks.offsets.size();
     if (facts.chunks.bytes.size() != chunks || facts.chunks.skipped.size() != chunks)
         throw damaged_index("a chunk is described in part");
+    const std::size_t parts = in.count(64);
+    if (is_part && parts > 0) throw damaged_index("a part has parts");
+    for (std::size_t left = parts; left > 0; --left)
+        facts.parts.push_back(take_dataset(in, most, true));
     return facts;
 }
 
@@ -146,6 +212,10 @@ std::uint64_t DatasetFacts::chunk_count() const {
     std::uint64_t count = 1;
     for (std::size_t d = 0; d < size.size(); ++d) count *= (size[d] - 1) / chunk[d] + 1;
     return count;
+}
+
+std::span<const DatasetFacts> DatasetFacts::stored() const {
+    return parts.empty() ? std::span(this, 1) : std::span(parts);
 }
 
 std::vector<std::byte> to_bytes(const FileRequest& request) {

@@ -6,6 +6,8 @@
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 
+#include "format/unpacking.hpp"
+
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -23,8 +25,9 @@ struct FileRequest {
     bool operator==(const FileRequest&) const = default;
 };
 
-/// `elsewhere`: virtual, in external files, or behind a link into another.
-enum class StorageLayout { missing, contiguous, chunked, other, elsewhere };
+/// `elsewhere`: virtual, or in external files; `linked`: behind a link into another file that was
+/// not followed, so that nothing else is known.
+enum class StorageLayout { missing, contiguous, chunked, other, elsewhere, linked };
 
 /// Numbers as a file has them.
 struct NumberFacts {
@@ -51,24 +54,49 @@ struct ChunkFacts {
     bool operator==(const ChunkFacts&) const = default;
 };
 
+/// A name that an enumeration gives to a value.
+struct EnumMember {
+    std::string name;
+    std::int64_t value = 0;
+    bool operator==(const EnumMember&) const = default;
+};
+
+/// What a data set's attributes of the CF conventions say.
+struct CfFacts {
+    CfPacking packing;
+    bool is_unsigned = false;  ///< `_Unsigned`: its numbers have no sign, whatever their type says
+    std::string fault;         ///< why they cannot be followed; "" if they can
+    bool operator==(const CfFacts&) const = default;
+};
+
 /// One data set.
 struct DatasetFacts {
     static constexpr std::uint64_t nowhere = ~std::uint64_t{0};
 
     StorageLayout layout = StorageLayout::missing;
+    std::string file;                   ///< that a link led into, where its values lie; "": none
     std::optional<ElementType> type;    ///< nothing if its elements are not exactly of one
-    std::optional<NumberFacts> number;  ///< nothing if they are no numbers
+    std::optional<NumberFacts> number;  ///< nothing if they are no numbers; of an enumeration, too
+    std::vector<EnumMember> members;    ///< of an enumeration
+    bool is_text = false;               ///< of fixed or variable length
     std::string type_text;              ///< of any type, for people
+    bool has_numbers = false;           ///< are any, also of arrays or of a compound's members
     std::vector<std::uint64_t> size;    ///< by dimension
     std::uint64_t offset = nowhere;     ///< in the file, of contiguous data; nowhere: never written
     std::vector<std::uint64_t> chunk;
     std::vector<FilterFacts> filters;
     bool leaves_partial_chunks = false;  ///< chunks that are partly outside skip all filters
     ChunkFacts chunks;
+    std::optional<CfFacts> cf;  ///< of numbers that have any of these attributes
+
+    /// Where it is `elsewhere`, and links may be followed: whole data sets that have its rows, one
+    /// after the other, each with its file. Empty: it is made in another way.
+    std::vector<DatasetFacts> parts;
 
     bool has_sound_chunks() const;      ///< a size in each dimension, and how many there are fits
     bool has_whole_rows() const;        ///< each chunk holds whole rows, and nothing but rows
     std::uint64_t chunk_count() const;  ///< of sound chunks
+    std::span<const DatasetFacts> stored() const;  ///< its parts, or itself
     bool operator==(const DatasetFacts&) const = default;
 };
 

@@ -82,7 +82,8 @@ Handle open_attribute(const Handle& object, const char* name) {
 }
 
 herr_t refuse_to_leave(
-    const char*, const char*, const char*, const char*, unsigned*, hid_t, void*) {
+    const char*, const char*, const char*, const char*, unsigned*, hid_t, void* was_refused) {
+    if (was_refused) *static_cast<bool*>(was_refused) = true;
     return -1;
 }
 
@@ -127,9 +128,9 @@ Error failure(const char* code, const char* doing, const std::filesystem::path& 
                  fmt::format("HDF5 says: {}", reasons.empty() ? "nothing more" : reasons));
 }
 
-Handle access_to_dataset(Links links) {
+Handle access_to_dataset(Links links, bool* was_refused) {
     Handle access(H5Pcreate(H5P_DATASET_ACCESS), H5Pclose);
-    if (links == Links::refused) H5Pset_elink_cb(access.id(), refuse_to_leave, nullptr);
+    if (links == Links::refused) H5Pset_elink_cb(access.id(), refuse_to_leave, was_refused);
     return access;
 }
 
@@ -153,6 +154,14 @@ Handle open_for_probing(const std::filesystem::path& path) {
     const Handle access = probing_access();
     return {checked(H5Fopen(path.c_str(), H5F_ACC_RDONLY, access.id()), "E205", "open", path),
             H5Fclose};
+}
+
+std::string file_name(const Handle& object) {
+    const ssize_t size = H5Fget_name(object.id(), nullptr, 0);
+    std::string name(static_cast<std::size_t>(std::max<ssize_t>(size, 0)) + 1, '\0');
+    H5Fget_name(object.id(), name.data(), name.size());
+    name.pop_back();
+    return name;
 }
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path) {

@@ -75,8 +75,12 @@ Handle create_file(const std::filesystem::path& path, Alignment alignment, int& 
 /// remembers where it is (driver.hpp). Errors: E205.
 Handle open_for_probing(const std::filesystem::path& path);
 
-/// For opening data sets; where links are refused, they stay within their file.
-Handle access_to_dataset(Links links);
+/// For opening data sets; where links are refused, they stay within their file, and `was_refused`
+/// becomes true where one leads out of it. It outlives what is opened.
+Handle access_to_dataset(Links links, bool* was_refused = nullptr);
+
+/// Of the file that an object is in.
+std::string file_name(const Handle& object);
 
 Handle create_group(const Handle& parent, const char* name, const std::filesystem::path& path);
 

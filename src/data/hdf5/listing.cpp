@@ -15,10 +15,28 @@ herr_t note_name(hid_t, const char* name, const H5L_info_t*, void* names) {
     return all.size() < most_links ? 0 : 1;
 }
 
+// Of one that the library does not open, since it is damaged or newer. What cannot be known counts,
+// too: better a name with the reason than none.
+bool may_be_dataset(const h5::Handle& file, const std::string& name, const h5::Handle& access) {
+    if (H5Lexists(file.id(), name.c_str(), access.id()) <= 0 ||
+        H5Oexists_by_name(file.id(), name.c_str(), access.id()) == 0)
+        return false;
+    H5O_info_t info{};
+#if H5_VERSION_GE(1, 12, 0)
+    const herr_t got =
+        H5Oget_info_by_name(file.id(), name.c_str(), &info, H5O_INFO_BASIC, access.id());
+#else
+    const herr_t got = H5Oget_info_by_name(file.id(), name.c_str(), &info, access.id());
+#endif
+    return got < 0 || info.type == H5O_TYPE_DATASET;
+}
+
 bool is_dataset(const h5::Handle& file, const std::string& name) {
-    const h5::Handle access = h5::access_to_dataset(Links::refused);
+    bool leads_away = false;
+    const h5::Handle access = h5::access_to_dataset(Links::refused, &leads_away);
     const h5::Handle object(H5Oopen(file.id(), name.c_str(), access.id()), H5Oclose);
-    return object && H5Iget_type(object.id()) == H5I_DATASET;
+    if (object) return H5Iget_type(object.id()) == H5I_DATASET;
+    return !leads_away && may_be_dataset(file, name, access);
 }
 
 }  // namespace

@@ -1,29 +1,37 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "look.hpp"
 
+#include "cf_attributes.hpp"
 #include "chunk_places.hpp"
+#include "dataset_parts.hpp"
 #include "driver.hpp"
 #include "h5.hpp"
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-// Null if there is none; `refusal` says why, if there is one that the library does not open.
+// Null if there is none; then `facts` say why, if there is one that the library does not open.
 h5::Handle open_dataset(const h5::Handle& file,
                         const std::string& name,
                         Links links,
-                        std::string& refusal) {
-    const h5::Handle access = h5::access_to_dataset(links);
+                        DatasetFacts& facts) {
+    bool was_refused = false;
+    const h5::Handle access = h5::access_to_dataset(links, &was_refused);
     // Not H5Dopen: that follows what the path names even if it is no data set.
     h5::Handle object(H5Oopen(file.id(), name.c_str(), access.id()), H5Oclose);
     if (!object) {
         const std::string reasons = h5::last_reasons();
-        if (H5Lexists(file.id(), name.c_str(), H5P_DEFAULT) > 0) refusal = reasons;
+        if (was_refused)
+            facts.layout = StorageLayout::linked;
+        else if (H5Lexists(file.id(), name.c_str(), access.id()) > 0 &&
+                 H5Oexists_by_name(file.id(), name.c_str(), access.id()) != 0)
+            facts.chunks.fault = reasons;  // a soft link to nothing is no data set
         return {};
     }
     if (H5Iget_type(object.id()) != H5I_DATASET) return {};
@@ -33,6 +41,40 @@ h5::Handle open_dataset(const h5::Handle& file,
 std::string integer_text(hid_t type) {
     return fmt::format(
         "{}{}", H5Tget_sign(type) == H5T_SGN_NONE ? "u" : "i", 8 * H5Tget_size(type));
+}
+
+// "a compound of id, mass": the first names.
+std::string compound_text(hid_t type) {
+    constexpr int most = 8;
+    const int count = H5Tget_nmembers(type);
+    std::string names;
+    for (int i = 0; i < std::min(count, most); ++i) {
+        char* const name = H5Tget_member_name(type, static_cast<unsigned>(i));
+        names += fmt::format("{}{}", i == 0 ? "" : ", ", name ? name : "?");
+        H5free_memory(name);
+    }
+    return fmt::format("a compound of {}{}", names, count > most ? ", ..." : "");
+}
+
+// Of any width, in an array or a compound.
+bool has_numbers(hid_t type) {
+    switch (H5Tget_class(type)) {
+        case H5T_INTEGER:
+        case H5T_FLOAT:
+        case H5T_ENUM:
+            return true;
+        case H5T_ARRAY:
+            return has_numbers(h5::Handle(H5Tget_super(type), H5Tclose).id());
+        case H5T_COMPOUND:
+            for (int i = 0; i < H5Tget_nmembers(type); ++i)
+                if (has_numbers(
+                        h5::Handle(H5Tget_member_type(type, static_cast<unsigned>(i)), H5Tclose)
+                            .id()))
+                    return true;
+            return false;
+        default:
+            return false;
+    }
 }
 
 std::string type_text(hid_t type) {
@@ -46,9 +88,9 @@ std::string type_text(hid_t type) {
         case H5T_STRING:
             return "text";
         case H5T_COMPOUND:
-            return "a compound";
+            return compound_text(type);
         case H5T_ENUM:
-            return "an enumeration";
+            return "an enumeration of " + type_text(h5::Handle(H5Tget_super(type), H5Tclose).id());
         case H5T_VLEN:
             return "of variable length";
         case H5T_ARRAY:
@@ -63,8 +105,8 @@ std::optional<ElementType> element_of(hid_t type) {
     for (const ElementType element : {u8, i32, i64, f32, f64})
         if (H5Tequal(type, h5::type_of(element)) > 0) return element;
     if (H5Tequal(type, H5T_STD_U8BE) > 0) return u8;  // a byte has no order
-    // NumPy's bool is an enumeration of one byte.
-    if (H5Tget_class(type) == H5T_ENUM && H5Tget_size(type) == 1) return u8;
+    // PyTables' bool.
+    if (H5Tget_class(type) == H5T_BITFIELD && H5Tget_size(type) == 1) return u8;
     return {};
 }
 
@@ -106,6 +148,51 @@ std::optional<NumberFacts> number_of(hid_t type) {
                        .is_brain = is_short_float(type, 8)};
 }
 
+// Names and values, as far as i64 holds these.
+std::vector<EnumMember> members_of(hid_t type) {
+    const int count = std::max(H5Tget_nmembers(type), 0);
+    std::vector<EnumMember> members;
+    for (unsigned i = 0; i < static_cast<unsigned>(count); ++i) {
+        std::array<std::byte, 64> value{};  // converted in place, whatever its width
+        if (H5Tget_size(type) > value.size() || H5Tget_member_value(type, i, value.data()) < 0)
+            continue;
+        const h5::Handle stored(H5Tget_super(type), H5Tclose);
+        if (H5Tconvert(stored.id(), H5T_NATIVE_INT64, 1, value.data(), nullptr, H5P_DEFAULT) < 0)
+            continue;
+        char* const name = H5Tget_member_name(type, i);
+        if (name == nullptr) continue;
+        members.push_back({name, 0});
+        std::memcpy(&members.back().value, value.data(), sizeof(std::int64_t));
+        H5free_memory(name);
+    }
+    return members;
+}
+
+// NumPy's bool is an enumeration of i8.
+bool is_small_and_positive(const EnumMember& member) {
+    return member.value >= 0 && member.value <= 127;
+}
+
+// What its elements are; an enumeration's are those that it names.
+void describe_type(const h5::Handle& type, DatasetFacts& facts) {
+    const H5T_class_t kind = H5Tget_class(type.id());
+    facts.is_text = kind == H5T_STRING;
+    if (kind != H5T_ENUM) {
+        facts.type = element_of(type.id());
+        facts.number = number_of(type.id());
+        facts.type_text =
+            facts.type ? std::string(element_name(*facts.type)) : type_text(type.id());
+        return;
+    }
+    const h5::Handle stored(H5Tget_super(type.id()), H5Tclose);
+    facts.members = members_of(type.id());
+    facts.type = element_of(stored.id());
+    facts.number = number_of(stored.id());
+    facts.type_text = type_text(type.id());
+    if (H5Tget_size(type.id()) == 1 && std::ranges::all_of(facts.members, is_small_and_positive))
+        facts.type = ElementType::u8;
+}
+
 std::vector<std::uint64_t> size_of(const h5::Handle& dataset) {
     const h5::Handle space(H5Dget_space(dataset.id()), H5Sclose);
     if (H5Sget_simple_extent_type(space.id()) != H5S_SIMPLE) return {};
@@ -137,18 +224,6 @@ std::vector<FilterFacts> filters_of(const h5::Handle& properties) {
     return filters;
 }
 
-// Whether `dataset` is in `file`, not in one that a link leads to.
-bool is_in(const h5::Handle& file, const h5::Handle& dataset) {
-    const auto name_of = [](hid_t object) {
-        std::string name(
-            static_cast<std::size_t>(std::max<ssize_t>(H5Fget_name(object, nullptr, 0), 0)) + 1,
-            '\0');
-        H5Fget_name(object, name.data(), name.size());
-        return name;
-    };
-    return name_of(file.id()) == name_of(dataset.id());
-}
-
 StorageLayout layout_of(const h5::Handle& properties) {
     const H5D_layout_t layout = H5Pget_layout(properties.id());
     if (layout == H5D_CHUNKED) return StorageLayout::chunked;
@@ -165,25 +240,30 @@ void look_at_chunks(const h5::Handle& dataset, const h5::Handle& properties, Dat
     H5Pget_chunk_opts(properties.id(), &options);
     facts.leaves_partial_chunks = (options & H5D_CHUNK_DONT_FILTER_PARTIAL_CHUNKS) != 0;
     facts.filters = filters_of(properties);
-    if (facts.has_sound_chunks()) facts.chunks = h5::find_chunks(dataset, facts);
+    // Texts are read by the library: those of variable length are no chunk's bytes.
+    if (facts.has_sound_chunks() && !facts.is_text) facts.chunks = h5::find_chunks(dataset, facts);
 }
 
 DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name, Links links) {
     DatasetFacts facts;
-    const h5::Handle dataset = open_dataset(file, name, links, facts.chunks.fault);
+    const h5::Handle dataset = open_dataset(file, name, links, facts);
     if (!dataset) return facts;
     const h5::Handle type(H5Dget_type(dataset.id()), H5Tclose);
     const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
-    facts.type = element_of(type.id());
-    facts.number = number_of(type.id());
-    facts.type_text = facts.type ? std::string(element_name(*facts.type)) : type_text(type.id());
+    describe_type(type, facts);
+    facts.has_numbers = has_numbers(type.id());
+    if (facts.number && facts.members.empty()) facts.cf = cf_attributes_of(dataset, *facts.number);
     facts.size = size_of(dataset);
-    facts.layout = is_in(file, dataset) ? layout_of(properties) : StorageLayout::elsewhere;
+    facts.layout = layout_of(properties);
+    if (std::string place = h5::file_name(dataset); place != h5::file_name(file))
+        facts.file = std::move(place);
     if (facts.layout == StorageLayout::contiguous) {
         const haddr_t offset = H5Dget_offset(dataset.id());
         facts.offset = offset == HADDR_UNDEF ? DatasetFacts::nowhere : offset;
     }
     if (facts.layout == StorageLayout::chunked) look_at_chunks(dataset, properties, facts);
+    if (facts.layout == StorageLayout::elsewhere && links == Links::followed)
+        facts.parts = h5::parts_of(dataset, properties, facts);
     return facts;
 }
 
@@ -193,6 +273,10 @@ std::optional<T> optional_of(h5::Found<T> found) {
 }
 
 }  // namespace
+
+DatasetFacts look_at_part(const std::filesystem::path& path, const std::string& dataset) {
+    return look_at_dataset(h5::open_for_probing(path), dataset, Links::refused);
+}
 
 FileFacts look_at_file(const FileRequest& request) {
     const h5::QuietErrors quiet;

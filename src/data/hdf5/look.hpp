@@ -7,9 +7,12 @@
 namespace lockstep {
 
 /// Opens the file once and finds out what is asked, down to where each chunk lies, without reading
-/// a sample. Links into other files are not followed. libhdf5 must survive the file: call this
-/// for what this program wrote or whose hash is right, else see sandbox.hpp.
+/// a sample. Links into other files are followed if the request says so. libhdf5 must survive the
+/// file: call this for what this program wrote or whose hash is right, else see sandbox.hpp.
 /// Errors: E205; E201, E202.
 FileFacts look_at_file(const FileRequest& request);
+
+/// The same of one data set, which has links within its file only.
+DatasetFacts look_at_part(const std::filesystem::path& path, const std::string& dataset);
 
 }  // namespace lockstep

@@ -82,6 +82,17 @@ std::uint64_t bytes_of_rows(const RowsRequest& request,
     return bytes;
 }
 
+// In place. One byte is taken as it is: NumPy's bool is an enumeration of i8, and becomes u8.
+bool become_numbers(const h5::Handle& type,
+                    ElementType wanted,
+                    std::uint64_t elements,
+                    std::vector<std::byte>& rows) {
+    if (wanted == ElementType::u8 && H5Tget_size(type.id()) == 1) return true;
+    const h5::Handle stored(H5Tget_super(type.id()), H5Tclose);
+    return H5Tconvert(
+               stored.id(), h5::type_of(wanted), elements, rows.data(), nullptr, H5P_DEFAULT) >= 0;
+}
+
 }  // namespace
 
 void RowReading::open(const RowsRequest& request) {
@@ -111,27 +122,38 @@ void RowReading::open(const RowsRequest& request) {
     opened_ = request;
 }
 
+RowReading::Selection RowReading::select(const RowsRequest& request) const {
+    std::vector<hsize_t> start(size_.size(), 0), count = size_;
+    start[0] = request.first;
+    count[0] = request.rows;
+    Selection selected{
+        {H5Dget_space(dataset_.id()), H5Sclose},
+        {H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr), H5Sclose}};
+    if (H5Sselect_hyperslab(
+            selected.there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0)
+        throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
+    return selected;
+}
+
 std::vector<std::byte> RowReading::read(const RowsRequest& request) {
     const h5::QuietErrors quiet;
     open(request);
     if (request.bytes == 0 || bytes_of_rows(request, size_, request.bytes) != request.bytes)
         throw unreadable(request, "it is not what it was a moment ago");
-    std::vector<hsize_t> start(size_.size(), 0), count = size_;
-    start[0] = request.first;
-    count[0] = request.rows;
-    const h5::Handle there(H5Dget_space(dataset_.id()), H5Sclose);
-    const h5::Handle here(H5Screate_simple(static_cast<int>(count.size()), count.data(), nullptr),
-                          H5Sclose);
-    std::vector<std::byte> rows(request.bytes);
+    const auto [there, here] = select(request);
     const h5::Handle stored(H5Dget_type(dataset_.id()), H5Tclose);
-    // The library does not convert numpy's bool.
-    const bool is_bool = request.type == ElementType::u8 && H5Tget_class(stored.id()) == H5T_ENUM &&
-                         H5Tget_size(stored.id()) == 1;
-    const hid_t type = is_bool ? stored.id() : h5::type_of(request.type);
-    if (H5Sselect_hyperslab(
-            there.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr) < 0 ||
-        H5Dread(dataset_.id(), type, here.id(), there.id(), H5P_DEFAULT, rows.data()) < 0)
+    // The library does not convert enumerations to numbers; they are read as they are first. So is
+    // PyTables' bool, of bits.
+    const H5T_class_t kind = H5Tget_class(stored.id());
+    const bool is_enum = kind == H5T_ENUM;
+    const std::uint64_t elements = request.bytes / element_bytes(request.type);
+    std::vector<std::byte> rows(
+        is_enum ? std::max(request.bytes, elements * H5Tget_size(stored.id())) : request.bytes);
+    const hid_t type = is_enum || kind == H5T_BITFIELD ? stored.id() : h5::type_of(request.type);
+    if (H5Dread(dataset_.id(), type, here.id(), there.id(), H5P_DEFAULT, rows.data()) < 0 ||
+        (is_enum && !become_numbers(stored, request.type, elements, rows)))
         throw h5::failure("E213", "read", request.path.string() + ":" + request.dataset);
+    rows.resize(request.bytes);
     return rows;
 }
 

@@ -4,6 +4,7 @@
 
 #include "file_facts.hpp"
 #include "h5.hpp"
+#include "texts.hpp"
 
 #include <cstddef>
 #include <vector>
@@ -18,8 +19,18 @@ class RowReading {
     /// for or the library cannot read them; `why` says what it says.
     std::vector<std::byte> read(const RowsRequest& request);
 
+    /// The texts of rows of a data set [n] or [n, 1]. Errors: as read(), also where it holds
+    /// others.
+    Texts read_texts(const RowsRequest& request);
+
   private:
+    /// What a read takes from the open data set, and its room in memory.
+    struct Selection {
+        h5::Handle there, here;
+    };
+
     void open(const RowsRequest& request);
+    Selection select(const RowsRequest& request) const;
 
     RowsRequest opened_;
     h5::Handle file_, dataset_;

@@ -34,6 +34,7 @@
 #include "lockstep/core/timed_read.hpp"
 
 #include "driver.hpp"
+#include "shard_probe.hpp"
 
 #include <algorithm>
 #include <array>
@@ -41,11 +42,13 @@
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <spawn.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -70,11 +73,21 @@ Error crashed(const fs::path& path, const std::string& how) {
                  "the file is damaged or made to do harm: restore it from its source");
 }
 
+// The child may have less than its own limit where this process may.
 Error out_of_memory(const fs::path& path) {
+    rlimit addresses{};
+    ::getrlimit(RLIMIT_AS, &addresses);
+    if (addresses.rlim_max < most_child_addresses)
+        return Error(
+            "E225",
+            fmt::format(
+                "the system gives '{}' no more memory to read '{}'", program_name, path.string()),
+            fmt::format("'ulimit -v' leaves it {} of addresses", bytes_text(addresses.rlim_max)),
+            "raise the limit: ulimit -v unlimited");
     return Error("E231",
                  fmt::format("the HDF5 library ran out of memory on '{}'", path.string()),
-                 "it may have 4 GiB of addresses, or as many as 'ulimit -v' leaves",
-                 "raise 'ulimit -v'; else the file has larger chunks, or is made to do harm");
+                 fmt::format("it may have {} of addresses", bytes_text(most_child_addresses)),
+                 "the file has chunks of gigabytes, or is made to do harm");
 }
 
 Error took_too_long(const fs::path& path) {
@@ -82,6 +95,30 @@ Error took_too_long(const fs::path& path) {
                  fmt::format("the HDF5 library took too long over '{}'", path.string()),
                  "the file leads it in circles, or its file system does not answer",
                  "restore the file from its source, or look at the file system");
+}
+
+// Only the library knows what it reads: a file's version is looked at where it did not.
+Error unreadable_file(const fs::path& path, const std::string& reason) {
+    const std::string ours = fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE);
+    const std::string what = fmt::format("cannot read '{}'", path.string());
+    const std::optional<unsigned> newer = newer_superblock(path);
+    if (!newer)
+        return Error("E205",
+                     what,
+                     reason,
+                     fmt::format("copy it again from its source; if others can read it, it was "
+                                 "written by a newer HDF5 than {}: write it with "
+                                 "libver='earliest'",
+                                 ours));
+    return Error("E205",
+                 what,
+                 fmt::format("its superblock has version {}, which this program's HDF5 {} does not "
+                             "know: it was written by a newer one, or is damaged ({})",
+                             *newer,
+                             ours,
+                             reason),
+                 "let the program that wrote it write it anew with libver='earliest', or build "
+                 "Lockstep with a newer HDF5");
 }
 
 // Starts `program` with one end of a pair of sockets as its standard input, nothing else.
@@ -113,6 +150,8 @@ class Spawning {
         pid_t child = -1;
         const int failed =
             ::posix_spawn(&child, program.c_str(), &actions_, &attributes_, words.data(), environ);
+        if (failed == EAGAIN || failed == ENOMEM)  // of processes and memory: E225
+            throw std::system_error(failed, std::generic_category());
         check(failed == 0, [&] {
             return unusable(fmt::format("cannot start '{}'", program.string()),
                             std::strerror(failed));
@@ -292,15 +331,7 @@ std::vector<std::byte> Sandbox::receive(FrameKind wanted) {
     const Frame frame = receive_head(deadline_s);
     std::vector<std::byte> bytes = receive_body(frame, deadline_s);
     if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
-        throw Error(
-            "E205",
-            fmt::format("cannot read '{}'", asked_.path.string()),
-            text_of(bytes),
-            fmt::format("copy it again from its source; if others can read it, it was written by a "
-                        "newer HDF5 than {}.{}.{}: write it with libver='earliest'",
-                        H5_VERS_MAJOR,
-                        H5_VERS_MINOR,
-                        H5_VERS_RELEASE));
+        throw unreadable_file(asked_.path, text_of(bytes));
     if (frame.kind != static_cast<std::uint64_t>(wanted))
         throw nonsense("its answer is of no known kind");
     return bytes;
@@ -316,25 +347,48 @@ FileFacts Sandbox::answer() {
     throw nonsense("its answer does not make sense");
 }
 
-void Sandbox::read(const RowsRequest& request, std::span<std::byte> out, double chunks) {
+void Sandbox::ask_for_rows(FrameKind kind, const RowsRequest& request, double cpu_s) {
     asked_ = {request.path, {request.dataset}};
     file_bytes_ = fs::file_size(request.path);
-    send(FrameKind::read,
-         limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_) +
-             limits_.cpu_s_per_gib_of_rows * gib(out.size()) + limits_.cpu_s_per_chunk * chunks,
-         to_bytes(request));
-    const double deadline_s =
-        now_s() + limits_.wall_s + limits_.wall_s_per_gib_of_rows * gib(out.size());
+    send(kind, limits_.cpu_s + limits_.cpu_s_per_gib * gib(file_bytes_) + cpu_s, to_bytes(request));
+}
+
+Frame Sandbox::rows_head(FrameKind wanted, double deadline_s) {
     const Frame frame = receive_head(deadline_s);
     if (frame.kind == static_cast<std::uint64_t>(FrameKind::refused))
         throw Error("E213",
-                    fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset),
+                    fmt::format("cannot read '{}:{}'", asked_.path.string(), asked_.datasets[0]),
                     text_of(receive_body(frame, deadline_s)),
                     "where a filter is missing, name the folder of its plug-in in "
                     "$HDF5_PLUGIN_PATH; else copy the file again from its source");
-    if (frame.kind != static_cast<std::uint64_t>(FrameKind::rows) || frame.bytes != out.size())
+    if (frame.kind != static_cast<std::uint64_t>(wanted))
         throw nonsense("these are not the rows that were asked for");
+    return frame;
+}
+
+void Sandbox::read(const RowsRequest& request, std::span<std::byte> out, double chunks) {
+    ask_for_rows(
+        FrameKind::read,
+        request,
+        limits_.cpu_s_per_gib_of_rows * gib(out.size()) + limits_.cpu_s_per_chunk * chunks);
+    const double deadline_s =
+        now_s() + limits_.wall_s + limits_.wall_s_per_gib_of_rows * gib(out.size());
+    const Frame frame = rows_head(FrameKind::rows, deadline_s);
+    if (frame.bytes != out.size()) throw nonsense("these are not the rows that were asked for");
     if (!fill(out, deadline_s)) fail();
+}
+
+Texts Sandbox::read_texts(const RowsRequest& request) {
+    ask_for_rows(
+        FrameKind::text, request, limits_.cpu_s_per_text * static_cast<double>(request.rows));
+    const double deadline_s = now_s() + limits_.wall_s;
+    const std::vector<std::byte> bytes =
+        receive_body(rows_head(FrameKind::texts, deadline_s), deadline_s);
+    try {
+        return texts_from(bytes, request.rows);
+    } catch (const Error&) {  // as below
+    }
+    throw nonsense("its answer does not make sense");
 }
 
 }  // namespace lockstep

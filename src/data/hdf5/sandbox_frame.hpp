@@ -13,7 +13,7 @@ struct Frame {
     std::uint64_t bytes = 0;  ///< that follow
     std::uint64_t cpu_s = 0;  ///< requests only: seconds that the answer may take
 
-    static constexpr std::uint64_t frame_magic = 0x3265626f'72703568;  // "h5probe2"
+    static constexpr std::uint64_t frame_magic = 0x3365626f'72703568;  // "h5probe3"
 };
 
 enum class FrameKind : std::uint64_t {
@@ -24,10 +24,15 @@ enum class FrameKind : std::uint64_t {
     rows,     ///< as many bytes as it asked for
     list,     ///< a FileRequest that names no data set
     names,    ///< a FileRequest that names all there are
+    text,     ///< a RowsRequest of texts
+    texts,    ///< Texts
 };
 
 /// What the child ends with where memory is refused.
 inline constexpr int exit_out_of_memory = 71;
+
+/// What the child takes at most of addresses, in bytes.
+inline constexpr std::uint64_t most_child_addresses = std::uint64_t{4} << 30;
 
 /// No frame has more.
 inline constexpr std::uint64_t most_frame_bytes = std::uint64_t{2} << 30;

@@ -5,6 +5,7 @@
 #include "h5.hpp"
 #include "listing.hpp"
 #include "look.hpp"
+#include "own_filters.hpp"
 #include "row_reading.hpp"
 #include "sandbox.hpp"
 #include "sandbox_frame.hpp"
@@ -21,8 +22,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr rlim_t most_memory = rlim_t{4} << 30;
 
 // Sanitizers reserve terabytes of addresses.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -44,7 +43,7 @@ void confine() {
     ::prctl(PR_SET_DUMPABLE, 0);
     ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
     limit(RLIMIT_CORE, 0);
-    if (limits_memory) limit(RLIMIT_AS, most_memory);
+    if (limits_memory) limit(RLIMIT_AS, most_child_addresses);
     H5PLset_loading_state(0);
 }
 
@@ -98,6 +97,10 @@ bool serve(int socket, FrameKind kind, Make&& make) {
 bool serve(int socket, std::uint64_t kind, std::span<const std::byte> bytes, RowReading& rows) {
     if (kind == static_cast<std::uint64_t>(FrameKind::read))
         return serve(socket, FrameKind::rows, [&] { return rows.read(rows_request_from(bytes)); });
+    if (kind == static_cast<std::uint64_t>(FrameKind::text))
+        return serve(socket, FrameKind::texts, [&] {
+            return to_bytes(rows.read_texts(rows_request_from(bytes)));
+        });
     if (kind == static_cast<std::uint64_t>(FrameKind::list))
         return serve(socket, FrameKind::names, [&] {
             return to_bytes(list_datasets(request_from(bytes).path));
@@ -110,6 +113,7 @@ bool serve(int socket, std::uint64_t kind, std::span<const std::byte> bytes, Row
 
 int serve_requests(int socket) try {
     confine();
+    register_own_filters();
     RowReading rows;
     Frame frame;
     while (receive(socket, std::as_writable_bytes(std::span(&frame, 1)))) {

@@ -42,6 +42,10 @@ ProbedShard probe_untrusted_shard(Sandbox& sandbox,
 /// superblock says, or is shorter than `expected_bytes` and has no readable superblock.
 void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes);
 
+/// The version of a file's superblock, where that is beyond the ones that HDF5 1.10 to 1.14 know (0
+/// to 3); nothing for others, and what is no HDF5. Errors: those of opening it.
+std::optional<unsigned> newer_superblock(const std::filesystem::path& path);
+
 /// Whether a file has HDF5's signature in a place where it may be. Errors: those of opening it.
 bool is_hdf5(const std::filesystem::path& path);
 

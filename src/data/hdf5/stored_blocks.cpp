@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stored_blocks.hpp"
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
@@ -43,8 +44,8 @@ std::string unknown_filter(std::uint64_t kind) {
 
 class Ways {
   public:
-    Ways(const DatasetFacts& facts, Widening widening, std::vector<FilterChain>& chains)
-        : facts_(facts), widening_(widening), chains_(chains) {}
+    Ways(const DatasetFacts& facts, const RowsInFile& rows, std::vector<FilterChain>& chains)
+        : facts_(facts), rows_(rows), chains_(chains) {}
 
     const Way& of(std::uint64_t skipped) {
         const auto known = ways_.find(skipped);
@@ -56,7 +57,10 @@ class Ways {
     Way make(std::uint64_t skipped) {
         FilterChain chain;
         Way way;
-        if (widening_.is_known()) chain.push_back({FilterKind::widening, widening_.code()});
+        if (rows_.unpacking)
+            chain.push_back(rows_.unpacking->as_filter());
+        else if (rows_.widening.is_known())
+            chain.push_back({FilterKind::widening, rows_.widening.code()});
         for (std::size_t i = 0; i < facts_.filters.size(); ++i) {
             if (i < 64 && (skipped >> i & 1) != 0) continue;
             const FilterFacts& filter = facts_.filters[i];
@@ -93,7 +97,7 @@ class Ways {
     }
 
     const DatasetFacts& facts_;
-    Widening widening_;
+    const RowsInFile& rows_;
     std::vector<FilterChain>& chains_;
     std::map<std::uint64_t, Way> ways_;
 };
@@ -110,7 +114,7 @@ FoundBlocks contiguous_blocks(const DatasetFacts& facts,
     if (rows.samples > rows.file_bytes / row_bytes ||
         !lies_in_file(facts.offset, rows.samples * row_bytes, rows))
         return unreadable("its rows lie outside of the file");
-    const Way way = Ways(facts, rows.widening, forms.chains).of(0);
+    const Way way = Ways(facts, rows, forms.chains).of(0);
     if (!way.fault.empty()) return {{}, way.trouble, way.fault};
     FoundBlocks found;
     const std::vector<RowBlock> blocks = row_blocks(rows.samples, rows.contiguous_rows);
@@ -147,7 +151,7 @@ std::uint16_t number_of(const Cut& cut, std::vector<Cut>& cuts) {
 class Chunks {
   public:
     Chunks(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms)
-        : facts_(facts), rows_(rows), forms_(forms), ways_(facts, rows.widening, forms.chains) {}
+        : facts_(facts), rows_(rows), forms_(forms), ways_(facts, rows, forms.chains) {}
 
     FoundBlocks blocks() {
         std::string fault = begin();
@@ -228,6 +232,10 @@ class Chunks {
     std::uint16_t number_ = 0;
 };
 
+StoredNumber stored_number(const NumberFacts& number) {
+    return {number.bytes, number.is_whole, number.has_sign, number.is_big_endian, number.is_brain};
+}
+
 }  // namespace
 
 // Of a filter that is not read;
@@ -249,18 +257,33 @@ std::string filter_name(std::uint64_t kind) {
     }
 }
 
-std::string plugin_advice(const std::string& filter) {
-    return fmt::format(
-        "set HDF5_PLUGIN_PATH to a folder with a plug-in of libhdf5 for filter {} "
-        "(pip install hdf5plugin brings many)",
-        filter);
-}
-
 Widening widening_of(const DatasetFacts& facts) {
     if (facts.type || !facts.number || !facts.number->is_usual) return Widening{};
-    const NumberFacts& number = *facts.number;
-    return Widening::of(
-        {number.bytes, number.is_whole, number.has_sign, number.is_big_endian, number.is_brain});
+    return Widening::of(stored_number(*facts.number));
+}
+
+Widening label_widening_of(const DatasetFacts& facts) {
+    if (facts.type == ElementType::i64 || !facts.number || !facts.number->is_usual)
+        return Widening{};
+    return Widening::to_labels(stored_number(*facts.number));
+}
+
+std::string unpacking_fault(const DatasetFacts& facts) {
+    if (!facts.cf)
+        return "it has none of scale_factor, add_offset, _FillValue, missing_value, valid_min, "
+               "valid_max and valid_range";
+    if (!facts.cf->fault.empty()) return printable(facts.cf->fault);
+    if (!facts.number || !facts.number->is_usual)
+        return "numbers of 8 to 64 bits are unpacked, and floating ones of 16, 32 and 64";
+    return "";
+}
+
+Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead) {
+    StoredNumber stored = stored_number(*facts.number);
+    if (facts.cf->is_unsigned) stored.has_sign = false;
+    auto found = Unpacking::of(stored, facts.cf->packing, instead);
+    expect(found.has_value(), "usual numbers can be unpacked");
+    return *std::move(found);
 }
 
 FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockForms& forms) {
@@ -270,6 +293,7 @@ FoundBlocks blocks_of(const DatasetFacts& facts, const RowsInFile& rows, BlockFo
         case StorageLayout::chunked:
             return Chunks(facts, rows, forms).blocks();
         case StorageLayout::elsewhere:
+        case StorageLayout::linked:
             return {{}, BlockTrouble::elsewhere, "it is virtual, or its values lie in other files"};
         case StorageLayout::missing:
         case StorageLayout::other:

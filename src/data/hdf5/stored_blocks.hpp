@@ -5,9 +5,11 @@
 #include "lockstep/data/dataset_index.hpp"
 
 #include "file_facts.hpp"
+#include "format/unpacking.hpp"
 #include "format/widening.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,8 +23,11 @@ struct RowsInFile {
     std::uint32_t contiguous_rows = 1;  ///< rows of a block where there are no chunks
     Widening widening = Widening{};     ///< of elements that are not stored as the field has them
 
+    std::optional<Unpacking> unpacking = {};  ///< of numbers that stand for others; no widening
+
     /// Of `decoded` bytes that went through no filter.
     std::uint64_t stored_bytes(std::uint64_t decoded) const {
+        if (unpacking) return unpacking->stored_bytes_of(decoded);
         return widening.is_known() ? widening.stored_bytes_of(decoded) : decoded;
     }
 };
@@ -30,11 +35,18 @@ struct RowsInFile {
 /// What becomes of elements that no field has as they are; unknown of those that are one's.
 Widening widening_of(const DatasetFacts& facts);
 
+/// What makes class numbers, i64, of whole or floating numbers of any width; unknown of i64, and of
+/// what are no usual numbers.
+Widening label_widening_of(const DatasetFacts& facts);
+
+/// Why the numbers of a data set cannot be what CF's attributes say they stand for; "" if they can.
+std::string unpacking_fault(const DatasetFacts& facts);
+
+/// What they stand for, of a data set without unpacking_fault(); `instead` of what is missing.
+Unpacking unpacking_of(const DatasetFacts& facts, std::optional<double> instead);
+
 /// "32008 (bitshuffle)": a filter, for people.
 std::string filter_name(std::uint64_t kind);
-
-/// Where libhdf5 gets a filter from that it lacks, as an error's advice.
-std::string plugin_advice(const std::string& filter);
 
 /// Why blocks cannot be read: by a filter that others read, because they lie in other files, or for
 /// good.

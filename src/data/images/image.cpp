@@ -19,6 +19,22 @@ bool begins_with(std::span<const std::byte> content, std::string_view magic) {
            });
 }
 
+bool is_png(std::span<const std::byte> content) {
+    return begins_with(content, "\x89PNG\r\n\x1a\n");
+}
+
+// In either byte order; 43 is BigTIFF's number.
+bool is_tiff(std::span<const std::byte> content) {
+    constexpr std::string_view magics[] = {{"II*\0", 4}, {"MM\0*", 4}, {"II+\0", 4}, {"MM\0+", 4}};
+    return std::ranges::any_of(magics,
+                               [&](std::string_view magic) { return begins_with(content, magic); });
+}
+
+bool is_webp(std::span<const std::byte> content) {
+    return begins_with(content, "RIFF") && content.size() >= 12 &&
+           begins_with(content.subspan(8), "WEBP");
+}
+
 // Numbers and white space of a PNM header, with comments.
 class PnmHeader {
   public:
@@ -85,10 +101,20 @@ Image decode_pnm(std::span<const std::byte> content) {
 }
 
 Image decode_image(std::span<const std::byte> content) {
-    if (begins_with(content, "\x89PNG\r\n\x1a\n")) return decode_png(content);
+    if (is_png(content)) return decode_png(content);
     if (begins_with(content, "\xff\xd8\xff")) return decode_jpeg(content);
+    if (is_tiff(content)) return decode_tiff(content);
+    if (is_webp(content)) return decode_webp(content);
     if (begins_with(content, "P5") || begins_with(content, "P6")) return decode_pnm(content);
-    throw BadImage("it begins neither as PNG nor as JPEG nor as binary PNM (P5, P6) files do");
+    throw BadImage(
+        "it begins neither as PNG, JPEG, TIFF or WebP files do, nor as binary PNM (P5, P6)");
+}
+
+std::uint32_t channel_bits(std::span<const std::byte> content) {
+    constexpr std::size_t depth_at = 24;  // in the first chunk, IHDR
+    if (is_png(content) && content.size() > depth_at)
+        return std::to_integer<std::uint32_t>(content[depth_at]);
+    return is_tiff(content) ? tiff_channel_bits(content) : 8;
 }
 
 Image with_channels(Image image, std::uint32_t channels) {

@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// Pixels of 8 bits, rows from top to bottom, channels (1: grey, 3: red, green, blue) together.
+/// Pixels of 8 bits (of 16 in a file the upper 8), rows from top to bottom, channels (1: grey, 3:
+/// red, green, blue) together.
 struct Image {
     std::uint32_t height = 0, width = 0, channels = 0;
     std::vector<std::uint8_t> pixels;
-    std::uint32_t bits = 8;  ///< of a channel in the file; of more the upper 8 are kept
 
     std::size_t row_bytes() const { return std::size_t{width} * channels; }
 };
@@ -40,13 +40,27 @@ class NoDecoder : public std::runtime_error {
     std::string fix_;
 };
 
-/// PNG, JPEG or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut short, damaged
-/// or CMYK is refused. Throws BadImage, or NoDecoder. Any thread.
+/// PNG, JPEG, TIFF, WebP or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut
+/// short, damaged, CMYK, or of several pages is refused. Throws BadImage, or NoDecoder. Any thread.
 Image decode_image(std::span<const std::byte> content);
 
 Image decode_png(std::span<const std::byte> content);
 Image decode_jpeg(std::span<const std::byte> content);
+Image decode_tiff(std::span<const std::byte> content);
+Image decode_webp(std::span<const std::byte> content);
 Image decode_pnm(std::span<const std::byte> content);
+
+/// Bits of a channel by what the header says, of PNG and TIFF; 8 where it does not say or is
+/// damaged.
+std::uint32_t channel_bits(std::span<const std::byte> content);
+std::uint32_t tiff_channel_bits(std::span<const std::byte> content);
+
+/// A PNG file's content.
+std::string encoded_png(const Image& image);
+
+/// Whether this build has libtiff (LOCKSTEP_WITH_TIFF), libwebp (LOCKSTEP_WITH_WEBP).
+bool reads_tiff();
+bool reads_webp();
 
 /// Throws BadImage unless there are between 1 and 2^26 pixels.
 void check_dimensions(std::uint64_t height, std::uint64_t width);

@@ -33,13 +33,11 @@ class PngReader {
     Image decode() {
         if (!read_header()) throw BadImage(reason_.data());
         check_dimensions(png_get_image_height(png_, info_), png_get_image_width(png_, info_));
-        const std::uint32_t bits = png_get_bit_depth(png_, info_);
         if (!prepare()) throw BadImage(reason_.data());
         Image image{png_get_image_height(png_, info_),
                     png_get_image_width(png_, info_),
                     png_get_channels(png_, info_),
-                    {},
-                    bits};
+                    {}};
         image.pixels.resize(image.height * image.row_bytes());
         rows_.resize(image.height);
         for (std::size_t y = 0; y < rows_.size(); ++y)

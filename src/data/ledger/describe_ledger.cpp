@@ -17,10 +17,10 @@ std::string verdict_of(const LedgerEpoch& epoch, std::uint64_t dropped) {
 }  // namespace
 
 std::string describe_ledger(const LedgerReport& report) {
-    const std::string dropped =
-        report.dropped == 0
-            ? ""
-            : fmt::format(", the last {} of each epoch dropped", grouped(report.dropped));
+    const std::string dropped = report.dropped == 0
+                                    ? ""
+                                    : fmt::format(", {} of them in no epoch (--drop-last, --split)",
+                                                  grouped(report.dropped));
     std::string text = fmt::format("{} samples{}, {} incarnations, {} files\n",
                                    grouped(report.samples),
                                    dropped,

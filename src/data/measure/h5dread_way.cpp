@@ -123,6 +123,7 @@ std::string h5dread_obstacle(const IoBench& bench, IoWay way, int threads) {
     hbool_t is_threadsafe = false;
     H5is_library_threadsafe(&is_threadsafe);
     if (threads > 1 && !is_threadsafe) return "this libhdf5 may be used by one thread only";
+    if (!bench.index->kept().empty()) return "labels are no numbers in the files";
     const h5::QuietErrors quiet;
     try {
         const Datasets datasets(*bench.index);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "foreign.hpp"
 #include "format/labels.hpp"
@@ -22,16 +23,18 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
         const std::optional<BadLabel> bad = first_label_beyond(described, rows, max_classes);
         check(!bad, [&] {
             const bool is_whole_number = bad->label != Widening::no_class;
-            return Error("E210",
-                         fmt::format("{} of sample {} in '{}' is {}",
-                                     is_whole_number ? label_text(described, bad->label) : "label",
-                                     grouped(blocks[b].first_row +
-                                             bad->element * element_bytes(described.type) /
-                                                 index.row_bytes_of(field, blocks[b])),
-                                     index.shards()[blocks[b].shard].name,
-                                     is_whole_number ? "out of range" : "no whole number"),
-                         "a label is a class number: 0 and up",
-                         "give the field a layout such as 'value' if it is no label");
+            return Error(
+                "E210",
+                fmt::format(
+                    "{} of sample {} in '{}' is {}",
+                    is_whole_number ? label_text(described, bad->label) : "label",
+                    grouped(blocks[b].first_row + bad->element * element_bytes(described.type) /
+                                                      index.row_bytes_of(field, blocks[b])),
+                    index.shards()[blocks[b].shard].name,
+                    is_whole_number ? "out of range" : "no whole number"),
+                "a label is a class number: 0 and up",
+                fmt::format("if it is no label: --field {}",
+                            shell_word(described.name + "=" + described.source + ":value")));
         });
         count_labels(described, rows, counts);
     }

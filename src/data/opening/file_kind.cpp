@@ -2,6 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "hdf5/shard_probe.hpp"
 
@@ -19,35 +20,57 @@ using namespace std::string_view_literals;
 
 constexpr auto hdf5_signature = "\x89HDF\r\n\x1a\n"sv;
 
+// What stands before and behind the file's name in the command that makes HDF5 or a data set of it.
 struct KnownStart {
-    std::string_view bytes, meaning;
+    std::string_view bytes, meaning, before, behind;
 };
 constexpr auto known_starts = std::to_array<KnownStart>({
-    {"PK\x03\x04"sv, "a zip archive"},
-    {"\x1f\x8b"sv, "gzip"},
-    {"\x28\xb5\x2f\xfd"sv, "zstd"},
-    {"\x93NUMPY"sv, "NumPy's .npy"},
-    {"\x89PNG"sv, "a PNG image"},
-    {"\xff\xd8\xff"sv, "a JPEG image"},
+    {"PK\x03\x04"sv, "a zip archive", "unpack it: unzip ", ""},
+    {"\x1f\x8b"sv, "gzip", "expand it: gunzip <", " >NAME.h5"},
+    {"\x28\xb5\x2f\xfd"sv, "zstd", "expand it: unzstd <", " >NAME.h5"},
+    {"\x93NUMPY"sv,
+     "NumPy's .npy",
+     "make shards of it: lockstep data pack --npy values=",
+     " --out NAME"},
+    {"\x89PNG"sv, "a PNG image", "", ""},
+    {"\xff\xd8\xff"sv, "a JPEG image", "", ""},
     {"\x7f"
      "ELF"sv,
-     "a program"},
-    {"<!DOCTYPE"sv, "a web page"},
-    {"<!doctype"sv, "a web page"},
-    {"<html"sv, "a web page"},
-    {"version https://git-lfs"sv, "a Git LFS pointer"},
-    {"CDF"sv, "NetCDF classic"},
-    {"\0\0\0\0\0\0\0\0"sv, "zeros: it was never written"},
+     "a program",
+     "",
+     ""},
+    {"<!DOCTYPE"sv, "a web page", "", ""},
+    {"<!doctype"sv, "a web page", "", ""},
+    {"<html"sv, "a web page", "", ""},
+    {"version https://git-lfs"sv,
+     "a Git LFS pointer",
+     "fetch what it stands for: git lfs pull --include ",
+     ""},
+    {"CDF"sv, "NetCDF classic", "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
+    {"\0\0\0\0\0\0\0\0"sv, "zeros: it was never written", "", ""},
 });
+
+const KnownStart* known_start(std::string_view start) {
+    const auto found = std::ranges::find_if(
+        known_starts, [&](const KnownStart& known) { return start.starts_with(known.bytes); });
+    return found == known_starts.end() ? nullptr : &*found;
+}
 
 std::string meaning_of(std::string_view start) {
     if (start.empty()) return "it is empty";
-    for (const KnownStart& known : known_starts)
-        if (start.starts_with(known.bytes)) return fmt::format("it begins like {}", known.meaning);
+    if (const KnownStart* known = known_start(start))
+        return fmt::format("it begins like {}", known->meaning);
     std::string hex;
     for (const char byte : start.substr(0, 8))
         hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));
     return fmt::format("it begins with the bytes {}", hex);
+}
+
+std::string way_to_hdf5(std::string_view start, const fs::path& path) {
+    const KnownStart* known = known_start(start);
+    if (!known || known->before.empty())
+        return "copy it again from its source, or give the right folder";
+    return fmt::format("{}{}{}", known->before, shell_word(path.string()), known->behind);
 }
 
 // Where the superblock may lie (HDF5 File Format Specification 3.0, II.A): at the beginning, or
@@ -64,14 +87,17 @@ std::optional<std::uint64_t> superblock_offset(int file,
     return {};
 }
 
+constexpr std::size_t version_at = hdf5_signature.size();
+constexpr unsigned newest_superblock = 3;
+
 // The end of the file by its superblock (HDF5 File Format Specification 3.0, II.A), for 8-byte
 // offsets; nothing for other kinds of superblock.
 std::optional<std::uint64_t> end_by_superblock(std::string_view start) {
-    const auto version = static_cast<unsigned char>(start[8]);
+    const auto version = static_cast<unsigned char>(start[version_at]);
     const bool is_old = version <= 1;
     const std::size_t sizes = is_old ? 13 : 9;
     const std::size_t end = version == 0 ? 40 : version == 1 ? 44 : 28;
-    if (version > 3 || start[sizes] != 8) return {};
+    if (version > newest_superblock || start[sizes] != 8) return {};
     std::uint64_t value = 0;
     std::memcpy(&value, start.data() + end, sizeof value);
     return value;
@@ -95,6 +121,15 @@ bool is_hdf5(const std::filesystem::path& path) {
     return superblock_offset(fd.value(), fs::file_size(path), path).has_value();
 }
 
+std::optional<unsigned> newer_superblock(const std::filesystem::path& path) {
+    const UniqueFd fd = open_for_reading(path);
+    const auto superblock = superblock_offset(fd.value(), fs::file_size(path), path);
+    std::array<std::byte, 1> version{};
+    if (!superblock || read_at(fd.value(), version, *superblock + version_at, path) == 0) return {};
+    const auto number = std::to_integer<unsigned>(version[0]);
+    return number > newest_superblock ? std::optional(number) : std::nullopt;
+}
+
 void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expected_bytes) {
     const UniqueFd fd = open_for_reading(path);
     const std::uint64_t bytes = fs::file_size(path);
@@ -108,7 +143,7 @@ void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expect
         return Error("E203",
                      fmt::format("'{}' is not HDF5", path.string()),
                      meaning_of(start),
-                     "copy it again from its source, or give the right folder");
+                     way_to_hdf5(expected_bytes > 0 ? "" : start, path));
     });
     if (got < buffer.size()) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
     const auto end = end_by_superblock(start);

@@ -8,7 +8,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/version.hpp"
-#include "lockstep/data/sources.hpp"
 
 #include "format/cut_cost.hpp"
 #include "format/index_columns.hpp"
@@ -18,6 +17,7 @@
 #include "hdf5/shard_probe.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "row_layout.hpp"
+#include "way_out.hpp"
 
 #include <algorithm>
 #include <chrono>
@@ -32,32 +32,6 @@ constexpr std::uint64_t block_bytes = 512 * 1024, smallest_block_bytes = 64 * 10
 
 // A window holds whole bands of chunks that cut samples, so that each is expanded once, up to here.
 constexpr std::uint64_t most_band_bytes = std::uint64_t{64} << 20;
-
-NotStreamable not_streamable(const fs::path& path,
-                             const std::string& name,
-                             const std::string& why,
-                             const char* code = "E234") {
-    return {code, fmt::format("'{}' of '{}' cannot be streamed", name, path.string()), why, ""};
-}
-
-ImageLayout image_layout(const std::vector<FieldMapping>& fields) {
-    for (const FieldMapping& field : fields)
-        if (field.layout == RowLayout::chw || field.layout == RowLayout::hwc)
-            return field.layout == RowLayout::chw ? ImageLayout::chw : ImageLayout::hwc;
-    return ImageLayout::unstated;
-}
-
-std::string_view layout_option(ImageLayout layout) {
-    if (layout == ImageLayout::unstated) return "";
-    return layout == ImageLayout::chw ? " --layout chw" : " --layout hwc";
-}
-
-// As a word of a shell.
-std::string as_word(const std::string& text) {
-    std::string word = "'";
-    for (const char letter : text) word += letter == '\'' ? "'\\''" : std::string(1, letter);
-    return word + "'";
-}
 
 // The folder that all files lie below, so that they have names within one.
 fs::path common_folder(const std::vector<fs::path>& files) {
@@ -75,13 +49,6 @@ std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
     for (std::uint64_t parts = least; parts < 2 * least && parts <= rows; ++parts)
         if (rows % parts == 0) return rows / parts;
     return std::max<std::uint64_t>(rows / least, 1);
-}
-
-bool may_be_label(const FieldMapping& mapping) {
-    const bool is_usual =
-        mapping.name == "labels" || mapping.name == "masks" || mapping.name == "tokens";
-    return mapping.layout == RowLayout::label ||
-           (mapping.layout == RowLayout::unstated && is_usual);
 }
 
 // A column, [n, 1], is what a table's library makes of one number for each sample.
@@ -109,7 +76,7 @@ void check_fields(const std::vector<FieldMapping>& fields) {
 
 ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
                                const std::vector<FieldMapping>& mappings)
-    : mappings_(mappings), becomes_labels_(mappings.size()) {
+    : mappings_(mappings), becomes_labels_(mappings.size()), labels_(mappings.size()) {
     check_fields(mappings);
     check(!files.empty(), [] { return Error("E201", "no HDF5 files are named"); });
     for (const fs::path& file : files) {
@@ -117,12 +84,17 @@ ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
         files_.push_back(fs::canonical(file));
     }
     folder_ = common_folder(files_);
-    for (const FieldMapping& mapping : mappings) request_.datasets.push_back(mapping.hdf5_path);
+    for (const FieldMapping& mapping : mappings) {
+        request_.datasets.push_back(mapping.hdf5_path);
+        if (mapping.links == Links::followed) request_.links = Links::followed;
+    }
 }
 
 DatasetIndex ForeignOpening::run() {
     try {
-        return open_all();
+        DatasetIndex index = open_all();
+        warn(index);
+        return index;
     } catch (const NotStreamable& error) {
         throw Error(error.code(), error.what(), error.why(), way_out(error));
     }
@@ -130,29 +102,27 @@ DatasetIndex ForeignOpening::run() {
 
 // Only what was tried is said to work: the first row of each field, as packing would read it.
 std::string ForeignOpening::way_out(const NotStreamable& reason) const {
-    std::string command = "lockstep data pack";
-    for (const fs::path& file : files_) command += " --hdf5 " + as_word(file.string());
-    std::vector<NamedInput> fields;
-    for (const FieldMapping& mapping : mappings_) {
-        fields.push_back({mapping.name, mapping.hdf5_path});
-        command += " --field " + as_word(mapping.name + "=" + mapping.hdf5_path);
-    }
-    const ImageLayout layout = image_layout(mappings_);
+    const AskedFiles asked{.files = files_, .fields = mappings_, .links = request_.links};
     try {
-        check_packs_hdf5(files_[0], fields, layout);
+        check_packs_hdf5(looked_at_, asked);
     } catch (const Error& error) {
-        const char* const plugin = "; libhdf5 finds a filter's plug-in in $HDF5_PLUGIN_PATH";
-        return fmt::format("write it anew: it cannot be packed either ({}){}",
+        if (error.why() == reason.why()) return error.fix();
+        return fmt::format("it cannot be packed either ({}); {}",
                            error.why().empty() ? error.what() : error.why(),
-                           reason.is_about_filter() ? plugin : "");
+                           error.fix());
     }
-    return fmt::format("make shards of it: {}{} --out NAME", command, layout_option(layout));
+    return "make shards of it: " + pack_command(asked);
 }
 
 Candidate ForeignOpening::look() {
     ask(0);
     facts_ = sandbox_.answer();
+    look_again_behind_links();
     Candidate found{mappings_[0].hdf5_path, facts_.datasets[0], ""};
+    if (is_absent(found.facts)) {  // what is said of these lists candidates, too
+        found.obstacle = "it was listed, but is not there";
+        return found;
+    }
     try {
         add_file(0);
         choose_block_rows();
@@ -166,12 +136,19 @@ Candidate ForeignOpening::look() {
 // False where it must begin again.
 bool ForeignOpening::add_files() {
     manifest_ = {};
+    labels_.assign(mappings_.size(), {});
     stored_.clear();
     forms_ = {};
     stamps_.clear();
+    asked_.clear();
+    linked_.clear();
+    known_.clear();
+    own_shard_.clear();
+    unasked_.clear();
     ask(0);
     for (std::size_t number = 0; number < files_.size(); ++number) {
         facts_ = sandbox_.answer();
+        look_again_behind_links();
         const bool is_last = number + 1 == files_.size();
         if (!is_last) ask(number + 1);  // and looks at it meanwhile
         if (!add_file(number)) {
@@ -189,27 +166,15 @@ DatasetIndex ForeignOpening::open_all() {
     }
     describe_origin();
     DatasetIndex index;
-    index.path_ = folder_;
+    index.path_ = common_folder({known_.begin(), known_.end()});
     index.stored_ = std::move(stored_);
     index.forms_ = std::move(forms_);
     index.stamps_ = std::move(stamps_);
     describe(index);
-    count_classes(index);
+    read_labels(index);
+    describe(index);
     index.check_blocks();
-    warn(index);
     return index;
-}
-
-// What becomes of elements that no field has as they are; unknown of those that are one's.
-Widening ForeignOpening::widening_of(const DatasetFacts& facts, std::size_t field) const {
-    if (!facts.number || !facts.number->is_usual) return Widening{};
-    const NumberFacts& number = *facts.number;
-    const StoredNumber stored{
-        number.bytes, number.is_whole, number.has_sign, number.is_big_endian, number.is_brain};
-    const bool is_real_label = mappings_[field].layout == RowLayout::label && !number.is_whole;
-    if ((becomes_labels_[field] && number.is_whole) || is_real_label)
-        return facts.type == ElementType::i64 ? Widening{} : Widening::to_labels(stored);
-    return lockstep::widening_of(facts);
 }
 
 // Whether a file has the same labels in another type.
@@ -221,45 +186,28 @@ bool ForeignOpening::may_become_labels(std::size_t number, std::size_t field) co
 }
 
 void ForeignOpening::ask(std::size_t number) {
-    stamps_.push_back(file_stamp(files_[number]));
+    asked_.push_back(file_stamp(files_[number]));
     check_is_whole_hdf5(files_[number], 0);
     request_.path = files_[number];
     sandbox_.ask(request_);
-}
-
-ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const {
-    const DatasetFacts& facts = facts_.datasets[field];
-    const Widening widening = widening_of(facts, field);
-    if (facts.type && !widening.is_known()) return *facts.type;
-    const auto refuse = [&](const char* why) {
-        return not_streamable(files_[number],
-                              mappings_[field].hdf5_path,
-                              fmt::format("it is {}; {}", printable(facts.type_text), why));
-    };
-    if (!widening.is_known())
-        throw refuse("whole numbers of 8 to 64 bits and floating ones of 16, 32 and 64 are read");
-    if (!widening.holds_all() &&
-        !(may_be_label(mappings_[field]) && is_one_for_each_row(facts.size)))
-        throw refuse("only labels of it are read, because i64 does not hold all its values");
-    return widening.type();
 }
 
 const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t field) const {
     const FieldMapping& mapping = mappings_[field];
     const fs::path& path = files_[number];
     const DatasetFacts& facts = facts_.datasets[field];
-    check(facts.layout != StorageLayout::missing || facts.chunks.fault.empty(), [&] {
-        return Error("E205",
-                     fmt::format("cannot open '{}' of '{}'", mapping.hdf5_path, path.string()),
-                     fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),
-                     "it is damaged, needs a newer HDF5 library, or leads into another file: then "
-                     "'lockstep data pack --hdf5 ... --follow-links' makes shards of it");
-    });
-    check(facts.layout != StorageLayout::missing,
-          [&] { return no_such_dataset(path, mapping.hdf5_path, mapping.name); });
+    check_is_there(facts, path, mapping);
+    if (facts.layout == StorageLayout::missing)
+        throw not_streamable(path,
+                             mapping.hdf5_path,
+                             fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),
+                             "E205");
+    if (facts.layout == StorageLayout::linked)
+        throw not_streamable(path, mapping.hdf5_path, "a link leads into another file", "E205");
     const auto refuse = [&](const std::string& why) {
         return not_streamable(path, mapping.hdf5_path, why);
     };
+    check_same_form(number, field);
     const ElementType type = type_of(number, field);
     if (facts.size.empty()) throw refuse("it has no dimensions: no row per sample");
     if (facts.size[0] == 0) throw refuse("it has no samples");
@@ -279,29 +227,17 @@ Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
     const DatasetFacts& facts = checked(number, field);
     Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
     made.shape.assign(facts.size.begin() + 1, facts.size.end());
-    if (is_label_column(mapping, made)) made.shape.clear();
+    if (is_text(field) || is_label_column(mapping, made)) made.shape.clear();
     check_layout(mapping, made, files_[number]);
     made.layout = layout_text(mapping.layout);
     return made;
-}
-
-bool ForeignOpening::is_label(std::size_t field) const {
-    const FieldMapping& mapping = mappings_[field];
-    const Field& made = manifest_.fields[field];
-    const bool is_possible = is_of_classes(made) || (made.shape.empty() && is_whole(made.type));
-    check(is_possible || mapping.layout != RowLayout::label, [&] {
-        return Error("E235",
-                     fmt::format("field '{}' is no label", mapping.name),
-                     "a label is one whole number per sample; of 'masks' [H, W] per pixel, of "
-                     "'tokens' [T] per place");
-    });
-    return may_be_label(mapping) && is_possible;
 }
 
 // The file as a shard, and its fields, which are those of the first.
 // False where labels must become i64, in all files.
 bool ForeignOpening::add_file(std::size_t number) {
     const fs::path& path = files_[number];
+    looked_at_ = path;
     const std::uint64_t samples = checked(number, 0).size[0];
     for (std::size_t f = 0; f < mappings_.size(); ++f) {
         const Field field = field_of(number, f);
@@ -316,6 +252,8 @@ bool ForeignOpening::add_file(std::size_t number) {
                                      mappings_[f].hdf5_path));
         });
         if (number == 0) manifest_.fields.push_back(field);
+        note_labels(number, f);
+        note_unasked(f);
         if (field.type != manifest_.fields[f].type && may_become_labels(number, f)) {
             becomes_labels_[f] = true;
             return false;
@@ -335,11 +273,7 @@ bool ForeignOpening::add_file(std::size_t number) {
                                      describe(manifest_.fields[f])));
         });
     }
-    const std::string name = path.lexically_relative(folder_).string();
-    manifest_.shards.push_back({.name = name,
-                                .bytes = fs::file_size(path),
-                                .samples = samples,
-                                .first_sample = manifest_.samples});
+    add_shards(number);
     manifest_.samples += samples;
     check(manifest_.samples <= most_samples, [&] {
         return not_streamable(path, mappings_[0].hdf5_path, "there are too many samples");
@@ -352,10 +286,11 @@ bool ForeignOpening::add_file(std::size_t number) {
 void ForeignOpening::choose_block_rows() {
     std::size_t largest = 0;
     for (std::size_t f = 0; f < manifest_.fields.size(); ++f)
-        if (manifest_.fields[f].bytes_per_sample() > manifest_.fields[largest].bytes_per_sample())
+        if (!is_made(f) &&
+            manifest_.fields[f].bytes_per_sample() > manifest_.fields[largest].bytes_per_sample())
             largest = f;
     const std::uint64_t row_bytes = manifest_.fields[largest].bytes_per_sample();
-    const DatasetFacts& facts = facts_.datasets[largest];
+    const DatasetFacts& facts = facts_.datasets[largest].stored()[0];
     std::uint64_t rows = std::max<std::uint64_t>(1, block_bytes / row_bytes);
     if (facts.layout == StorageLayout::chunked) {
         const std::uint64_t chunk = facts.chunk[0];
@@ -370,38 +305,49 @@ void ForeignOpening::choose_block_rows() {
 }
 
 void ForeignOpening::add_blocks(std::size_t number) {
-    Shard& shard = manifest_.shards[number];
+    Shard& shard = manifest_.shards[own_shard_[number]];
     stored_.resize(mappings_.size());
-    ByteWriter identity;
-    identity.add(shard.bytes);
-    const auto time = fs::last_write_time(files_[number]).time_since_epoch();
-    identity.add(static_cast<std::uint64_t>(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(time).count()));
-    for (std::size_t f = 0; f < mappings_.size(); ++f) {
-        FoundBlocks found = blocks_of(facts_.datasets[f],
-                                      {.first_sample = shard.first_sample,
-                                       .samples = shard.samples,
-                                       .row_bytes = manifest_.fields[f].bytes_per_sample(),
-                                       .file_bytes = shard.bytes,
-                                       .shard = static_cast<std::uint32_t>(number),
+    ByteWriter identity = identity_of(files_[number], shard.bytes);
+    for (std::size_t f = 0; f < mappings_.size(); ++f)
+        if (!is_text(f)) add_blocks_of(number, f, identity);
+    shard.xxh3_128 = hash128(std::span<const std::byte>(identity.finish())).hex();
+}
+
+void ForeignOpening::add_blocks_of(std::size_t number, std::size_t field, ByteWriter& identity) {
+    std::uint64_t first = shard_of(number).first_sample;
+    const auto parts = facts_.datasets[field].stored();
+    for (std::size_t p = 0; p < parts.size(); ++p) {
+        const DatasetFacts& part = parts[p];
+        const std::uint32_t shard = part_shards_[field][p];
+        FoundBlocks found = blocks_of(part,
+                                      {.first_sample = first,
+                                       .samples = part.size[0],
+                                       .row_bytes = manifest_.fields[field].bytes_per_sample(),
+                                       .file_bytes = manifest_.shards[shard].bytes,
+                                       .shard = shard,
                                        .contiguous_rows = manifest_.block_rows,
-                                       .widening = widening_of(facts_.datasets[f], f)},
+                                       .widening = widening_of(part, field),
+                                       .unpacking = unpacking_of(field)},
                                       forms_);
         if (found.trouble == BlockTrouble::unknown_filter)
-            throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault, "E212");
+            throw not_streamable(files_[number], mappings_[field].hdf5_path, found.fault, "E212");
         if (found.trouble != BlockTrouble::none)
-            throw not_streamable(files_[number], mappings_[f].hdf5_path, found.fault);
-        const DatasetFacts& facts = facts_.datasets[f];
-        identity.add(facts.offset);
-        for (const auto* column : {&facts.chunks.offsets, &facts.chunks.bytes})
+            throw not_streamable(files_[number], mappings_[field].hdf5_path, found.fault);
+        identity.add(part.offset);
+        for (const auto* column : {&part.chunks.offsets, &part.chunks.bytes})
             identity.add(hash64(std::as_bytes(std::span(*column))));
-        stored_[f].insert(stored_[f].end(), found.blocks.begin(), found.blocks.end());
+        auto& blocks = stored_[field];
+        blocks.insert(blocks.end(), found.blocks.begin(), found.blocks.end());
+        first += part.size[0];
     }
-    shard.xxh3_128 = hash128(std::span<const std::byte>(identity.finish())).hex();
+    add_unpacking(identity, field);
 }
 
 void ForeignOpening::describe_origin() {
     manifest_.kind = ManifestKind::foreign;
+    const fs::path above = common_folder({known_.begin(), known_.end()});
+    for (Shard& shard : manifest_.shards)
+        shard.name = fs::path(shard.name).lexically_relative(above).string();
     manifest_.name = files_.size() == 1 ? files_[0].stem().string() : folder_.filename().string();
     manifest_.writer = version_text();
     manifest_.row_order = "source";
@@ -415,12 +361,6 @@ void ForeignOpening::describe(DatasetIndex& index) const {
         parse_manifest(index.manifest_text_, "foreign HDF5 files", ManifestKind::foreign);
 }
 
-void ForeignOpening::count_classes(DatasetIndex& index) {
-    for (std::size_t f = 0; f < mappings_.size(); ++f)
-        if (is_label(f)) manifest_.fields[f].class_counts = counted_classes(index, f);
-    describe(index);
-}
-
 void ForeignOpening::warn(DatasetIndex& index) const {
     index.warnings_.push_back(fmt::format(
         "{} HDF5 file(s) of others are streamed as they are, without what packed shards have: no "
@@ -429,8 +369,12 @@ void ForeignOpening::warn(DatasetIndex& index) const {
         "were stored (sorted ones mix only within windows), no mean and deviation, and changes are "
         "noticed by size, time and layout only; 'lockstep data pack --hdf5' makes shards of them",
         grouped(files_.size())));
+    for (const auto& [file, stamp] : linked_)
+        once(Level::info, "links lead to '{}', which is read, too", file.string());
+    for (const auto& [option, warning] : unasked_) index.warnings_.push_back(warning);
     for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
     for (const std::string& cost : cut_costs(index)) once(Level::info, "{}", cost);
+    suggest_one_hot();
 }
 
 DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>& files,
@@ -440,9 +384,28 @@ DatasetIndex DatasetIndex::open_foreign(const std::vector<std::filesystem::path>
 
 DatasetIndex DatasetIndex::open(const std::filesystem::path& where,
                                 const std::vector<FieldMapping>& fields) {
+    check(fields.empty() || !is_packed(where), [&] {
+        return Error(
+            "E106",
+            fmt::format("'{}' is a packed data set, whose fields have names", where.string()),
+            "--field is for HDF5 files that others wrote",
+            "drop it");
+    });
     if (!fields.empty()) return open_foreign(foreign_files(where), fields);
-    check_needs_no_fields(where);
+    check_needs_no_fields(where, "--field");
     return open(where);
+}
+
+DatasetIndex DatasetIndex::open_test(const std::filesystem::path& where,
+                                     const std::vector<FieldMapping>& trained,
+                                     const std::vector<FieldMapping>& own) {
+    if (is_packed(where)) return open(where, own);
+    std::vector<FieldMapping> fields = own;
+    for (const FieldMapping& field : trained)
+        if (std::ranges::find(own, field.name, &FieldMapping::name) == own.end())
+            fields.push_back(field);
+    if (fields.empty()) check_needs_no_fields(where, "--test-field");
+    return open(where, fields);
 }
 
 }  // namespace lockstep

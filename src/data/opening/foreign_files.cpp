@@ -2,6 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 
@@ -12,6 +13,7 @@
 #include <array>
 #include <cctype>
 #include <cerrno>
+#include <limits>
 #include <optional>
 
 #include <fmt/format.h>
@@ -31,6 +33,32 @@ std::string no_layout(std::string_view word) {
     return fmt::format("'{}' is no layout: these are {}; a path with a colon needs one behind it",
                        word,
                        layout_words());
+}
+
+// What follows the last colon.
+std::optional<std::string_view> last_word(std::string_view path) {
+    const std::size_t colon = path.rfind(':');
+    return colon == path.npos ? std::nullopt : std::optional(path.substr(colon + 1));
+}
+
+bool is_all_letters(std::string_view word) {
+    return std::ranges::all_of(word, [](unsigned char c) { return std::isalpha(c) != 0; });
+}
+
+bool is_cf(std::string_view word) {
+    return word == "cf" || word.starts_with("cf=");
+}
+
+CfValues cf_values(std::string_view text, std::string_view word) {
+    if (word == "cf") return {};
+    const std::string_view number = word.substr(3);
+    if (number == "nan") return {std::numeric_limits<double>::quiet_NaN()};
+    const std::optional<double> value = parse_real(number);
+    if (!value)
+        throw bad_mapping(text,
+                          "'cf=' takes the number that stands for missing values, such as cf=0 or "
+                          "cf=nan");
+    return {*value};
 }
 
 bool looks_like_hdf5(const fs::path& path) {
@@ -78,34 +106,63 @@ FieldMapping parse_field_mapping(std::string_view text) {
     if (!is_field_name(mapping.name))
         throw bad_mapping(text, "a name has letters, digits, '_' and '-' only");
     std::string_view path = text.substr(equals + 1);
-    // A layout has letters only, so that a colon in a path that is no layout stays in the path.
-    const std::size_t colon = path.rfind(':');
-    if (colon != path.npos && std::ranges::all_of(path.substr(colon + 1), [](unsigned char c) {
-            return std::isalpha(c) != 0;
-        })) {
-        const std::string_view word = path.substr(colon + 1);
-        const std::optional<RowLayout> layout = parse_layout(word);
-        if (!layout) throw bad_mapping(text, no_layout(word));
-        mapping.layout = *layout;
-        path = path.substr(0, colon);
+    if (const auto word = last_word(path); word && is_cf(*word)) {
+        mapping.cf = cf_values(text, *word);
+        path = path.substr(0, path.rfind(':'));
     }
+    // A layout has letters only, so that a colon in a path that is no layout stays in the path.
+    if (const auto word = last_word(path); word && is_all_letters(*word)) {
+        const std::optional<RowLayout> layout = parse_layout(*word);
+        if (!layout) throw bad_mapping(text, no_layout(*word));
+        mapping.layout = *layout;
+        path = path.substr(0, path.rfind(':'));
+    }
+    if (const auto word = last_word(path); word && is_cf(*word))
+        throw bad_mapping(text, "':cf' comes last, behind the layout, and once");
     if (path.empty()) throw bad_mapping(text, "it names no data set");
+    if (mapping.cf && may_be_label(mapping))
+        throw bad_mapping(text, "class numbers stand for nothing else: ':cf' is for other fields");
     mapping.hdf5_path = path.starts_with('/') ? path : fmt::format("/{}", path);
     return mapping;
 }
 
-std::vector<FieldMapping> parse_field_mappings(std::string_view text) {
+std::string mapping_text(const FieldMapping& mapping) {
+    const std::string_view layout = layout_word(mapping.layout);
+    std::string cf = mapping.cf ? ":cf" : "";
+    if (mapping.cf && mapping.cf->instead) cf += fmt::format("={}", *mapping.cf->instead);
+    return fmt::format(
+        "{}={}{}{}{}", mapping.name, mapping.hdf5_path, layout.empty() ? "" : ":", layout, cf);
+}
+
+std::vector<FieldMapping> parse_field_mappings(std::string_view text, Links links) {
     std::vector<FieldMapping> mappings;
     if (text.empty()) return mappings;
     for (const std::string& mapping : split(text, ','))
         mappings.push_back(parse_field_mapping(mapping));
+    for (FieldMapping& mapping : mappings) mapping.links = links;
     return mappings;
 }
+
+namespace {
+
+// "a.h5,b.h5": what several options or words become. A name may have a comma, too.
+std::vector<std::filesystem::path> files_of_each(const std::filesystem::path& where) {
+    std::vector<fs::path> files;
+    for (const std::string& each : split(where.string(), ',')) {
+        const std::vector<fs::path> found = foreign_files(each);
+        files.insert(files.end(), found.begin(), found.end());
+    }
+    return files;
+}
+
+}  // namespace
 
 std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& where) {
     std::error_code missing;
     const fs::file_status status = fs::status(where, missing);
     if (fs::is_regular_file(status)) return {where};
+    if (!fs::exists(status) && where.native().find(',') != std::string::npos)
+        return files_of_each(where);
     const std::vector<fs::path> files =
         fs::is_directory(status) ? files_in(where) : matches_of(where);
     check(!files.empty(), [&] {

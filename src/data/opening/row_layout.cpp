@@ -22,6 +22,7 @@ constexpr auto words = std::to_array<LayoutWord>({{RowLayout::chw, "CHW", 3},
                                                   {RowLayout::hwc, "HWC", 3},
                                                   {RowLayout::hw, "HW", 2},
                                                   {RowLayout::label, "label", 0},
+                                                  {RowLayout::one_hot, "onehot", 1},
                                                   {RowLayout::value, "value", 0}});
 
 bool is_same_word(std::string_view a, std::string_view b) {
@@ -36,7 +37,7 @@ bool is_same_word(std::string_view a, std::string_view b) {
 // The first dimension is the sample's wherever it is: who says so says nothing new.
 bool is_word(std::string_view word, const LayoutWord& known) {
     if (is_same_word(word, known.word)) return true;
-    return known.dimensions > 0 && is_same_word(word.substr(0, 1), "N") &&
+    return known.dimensions > 1 && is_same_word(word.substr(0, 1), "N") &&
            is_same_word(word.substr(1), known.word);
 }
 
@@ -49,7 +50,7 @@ Error other_dimensions(const FieldMapping& mapping,
                              mapping.hdf5_path,
                              file.string(),
                              fmt::join(field.shape, ", ")),
-                 "CHW and HWC are of three dimensions, HW is of two, value of any");
+                 "CHW and HWC are of three dimensions, HW is of two, onehot of one, value of any");
 }
 
 Error open_question(const FieldMapping& mapping,
@@ -82,9 +83,20 @@ std::optional<RowLayout> parse_layout(std::string_view word) {
     return found->layout;
 }
 
+std::string_view layout_word(RowLayout layout) {
+    const auto found = std::ranges::find(words, layout, &LayoutWord::layout);
+    return found == words.end() ? "" : found->word;
+}
+
+bool may_be_label(const FieldMapping& mapping) {
+    const bool is_usual =
+        mapping.name == "labels" || mapping.name == "masks" || mapping.name == "tokens";
+    return mapping.layout == RowLayout::label || mapping.layout == RowLayout::one_hot ||
+           (mapping.layout == RowLayout::unstated && is_usual);
+}
+
 std::string layout_text(RowLayout layout) {
-    if (layout == RowLayout::unstated || layout == RowLayout::label) return "";
-    return std::string(std::ranges::find(words, layout, &LayoutWord::layout)->word);
+    return layout == RowLayout::label ? "" : std::string(layout_word(layout));
 }
 
 void check_layout(const FieldMapping& mapping,

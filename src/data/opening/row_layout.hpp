@@ -12,11 +12,17 @@
 
 namespace lockstep {
 
-/// "CHW, HWC, HW, label, value": for messages.
+/// "CHW, HWC, HW, label, onehot, value": for messages.
 std::string layout_words();
 
 /// In upper or lower case, and with an N for the samples in front; nothing for other words.
 std::optional<RowLayout> parse_layout(std::string_view word);
+
+/// The word for `layout`; "" for none.
+std::string_view layout_word(RowLayout layout);
+
+/// Whether the field is of class numbers, by its layout or, where none is stated, by its name.
+bool may_be_label(const FieldMapping& mapping);
 
 /// As manifests have it; "" if there is nothing to say.
 std::string layout_text(RowLayout layout);

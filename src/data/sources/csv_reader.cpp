@@ -16,7 +16,9 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 }  // namespace
 
-CsvReader::CsvReader(const InputFile& file, char separator) : file_(file), separator_(separator) {
+CsvReader::CsvReader(const InputFile& file, char separator, const std::string& encoding)
+    : file_(file), separator_(separator) {
+    if (!encoding.empty()) recoder_.emplace(encoding);
     peek();
     if (buffer_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();
 }
@@ -26,14 +28,27 @@ Error CsvReader::malformed(std::uint64_t line, const std::string& why) const {
         file_.path(), "a CSV file", fmt::format("line {}: {}", grouped(line), why));
 }
 
-int CsvReader::peek() {
-    if (at_ == buffer_.size()) {
+// Empty at the end of the file.
+void CsvReader::fill() {
+    buffer_.clear();
+    at_ = 0;
+    while (buffer_.empty() && offset_ < file_.bytes()) {
         buffer_.resize(std::min<std::uint64_t>(csv_buffer_bytes, file_.bytes() - offset_));
         file_.read(offset_, std::as_writable_bytes(std::span(buffer_)));
         offset_ += buffer_.size();
-        at_ = 0;
-        if (buffer_.empty()) return end_of_file;
+        if (!recoder_) continue;
+        try {
+            buffer_ = recoder_->recode(buffer_);
+            if (offset_ == file_.bytes()) recoder_->finish();
+        } catch (const NotEncoded& error) {
+            throw malformed(line_, fmt::format("from here on there are {}", error.what()));
+        }
     }
+}
+
+int CsvReader::peek() {
+    if (at_ == buffer_.size()) fill();
+    if (buffer_.empty()) return end_of_file;
     return static_cast<unsigned char>(buffer_[at_]);
 }
 
@@ -45,7 +60,8 @@ int CsvReader::take() {
 }
 
 void CsvReader::grow(std::string& cell, int sign) {
-    if (sign == 0) throw malformed(line_, "a zero byte: this is no text");
+    if (sign == 0)
+        throw malformed(line_, "a zero byte: this is no text, or UTF-16 (--encoding utf-16)");
     if (++record_bytes_ > longest_record)
         throw malformed(record_line_, "the record that begins here has more than 16 MiB");
     cell += static_cast<char>(sign);

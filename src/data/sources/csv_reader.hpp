@@ -3,8 +3,10 @@
 #pragma once
 
 #include "column.hpp"
+#include "recoder.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,19 +16,23 @@ namespace lockstep {
 /// or CRLF; empty lines are skipped; a byte order mark is ignored.
 class CsvReader {
   public:
-    CsvReader(const InputFile& file, char separator);
+    /// `encoding` "": bytes stay as they are. Errors: E103 (no such encoding).
+    CsvReader(const InputFile& file, char separator, const std::string& encoding = "");
 
     /// The next record into `cells`; false at the end. Errors: E214 naming the line (a quote that
-    /// never closes, text after one, a zero byte, a record of more than 16 MiB).
+    /// never closes, text after one, a zero byte, a record of more than 16 MiB, bytes that are not
+    /// of the encoding).
     bool next(std::vector<std::string>& cells);
 
     /// The line on which the last record began, from 1.
     std::uint64_t line() const { return record_line_; }
-    std::uint64_t bytes_read() const { return offset_ - (buffer_.size() - at_); }
+    /// Of the file, as far as it has been taken up.
+    std::uint64_t bytes_read() const { return offset_; }
 
   private:
     static constexpr int end_of_file = -1;
     int peek();
+    void fill();
     int take();
     void read_record(std::vector<std::string>& cells);
     void read_quoted(std::string& cell);
@@ -37,6 +43,7 @@ class CsvReader {
 
     const InputFile& file_;
     char separator_;
+    std::optional<Recoder> recoder_;
     std::string buffer_;
     std::size_t at_ = 0;
     std::uint64_t offset_ = 0, line_ = 1, record_line_ = 1;

@@ -85,7 +85,7 @@ class CsvImport {
         : csv_(csv),
           options_(options),
           file_(path),
-          reader_(file_, csv.separator),
+          reader_(file_, csv.separator, csv.encoding),
           features_(options.scratch),
           answers_(options.scratch) {}
 

@@ -5,14 +5,16 @@
 
 #include "column.hpp"
 #include "images/image.hpp"
+#include "images/image_names.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cctype>
 #include <cstring>
 #include <map>
+#include <set>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -47,34 +49,39 @@ std::string ending_of(const fs::path& path) {
     return ending;
 }
 
-bool has_image_name(const fs::path& path) {
-    constexpr std::string_view known[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
-    return std::ranges::find(known, ending_of(path)) != std::end(known);
-}
-
-// Images of formats that are not read.
-bool is_foreign_image(const std::string& ending) {
-    constexpr std::string_view foreign[] = {
-        ".tif", ".tiff", ".webp", ".bmp", ".gif", ".heic", ".avif", ".jp2"};
-    return std::ranges::find(foreign, ending) != std::end(foreign);
+// How what is left out could be packed after all; "" if that is no images.
+std::string way_out(const LeftOut& left_out) {
+    std::set<std::string_view> packages;
+    bool has_images = false;
+    for (const auto& other : left_out) {
+        has_images = has_images || is_foreign_image(other.first);
+        if (const auto package = missing_package(other.first); !package.empty())
+            packages.insert(package);
+    }
+    if (!has_images) return "";
+    return fmt::format(
+        "{}make PNG of images, for example with ImageMagick (Debian: imagemagick): mogrify -format "
+        "png FILES",
+        packages.empty() ? ""
+                         : fmt::format("build Lockstep where Debian's {} {} installed, or ",
+                                       fmt::join(packages, " and "),
+                                       packages.size() > 1 ? "are" : "is"));
 }
 
 void warn_of(const fs::path& folder, const LeftOut& left_out) {
     std::vector<std::string> counts;
-    bool has_images = false;
-    for (const auto& [ending, count] : left_out) {
-        has_images = has_images || is_foreign_image(ending);
+    for (const auto& [ending, count] : left_out)
         counts.push_back(fmt::format(
             "{} {}", grouped(count), ending.empty() ? "without ending" : printable(ending)));
-    }
     if (counts.empty()) return;
+    const std::string way = way_out(left_out);
     once(Level::warn,
-         "'{}': files that are not PNG, JPEG, PPM or PGM by name are left out: {}{}",
+         "'{}': files that are not {} by name are left out: {}{}{}",
          printable(folder.string()),
+         read_images_text(),
          fmt::join(counts, ", "),
-         has_images ? "; make PNG of images, for example with ImageMagick (Debian: imagemagick): "
-                      "mogrify -format png FILES"
-                    : "");
+         way.empty() ? "" : "; ",
+         way);
 }
 
 // A link that leads in circles, or nowhere, has no type.
@@ -112,10 +119,11 @@ Listing list_classes(const fs::path& folder) {
 std::string no_images(const LeftOut& others) {
     const auto foreign = std::ranges::find_if(
         others, [](const auto& other) { return is_foreign_image(other.first); });
-    return foreign == others.end()
-               ? "this class has no images"
-               : fmt::format("this class has {} files, and no PNG, JPEG, PPM or PGM",
-                             foreign->first);
+    return foreign == others.end() ? "this class has no images"
+                                   : fmt::format("this class has {} files, and no {}: {}",
+                                                 foreign->first,
+                                                 read_images_text(),
+                                                 way_out(others));
 }
 
 Listing list_images(const fs::path& folder) {
@@ -124,7 +132,7 @@ Listing list_images(const fs::path& folder) {
         const fs::file_type type = type_of(entry);
         if (type == fs::file_type::directory)
             throw unreadable(entry.path(), "it is a folder within the folder of a class");
-        if (type == fs::file_type::regular && has_image_name(entry.path()))
+        if (type == fs::file_type::regular && is_read_image(ending_of(entry.path())))
             listing.names.push_back(entry.path().filename());
         else
             ++listing.others[ending_of(entry.path())];
@@ -160,6 +168,7 @@ class FolderSource : public RowSource {
     Hash128 fingerprint() const override {
         Hasher128 hasher;
         add(hasher, fmt::format("{}", fmt::join(fields_[0].shape, "x")));
+        std::uint64_t deep = 0, first = 0;
         for (std::uint64_t row = 0; row < images_.size(); ++row) {
             const std::string content = read_file(path_of(row), largest_file);
             add(hasher,
@@ -168,11 +177,24 @@ class FolderSource : public RowSource {
                             images_[row].name,
                             content.size()));
             add(hasher, content);
+            if (channel_bits(bytes_of(std::string_view(content))) > 8 && deep++ == 0) first = row;
         }
+        if (deep > 0) warn_of_deep(deep, path_of(first));
         return hasher.value();
     }
 
   private:
+    // Said here, where all files are read once before anything is packed.
+    void warn_of_deep(std::uint64_t count, const fs::path& first) const {
+        once(Level::warn,
+             "{} of {} images have 16 bits per channel, the first of them '{}': the upper 8 are "
+             "packed. To keep all 16, make an NPY file of float32 or uint16 of them: --npy "
+             "images=FILE",
+             grouped(count),
+             grouped(images_.size()),
+             printable(first.string()));
+    }
+
     static void add(Hasher128& hasher, std::string_view text) { hasher.add(bytes_of(text)); }
 
     void find_images() {
@@ -208,13 +230,7 @@ class FolderSource : public RowSource {
     Image decoded(std::uint64_t row) const {
         const fs::path path = path_of(row);
         try {
-            Image image = decode_image(bytes_of(std::string_view(read_file(path, largest_file))));
-            if (image.bits > 8 && !is_said_.exchange(true))
-                once(Level::warn,
-                     "'{}' has {} bits per channel: the upper 8 of such images are packed",
-                     printable(path.string()),
-                     image.bits);
-            return image;
+            return decode_image(bytes_of(std::string_view(read_file(path, largest_file))));
         } catch (const BadImage& bad) {
             throw Error("E237",
                         fmt::format("image '{}' cannot be decoded", path.string()),
@@ -258,7 +274,6 @@ class FolderSource : public RowSource {
     std::vector<ClassImage> images_;
     ImageSize size_;
     std::uint32_t channels_ = 0;
-    mutable std::atomic<bool> is_said_ = false;  // that bits are lost
 };
 
 }  // namespace

@@ -6,256 +6,135 @@
 
 #include "field_plan.hpp"
 #include "format/labels.hpp"
+#include "format/missing_value.hpp"
 #include "hdf5/sandbox.hpp"
-#include "hdf5/stored_blocks.hpp"
-#include "opening/contents.hpp"
+#include "hdf5/shard_probe.hpp"
+#include "hdf5_part.hpp"
+#include "opening/label_column.hpp"
+#include "opening/row_layout.hpp"
+#include "opening/unpacking_asked.hpp"
+#include "opening/way_out.hpp"
 #include "spool.hpp"
 #include "stream/block_reader.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <numeric>
 #include <optional>
+#include <set>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t usual_read_bytes = std::uint64_t{8} << 20;
-constexpr std::uint64_t most_read_bytes = std::uint64_t{1} << 30;
-
-// A data set of one file, and what of it matters.
-struct Part {
-    fs::path path;
-    std::string name;
-    std::vector<std::uint64_t> size;
-    ElementType type = ElementType::u8;
-    std::uint64_t rows_at_once = 1;
-    double chunks_of_row = 0;  // that a row lies in; small where a chunk has many rows
-    std::shared_ptr<const DatasetIndex> blocks;  ///< null: libhdf5 reads it
-    std::string plugin;                          ///< which filter that needs, if it is not its own
-
-    std::uint64_t row_bytes() const {
-        return std::accumulate(
-            size.begin() + 1,
-            size.end(),
-            std::uint64_t{element_bytes(type)},
-            [](std::uint64_t bytes, std::uint64_t extent) { return bytes * extent; });
-    }
-};
-
-Error malformed(const Part& part, const std::string& why) {
-    return Error("E214",
-                 fmt::format("'{}' of '{}' cannot be packed", part.name, part.path.string()),
-                 why,
-                 "name a data set of numbers whose first dimension is the sample");
-}
-
-Error in_other_files(const Part& part) {
-    return Error("E214",
-                 fmt::format("'{}' of '{}' cannot be packed", part.name, part.path.string()),
-                 "its values lie in other files: it is virtual, or stored in them",
-                 "--follow-links reads them, too, if you trust what the file names");
-}
-
-// What the library makes of u64 beyond i64, the largest i64 or a negative one, is no class.
-ElementType whole_type(const NumberFacts& number, const Part& part, const std::string& field) {
-    const bool has_sign = number.has_sign;
-    if (number.bytes == 1 && !has_sign) return ElementType::u8;
-    if (number.bytes < 4 || (number.bytes == 4 && has_sign)) return ElementType::i32;
-    if (number.bytes < 8 || (number.bytes == 8 && (has_sign || is_label_name(field))))
-        return ElementType::i64;
-    throw malformed(part,
-                    fmt::format("whole numbers of {} bits {} sign do not fit 64 bits with one",
-                                8 * number.bytes,
-                                has_sign ? "with" : "without"));
-}
-
-ElementType element_type(const DatasetFacts& facts, const Part& part, const std::string& field) {
-    if (facts.type) return *facts.type;
-    if (facts.number && facts.number->is_whole) return whole_type(*facts.number, part, field);
-    if (facts.number && facts.number->bytes <= 8)
-        return facts.number->bytes <= 4 ? ElementType::f32 : ElementType::f64;
-    throw malformed(part,
-                    "its elements are neither whole numbers nor floating ones of at most 64 bits");
-}
-
-// Before anything is computed from sizes that a file may have made up.
-void check_shape(const Part& part) {
-    if (part.size.empty()) throw malformed(part, "it is a single value");
-    std::uint64_t bytes = element_bytes(part.type);
-    for (std::size_t i = 1; i < part.size.size(); ++i) {
-        if (part.size[i] == 0 || part.size[i] > most_read_bytes / bytes)
-            throw malformed(part,
-                            fmt::format("its sizes are {}: a sample must have 1 byte to {}",
-                                        fmt::join(part.size, " x "),
-                                        bytes_text(most_read_bytes)));
-        bytes *= part.size[i];
-    }
-    if (part.size[0] == 0 || part.size[0] > (std::uint64_t{1} << 60) / bytes)
-        throw malformed(part, fmt::format("it has {} samples", grouped(part.size[0])));
-}
-
-// The part as a data set of its own that is read as a stream reads it, by the same decoders;
-// nullptr if libhdf5 has to.
-std::shared_ptr<const DatasetIndex> blocks_of_part(const DatasetFacts& facts,
-                                                   const Part& part,
-                                                   const std::string& field) {
-    const Widening widening = widening_of(facts);
-    const ElementType read_as = widening.is_known() ? widening.type() : part.type;
-    if ((!facts.type && !widening.is_known()) || read_as != part.type) return nullptr;
-    BlockForms forms;
-    const std::uint64_t bytes = fs::file_size(part.path), samples = part.size[0];
-    const std::uint64_t rows = std::max<std::uint64_t>(usual_read_bytes / part.row_bytes(), 1);
-    FoundBlocks found =
-        lockstep::blocks_of(facts,
-                            {.samples = samples,
-                             .row_bytes = part.row_bytes(),
-                             .file_bytes = bytes,
-                             .contiguous_rows = static_cast<std::uint32_t>(std::min(rows, samples)),
-                             .widening = widening},
-                            forms);
-    if (found.trouble != BlockTrouble::none) return nullptr;
-    Manifest manifest{.kind = ManifestKind::foreign,
-                      .name = field,
-                      .row_order = "source",
-                      .codec = Codec::filters,
-                      .samples = samples,
-                      .block_rows = 1};
-    manifest.fields = {{.name = field, .type = part.type}};
-    manifest.fields[0].shape.assign(part.size.begin() + 1, part.size.end());
-    const fs::path file = fs::absolute(part.path);
-    manifest.shards = {{.name = file.filename().string(), .bytes = bytes, .samples = samples}};
-    return std::make_shared<const DatasetIndex>(DatasetIndex::of_blocks(file.parent_path(),
-                                                                        manifest_text(manifest),
-                                                                        {std::move(found.blocks)},
-                                                                        std::move(forms),
-                                                                        manifest.kind));
-}
-
-// Whole rows of chunks, so that each chunk is decoded once.
-std::uint64_t rows_at_once(const DatasetFacts& facts, const Part& part) {
-    const std::uint64_t samples = part.size[0];
-    const std::uint64_t step =
-        facts.chunk.empty() ? 1 : std::clamp<std::uint64_t>(facts.chunk[0], 1, samples);
-    const std::uint64_t most = std::max<std::uint64_t>(most_read_bytes / part.row_bytes(), 1);
-    const std::uint64_t usual = usual_read_bytes / part.row_bytes() / step * step;
-    return std::min({std::max(usual, step), most, samples});
-}
-
-// Of sizes that a file may have made up: no whole number holds all of these products.
-double chunks_of_row(const DatasetFacts& facts) {
-    if (facts.chunk.size() != facts.size.size() || facts.chunk.empty()) return 0;
-    double chunks = 1 / static_cast<double>(std::max<std::uint64_t>(facts.chunk[0], 1));
-    for (std::size_t i = 1; i < facts.chunk.size(); ++i)
-        chunks *= std::ceil(static_cast<double>(facts.size[i]) /
-                            static_cast<double>(std::max<std::uint64_t>(facts.chunk[i], 1)));
-    return chunks;
-}
-
-// The filter that libhdf5 gets from a plug-in only.
-std::string plugin_of(const DatasetFacts& facts) {
-    constexpr std::uint64_t most_own = 255;
-    const auto found = std::ranges::find_if(
-        facts.filters, [](const FilterFacts& filter) { return filter.kind > most_own; });
-    return found == facts.filters.end() ? "" : filter_name(found->kind);
-}
-
-Part part_of(const DatasetFacts& facts,
-             const fs::path& path,
-             const NamedInput& field,
-             Links links) {
-    Part part{path, field.place, facts.size};
-    check(facts.layout != StorageLayout::missing, [&] {
-        if (facts.chunks.fault.empty()) return no_such_dataset(path, field.place, field.field);
-        return Error(
-            "E207",
-            fmt::format("cannot open '{}' of '{}'", field.place, path.string()),
-            printable(facts.chunks.fault),
-            links == Links::refused
-                ? "it is damaged, needs a newer HDF5 library, or leads into another file: then "
-                  "--follow-links"
-                : "it is damaged, or needs a newer HDF5 library");
-    });
-    if (facts.layout == StorageLayout::elsewhere && links == Links::refused)
-        throw in_other_files(part);
-    part.type = element_type(facts, part, field.field);
-    check_shape(part);
-    part.rows_at_once = rows_at_once(facts, part);
-    part.chunks_of_row = chunks_of_row(facts);
-    part.blocks = blocks_of_part(facts, part, field.field);
-    part.plugin = plugin_of(facts);
-    return part;
-}
-
 std::vector<std::int64_t> sample_shape(const Part& part) {
     return {part.size.begin() + 1, part.size.end()};
 }
 
 void check_like(const Part& part, const Part& first) {
-    check(part.type == first.type && sample_shape(part) == sample_shape(first), [&] {
+    const bool is_like = part.type == first.type && part.is_text == first.is_text &&
+                         sample_shape(part) == sample_shape(first);
+    check(is_like, [&] {
         return Error("E208",
                      fmt::format("'{}' of '{}' has samples of {} [{}]",
                                  part.name,
                                  part.path.string(),
-                                 element_name(part.type),
+                                 part.is_text ? "text" : element_name(part.type),
                                  fmt::join(sample_shape(part), ", ")),
                      fmt::format("those of '{}' are {} [{}]",
                                  first.path.string(),
-                                 element_name(first.type),
+                                 first.is_text ? "text" : element_name(first.type),
                                  fmt::join(sample_shape(first), ", ")),
                      "give files of one data set");
     });
+}
+
+// A field by its own layout, or by the one for all.
+ImageLayout layout_of(const FieldMapping& field, ImageLayout usual) {
+    if (field.layout == RowLayout::chw) return ImageLayout::chw;
+    return field.layout == RowLayout::hwc ? ImageLayout::hwc : usual;
+}
+
+// Packing goes by names, which training knows fields by.
+void check_name(const FieldMapping& field) {
+    const bool is_label = is_label_name(field.name);
+    const bool is_usual =
+        is_label || field.name == "images" || field.name == "masks" || field.name == "tokens";
+    const bool needs_label = field.layout == RowLayout::label || field.layout == RowLayout::one_hot;
+    check(is_label || !needs_label, [&] {
+        return Error("E235",
+                     fmt::format("field '{}' is said to be a label", field.name),
+                     "packed data know labels by their names",
+                     fmt::format("call it labels, or {}_labels", field.name));
+    });
+    check(!is_usual || field.layout != RowLayout::value, [&] {
+        return Error("E235",
+                     fmt::format("field '{}' is said to be just a value", field.name),
+                     "packed data know images, labels, masks and tokens by their names",
+                     "give it another name");
+    });
+}
+
+std::vector<NamedInput> named_inputs(const std::vector<FieldMapping>& fields) {
+    std::vector<NamedInput> inputs;
+    for (const FieldMapping& field : fields) inputs.push_back({field.name, field.hdf5_path});
+    return inputs;
+}
+
+// By value; "2" for a class that the enumeration does not name.
+std::vector<std::string> names_of(const std::vector<EnumMember>& members) {
+    std::vector<std::string> names;
+    for (const EnumMember& member : members) {
+        if (member.value < 0 || member.value >= max_classes) continue;
+        const auto number = static_cast<std::size_t>(member.value);
+        while (names.size() <= number) names.push_back(fmt::format("{}", names.size()));
+        names[number] = member.name;
+    }
+    return names;
 }
 
 // Copies what the library can read, in its child process, into the spool.
 class Hdf5Import {
   public:
     Hdf5Import(const std::vector<fs::path>& files,
-               const std::vector<NamedInput>& fields,
+               const AskedFiles& asked,
                const SourceOptions& options)
-        : fields_(fields), options_(options) {
-        parts_.resize(fields.size());
+        : asked_(asked), fields_(asked.fields), options_(options) {
+        parts_.resize(fields_.size());
         FileRequest request{.links = options.links};
-        for (const NamedInput& field : fields) request.datasets.push_back(field.place);
+        for (const FieldMapping& field : fields_) {
+            check_name(field);
+            request.datasets.push_back(field.hdf5_path);
+        }
         for (const fs::path& path : files) {
             InputFile{path};  // what the system says about it, before the library sees it
+            check_is_whole_hdf5(path, 0);
             request.path = path;
             const FileFacts facts = sandbox_.look(request);
-            for (std::size_t f = 0; f < fields.size(); ++f) {
-                parts_[f].push_back(part_of(facts.datasets[f], path, fields[f], options.links));
+            for (std::size_t f = 0; f < fields_.size(); ++f) {
+                parts_[f].push_back(part(facts.datasets[f], path, f));
+                warn_of_unasked(facts.datasets[f], f);
                 check_like(parts_[f].back(), parts_[f].front());
+                check_pack_memory(parts_[f].back(), options.memory_bytes);
                 total_ += parts_[f].back().size[0] * parts_[f].back().row_bytes();
             }
             check_rows(path);
         }
     }
 
-    std::unique_ptr<RowSource> run(ImageLayout layout) {
-        std::vector<Field> fields;
-        std::vector<Column> columns;
-        for (std::size_t f = 0; f < fields_.size(); ++f) {
-            const Part& first = parts_[f].front();
-            FieldPlan plan =
-                plan_field(fields_[f].field, first.type, sample_shape(first), layout, first.path);
-            Spool spool(options_.scratch);
-            std::uint64_t rows = 0;
-            for (const Part& part : parts_[f]) {
-                copy(part, spool);
-                rows += part.size[0];
-            }
-            const auto bytes = static_cast<std::size_t>(first.row_bytes());
-            fields.push_back(std::move(plan.field));
-            columns.push_back({{{spool.finish(), 0, rows, bytes}}, bytes, plan.transform});
-        }
-        return std::make_unique<ColumnSource>(std::move(fields), std::move(columns));
+    std::unique_ptr<RowSource> run() {
+        for (std::size_t f = 0; f < fields_.size(); ++f)
+            if (parts_[f].front().is_text || fields_[f].layout == RowLayout::one_hot)
+                add_made_labels(f);
+            else
+                add_rows(f, layout_of(fields_[f], asked_.layout));
+        return std::make_unique<ColumnSource>(std::move(made_), std::move(columns_));
     }
 
-    void read_first_rows(ImageLayout layout) {
+    void read_first_rows() {
         for (std::size_t f = 0; f < fields_.size(); ++f) {
             const Part& part = parts_[f].front();
-            plan_field(fields_[f].field, part.type, sample_shape(part), layout, part.path);
+            if (part.is_text) continue;
+            plan(f, layout_of(fields_[f], asked_.layout));
             std::vector<std::byte> row(part.row_bytes());
             RowReader(*this, part).read(0, row);
         }
@@ -272,28 +151,129 @@ class Hdf5Import {
             const std::uint64_t count = rows.size() / part_.row_bytes();
             if (reader_)
                 reader_->read_rows(0, first, count, rows);
+            else if (part_.unpacking)
+                read_and_unpack(first, count, rows);
             else
-                import_.read_in_child(part_, first, count, rows);
+                import_.read_in_child(part_, first, count, part_.type, rows);
         }
 
       private:
+        void read_and_unpack(std::uint64_t first, std::uint64_t count, std::span<std::byte> rows) {
+            stored_.resize(count * part_.row_elements() * element_bytes(part_.read_as));
+            import_.read_in_child(part_, first, count, part_.read_as, stored_);
+            const bool is_unpacked = part_.unpacking->undo(stored_, rows);
+            expect(is_unpacked, "there are as many numbers as were asked for");
+            const std::optional<std::uint64_t> missing = first_missing(rows);
+            if (!missing) return;
+            const std::uint64_t row = first + *missing / part_.row_elements();
+            throw missing_value({.name = part_.field, .source = part_.name}, part_.path, row, row);
+        }
+
         Hdf5Import& import_;
         const Part& part_;
+        std::vector<std::byte> stored_;
         std::optional<ShardFiles> files_;
         std::optional<BlockReader> reader_;
     };
 
+    Part part(const DatasetFacts& facts, const fs::path& path, std::size_t field) const {
+        try {
+            return part_of(facts, path, fields_[field], options_.links);
+        } catch (const NotPacked& found) {
+            const Error& error = found.error;
+            throw Error(error.code(),
+                        error.what(),
+                        error.why(),
+                        way_past(found.obstacle, asked_, field, facts));
+        }
+    }
+
+    // Once, whichever file says so.
+    void warn_of_unasked(const DatasetFacts& facts, std::size_t field) {
+        const std::string warning = unasked_unpacking(facts, fields_[field]);
+        if (!warning.empty() && warned_.insert(field).second) once(Level::warn, "{}", warning);
+    }
+
     void check_rows(const fs::path& path) const {
         std::vector<std::uint64_t> rows;
-        std::vector<NamedInput> named = fields_;
+        std::vector<NamedInput> named = named_inputs(fields_);
         for (std::size_t f = 0; f < parts_.size(); ++f) {
             rows.push_back(parts_[f].back().size[0]);
-            named[f].place = path.string() + ":" + fields_[f].place;
+            named[f].place = path.string() + ":" + fields_[f].hdf5_path;
         }
         check_counts(named, rows);
     }
 
-    void copy(const Part& part, Spool& spool) {
+    FieldPlan plan(std::size_t f, ImageLayout layout) const {
+        const Part& part = parts_[f].front();
+        FieldPlan planned =
+            plan_field(fields_[f].name, part.type, sample_shape(part), layout, part.path);
+        if (fields_[f].layout == RowLayout::unstated || is_label_name(fields_[f].name))
+            return planned;
+        if (fields_[f].name == "images") return planned;  // which are CHW whatever they were
+        check_layout(fields_[f], planned.field, part.path);
+        planned.field.layout = layout_text(fields_[f].layout);
+        return planned;
+    }
+
+    void add_rows(std::size_t f, ImageLayout layout) {
+        FieldPlan planned = plan(f, layout);
+        Spool spool(options_.scratch);
+        for (const Part& part : parts_[f])
+            for_rows(part,
+                     [&](std::span<const std::byte> rows, std::uint64_t) { spool.append(rows); });
+        if (is_label_name(planned.field.name) && planned.field.shape.empty())
+            planned.field.class_names = names_of(parts_[f].front().members);
+        add(std::move(planned), spool, parts_[f].front().row_bytes());
+    }
+
+    // Names of classes and one-hot rows become the numbers of classes.
+    void add_made_labels(std::size_t f) {
+        const LabelColumn column = parts_[f].front().is_text ? texts_of(f) : hot_rows_of(f);
+        Field field{.name = fields_[f].name, .type = ElementType::i64};
+        field.class_names = column.names;
+        Spool spool(options_.scratch);
+        spool.append(column.bytes());
+        add({std::move(field), widening(column.type())}, spool, element_bytes(column.type()));
+    }
+
+    LabelColumn texts_of(std::size_t f) {
+        TextLabels labels;
+        for (const Part& part : parts_[f]) {
+            labels.add(sandbox_, {part.path, part.name, part.size[0], options_.links});
+            report(part.size[0] * part.row_bytes());
+        }
+        return labels.finish();
+    }
+
+    LabelColumn hot_rows_of(std::size_t f) {
+        const Part& shape = parts_[f].front();
+        check(shape.size.size() == 2, [&] {
+            return Error(
+                "E214",
+                fmt::format(
+                    "'{}' of '{}' cannot be packed as 'onehot'", shape.name, shape.path.string()),
+                "one-hot labels are [samples, classes]",
+                fmt::format("--field {}={} without a layout takes it as it is",
+                            fields_[f].name,
+                            shape.name));
+        });
+        HotLabels labels(shape.size[1]);
+        for (const Part& part : parts_[f])
+            for_rows(part, [&](std::span<const std::byte> rows, std::uint64_t first) {
+                labels.add(part.type, rows, {part.path, part.name, part.size[0]}, first);
+            });
+        return labels.finish();
+    }
+
+    void add(FieldPlan planned, Spool& spool, std::size_t bytes) {
+        std::uint64_t rows = spool.bytes() / bytes;
+        made_.push_back(std::move(planned.field));
+        columns_.push_back({{{spool.finish(), 0, rows, bytes}}, bytes, planned.transform});
+    }
+
+    template <class Action>
+    void for_rows(const Part& part, Action&& act) {
         std::vector<std::byte> rows(part.rows_at_once * part.row_bytes());
         RowReader reader(*this, part);
         for (std::uint64_t first = 0; first < part.size[0]; first += part.rows_at_once) {
@@ -301,20 +281,25 @@ class Hdf5Import {
                 std::min<std::uint64_t>(part.rows_at_once, part.size[0] - first);
             const auto filled = std::span(rows).first(count * part.row_bytes());
             reader.read(first, filled);
-            spool.append(filled);
-            done_ += filled.size();
-            if (options_.report) options_.report(done_, total_);
+            act(filled, first);
+            report(filled.size());
         }
+    }
+
+    void report(std::uint64_t bytes) {
+        done_ += bytes;
+        if (options_.report) options_.report(done_, total_);
     }
 
     void read_in_child(const Part& part,
                        std::uint64_t first,
                        std::uint64_t count,
+                       ElementType type,
                        std::span<std::byte> rows) {
         try {
             sandbox_.read({.path = part.path,
                            .dataset = part.name,
-                           .type = part.type,
+                           .type = type,
                            .first = first,
                            .rows = count,
                            .bytes = rows.size(),
@@ -322,35 +307,39 @@ class Hdf5Import {
                           rows,
                           part.chunks_of_row * static_cast<double>(count));
         } catch (const Error& error) {
-            if (part.plugin.empty() || kind_of(error) != ErrorKind::data_damaged) throw;
-            throw Error(error.code(), error.what(), error.why(), plugin_advice(part.plugin));
+            if (part.plugin == 0 || kind_of(error) != ErrorKind::data_damaged) throw;
+            throw Error(
+                error.code(), error.what(), error.why(), way_past_filter(part.plugin, asked_));
         }
     }
 
     Sandbox sandbox_;
-    const std::vector<NamedInput>& fields_;
+    const AskedFiles& asked_;
+    const std::vector<FieldMapping>& fields_;
     const SourceOptions& options_;
     std::vector<std::vector<Part>> parts_;  // by field, then by file
+    std::vector<Field> made_;
+    std::vector<Column> columns_;
+    std::set<std::size_t> warned_;  // fields
     std::uint64_t done_ = 0, total_ = 0;
 };
 
 }  // namespace
 
 std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& files,
-                                     const std::vector<NamedInput>& fields,
+                                     const std::vector<FieldMapping>& fields,
                                      ImageLayout layout,
                                      const SourceOptions& options) {
-    check_names("field", fields);
+    check_names("field", named_inputs(fields));
     expect(!files.empty() && !fields.empty(), "there are files and fields");
-    return Hdf5Import(files, fields, options).run(layout);
+    const AskedFiles asked{files, fields, layout, options.links};
+    return Hdf5Import(files, asked, options).run();
 }
 
-void check_packs_hdf5(const std::filesystem::path& file,
-                      const std::vector<NamedInput>& fields,
-                      ImageLayout layout) {
-    check_names("field", fields);
-    const SourceOptions options;
-    Hdf5Import({file}, fields, options).read_first_rows(layout);
+void check_packs_hdf5(const std::filesystem::path& file, const AskedFiles& asked) {
+    check_names("field", named_inputs(asked.fields));
+    const SourceOptions options{.links = asked.links};
+    Hdf5Import({file}, asked, options).read_first_rows();
 }
 
 }  // namespace lockstep

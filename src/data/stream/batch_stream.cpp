@@ -119,7 +119,7 @@ WindowSource::WindowSource(std::shared_ptr<const DatasetIndex> index,
       memory_(memory),
       files_(index_,
              options.order == OrderKind::sequential ? Access::sequential : Access::scattered),
-      windows_(files_, options, start, memory.slabs, memory.window_rows),
+      windows_(files_, options, start, memory),
       buffers_(std::make_shared<BatchBuffers>(
           *index_, memory.batches, memory.batch_rows, options.page_lock)),
       growth_(memory.readers),
@@ -244,7 +244,7 @@ BatchStream::BatchStream(std::shared_ptr<const DatasetIndex> index,
                          std::shared_ptr<const ResidentRows> resident) {
     check_options(options);
     expect(index != nullptr, "a stream has a data set");
-    start = normalized(start, options, index->samples());
+    start = normalized(start, options, samples_in(index->blocks(), options.part));
     if (resident) {
         source_ = make_resident_source(std::move(index), std::move(resident), options, start);
         return;

@@ -33,6 +33,8 @@
 
 #include "bad_blocks.hpp"
 #include "format/labels.hpp"
+#include "format/missing_value.hpp"
+#include "format/unpacking.hpp"
 #include "page_cache.hpp"
 
 #include <algorithm>
@@ -197,6 +199,7 @@ std::span<std::byte> BlockReader::values_of(const BlockRead& read) {
         cut ? without_padding(*cut, block.tile, element_bytes(field.type), block.rows, chunk)
             : chunk.first(block.rows * field.bytes_per_sample());
     check_labels(first.field, block, values);
+    check_missing(first.field, block, values);
     return values;
 }
 
@@ -257,9 +260,9 @@ void BlockReader::fetch(const StoredBlock& block, std::span<std::byte> stored) {
                      fmt::format("'{}' is cut short: {} of {} bytes",
                                  path.string(),
                                  grouped(block.offset + got),
-                                 grouped(index_.shards()[block.shard].bytes)),
+                                 grouped(block.offset + stored.size())),
                      "it was whole when it was opened",
-                     restoring("copy it again"));
+                     restoring("copy it"));
     });
     ++stats_.requests;
     ++stats_.blocks_read;
@@ -288,14 +291,31 @@ void BlockReader::check_labels(std::size_t number,
                     field.name,
                     files_.path(block.shard).string(),
                     field.classes()),
-        "pack the data again from sound labels");
+        index_.manifest().kind == ManifestKind::packed
+            ? "pack the data again from sound labels"
+            : "it was another when the file was opened: restore the file, and begin anew");
+}
+
+// Padding of chunks is not looked at: it may be anything.
+void BlockReader::check_missing(std::size_t number,
+                                const StoredBlock& block,
+                                std::span<const std::byte> rows) const {
+    if (block.codec != Codec::filters) return;
+    if (index_.chain_of(block)[0].kind != FilterKind::unpacking) return;
+    const std::optional<std::uint64_t> missing = first_missing(rows);
+    if (!missing) return;
+    const Shard& shard = index_.shards()[block.shard];
+    const std::uint64_t elements = rows.size() / sizeof(float);
+    const std::uint64_t sample = block.first_row + *missing * block.rows / elements;
+    throw missing_value(
+        index_.fields()[number], files_.path(block.shard), sample - shard.first_sample, sample);
 }
 
 // Only packed data can be verified.
 std::string BlockReader::restoring(std::string_view what) const {
     const bool is_packed = index_.manifest().kind == ManifestKind::packed;
     return fmt::format(
-        "{} from its source{}", what, is_packed ? ", then run 'lockstep data verify'" : "");
+        "{} from its source{}", what, is_packed ? ", then run 'lockstep data verify'" : " again");
 }
 
 Error BlockReader::damaged(std::size_t field, std::size_t number, const std::string& why) const {
@@ -312,7 +332,8 @@ Error BlockReader::damaged(std::size_t field, std::size_t number, const std::str
                              grouped(block.first_row),
                              grouped(block.first_row + block.rows - 1)),
                  why,
-                 restoring("restore the shard"));
+                 restoring("copy the file") +
+                     "; 'lockstep train' with --on-bad-data mask leaves these samples out");
 }
 
 }  // namespace lockstep

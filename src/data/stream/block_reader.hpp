@@ -29,7 +29,7 @@ using OnBadBlock = std::function<void(const BlockPiece&, const Error&)>;
 /// Whole blocks are read and checked even where only some of their rows are asked for; bytes that
 /// do not match their hash are read once more, past the page cache. Blocks that are stored raw are
 /// read straight to where their rows go. Errors of all: E213 naming shard, field, block, offset and
-/// samples; E204; E210; E402; those of opening.
+/// samples; E204; E210; E236; E402; those of opening.
 class BlockReader {
   public:
     /// Of all fields, or with buffers for the blocks of one.
@@ -79,6 +79,9 @@ class BlockReader {
     void check_labels(std::size_t field,
                       const StoredBlock& block,
                       std::span<const std::byte> rows) const;
+    void check_missing(std::size_t field,
+                       const StoredBlock& block,
+                       std::span<const std::byte> rows) const;
     std::string restoring(std::string_view what) const;
     Error damaged(std::size_t field, std::size_t block, const std::string& why) const;
     const StoredBlock& stored(const BlockPiece& piece) const {

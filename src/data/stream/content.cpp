@@ -81,7 +81,8 @@ std::vector<std::int64_t> content_hashes(std::shared_ptr<const DatasetIndex> ind
 std::string content_digest(const DatasetIndex& index, std::span<const std::int64_t> hashes) {
     ByteWriter out;
     out.add(std::uint64_t{index.manifest().block_rows});
-    for (const Shard& shard : index.shards()) out.add(shard.samples);
+    for (const Shard& shard : index.shards())
+        if (shard.samples > 0) out.add(shard.samples);  // where values lie is no content
     for (std::size_t f = 0; f < index.fields().size(); ++f) {
         add_field(out, index.fields()[f]);
         for (const StoredBlock& block : index.stored_blocks(f)) out.add(std::uint64_t{block.rows});

@@ -13,7 +13,7 @@ std::vector<bool> shards_without_hashes(const DatasetIndex& index) {
     std::vector<bool> lacks(index.shards().size());
     for (std::size_t f = 0; f < index.fields().size(); ++f)
         for (const StoredBlock& block : index.stored_blocks(f))
-            if (!block.is_hashed) lacks[block.shard] = true;
+            if (!block.is_hashed && block.shard != kept_in_index) lacks[block.shard] = true;
     return lacks;
 }
 

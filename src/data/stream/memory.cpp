@@ -2,12 +2,8 @@
 #include "memory.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/refused_memory.hpp"
 
-#include <cerrno>
-#include <cstring>
-
-#include <fmt/format.h>
 #include <sys/mman.h>
 
 namespace lockstep {
@@ -16,12 +12,7 @@ Memory::Memory(std::uint64_t bytes) : bytes_(bytes) {
     if (bytes == 0) return;
     void* const pages =
         ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    check(pages != MAP_FAILED, [&] {
-        return Error("E106",
-                     fmt::format("no memory for buffers of {}", bytes_text(bytes)),
-                     std::strerror(errno),
-                     "give the reader less memory, or the job more");
-    });
+    check(pages != MAP_FAILED, [&] { return as_error(RefusedMemory(bytes)); });
     data_ = static_cast<std::byte*>(pages);
     // Rows are gathered from all over it: fewer, larger pages miss the TLB less. Only advice.
     ::madvise(pages, bytes, MADV_HUGEPAGE);

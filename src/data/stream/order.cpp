@@ -11,7 +11,7 @@
 // A batch so draws from G windows in G places of the data set at once, which mixes well, and what
 // must be in memory is one window per lane. First windows are shorter by lane, or all lanes would
 // need their next window in the same step, and the disks would stand still in between. Lanes are
-// cut at rows, not at blocks: a block on the border is read for both.
+// cut at rows, not at blocks: a block on the border is of both (lane_borders.cpp).
 //
 // What must never happen:
 // - The sequence depends on anything but (blocks, seed, epoch, G, K): on ranks, batch size,
@@ -42,6 +42,24 @@ namespace {
 std::uint64_t dealt_to(int lane, std::uint64_t samples, int lanes) {
     const auto first = static_cast<std::uint64_t>(lane);
     return samples <= first ? 0 : (samples - first - 1) / static_cast<std::uint64_t>(lanes) + 1;
+}
+
+// `rows` of the rows of `block` that are in `part`, after the first `skipped` of these.
+void add_runs_in(const SamplePart& part,
+                 const RowBlock& block,
+                 std::uint64_t skipped,
+                 std::uint64_t rows,
+                 std::vector<RowRun>& runs) {
+    bool continues = false;
+    for (std::uint64_t sample = block.first; rows > 0; ++sample) {
+        const bool is_taken = part.holds(sample) && (skipped == 0 || skipped-- == 0);
+        if (is_taken && continues)
+            ++runs.back().rows;
+        else if (is_taken)
+            runs.push_back({sample, 1});
+        continues = is_taken;
+        rows -= is_taken ? 1 : 0;
+    }
 }
 
 void check_spec(const OrderSpec& spec) {
@@ -90,7 +108,7 @@ EpochOrder::EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std:
         blocks_.end(),
         starts_.begin() + 1,
         std::plus<>(),
-        [](const RowBlock& block) { return std::uint64_t{block.rows}; },
+        [](const RowBlock& block) { return std::uint64_t{block.used()}; },
         std::uint64_t{0});
     switch (spec.kind) {
         case OrderKind::lanes:
@@ -107,7 +125,11 @@ EpochOrder::EpochOrder(std::vector<RowBlock> blocks, const OrderSpec& spec, std:
 }
 
 std::uint64_t EpochOrder::lane_samples(int lane) const {
-    return dealt_to(lane, samples(), lanes_);
+    return lane_samples_before(lane, samples());
+}
+
+std::uint64_t EpochOrder::lane_samples_before(int lane, std::uint64_t position) const {
+    return dealt_to(lane, position, lanes_);
 }
 
 std::uint64_t EpochOrder::lane_start(int lane) const {
@@ -137,9 +159,27 @@ LaneRange EpochOrder::window_at(int lane, std::uint64_t position) const {
     return {lane, std::max(first_row, start) - start, std::min(last_row - start, length)};
 }
 
+std::optional<LaneBorder> EpochOrder::border_before(int lane) const {
+    if (lane < 1 || lane >= lanes_) return {};
+    const std::uint64_t cut = lane_start(lane), before = lane_start(lane - 1);
+    const std::size_t block = block_at(cut);
+    if (starts_[block] == cut) return {};
+    return LaneBorder{{lane - 1, std::max(starts_[block], before) - before, cut - before},
+                      {lane, 0, std::min(starts_[block + 1] - cut, lane_samples(lane))}};
+}
+
+std::uint64_t EpochOrder::block_reads() const {
+    std::uint64_t reads = blocks_.size();
+    for (int lane = 1; lane < lanes_; ++lane) reads += border_before(lane) ? 1 : 0;
+    return reads;
+}
+
+std::uint64_t EpochOrder::max_block_rows() const {
+    return std::ranges::max(blocks_, {}, &RowBlock::used).used();
+}
+
 std::uint64_t EpochOrder::max_window_rows() const {
-    const auto largest = std::ranges::max(blocks_, {}, &RowBlock::rows).rows;
-    return std::min(window_blocks_ * largest, lane_samples(0));
+    return std::min(window_blocks_ * max_block_rows(), lane_samples(0));
 }
 
 std::vector<RowRun> EpochOrder::rows_of(const LaneRange& window) const {
@@ -148,8 +188,11 @@ std::vector<RowRun> EpochOrder::rows_of(const LaneRange& window) const {
     const std::uint64_t end = lane_start(window.lane) + window.end;
     for (std::size_t i = block_at(row); row < end; ++i) {
         const std::uint64_t inside = row - starts_[i];
-        const std::uint64_t rows = std::min(blocks_[i].rows - inside, end - row);
-        runs.push_back({blocks_[i].first + inside, rows});
+        const std::uint64_t rows = std::min(blocks_[i].used() - inside, end - row);
+        if (blocks_[i].left_out == 0)
+            runs.push_back({blocks_[i].first + inside, rows});
+        else
+            add_runs_in(spec_.part, blocks_[i], inside, rows, runs);
         row += rows;
     }
     return runs;

@@ -27,15 +27,17 @@
 
 #include <algorithm>
 #include <numeric>
-#include <set>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 
+OrderSpec order_spec(const StreamOptions& options) {
+    return {options.order, options.seed, options.lanes, options.window_blocks, options.part};
+}
+
 OrderCache::OrderCache(std::vector<RowBlock> blocks, const StreamOptions& options)
-    : blocks_(std::move(blocks)),
-      spec_{options.order, options.seed, options.lanes, options.window_blocks} {}
+    : blocks_(blocks_in(std::move(blocks), options.part)), spec_(order_spec(options)) {}
 
 std::shared_ptr<const EpochOrder> OrderCache::of_epoch(std::uint64_t epoch) {
     if (!order_ || epoch_ != epoch) {
@@ -154,9 +156,9 @@ std::optional<EpochWindow> WindowWalk::next() {
     return {};
 }
 
-std::size_t lanes_held(const std::vector<RowBlock>& blocks,
-                       const StreamOptions& options,
-                       StreamPosition start) {
+std::set<int> lanes_held(const std::vector<RowBlock>& blocks,
+                         const StreamOptions& options,
+                         StreamPosition start) {
     StepWalk walk(blocks, options, start);
     const Step first = walk.next();
     const auto lanes = static_cast<std::uint64_t>(first.order->lanes());
@@ -180,7 +182,7 @@ std::size_t lanes_held(const std::vector<RowBlock>& blocks,
             touch(origin + i * batch);
         if (origin < samples) touch(origin + (samples - origin - 1) / batch * batch);
     }
-    return std::max<std::size_t>(touched.size(), 1);
+    return touched;
 }
 
 std::uint64_t most_rows(const StreamOptions& options, std::uint64_t samples) {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <vector>
 
 namespace lockstep {
@@ -21,6 +22,9 @@ struct EpochWindow {
         return order && epoch == in_epoch && position >= range.begin && position < range.end;
     }
 };
+
+/// What of a stream's options the order depends on.
+OrderSpec order_spec(const StreamOptions& options);
 
 /// The orders of epochs, made when an epoch begins and kept while somebody uses them.
 class OrderCache {
@@ -78,10 +82,10 @@ class WindowWalk {
     std::vector<EpochWindow> last_;  // by lane
 };
 
-/// On how many lanes this rank can hold a window at once.
-std::size_t lanes_held(const std::vector<RowBlock>& blocks,
-                       const StreamOptions& options,
-                       StreamPosition start);
+/// On which lanes this rank can hold a window, and on all at once.
+std::set<int> lanes_held(const std::vector<RowBlock>& blocks,
+                         const StreamOptions& options,
+                         StreamPosition start);
 
 /// Most rows this rank has in a step.
 std::uint64_t most_rows(const StreamOptions& options, std::uint64_t samples);

@@ -17,8 +17,8 @@ constexpr std::uint64_t worth_a_thread = 1 << 15;
 SampleWalk::SampleWalk(std::vector<RowBlock> blocks,
                        const StreamOptions& options,
                        StreamPosition start)
-    : blocks_(blocks),
-      spec_{options.order, options.seed, options.lanes, options.window_blocks},
+    : blocks_(blocks_in(blocks, options.part)),
+      spec_(order_spec(options)),
       steps_(std::move(blocks), options, start) {}
 
 StepSamples SampleWalk::next() {
@@ -79,8 +79,7 @@ void SampleWalk::look_ahead(std::uint64_t epoch) {
 
 std::uint64_t SampleWalk::memory_bytes(const std::vector<RowBlock>& blocks,
                                        const StreamOptions& options) {
-    const EpochOrder order(
-        blocks, {options.order, options.seed, options.lanes, options.window_blocks}, 0);
+    const EpochOrder order(blocks_in(blocks, options.part), order_spec(options), 0);
     const auto lanes = static_cast<std::uint64_t>(order.lanes());
     const std::uint64_t windows = options.order == OrderKind::uniform ? 2 : lanes;
     const std::uint64_t block_bytes = sizeof(RowBlock) + sizeof(std::uint64_t);

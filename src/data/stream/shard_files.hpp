@@ -19,7 +19,8 @@ enum class Access { sequential, scattered };
 /// opened.
 void allow_open_files(std::size_t count);
 
-/// The shards' descriptors, each opened when it is first needed. Any thread.
+/// The shards' descriptors, each opened when it is first needed. What the index keeps of the data
+/// is a file, too, in memory. Any thread.
 class ShardFiles {
   public:
     explicit ShardFiles(std::shared_ptr<const DatasetIndex> index,
@@ -30,9 +31,11 @@ class ShardFiles {
     /// A descriptor that stays open as long as this object. Errors: E201, E202, E220, E204, E402
     /// (too many are open).
     int descriptor(std::uint32_t shard);
-    std::filesystem::path path(std::uint32_t shard) const;
+    std::filesystem::path path(std::uint32_t shard) const;  ///< for messages, too
 
   private:
+    UniqueFd open(std::uint32_t shard) const;
+
     std::shared_ptr<const DatasetIndex> index_;
     Access access_;
     std::mutex mutex_;

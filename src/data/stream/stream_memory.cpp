@@ -7,9 +7,10 @@
 
 #include "batch_buffers.hpp"
 #include "block_reader.hpp"
+#include "lane_borders.hpp"
 #include "read_plan.hpp"
+#include "row_memory.hpp"
 #include "thread_growth.hpp"
-#include "window_pool.hpp"
 
 #include <algorithm>
 
@@ -95,8 +96,7 @@ Error too_little_room(std::uint64_t needed,
 std::string StreamMemory::text() const {
     return fmt::format(
         "reading with {} of the {} allowed: {} windows of {}, {} batches of {}{}, {} for each of "
-        "at "
-        "most {} I/O threads{}",
+        "at most {} I/O threads{}{}",
         bytes_text(bytes()),
         bytes_text(allowed_bytes),
         slabs,
@@ -106,6 +106,8 @@ std::string StreamMemory::text() const {
         are_batches_locked ? " (page-locked)" : "",
         bytes_text(reader_bytes),
         readers,
+        border_bytes ? fmt::format(", {} for blocks of two lanes", bytes_text(border_bytes))
+                     : std::string(),
         limit_bytes ? fmt::format("; the control group's limit is {}", bytes_text(*limit_bytes))
                     : std::string());
 }
@@ -119,13 +121,12 @@ StreamMemory plan_memory(const DatasetIndex& index,
                          const StreamOptions& options,
                          StreamPosition start) {
     const std::vector<RowBlock> blocks = index.blocks();
-    const std::size_t held = lanes_held(blocks, options, start);
+    const std::size_t held = std::max<std::size_t>(lanes_held(blocks, options, start).size(), 1);
     StreamMemory memory;
     const auto order = OrderCache(blocks, options).of_epoch(start.epoch);
     memory.window_rows = order->max_window_rows();
     memory.batch_rows = most_rows(options, index.samples());
-    memory.slab_bytes =
-        WindowPool::slab_bytes(index, memory.window_rows) + memory.window_rows * row_overhead;
+    memory.slab_bytes = row_memory(index, memory.window_rows) + memory.window_rows * row_overhead;
     memory.are_batches_locked = static_cast<bool>(options.page_lock);
     memory.batch_bytes = BatchBuffers::buffer_bytes(index, memory.batch_rows);
     memory.reader_bytes = BlockReader::buffer_bytes(index);
@@ -139,7 +140,8 @@ StreamMemory plan_memory(const DatasetIndex& index,
     if (room && memory.bytes() > room->bytes())
         throw too_little_room(memory.bytes(), *room, options, held);
 
-    // What is left goes to threads that may come, then to windows and batches ahead.
+    // What is left goes to threads that may come, to windows and batches ahead, then to what lanes
+    // have in common.
     const std::uint64_t most = std::min(options.memory_bytes, room ? room->bytes() : UINT64_MAX);
     const auto fitting = [&](std::uint64_t bytes, std::uint64_t wanted) {
         return std::min((most - memory.bytes()) / std::max<std::uint64_t>(bytes, 1), wanted);
@@ -157,6 +159,7 @@ StreamMemory plan_memory(const DatasetIndex& index,
                 std::min<std::uint64_t>(
                     most_batches_ahead,
                     batch_bytes_ahead / std::max<std::uint64_t>(memory.batch_bytes, 1)));
+    memory.border_bytes = fitting(1, border_bytes(index, *order, held));
     return memory;
 }
 

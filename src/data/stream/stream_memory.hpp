@@ -19,13 +19,14 @@ struct StreamMemory {
     std::size_t slabs = 0, batches = lendable_batches;
     int readers = 1;
     std::uint64_t slab_bytes = 0, batch_bytes = 0, reader_bytes = 0;
+    std::uint64_t border_bytes = 0;  ///< of LaneBorders
     bool are_batches_locked = false;
     std::uint64_t allowed_bytes = 0;           ///< by the options
     std::optional<std::uint64_t> limit_bytes;  ///< of the control group
 
     std::uint64_t bytes() const {
         return slabs * slab_bytes + batches * batch_bytes +
-               static_cast<std::uint64_t>(readers) * reader_bytes;
+               static_cast<std::uint64_t>(readers) * reader_bytes + border_bytes;
     }
     /// "reading: 246 MiB of the 256 MiB allowed: 80 windows of 3 MiB, ...".
     std::string text() const;

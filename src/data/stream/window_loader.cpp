@@ -6,33 +6,87 @@
 #include <algorithm>
 
 namespace lockstep {
+namespace {
 
-void WindowLoader::load(Slab& slab) {
-    runs_ = slab.window.order->rows_of(slab.window.range);
-    bad_rows_.clear();
-    read_all(slab);
-    slab.permutation = slab.window.order->permutation_of(slab.window.range);
-    number_rows(slab);
-    slab.valid.clear();
-    if (!bad_rows_.empty()) mask_rows(slab);
+// However loading ends, nobody waits for ever for what it keeps.
+class Settling {
+  public:
+    explicit Settling(const SharedRows& shared) : shared_(shared) {}
+    ~Settling() { settle(false); }
+    Settling(const Settling&) = delete;
+    Settling& operator=(const Settling&) = delete;
+
+    void settle(bool are_whole) const {
+        for (const auto& rows : shared_.keeps) rows->settle(are_whole);
+    }
+
+  private:
+    const SharedRows& shared_;
+};
+
+}  // namespace
+
+void WindowLoader::read(Slab& slab) {
+    const Settling settling(slab.shared);
+    slab.bad_rows.clear();
+    plan_.clear();
+    plan(slab, unkept_rows(slab.window.range, slab.shared));
+    for (const auto& kept : slab.shared.keeps)
+        if (kept->take_room(index_))
+            plan_.add(slab.window.order->rows_of(kept->rows()), kept->fields());
+        else
+            kept->settle(false);
+    settling.settle(read_planned(slab) && slab.bad_rows.empty());
 }
 
-void WindowLoader::read_all(const Slab& slab) {
+void WindowLoader::complete(Slab& slab) {
+    plan_.clear();
+    for (const auto& found : slab.shared.finds)
+        if (!found->are_whole())
+            plan(slab, found->rows());
+        else
+            found->copy_to(rows_in(slab, found->rows()));
+    read_planned(slab);
+    slab.shared = {};
+    slab.permutation = slab.window.order->permutation_of(slab.window.range);
+    runs_ = slab.window.order->rows_of(slab.window.range);
+    number_rows(slab);
+    slab.valid.clear();
+    if (!slab.bad_rows.empty()) mask_rows(slab);
+}
+
+void WindowLoader::plan(const Slab& slab, const LaneRange& rows) {
+    plan_.add(slab.window.order->rows_of(rows), rows_in(slab, rows));
+}
+
+// Of the fields' memory what belongs to these lane positions, before they are permuted.
+std::span<const std::span<std::byte>> WindowLoader::rows_in(const Slab& slab,
+                                                            const LaneRange& rows) {
+    places_.clear();
+    for (std::size_t f = 0; f < slab.fields.size(); ++f) {
+        const std::size_t bytes = index_.fields()[f].bytes_per_sample();
+        places_.push_back(slab.fields[f].subspan((rows.begin - slab.window.range.begin) * bytes,
+                                                 rows.size() * bytes));
+    }
+    return places_;
+}
+
+// Whether to the end.
+bool WindowLoader::read_planned(Slab& slab) {
     OnBadBlock on_bad;
     if (bad_blocks_)
         on_bad = [&](const BlockPiece& piece, const Error& error) {
             bad_blocks_->add(piece, error);
             const StoredBlock& block = index_.stored_blocks(piece.field)[piece.block];
-            bad_rows_.push_back({block.first_row, block.rows});
+            slab.bad_rows.push_back({block.first_row, block.rows});
         };
-    plan_.clear();
-    plan_.add(runs_, slab.fields);
     plan_.arrange();
     for (const ReadRequest& request : plan_.requests()) {
-        if (is_stopped_) return;
+        if (is_stopped_) return false;
         reader_.read(plan_, request, on_bad);
         if (dropper_) dropper_->consumed(slab.window.epoch, plan_.pieces_of(request));
     }
+    return true;
 }
 
 void WindowLoader::number_rows(Slab& slab) {
@@ -48,7 +102,7 @@ void WindowLoader::number_rows(Slab& slab) {
 void WindowLoader::mask_rows(Slab& slab) {
     valid_.assign(samples_.size(), 1);
     for (std::size_t row = 0; row < samples_.size(); ++row)
-        for (const RowRun& bad : bad_rows_)
+        for (const RowRun& bad : slab.bad_rows)
             if (samples_[row] - bad.first < bad.rows) valid_[row] = 0;
     for (std::size_t f = 0; f < slab.fields.size(); ++f) {
         const std::size_t bytes = index_.fields()[f].bytes_per_sample();

@@ -26,13 +26,19 @@ class WindowLoader {
     /// From now on rows of blocks that cannot be had become zeros, in all fields.
     void mask(BadBlocks& bad_blocks) { bad_blocks_ = &bad_blocks; }
 
-    /// Reads the rows of slab.window. Errors: those of BlockReader, unless it masks.
-    void load(Slab& slab);
+    /// Reads the rows of slab.window but for those that it finds, and settles those that it keeps.
+    /// Errors of both: those of BlockReader, unless it masks.
+    void read(Slab& slab);
+
+    /// After read(): waits for what it finds. Then the slab is whole.
+    void complete(Slab& slab);
 
     StreamStats take_stats() { return reader_.take_stats(); }
 
   private:
-    void read_all(const Slab& slab);
+    void plan(const Slab& slab, const LaneRange& rows);
+    std::span<const std::span<std::byte>> rows_in(const Slab& slab, const LaneRange& rows);
+    bool read_planned(Slab& slab);
     void number_rows(Slab& slab);
     void mask_rows(Slab& slab);
 
@@ -42,9 +48,10 @@ class WindowLoader {
     RequestPlan plan_;
     PageDropper* dropper_ = nullptr;
     BadBlocks* bad_blocks_ = nullptr;
-    std::vector<RowRun> runs_, bad_rows_;  // of the window at hand
-    std::vector<std::uint64_t> samples_;   // by row
-    std::vector<std::uint8_t> valid_;      // by row
+    std::vector<RowRun> runs_;  // of the window at hand
+    std::vector<std::span<std::byte>> places_;
+    std::vector<std::uint64_t> samples_;  // by row
+    std::vector<std::uint8_t> valid_;     // by row
 };
 
 }  // namespace lockstep

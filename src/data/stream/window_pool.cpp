@@ -29,6 +29,7 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "row_memory.hpp"
 #include "window_loader.hpp"
 
 #include <algorithm>
@@ -46,108 +47,140 @@ constexpr std::uint64_t most_windows_ahead = 16;
 WindowPool::WindowPool(ShardFiles& files,
                        const StreamOptions& options,
                        StreamPosition start,
-                       std::size_t slabs,
-                       std::uint64_t rows)
+                       const StreamMemory& memory)
     : files_(files),
       index_(files.index()),
       page_cache_(options.page_cache),
       on_bad_data_(options.on_bad_data),
       bad_blocks_(files),
       dropper_(files),
-      memory_(slabs * slab_bytes(index_, rows)),
-      slabs_(slabs),
+      memory_(memory.slabs * row_memory(index_, memory.window_rows)),
+      slabs_(memory.slabs),
       walk_(index_.blocks(), options, start),
+      borders_(lanes_held(index_.blocks(), options, start), start, memory.border_bytes),
       ahead_plan_(index_),
       windows_ahead_(std::clamp<std::uint64_t>(
-          window_bytes_ahead / std::max<std::uint64_t>(slab_bytes(index_, rows), 1),
-          1,
-          most_windows_ahead)),
+          window_bytes_ahead / row_memory(index_, memory.window_rows), 1, most_windows_ahead)),
       lanes_(walk_.lanes()) {
-    divide_memory(rows);
-    for (Slab& slab : slabs_) free_.push_back(&slab);
+    std::span<std::byte> rest = memory_.bytes();
+    for (Slab& slab : slabs_) {
+        slab.samples.reserve(memory.window_rows);
+        slab.fields = divided(index_, memory.window_rows, rest);
+        rest = rest.subspan(row_memory(index_, memory.window_rows));
+        free_.push_back(&slab);
+    }
 }
 
 WindowPool::~WindowPool() {
     if (page_cache_ != PageCache::drop) return;
     // Announced to the system, but never claimed: no reader drops these pages behind it.
-    for (const EpochWindow& window : ahead_) forget(files_, plan_ahead(window));
+    for (const PlannedWindow& planned : ahead_) forget(files_, plan_ahead(planned));
 }
 
-std::uint64_t WindowPool::slab_bytes(const DatasetIndex& index, std::uint64_t rows) {
-    std::uint64_t bytes = 0;
-    for (const Field& field : index.fields()) bytes += aligned(rows * field.bytes_per_sample());
-    return bytes;
-}
+/// One I/O thread's windows: those that it has read, but that wait for rows that another thread is
+/// still to keep, are completed after the next one was read.
+class WindowPool::Loading {
+  public:
+    explicit Loading(WindowPool& pool) : pool_(pool), loader_(pool.files_, pool.is_stopped_) {
+        if (pool.page_cache_ == PageCache::drop) loader_.drop_pages(pool.dropper_);
+        if (pool.on_bad_data_ == BadData::mask) loader_.mask(pool.bad_blocks_);
+    }
 
-void WindowPool::divide_memory(std::uint64_t rows) {
-    std::span<std::byte> rest = memory_.bytes();
-    for (Slab& slab : slabs_) {
-        slab.samples.reserve(rows);
-        for (const Field& field : index_.fields()) {
-            const std::uint64_t bytes = rows * field.bytes_per_sample();
-            slab.fields.push_back(rest.first(bytes));
-            rest = rest.subspan(aligned(bytes));
+    /// Until stop().
+    void run() {
+        for (;;) {
+            while (!read_.empty() && read_.front()->shared.is_findable()) complete_first();
+            if (Slab* const slab = pool_.claim(read_.empty() ? Wait::yes : Wait::no))
+                read(*slab);
+            else if (read_.empty())
+                return;
+            else
+                complete_first();
         }
     }
-}
+
+  private:
+    void read(Slab& slab) {
+        read_.push_back(&slab);
+        guarded(slab, [&] { loader_.read(slab); });
+    }
+    void complete_first() {
+        Slab& slab = *read_.front();
+        read_.pop_front();
+        guarded(slab, [&] {
+            if (!slab.error) loader_.complete(slab);
+        });
+        pool_.publish(slab, loader_.take_stats());
+    }
+    template <class Work>
+    static void guarded(Slab& slab, const Work& work) {
+        try {
+            work();
+        } catch (...) {
+            slab.error = std::current_exception();
+        }
+    }
+
+    WindowPool& pool_;
+    WindowLoader loader_;
+    std::deque<Slab*> read_;
+};
 
 void WindowPool::load_windows() {
-    WindowLoader loader(files_, is_stopped_);
-    if (page_cache_ == PageCache::drop) loader.drop_pages(dropper_);
-    if (on_bad_data_ == BadData::mask) loader.mask(bad_blocks_);
-    while (Slab* const slab = claim()) {
-        try {
-            loader.load(*slab);
-        } catch (...) {
-            slab->error = std::current_exception();
-        }
-        publish(*slab, loader.take_stats());
-    }
+    Loading(*this).run();
 }
 
-Slab* WindowPool::claim() {
-    const std::scoped_lock planning(plan_mutex_);
-    Slab* const slab = take_free();
+// Without waiting, for a free slab or behind who waits for one, there may be none.
+Slab* WindowPool::claim(Wait wait) {
+    std::unique_lock planning(plan_mutex_, std::defer_lock);
+    if (wait == Wait::yes)
+        planning.lock();
+    else if (!planning.try_lock())
+        return nullptr;
+    Slab* const slab = take_free(wait);
     if (!slab) return nullptr;
-    std::optional<EpochWindow> window = next_window();
-    if (!window) return nullptr;
-    issue(*slab, std::move(*window));
+    std::optional<PlannedWindow> planned = next_window();
+    if (!planned) return nullptr;
+    issue(*slab, std::move(*planned));
     return slab;
 }
 
-Slab* WindowPool::take_free() {
+Slab* WindowPool::take_free(Wait wait) {
     std::unique_lock lock(mutex_);
-    slab_freed_.wait(lock, [&] { return is_stopped_ || !free_.empty(); });
-    if (is_stopped_) return nullptr;
+    if (wait == Wait::yes) slab_freed_.wait(lock, [&] { return is_stopped_ || !free_.empty(); });
+    if (is_stopped_ || free_.empty()) return nullptr;
     Slab* const slab = free_.back();
     free_.pop_back();
     return slab;
 }
 
-std::optional<EpochWindow> WindowPool::next_window() {
+std::optional<PlannedWindow> WindowPool::next_window() {
     while (ahead_.size() <= windows_ahead_) {
-        std::optional<EpochWindow> window = walk_.next();
+        const std::optional<EpochWindow> window = walk_.next();
         if (!window) break;
-        read_ahead(files_, plan_ahead(*window));
-        ahead_.push_back(std::move(*window));
+        ahead_.push_back({*window, borders_.of(*window)});
+        read_ahead(files_, plan_ahead(ahead_.back()));
     }
     if (ahead_.empty()) return {};
-    EpochWindow first = std::move(ahead_.front());
+    PlannedWindow first = std::move(ahead_.front());
     ahead_.pop_front();
     return first;
 }
 
-const RequestPlan& WindowPool::plan_ahead(const EpochWindow& window) {
+// Rows that are kept for others are of blocks that the window reads anyway.
+const RequestPlan& WindowPool::plan_ahead(const PlannedWindow& planned) {
     ahead_plan_.clear();
     const std::vector<std::span<std::byte>> nowhere(index_.fields().size());
-    ahead_plan_.add(window.order->rows_of(window.range), nowhere);
+    const LaneRange rest = unkept_rows(planned.window.range, planned.shared);
+    ahead_plan_.add(planned.window.order->rows_of(rest), nowhere);
     ahead_plan_.arrange();
     return ahead_plan_;
 }
 
-void WindowPool::issue(Slab& slab, EpochWindow window) {
+void WindowPool::issue(Slab& slab, PlannedWindow planned) {
     const std::scoped_lock lock(mutex_);
-    slab.window = std::move(window);
+    slab.window = std::move(planned.window);
+    slab.shared = std::move(planned.shared);
     slab.is_ready = false;
     slab.error = nullptr;
     lanes_[static_cast<std::size_t>(slab.window.range.lane)].push_back(&slab);

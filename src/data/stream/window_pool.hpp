@@ -4,9 +4,11 @@
 
 #include "bad_blocks.hpp"
 #include "block_reader.hpp"
+#include "lane_borders.hpp"
 #include "memory.hpp"
 #include "page_cache.hpp"
 #include "read_plan.hpp"
+#include "stream_memory.hpp"
 
 #include <atomic>
 #include <condition_variable>
@@ -19,6 +21,12 @@
 
 namespace lockstep {
 
+/// A window to be loaded.
+struct PlannedWindow {
+    EpochWindow window;
+    SharedRows shared;
+};
+
 /// One window's rows, by field, as stored; and where the lane's positions find theirs.
 struct Slab {
     std::vector<std::span<std::byte>> fields;
@@ -26,6 +34,8 @@ struct Slab {
     std::vector<std::uint64_t> samples;      ///< global number at each lane position
     std::vector<std::uint8_t> valid;         ///< at each lane position; empty: all are
     EpochWindow window;
+    SharedRows shared;             ///< until it is loaded
+    std::vector<RowRun> bad_rows;  ///< where it masks
     std::exception_ptr error;
     bool is_ready = false;
 };
@@ -38,13 +48,11 @@ class WindowPool {
     WindowPool(ShardFiles& files,
                const StreamOptions& options,
                StreamPosition start,
-               std::size_t slabs,
-               std::uint64_t rows);
+               const StreamMemory& memory);
     ~WindowPool();
     WindowPool(const WindowPool&) = delete;
     WindowPool& operator=(const WindowPool&) = delete;
 
-    static std::uint64_t slab_bytes(const DatasetIndex& index, std::uint64_t rows);
     std::size_t lanes() const { return lanes_.size(); }
 
     /// For I/O threads: loads windows until stop().
@@ -68,14 +76,15 @@ class WindowPool {
     StreamStats stats() const;
 
   private:
-    Slab* claim();
-    Slab* take_free();
-    void issue(Slab& slab, EpochWindow window);
-    std::optional<EpochWindow> next_window();
-    const RequestPlan& plan_ahead(const EpochWindow& window);
+    class Loading;
+    enum class Wait { no, yes };
+    Slab* claim(Wait wait);
+    Slab* take_free(Wait wait);
+    void issue(Slab& slab, PlannedWindow planned);
+    std::optional<PlannedWindow> next_window();
+    const RequestPlan& plan_ahead(const PlannedWindow& planned);
     void publish(Slab& slab, const StreamStats& spent);
     void free_front(std::deque<Slab*>& queue);
-    void divide_memory(std::uint64_t rows);
 
     ShardFiles& files_;
     const DatasetIndex& index_;
@@ -88,8 +97,9 @@ class WindowPool {
 
     std::mutex plan_mutex_;  // before mutex_; so windows are issued in the walk's order
     WindowWalk walk_;
+    LaneBorders borders_;
     RequestPlan ahead_plan_;
-    std::deque<EpochWindow> ahead_;  // next to be issued; the system was told to read them
+    std::deque<PlannedWindow> ahead_;  // next to be issued; the system was told to read them
     std::size_t windows_ahead_;
 
     mutable std::mutex mutex_;

@@ -7,6 +7,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/talking_process.hpp"
 
+#include "doctor/common_fabric.hpp"
 #include "doctor/reachability.hpp"
 
 #include <algorithm>
@@ -50,6 +51,21 @@ HostAddresses addresses_from(const Json& json) {
     for (const Json& each : json.at("left_out"))
         addresses.left_out.push_back({word(each, 0), word(each, 1)});
     return addresses;
+}
+
+Json json_of(const std::vector<const RdmaPort*>& ports) {
+    Json list = Json::array();
+    for (const RdmaPort* port : ports)
+        list.push_back({port->name(), port->link_layer, port->interface});
+    return list;
+}
+
+std::vector<ProbedPort> ports_from(const Json& words) {
+    std::vector<ProbedPort> ports;
+    if (const Json* list = words.find("rdma_ports"))
+        for (const Json& each : *list)
+            ports.push_back({word(each, 0), word(each, 1), word(each, 2)});
+    return ports;
 }
 
 /// One host, and what it said last that was no answer.
@@ -132,7 +148,9 @@ void answer_probe(double limit_s) {
     ::alarm(static_cast<unsigned>(limit_s));  // whoever asked may be gone without a word
     const NodeTopology node = read_topology({"/", nullptr});
     const OpenPorts ports(node);
-    say({{"offer", ports.offer()}, {"addresses", json_of(addresses_of(node))}});
+    say({{"offer", ports.offer()},
+         {"addresses", json_of(addresses_of(node))},
+         {"rdma_ports", json_of(active_rdma_ports(node))}});
     std::string line;
     if (!std::getline(std::cin, line)) return;
     const Json words = parse_json(line, "words of the host that asks");
@@ -156,7 +174,7 @@ std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
     std::vector<std::string> offers;
     for (Conversation& talk : talks) {
         const Json words = talk.hear(deadline_s);
-        hosts.push_back({talk.name, addresses_from(words.at("addresses")), {}});
+        hosts.push_back({talk.name, addresses_from(words.at("addresses")), {}, ports_from(words)});
         offers.push_back(words.at("offer").get<std::string>());
     }
     for (std::size_t i = 0; i < talks.size(); ++i)
@@ -172,8 +190,12 @@ std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
 JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred) {
     const auto reasons = reasons_against(hosts);
     std::string chosen;
-    for (const auto& [network, reason] : reasons)
-        if (reason.empty() && (chosen.empty() || network == preferred)) chosen = network;
+    std::vector<std::string> joining;
+    for (const auto& [network, reason] : reasons) {
+        if (!reason.empty()) continue;
+        joining.push_back(network);
+        if (chosen.empty() || network == preferred) chosen = network;
+    }
     const auto left_out = left_out_text(hosts, reasons);
     check(!chosen.empty(), [&] {
         return Error("E647",
@@ -183,12 +205,16 @@ JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::strin
                      "choose yourself: export OMPI_MCA_btl_tcp_if_include=NETWORK "
                      "OMPI_MCA_oob_tcp_if_include=NETWORK");
     });
+    const CommonFabric fabric = common_fabric(hosts, joining);
     return {chosen,
-            fmt::format("network {} joins {}{}{}",
+            fmt::format("network {} joins {}{}{}{}{}",
                         chosen,
                         names_of(hosts),
+                        fabric.note.empty() ? "" : "; ",
+                        fabric.note,
                         left_out.empty() ? "" : "; left out: ",
-                        left_out)};
+                        left_out),
+            fabric.is_there};
 }
 
 }  // namespace lockstep

@@ -29,20 +29,46 @@ MemoryFacts memory_facts(const DatasetIndex& index,
             .shared_bytes = shared};
 }
 
-}  // namespace
-
-std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
-                                                 const std::filesystem::path& path,
-                                                 const std::string& fields) {
+// Collective. What `open` gives on rank 0.
+template <class Open>
+std::shared_ptr<const DatasetIndex> opened_by_root(const Communicator& ranks, Open&& open) {
     std::shared_ptr<const DatasetIndex> opened;
     const std::string bytes = from_root(ranks, [&] {
-        opened =
-            std::make_shared<DatasetIndex>(DatasetIndex::open(path, parse_field_mappings(fields)));
+        opened = std::make_shared<DatasetIndex>(open());
         const auto packed = opened->serialize();
         return std::string(reinterpret_cast<const char*>(packed.data()), packed.size());
     });
     if (opened) return opened;  // with the stamps of what was opened
     return std::make_shared<DatasetIndex>(DatasetIndex::deserialize(bytes_of(bytes)));
+}
+
+}  // namespace
+
+std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
+                                                 const std::filesystem::path& path,
+                                                 const std::string& fields,
+                                                 Links links) {
+    return opened_by_root(
+        ranks, [&] { return DatasetIndex::open(path, parse_field_mappings(fields, links)); });
+}
+
+std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
+                                                      const std::filesystem::path& path,
+                                                      const std::string& trained,
+                                                      const std::string& own,
+                                                      Links links) {
+    return opened_by_root(ranks, [&] {
+        return DatasetIndex::open_test(
+            path, parse_field_mappings(trained, links), parse_field_mappings(own, links));
+    });
+}
+
+SamplePart trained_part(const TrainSettings& settings) {
+    return settings.split > 0 ? SamplePart::first(settings.split) : SamplePart{};
+}
+
+SamplePart tested_part(const TrainSettings& settings) {
+    return settings.split > 0 ? SamplePart::second(settings.split) : SamplePart{};
 }
 
 StreamOptions stream_options(const TrainSettings& settings) {
@@ -68,6 +94,7 @@ DataFeed::DataFeed(const Communicator& ranks,
       node_(ranks.split_by_node()),
       index_(std::move(index)),
       options_(stream_options(settings)) {
+    options_.part = trained_part(settings);
     // Nodes may choose differently; the steps are the same, so that all agree on each.
     const DataMode mode =
         agree(ranks_, [&] { return choose(settings, node_memory_bytes, load_threads); });
@@ -128,11 +155,14 @@ void DataFeed::check_files() const {
     agree(ranks_, [&] { watch_->check(); });
 }
 
-std::unique_ptr<BatchStream> DataFeed::batches(LeafRange leaves, StreamPosition start) const {
+std::unique_ptr<BatchStream> DataFeed::batches(LeafRange leaves,
+                                               StreamPosition start,
+                                               const PageLock& page_lock) const {
     StreamOptions options = options_;
     options.first_leaf = leaves.begin;
     options.last_leaf = leaves.end;
     options.memory_sharers = node_.size();
+    options.page_lock = page_lock;
     auto stream = std::make_unique<BatchStream>(index_, options, start, resident_);
     once(Level::info, "data: {}", stream->memory_text());
     return stream;

@@ -7,6 +7,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/file_watch.hpp"
+#include "lockstep/data/foreign.hpp"
 #include "lockstep/data/resident.hpp"
 #include "lockstep/train/settings.hpp"
 
@@ -22,7 +23,16 @@ namespace lockstep {
 /// Errors: those of DatasetIndex::open, the same on all ranks.
 std::shared_ptr<const DatasetIndex> open_dataset(const Communicator& ranks,
                                                  const std::filesystem::path& path,
-                                                 const std::string& fields);
+                                                 const std::string& fields,
+                                                 Links links);
+
+/// Collective. The same of data that a model is tested on, which has `own` fields besides those of
+/// the training data, `trained`. Errors: those of DatasetIndex::open_test.
+std::shared_ptr<const DatasetIndex> open_test_dataset(const Communicator& ranks,
+                                                      const std::filesystem::path& path,
+                                                      const std::string& trained,
+                                                      const std::string& own,
+                                                      Links links);
 
 /// The training data of one rank.
 class DataFeed {
@@ -40,8 +50,11 @@ class DataFeed {
     /// from those that were opened. Errors: E251.
     void check_files() const;
 
-    /// This rank's batches from `start` on. Errors: those of BatchStream.
-    std::unique_ptr<BatchStream> batches(LeafRange leaves, StreamPosition start) const;
+    /// This rank's batches from `start` on, in memory that `page_lock` locks. Errors: those of
+    /// BatchStream.
+    std::unique_ptr<BatchStream> batches(LeafRange leaves,
+                                         StreamPosition start,
+                                         const PageLock& page_lock) const;
 
   private:
     DataMode choose(const TrainSettings& settings,
@@ -57,7 +70,13 @@ class DataFeed {
     std::shared_ptr<ResidentRows> resident_;  ///< null: read as needed
 };
 
-/// What the settings say about reading, for any stream of the run.
+/// Which samples of the data are trained on.
+SamplePart trained_part(const TrainSettings& settings);
+
+/// Which samples of the test data are tested on.
+SamplePart tested_part(const TrainSettings& settings);
+
+/// What the settings say about reading, for any stream of the run; of which part is not said.
 StreamOptions stream_options(const TrainSettings& settings);
 
 }  // namespace lockstep

@@ -8,9 +8,11 @@
 #include "model/device_model.hpp"
 
 #include <algorithm>
+#include <iterator>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <torch/types.h>
 
 namespace lockstep {
 namespace {
@@ -37,8 +39,10 @@ std::int64_t rows_of_leaf(const Task& task, std::uint64_t sample_bytes, int virt
 
 StreamOptions evaluation_stream(LeafRange leaves,
                                 const TrainSettings& settings,
-                                std::int64_t batch) {
+                                std::int64_t batch,
+                                const InputKernels* kernels) {
     StreamOptions options = stream_options(settings);
+    if (kernels != nullptr) options.page_lock = kernels->page_lock;
     options.order = OrderKind::sequential;
     options.batch = batch;
     options.short_step = ShortStep::keep;
@@ -67,15 +71,22 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
                      const Communicator& ranks,
                      LeafRange leaves,
                      const TrainSettings& settings,
-                     const Task& task)
+                     const Task& task,
+                     const SamplePart& part,
+                     const InputKernels* kernels)
     : index_(std::move(index)),
       task_(task),
       ranks_(ranks),
       input_(evaluation_input(*index_, trained, settings, task)),
       watch_(index_),
       virtual_ranks_(settings.virtual_ranks),
+      samples_(static_cast<std::int64_t>(samples_in(index_->blocks(), part))),
       batch_(rows_of_leaf(task, bytes_of_sample(*index_), virtual_ranks_) * virtual_ranks_) {
-    if (leaves.size() > 0) stream_.emplace(index_, evaluation_stream(leaves, settings, batch_));
+    if (leaves.size() == 0) return;
+    StreamOptions options = evaluation_stream(leaves, settings, batch_, kernels);
+    options.part = part;
+    stream_.emplace(index_, options);
+    feed_ = make_feed(*stream_, input_, kernels);
 }
 
 Evaluation Evaluator::run(Model& model) {
@@ -84,14 +95,13 @@ Evaluation Evaluator::run(Model& model) {
     check_files();
     ranks_.all_reduce_sum(std::span(leaves.reals));
     ranks_.all_reduce_sum(std::span(leaves.counts));
-    const auto samples = static_cast<std::int64_t>(index_->samples());
-    expect(leaves.counts.back() == samples, "evaluation counts every sample once");
+    expect(leaves.counts.back() == samples_, "evaluation counts every sample once");
     leaves.counts.pop_back();
     TaskSums all = task_.no_sums();
     const std::size_t reals = all.reals.size();
     for (std::size_t i = 0; i < leaves.reals.size(); ++i) all.reals[i % reals] += leaves.reals[i];
     all.counts = std::move(leaves.counts);
-    return task_.evaluation(all, samples);
+    return task_.evaluation(all, samples_);
 }
 
 void Evaluator::check_files() const {
@@ -99,7 +109,7 @@ void Evaluator::check_files() const {
 }
 
 std::int64_t Evaluator::steps() const {
-    return (static_cast<std::int64_t>(index_->samples()) + batch_ - 1) / batch_;
+    return (samples_ + batch_ - 1) / batch_;
 }
 
 std::int64_t Evaluator::own_steps() const {
@@ -109,7 +119,7 @@ std::int64_t Evaluator::own_steps() const {
 void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
     const EvalMode mode(model);
     for (std::int64_t step = 0; step < own_steps(); ++step) {
-        const Batch part = stream_->next();
+        const Batch& part = feed_->next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
             const at::Tensor outputs = only(model.forward(input_.read_inputs(part, leaf)))
@@ -124,26 +134,36 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
     }
 }
 
+// Of the leaves that have samples; all on the model's device, which may still be at it.
+void Evaluator::add(SampleSums& all, Model& model, const Batch& batch, std::int64_t step) {
+    for (const LeafRows& leaf : batch.leaves) {
+        if (leaf.rows == 0) continue;
+        const LeafSamples samples = feed_->read(leaf);
+        const NamedTensors outputs = model.forward(samples.inputs);
+        const SampleSums found =
+            task_.sums(outputs, samples.with_targets_on(only(outputs).device()));
+        all.reals[step * virtual_ranks_ + leaf.leaf].copy_(found.reals);
+        all.counts.add_(found.counts);
+    }
+}
+
 // Reals of each leaf of each step, filled by one rank, so that their sum over ranks is exact;
 // counts of this rank, samples last.
 TaskSums Evaluator::sums_of_leaves(Model& model) {
-    TaskSums sums = task_.no_sums();
-    const std::size_t reals = sums.reals.size();
-    sums.reals.assign(static_cast<std::size_t>(steps() * virtual_ranks_) * reals, 0.0);
-    sums.counts.push_back(0);
+    const TaskSums none = task_.no_sums();
+    const at::TensorOptions there(device_of(model));
+    SampleSums all{torch::zeros({steps() * virtual_ranks_, std::ssize(none.reals)},
+                                there.dtype(torch::kFloat64)),
+                   torch::zeros({std::ssize(none.counts)}, there.dtype(torch::kInt64))};
+    std::int64_t samples = 0;
     for (std::int64_t step = 0; step < own_steps(); ++step) {
-        const Batch part = stream_->next();
-        for (const LeafRows& leaf : part.leaves) {
-            if (leaf.rows == 0) continue;
-            const LeafSamples leaf_samples = input_.read(part, leaf);
-            const NamedTensors outputs = moved_to(at::kCPU, model.forward(leaf_samples.inputs));
-            const TaskSums found = task_.sums(outputs, leaf_samples);
-            const auto place = static_cast<std::size_t>(step * virtual_ranks_ + leaf.leaf) * reals;
-            std::ranges::copy(found.reals, sums.reals.begin() + static_cast<std::ptrdiff_t>(place));
-            for (std::size_t i = 0; i < found.counts.size(); ++i) sums.counts[i] += found.counts[i];
-            sums.counts.back() += static_cast<std::int64_t>(leaf.rows);
-        }
+        const Batch& batch = feed_->next();
+        add(all, model, batch, step);
+        for (const LeafRows& leaf : batch.leaves) samples += static_cast<std::int64_t>(leaf.rows);
+        feed_->look_ahead();
     }
+    TaskSums sums = all.on_host();
+    sums.counts.push_back(samples);
     return sums;
 }
 

@@ -9,7 +9,7 @@
 #include "lockstep/train/settings.hpp"
 
 #include "model/model.hpp"
-#include "task/input.hpp"
+#include "task/sample_feed.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -22,15 +22,18 @@ namespace lockstep {
 /// Keeps a data set open for repeated evaluation, its first batches read ahead.
 class Evaluator {
   public:
+    /// `kernels`: of the GPU where models are, see make_feed(). Borrows all.
     Evaluator(std::shared_ptr<const DatasetIndex> index,
               const DatasetIndex& trained,
               const Communicator& ranks,
               LeafRange leaves,
               const TrainSettings& settings,
-              const Task& task);
+              const Task& task,
+              const SamplePart& part = {},
+              const InputKernels* kernels = nullptr);
 
-    /// Collective. Over all samples; the same bits on all ranks and for any number of them. The
-    /// model's mode is put back to training afterwards. Errors: E251.
+    /// Collective. Over all samples of the part; the same bits on all ranks and for any number of
+    /// them. The model's mode is put back to training afterwards. Errors: E251.
     Evaluation run(Model& model);
 
     /// Collective. Looks at files without hashes again. Errors: E251.
@@ -43,6 +46,7 @@ class Evaluator {
   private:
     std::int64_t steps() const;
     std::int64_t own_steps() const;
+    void add(SampleSums& all, Model& model, const Batch& batch, std::int64_t step);
     TaskSums sums_of_leaves(Model& model);
 
     std::shared_ptr<const DatasetIndex> index_;
@@ -51,8 +55,10 @@ class Evaluator {
     InputReader input_;
     FileWatch watch_;
     int virtual_ranks_;
+    std::int64_t samples_;               ///< of the part
     std::int64_t batch_;                 ///< samples that all leaves take at once
     std::optional<BatchStream> stream_;  ///< nothing: this rank has no leaves
+    std::unique_ptr<SampleFeed> feed_;   ///< of `stream_`
 };
 
 }  // namespace lockstep

@@ -20,6 +20,25 @@ LeafRange leaves_here(const Communicator& ranks, int virtual_ranks) {
     return leaves_of(ranks.rank(), busy, virtual_ranks);
 }
 
+// Where the outputs of a part's samples go: one behind the other, by number.
+class RowsOfPart {
+  public:
+    RowsOfPart(std::uint64_t samples, const SamplePart& part) : part_(part) {
+        if (part.side == SamplePart::Side::all) return;
+        for (std::uint64_t sample = 0; sample < samples; ++sample)
+            if (part.holds(sample)) samples_.push_back(sample);
+    }
+    std::uint64_t of(std::uint64_t sample) const {
+        if (part_.side == SamplePart::Side::all) return sample;
+        const auto found = std::ranges::lower_bound(samples_, sample);
+        return static_cast<std::uint64_t>(found - samples_.begin());
+    }
+
+  private:
+    SamplePart part_;
+    std::vector<std::uint64_t> samples_;
+};
+
 }  // namespace
 
 InferResult infer(const InferSettings& settings, const Communicator& ranks) {
@@ -33,9 +52,12 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
                         ranks,
                         leaves_here(ranks, learned.virtual_ranks),
                         learned,
-                        *trained.task);
-    InferResult result{
-        .evaluation = {}, .confusion = {}, .samples = trained.data->samples(), .shape = {}};
+                        *trained.task,
+                        trained.part);
+    InferResult result{.evaluation = {},
+                       .confusion = {},
+                       .samples = samples_in(trained.data->blocks(), trained.part),
+                       .shape = {}};
     if (settings.outputs.empty()) {
         const Evaluation found = evaluator.run(*trained.model);
         result.evaluation = {found.metrics, found.text};
@@ -45,9 +67,11 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
     result.shape = trained.task->output_shape();
     result.shape.insert(result.shape.begin(), static_cast<std::int64_t>(result.samples));
     OutputFile file(ranks, settings.outputs, result.shape);
-    evaluator.for_each_output(
-        *trained.model,
-        [&](std::uint64_t sample, std::span<const float> row) { file.write(sample, row); });
+    const RowsOfPart rows(trained.data->samples(), trained.part);
+    evaluator.for_each_output(*trained.model,
+                              [&](std::uint64_t sample, std::span<const float> values) {
+                                  file.write(rows.of(sample), values);
+                              });
     evaluator.check_files();
     file.finish();
     return result;

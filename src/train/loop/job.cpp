@@ -5,15 +5,18 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/clock_offset.hpp"
 #include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/axes.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/observe/events.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "checkpoint/recorded_contract.hpp"
+#include "loop/agree_on_torch.hpp"
 #include "loop/best_evaluation.hpp"
 #include "loop/deciding_files.hpp"
 #include "loop/run_contract.hpp"
@@ -65,9 +68,6 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
 }
 
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
-// With fewer, kernels for vectors give other bits than those for matrices.
-constexpr std::int64_t least_leaf_rows = 4;
-
 // What the numbers of a stored sample are taken for: "images: u8, C 3, H 32, W 32".
 std::string input_text(const Field& field) {
     const std::string axes = axes_text(field);
@@ -75,18 +75,6 @@ std::string input_text(const Field& field) {
                        field.name,
                        element_name(field.type),
                        axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes);
-}
-
-Error leaves_error(const std::string& why) {
-    return {"E103",
-            "this rank's leaves cannot be computed together",
-            why,
-            "use --leaves auto, which computes them one by one then"};
-}
-
-// Of computing leaves together.
-std::string price_text(std::optional<double> price) {
-    return price ? fmt::format(", which takes {:.2f} times as long as one leaf", *price) : "";
 }
 
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
@@ -116,27 +104,34 @@ LoopParts Job::prepare() {
         mesh_.world, data_, settings_, node_.usable_memory_bytes(), std::max(cpus_.cpus, 1));
     restore();
     rehearse();
+    rehearse_graph();
     start_ledger();
     return {.settings = settings_,
             .world = mesh_.world,
+            .data = *data_,
             .length = length_,
             .run = run_,
             .progress = progress_,
             .clock = clock_,
             .recorder = flight_->recorder(),
             .stream = *stream_,
+            .feed = *sample_feed_,
             .step = *step_,
             .replica = *replica_,
             .evaluator = evaluator_.get(),
             .ledger = ledger_ ? &*ledger_ : nullptr,
             .check_data = [this] { feed_->check_files(); },
             .save = [this] { save(); },
-            .roll_back = [this] { roll_back(); }};
+            .roll_back = [this] { roll_back(); },
+            .after_first_step = [this] { tell_of_network(); }};
 }
 
 void Job::note_failure(const Error& error) {
     if (flight_) flight_->recorder().mark_failed(static_cast<int>(error.exit_code()));
-    log_event(event_of(error));
+    ErrorEvent event = event_of(error);
+    if (const auto* agreed = dynamic_cast<const AgreedError*>(&error))
+        event.ranks = agreed->failed();
+    log_event(event);
     if (!run_.directory) return;
     try {
         run_.directory->write_state(
@@ -155,14 +150,56 @@ LeafRange Job::leaves() const {
     return leaves_of(mesh_.data.rank(), mesh_.data.size(), settings_.virtual_ranks);
 }
 
+const InputKernels* Job::kernels() const {
+    return gpu_ ? &gpu_->input_kernels() : nullptr;
+}
+
 at::Device Job::device() const {
     return gpu_ ? gpu_->device() : at::Device(at::kCPU);
 }
 
 void Job::open_data() {
-    data_ = open_dataset(mesh_.world, settings_.data, settings_.fields);
-    if (!settings_.test_data.empty())
-        test_data_ = open_dataset(mesh_.world, settings_.test_data, settings_.fields);
+    data_ = open_dataset(
+        mesh_.world, settings_.data, settings_.fields, links_of(settings_.follows_links));
+    samples_ = data_->samples();
+    const bool is_elsewhere = !settings_.test_data.empty();
+    if (settings_.split > 0)
+        split_data();
+    else if (has_test_data(settings_))
+        test_data_ = open_test_dataset(mesh_.world,
+                                       is_elsewhere ? settings_.test_data : settings_.data,
+                                       settings_.fields,
+                                       settings_.test_fields,
+                                       links_of(settings_.follows_links));
+}
+
+// Part of the data are the test data: one index, two parts of its samples.
+void Job::split_data() {
+    test_data_ = data_;
+    samples_ = samples_in(data_->blocks(), trained_part(settings_));
+    const std::uint64_t tested = data_->samples() - samples_;
+    agree(mesh_.world, [&] {
+        check(samples_ > 0 && tested > 0, [&] {
+            return Error("E215",
+                         fmt::format("--split {} leaves {} samples to train on and {} to test on",
+                                     settings_.split,
+                                     grouped(samples_),
+                                     grouped(tested)),
+                         "which side a sample is on is told by a hash of its number",
+                         "use another share, or give --test-data");
+        });
+    });
+    notes_.push_back(
+        fmt::format("split {}: {} samples to train on, {} to test on, by a hash of their numbers",
+                    settings_.split,
+                    grouped(samples_),
+                    grouped(tested)));
+    const bool has_statistics = std::ranges::any_of(
+        data_->fields(), [](const Field& field) { return !field.mean.empty(); });
+    if (has_statistics)
+        notes_.push_back(
+            "split: mean and deviation of a field are those of all samples, which "
+            "were found when the data were packed; pack two data sets for others");
 }
 
 // What the run has already, and the instruction set: from here on LibTorch may compute.
@@ -186,7 +223,7 @@ RunAge Job::settle_contract() {
 void Job::make_model() {
     digests_ = agreed_digests(mesh_.world, settings_);
     if (!weights_.fact.empty()) digests_["load-weights"] = weights_.fact;
-    agree(mesh_.world, [&] {
+    agree_on_torch(mesh_.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings_.transform);
         task_ = make_task(settings_.task, *data_, pipeline);
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
@@ -199,22 +236,21 @@ void Job::make_model() {
 
 // V, and the checks that need it.
 void Job::cut_steps(RunAge age) {
-    const auto samples = static_cast<std::int64_t>(data_->samples());
+    const auto samples = static_cast<std::int64_t>(samples_);
     if (settings_.virtual_ranks == 0) {
         const VirtualRanks chosen =
-            choose_virtual_ranks(mesh_.data, settings_, *data_, *model_, *task_, input_->shape());
+            choose_virtual_ranks(mesh_.data, settings_, samples_, *model_, *task_, input_->shape());
         settings_.virtual_ranks = chosen.count;
         notes_.push_back(chosen.note);
     }
     length_ = length_of(settings_, samples);
-    const EffectFacts facts{
-        .samples = data_->samples(), .total_steps = length_.total_steps, .age = age};
+    const EffectFacts facts{.samples = samples_, .total_steps = length_.total_steps, .age = age};
     agree(mesh_.world, [&] {
         plan_ = std::make_unique<TreePlan>(
             settings_.virtual_ranks,
             mesh_.data.size(),
             settings_.plain_summation ? Summation::plain : Summation::tree);
-        check_batch(settings_, data_->samples());
+        check_batch(settings_, samples_);
         for (std::string& note : check_effects(settings_, facts))
             settings_.warnings.push_back(std::move(note));
     });
@@ -307,10 +343,15 @@ void Job::introduce() {
     agree(mesh_.world, [&] {
         open_log({.rank = mesh_.world.rank(),
                   .world_size = mesh_.world.size(),
+                  .start = run_.incarnation,
                   .host = node_.host,
                   .directory = run_.paths.logs(run_.incarnation),
-                  .shows_live = settings_.shows_live});
+                  .shows_live = settings_.shows_live,
+                  .keeps_stderr = settings_.keeps_stderr});
     });
+    const ClockOffset offset =
+        measure_clock_offset(mesh_.world, mesh_.world.split_by_node(), unix_time_s);
+    log_event(ClockEvent{offset.ahead_s, offset.error_s});
     const RankRow mine = make_rank_row(node_, mesh_.world.rank());
     std::vector<RankRow> rows;
     for (const std::string& text : mesh_.world.all_gather(serialize(mine)))
@@ -331,13 +372,15 @@ void Job::introduce() {
         settings_.run.string(),
         run_.incarnation,
         data_->name(),
-        grouped(data_->samples()),
+        grouped(samples_),
         settings_.virtual_ranks,
         settings_.threads,
         instruction_set_name(*settings_.instruction_set),
         mesh_.world.size());
     for (const std::size_t place : input_places(*data_, settings_.inputs))
         once(Level::info, "input {}", input_text(data_->fields()[place]));
+    if (const std::string classes = task_->classes_text(); !classes.empty())
+        once(Level::info, "{}", classes);
 }
 
 // From here on a rank that hangs or dies is named.
@@ -352,10 +395,24 @@ void Job::start_flight() {
 std::unique_ptr<Exchange> Job::make_sums(const ModelLayout& layout, BucketHook* hook) {
     const FlatLayout& flat = layout.flat();
     std::unique_ptr<Exchange> sums =
-        gpu_ ? gpu_->make_exchange(flat, *plan_)
+        gpu_ ? gpu_->make_exchange(flat, *plan_, nccl_log())
              : make_exchange(mesh_.data.duplicate(), flat, *plan_, settings_.transport);
     if (hook != nullptr) sums = make_hooked_exchange(std::move(sums), flat, *plan_, *hook);
     return recorded(std::move(sums), flat, flight_->recorder());
+}
+
+fs::path Job::nccl_log() const {
+    return run_.paths.logs(run_.incarnation) / fmt::format("nccl-{:05}.log", mesh_.data.rank());
+}
+
+// By then all ranks that exchange anything have met.
+void Job::tell_of_network() {
+    if (!gpu_ || mesh_.data.size() == 1) return;
+    const NetworkSummary network = gpu_->network(mesh_.data);
+    if (!mesh_.data.is_root()) return;
+    once(Level::info, "network: {}", network.text);
+    for (const std::string& warning : network.warnings) once(Level::warn, "{}", warning);
+    log_event("network", json_of_record(network));
 }
 
 void Job::build_replica() {
@@ -363,7 +420,7 @@ void Job::build_replica() {
     auto layout = std::make_unique<const ModelLayout>(*model_, order_);
     LossySum lossy = make_lossy_sum(mesh_.data, *layout, settings_);
     std::unique_ptr<Exchange> sums = make_sums(*layout, lossy.hook.get());
-    UpdateLoops& loops = gpu_ ? gpu_->make_loops(*sums) : host_loops();
+    UpdateLoops& loops = gpu_ ? gpu_->loops() : host_loops();
     replica_ = std::make_unique<FlatReplica>(
         FlatReplica::Parts{.model = std::move(model_),
                            .layout = std::move(layout),
@@ -377,7 +434,7 @@ void Job::build_replica() {
                            .loops = loops});
     step_ = std::make_unique<TrainStep>(
         TrainStep::Parts{
-            *replica_, *input_, *task_, clock_, progress_.loss_scale, progress_.updates},
+            *replica_, input_->shape(), *task_, clock_, progress_.loss_scale, progress_.updates},
         StepSettings{.seed = settings_.seed,
                      .threads = settings_.threads,
                      .micro_batches = settings_.micro_batches,
@@ -387,11 +444,18 @@ void Job::build_replica() {
                      .batch = settings_.batch,
                      .virtual_ranks = settings_.virtual_ranks,
                      .leaves = leaves().size(),
+                     .sums_elsewhere = mesh_.data.size() > 1,
                      .on_nonfinite = settings_.on_nonfinite});
     agree(mesh_.world, [&] {
         if (test_data_)
-            evaluator_ = std::make_unique<Evaluator>(
-                test_data_, *data_, mesh_.data, leaves(), settings_, *task_);
+            evaluator_ = std::make_unique<Evaluator>(test_data_,
+                                                     *data_,
+                                                     mesh_.data,
+                                                     leaves(),
+                                                     settings_,
+                                                     *task_,
+                                                     tested_part(settings_),
+                                                     kernels());
     });
     if (gpu_) here(Level::info, "computes on {}", gpu_->text());
     once(Level::info,
@@ -409,30 +473,10 @@ void Job::build_replica() {
 void Job::restore() {
     if (load())
         once(Level::info, "resumed from step {} (epoch {})", progress_.step, progress_.epoch);
-    agree(mesh_.world, [&] { stream_ = feed_->batches(leaves(), progress_.position); });
-}
-
-// Each rank for itself: how it computes its leaves decides no bit.
-void Job::rehearse() {
-    agree(mesh_.world, [&] {
-        const int count = leaves().size();
-        if (settings_.leaves == LeafMode::one_by_one || count == 1) return;
-        const std::int64_t rows = settings_.batch / settings_.virtual_ranks;
-        std::string why;
-        if (settings_.micro_batches > 1)
-            why = "they are cut into micro-batches";
-        else if (rows < least_leaf_rows)
-            why = fmt::format("{} samples each are too few", rows);
-        else
-            why = step_->rehearse(memory_share_ / 2);
-        check(why.empty() || settings_.leaves == LeafMode::automatic,
-              [&] { return leaves_error(why); });
-        once(Level::info,
-             "leaves: {} a rank of {} samples, {}",
-             count,
-             rows,
-             why.empty() ? "computed together" + price_text(step_->leaves_price())
-                         : "computed one by one: " + why);
+    agree_on_torch(mesh_.world, [&] {
+        const PageLock page_lock = gpu_ ? kernels()->page_lock : PageLock();
+        stream_ = feed_->batches(leaves(), progress_.position, page_lock);
+        sample_feed_ = make_feed(*stream_, *input_, kernels());
     });
 }
 
@@ -440,14 +484,16 @@ void Job::rehearse() {
 void Job::start_ledger() {
     agree(mesh_.world, [&] {
         if (!settings_.ledger) return;
-        ledger_.emplace(run_.paths.ledger(),
-                        LedgerHead{.samples = data_->samples(),
-                                   .data_digest = data_digest(),
-                                   .rank = mesh_.world.rank(),
-                                   .ranks = mesh_.world.size(),
-                                   .incarnation = static_cast<std::uint64_t>(run_.incarnation),
-                                   .start = progress_.position,
-                                   .dropped = dropped_samples(settings_, data_->samples())});
+        ledger_.emplace(
+            run_.paths.ledger(),
+            LedgerHead{.samples = data_->samples(),
+                       .data_digest = data_digest(),
+                       .rank = mesh_.world.rank(),
+                       .ranks = mesh_.world.size(),
+                       .incarnation = static_cast<std::uint64_t>(run_.incarnation),
+                       .start = progress_.position,
+                       .dropped = dropped_samples(settings_, samples_) +
+                                  static_cast<std::uint32_t>(data_->samples() - samples_)});
     });
 }
 

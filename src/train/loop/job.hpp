@@ -45,6 +45,7 @@ class Job {
 
   private:
     void open_data();
+    void split_data();
     RunAge settle_contract();
     void make_model();
     void cut_steps(RunAge age);
@@ -55,12 +56,16 @@ class Job {
     void start_flight();
     void reduce_precision(std::int64_t rows);
     std::unique_ptr<Exchange> make_sums(const ModelLayout& layout, BucketHook* hook);
+    fs::path nccl_log() const;
+    void tell_of_network();
     void build_replica();
     void restore();
     void rehearse();
+    void rehearse_graph();
     void start_ledger();
     LeafRange leaves() const;
     at::Device device() const;
+    const InputKernels* kernels() const;  ///< null: inputs are prepared on the host
 
     std::string data_digest() const;
     CheckpointState state() const;
@@ -75,6 +80,7 @@ class Job {
     TrainSettings settings_;  ///< with V and instruction set filled in
     const NodeFacts node_ = read_node_facts();
     std::shared_ptr<const DatasetIndex> data_, test_data_;
+    std::uint64_t samples_ = 0;  ///< to train on
     RunAccess run_;
     Json recorded_;  ///< deciding settings of the run that is there; empty: none is
     InitialWeights weights_;
@@ -103,7 +109,8 @@ class Job {
     std::optional<std::int64_t> rolled_back_to_;  ///< updates after the last roll_back()
     std::unique_ptr<DataFeed> feed_;
     std::unique_ptr<BatchStream> stream_;
-    std::optional<LedgerWriter> ledger_;  ///< with --ledger
+    std::unique_ptr<SampleFeed> sample_feed_;  ///< of `stream_`
+    std::optional<LedgerWriter> ledger_;       ///< with --ledger
 };
 
 }  // namespace lockstep

@@ -39,6 +39,7 @@
 #include "loop/best_evaluation.hpp"
 #include "loop/loss_error.hpp"
 #include "loop/reporter.hpp"
+#include "loop/sample_error.hpp"
 #include "loop/time_limit.hpp"
 
 #include <cmath>
@@ -96,7 +97,7 @@ bool must_roll_back(const StepOutcome& outcome, const TrainSettings& settings) {
 }
 
 // The outcome is the same on all ranks: they fail together, with one message.
-void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
+void check_loss(const StepOutcome& outcome, const Batch& batch, const LoopParts& parts) {
     int& skipped = parts.progress.skipped_in_row;
     skipped = outcome.is_skipped ? skipped + 1 : 0;
     if (skipped >= most_skipped_in_row)
@@ -106,8 +107,11 @@ void check_loss(const StepOutcome& outcome, const LoopParts& parts) {
         agree_on_failure(parts.world, scale_error(scale.factor, parts.progress.step));
     if (must_roll_back(outcome, parts.settings)) parts.roll_back();
     if (std::isfinite(outcome.loss) || parts.settings.on_nonfinite != NonFinite::stop) return;
-    parts.check_data();  // the better reason
-    agree_on_failure(parts.world, loss_error(outcome.loss, parts.progress.step, parts.settings));
+    const std::int64_t step = parts.progress.step;
+    parts.check_data();  // the better reason, and then a sample that is to blame
+    agree_on_failure(parts.world,
+                     sample_error(outcome.loss, step, batch, parts.data, parts.settings));
+    agree_on_failure(parts.world, loss_error(outcome.loss, step, parts.settings));
 }
 
 void advance(JobProgress& progress, const Batch& batch) {
@@ -209,20 +213,22 @@ TrainEnd run_loop(const LoopParts& parts) {
     write_state(parts, RunPhase::running, "training", ExitCode::complete);
     LastSave last{parts.progress.step, now_s()};
     TimeLimit limit(parts.settings.deadline, unix_time_s(), now_s());
+    bool is_first = true;
     while (!is_at_end(parts)) {
         limit.begin_turn(now_s());
-        const Batch batch = [&] {
+        const Batch& batch = [&]() -> const Batch& {
             const PhaseScope scope(parts.clock, Phase::data);
-            return parts.stream.next();
+            return parts.feed.next();
         }();
         const double rate = learning_rate(
             peak_rate(parts.settings), parts.settings.schedule, parts.progress.step, parts.length);
         const StepOutcome outcome =
-            parts.step.run(batch, parts.progress.step, rate, wishes_of(parts, last, limit));
+            parts.step.run(parts.feed, parts.progress.step, rate, wishes_of(parts, last, limit));
         if (parts.ledger) parts.ledger->add(batch);
         advance(parts.progress, batch);
-        check_loss(outcome, parts);
+        check_loss(outcome, batch, parts);
         reporter.after_step(outcome, batch.samples_in_step, rate);
+        if (std::exchange(is_first, false)) parts.after_first_step();
 
         const bool is_last = parts.progress.step == parts.length.total_steps;
         if (outcome.agreed.discard && !is_last) {

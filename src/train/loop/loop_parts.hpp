@@ -43,12 +43,14 @@ struct RunAccess {
 struct LoopParts {
     const TrainSettings& settings;
     const Communicator& world;
+    const DatasetIndex& data;  ///< that `stream` reads
     RunLength length;
     RunAccess& run;
     JobProgress& progress;
     PhaseClock& clock;
     FlightRecorder& recorder;
     BatchStream& stream;
+    SampleFeed& feed;  ///< of `stream`
     TrainStep& step;
     Replica& replica;
     Evaluator* evaluator;  ///< null without test data
@@ -59,6 +61,8 @@ struct LoopParts {
     /// Collective. Takes weights, buffers and optimizer state from the last checkpoint that was due
     /// by steps or epochs; the data and the step's number go on. Errors: E701 if there is none.
     std::function<void()> roll_back;
+    /// Collective. After the first step of this start.
+    std::function<void()> after_first_step;
 };
 
 }  // namespace lockstep

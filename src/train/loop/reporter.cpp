@@ -120,17 +120,19 @@ void Reporter::report(double rate) {
     if (scales_loss) event.loss_scale = at.loss_scale.factor;
     event.noise_scale = noise_scale_.samples();
     add_communication(event);
+    event.copy_s = parts_.feed.take_copy_s();
     event.data = data_report(event.wall_s);
     log_steps(event);
+    write_log(Level::info,
+              parts_.world.is_root() ? Audience::once : Audience::here,
+              step_line(report),
+              fmt::format("step {}", at.step));
     if (parts_.world.is_root()) {
-        once(Level::info, "{}", step_line(report));
         metrics_->append(json_of_record(event));
         const std::array scalars = {Scalar{"train/loss", report.loss},
                                     Scalar{"train/lr", report.lr},
                                     Scalar{"train/samples_per_s", report.samples_per_s}};
         events_->add(at.step, scalars);
-    } else {
-        here(Level::info, "{}", step_line(report));
     }
     since_s_ = now;
     loss_ = 0;

@@ -72,13 +72,13 @@ void take_recorded(TrainSettings& settings, const Json& recorded) {
 
 VirtualRanks choose_virtual_ranks(const Communicator& ranks,
                                   const TrainSettings& settings,
-                                  const DatasetIndex& data,
+                                  std::uint64_t samples,
                                   Model& model,
                                   const Task& task,
                                   const ModelShape& shape) {
     const int least = static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size())));
     const int most = default_virtual_ranks(settings,
-                                           static_cast<std::int64_t>(data.samples()),
+                                           static_cast<std::int64_t>(samples),
                                            traits_of(model, shape, settings.transform),
                                            ranks.size());
     std::string why_no_more;

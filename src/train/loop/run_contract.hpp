@@ -27,10 +27,11 @@ struct VirtualRanks {
     std::string note;
 };
 
-/// Collective. V where nobody said it, the same on all ranks. Leaves the model as it was.
+/// Collective. V where nobody said it, for `samples` to train on, the same on all ranks. Leaves the
+/// model as it was.
 VirtualRanks choose_virtual_ranks(const Communicator& ranks,
                                   const TrainSettings& settings,
-                                  const DatasetIndex& data,
+                                  std::uint64_t samples,
                                   Model& model,
                                   const Task& task,
                                   const ModelShape& shape);

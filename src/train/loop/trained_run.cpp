@@ -4,6 +4,9 @@
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/observe/run_directory.hpp"
 
 #include "loop/data_feed.hpp"
@@ -40,6 +43,36 @@ void check_same_data(const Communicator& ranks,
                     {{"data-digest", run.data_digest}, {"data-content", run.data_content}});
 }
 
+// Which side a sample is on goes by its number, so it says nothing of other data.
+SamplePart part_of_run(RunPart part, const TrainedRun& trained) {
+    const TrainSettings& settings = trained.run.settings;
+    const bool is_own = trained.data->digest() == trained.learned_from->digest();
+    if (part == RunPart::all) {
+        if (settings.split > 0 && is_own)
+            once(Level::warn,
+                 "the run was trained on {} of these {} samples: --part held-out takes the others",
+                 grouped(samples_in(trained.data->blocks(), trained_part(settings))),
+                 grouped(trained.data->samples()));
+        return {};
+    }
+    const char* const name = part == RunPart::trained ? "train" : "held-out";
+    check(settings.split > 0, [&] {
+        return Error(
+            "E106",
+            fmt::format("--part {} is for runs with --split", name),
+            fmt::format("'{}' was trained on all of its data", trained.run.settings.run.string()),
+            "drop it");
+    });
+    check(is_own, [&] {
+        return Error("E106",
+                     fmt::format("--part {} is of the data that the run was trained on", name),
+                     fmt::format("'{}' are others, or other fields of them", trained.data->place()),
+                     "give these data without --field, and where they are now with --train-data, "
+                     "too; or drop --part");
+    });
+    return part == RunPart::trained ? trained_part(settings) : tested_part(settings);
+}
+
 void load(TrainedRun& trained, const InferSettings& settings) {
     if (settings.weights.empty())
         load_checkpointed(*trained.model, RunPaths{settings.run}.checkpoints());
@@ -55,10 +88,15 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     if (!given.channels.empty()) settings.model.channels = given.channels;
     settle_arithmetic(ranks, read_node_facts().instruction_set, settings);
     if (!given.train_data.empty()) settings.data = given.train_data;
-    trained.learned_from = open_dataset(ranks, settings.data, settings.fields);
-    trained.data = open_dataset(ranks, given.data, given.fields);
+    settings.follows_links = settings.follows_links || given.follows_links;
+    const Links links = links_of(settings.follows_links);
+    trained.learned_from = open_dataset(ranks, settings.data, settings.fields, links);
+    // Fields that are given are all there are: predicting needs no labels.
+    trained.data = open_test_dataset(
+        ranks, given.data, given.fields.empty() ? settings.fields : "", given.fields, links);
     check_same_data(ranks, trained.learned_from, trained.run);
     agree(ranks, [&] {
+        trained.part = part_of_run(given.part, trained);
         const auto pipeline = TransformPipeline::parse(settings.transform);
         trained.task = make_task(settings.task, *trained.learned_from, pipeline);
         settings.test_data = given.data;

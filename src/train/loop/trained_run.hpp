@@ -21,6 +21,7 @@ struct TrainedRun {
     std::unique_ptr<Task> task;
     ModelShape shape;
     std::unique_ptr<Model> model;
+    SamplePart part;  ///< of `data`
 };
 
 /// Collective. Of `given` all but `outputs`, which only say whether targets are needed. Errors:

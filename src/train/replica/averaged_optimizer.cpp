@@ -19,25 +19,26 @@ class Averaged : public Optimizer {
         return names;
     }
 
-    NormUse norm_use() const override { return inner_->norm_use(); }
+    OwnRateRule own_rate() const override { return inner_->own_rate(); }
 
     void prepare(const ParameterPiece& piece,
                  const UpdateStep& step,
-                 TensorSums& sums,
+                 const TensorSums& sums,
                  UpdateLoops& loops) const override {
         inner_->prepare(piece, step, sums, loops);
     }
 
     void update(const ParameterPiece& piece,
-                const TensorNorms& norms,
+                const float* rate,
                 const UpdateStep& step,
                 UpdateLoops& loops) const override {
-        inner_->update(piece, norms, step, loops);
+        inner_->update(piece, rate, step, loops);
         loops.run({.kind = UpdateKind::average,
                    .values = piece.values,
                    .first = piece.state.back(),
                    .count = static_cast<std::int64_t>(piece.count),
-                   .terms = {.keep = keep_}});
+                   .terms = {.keep = keep_},
+                   .decided = step.decided});
     }
 
   private:

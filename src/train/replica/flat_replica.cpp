@@ -23,14 +23,15 @@
 //   leaf from the step's start.
 // - A step begins while values and their average are exchanged: the average would be trained.
 // - A step that is skipped leaves a trace: counters and buffers, too, stay as at its start.
+// - The host waits for what the sums of a step decide before it has asked for the update.
 // - A norm counts parameters twice: nodes hold equal copies, and only the first copy is added.
 //
 // Tested: train/replica/flat_replica_test.cpp (views keep values, gradients equal autograd's own,
-// buffers and counters of several leaves, tensors and hash), e2e/verify_test.cpp.
+// buffers and counters of several leaves, tensors and hash), e2e/verify_test.cpp,
+// simcuda/update_test.cpp (updates on GPUs: one CPU's bits, no trace of a skipped step, waits).
 
 #include "replica/flat_replica.hpp"
 
-#include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/log.hpp"
@@ -40,8 +41,8 @@
 #include "replica/optimizer_step.hpp"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <span>
 #include <utility>
@@ -52,18 +53,11 @@
 namespace lockstep {
 namespace {
 
+constexpr std::size_t decision_floats = sizeof(UpdateDecision) / sizeof(float);
+
 FloatRange common(FloatRange a, FloatRange b) {
     const std::size_t begin = std::max(a.begin, b.begin);
     return {begin, std::max(begin, std::min(a.end, b.end))};
-}
-
-// Without a branch for each: all exponent bits are set in infinities and NaN alone.
-bool has_nonfinite(std::span<const float> values) {
-    constexpr std::uint32_t exponent = 0x7F800000;
-    std::uint32_t found = 0;
-    for (const float value : values)
-        found |= (std::bit_cast<std::uint32_t>(value) & exponent) == exponent ? 1U : 0U;
-    return found != 0;
 }
 
 double sum_of_squares(std::span<const float> values) {
@@ -126,6 +120,8 @@ FlatReplica::FlatReplica(Parts parts)
     const auto floats = at::TensorOptions(at::kFloat).device(parts_.device);
     for (std::size_t k = 0; k < parts_.optimizer->state_names().size(); ++k)
         state_.push_back(torch::zeros({static_cast<std::int64_t>(owned)}, floats));
+    told_ = torch::zeros({static_cast<std::int64_t>(decision_floats + told_state().size())},
+                         at::TensorOptions(at::kFloat).pinned_memory(!is_on_host()));
     cut_pieces();
     take_initial_weights();
     begin_average();
@@ -182,7 +178,8 @@ void FlatReplica::install_hooks() {
             const void* const place = slot_ + parts_.layout->parameters()[i].range.begin;
             expect(parameter.grad().const_data_ptr() == place,
                    "gradients stay in their flat vector");
-            ready(i);
+            if (held_ == nullptr) return ready(i);
+            held_->push_back(i);
         });
 }
 
@@ -372,38 +369,31 @@ void FlatReplica::store_buffers() {
     }
 }
 
-double FlatReplica::gradient_norm() const {
-    ExactSum sum;
-    const std::size_t counted = parts_.exchange->is_first_copy() ? stripes_.size() : 0;
-    for (std::size_t bucket = 0; bucket < counted; ++bucket)
-        parts_.loops.add_squares(sum, reducer_.reduced(bucket), stripes_[bucket].range.size());
-    sum_over(parts_.ranks, {&sum, 1});
-    return std::sqrt(sum.value());
-}
-
-bool FlatReplica::is_finite() const {
-    std::int64_t found = 0;
-    for (std::size_t bucket = 0; bucket < parts_.layout->flat().bucket_count(); ++bucket)
-        found |= has_nonfinite(
-            on_host(reducer_.reduced(bucket), parts_.exchange->own_stripe(bucket).size()));
-    parts_.ranks.all_reduce_max({&found, 1});
-    return found == 0;
-}
-
-// Only scalars are published: what ranks wish is met after a skipped step, too.
-void FlatReplica::skip() {
-    const std::size_t bucket = parts_.layout->flat().state_bucket();
-    const FloatRange stripe = parts_.exchange->own_stripe(bucket);
-    const float* sums = reducer_.reduced(bucket);
-    for (const FlatTensor& counter : parts_.layout->counters()) {
-        const FloatRange own = common(counter.range, stripe);
-        memory_.clear(values_ + own.begin, own.size());
+// From exact sums, which have the same bits however the gradient is cut. The first copies of all
+// ranks have each of its elements once. Nothing to decide: null.
+const UpdateDecision* FlatReplica::decide(const UpdateRule& rule) {
+    if (!rule.needs_sums()) return nullptr;
+    UpdateLoops& loops = parts_.loops;
+    std::int64_t* const squares = loops.sums(2);
+    std::int64_t* const others = squares + exact::words;
+    const std::size_t counted =
+        parts_.exchange->is_first_copy() ? parts_.layout->flat().bucket_count() : 0;
+    for (std::size_t bucket = 0; bucket < counted; ++bucket) {
+        const float* const sums = reducer_.reduced(bucket);
+        const std::size_t count = parts_.exchange->own_stripe(bucket).size();
+        if (rule.needs_norm() && bucket < stripes_.size())
+            loops.add_squares(squares, sums, count);
+        else if (rule.skips_nonfinite)
+            loops.add_nonfinite(others, sums, count);
     }
-    const std::size_t scalars = std::clamp(averaged_end(), stripe.begin, stripe.end);
-    memory_.copy(values_ + scalars, sums + (scalars - stripe.begin), stripe.end - scalars);
+    loops.sum_over(parts_.ranks, squares, 2);
+    return loops.decide({.rule = rule, .squares = squares, .others = others});
 }
 
-void FlatReplica::update(const UpdateStep& step, std::int64_t samples) {
+void FlatReplica::update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) {
+    decided_ = decide(rule);
+    step.gradient_scale = update::gradient_scale(rule, 0);
+    step.decided = decided_;
     for (std::size_t i = 0; i < pieces_.size(); ++i)
         pieces_[i].gradients = reducer_.reduced(gradients_[i].bucket) + gradients_[i].offset;
     update_pieces(*parts_.optimizer,
@@ -416,11 +406,14 @@ void FlatReplica::update(const UpdateStep& step, std::int64_t samples) {
     update_state(samples);
 }
 
-// Buffers and counters become the mean over the leaves that had samples; scalars stay sums.
+// Buffers and counters become the mean over the leaves that had samples, or have no part in a step
+// that is skipped; scalars stay sums: what ranks wish is met then, too.
 void FlatReplica::update_state(std::int64_t samples) {
     const std::size_t bucket = parts_.layout->flat().state_bucket();
     const FloatRange stripe = parts_.exchange->own_stripe(bucket);
     const float* sums = reducer_.reduced(bucket);
+    const FloatRange counters = common({told_state().begin, averaged_end()}, stripe);
+    memory_.clear(values_ + counters.begin, counters.size());
     const auto active =
         static_cast<float>(std::min<std::int64_t>(samples, parts_.plan.virtual_ranks()));
     const std::size_t scalars = std::clamp(averaged_end(), stripe.begin, stripe.end);
@@ -428,26 +421,38 @@ void FlatReplica::update_state(std::int64_t samples) {
                       .values = values_ + stripe.begin,
                       .gradients = sums,
                       .count = static_cast<std::int64_t>(scalars - stripe.begin),
-                      .terms = {.scale = active}});
+                      .terms = {.divisor = active},
+                      .decided = decided_});
     memory_.copy(values_ + scalars, sums + (scalars - stripe.begin), stripe.end - scalars);
 }
 
 void FlatReplica::publish() {
     parts_.exchange->publish();
-    read_tail();
-    const std::size_t begin = state().end - tail_.size();
+    read_told();
     for (std::size_t i = 0; i < counters_.size(); ++i)
-        counters_[i].at_start +=
-            std::lround(tail_[parts_.layout->counters()[i].range.begin - begin]);
+        counters_[i].at_start += std::lround(told(parts_.layout->counters()[i].range.begin));
     restore_buffers();
 }
 
 // All that a step tells the host, at once.
-void FlatReplica::read_tail() {
+void FlatReplica::read_told() {
+    float* const told = told_.data_ptr<float>();
+    if (decided_ != nullptr)
+        memory_.copy(told, reinterpret_cast<const float*>(decided_), decision_floats);
+    memory_.copy(told + decision_floats, values_ + told_state().begin, told_state().size());
+    memory_.wait();
+    decision_ = {};
+    if (decided_ != nullptr) std::memcpy(static_cast<void*>(&decision_), told, sizeof(decision_));
+}
+
+// Counters and scalars.
+FloatRange FlatReplica::told_state() const {
     const auto& counters = parts_.layout->counters();
-    const std::size_t begin = counters.empty() ? averaged_end() : counters.front().range.begin;
-    const auto tail = on_host(values_ + begin, state().end - begin);
-    tail_.assign(tail.begin(), tail.end());
+    return {counters.empty() ? averaged_end() : counters.front().range.begin, state().end};
+}
+
+float FlatReplica::told(std::size_t place) const {
+    return told_.const_data_ptr<float>()[decision_floats + place - told_state().begin];
 }
 
 // All meet before, too: nobody may still be computing with what is exchanged.
@@ -466,7 +471,7 @@ void FlatReplica::swap_average() {
 }
 
 float FlatReplica::scalar(StepScalar which) const {
-    return tail_[tail_.size() - state().end + parts_.layout->scalar(which)];
+    return told(parts_.layout->scalar(which));
 }
 
 ReplicaTensors FlatReplica::tensors() {

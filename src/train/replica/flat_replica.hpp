@@ -50,17 +50,16 @@ class FlatReplica : public Replica {
     void end_together(const LeafScope& scope, std::span<const LeafResult> results) override;
     const LeafSums& sums() const override { return *sums_; }
     ParameterPlaces places() override;
+    void hold_gradients(std::vector<std::size_t>* reached) override { held_ = reached; }
     void begin_rehearsal() override;
     std::string sums_hash() const override;
     void end_rehearsal() override { restore_buffers(); }
     void finish() override { reducer_.finish(); }
-    double gradient_norm() const override;
-    bool is_finite() const override;
-    void skip() override;
-    void update(const UpdateStep& step, std::int64_t samples) override;
+    void update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) override;
     void publish() override;
     void swap_average() override;
     float scalar(StepScalar which) const override;
+    const UpdateDecision& decision() const override { return decision_; }
     ReplicaTensors tensors() override;
     Counters counters() const override;
     std::string hash() const override;
@@ -97,7 +96,9 @@ class FlatReplica : public Replica {
     std::span<const float> on_host(const float* from, std::size_t count) const;
     HostVectors host_vectors();
     void take_host_vectors();
-    void read_tail();
+    void read_told();
+    FloatRange told_state() const;
+    float told(std::size_t place) const;
     void cut_pieces();
     void take_initial_weights();
     void begin_average();
@@ -114,6 +115,7 @@ class FlatReplica : public Replica {
     void take_buffers(const LeafScope& scope, std::int64_t leaf);
     void store_buffers();
     void report_missing();
+    const UpdateDecision* decide(const UpdateRule& rule);
     void update_state(std::int64_t samples);
 
     Parts parts_;
@@ -132,8 +134,11 @@ class FlatReplica : public Replica {
     bool has_samples_ = false, reported_missing_ = false;
     LeafNorms norms_ = LeafNorms::ignore;         ///< of the current step
     int passes_left_ = 0;                         ///< of backward over the current leaf
+    std::vector<std::size_t>* held_ = nullptr;    ///< see hold_gradients()
     std::vector<std::optional<double>> squares_;  ///< by parameter, of the current leaf's gradient
-    std::vector<float> tail_;          ///< of the state: counters and scalars, as published
+    const UpdateDecision* decided_ = nullptr;     ///< in memory of the loops, if it was late
+    UpdateDecision decision_;                     ///< the same, after publish()
+    at::Tensor told_;  ///< to the host, page-locked: *decided_, then told_state() as published
     std::vector<float> mirror_;        ///< of a GPU's vectors, while tensors() are lent
     mutable std::vector<float> seen_;  ///< of a GPU's, by the host, for a moment
 };

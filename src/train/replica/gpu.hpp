@@ -8,17 +8,25 @@
 #include "lockstep/comm/gpu_runtime.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include "replica/update_loops.hpp"
+#include "task/device_stage.hpp"
 
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 namespace lockstep {
+
+/// Of libraries that are loaded. Errors: E670 if they lack one of the kernels.
+InputKernels make_input_kernels(const std::shared_ptr<const GpuRuntime>& runtime,
+                                at::Device device);
 
 /// Outlives all that is made of it.
 class Gpu {
@@ -30,23 +38,36 @@ class Gpu {
 
     at::Device device() const;
 
-    /// "NVIDIA H100 (0000:3b:00.0)"
+    /// "NVIDIA H100 (0000:3b:00.0), CUDA 13.0, cuDNN 9.10.2, driver 550.54.15"
     std::string text() const;
 
-    /// Collective, once. Sums between the ranks' GPUs. Errors: those of NcclCommunicator and
-    /// make_nccl_exchange().
-    std::unique_ptr<Exchange> make_exchange(const FlatLayout& layout, const TreePlan& plan);
+    /// Live as long as this does.
+    const InputKernels& input_kernels() const { return input_kernels_; }
 
-    /// After make_exchange(), whose result they are for and which outlives them.
-    UpdateLoops& make_loops(Exchange& exchange);
+    /// Collective, once. Sums between the ranks' GPUs. NCCL reports to `log`, a file of this
+    /// rank's, unless the user has it report elsewhere. Errors: those of NcclCommunicator and
+    /// make_nccl_exchange().
+    std::unique_ptr<Exchange> make_exchange(const FlatLayout& layout,
+                                            const TreePlan& plan,
+                                            const std::filesystem::path& log);
+
+    /// Collective, after a whole exchange: NCCL connects ranks when they first have something to
+    /// send. On rank 0 of `ranks`; elsewhere nothing. Logs whom this rank sends to, and how.
+    NetworkSummary network(const Communicator& ranks) const;
+
+    /// After make_exchange(), for whose result they are.
+    UpdateLoops& loops() { return *loops_; }
 
   private:
     std::unique_ptr<Bootstrap> bootstrap_;
     double timeout_s_;
+    std::vector<std::string> rdma_ports_;
     std::shared_ptr<GpuRuntime> runtime_;
     SelectedGpu selected_;
+    InputKernels input_kernels_;
+    NcclReportPlan report_;
+    std::unique_ptr<UpdateLoops> loops_;  ///< whose sums NCCL may still add, after an abort
     std::optional<NcclCommunicator> communicator_;
-    std::unique_ptr<UpdateLoops> loops_;
 };
 
 /// Collective. What `settings` leave to the machine: whether ranks compute on GPUs. Nothing where

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/exact_sum.hpp"
 #include "lockstep/comm/flat_layout.hpp"
 
 #include "replica/update_loops.hpp"
 #include "replica/widest_vectors.hpp"
 
 #include <array>
+#include <bit>
+#include <vector>
 
 namespace lockstep {
 namespace {
@@ -98,39 +101,79 @@ void average_step(const float* __restrict values,
 }
 
 void run_on_host(const UpdateLaunch& l) {
+    if (update::is_withheld(l)) return;
+    const UpdateTerms terms = update::terms_of(l);
     const auto count = static_cast<std::size_t>(l.count);
     switch (l.kind) {
         case UpdateKind::sgd:
-            return sgd_step(l.values, l.gradients, l.first, count, l.terms);
+            return sgd_step(l.values, l.gradients, l.first, count, terms);
         case UpdateKind::nesterov:
-            return nesterov_step(l.values, l.gradients, l.first, count, l.terms);
+            return nesterov_step(l.values, l.gradients, l.first, count, terms);
         case UpdateKind::adam:
-            return adam_step(l.values, l.gradients, l.first, l.second, count, l.terms);
+            return adam_step(l.values, l.gradients, l.first, l.second, count, terms);
         case UpdateKind::lars:
-            return lars_step(l.values, l.gradients, l.first, count, l.terms);
+            return lars_step(l.values, l.gradients, l.first, count, terms);
         case UpdateKind::lamb_moments:
-            return lamb_moments(l.gradients, l.first, l.second, count, l.terms);
+            return lamb_moments(l.gradients, l.first, l.second, count, terms);
         case UpdateKind::lamb_directions:
-            return lamb_directions(l.gradients, l.first, l.second, l.values, count, l.terms);
+            return lamb_directions(l.gradients, l.first, l.second, l.values, count, terms);
         case UpdateKind::lamb:
-            return lamb_step(l.values, l.first, l.second, count, l.terms);
+            return lamb_step(l.values, l.first, l.second, count, terms);
         case UpdateKind::average:
-            return average_step(l.values, l.first, count, l.terms);
+            return average_step(l.values, l.first, count, terms);
         case UpdateKind::quotient:
-            for (std::int64_t i = 0; i < l.count; ++i) update::element(l, i);
+            for (std::int64_t i = 0; i < l.count; ++i) update::element(l, i, terms);
     }
+}
+
+// Without a branch for each: all exponent bits are set in infinities and NaN alone.
+bool has_nonfinite(std::span<const float> values) {
+    constexpr std::uint32_t exponent = 0x7F800000;
+    std::uint32_t found = 0;
+    for (const float value : values)
+        found |= (std::bit_cast<std::uint32_t>(value) & exponent) == exponent ? 1U : 0U;
+    return found != 0;
 }
 
 class HostLoops : public UpdateLoops {
   public:
     void run(const UpdateLaunch& launch) override { run_on_host(launch); }
-    void add_squares(ExactSum& sum, const float* values, std::size_t count) override {
-        sum.add_squares({values, count});
+
+    std::int64_t* sums(std::size_t count) override {
+        words_.assign(count * exact::words, 0);
+        return words_.data();
     }
+    void add_squares(std::int64_t* sum, const float* values, std::size_t count) override {
+        ExactSum own;
+        own.add_squares({values, count});
+        for (const std::int64_t word : own.words()) *sum++ += word;
+    }
+    void add_nonfinite(std::int64_t* sum, const float* values, std::size_t count) override {
+        sum[exact::nans] += has_nonfinite({values, count}) ? 1 : 0;
+    }
+    void sum_over(const Communicator& ranks, std::int64_t* sums, std::size_t count) override {
+        ranks.all_reduce_sum({sums, count * exact::words});
+    }
+
+    const UpdateDecision* decide(DecisionLaunch launch) override {
+        launch.out = &decision_;
+        update::decide(launch);
+        return &decision_;
+    }
+    const float* own_rates(OwnRatesLaunch launch) override {
+        rates_.resize(static_cast<std::size_t>(launch.tensors));
+        launch.out = rates_.data();
+        update::own_rates_thread(launch, 0, 0, 1, 1);
+        return rates_.data();
+    }
+
     std::span<float> room() override { return room_; }
 
   private:
-    std::array<float, 1024> room_;  // one block of an exact sum
+    std::vector<std::int64_t> words_;
+    UpdateDecision decision_;
+    std::vector<float> rates_;
+    std::array<float, 1024> room_{};  // one block of an exact sum
 };
 
 }  // namespace

@@ -19,11 +19,13 @@ class Lars : public Optimizer {
     explicit Lars(const OptimizerSettings& settings) : settings_(settings) {}
 
     std::vector<std::string> state_names() const override { return {"momentum"}; }
-    NormUse norm_use() const override { return NormUse::of_tensors; }
+    OwnRateRule own_rate() const override {
+        return {OwnRateRule::Kind::lars, settings_.trust, settings_.weight_decay};
+    }
 
     void prepare(const ParameterPiece& piece,
                  const UpdateStep&,
-                 TensorSums& sums,
+                 const TensorSums& sums,
                  UpdateLoops& loops) const override {
         if (is_spared(settings_, piece)) return;
         loops.add_squares(sums.weights, piece.values, piece.count);
@@ -31,27 +33,20 @@ class Lars : public Optimizer {
     }
 
     void update(const ParameterPiece& piece,
-                const TensorNorms& norms,
+                const float* rate,
                 const UpdateStep& step,
                 UpdateLoops& loops) const override {
         const double decay = is_spared(settings_, piece) ? 0 : settings_.weight_decay;
-        const double rate = is_spared(settings_, piece) ? 1 : own_rate(norms, step.gradient_scale);
         loops.run(launch_of(UpdateKind::lars,
                             piece,
-                            {.rate = static_cast<float>(step.rate * rate),
-                             .scale = step.gradient_scale,
+                            step,
+                            {.scale = step.gradient_scale,
                              .momentum = static_cast<float>(settings_.momentum),
-                             .decay = static_cast<float>(decay)}));
+                             .decay = static_cast<float>(decay)},
+                            rate));
     }
 
   private:
-    double own_rate(const TensorNorms& norms, double gradient_scale) const {
-        const double gradient = norms.updates * gradient_scale;
-        if (norms.weights == 0 || gradient == 0) return 1;
-        return settings_.trust * norms.weights /
-               (gradient + settings_.weight_decay * norms.weights);
-    }
-
     OptimizerSettings settings_;
 };
 
@@ -73,17 +68,18 @@ class Lamb : public Optimizer {
     explicit Lamb(const OptimizerSettings& settings) : settings_(settings) {}
 
     std::vector<std::string> state_names() const override { return {"m", "v"}; }
-    NormUse norm_use() const override { return NormUse::of_tensors; }
+    OwnRateRule own_rate() const override { return {.kind = OwnRateRule::Kind::lamb}; }
 
     void prepare(const ParameterPiece& piece,
                  const UpdateStep& step,
-                 TensorSums& sums,
+                 const TensorSums& sums,
                  UpdateLoops& loops) const override {
         const std::span<float> directions = loops.room();
         for (std::size_t at = 0; at < piece.count; at += directions.size()) {
             const ParameterPiece part =
                 part_of(piece, at, std::min(directions.size(), piece.count - at));
-            UpdateLaunch launch = launch_of(UpdateKind::lamb_moments, part, terms_of(part, step));
+            UpdateLaunch launch =
+                launch_of(UpdateKind::lamb_moments, part, step, terms_of(part, step));
             loops.run(launch);
             if (is_spared(settings_, piece)) continue;
             launch.kind = UpdateKind::lamb_directions;
@@ -96,14 +92,10 @@ class Lamb : public Optimizer {
     }
 
     void update(const ParameterPiece& piece,
-                const TensorNorms& norms,
+                const float* rate,
                 const UpdateStep& step,
                 UpdateLoops& loops) const override {
-        const bool has_own = !is_spared(settings_, piece) && norms.weights > 0 && norms.updates > 0;
-        const double own_rate = has_own ? norms.weights / norms.updates : 1;
-        UpdateTerms terms = terms_of(piece, step);
-        terms.rate = static_cast<float>(step.rate * own_rate);
-        loops.run(launch_of(UpdateKind::lamb, piece, terms));
+        loops.run(launch_of(UpdateKind::lamb, piece, step, terms_of(piece, step), rate));
     }
 
   private:

@@ -23,11 +23,12 @@ class Sgd : public Optimizer {
     std::vector<std::string> state_names() const override { return {"momentum"}; }
 
     void update(const ParameterPiece& piece,
-                const TensorNorms&,
+                const float*,
                 const UpdateStep& step,
                 UpdateLoops& loops) const override {
         loops.run(launch_of(settings_.nesterov ? UpdateKind::nesterov : UpdateKind::sgd,
                             piece,
+                            step,
                             {.rate = static_cast<float>(step.rate),
                              .scale = step.gradient_scale,
                              .momentum = static_cast<float>(settings_.momentum),
@@ -45,7 +46,7 @@ class Adam : public Optimizer {
     std::vector<std::string> state_names() const override { return {"m", "v"}; }
 
     void update(const ParameterPiece& piece,
-                const TensorNorms&,
+                const float*,
                 const UpdateStep& step,
                 UpdateLoops& loops) const override {
         const bool is_decayed =
@@ -56,7 +57,7 @@ class Adam : public Optimizer {
         terms.rate = static_cast<float>(step.rate / first_correction(settings_, step));
         terms.decay = static_cast<float>(is_coupled ? decay : 0);
         terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - step.rate * decay);
-        loops.run(launch_of(UpdateKind::adam, piece, terms));
+        loops.run(launch_of(UpdateKind::adam, piece, step, terms));
     }
 
   private:
@@ -114,8 +115,14 @@ std::string group_text(const OptimizerSettings& settings, std::span<const std::s
                        spared > 0 ? fmt::format(", none for {} biases and norms", spared) : "");
 }
 
-void Optimizer::prepare(const ParameterPiece&, const UpdateStep&, TensorSums&, UpdateLoops&) const {
+OwnRateRule Optimizer::own_rate() const {
+    return {};
 }
+
+void Optimizer::prepare(const ParameterPiece&,
+                        const UpdateStep&,
+                        const TensorSums&,
+                        UpdateLoops&) const {}
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
     auto bare = make_bare(settings);

@@ -1,37 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "replica/optimizer_step.hpp"
 
-#include <cmath>
-#include <vector>
-
 namespace lockstep {
-namespace {
-
-// Other copies prepare as well, for that changes their state; but they are not counted again.
-std::vector<TensorNorms> norms_of(const Optimizer& optimizer,
-                                  const Communicator& ranks,
-                                  std::span<const ParameterPiece> pieces,
-                                  ParameterCopy copy,
-                                  std::size_t tensors,
-                                  const UpdateStep& step,
-                                  UpdateLoops& loops) {
-    std::vector<TensorSums> own(tensors);
-    for (const ParameterPiece& piece : pieces)
-        optimizer.prepare(piece, step, own[piece.tensor], loops);
-    if (copy != ParameterCopy::first) own.assign(tensors, {});
-    std::vector<ExactSum> sums;
-    for (const TensorSums& tensor : own) {
-        sums.push_back(tensor.weights);
-        sums.push_back(tensor.updates);
-    }
-    sum_over(ranks, sums);
-    std::vector<TensorNorms> norms;
-    for (std::size_t i = 0; i < tensors; ++i)
-        norms.push_back({std::sqrt(sums[2 * i].value()), std::sqrt(sums[2 * i + 1].value())});
-    return norms;
-}
-
-}  // namespace
 
 void update_pieces(const Optimizer& optimizer,
                    const Communicator& ranks,
@@ -40,12 +10,26 @@ void update_pieces(const Optimizer& optimizer,
                    std::size_t tensors,
                    const UpdateStep& step,
                    UpdateLoops& loops) {
-    const std::vector<TensorNorms> norms =
-        optimizer.norm_use() == NormUse::none
-            ? std::vector<TensorNorms>(tensors)
-            : norms_of(optimizer, ranks, pieces, copy, tensors, step, loops);
+    // Other copies prepare as well, for that changes their state; but they are not counted again.
+    const auto own_rates = [&] {
+        std::int64_t* sums = loops.sums(2 * tensors);
+        for (const ParameterPiece& piece : pieces) {
+            std::int64_t* const own = sums + 2 * piece.tensor * exact::words;
+            optimizer.prepare(piece, step, {own, own + exact::words}, loops);
+        }
+        if (copy != ParameterCopy::first) sums = loops.sums(2 * tensors);
+        loops.sum_over(ranks, sums, 2 * tensors);
+        return loops.own_rates({.rule = optimizer.own_rate(),
+                                .sums = sums,
+                                .tensors = static_cast<std::int64_t>(tensors),
+                                .rate = step.rate,
+                                .scale = step.gradient_scale,
+                                .decided = step.decided});
+    };
+    const bool has_rates = optimizer.own_rate().kind != OwnRateRule::Kind::none;
+    const float* const rates = has_rates ? own_rates() : nullptr;
     for (const ParameterPiece& piece : pieces)
-        optimizer.update(piece, norms[piece.tensor], step, loops);
+        optimizer.update(piece, has_rates ? rates + piece.tensor : nullptr, step, loops);
 }
 
 }  // namespace lockstep

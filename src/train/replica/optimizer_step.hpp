@@ -15,8 +15,9 @@ namespace lockstep {
 /// Which of several equal copies of the parameters a rank's pieces belong to.
 enum class ParameterCopy { first, other };
 
-/// Collective where the optimizer uses norms: one message for those of all `tensors`. The first
-/// copies of all `ranks` together have each element once. `pieces` are memory of who runs `loops`.
+/// Collective where tensors have rates of their own: one message for the sums of all `tensors`. The
+/// first copies of all `ranks` together have each element once. `pieces` are memory of who runs
+/// `loops`.
 void update_pieces(const Optimizer& optimizer,
                    const Communicator& ranks,
                    std::span<const ParameterPiece> pieces,

@@ -9,6 +9,7 @@
 
 #include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"
+#include "replica/late_factors.hpp"
 
 #include <array>
 #include <cstdint>
@@ -60,8 +61,8 @@ struct ReplicaTraffic {
     std::optional<double> compression;  ///< of a lossy format
 };
 
-/// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update
-/// or skip; publish. Every rank does these in this order, with all leaves that it has, or with
+/// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update;
+/// publish. Every rank does these in this order, with all leaves that it has, or with
 /// begin_together, backward, end_together for all leaves at once: the bits are the same.
 class Replica {
   public:
@@ -98,6 +99,10 @@ class Replica {
     virtual const LeafSums& sums() const = 0;
     virtual ParameterPlaces places() = 0;
 
+    /// Backward tells nobody of gradients, but adds their parameters to `reached`, for who tells of
+    /// them by places().ready later; nullptr: as always.
+    virtual void hold_gradients(std::vector<std::size_t>* reached) = 0;
+
     /// In place of begin_step(): leaves are computed, and nothing leaves this rank. What they add
     /// up to is told by sums_hash(), and forgotten by end_rehearsal().
     virtual void begin_rehearsal() = 0;
@@ -107,19 +112,11 @@ class Replica {
     /// Collective. Waits for the sums over all leaves.
     virtual void finish() = 0;
 
-    /// Collective. Of the whole gradient, after finish(); the same bits on any number of ranks.
-    virtual double gradient_norm() const = 0;
-
-    /// Collective. Whether all of the gradient, buffers and scalars are, after finish(); the same
-    /// on all ranks.
-    virtual bool is_finite() const = 0;
-
-    /// In place of update(): weights, optimizer state, buffers and counters stay as they are.
-    virtual void skip() = 0;
-
-    /// Collective. Updates what this rank owns. `samples`: of the step; buffers become their mean
-    /// over the leaves that had some.
-    virtual void update(const UpdateStep& step, std::int64_t samples) = 0;
+    /// Collective. Updates what this rank owns, by gradients as `rule` scales them; or, where it
+    /// says so, nothing: weights, optimizer state, buffers and counters stay as they are.
+    /// `samples`: of the step; buffers become their mean over the leaves that had some. The host
+    /// waits for nothing that a GPU decides.
+    virtual void update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) = 0;
 
     /// Collective. Afterwards every rank computes with all updates.
     virtual void publish() = 0;
@@ -130,6 +127,9 @@ class Replica {
 
     /// After publish(): the sum over all leaves, the same on all ranks.
     virtual float scalar(StepScalar which) const = 0;
+
+    /// After publish(): about the last update, the same bits on any number of ranks.
+    virtual const UpdateDecision& decision() const = 0;
 
     /// Of initial weights, or of the end of a step.
     virtual ReplicaTensors tensors() = 0;

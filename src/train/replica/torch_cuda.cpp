@@ -12,6 +12,7 @@
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -31,6 +32,11 @@ void choose_workspace() {
     ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 1);
 }
 
+std::string loader_reason() {
+    const char* const reason = ::dlerror();
+    return reason == nullptr ? "the loader gives no reason" : reason;
+}
+
 // Which kernels are taken depends on shapes alone, and none rounds to fewer bits.
 void be_deterministic() {
     at::Context& context = at::globalContext();
@@ -47,12 +53,32 @@ void load_torch_cuda() {
     choose_workspace();
     const std::string name = Environment().text("LOCKSTEP_TORCH_CUDA_LIB").value_or(usual_name);
     // For good: its kernels are registered, and other libraries find its symbols.
-    if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr) {
-        const char* const reason = ::dlerror();
-        throw cannot_use("LibTorch's CUDA part cannot be loaded",
-                         reason == nullptr ? "the loader gives no reason" : reason);
-    }
+    if (::dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL | RTLD_NODELETE) == nullptr)
+        throw cannot_use("LibTorch's CUDA part cannot be loaded", loader_reason());
     be_deterministic();
+}
+
+MakeDeviceGraph load_device_graphs(const std::string& path, std::string& why_not) {
+    void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+    void* const entry = library == nullptr ? nullptr : ::dlsym(library, device_graph_entry_point);
+    if (entry == nullptr) {
+        why_not = loader_reason();
+        return {};
+    }
+    return [make = reinterpret_cast<DeviceGraphEntryPoint>(entry)] {
+        return std::unique_ptr<DeviceGraph>(make());
+    };
+}
+
+std::string torch_cuda_text() {
+    const at::CUDAHooksInterface& hooks = at::detail::getCUDAHooks();
+    const long cuda = hooks.versionCUDART(), cudnn = hooks.versionRuntimeCuDNN();
+    return fmt::format("CUDA {}.{}, cuDNN {}.{}.{}",
+                       cuda / 1000,
+                       cuda % 1000 / 10,
+                       cudnn / 10000,
+                       cudnn / 100 % 100,
+                       cudnn % 100);
 }
 
 void use_torch_device(c10::Device device) {

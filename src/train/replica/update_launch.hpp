@@ -6,6 +6,8 @@
 
 #include "lockstep/core/host_device.hpp"
 
+#include "replica/late_factors.hpp"
+
 #include <cmath>
 #include <cstdint>
 
@@ -21,7 +23,7 @@ enum class UpdateKind : std::int32_t {
     lamb_directions,  ///< into `values`, of what `gradients` has as weights
     lamb,
     average,   ///< `first` follows `values`
-    quotient,  ///< values = gradients / scale
+    quotient,  ///< values = gradients / divisor
 };
 
 /// Factors of one step. Each loop has some.
@@ -34,13 +36,14 @@ struct UpdateTerms {
     float beta1 = 0, beta2 = 0;
     float keep1 = 1, keep2 = 1;  ///< 1 - beta
     float epsilon = 0;
-    float of_m = 1;   ///< of lamb's first moment
-    float root2 = 1;  ///< the root of the second moment is divided by this
-    float keep = 0;   ///< of an average: 1 - its decay
+    float of_m = 1;     ///< of lamb's first moment
+    float root2 = 1;    ///< the root of the second moment is divided by this
+    float keep = 0;     ///< of an average: 1 - its decay
+    float divisor = 1;  ///< of a quotient
 };
 
-/// values[i], with first[i] and second[i], are updated by gradients[i] for i in [0, count).
-/// Pointers are of the memory of who executes it; none is another's part.
+/// values[i], with first[i] and second[i], are updated by gradients[i] for i in [0, count), unless
+/// that is withheld. Pointers are of the memory of who executes it; none is another's part.
 struct UpdateLaunch {
     UpdateKind kind = UpdateKind::sgd;
     float* values = nullptr;
@@ -49,6 +52,8 @@ struct UpdateLaunch {
     float* second = nullptr;  ///< v
     std::int64_t count = 0;
     UpdateTerms terms;
+    const UpdateDecision* decided = nullptr;  ///< null: `terms` have the scale, and it happens
+    const float* rate = nullptr;              ///< null: `terms` have it
 };
 
 namespace update {
@@ -95,29 +100,42 @@ LOCKSTEP_HOST_DEVICE inline void average(float value, float& average, UpdateTerm
     average += t.keep * (value - average);
 }
 
-LOCKSTEP_HOST_DEVICE inline void element(const UpdateLaunch& l, std::int64_t i) {
+LOCKSTEP_HOST_DEVICE inline bool is_withheld(const UpdateLaunch& l) {
+    return l.decided != nullptr && l.decided->is_withheld != 0;
+}
+
+/// With what became known late.
+LOCKSTEP_HOST_DEVICE inline UpdateTerms terms_of(const UpdateLaunch& l) {
+    UpdateTerms terms = l.terms;
+    if (l.decided != nullptr) terms.scale = l.decided->scale;
+    if (l.rate != nullptr) terms.rate = *l.rate;
+    return terms;
+}
+
+LOCKSTEP_HOST_DEVICE inline void element(const UpdateLaunch& l,
+                                         std::int64_t i,
+                                         const UpdateTerms& t) {
     switch (l.kind) {
         case UpdateKind::sgd:
-            return sgd(l.values[i], l.gradients[i], l.first[i], l.terms);
+            return sgd(l.values[i], l.gradients[i], l.first[i], t);
         case UpdateKind::nesterov:
-            return nesterov(l.values[i], l.gradients[i], l.first[i], l.terms);
+            return nesterov(l.values[i], l.gradients[i], l.first[i], t);
         case UpdateKind::adam:
-            return adam(l.values[i], l.gradients[i], l.first[i], l.second[i], l.terms);
+            return adam(l.values[i], l.gradients[i], l.first[i], l.second[i], t);
         case UpdateKind::lars:
-            return lars(l.values[i], l.gradients[i], l.first[i], l.terms);
+            return lars(l.values[i], l.gradients[i], l.first[i], t);
         case UpdateKind::lamb_moments:
-            return lamb_moments(l.gradients[i], l.first[i], l.second[i], l.terms);
+            return lamb_moments(l.gradients[i], l.first[i], l.second[i], t);
         case UpdateKind::lamb_directions:
-            l.values[i] = lamb_direction(l.first[i], l.second[i], l.gradients[i], l.terms);
+            l.values[i] = lamb_direction(l.first[i], l.second[i], l.gradients[i], t);
             return;
         case UpdateKind::lamb:
-            l.values[i] -=
-                l.terms.rate * lamb_direction(l.first[i], l.second[i], l.values[i], l.terms);
+            l.values[i] -= t.rate * lamb_direction(l.first[i], l.second[i], l.values[i], t);
             return;
         case UpdateKind::average:
-            return average(l.values[i], l.first[i], l.terms);
+            return average(l.values[i], l.first[i], t);
         case UpdateKind::quotient:
-            l.values[i] = l.gradients[i] / l.terms.scale;
+            l.values[i] = l.gradients[i] / t.divisor;
             return;
     }
 }
@@ -125,8 +143,10 @@ LOCKSTEP_HOST_DEVICE inline void element(const UpdateLaunch& l, std::int64_t i) 
 /// A grid of `blocks` x `threads` strides over the elements.
 LOCKSTEP_HOST_DEVICE inline void thread(
     const UpdateLaunch& launch, std::int64_t block, int thread, std::int64_t blocks, int threads) {
+    if (is_withheld(launch)) return;
+    const UpdateTerms terms = terms_of(launch);
     for (std::int64_t i = block * threads + thread; i < launch.count; i += blocks * threads)
-        element(launch, i);
+        element(launch, i, terms);
 }
 
 }  // namespace update

@@ -30,14 +30,18 @@ inline UpdateTerms moment_terms(const OptimizerSettings& settings, const UpdateS
 /// All of `piece`; `first` and `second` are its first two state vectors, as far as there are any.
 inline UpdateLaunch launch_of(UpdateKind kind,
                               const ParameterPiece& piece,
-                              const UpdateTerms& terms) {
+                              const UpdateStep& step,
+                              const UpdateTerms& terms,
+                              const float* rate = nullptr) {
     return {.kind = kind,
             .values = piece.values,
             .gradients = piece.gradients,
             .first = piece.state.empty() ? nullptr : piece.state[0],
             .second = piece.state.size() < 2 ? nullptr : piece.state[1],
             .count = static_cast<std::int64_t>(piece.count),
-            .terms = terms};
+            .terms = terms,
+            .decided = step.decided,
+            .rate = rate};
 }
 
 }  // namespace lockstep

@@ -182,28 +182,36 @@ std::string leaves_obstacle(Model& model,
     }
 }
 
-void LeafPasses::compute(const LeafSamples& leaf, int parts, const LossTerms& terms) {
+void LeafPasses::compute(const LeafSamples& leaf,
+                         int parts,
+                         const LossTerms& terms,
+                         Capture capture) {
     for (int part = 0; part < parts; ++part) {
         if (part > 0) replica_.next_micro_batch();
         const LeafSamples samples = part_of(leaf, part, parts);
+        const bool may_replay = captured_ && capture == Capture::yes;
+        if (may_replay && captured_->compute(samples, terms)) continue;
         const at::Tensor value = [&] {
             const PhaseScope scope(clock_, Phase::forward);
-            at::Tensor sum =
-                loss_of(task_, replica_.model().forward(samples.inputs), samples, terms);
-            replica_.add(StepScalar::loss_sum, sum);
-            return terms.scale == 1 ? sum : sum * terms.scale;
+            return forward(samples, terms);
         }();
         const PhaseScope scope(clock_, Phase::backward);
-        if (parts > 1 || !value.is_cpu()) {
-            value.backward();
-            continue;
-        }
-        const LeafCut cut{.leaves = 1, .rows = samples.inputs.front().tensor.size(0)};
-        LeafGraph graph({value}, replica_.places(), cut, nullptr);
-        graph.take(Taking::products, replica_.sums());
-        value.backward();
-        graph.finish();
+        backward(value, samples.inputs.front().tensor.size(0), parts);
     }
+}
+
+at::Tensor LeafPasses::forward(const LeafSamples& samples, const LossTerms& terms) {
+    const at::Tensor sum = loss_of(task_, replica_.model().forward(samples.inputs), samples, terms);
+    replica_.add(StepScalar::loss_sum, sum);
+    return terms.scale == 1 ? sum : sum * terms.scale;
+}
+
+void LeafPasses::backward(const at::Tensor& value, std::int64_t rows, int parts) {
+    if (parts > 1 || !value.is_cpu()) return value.backward();
+    LeafGraph graph({value}, replica_.places(), {.leaves = 1, .rows = rows}, nullptr);
+    graph.take(Taking::products, replica_.sums());
+    value.backward();
+    graph.finish();
 }
 
 std::string LeafPasses::compute_together(const LeafSamples& samples,
@@ -322,12 +330,74 @@ std::string LeafPasses::rehearse(const ModelShape& shape,
         why = compare_ways(shape, cut, terms, most_bytes);
     } catch (const c10::OutOfMemoryError&) {  // training by itself may fit
         why = "comparing takes more than the GPU's memory";
-    } catch (const c10::Error& error) {
-        throw_if_known(error);
-        throw;
     }
     replica_.end_rehearsal();
     return why;
+}
+
+void LeafPasses::rehearse_one(const LeafSamples& leaf,
+                              int parts,
+                              const LossTerms& terms,
+                              std::uint64_t seed,
+                              Capture capture) {
+    replica_.begin_rehearsal();
+    replica_.begin_leaf(parts);
+    torch::manual_seed(seed);
+    compute(leaf, parts, terms, capture);
+    replica_.end_leaf();
+}
+
+// Two leaves of other samples and other random numbers, each computed and then replayed: what a
+// recording keeps of the first one would show in the second.
+std::string LeafPasses::compare_captured(const LeafSamples& samples,
+                                         int parts,
+                                         const LossTerms& terms) {
+    const std::int64_t rows = samples.inputs.front().tensor.size(0) / 2;
+    const std::array<LeafSamples, 2> leaves{samples.part(0, rows), samples.part(rows, rows)};
+    const auto hash_of = [&](std::size_t leaf, Capture capture) {
+        rehearse_one(leaves[leaf], parts, terms, leaf + 1, capture);
+        return replica_.sums_hash();
+    };
+    const std::array computed{hash_of(0, Capture::no), hash_of(1, Capture::no)};
+    static_cast<void>(hash_of(0, Capture::yes));  // the first time of its shapes
+    for (const std::size_t leaf : {0, 1, 0}) {
+        const std::string replayed = hash_of(leaf, Capture::yes);
+        if (!captured_->why_not().empty()) return captured_->why_not();
+        if (replayed != computed[leaf]) return "bits differ";
+    }
+    return "";
+}
+
+CaptureVerdict LeafPasses::rehearse_capture(MakeDeviceGraph make,
+                                            const ModelShape& shape,
+                                            std::int64_t rows,
+                                            int parts,
+                                            const LossTerms& terms) {
+    captured_ = std::make_unique<CapturedPasses>(
+        replica_, clock_, std::move(make), [this](const LeafSamples& samples, const LossTerms& of) {
+            return forward(samples, of);
+        });
+    CaptureVerdict verdict;
+    try {
+        const StirredWeights stirred(replica_.places().parameters);
+        const at::Device device = device_of(replica_.model());
+        LeafSamples samples = blank_samples(task_, shape, 2 * rows).with_targets_on(device);
+        samples.inputs = moved_to(device, std::move(samples.inputs));
+        verdict.why_not = compare_captured(samples, parts, terms);
+        const auto seconds = [&](Capture capture) {
+            return seconds_of(
+                device, [&] { rehearse_one(samples.part(0, rows), parts, terms, 1, capture); });
+        };
+        if (verdict.why_not.empty()) verdict.price = seconds(Capture::yes) / seconds(Capture::no);
+    } catch (const c10::OutOfMemoryError&) {  // training by itself may fit
+        verdict.why_not = "comparing takes more than the GPU's memory";
+    }
+    replica_.end_rehearsal();
+    if (verdict.why_not.empty())
+        captured_->forget();  // of other weights
+    else
+        end_capture();
+    return verdict;
 }
 
 }  // namespace lockstep

@@ -5,21 +5,28 @@
 #include "lockstep/core/clock.hpp"
 
 #include "leaves/leaf_scope.hpp"
+#include "replica/device_graph.hpp"
 #include "replica/replica.hpp"
+#include "schedule/captured_passes.hpp"
 #include "task/task.hpp"
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep {
 
-/// What a loss is made of besides samples.
-struct LossTerms {
-    std::int64_t samples = 1;  ///< of the step: it is divided by these
-    double scale = 1;          ///< of what backward is given
+/// What a rehearsal of recorded leaves tells.
+struct CaptureVerdict {
+    std::string why_not;  ///< "": they give the same bits
+    double price = 0;     ///< how many times as long as one that is computed a replayed leaf takes
 };
+
+/// Whether a leaf may be recorded and replayed. Not where others wait for its gradients, which
+/// are told of at the end only.
+enum class Capture { no, yes };
 
 /// Whether what the graph tells of operators that are not known counts; for tests.
 enum class Walk { counts, is_ignored };
@@ -31,7 +38,22 @@ class LeafPasses {
         : replica_(replica), task_(task), clock_(clock) {}
 
     /// The current leaf, in `parts` micro-batches.
-    void compute(const LeafSamples& leaf, int parts, const LossTerms& terms);
+    void compute(const LeafSamples& leaf,
+                 int parts,
+                 const LossTerms& terms,
+                 Capture capture = Capture::no);
+
+    /// From here on leaves that may be are recorded and replayed, if a leaf of `rows` made-up
+    /// samples has the same bits then. What stands in the way otherwise, or how long they take.
+    CaptureVerdict rehearse_capture(MakeDeviceGraph make,
+                                    const ModelShape& shape,
+                                    std::int64_t rows,
+                                    int parts,
+                                    const LossTerms& terms);
+    void end_capture() { captured_.reset(); }
+
+    /// What has ended it since; "": nothing.
+    std::string capture_obstacle() const { return captured_ ? captured_->why_not() : ""; }
 
     /// All leaves of `cut`, whose random numbers begin with `seeds`, the first of which has
     /// `wishes`. What stands in the way, nothing being done then: an operator's name, or "".
@@ -57,6 +79,14 @@ class LeafPasses {
                                 const LossTerms& terms);
 
   private:
+    at::Tensor forward(const LeafSamples& samples, const LossTerms& terms);
+    void backward(const at::Tensor& value, std::int64_t rows, int parts);
+    std::string compare_captured(const LeafSamples& samples, int parts, const LossTerms& terms);
+    void rehearse_one(const LeafSamples& leaf,
+                      int parts,
+                      const LossTerms& terms,
+                      std::uint64_t seed,
+                      Capture capture);
     std::string compare_ways(const ModelShape& shape,
                              const LeafCut& cut,
                              const LossTerms& terms,
@@ -77,6 +107,7 @@ class LeafPasses {
     PhaseClock& clock_;
     Walk walk_ = Walk::counts;
     double together_s_ = 0;  ///< that a rehearsal took
+    std::unique_ptr<CapturedPasses> captured_;
     LeafVerdicts verdicts_;
 };
 

@@ -11,6 +11,9 @@
 //     update                what this rank owns: values := optimizer(values, sum)
 //     publish               everybody sees all values; the step's loss and wishes are among them
 //
+// A GPU has all that from finish on asked of it before the host waits, once: then it learns of loss
+// and wishes, of the norm, and whether the step was skipped.
+//
 // Whatever ranks must agree on (loss, "save now", "stop") travels as scalars in the same sum: no
 // further message, and all ranks read the same answer after the same step.
 //
@@ -63,54 +66,52 @@ LeafScalars scalars_of(const StepWishes& wishes) {
     return scalars;
 }
 
-// Pascanu et al., https://arxiv.org/abs/1211.5063, with PyTorch's guard against a norm of zero.
-float clip_scale(double norm, double limit) {
-    return limit > 0 ? static_cast<float>(std::min(1.0, limit / (norm + 1e-6))) : 1;
-}
-
 }  // namespace
 
-StepOutcome TrainStep::run(const Batch& batch,
+StepOutcome TrainStep::run(SampleFeed& feed,
                            std::int64_t step,
                            double rate,
                            const StepWishes& wishes) {
     Replica& replica = parts_.replica;
-    const bool measured = measures(batch, step);
-    replica.begin_step(measured ? LeafNorms::measure : LeafNorms::ignore);
-    const LeafScalars wished = scalars_of(wishes);
-    if (measured || !compute_together(batch, step, wished)) compute_leaves(batch, step, wished);
+    device_phases_.begin_step();
+    compute(feed, step, wishes);
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
         replica.finish();
     }
-    const bool skips = must_skip();
-    const bool needs_norm = (settings_.clip_norm > 0 || measured) && !skips;
-    const double norm = needs_norm ? replica.gradient_norm() / parts_.scale.factor : 0;
-    if (skips)
-        replica.skip();
-    else
-        update(batch, rate, norm);
+    update(feed.batch(), step, rate);
     {
         const PhaseScope scope(parts_.clock, Phase::comm);
         replica.publish();
     }
     parts_.clock.reassign(Phase::comm, Phase::wait, replica.take_wait_s());
-    StepOutcome done = outcome(norm);
-    done.is_skipped = skips;
-    if (measured && !skips) done.norms = norms(norm);
+    device_phases_.end_step();
+    const StepOutcome done = outcome(feed.batch(), step);
+    if (!done.is_skipped) ++parts_.updates;
     // A loss that is not finite by itself says nothing of the scale.
     if (settings_.scales_loss && std::isfinite(done.loss))
-        parts_.scale = next_scale(parts_.scale, skips);
+        parts_.scale = next_scale(parts_.scale, done.is_skipped);
     return done;
 }
 
-// `norm`: what clipping compares.
-void TrainStep::update(const Batch& batch, double rate, double norm) {
+// Forward and backward are under way afterwards; a GPU has them before it.
+void TrainStep::compute(SampleFeed& feed, std::int64_t step, const StepWishes& wishes) {
+    const bool measured = measures(feed.batch(), step);
+    parts_.replica.begin_step(measured ? LeafNorms::measure : LeafNorms::ignore);
+    const LeafScalars wished = scalars_of(wishes);
+    if (measured || !compute_together(feed, step, wished)) compute_leaves(feed, step, wished);
+    const PhaseScope scope(parts_.clock, Phase::data);
+    feed.look_ahead();
+}
+
+void TrainStep::update(const Batch& batch, std::int64_t step, double rate) {
     const PhaseScope scope(parts_.clock, Phase::update);
-    const auto scale = static_cast<float>(parts_.scale.factor);
-    parts_.replica.update({.number = ++parts_.updates,
-                           .rate = rate,
-                           .gradient_scale = clip_scale(norm, settings_.clip_norm) / scale},
+    const bool skips = settings_.on_nonfinite != NonFinite::stop || settings_.scales_loss;
+    parts_.replica.update({.number = parts_.updates + 1, .rate = rate},
+                          {.loss_scale = parts_.scale.factor,
+                           .clip_norm = settings_.clip_norm,
+                           .measures_norm = measures(batch, step),
+                           .skips_nonfinite = skips},
                           batch.samples_in_step);
 }
 
@@ -130,13 +131,8 @@ GradientNorms TrainStep::norms(double step_norm) const {
             .step_samples = samples};
 }
 
-bool TrainStep::must_skip() const {
-    if (settings_.on_nonfinite == NonFinite::stop && !settings_.scales_loss) return false;
-    const PhaseScope scope(parts_.clock, Phase::comm);
-    return !parts_.replica.is_finite();
-}
-
-void TrainStep::compute_leaves(const Batch& batch, std::int64_t step, const LeafScalars& wished) {
+void TrainStep::compute_leaves(SampleFeed& feed, std::int64_t step, const LeafScalars& wished) {
+    const Batch& batch = feed.batch();
     for (const LeafRows& leaf : batch.leaves) {
         parts_.replica.begin_leaf(micro_batches(leaf));
         if (&leaf == &batch.leaves.front())
@@ -145,21 +141,46 @@ void TrainStep::compute_leaves(const Batch& batch, std::int64_t step, const Leaf
         if (leaf.rows > 0) {
             check_arithmetic(settings_.threads);
             torch::manual_seed(leaf_seed(settings_.seed, step, leaf.leaf));
-            passes_.compute(read(batch, leaf), micro_batches(leaf), terms(batch.samples_in_step));
+            passes_.compute(read(feed, leaf),
+                            micro_batches(leaf),
+                            terms(batch.samples_in_step),
+                            capture_of(batch, leaf));
         }
         parts_.replica.end_leaf();
     }
+    tell_of_capture(step);
+}
+
+// Sums of the last leaf's gradients run while its backward does, unless it is replayed.
+Capture TrainStep::capture_of(const Batch& batch, const LeafRows& leaf) const {
+    const bool is_waited_for = settings_.sums_elsewhere && &leaf == &batch.leaves.back();
+    return is_waited_for && !captures_all_ ? Capture::no : Capture::yes;
+}
+
+// What ended it after the rehearsal.
+void TrainStep::tell_of_capture(std::int64_t step) {
+    const std::string why = passes_.capture_obstacle();
+    if (why.empty()) return;
+    here(Level::warn, "graph: leaves are computed as always from step {} on: {}", step + 1, why);
+    passes_.end_capture();
+}
+
+CaptureVerdict TrainStep::rehearse_capture(MakeDeviceGraph make, bool captures_all) {
+    captures_all_ = captures_all;
+    return passes_.rehearse_capture(
+        std::move(make), parts_.shape, cut().rows, settings_.micro_batches, terms(settings_.batch));
 }
 
 // Whether it could.
-bool TrainStep::compute_together(const Batch& batch, std::int64_t step, const LeafScalars& wished) {
+bool TrainStep::compute_together(SampleFeed& feed, std::int64_t step, const LeafScalars& wished) {
+    const Batch& batch = feed.batch();
     const bool is_whole = batch.samples_in_step == settings_.batch;
     if (!is_together_ || !is_whole) return false;
     check_arithmetic(settings_.threads);
     std::vector<LeafSamples> leaves;
     std::vector<std::uint64_t> seeds;
     for (const LeafRows& leaf : batch.leaves) {
-        leaves.push_back(read(batch, leaf));
+        leaves.push_back(read(feed, leaf));
         seeds.push_back(leaf_seed(settings_.seed, step, leaf.leaf));
     }
     const std::string why = passes_.compute_together(
@@ -171,15 +192,14 @@ bool TrainStep::compute_together(const Batch& batch, std::int64_t step, const Le
 }
 
 std::string TrainStep::rehearse(std::uint64_t most_bytes) {
-    std::string why =
-        passes_.rehearse(parts_.input.shape(), cut(), terms(settings_.batch), most_bytes);
+    std::string why = passes_.rehearse(parts_.shape, cut(), terms(settings_.batch), most_bytes);
     is_together_ = why.empty();
     return why;
 }
 
-LeafSamples TrainStep::read(const Batch& batch, const LeafRows& leaf) {
+LeafSamples TrainStep::read(SampleFeed& feed, const LeafRows& leaf) {
     const PhaseScope scope(parts_.clock, Phase::data);
-    return parts_.input.read(batch, leaf);
+    return feed.read(leaf);
 }
 
 LossTerms TrainStep::terms(std::int64_t samples) const {
@@ -191,14 +211,19 @@ int TrainStep::micro_batches(const LeafRows& leaf) const {
     return std::min(settings_.micro_batches, static_cast<int>(leaf.rows));
 }
 
-StepOutcome TrainStep::outcome(double norm) const {
+StepOutcome TrainStep::outcome(const Batch& batch, std::int64_t step) const {
+    const UpdateDecision& decision = parts_.replica.decision();
+    const bool is_skipped = decision.is_withheld != 0;
     const auto wished = [&](StepScalar which) { return parts_.replica.scalar(which) > 0; };
-    return {.loss = parts_.replica.scalar(StepScalar::loss_sum),
-            .gradient_norm = norm,
-            .agreed = {.requeue = wished(StepScalar::requeue_wanted),
-                       .interrupt = wished(StepScalar::interrupt_wanted),
-                       .save = wished(StepScalar::save_wanted),
-                       .discard = wished(StepScalar::discard_wanted)}};
+    StepOutcome done{.loss = parts_.replica.scalar(StepScalar::loss_sum),
+                     .gradient_norm = decision.norm,
+                     .agreed = {.requeue = wished(StepScalar::requeue_wanted),
+                                .interrupt = wished(StepScalar::interrupt_wanted),
+                                .save = wished(StepScalar::save_wanted),
+                                .discard = wished(StepScalar::discard_wanted)},
+                     .is_skipped = is_skipped};
+    if (measures(batch, step) && !is_skipped) done.norms = norms(decision.norm);
+    return done;
 }
 
 }  // namespace lockstep

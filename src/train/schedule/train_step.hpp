@@ -5,11 +5,13 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
 
+#include "model/device_model.hpp"
 #include "replica/replica.hpp"
+#include "schedule/device_phases.hpp"
 #include "schedule/leaf_passes.hpp"
 #include "schedule/loss_scale.hpp"
 #include "schedule/noise_scale.hpp"
-#include "task/input.hpp"
+#include "task/sample_feed.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -41,7 +43,8 @@ struct StepSettings {
     std::int64_t norms_every = 0;  ///< steps; 0: gradients' norms are not measured
     std::int64_t batch = 0;        ///< samples of a whole step
     int virtual_ranks = 1;
-    int leaves = 1;  ///< of this rank
+    int leaves = 1;               ///< of this rank
+    bool sums_elsewhere = false;  ///< other ranks wait for this one's gradients
     NonFinite on_nonfinite = NonFinite::stop;
 };
 
@@ -50,14 +53,17 @@ class TrainStep {
   public:
     struct Parts {
         Replica& replica;
-        const InputReader& input;
+        const ModelShape& shape;  ///< that the model is given
         const Task& task;
         PhaseClock& clock;
         LossScale& scale;       ///< of the next step
         std::int64_t& updates;  ///< that the replica has taken
     };
     TrainStep(Parts parts, const StepSettings& settings)
-        : parts_(parts), settings_(settings), passes_(parts.replica, parts.task, parts.clock) {}
+        : parts_(parts),
+          settings_(settings),
+          passes_(parts.replica, parts.task, parts.clock),
+          device_phases_(parts.clock, device_of(parts.replica.model())) {}
 
     /// Before the first step: whether this rank's leaves, which have more than three samples each,
     /// can be computed at once within `most_bytes`, as run() does from then on. What stands in the
@@ -66,30 +72,42 @@ class TrainStep {
 
     /// After that, where nothing stands in the way: see LeafPasses::price().
     std::optional<double> leaves_price() {
-        return passes_.price(parts_.input.shape(), cut(), terms(settings_.batch));
+        return passes_.price(parts_.shape, cut(), terms(settings_.batch));
     }
 
-    /// Collective. Computes this rank's leaves of `batch` as step `step` (from 0) with learning
-    /// rate `rate`, sums gradients over all leaves and updates the stripes that this rank owns.
-    StepOutcome run(const Batch& batch, std::int64_t step, double rate, const StepWishes& wishes);
+    /// Before the first step of leaves that are computed one by one on a GPU: records them and
+    /// replays the recordings, all of them or those alone whose gradients nobody waits for.
+    CaptureVerdict rehearse_capture(MakeDeviceGraph make, bool captures_all);
+    void end_capture() { passes_.end_capture(); }
+
+    bool is_together() const { return is_together_; }
+
+    /// Collective. Computes this rank's leaves of the batch of `feed` as step `step` (from 0) with
+    /// learning rate `rate`, sums gradients over all leaves and updates the stripes that this rank
+    /// owns.
+    StepOutcome run(SampleFeed& feed, std::int64_t step, double rate, const StepWishes& wishes);
 
   private:
-    void compute_leaves(const Batch& batch, std::int64_t step, const LeafScalars& wished);
-    bool compute_together(const Batch& batch, std::int64_t step, const LeafScalars& wished);
-    LeafSamples read(const Batch& batch, const LeafRows& leaf);
+    void compute(SampleFeed& feed, std::int64_t step, const StepWishes& wishes);
+    void compute_leaves(SampleFeed& feed, std::int64_t step, const LeafScalars& wished);
+    bool compute_together(SampleFeed& feed, std::int64_t step, const LeafScalars& wished);
+    LeafSamples read(SampleFeed& feed, const LeafRows& leaf);
     LossTerms terms(std::int64_t samples) const;
     LeafCut cut() const { return {settings_.leaves, settings_.batch / settings_.virtual_ranks}; }
     int micro_batches(const LeafRows& leaf) const;
-    bool must_skip() const;
-    void update(const Batch& batch, double rate, double norm);
+    Capture capture_of(const Batch& batch, const LeafRows& leaf) const;
+    void tell_of_capture(std::int64_t step);
+    void update(const Batch& batch, std::int64_t step, double rate);
     bool measures(const Batch& batch, std::int64_t step) const;
     GradientNorms norms(double step_norm) const;
-    StepOutcome outcome(double norm) const;
+    StepOutcome outcome(const Batch& batch, std::int64_t step) const;
 
     Parts parts_;
     StepSettings settings_;
     LeafPasses passes_;
+    DevicePhases device_phases_;
     bool is_together_ = false;
+    bool captures_all_ = false;
 };
 
 }  // namespace lockstep

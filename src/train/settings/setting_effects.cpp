@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -121,9 +122,9 @@ std::vector<Idle> idle_of_order(const TrainSettings& s) {
 }
 
 std::vector<Idle> idle_of_evaluations(const TrainSettings& s) {
-    const bool lacks_data = s.test_data.empty();
+    const bool lacks_data = !has_test_data(s);
     const std::string why = "there is no --test-data to evaluate on";
-    const std::string fix = "give --test-data DIR, or drop it";
+    const std::string fix = "give --test-data DIR or --split 0.9, or drop it";
     const bool is_last_only = s.evaluate_every.unit == Period::Unit::never;
     return {{"evaluate-every", why, fix, lacks_data && s.evaluate_every != Period{}},
             {"keep-best", why, fix, lacks_data && !s.keep_best.empty()},
@@ -150,6 +151,10 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                                "packed data are known by their hashes, not by times",
                                "drop it",
                                s.fields.empty()},
+                              {"follow-links",
+                               "packed data have no links, and there is no --field of others",
+                               "drop it",
+                               s.fields.empty() && s.test_fields.empty()},
                               {"transport",
                                "between GPUs gradients travel by NCCL",
                                "drop it, or use --device cpu",
@@ -158,6 +163,10 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                                "GPUs need no thread for that",
                                "drop it, or use --device cpu",
                                s.device == DeviceKind::cuda},
+                              {"share-gpu",
+                               "it is for GPUs, and those are not asked for",
+                               "drop it, or use --device cuda",
+                               s.device != DeviceKind::cuda},
                               {"load-skip",
                                "there is no --load-weights to skip any of",
                                "give --load-weights FILE, or drop it",
@@ -177,35 +186,40 @@ bool is_power_of_two(double value) {
     return std::frexp(value, &exponent) == 0.5;
 }
 
+// With how many samples and steps there are, and with each other in size.
 std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
     const auto samples = static_cast<std::int64_t>(facts.samples);
     const std::int64_t leaf = s.batch / s.virtual_ranks;
+    return {{fmt::format("--batch {} is more than the {} samples", s.batch, grouped(facts.samples)),
+             "no step would have that many",
+             fmt::format("use --batch {} or less", samples / s.virtual_ranks * s.virtual_ranks),
+             s.batch > samples},
+            {fmt::format("--micro-batches {} of {} samples", s.micro_batches, leaf),
+             fmt::format(
+                 "each of the {} virtual ranks has {} of a step's samples", s.virtual_ranks, leaf),
+             fmt::format("use --micro-batches {} or less", leaf),
+             s.micro_batches > leaf},
+            {fmt::format("--loss-scale {} does not go with --precision fp16", s.loss_scale),
+             "gradients below 6e-8 would be lost; a power of two scales them without rounding",
+             "drop it, or use --loss-scale 65536 or another power of two",
+             s.precision == Precision::fp16 && !is_power_of_two(s.loss_scale),
+             false},
+            {fmt::format("--warmup-steps {} is beyond the run's {} steps",
+                         s.schedule.warmup_steps,
+                         facts.total_steps),
+             fmt::format("--schedule {} after it would never begin", text_of(s, "schedule")),
+             "use fewer --warmup-steps, or more --epochs",
+             has_end(s.schedule.kind) && s.schedule.warmup_steps > facts.total_steps},
+            {fmt::format("--lr-end {} is above the rate of {:.6g}", s.schedule.end, peak_rate(s)),
+             fmt::format("the rate of --schedule {} falls", text_of(s, "schedule")),
+             "use a smaller --lr-end",
+             has_end(s.schedule.kind) && s.schedule.end > peak_rate(s),
+             false}};
+}
+
+// Settings of which no run can have both.
+std::vector<Misfit> contradictions(const TrainSettings& s) {
     return {
-        {fmt::format("--batch {} is more than the {} samples", s.batch, grouped(facts.samples)),
-         "no step would have that many",
-         fmt::format("use --batch {} or less", samples / s.virtual_ranks * s.virtual_ranks),
-         s.batch > samples},
-        {fmt::format("--micro-batches {} of {} samples", s.micro_batches, leaf),
-         fmt::format(
-             "each of the {} virtual ranks has {} of a step's samples", s.virtual_ranks, leaf),
-         fmt::format("use --micro-batches {} or less", leaf),
-         s.micro_batches > leaf},
-        {fmt::format("--loss-scale {} does not go with --precision fp16", s.loss_scale),
-         "gradients below 6e-8 would be lost; a power of two scales them without rounding",
-         "drop it, or use --loss-scale 65536 or another power of two",
-         s.precision == Precision::fp16 && !is_power_of_two(s.loss_scale),
-         false},
-        {fmt::format("--warmup-steps {} is beyond the run's {} steps",
-                     s.schedule.warmup_steps,
-                     facts.total_steps),
-         fmt::format("--schedule {} after it would never begin", text_of(s, "schedule")),
-         "use fewer --warmup-steps, or more --epochs",
-         has_end(s.schedule.kind) && s.schedule.warmup_steps > facts.total_steps},
-        {fmt::format("--lr-end {} is above the rate of {:.6g}", s.schedule.end, peak_rate(s)),
-         fmt::format("the rate of --schedule {} falls", text_of(s, "schedule")),
-         "use a smaller --lr-end",
-         has_end(s.schedule.kind) && s.schedule.end > peak_rate(s),
-         false},
         {"--on-nonfinite " + text_of(s, "on-nonfinite") + " does not go with --wire powersgd",
          "what that wire keeps for the next step would stay not finite",
          "use another --wire, or --on-nonfinite stop",
@@ -227,6 +241,13 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
          "what makes gradients smaller runs on CPUs",
          "use --wire f32, or --device cpu",
          s.device == DeviceKind::cuda && s.wire != WireFormat::float32,
+         false},
+        {fmt::format("--split {} does not go with {}",
+                     s.split,
+                     s.test_data.empty() ? "--test-field" : "--test-data"),
+         "it takes the test data from --data",
+         "drop one of them",
+         s.split > 0 && !(s.test_data.empty() && s.test_fields.empty()),
          false},
         {"--order uniform does not go with --data-mode stream",
          "one permutation of all samples needs them in memory",
@@ -278,7 +299,9 @@ std::vector<std::string> check_effects(const TrainSettings& settings, const Effe
     check_deadline(settings);
     check_lr_every(settings.schedule.every);
     std::vector<std::string> notes;
-    for (const Misfit& row : misfits(settings, facts)) {
+    std::vector<Misfit> rows = misfits(settings, facts);
+    for (Misfit& row : contradictions(settings)) rows.push_back(std::move(row));
+    for (const Misfit& row : rows) {
         if (!row.is_misfit) continue;
         check(row.may_be_recorded && facts.age == RunAge::resumed,
               [&] { return Error("E107", row.what, row.why, row.fix); });

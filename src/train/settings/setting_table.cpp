@@ -1,5 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/data_words.hpp"
 #include "lockstep/train/settings.hpp"
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -16,15 +21,47 @@ Option shared(Option option) {
     return with_scope(OptionScope::shared, std::move(option));
 }
 
+std::string share_text(double share) {
+    return share > 0 ? fmt::format("{}", share) : "none";
+}
+
+// A share above 0 and below 1: there is something on either side.
+Option split_option(double& share) {
+    Option option;
+    option.name = "split";
+    option.value = "SHARE";
+    option.default_value = share_text(share);
+    option.help =
+        "train on about this share of the samples, as 0.9, and test on the others, by a hash of a "
+        "sample's number; none: there are no others";
+    option.assign = [&share](const GivenValue& given) {
+        const auto number = parse_real(given.text);
+        check(given.text == "none" || (number && *number > 0 && *number < 1), [&] {
+            return Error("E103",
+                         fmt::format("--split is '{}' (from {})", given.text, given.origin),
+                         "it must be a number above 0 and below 1, or none",
+                         "for example --split 0.9 trains on nine samples of ten");
+        });
+        share = number.value_or(0);
+    };
+    option.current = [&share]() -> ConfigValue { return share_text(share); };
+    return option;
+}
+
 OptionSection where(TrainSettings& s) {
     return {"Where",
-            {path_option("data", "DIR", s.data, "training data set, made by 'lockstep data pack'"),
-             shared(list_option("field",
-                                "NAME=PATH",
-                                s.fields,
-                                "field in HDF5 files that others wrote, e.g. images=/x/data:CHW; "
-                                "--data is then a file, a folder or a pattern")),
-             shared(path_option("test-data", "DIR", s.test_data, "data set to evaluate on")),
+            {data_option("data",
+                         s.data,
+                         "training data: a data set made by 'lockstep data pack', or a file, a "
+                         "folder or a pattern of HDF5 files that others wrote, with --field"),
+             shared(field_option(
+                 "field", s.fields, "field in HDF5 files that others wrote: images=/x/data:CHW")),
+             shared(links_option(s.follows_links)),
+             shared(data_option("test-data", s.test_data, "data to evaluate on, like --data")),
+             shared(field_option("test-field",
+                                 s.test_fields,
+                                 "field of --test-data, where it is not that of --field; without "
+                                 "--test-data: of --data")),
              shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed")),
              path_option("load-weights",
                          "FILE",
@@ -236,6 +273,7 @@ std::vector<Option> sample_order(TrainSettings& s) {
         flag_option("drop-last",
                     s.drops_last,
                     "an epoch's samples that do not fill a step of --batch are left out"),
+        split_option(s.split),
         whole_option("lanes", s.lanes, 1, 65536, "of the shuffled order"),
         whole_option("window-blocks", s.window_blocks, 1, 65536, "blocks shuffled together")};
 }
@@ -342,6 +380,16 @@ std::vector<Option> communication(TrainSettings& s) {
                  {"one-by-one", LeafMode::one_by_one}},
                 "compute a rank's leaves in one pass, with the same bits; auto: where a rehearsal "
                 "shows them"),
+            choice_option<GraphMode>(
+                "graph",
+                s.graph,
+                {{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}},
+                "record a leaf's work for a GPU once and replay it (CUDA graphs), with the same "
+                "bits; auto: where that is quicker and no other rank waits for its gradients"),
+            shared(flag_option("share-gpu",
+                               s.shares_gpus,
+                               "with --device cuda: ranks of a node may have one GPU, as a trial "
+                               "of bits; slow, for NCCL then goes through sockets")),
             shared(flag_option("accept-other-bits",
                                s.accepts_other_bits,
                                "resume where the processors compute other last bits than before")),

@@ -29,6 +29,10 @@ void check_settings(const TrainSettings& settings) {
             set_setting(read, values[i].name, config_text(values[i].value));
 }
 
+bool has_test_data(const TrainSettings& settings) {
+    return !settings.test_data.empty() || !settings.test_fields.empty() || settings.split > 0;
+}
+
 bool has_end(ScheduleKind kind) {
     return kind != ScheduleKind::constant && kind != ScheduleKind::step;
 }

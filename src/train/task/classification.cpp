@@ -6,6 +6,7 @@
 
 #include <span>
 #include <utility>
+#include <vector>
 
 #include <ATen/Functions.h>
 #include <fmt/format.h>
@@ -50,17 +51,13 @@ class Classification : public FieldTask {
     }
 
     // Counts: right, among the first five, confusion.
-    TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
-        TaskSums sums{{loss(outputs, samples).item<float>()}, {}};
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor logits = counted_rows(only(outputs), samples);
         const at::Tensor labels = counted_rows(samples.targets[0].tensor, samples);
         const at::Tensor found = logits.argmax(1);
-        sums.counts = {found.eq(labels).sum().item<std::int64_t>(), in_top(logits, labels)};
-        if (!counts_confusion()) return sums;
-        const at::Tensor pairs = confusion_counts(labels, found, this->outputs());
-        const std::int64_t* const first = pairs.const_data_ptr<std::int64_t>();
-        sums.counts.insert(sums.counts.end(), first, first + pairs.numel());
-        return sums;
+        std::vector<at::Tensor> counts{found.eq(labels).sum(), in_top(logits, labels)};
+        if (counts_confusion()) counts.push_back(confusion_counts(labels, found, this->outputs()));
+        return sums_of({loss(outputs, samples)}, counts);
     }
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {
@@ -95,10 +92,10 @@ class Classification : public FieldTask {
   private:
     bool counts_confusion() const { return outputs() <= most_confused; }
 
-    std::int64_t in_top(const at::Tensor& logits, const at::Tensor& labels) const {
-        if (outputs() <= few_classes) return 0;
+    at::Tensor in_top(const at::Tensor& logits, const at::Tensor& labels) const {
+        if (outputs() <= few_classes) return torch::zeros({1}, labels.options());
         const at::Tensor first = std::get<1>(logits.topk(top, 1));
-        return first.eq(labels.unsqueeze(1)).sum().item<std::int64_t>();
+        return first.eq(labels.unsqueeze(1)).sum();
     }
 
     ClassLoss loss_;

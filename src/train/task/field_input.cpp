@@ -25,9 +25,26 @@ at::ScalarType stored_type(ElementType type) {
     return {};
 }
 
-at::Tensor empty_input(std::int64_t samples, const ImageShape& shape) {
-    const auto layout =
-        torch::TensorOptions(torch::kFloat32).memory_format(at::MemoryFormat::ChannelsLast);
+// What the host has made is copied; images, which are larger as floats, have a way of their own.
+at::Tensor FieldInput::read_on(const DeviceStage& stage,
+                               std::span<const std::byte> rows,
+                               std::span<const std::uint64_t> ids,
+                               TransformKey key) const {
+    return stage.upload(read(rows, ids, key));
+}
+
+std::vector<MixRow> FieldInput::mix_on(const DeviceStage&,
+                                       at::Tensor&,
+                                       std::span<const std::uint64_t>,
+                                       TransformKey,
+                                       std::span<const std::uint8_t>) const {
+    return {};
+}
+
+at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device device) {
+    const auto layout = torch::TensorOptions(torch::kFloat32)
+                            .device(device)
+                            .memory_format(at::MemoryFormat::ChannelsLast);
     return torch::empty({samples, shape.channels, shape.height, shape.width}, layout);
 }
 

@@ -5,6 +5,8 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/transform.hpp"
 
+#include "task/device_stage.hpp"
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -29,12 +31,26 @@ class FieldInput {
                             std::span<const std::uint64_t> ids,
                             TransformKey key) const = 0;
 
+    /// The same on the device of `stage`, with the same bits; `rows` are page-locked, and stay
+    /// until its stream has read them.
+    virtual at::Tensor read_on(const DeviceStage& stage,
+                               std::span<const std::byte> rows,
+                               std::span<const std::uint64_t> ids,
+                               TransformKey key) const;
+
     /// Mixes the `values` of one leaf in place; as ImageTransform::mix_rows says, so that the
     /// result, the partners and shares, is empty where nothing is mixed.
     virtual std::vector<MixRow> mix(at::Tensor& values,
                                     std::span<const std::uint64_t> ids,
                                     TransformKey key,
                                     std::span<const std::uint8_t> valid) const = 0;
+
+    /// The same of values on the device of `stage`.
+    virtual std::vector<MixRow> mix_on(const DeviceStage& stage,
+                                       at::Tensor& values,
+                                       std::span<const std::uint64_t> ids,
+                                       TransformKey key,
+                                       std::span<const std::uint8_t> valid) const;
 };
 
 /// Torch's name of an element type.
@@ -42,7 +58,7 @@ at::ScalarType stored_type(ElementType type);
 
 /// f32 [samples, C, H, W], channels innermost: the layout in which convolutions and pooling use
 /// whole vectors. Not initialised.
-at::Tensor empty_input(std::int64_t samples, const ImageShape& shape);
+at::Tensor empty_input(std::int64_t samples, const ImageShape& shape, at::Device device = at::kCPU);
 
 /// [samples, ...]: of rows as they are stored.
 std::vector<std::int64_t> batch_extents(const Field& field, std::int64_t samples);

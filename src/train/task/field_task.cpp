@@ -2,11 +2,14 @@
 #include "task/field_task.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include "task/field_input.hpp"
 
 #include <algorithm>
 #include <array>
+#include <map>
 
 #include <fmt/format.h>
 #include <torch/types.h>
@@ -47,15 +50,34 @@ Error other_data(const DatasetIndex& test, const std::string& why) {
                  "pack both from one source");
 }
 
-// A test set that lacks a class numbers the others in another way. Sets without names are trusted.
-void check_class_names(const DatasetIndex& test, const Field& tested, const Field& trained) {
+constexpr std::size_t most_named = 20;
+
+// By class of `tested`, the number of that name in training; -1 where it has none. Empty: all are
+// alike. Sets without names are trusted.
+ClassNumbers numbers_of(const Field& tested, const Field& trained) {
     const auto &there = tested.class_names, &here = trained.class_names;
-    for (std::size_t i = 0; i < std::min(there.size(), here.size()); ++i)
-        check(there[i] == here[i], [&] {
-            return other_data(
-                test,
-                fmt::format(
-                    "class {} is '{}' there, '{}' in the training data", i, there[i], here[i]));
+    if (there.empty() || here.empty() || there == here) return {};
+    std::map<std::string_view, std::int64_t> numbers;
+    for (const std::string& name : here)
+        numbers.emplace(name, static_cast<std::int64_t>(numbers.size()));
+    ClassNumbers found;
+    for (const std::string& name : there) {
+        const auto number = numbers.find(name);
+        found.push_back(number == numbers.end() ? -1 : number->second);
+    }
+    return found;
+}
+
+void check_class_names(const DatasetIndex& test, const Field& tested, const Field& trained) {
+    const ClassNumbers numbers = numbers_of(tested, trained);
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+        check(numbers[i] >= 0 || tested.class_counts[i] == 0, [&] {
+            return other_data(test,
+                              fmt::format("class '{}' of '{}', which {} have, is none of the "
+                                          "training data's",
+                                          printable(tested.class_names[i]),
+                                          tested.name,
+                                          grouped(tested.class_counts[i])));
         });
 }
 
@@ -75,7 +97,9 @@ const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
                                  element_name(field.type),
                                  fmt::join(field.shape, ", ")),
                      fmt::format("{} takes '{}' of {}", rule.task, rule.field, rule.form),
-                     "pack or name them otherwise");
+                     rule.field == "labels" && field.shape.size() == 1
+                         ? "if each row has one 1 and else 0: --field labels=PATH:onehot"
+                         : "pack or name them otherwise");
     });
     return field;
 }
@@ -84,13 +108,32 @@ void FieldTask::check_test_data(const DatasetIndex& test) const {
     const Field& tested = target_field(test, rule_);
     check(tested.shape == field_.shape,
           [&] { return other_data(test, fmt::format("{} have another shape", rule_.field)); });
-    check(rule_.holds != Holds::classes || tested.classes() <= field_.classes(), [&] {
+    const bool has_names = !tested.class_names.empty() && !field_.class_names.empty();
+    const bool may_have_more = rule_.holds != Holds::classes || has_names;
+    check(may_have_more || tested.classes() <= field_.classes(), [&] {
         return other_data(
             test,
             fmt::format(
                 "they have {} classes, the training data {}", tested.classes(), field_.classes()));
     });
     check_class_names(test, tested, field_);
+}
+
+ClassNumbers FieldTask::class_numbers(const DatasetIndex& data) const {
+    if (rule_.holds != Holds::classes) return {};
+    const auto found = std::ranges::find(data.fields(), rule_.field, &Field::name);
+    return found == data.fields().end() ? ClassNumbers{} : numbers_of(*found, field_);
+}
+
+std::string FieldTask::classes_text() const {
+    const std::vector<std::string>& names = field_.class_names;
+    if (rule_.holds != Holds::classes || names.empty()) return "";
+    std::string text = fmt::format("classes of {}:", field_.name);
+    for (std::size_t i = 0; i < std::min(names.size(), most_named); ++i)
+        text += fmt::format("{} {} {}", i == 0 ? "" : ",", i, printable(names[i]));
+    if (names.size() > most_named)
+        text += fmt::format(", and {} more", grouped(names.size() - most_named));
+    return text;
 }
 
 NamedTensors FieldTask::targets(const LeafSource& source) const {
@@ -105,7 +148,10 @@ NamedTensors FieldTask::targets(const LeafSource& source) const {
     // A copy: the batch's memory is lent.
     const bool has_classes = rule_.holds == Holds::classes;
     const at::ScalarType type = has_classes ? torch::kInt64 : torch::kFloat32;
-    return {{std::string(rule_.field), rows.to(type, /*non_blocking=*/false, /*copy=*/true)}};
+    const at::Tensor own = rows.to(type, /*non_blocking=*/false, /*copy=*/true);
+    if (source.classes.empty()) return {{std::string(rule_.field), own}};
+    const at::Tensor numbers = torch::tensor(at::ArrayRef<std::int64_t>(source.classes));
+    return {{std::string(rule_.field), numbers.index({own})}};
 }
 
 at::Tensor FieldTask::loss(const NamedTensors& outputs, const LeafSamples& samples) const {
@@ -119,6 +165,18 @@ at::Tensor mean_of_each(const at::Tensor& values) {
 
 at::Tensor counted_rows(const at::Tensor& rows, const LeafSamples& samples) {
     return samples.weights.defined() ? rows.index({samples.weights.gt(0)}) : rows;
+}
+
+SampleSums sums_of(const std::vector<at::Tensor>& reals, const std::vector<at::Tensor>& counts) {
+    const auto all = [](const std::vector<at::Tensor>& parts, at::ScalarType type) {
+        std::vector<at::Tensor> flat;
+        for (const at::Tensor& part : parts) flat.push_back(part.detach().reshape(-1).to(type));
+        return at::cat(flat);
+    };
+    // A loss says where the numbers are.
+    const at::Tensor none = torch::empty({0}, reals.front().options().requires_grad(false));
+    return {all(reals, torch::kFloat64),
+            counts.empty() ? none.to(torch::kInt64) : all(counts, torch::kInt64)};
 }
 
 std::string percent(double share) {

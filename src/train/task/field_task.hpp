@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -33,7 +34,9 @@ class FieldTask : public Task {
     FieldTask(TaskKind kind, Field field) : rule_(target_rule(kind)), field_(std::move(field)) {}
 
     std::int64_t outputs() const override { return field_.classes(); }
+    std::string classes_text() const override;
     void check_test_data(const DatasetIndex& test) const override;
+    ClassNumbers class_numbers(const DatasetIndex& data) const override;
     NamedTensors targets(const LeafSource& source) const override;
     at::Tensor loss(const NamedTensors& outputs, const LeafSamples& samples) const override;
 
@@ -53,6 +56,9 @@ at::Tensor mean_of_each(const at::Tensor& values);
 
 /// Without the rows of masked samples.
 at::Tensor counted_rows(const at::Tensor& rows, const LeafSamples& samples);
+
+/// All numbers of each list, one after the other.
+SampleSums sums_of(const std::vector<at::Tensor>& reals, const std::vector<at::Tensor>& counts);
 
 /// As JSON and people call a share: {0.123} "12.30 %".
 std::string percent(double share);

@@ -5,6 +5,8 @@
 #include "lockstep/core/split.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 
 #include <fmt/format.h>
 #include <torch/types.h>
@@ -18,20 +20,39 @@ std::string first_input(const DatasetIndex& index) {
     return "images";
 }
 
+constexpr std::size_t most_dimensions = 3;
+
+// The first ones as one: channels of a volume's slices.
+std::vector<std::int64_t> with_three_dimensions(const std::vector<std::int64_t>& shape) {
+    const auto kept = shape.end() - (most_dimensions - 1);
+    std::vector<std::int64_t> joined{
+        std::accumulate(shape.begin(), kept, std::int64_t{1}, std::multiplies<>())};
+    joined.insert(joined.end(), kept, shape.end());
+    return joined;
+}
+
 // What is learned must not be given, but for tokens, whose last one is held back.
 void check_input(const DatasetIndex& index, const Field& field) {
-    const auto fail = [&](const std::string& why) {
+    const auto fail = [&](const std::string& why, const std::string& fix) {
         return Error(
             "E217",
             fmt::format("field '{}' of data set '{}' is no input", field.name, index.place()),
             why,
-            "see --inputs, or pack or name the fields otherwise");
+            fix);
     };
     for (const char* learned : {"labels", "targets", "masks"})
-        check(field.name != learned, [&] { return fail("it is what a model learns"); });
-    check(field.shape.size() <= 3, [&] {
-        return fail(
-            fmt::format("it has {} dimensions a sample, more than three", field.shape.size()));
+        check(field.name != learned, [&] {
+            return fail("it is what a model learns",
+                        "see --inputs, or pack or name the fields otherwise");
+        });
+    check(field.shape.size() <= most_dimensions, [&] {
+        return fail(fmt::format("its samples are [{}], and a model is given three dimensions at "
+                                "most",
+                                fmt::join(field.shape, ", ")),
+                    fmt::format("no option changes that: store them with fewer, such as "
+                                "x.reshape(len(x), {}) of numpy makes them, or name another field "
+                                "with --inputs",
+                                fmt::join(with_three_dimensions(field.shape), ", ")));
     });
 }
 
@@ -92,7 +113,7 @@ InputReader::InputReader(const DatasetIndex& index,
                          const TrainSettings& settings,
                          const DatasetIndex& statistics,
                          const Task& task)
-    : index_(index), task_(task), seed_(settings.seed) {
+    : index_(index), task_(task), classes_(task.class_numbers(index)), seed_(settings.seed) {
     const std::vector<std::size_t> places = input_places(index, settings.inputs);
     const std::vector<std::size_t> learned = input_places(statistics, settings.inputs);
     const bool has_several = places.size() > 1;
@@ -112,33 +133,66 @@ InputReader::InputReader(const DatasetIndex& index,
     }
 }
 
+std::span<const std::byte> InputReader::rows_of(const Batch& batch,
+                                                std::size_t place,
+                                                const LeafRows& rows) const {
+    const std::size_t row_bytes = index_.fields()[place].bytes_per_sample();
+    return batch.fields[place].subspan(rows.first_row * row_bytes, rows.rows * row_bytes);
+}
+
 NamedTensors InputReader::read_inputs(const Batch& batch, const LeafRows& leaf) const {
     NamedTensors inputs;
-    for (const auto& [place, input] : sources_) {
-        const Field& field = index_.fields()[place];
-        const std::size_t row_bytes = field.bytes_per_sample();
-        const auto rows =
-            batch.fields[place].subspan(leaf.first_row * row_bytes, leaf.rows * row_bytes);
-        inputs.push_back({field.name, input->read(rows, ids_of(batch, leaf), key(batch))});
-    }
+    for (const auto& [place, input] : sources_)
+        inputs.push_back(
+            {index_.fields()[place].name,
+             input->read(rows_of(batch, place, leaf), ids_of(batch, leaf), key(batch))});
     return inputs;
 }
 
-std::vector<MixRow> InputReader::mix(NamedTensors& inputs,
-                                     const Batch& batch,
-                                     const LeafRows& leaf) const {
-    if (inputs.size() > 1) return {};
+template <class Mix>
+LeafSamples InputReader::samples(NamedTensors inputs,
+                                 const Batch& batch,
+                                 const LeafRows& leaf,
+                                 Mix&& mix_values) const {
     std::span<const std::uint8_t> valid(batch.valid);
     if (!valid.empty()) valid = valid.subspan(leaf.first_row, leaf.rows);
-    return sources_[0].field->mix(inputs[0].tensor, ids_of(batch, leaf), key(batch), valid);
+    std::vector<MixRow> mixed;
+    if (inputs.size() == 1) mixed = mix_values(inputs[0].tensor, valid);
+    return {.inputs = std::move(inputs),
+            .targets = task_.targets({batch, leaf, index_, classes_, key(batch), mixed}),
+            .weights = weights_of(batch, leaf)};
 }
 
 LeafSamples InputReader::read(const Batch& batch, const LeafRows& leaf) const {
-    NamedTensors inputs = read_inputs(batch, leaf);
-    const std::vector<MixRow> mixed = mix(inputs, batch, leaf);
-    return {.inputs = std::move(inputs),
-            .targets = task_.targets({batch, leaf, index_, key(batch), mixed}),
-            .weights = weights_of(batch, leaf)};
+    return samples(
+        read_inputs(batch, leaf), batch, leaf, [&](at::Tensor& values, const auto& valid) {
+            return sources_[0].field->mix(values, ids_of(batch, leaf), key(batch), valid);
+        });
+}
+
+std::vector<LeafSamples> InputReader::read_on(const DeviceStage& stage, const Batch& batch) const {
+    const LeafRows all{.leaf = 0, .first_row = 0, .rows = batch.sample_ids.size()};
+    if (all.rows == 0) return std::vector<LeafSamples>(batch.leaves.size());
+    NamedTensors inputs;
+    for (const auto& [place, input] : sources_)
+        inputs.push_back(
+            {index_.fields()[place].name,
+             input->read_on(stage, rows_of(batch, place, all), batch.sample_ids, key(batch))});
+    std::vector<LeafSamples> leaves;
+    for (const LeafRows& leaf : batch.leaves) {
+        const auto first = static_cast<std::int64_t>(leaf.first_row);
+        const LeafSamples cut = LeafSamples{.inputs = inputs, .targets = {}, .weights = {}}.part(
+            first, static_cast<std::int64_t>(leaf.rows));
+        LeafSamples own =
+            samples(cut.inputs, batch, leaf, [&](at::Tensor& values, const auto& valid) {
+                return sources_[0].field->mix_on(
+                    stage, values, ids_of(batch, leaf), key(batch), valid);
+            });
+        own.targets = stage.upload(std::move(own.targets));
+        if (own.weights.defined()) own.weights = stage.upload(own.weights);
+        leaves.push_back(std::move(own));
+    }
+    return leaves;
 }
 
 InputReader evaluation_input(const DatasetIndex& index,

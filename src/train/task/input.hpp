@@ -43,6 +43,10 @@ class InputReader {
     /// A whole leaf: mixing pairs its samples, however many ranks there are.
     LeafSamples read(const Batch& batch, const LeafRows& leaf) const;
 
+    /// All leaves of `batch`, whose memory is page-locked and stays until the stream of `stage` has
+    /// read it, on its device; with the bits of read().
+    std::vector<LeafSamples> read_on(const DeviceStage& stage, const Batch& batch) const;
+
     /// Its inputs alone, not mixed: the data set needs no targets.
     NamedTensors read_inputs(const Batch& batch, const LeafRows& leaf) const;
 
@@ -53,10 +57,20 @@ class InputReader {
     };
 
     TransformKey key(const Batch& batch) const { return {seed_, batch.position.epoch}; }
-    std::vector<MixRow> mix(NamedTensors& inputs, const Batch& batch, const LeafRows& leaf) const;
+    std::span<const std::byte> rows_of(const Batch& batch,
+                                       std::size_t place,
+                                       const LeafRows& rows) const;
+
+    /// `mix_values` is FieldInput::mix() or mix_on() of the input that is to be mixed.
+    template <class Mix>
+    LeafSamples samples(NamedTensors inputs,
+                        const Batch& batch,
+                        const LeafRows& leaf,
+                        Mix&& mix_values) const;
 
     const DatasetIndex& index_;
     const Task& task_;
+    ClassNumbers classes_;
     std::uint64_t seed_;
     std::vector<Source> sources_;
     ModelShape shape_;

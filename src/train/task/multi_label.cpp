@@ -10,10 +10,6 @@
 namespace lockstep {
 namespace {
 
-std::int64_t counted(const at::Tensor& flags) {
-    return flags.sum().item<std::int64_t>();
-}
-
 // A label is there where its logit is positive: its probability is above one half.
 class MultiLabel : public FieldTask {
   public:
@@ -41,14 +37,12 @@ class MultiLabel : public FieldTask {
     TaskSums no_sums() const override { return {{0}, {0, 0, 0, 0}}; }
 
     // Counts: found and there, found, there, right either way.
-    TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor found = counted_rows(only(outputs), samples).gt(0);
         const at::Tensor there = counted_rows(samples.targets[0].tensor, samples).gt(0.5);
-        return {{loss(outputs, samples).item<float>()},
-                {counted(found.logical_and(there)),
-                 counted(found),
-                 counted(there),
-                 counted(found.eq(there))}};
+        return sums_of(
+            {loss(outputs, samples)},
+            {found.logical_and(there).sum(), found.sum(), there.sum(), found.eq(there).sum()});
     }
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {

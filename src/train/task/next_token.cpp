@@ -30,10 +30,10 @@ class NextToken : public FieldTask {
 
     TaskSums no_sums() const override { return {{0}, {0}}; }
 
-    TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor found = counted_rows(only(outputs).argmax(2), samples);
         const at::Tensor right = found.eq(counted_rows(samples.targets[0].tensor, samples));
-        return {{loss(outputs, samples).item<float>()}, {right.sum().item<std::int64_t>()}};
+        return sums_of({loss(outputs, samples)}, {right.sum()});
     }
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {

@@ -10,12 +10,6 @@
 namespace lockstep {
 namespace {
 
-void append(std::vector<double>& reals, const at::Tensor& numbers) {
-    const at::Tensor dense = numbers.contiguous();
-    const double* const first = dense.const_data_ptr<double>();
-    reals.insert(reals.end(), first, first + dense.numel());
-}
-
 class Regression : public FieldTask {
   public:
     Regression(const TaskSettings& settings, const Field& targets)
@@ -40,15 +34,17 @@ class Regression : public FieldTask {
 
     // Reals: loss, absolute errors; then, for each number, the squared errors, the distances of
     // targets from the training data's mean and their squares.
-    TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor found = counted_rows(only(outputs), samples).to(torch::kFloat64);
         const at::Tensor there =
             counted_rows(samples.targets[0].tensor, samples).to(torch::kFloat64);
-        const at::Tensor error = found - there, distance = there - middle();
-        TaskSums sums{{loss(outputs, samples).item<float>(), error.abs().sum().item<double>()}, {}};
-        for (const at::Tensor& each : {error * error, distance, distance * distance})
-            append(sums.reals, each.sum(0));
-        return sums;
+        const at::Tensor error = found - there, distance = there - middle().to(there.device());
+        return sums_of({loss(outputs, samples),
+                        error.abs().sum(),
+                        (error * error).sum(0),
+                        distance.sum(0),
+                        (distance * distance).sum(0)},
+                       {});
     }
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {

@@ -55,12 +55,10 @@ class Segmentation : public FieldTask {
         return {{0}, std::vector<std::int64_t>(static_cast<std::size_t>(outputs() * outputs()))};
     }
 
-    TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
+    SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const override {
         const at::Tensor found = counted_rows(only(outputs).argmax(1), samples);
         const at::Tensor masks = counted_rows(samples.targets[0].tensor, samples);
-        const at::Tensor pairs = confusion_counts(masks, found, this->outputs());
-        const std::int64_t* const first = pairs.const_data_ptr<std::int64_t>();
-        return {{loss(outputs, samples).item<float>()}, {first, first + pairs.numel()}};
+        return sums_of({loss(outputs, samples)}, {confusion_counts(masks, found, this->outputs())});
     }
 
     Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const override {

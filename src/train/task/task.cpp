@@ -7,11 +7,16 @@
 #include "task/field_task.hpp"
 
 #include <algorithm>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace lockstep {
+
+ClassNumbers Task::class_numbers(const DatasetIndex&) const {
+    return {};
+}
 namespace {
 
 bool has_field(const DatasetIndex& data, std::string_view name) {
@@ -58,6 +63,15 @@ LeafSamples LeafSamples::part(std::int64_t first, std::int64_t count) const {
 LeafSamples LeafSamples::with_targets_on(at::Device device) const {
     if (device.is_cpu()) return *this;
     return {inputs, moved_to(device, targets), weights.defined() ? weights.to(device) : weights};
+}
+
+TaskSums SampleSums::on_host() const {
+    const auto numbers = [](const at::Tensor& tensor, auto zero) {
+        const at::Tensor dense = tensor.cpu().contiguous();
+        const auto* const first = dense.const_data_ptr<decltype(zero)>();
+        return std::vector<decltype(zero)>(first, first + dense.numel());
+    };
+    return {numbers(reals, 0.0), numbers(counts, std::int64_t{0})};
 }
 
 TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data) {

@@ -31,11 +31,15 @@ struct LeafSamples {
     LeafSamples with_targets_on(at::Device device) const;
 };
 
+/// By class of a data set, the class of that name in the training data; empty: they are the same.
+using ClassNumbers = std::vector<std::int64_t>;
+
 /// What a leaf's targets are made of.
 struct LeafSource {
     const Batch& batch;
     const LeafRows& leaf;
     const DatasetIndex& index;         ///< of the batch's fields
+    const ClassNumbers& classes;       ///< of `index`
     TransformKey key;                  ///< by which inputs were transformed
     const std::vector<MixRow>& mixed;  ///< what FieldInput::mix() did to them
 };
@@ -44,6 +48,13 @@ struct LeafSource {
 struct TaskSums {
     std::vector<double> reals;
     std::vector<std::int64_t> counts;
+};
+
+/// The same where a model's outputs are: f64 and i64, both [n] or [rows, n].
+struct SampleSums {
+    at::Tensor reals, counts;
+
+    TaskSums on_host() const;  ///< waits for the device
 };
 
 /// What a run says about itself after an evaluation.
@@ -64,8 +75,15 @@ class Task {
     /// Of what a model has to give for one sample.
     virtual std::vector<std::int64_t> output_shape() const { return {outputs()}; }
 
+    /// For the log: how many classes, and what they are called; "" where there are none.
+    virtual std::string classes_text() const { return ""; }
+
     /// Whether a model that learns this can be evaluated on `test`. Errors: E217.
     virtual void check_test_data(const DatasetIndex& test) const = 0;
+
+    /// How the classes of `data` are numbered in training; -1: none has the name, which
+    /// check_test_data() does not let pass where samples have it.
+    virtual ClassNumbers class_numbers(const DatasetIndex& data) const;
 
     virtual NamedTensors targets(const LeafSource& source) const = 0;
 
@@ -78,8 +96,8 @@ class Task {
     /// As many of both as sums() gives.
     virtual TaskSums no_sums() const = 0;
 
-    /// Of these samples; the first real is their loss.
-    virtual TaskSums sums(const NamedTensors& outputs, const LeafSamples& samples) const = 0;
+    /// Of these samples, which are on one device with `outputs`; the first real is their loss.
+    virtual SampleSums sums(const NamedTensors& outputs, const LeafSamples& samples) const = 0;
 
     /// The final formula: `sums` are those of `samples` samples.
     virtual Evaluation evaluation(const TaskSums& sums, std::int64_t samples) const = 0;

@@ -153,6 +153,7 @@ TEST_F(DoctorFactsTest, ComeBackFromTheirText) {
     all.plan = {4, true, true, 1, 2, 3.5, "runs/a"};
     all.program.thread_level = 0;
     all.program.cuda_driver = 12040;
+    all.program.missing_for_gpus = {{"NCCL", "why", "fix"}};
     all.system.errors_moved = {{"mlx5_0:1 symbol_error", 3}};
     all.system.redirects_pci = false;
     all.network = {-0.5, 2, {{"b", "10.0.0.2", "refused"}}, {"c"}};

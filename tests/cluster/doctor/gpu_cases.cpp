@@ -135,6 +135,13 @@ std::vector<Sick> gpu_cases() {
              each.health.slowed_by = {"thermal"};
          })},
         {"G13", warning, "MIG", gpu_job, gpu([](GpuFacts& each) { each.has_mig = true; })},
+        {"G14",
+         error,
+         "NCCL is missing: no such file",
+         gpu_job,
+         [](Job& job) {
+             job[0].program.missing_for_gpus = {{"NCCL", "no such file", "scripts/setup gpu"}};
+         }},
     };
 }
 

@@ -69,6 +69,28 @@ TEST(FlightRecorder, ShowsAReaderWhatItsRankDoes) {
     EXPECT_EQ(trace.entries[1].ended_s, 0);
 }
 
+TEST(FlightRecorder, ShowsWhereItsGpuIs) {
+    const TempDir folder;
+    FlightRecorder recorder(folder.path(), 1, 200);
+    recorder.add_channel("metrics");
+    const auto channel = recorder.add_channel("gradients");
+    recorder.enqueue(channel, call_number(1));
+    const auto second = recorder.enqueue(channel, call_number(2));
+    EXPECT_EQ(trace_in(folder, 1).gpu.seq, 0u);
+    recorder.note_gpu(second, {.place = GpuPlace::before});
+    recorder.note_gpu(
+        second, {.round = 1, .place = GpuPlace::inside, .missing = {0, 64, 199}, .arrived = 196});
+    const GpuTrace gpu = trace_in(folder, 1).gpu;
+    EXPECT_EQ(gpu.channel, channel);
+    EXPECT_EQ(gpu.seq, 2u);
+    EXPECT_EQ(gpu.round, 1);
+    EXPECT_EQ(gpu.place, GpuPlace::inside);
+    EXPECT_EQ(gpu.missing, (std::vector<int>{0, 64, 199}));
+    EXPECT_EQ(gpu.arrived, 196u);
+    recorder.forget_gpu();
+    EXPECT_EQ(trace_in(folder, 1).gpu.seq, 0u);
+}
+
 TEST(FlightRecorder, IsReadableByItsOwnerAlone) {
     const TempDir folder;
     const FlightRecorder recorder(folder / "flight", 0, 1);

@@ -140,6 +140,15 @@ void FakeCuda::add_memory_functions(CudaApi& api) {
         });
         return CudaApi::success;
     };
+    api.mark_async = [this](void* first, std::size_t apart, std::size_t count, GpuStream stream) {
+        enqueue(stream, [=, this] {
+            if (check_live(first, (count - 1) * apart + 4, "cudaMemset2DAsync"))
+                for (std::size_t i = 0; i < count; ++i)
+                    std::memset(static_cast<char*>(first) + i * apart, 0xff, 4);
+            return true;
+        });
+        return CudaApi::success;
+    };
     api.lock_pages = [this](void* memory, std::size_t bytes) { return lock_pages(memory, bytes); };
     api.unlock_pages = [this](void* memory) {
         const Lock lock(mutex_);

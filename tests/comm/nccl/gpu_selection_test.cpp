@@ -2,6 +2,7 @@
 #include "lockstep/comm/gpu_selection.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
+#include "nccl/rank_facts.hpp"
 #include "support/caught.hpp"
 
 #include <cstdlib>
@@ -171,6 +172,25 @@ TEST_F(GpuClaim, NamesBothRanksOfOneGpuOnAllRanks) {
                                     "(0000:28:00.0) of "),
                           HasSubstr("mpirun --map-by ppr:N:node, or srun --ntasks-per-node=N")));
     }
+}
+
+// NCCL knows hosts by NCCL_HOSTID, and so do we.
+TEST(GpuSharing, MakesEachRankAHostOfItsOwn) {
+    const auto first = nccl_variables_of_sharing(0, SharingReach::one_node);
+    const auto second = nccl_variables_of_sharing(1, SharingReach::one_node);
+    EXPECT_NE(first.at("NCCL_HOSTID"), second.at("NCCL_HOSTID"));
+    EXPECT_EQ(first.at("NCCL_SHM_DISABLE"), "1");
+    EXPECT_EQ(first.at("NCCL_SOCKET_IFNAME"), "lo");
+    const auto far = nccl_variables_of_sharing(1, SharingReach::several_nodes);
+    EXPECT_FALSE(far.contains("NCCL_SOCKET_IFNAME")) << "lo leads to no other node";
+    std::vector<NcclRankFacts> facts;
+    for (const auto& variables : {first, second})
+        facts.push_back({.host = "h",
+                         .host_id = nccl_host_id(Environment(variables)),
+                         .gpu_uuid = "GPU-1",
+                         .gpu_pci = gpu(1).pci,
+                         .settings = nccl_settings(Environment(variables), "/nowhere")});
+    check_agreement(facts);
 }
 
 TEST_F(GpuClaim, LeavesInstancesOfOneGpuApart) {

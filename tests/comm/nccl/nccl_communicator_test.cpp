@@ -131,6 +131,13 @@ TEST_F(NcclCommunicatorTest, ShowsNcclsOwnWordsWhenInitFailsAtOnce) {
     EXPECT_THAT(text_of(errors[0]), HasSubstr("NCCL_SOCKET_IFNAME"));
 }
 
+TEST_F(NcclCommunicatorTest, NamesTheFileThatNcclReportsTo) {
+    nccl.init_result = lockstep::nccl::system_error;
+    vary = [](int, auto&, auto& mine) { mine.report = "/runs/a/nccl-00000.log"; };
+    const auto errors = run(1, [](const FakeRank& rank) { rank.communicator(); });
+    EXPECT_THAT(text_of(errors[0]), HasSubstr("NCCL's own report: /runs/a/nccl-00000.log"));
+}
+
 TEST_F(NcclCommunicatorTest, RefusesAWrongFirstSum) {
     nccl.wrong_by = 1;
     for (const auto& error : run(2, [](const FakeRank& rank) { rank.communicator(); }))

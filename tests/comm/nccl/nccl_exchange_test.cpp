@@ -119,6 +119,22 @@ TEST_F(NcclExchangeTest, HasTheBitsOfTheCpusExchangeStepAfterStep) {
     }
 }
 
+// Sums inside nodes of two first, and then of four, where as many ranks are there.
+TEST_F(NcclExchangeTest, HasTheBitsOfTheCpusExchangeOnSeveralNodes) {
+    for (const int of_a_node : {2, 4}) {
+        const auto node = std::to_string(ranks().rank() / of_a_node);
+        options.environment =
+            Environment(std::map<std::string, std::string>{{"NCCL_HOSTID", node}});
+        NcclCommunicator gpus = communicator();
+        const TreePlan plan(64, ranks().size());
+        const FlatLayout layout = layout_of(1024);
+        const std::vector<Floats> expected = values_by_cpus(layout, plan);
+        const std::vector<Floats> got = values_by_gpus(gpus, layout, plan, cuda);
+        for (std::size_t step = 0; step < steps; ++step)
+            EXPECT_TRUE(same_bits(got[step], expected[step])) << of_a_node << ", step " << step;
+    }
+}
+
 TEST_F(NcclExchangeTest, HasOtherBitsWithPlainSums) {
     NcclCommunicator gpus = communicator();
     const FlatLayout layout = layout_of(1024);

@@ -2,7 +2,10 @@
 // The real libnccl and liblockstep_cuda.so on a machine that may have no GPU.
 #include "nccl/nccl_library.hpp"
 
+#include "lockstep/comm/gpu_report.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/nccl_report.hpp"
+#include "lockstep/core/files.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
 #include "nccl/cuda_library.hpp"
@@ -53,6 +56,29 @@ TEST(LoadNccl, NamesWhatAnotherLibraryLacks) {
                 HasSubstr("lacks ncclGetVersion, ncclGetUniqueId"));
 }
 
+/// In a process of its own: NCCL looks at the variables once.
+void exit_by_real_report(const std::filesystem::path& file) {
+    auto plan = lockstep::plan_nccl_report(
+        lockstep::Environment(std::map<std::string, std::string>{}), file, "/nowhere");
+    lockstep::apply(plan);
+    const auto nccl = load_nccl();
+    lockstep::nccl::UniqueId id{};
+    const bool is_made = nccl.api.get_unique_id(&id) == lockstep::nccl::success;
+    std::fputs(lockstep::read_file(file).c_str(), stderr);
+    std::filesystem::remove_all(file.parent_path());  // this process's own: it begins the test anew
+    std::_Exit(is_made ? 0 : 1);
+}
+
+TEST(NcclReportPlan, IsFollowedByTheRealOne) {
+    LOCKSTEP_NEEDS_NCCL();
+    ::setenv("NCCL_SOCKET_IFNAME", "lo", 1);
+    testing::GTEST_FLAG(death_test_style) = "threadsafe";
+    const lockstep::test::TempDir folder;
+    EXPECT_EXIT(exit_by_real_report(folder / "nccl.log"),
+                testing::ExitedWithCode(0),
+                "NCCL INFO NCCL_SOCKET_IFNAME set by environment to lo");
+}
+
 TEST(LoadNccl, FindsTheRealOneAndOnlyOne) {
     LOCKSTEP_NEEDS_NCCL();
     const auto nccl = load_nccl();
@@ -85,6 +111,16 @@ TEST(RealNccl, GivesDistinctUniqueIds) {
         << nccl.api.get_last_error(nullptr);
     ASSERT_EQ(nccl.api.get_unique_id(&b), lockstep::nccl::success);
     EXPECT_NE(a.internal, b.internal);
+}
+
+TEST(GpuLibraries, AreFoundOrSaidWhyNot) {
+    const auto none = lockstep::load_gpu_libraries("/nowhere/libnccl.so.2");
+    EXPECT_THAT(none.nccl_fault, HasSubstr("/nowhere/libnccl.so.2"));
+    EXPECT_EQ(none.nccl, "");
+    LOCKSTEP_NEEDS_NCCL();
+    const auto found = lockstep::load_gpu_libraries();
+    EXPECT_THAT(found.nccl, HasSubstr("NCCL 2."));
+    EXPECT_EQ(found.nccl_fault, "");
 }
 
 TEST(RealNccl, FailsAtOnceWithoutADriverAndSaysWhy) {

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "nccl/stripe_moves.hpp"
 
-#include <map>
-#include <utility>
+#include "nccl/group_watch.hpp"
 
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -11,20 +17,41 @@ namespace {
 
 using namespace lockstep;
 
-/// Floats that all ranks together send, so that owners can sum the buckets.
-std::size_t floats_sent(const FlatLayout& layout, const TreePlan& plan) {
-    std::size_t floats = 0;
+/// Ranks in order, so many on each node; 0: all on one.
+std::vector<std::string> hosts_of(int ranks, int of_a_node = 0) {
+    std::vector<std::string> hosts;
+    for (int rank = 0; rank < ranks; ++rank)
+        hosts.push_back(fmt::format("node{}", of_a_node > 0 ? rank / of_a_node : 0));
+    return hosts;
+}
+
+struct Sent {
+    std::size_t all = 0, between_nodes = 0;  ///< floats
+};
+
+/// What all ranks together send, so that owners can sum the buckets, or all get the values.
+template <class Moves>
+Sent floats_sent(const FlatLayout& layout,
+                 const TreePlan& plan,
+                 const std::vector<std::string>& hosts,
+                 Moves&& moves) {
+    Sent sent;
     for (int rank = 0; rank < plan.ranks(); ++rank)
-        for (std::size_t b = 0; b < layout.bucket_count(); ++b)
-            for (const StripeSend& send : stripe_sends(layout, plan, rank, b))
-                floats += send.range.size();
-    return floats;
+        for (const StripeTeam& team : stripe_teams(plan, rank, hosts))
+            for (std::size_t b = 0; b < layout.bucket_count(); ++b)
+                for (const StripeSend& send : moves(layout, plan, team, rank, b).sends) {
+                    sent.all += send.range.size();
+                    const auto at = [&](int r) { return hosts[static_cast<std::size_t>(r)]; };
+                    if (at(rank) != at(send.peer)) sent.between_nodes += send.range.size();
+                }
+    return sent;
 }
 
 /// How often more than a ring's reduce-scatter and all-gather; an all-gather costs both the same.
-double share_of_ring(const FlatLayout& layout, const TreePlan& plan) {
+double share_of_ring(const FlatLayout& layout, const TreePlan& plan, int of_a_node = 0) {
     const auto others = static_cast<double>(plan.ranks() - 1) * static_cast<double>(layout.size());
-    return (static_cast<double>(floats_sent(layout, plan)) + others) / (2 * others);
+    const auto sent = floats_sent(layout, plan, hosts_of(plan.ranks(), of_a_node), stripe_moves);
+    return (static_cast<double>(sent.all) + others) / (2 * others);
 }
 
 /// A million floats in buckets that no number of ranks divides.
@@ -33,50 +60,113 @@ FlatLayout large_layout() {
     return {counts, 100, BucketLimits{1 << 18, 1 << 20}};
 }
 
+using Sends = std::vector<StripeSend>;
+using Receives = std::vector<StripeReceive>;
+using Sums = std::vector<StripeSum>;
+
 TEST(StripeMoves, SendEachPartialToEachOtherOwner) {
     const std::vector<std::size_t> counts = {48};
     const FlatLayout layout(counts, 0);
     const TreePlan plan(8, 3);  // partials 0-1 | 2-3, 4 | 5, 6-7
-    using Sends = std::vector<StripeSend>;
-    EXPECT_EQ(stripe_sends(layout, plan, 0, 0), (Sends{{1, 0, {16, 32}}, {2, 0, {32, 48}}}));
-    EXPECT_EQ(stripe_sends(layout, plan, 1, 0),
+    const auto moves = [&](int rank) {
+        const auto teams = stripe_teams(plan, rank, hosts_of(3));
+        EXPECT_EQ(teams.size(), 1u);
+        return stripe_moves(layout, plan, teams.front(), rank, 0);
+    };
+    EXPECT_EQ(moves(0).sends, (Sends{{1, 0, {16, 32}}, {2, 0, {32, 48}}}));
+    EXPECT_EQ(moves(1).sends,
               (Sends{{0, 0, {0, 16}}, {0, 1, {0, 16}}, {2, 0, {32, 48}}, {2, 1, {32, 48}}}));
-    using Receives = std::vector<StripeReceive>;
-    EXPECT_EQ(stripe_receives(plan, 0), (Receives{{1, 0}, {1, 1}, {2, 2}, {2, 3}}));
-    EXPECT_EQ(stripe_receives(plan, 1), (Receives{{0, 0}, {2, 1}, {2, 2}}));
+    EXPECT_EQ(moves(0).receives,
+              (Receives{{1, {0, 16}}, {1, {16, 32}}, {2, {32, 48}}, {2, {48, 64}}}));
+    EXPECT_EQ(moves(1).receives, (Receives{{0, {0, 16}}, {2, {16, 32}}, {2, {32, 48}}}));
+    EXPECT_EQ(moves(1).sums, (Sums{{{16, 32}, 0}}));
+}
+
+TEST(StripeMoves, AddInsideANodeFirst) {
+    const std::vector<std::size_t> counts = {64};
+    const FlatLayout layout(counts, 0);
+    const TreePlan plan(8, 4);
+    const auto teams = stripe_teams(plan, 1, hosts_of(4, 2));
+    ASSERT_EQ(teams.size(), 2u);
+    const StripeMoves inside = stripe_moves(layout, plan, teams[0], 1, 0);
+    EXPECT_EQ(inside.sends, (Sends{{0, 0, {0, 16}}, {0, 0, {32, 48}}}));
+    EXPECT_EQ(inside.receives, (Receives{{0, {0, 16}}, {0, {16, 32}}}));
+    EXPECT_EQ(inside.sums, (Sums{{{16, 32}, 0}, {{48, 64}, 16}}));
+    const StripeMoves between = stripe_moves(layout, plan, teams[1], 1, 0);
+    EXPECT_EQ(between.sends, (Sends{{3, 0, {48, 64}}}));
+    EXPECT_EQ(between.receives, (Receives{{3, {0, 16}}}));
+    EXPECT_EQ(between.sums, (Sums{{{16, 32}, 0}}));
+}
+
+TEST(StripeMoves, AreOneTeamsWhereNodesAreNoSubtrees) {
+    const auto teams = [](const TreePlan& plan, const std::vector<std::string>& hosts) {
+        return stripe_teams(plan, 0, hosts).size();
+    };
+    EXPECT_EQ(teams(TreePlan(8, 8), hosts_of(8, 4)), 2u);
+    EXPECT_EQ(teams(TreePlan(8, 6), hosts_of(6, 3)), 2u);
+    EXPECT_EQ(teams(TreePlan(8, 6), hosts_of(6, 2)), 1u);  // three nodes
+    EXPECT_EQ(teams(TreePlan(8, 8), hosts_of(8)), 1u);
+    EXPECT_EQ(teams(TreePlan(8, 8), hosts_of(8, 1)), 1u);
+    EXPECT_EQ(teams(TreePlan(8, 8), hosts_of(8, 5)), 1u);
+    EXPECT_EQ(teams(TreePlan(8, 4), {"a", "b", "a", "b"}), 1u);
+    EXPECT_EQ(teams(TreePlan(8, 4), {"a", "a", "b", "c"}), 1u);
+    EXPECT_EQ(teams(TreePlan(8, 4, Summation::plain), hosts_of(4, 2)), 1u);
 }
 
 TEST(StripeMoves, SendNothingToOwnersOfNothing) {
     const std::vector<std::size_t> counts = {16};
     const FlatLayout layout(counts, 0);
     const TreePlan plan(4, 4);
-    EXPECT_EQ(stripe_sends(layout, plan, 3, 0).size(), 0u);
-    EXPECT_EQ(stripe_sends(layout, plan, 0, 0).size(), 1u);
-    EXPECT_EQ(stripe_sends(layout, plan, 0, layout.state_bucket()).size(), 0u);
+    const StripeTeam team = stripe_teams(plan, 3, hosts_of(4)).front();
+    EXPECT_EQ(stripe_moves(layout, plan, team, 3, 0).sends.size(), 0u);
+    EXPECT_EQ(stripe_moves(layout, plan, team, 0, 0).sends.size(), 1u);
+    EXPECT_EQ(stripe_moves(layout, plan, team, 0, layout.state_bucket()).sends.size(), 0u);
 }
 
 RC_GTEST_PROP(StripeMoves, PairEverySendWithAReceive, ()) {
     const int virtual_ranks = 1 << *rc::gen::inRange(0, 7);
     const TreePlan plan(virtual_ranks, *rc::gen::inRange(1, virtual_ranks + 1));
+    const auto hosts = hosts_of(plan.ranks(), *rc::gen::inRange(0, 9));
     const std::vector<std::size_t> counts = {*rc::gen::inRange<std::size_t>(1, 3000)};
     const FlatLayout layout(counts, 0);
-    std::map<std::pair<int, int>, int> unmatched;
-    for (int rank = 0; rank < plan.ranks(); ++rank) {
-        for (const StripeSend& send : stripe_sends(layout, plan, rank, 0))
-            ++unmatched[{rank, send.owner}];
-        if (layout.stripe(0, rank, plan.ranks()).size() == 0) continue;
-        for (const StripeReceive& receive : stripe_receives(plan, rank))
-            --unmatched[{receive.rank, rank}];
+    for (const auto moves_of : {&stripe_moves, &value_moves}) {
+        std::map<std::pair<int, int>, std::vector<std::size_t>> sent, received;
+        for (int rank = 0; rank < plan.ranks(); ++rank) {
+            const auto teams = stripe_teams(plan, rank, hosts);
+            RC_ASSERT(teams.size() == stripe_teams(plan, 0, hosts).size());
+            for (std::size_t i = 0; i < teams.size(); ++i) {
+                const StripeMoves moves = moves_of(layout, plan, teams[i], rank, 0);
+                for (const StripeSend& send : moves.sends)
+                    sent[{rank, send.peer}].push_back(send.range.size());
+                for (const StripeReceive& receive : moves.receives)
+                    received[{receive.peer, rank}].push_back(receive.place.size());
+            }
+        }
+        RC_ASSERT(sent == received);
     }
-    for (const auto& [pair, count] : unmatched) RC_ASSERT(count == 0);
 }
 
 TEST(StripeMoves, CostNoMoreThanARingWhereRanksDivideLeaves) {
     const FlatLayout layout = large_layout();
     for (const int virtual_ranks : {8, 64, 256})
         for (int ranks = 2; ranks <= virtual_ranks; ranks *= 2)
-            EXPECT_EQ(share_of_ring(layout, TreePlan(virtual_ranks, ranks)), 1.0)
-                << ranks << " ranks, " << virtual_ranks << " leaves";
+            for (const int of_a_node : {0, 2, 4, 8})
+                EXPECT_EQ(share_of_ring(layout, TreePlan(virtual_ranks, ranks), of_a_node), 1.0)
+                    << ranks << " ranks, " << virtual_ranks << " leaves";
+}
+
+// A ring goes over each node's border once: a reduce-scatter sends each node's part (N - 1) / N of
+// the bucket there and back, and so does an all-gather.
+TEST(StripeMoves, GoOverTheNetworkAsOftenAsARing) {
+    const FlatLayout layout = large_layout();
+    for (const auto& [ranks, of_a_node] : {std::pair{4, 2}, {16, 8}, {64, 8}, {12, 3}}) {
+        const TreePlan plan(64, ranks);
+        const auto hosts = hosts_of(ranks, of_a_node);
+        const auto ideal = static_cast<std::size_t>(ranks / of_a_node - 1) * layout.size();
+        EXPECT_EQ(floats_sent(layout, plan, hosts, value_moves).between_nodes, ideal);
+        EXPECT_EQ(floats_sent(layout, plan, hosts, stripe_moves).between_nodes, ideal)
+            << ranks << " ranks";
+    }
 }
 
 // The table of docs/nccl.md.
@@ -100,6 +190,43 @@ TEST(StripeMoves, CostMoreByPartialsThatHaveNoSiblingAtHome) {
             << leaves_and_ranks.second << " ranks, " << leaves_and_ranks.first << " leaves";
         const auto partials = static_cast<double>(plan.partials().size());
         EXPECT_NEAR(share_of_ring(layout, plan), (1 + partials / plan.ranks()) / 2, 1e-3);
+    }
+}
+
+// Two stripes, of the second two parts of rank 0.
+TEST(AwaitedParts, AreTheLastOfEachRank) {
+    std::vector<float> room(80);
+    const StripeMoves moves{
+        .receives = {{0, {0, 16}}, {2, {16, 32}}, {0, {32, 48}}, {0, {48, 64}}, {2, {64, 80}}},
+        .sums = {{{0, 16}, 0}, {{32, 48}, 32}}};
+    const auto parts = awaited_parts(moves, room.data());
+    ASSERT_EQ(parts.size(), 2u);
+    EXPECT_EQ(parts[0].peer, 0);
+    EXPECT_EQ(parts[0].last, room.data() + 63);
+    EXPECT_EQ(parts[1].peer, 2);
+    EXPECT_EQ(parts[1].last, room.data() + 79);
+}
+
+// Never one's own values: those are sent.
+TEST(AwaitedParts, OfAPublicationAreValuesOfAllOthersThatOwnSome) {
+    const std::vector<std::size_t> counts = {900, 40, 2000, 1};
+    const FlatLayout layout(counts, 3, BucketLimits{1024, 1024});
+    const std::size_t last_bucket = layout.bucket_count() - 1;
+    ASSERT_EQ(layout.bucket(last_bucket).size(), 16u) << "one rank owns all of it";
+    std::vector<float> values(layout.size());
+    const TreePlan plan(8, 3);
+    for (int rank = 0; rank < 3; ++rank) {
+        const StripeTeam team = stripe_teams(plan, rank, hosts_of(3)).front();
+        const auto parts = awaited_values(layout, plan, team, rank, values.data());
+        EXPECT_EQ(parts.size(), 2u);
+        for (const auto& [peer, last] : parts) {
+            EXPECT_NE(peer, rank);
+            bool is_peers = false;
+            for (std::size_t b = 0; b <= last_bucket; ++b)
+                is_peers |= values.data() + layout.stripe(b, peer, 3).end - 1 == last;
+            EXPECT_TRUE(is_peers);
+        }
+        EXPECT_NE(parts[0].peer, parts[1].peer);
     }
 }
 

@@ -4,6 +4,7 @@
 #include "lockstep/core/random.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
@@ -146,6 +147,38 @@ TEST(ExactSum, IsExactWhereFloatingPointLosesEverything) {
     large.add_squares(std::vector{1e19f});
     for (std::size_t i = 0; i < sum.words().size(); ++i) sum.words()[i] -= large.words()[i];
     EXPECT_EQ(sum.value(), small);
+}
+
+// Threads one after the other, as a kernel's add their words in any order.
+double sum_by_threads(std::span<const float> values) {
+    namespace exact = lockstep::exact;
+    ExactSum sum;
+    const exact::SquaresLaunch launch{.values = values.data(),
+                                      .count = static_cast<std::int64_t>(values.size())};
+    const std::int64_t blocks = exact::squares_blocks(launch.count);
+    for (std::int64_t block = blocks; block-- > 0;)
+        for (int thread = lockstep::threads_of_block; thread-- > 0;) {
+            std::array<std::int64_t, exact::words> own{};
+            exact::add_own(launch, block, thread, blocks, lockstep::threads_of_block, own.data());
+            for (std::size_t i = 0; i < own.size(); ++i) sum.words()[i] += own[i];
+        }
+    return sum.value();
+}
+
+RC_GTEST_PROP(ExactSum, IsTheSameByThreadsOfAKernel, ()) {
+    const auto values = some_values();
+    RC_ASSERT(sum_by_threads(values) == sum_of_squares(values));
+}
+
+TEST(ExactSum, ByThreadsOfAKernelCountsWhatIsNoNumber) {
+    const float infinity = std::numeric_limits<float>::infinity();
+    const float largest = std::numeric_limits<float>::max();
+    std::vector<float> values(40'000, largest);
+    EXPECT_EQ(sum_by_threads(values), sum_of_squares(values));
+    values[33'333] = -infinity;
+    EXPECT_EQ(sum_by_threads(values), infinity);
+    values[7] = std::numeric_limits<float>::quiet_NaN();
+    EXPECT_TRUE(std::isnan(sum_by_threads(values)));
 }
 
 TEST(ExactSum, SaysThatAValueWasNotFinite) {

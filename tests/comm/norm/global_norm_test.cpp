@@ -56,7 +56,7 @@ TEST(GlobalNorm, IsNotFiniteIfOneValueOfOneRankIsNot) {
     EXPECT_TRUE(std::isinf(norm_cut_in(5, {}, -std::numeric_limits<float>::infinity())));
 }
 
-TEST(SumOver, AddsEachSumOfAllRanks) {
+TEST(ExactSum, OverRanksIsThatOfWords) {
     std::vector<ExactSum> sums(3);
     std::vector<double> expected(3);
     for (int rank = 0; rank < ranks().size(); ++rank)
@@ -65,7 +65,7 @@ TEST(SumOver, AddsEachSumOfAllRanks) {
             expected[i] += static_cast<double>(value) * value;
             if (rank == ranks().rank()) sums[i].add_squares({&value, 1});
         }
-    sum_over(ranks(), sums);
+    for (ExactSum& sum : sums) ranks().all_reduce_sum(sum.words());
     for (std::size_t i = 0; i < 3; ++i) EXPECT_DOUBLE_EQ(sums[i].value(), expected[i]) << i;
 }
 

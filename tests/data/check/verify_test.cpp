@@ -2,6 +2,7 @@
 #include "lockstep/data/verify.hpp"
 
 #include "data/fake_team.hpp"
+#include "data/foreign_files.hpp"
 #include "data/samples.hpp"
 #include "support/caught.hpp"
 
@@ -168,6 +169,74 @@ INSTANTIATE_TEST_SUITE_P(Codecs,
                          Verify,
                          testing::Values(Codec::none, Codec::deflate, Codec::lz4, Codec::zstd),
                          [](const auto& codec) { return std::string(codec_name(codec.param)); });
+
+class VerifyForeign : public testing::Test {
+  protected:
+    VerifyForeign() {
+        auto datasets = test::images_and_labels(200, 1);
+        datasets[0].chunk = {16, 3, 5};
+        datasets[0].filters = {{H5Z_FILTER_DEFLATE, {3}}};
+        for (const char* name : {"a.h5", "b.h5"}) test::write_foreign(folder_ / name, datasets);
+    }
+    std::vector<Finding> findings(const VerifyOptions& options = {}) const {
+        return verify_data(folder_.path(), fields_, {}, options);
+    }
+    // Chunk number `number` of b.h5, for good.
+    StoredBlock damage(std::size_t number) const {
+        const auto index = DatasetIndex::open(folder_.path(), fields_);
+        const StoredBlock block = index.stored_blocks(0)[13 + number];
+        test::overwrite(folder_ / "b.h5", block.offset + 2, "no zlib");
+        return block;
+    }
+
+    test::TempDir folder_;
+    std::vector<FieldMapping> fields_{{"images", "/x/data"}, {"labels", "/y"}};
+};
+
+TEST_F(VerifyForeign, FindsNothingInSoundFiles) {
+    EXPECT_THAT(findings(), IsEmpty());
+    EXPECT_THAT(verify_data(folder_ / "?.h5", fields_), IsEmpty());
+}
+
+TEST_F(VerifyForeign, NamesEachChunkThatDoesNotExpandForAnyThreadsAndMembers) {
+    const StoredBlock second = damage(2), fifth = damage(5);
+    const std::vector<Finding> found = findings();
+    ASSERT_THAT(found, SizeIs(2));
+    EXPECT_EQ(found[0].code, "E213");
+    EXPECT_EQ(found[0].file, "b.h5");
+    EXPECT_EQ(found[0].field, "images");
+    EXPECT_EQ(found[0].block, 2);
+    EXPECT_EQ(found[0].offset, second.offset);
+    EXPECT_EQ(found[1].offset, fifth.offset);
+    EXPECT_THAT(found[0].text, HasSubstr("samples 232 to 247"));
+    const auto texts = [](const std::vector<Finding>& all) {
+        std::vector<std::string> said;
+        for (const Finding& one : all) said.push_back(one.text);
+        return said;
+    };
+    EXPECT_EQ(texts(findings({.threads = 3, .team = {}})), texts(found));
+    for (const auto& failure : test::run_team(3, [&](const Team& team) {
+             EXPECT_EQ(texts(findings({.threads = 2, .team = team})), texts(found));
+         }))
+        EXPECT_FALSE(failure);
+}
+
+TEST_F(VerifyForeign, EndsWhereItsReportThrows) {
+    EXPECT_THROW(verify_data(folder_.path(),
+                             fields_,
+                             [](const VerifyProgress& at) {
+                                 EXPECT_LE(at.done, at.total);
+                                 throw std::runtime_error("stopped");
+                             }),
+                 std::runtime_error);
+}
+
+TEST_F(VerifyForeign, OfPackedDataNeedsNoFields) {
+    PackOptions options = test::options_for(folder_, test::make_samples(30), "toy", Codec::none);
+    pack_dataset(options);
+    EXPECT_THAT(verify_data(options.output, {}), IsEmpty());
+    EXPECT_EQ(caught_code([&] { verify_data(options.output, fields_); }), "E106");
+}
 
 }  // namespace
 }  // namespace lockstep

@@ -46,7 +46,7 @@ TEST_F(Contents, AreListedWhereNoFieldsAreGiven) {
         EXPECT_EQ(error->code(), "E216");
         for (const char* line : {"\n    /x/data: u8 [8, 9, 7, 3]\n",
                                  "\n    /deep/y: u8 [8]\n",
-                                 "/names: text [8], which cannot be streamed: it is text",
+                                 "\n    /names: text [8]\n",
                                  "/unwritten: u8 [8, 2], which cannot be streamed: "})
             EXPECT_THAT(error->text(), HasSubstr(line));
         EXPECT_THAT(error->fix(),
@@ -62,7 +62,7 @@ TEST_F(Contents, AreListedWhereAFieldIsMissing) {
     const std::string near = error_with({{"images", "/x/date"}});
     EXPECT_THAT(near, HasSubstr("E207"));
     EXPECT_THAT(near, HasSubstr("\n    /deep/y: u8 [8]\n"));
-    EXPECT_THAT(near, HasSubstr("did you mean '/x/data'?"));
+    EXPECT_THAT(near, HasSubstr("did you mean '/x/data'? Then give --field images=/x/data"));
     EXPECT_THAT(error_with({{"images", "/somewhere/else"}}),
                 HasSubstr("such as --field images=/x/data:HWC --field labels=/deep/y"));
 }
@@ -71,18 +71,23 @@ TEST_F(Contents, ThatCanBePackedComeWithTheCommand) {
     EXPECT_THAT(error_with({{"features", "/unwritten"}, {"labels", "/deep/y"}}),
                 HasSubstr("it's.h5' cannot be streamed"));
     EXPECT_THAT(error_with({{"features", "/unwritten"}, {"labels", "/deep/y"}}),
-                HasSubstr("it'\\''s.h5' --field 'features=/unwritten' --field 'labels=/deep/y' "
+                HasSubstr("it'\\''s.h5' --field features=/unwritten --field labels=/deep/y "
                           "--out NAME"));
     EXPECT_THAT(error_with({{"images", "/x/data", RowLayout::hwc}, {"more", "/unwritten"}}),
-                HasSubstr("--layout hwc --out NAME"));
+                HasSubstr("--field images=/x/data:HWC --field more=/unwritten --out NAME"));
 }
 
 TEST_F(Contents, ThatCannotBePackedEitherComeWithoutOne) {
-    for (const auto& fields : {std::vector<FieldMapping>{{"labels", "/names"}},
-                               {{"names", "/names"}, {"labels", "/deep/y"}}}) {
-        EXPECT_THAT(error_with(fields), HasSubstr("cannot be packed either"));
-        EXPECT_THAT(error_with(fields), Not(HasSubstr("lockstep data pack")));
-    }
+    const std::string text = error_with({{"names", "/names"}, {"labels", "/deep/y"}});
+    EXPECT_THAT(text, HasSubstr("cannot be packed either"));
+    EXPECT_THAT(text, Not(HasSubstr("lockstep data pack")));
+}
+
+TEST_F(Contents, ThatAreTextsAreSuggestedAsLabelsWhereNoNumbersAre) {
+    ForeignDataset text{
+        .path = "/names", .type = H5T_C_S1, .size = {8}, .bytes = test::random_bytes(8, 2)};
+    test::write_foreign(file_, {{.size = {8, 9}, .bytes = test::random_bytes(72, 1)}, text});
+    EXPECT_THAT(error_with({}), HasSubstr("--field features=/x/data --field labels=/names"));
 }
 
 }  // namespace

@@ -97,6 +97,18 @@ TEST_F(ForeignCut, AWindowHoldsWholeBandsAndSaysWhatThatCosts) {
                     "would save nothing but memory, and add hashes"));
 }
 
+// Four lanes of three times 1,000 rows and 998: where the short block does not come last, lanes
+// begin within blocks.
+TEST_F(ForeignCut, ABlockOnTheBorderOfLanesMayBeExpandedForBoth) {
+    const ForeignDataset data{
+        .size = {3998, 16, 16}, .chunk = {1000, 8, 8}, .bytes = test::random_bytes(3998 * 256, 1)};
+    const auto index = open({data}, {{"images", "/x/data", RowLayout::hw}});
+    EXPECT_EQ(times_expanded(*index, 0), 1.0);
+    EXPECT_THAT(cut_costs(*index)[0],
+                testing::ContainsRegex("expanded 1.0 times \\(up to 1.[1-7] by several ranks or "
+                                       "with little memory\\), .*packing would save nothing"));
+}
+
 TEST_F(ForeignCut, AFieldOfOtherBandsIsExpandedMoreOften) {
     const ForeignDataset images{
         .size = {1200, 16, 16}, .chunk = {400, 8, 16}, .bytes = test::random_bytes(1200 * 256, 1)};

@@ -2,6 +2,7 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/data_words.hpp"
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
@@ -292,6 +293,11 @@ TEST_F(Foreign, AFolderAFileOrAPatternNamesFiles) {
     EXPECT_THAT(foreign_files(folder_ / "d"), ElementsAre(a, b));
     EXPECT_THAT(foreign_files(b), ElementsAre(b));
     EXPECT_THAT(foreign_files(folder_ / "?/*.h5"), ElementsAre(b));
+    const fs::path several = b.string() + "," + (folder_ / "d").string();
+    EXPECT_THAT(foreign_files(several), ElementsAre(b, a, b));
+    const fs::path comma = folder_.file("c,d.h5", "");
+    EXPECT_THAT(foreign_files(comma), ElementsAre(comma)) << "a name may have a comma";
+    EXPECT_EQ(caught_code([&] { foreign_files(b.string() + ",none.h5"); }), "E201");
     EXPECT_EQ(caught_code([&] { foreign_files(folder_ / "d/*.hdf"); }), "E201");
     EXPECT_EQ(caught_code([&] { foreign_files(folder_ / "e"); }), "E201");
 }
@@ -313,8 +319,22 @@ TEST_F(Foreign, MappingsAreRead) {
     EXPECT_EQ(parse_field_mapping("a=/x:1/y"), (FieldMapping{"a", "/x:1/y"}));
     EXPECT_EQ(parse_field_mappings("images=/x/data:CHW,labels=y"),
               (std::vector<FieldMapping>{{"images", "/x/data", RowLayout::chw}, {"labels", "/y"}}));
+    EXPECT_EQ(parse_field_mapping("a=/x:cf"), (FieldMapping{"a", "/x", {}, CfValues{}}));
+    EXPECT_EQ(parse_field_mapping("a=/x:CHW:cf=-1.5"),
+              (FieldMapping{"a", "/x", RowLayout::chw, CfValues{-1.5}}));
+    for (const char* text : {"a=/x:cf", "a=/x:CHW:cf=-1.5", "a=/x:value:cf=nan"})
+        EXPECT_EQ(mapping_text(parse_field_mapping(text)), text);
     EXPECT_THAT(parse_field_mappings(""), IsEmpty());
-    for (const char* text : {"images", "=x", "a=", "a=:CHW", "a b=/x", ""})
+    for (const char* text : {"images",
+                             "=x",
+                             "a=",
+                             "a=:CHW",
+                             "a b=/x",
+                             "a=/x:cf:CHW",
+                             "a=/x:cf=x",
+                             "labels=/y:cf",
+                             "a=/y:label:cf",
+                             ""})
         EXPECT_EQ(caught_code([&] { parse_field_mapping(text); }), "E235") << text;
 }
 
@@ -332,7 +352,7 @@ TEST_F(Foreign, LayoutsAreReadInAnyCaseAndOthersAreRefused) {
         const auto error = caught([&] { layout(word); });
         ASSERT_TRUE(error) << word;
         EXPECT_EQ(error->code(), "E235");
-        EXPECT_THAT(error->text(), HasSubstr("these are CHW, HWC, HW, label, value"));
+        EXPECT_THAT(error->text(), HasSubstr("these are CHW, HWC, HW, label, onehot, value"));
     }
     EXPECT_EQ(parse_field_mapping("a=/x:y:value"), (FieldMapping{"a", "/x:y", value}));
 }
@@ -369,6 +389,23 @@ TEST_F(Foreign, SizesThatMayBeHeightWidthChannelsNeedALayout) {
     EXPECT_FALSE(open({2, 3, 10, 12}, "images", unstated));
     for (const RowLayout layout : {chw, hwc, value})
         EXPECT_FALSE(open({2, 32, 32, 13}, "images", layout));
+}
+
+TEST(DataWords, AreTheSameForAllCommands) {
+    fs::path data;
+    std::string given;
+    const Option where = data_option("data", data, ""), field = field_option("field", given, "");
+    EXPECT_EQ(where.kind, OptionKind::list);
+    where.assign({"a.h5,b.h5", "command line"});
+    EXPECT_EQ(data, data_of_words({"a.h5", "b.h5"}));
+    EXPECT_EQ(data_of_words({"d"}), "d");
+    EXPECT_EQ(caught_code([&] { where.assign({"", "command line"}); }), "E103");
+    field.assign({"images=/x:CHW,labels=/y", "command line"});
+    EXPECT_EQ(given, "images=/x:CHW,labels=/y");
+    EXPECT_EQ(mapping_text(parse_field_mapping("images=x:nchw")), "images=/x:CHW");
+    EXPECT_EQ(mapping_text(parse_field_mapping("labels=/y")), "labels=/y");
+    EXPECT_EQ(caught_code([&] { field.assign({"labels=/y,images", "command line"}); }), "E235");
+    EXPECT_EQ(given, "images=/x:CHW,labels=/y") << "what is wrong is not taken";
 }
 
 }  // namespace

@@ -27,6 +27,15 @@ TEST(Lzf, ExpandsLiteralsAndRepeats) {
     EXPECT_EQ(expanded("\x00"s + "a" + "\xe0\xff\x00"s, 265), std::string(265, 'a'));
 }
 
+TEST(Lzf, IsMeasuredByItsLengths) {
+    using namespace std::string_literals;
+    const auto bytes = [](const std::string& stored) { return lzf_bytes(bytes_of(stored)); };
+    EXPECT_EQ(bytes("\x02"s + "abc" + "\x20\x02"s), 6u);
+    EXPECT_EQ(bytes("\x00"s + "a" + "\xe0\xff\x00"s), 265u);
+    for (const std::string& cut : {"\x02"s + "ab", "\x00"s + "a" + "\x20"s, "\xe0\xff"s, ""s})
+        EXPECT_EQ(bytes(cut), 0u);
+}
+
 TEST(Lzf, RefusesWhatIsCutOrReachesOut) {
     using namespace std::string_literals;
     for (const std::string& stored : {"\x02"s + "ab",
@@ -46,7 +55,9 @@ TEST(Lzf, StaysWithinItsBytesWhateverTheyAre) {
         CounterRandom random(Purpose::test, {seed});
         std::string stored(random.below(64), '\0');
         for (char& byte : stored) byte = static_cast<char>(random.below(256));
-        static_cast<void>(expanded(stored, random.below(300)));  // sanitizers look at it
+        const std::uint64_t size = random.below(300);
+        const bool is_whole = expanded(stored, size).has_value();  // sanitizers look at it
+        EXPECT_TRUE(!is_whole || lzf_bytes(bytes_of(stored)) == size);
     }
 }
 

@@ -151,6 +151,38 @@ TEST(Hostile, ForeignFilesNeverCrashOrHangPacking) {
     EXPECT_LT(outcomes["data"], static_cast<int>(files_or(25))) << "the mutations hit what matters";
 }
 
+// Texts of any length lie in heaps, which only libhdf5 reads.
+TEST(Hostile, TextsNeverCrashOrHangTheJob) {
+    const test::TempDir folder;
+    std::map<std::string, int> outcomes;
+    const std::vector<std::string> names{"ant", "bee", "cat", "dog"};
+    std::vector<const char*> rows;
+    for (std::size_t row = 0; row < 64; ++row) rows.push_back(names[row % 4].c_str());
+    const auto bytes = std::as_bytes(std::span(rows));
+    const hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, H5T_VARIABLE);
+    for (const test::Format format : {test::Format::earliest, test::Format::newest}) {
+        test::write_foreign(
+            folder / "good.h5",
+            {{.path = "/y", .type = text, .size = {64}, .bytes = {bytes.begin(), bytes.end()}}},
+            format);
+        const std::string good = test::content_of(folder / "good.h5");
+        CounterRandom random(Purpose::test, {77});
+        for (std::uint64_t number = 0; number < files_or(40); ++number) {
+            std::string bad = good;
+            // Its references and heaps, and what comes before them.
+            for (int i = 0; i < 4; ++i)
+                bad[random.below(bad.size())] = static_cast<char>(random.below(256));
+            const fs::path path = folder.file("bad.h5", bad);
+            ++outcomes[outcome([&] {
+                read_epoch(DatasetIndex::open_foreign({path}, {{"labels", "/y"}}));
+            })];
+        }
+    }
+    H5Tclose(text);
+    for (const auto& [code, times] : outcomes) fmt::print("{}: {}\n", code, times);
+}
+
 // A shard whose index does not match any more, so that libhdf5 is asked.
 TEST(Hostile, ShardsNeverCrashOrHangTheJob) {
     const test::TempDir folder;

@@ -90,6 +90,23 @@ TEST_F(Sandboxed, ChildReadsRowsOfAnyChunks) {
     EXPECT_THAT(labels, testing::ElementsAre(4, 5)) << "and converts them";
 }
 
+TEST_F(Sandboxed, AFileOfANewerFormatIsToldAsSuch) {
+    constexpr std::size_t version_at = 8;
+    std::string bytes = test::content_of(request_.path);
+    bytes[version_at] = 4;
+    write_file_atomically(request_.path, bytes);
+    const auto error = caught([&] { Sandbox().look(request_); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E205");
+    EXPECT_THAT(error->why(), HasSubstr("its superblock has version 4, which this program's HDF5"));
+    EXPECT_THAT(error->fix(), HasSubstr("libver='earliest'"));
+    bytes[version_at] = 0;
+    bytes[version_at + 5] = 3;  // no size of addresses
+    write_file_atomically(request_.path, bytes);
+    EXPECT_THAT(caught([&] { Sandbox().look(request_); })->text(),
+                testing::Not(HasSubstr("superblock has")));
+}
+
 TEST_F(Sandboxed, RowsThatCannotBeReadAreRefused) {
     Sandbox sandbox;
     std::vector<std::byte> rows(15);
@@ -181,7 +198,7 @@ TEST_F(Sandboxed, AChildWithoutMemorySaysSo) {
     const auto error = error_with(fmt::format("exit {}", exit_out_of_memory));
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E231");
-    EXPECT_THAT(error->text(), HasSubstr("ulimit -v"));
+    EXPECT_THAT(error->text(), HasSubstr("it may have 4 GiB of addresses"));
 }
 
 TEST_F(Sandboxed, HangsEnd) {

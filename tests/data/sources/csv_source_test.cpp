@@ -46,6 +46,51 @@ TEST_F(CsvSource, NumbersNamedClassesAsTheySort) {
     EXPECT_EQ(label_of(*source, 1, 3), 0);
 }
 
+TEST_F(CsvSource, ReadsOtherEncodings) {
+    const auto names = [&](const std::string& content, const std::string& encoding) {
+        const auto source = open(content, {.label = "2", .encoding = encoding});
+        return source->fields()[1].class_names;
+    };
+    EXPECT_THAT(names("1,caf\xe9\n", ""), ElementsAre("caf\xe9")) << "as it is";
+    EXPECT_THAT(names("1,caf\xe9\n", "latin1"), ElementsAre("caf\u00e9"));
+    EXPECT_THAT(names("1,\x80\n", "cp1252"), ElementsAre("\u20ac"));
+    EXPECT_THAT(names("\xef\xbb\xbf"
+                      "1,caf\u00e9\n",
+                      "utf-8"),
+                ElementsAre("caf\u00e9"));
+    std::string wide = "\xff\xfe";
+    for (const char letter : std::string("1,a\n")) wide += std::string{letter, '\0'};
+    EXPECT_THAT(names(wide, "utf-16"), ElementsAre("a"));
+    EXPECT_THAT(error(wide).why(), HasSubstr("--encoding utf-16"));
+}
+
+TEST_F(CsvSource, ReadsOtherEncodingsInParts) {
+    // Parts of 1 MiB end within characters of three bytes.
+    std::string wide, expected;
+    for (int i = 0; i < 400'000; ++i) {
+        expected += "\u20ac";
+        wide += "\xa4";  // the sign of the euro in ISO-8859-15
+    }
+    const auto label = [&](const std::string& text, const std::string& encoding) {
+        return open("1," + text + "\n", {.label = "2", .encoding = encoding})
+            ->fields()[1]
+            .class_names.at(0);
+    };
+    EXPECT_EQ(label(wide, "iso-8859-15"), expected);
+    EXPECT_EQ(label(expected, "utf-8"), expected);
+}
+
+TEST_F(CsvSource, NamesBytesThatAreNotOfTheEncoding) {
+    const Error wrong = error("1,2\n3,caf\xe9 au lait\n", {.encoding = "utf-8"});
+    EXPECT_EQ(wrong.code(), "E214");
+    EXPECT_THAT(wrong.why(), HasSubstr("bytes that are no utf-8"));
+    EXPECT_THAT(error("1,2\n3,\xc3", {.encoding = "utf-8"}).why(),
+                HasSubstr("end within a character"));
+    const Error unknown = error("1,2\n", {.encoding = "klingon"});
+    EXPECT_EQ(unknown.code(), "E103");
+    EXPECT_THAT(unknown.fix(), HasSubstr("iconv -l"));
+}
+
 TEST_F(CsvSource, ReadsTargetsInDoublePrecision) {
     const auto source =
         open("0.1;5\n0.2;6\n", {.target = "1", .separator = ';', .type = ElementType::f64});

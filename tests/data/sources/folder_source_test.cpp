@@ -89,11 +89,11 @@ TEST_F(FolderSource, NamesEmptyClassesAndMissingFolders) {
 
 TEST_F(FolderSource, CountsImagesThatItLeavesOutByTheirEnding) {
     folder_.file("a/1.png", png_text(picture(2, 2, 1)));
-    for (const char* name : {"a/1.tif", "a/2.TIF", "a/3.webp", "a/notes"}) folder_.file(name, "x");
+    for (const char* name : {"a/1.bmp", "a/2.BMP", "a/3.heic", "a/notes"}) folder_.file(name, "x");
     testing::internal::CaptureStderr();
     open_folder(folder_.path());
     const std::string said = testing::internal::GetCapturedStderr();
-    EXPECT_THAT(said, HasSubstr("left out: 1 without ending, 2 .tif, 1 .webp; make PNG"));
+    EXPECT_THAT(said, HasSubstr("left out: 1 without ending, 2 .bmp, 1 .heic; make PNG"));
     EXPECT_THAT(said, HasSubstr("Debian: imagemagick"));
     folder_.file("b/1.bmp", "x");
     EXPECT_THAT(error().why(), HasSubstr("this class has .bmp files"));
@@ -147,6 +147,17 @@ TEST_F(FolderSource, IsKnownByNamesSizesAndBytes) {
     EXPECT_EQ(print(), first);
     folder_.file("a/1.png", png_text(picture(8, 8, 1)) + "x");
     EXPECT_NE(print(), first);
+}
+
+TEST_F(FolderSource, CountsImagesWhoseLowerBitsAreLost) {
+    folder_.file("a/1.png", png_text(picture(1, 2, 1)));
+    for (const char* name : {"a/2.png", "b/1.png"})
+        folder_.file(name, png_text(1, 2, PNG_COLOR_TYPE_GRAY, 16, "abcd"));
+    testing::internal::CaptureStderr();
+    open_folder(folder_.path())->fingerprint();
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, HasSubstr("2 of 3 images have 16 bits per channel, the first of them '"));
+    EXPECT_THAT(said, HasSubstr("a/2.png': the upper 8 are packed"));
 }
 
 TEST(ImageSize, IsHeightByWidth) {

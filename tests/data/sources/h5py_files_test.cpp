@@ -93,6 +93,36 @@ with h5py.File(folder + '/links.h5', 'w') as file:
     file.create_dataset('external', (100, 6), 'i4', external=[('raw.bin', 0, h5py.h5f.UNLIMITED)])
 )";
 
+// Labels in all forms, the class of each sample as i8, and then names of classes.
+constexpr const char* labeller = R"(
+import h5py, numpy as np, sys
+folder = sys.argv[1]
+rng = np.random.default_rng(3)
+y = rng.integers(0, 3, 2000)
+text = np.array(['cat', 'dog', 'm\u00fccke'])
+enum = h5py.enum_dtype({'cat': 0, 'dog': 1, 'm\u00fccke': 2}, basetype='>i2')
+text8 = np.array([name.encode() for name in text])
+cases = {
+    'variable=/variable': (text[y].astype(object), dict(dtype=h5py.string_dtype())),
+    'ascii=/ascii': (np.array(['a', 'b', 'c'])[y].astype(object), dict(dtype=h5py.string_dtype('ascii'))),
+    'gzip=/gzip': (text[y].astype(object), dict(dtype=h5py.string_dtype(), compression='gzip', chunks=(99,))),
+    'fixed=/fixed': (text8[y], dict(chunks=(77,), compression='gzip')),
+    'column=/column': (text8[y][:, None], {}),
+    'enum=/enum': (y, dict(dtype=enum, chunks=(64,), compression='gzip')),
+    'bool=/bool': (y > 0, {}),
+    'hot=/hot:onehot': (np.eye(3)[y], dict(chunks=True, compression='gzip')),
+    'flags=/flags:onehot': (np.eye(3, dtype=bool)[y], {}),
+    'reals=/reals:label': (y.astype('>f4'), dict(chunks=(100,))),
+    'wide=/wide': (y.astype('>u8')[:, None], {}),
+}
+with h5py.File(folder + '/labels.h5', 'w') as file:
+    for name, (values, options) in cases.items():
+        name = name.split('=')[0]
+        file.create_dataset(name, data=values, **options)
+        ((y > 0) if name == 'bool' else y).astype('i8').tofile(f'{folder}/{name}.bin')
+print(*cases)
+)";
+
 class H5pyFiles : public testing::Test {
   protected:
     void SetUp() override {
@@ -122,6 +152,39 @@ TEST_F(H5pyFiles, HoldWhatNumpyHolds) {
         EXPECT_TRUE(std::ranges::equal(test::rows_of(*source), bytes_of(wanted)));
     }
     EXPECT_EQ(count, 15u);
+}
+
+TEST_F(H5pyFiles, LabelsInAllFormsAreTheirClassesStreamedAndPacked) {
+    std::istringstream cases(run(labeller));
+    const fs::path file = folder_ / "labels.h5";
+    std::size_t count = 0;
+    for (std::string each; cases >> each; ++count) {
+        SCOPED_TRACE(each);
+        const std::string name = each.substr(0, each.find('='));
+        const std::string wanted = test::content_of(folder_ / (name + ".bin"));
+        FieldMapping field = parse_field_mapping(each);
+        field.name = "labels";
+        const auto source = open_hdf5({file}, {field});
+        EXPECT_TRUE(std::ranges::equal(test::rows_of(*source), bytes_of(wanted)));
+        const auto index = DatasetIndex::open_foreign({file}, {field});
+        const Field& streamed = index.fields()[0];
+        EXPECT_EQ(streamed.class_names, source->fields()[0].class_names);
+        EXPECT_EQ(streamed.classes(), name == "bool" ? 2 : 3);
+        const std::vector<std::byte> rows = test::streamed(index, 0);
+        std::vector<std::int64_t> classes(index.samples());
+        for (std::size_t i = 0; i < classes.size(); ++i)
+            std::memcpy(&classes[i],
+                        rows.data() + i * streamed.bytes_per_sample(),
+                        streamed.bytes_per_sample());
+        EXPECT_EQ(test::bytes_in(classes), wanted);
+    }
+    EXPECT_EQ(count, 11u);
+    const auto text = DatasetIndex::open_foreign({file}, {{"labels", "/variable"}});
+    EXPECT_THAT(text.fields()[0].class_names,
+                testing::ElementsAre("cat",
+                                     "dog",
+                                     "m\xc3\xbc"
+                                     "cke"));
 }
 
 TEST_F(H5pyFiles, NpyOfAnyNumberTypeHoldsWhatNumpyHolds) {

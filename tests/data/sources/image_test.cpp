@@ -92,9 +92,9 @@ TEST(Image, StretchesPnmOfFewerValues) {
 }
 
 TEST(Image, KeepsTheUpperBitsOf16) {
-    const Image grey = decoded(png_text(1, 2, PNG_COLOR_TYPE_GRAY, 16, "abcd"));
-    EXPECT_THAT(grey.pixels, ElementsAre('a', 'c'));
-    EXPECT_EQ(grey.bits, 16u);
+    const std::string grey = png_text(1, 2, PNG_COLOR_TYPE_GRAY, 16, "abcd");
+    EXPECT_THAT(decoded(grey).pixels, ElementsAre('a', 'c'));
+    EXPECT_EQ(channel_bits(bytes_of(std::string_view(grey))), 16u);
     EXPECT_THAT(decoded(png_text(1, 1, PNG_COLOR_TYPE_RGB, 16, "abcdef")).pixels,
                 ElementsAre('a', 'c', 'e'));
 }
@@ -117,6 +117,17 @@ TEST(Image, RefusesSizesThatLie) {
 }
 
 // A PNG whose header, checksum included, promises 30,000 x 30,000 pixels of 16 bytes.
+TEST(Image, EncodedAsPngIsThatOfLibpng) {
+    for (const std::uint32_t channels : {1u, 3u}) {
+        const Image image = picture(7, 5, channels);
+        const std::string png = encoded_png(image);
+        const Image decoded = decode_png(bytes_of(png));
+        EXPECT_EQ(decoded.pixels, image.pixels);
+        EXPECT_EQ(decoded.width, image.width);
+        EXPECT_EQ(decoded.channels, channels);
+    }
+}
+
 TEST(Image, AllocatesNothingForAHugePng) {
     std::string png = png_text(picture(1, 1, 1));
     std::string header = "IHDR";
@@ -157,8 +168,8 @@ TEST(Image, SurvivesFlippedBits) {
 }
 
 TEST(Image, IsKnownByItsFirstBytes) {
-    EXPECT_THAT(refusal("GIF89a"), HasSubstr("begins neither as PNG"));
-    EXPECT_THAT(refusal(""), HasSubstr("begins neither as PNG"));
+    EXPECT_THAT(refusal("GIF89a"), HasSubstr("begins neither as PNG,"));
+    EXPECT_THAT(refusal(""), HasSubstr("begins neither as PNG,"));
     EXPECT_THAT(refusal("P5"), HasSubstr("number is missing"));
 }
 

@@ -175,7 +175,7 @@ TEST_F(Stream, KeepsAsManyBatchesReadyAsMemoryAllows) {
     StreamOptions options = test::small_stream();
     const StreamMemory all = plan_memory(*index, options, {});
     EXPECT_EQ(all.batches, lendable_batches + 64);
-    options.memory_bytes = all.bytes() - 60 * all.batch_bytes;
+    options.memory_bytes = all.bytes() - all.border_bytes - 60 * all.batch_bytes;
     const StreamMemory less = plan_memory(*index, options, {});
     EXPECT_EQ(less.batches, lendable_batches + 4);
     EXPECT_LE(less.bytes(), options.memory_bytes);

@@ -101,6 +101,61 @@ RC_GTEST_PROP(Order, DoesNotDependOnBatchLeavesOrRanks, ()) {
     }
 }
 
+// A part's order, of blocks of any size.
+EpochOrder order_of_part(Case of, const SamplePart& part) {
+    of.spec.part = part;
+    return {blocks_in(row_blocks(of.samples, of.block_rows), part), of.spec, 2};
+}
+
+RC_GTEST_PROP(Order, OfTwoPartsHasEachSampleOnceOnItsSide, ()) {
+    const Case of = any_case();
+    const double share = *rc::gen::element(0.5, 0.9, 0.01);
+    std::vector<std::uint64_t> all;
+    for (const SamplePart& part : {SamplePart::first(share), SamplePart::second(share)}) {
+        const auto blocks = row_blocks(of.samples, of.block_rows);
+        if (samples_in(blocks, part) == 0) continue;
+        const EpochOrder order = order_of_part(of, part);
+        RC_ASSERT(order.samples() == samples_in(blocks, part));
+        RC_ASSERT(samples_in(row_blocks(of.samples, 7), part) == order.samples());
+        const std::vector<std::uint64_t> samples = sequence(order);
+        for (const std::uint64_t sample : samples) RC_ASSERT(part.holds(sample));
+        RC_ASSERT(samples ==
+                      samples_of(order, leaf_slice(0, order.samples(), order.lanes(), 0, 1, 1)) ||
+                  order.lanes() > 1);
+        all.insert(all.end(), samples.begin(), samples.end());
+    }
+    RC_ASSERT(all.size() == of.samples);
+    RC_ASSERT(is_permutation_of_all(all));
+}
+
+RC_GTEST_PROP(Order, OfAPartDoesNotDependOnLeaves, ()) {
+    const Case of = any_case();
+    const SamplePart part = SamplePart::first(0.7);
+    RC_PRE(samples_in(row_blocks(of.samples, of.block_rows), part) > 0);
+    const EpochOrder order = order_of_part(of, part);
+    const auto leaves = *rc::gen::inRange(1, 9);
+    const auto cut = *rc::gen::inRange(0, leaves + 1);
+    const std::uint64_t end = order.samples();
+    auto step = samples_of(order, leaf_slice(0, end, order.lanes(), 0, cut, leaves));
+    const auto rest = samples_of(order, leaf_slice(0, end, order.lanes(), cut, leaves, leaves));
+    step.insert(step.end(), rest.begin(), rest.end());
+    RC_ASSERT(step == samples_of(order, leaf_slice(0, end, order.lanes(), 0, leaves, leaves)));
+}
+
+TEST(SamplePart, IsAboutTheShareAndPinned) {
+    const std::vector<RowBlock> blocks = row_blocks(100'000, 999);
+    for (const double share : {0.9, 0.5, 0.001}) {
+        const std::uint64_t first = samples_in(blocks, SamplePart::first(share));
+        EXPECT_NEAR(static_cast<double>(first), share * 1e5, 500);
+        EXPECT_EQ(first + samples_in(blocks, SamplePart::second(share)), 100'000U);
+    }
+    std::vector<std::uint64_t> tested;
+    for (std::uint64_t sample = 0; sample < 40; ++sample)
+        if (SamplePart::second(0.9).holds(sample)) tested.push_back(sample);
+    EXPECT_THAT(tested, ElementsAre(10, 34)) << "another hash is another split of every run";
+    EXPECT_EQ(samples_in(blocks, {}), 100'000U);
+}
+
 RC_GTEST_PROP(Order, LeavesAreNearEqualAndTheFirstIsNeverEmpty, ()) {
     const auto samples = *rc::gen::inRange<std::uint64_t>(1, 1000);
     const auto leaves = *rc::gen::inRange(1, 130);
@@ -141,6 +196,18 @@ RC_GTEST_PROP(Order, WindowsOfALaneBeginAtBlocks, ()) {
             if (window.begin > 0) RC_ASSERT(order.rows_of(window).front().first % block_rows == 0u);
             p = window.end;
         }
+}
+
+RC_GTEST_PROP(Order, CountsABlockOnceForEachLaneThatHasRowsOfIt, ()) {
+    const EpochOrder order = order_of(any_case(), 3);
+    std::size_t runs = 0;
+    for (int lane = 0; lane < order.lanes(); ++lane)
+        for (std::uint64_t p = 0; p < order.lane_samples(lane);) {
+            const LaneRange window = order.window_at(lane, p);
+            runs += order.rows_of(window).size();
+            p = window.end;
+        }
+    RC_ASSERT(order.block_reads() == runs);
 }
 
 // As sequence(), but each window is looked at once.

@@ -103,6 +103,28 @@ TEST_F(Resident, GivesTheBatchesOfAStreamBitForBit) {
     }
 }
 
+TEST_F(Resident, AndAStreamGiveThePartOfTheSamplesThatIsAskedFor) {
+    const auto index = pack(Codec::lz4);
+    const auto rows = load(index, {.threads = 2});
+    for (const OrderKind kind : {OrderKind::lanes, OrderKind::uniform, OrderKind::sequential}) {
+        StreamOptions options = small(kind);
+        std::vector<std::uint64_t> all;
+        for (const SamplePart& part : {SamplePart::first(0.8), SamplePart::second(0.8)}) {
+            options.part = part;
+            BatchStream stream(index, options), resident(index, options, {}, rows);
+            expect_equal(stream, resident, 20);
+            BatchStream epoch(index, options, {}, rows);
+            for (Batch batch; batch.next.epoch == 0;) {
+                batch = epoch.next();
+                all.insert(all.end(), batch.sample_ids.begin(), batch.sample_ids.end());
+            }
+        }
+        std::ranges::sort(all);
+        ASSERT_EQ(all.size(), index->samples());
+        for (std::uint64_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], i);
+    }
+}
+
 TEST_F(Resident, DeliversEachSampleOnceWithItsContentWithoutTheFiles) {
     const auto index = pack(Codec::zstd);
     const auto rows = load(index);

@@ -54,6 +54,64 @@ TEST(ChooseNetwork, RefusesHostsThatNothingJoins) {
                       HasSubstr("export OMPI_MCA_btl_tcp_if_include=NETWORK")));
 }
 
+/// Host `name` in network `one` by interface "eth".
+HostProbe host_with(const std::string& name, const std::vector<ProbedPort>& ports) {
+    HostProbe probe = host(name, {one});
+    probe.rdma_ports = ports;
+    return probe;
+}
+
+const ProbedPort infiniband{"mlx5_0:1", "InfiniBand", "ib0"};
+const ProbedPort roce{"mlx5_1:1", "Ethernet", "eth"};
+const ProbedPort lone_roce{"mlx5_2:1", "Ethernet", "storage"};
+
+TEST(ChooseNetwork, LetsRdmaThroughWhereAllHostsHaveIt) {
+    const auto chosen = choose_network(
+        std::vector{host_with("1", {infiniband, lone_roce}), host_with("2", {roce, infiniband})},
+        "");
+    EXPECT_TRUE(chosen.has_rdma);
+    EXPECT_EQ(chosen.note,
+              "network 10.0.1.0/24 joins 1, 2; MPI may use InfiniBand (1 mlx5_0:1, 2 mlx5_0:1)");
+}
+
+TEST(ChooseNetwork, TakesRoceOnlyInANetworkInWhichAllReachEachOther) {
+    EXPECT_TRUE(
+        choose_network(std::vector{host_with("1", {roce}), host_with("2", {roce})}, "").has_rdma);
+    const auto lone =
+        choose_network(std::vector{host_with("1", {roce}), host_with("2", {lone_roce})}, "");
+    EXPECT_FALSE(lone.has_rdma);
+    EXPECT_THAT(lone.note, HasSubstr("RDMA is left out: no InfiniBand on all hosts, nor RoCE"));
+    EXPECT_FALSE(
+        choose_network(std::vector{host_with("1", {roce}), host_with("2", {infiniband})}, "")
+            .has_rdma);
+}
+
+TEST(ChooseNetwork, LeavesRdmaOutWhereAHostHasNone) {
+    const auto chosen =
+        choose_network(std::vector{host_with("1", {infiniband}), host_with("2", {})}, "");
+    EXPECT_FALSE(chosen.has_rdma);
+    EXPECT_THAT(chosen.note, HasSubstr("RDMA is left out: no active port on 2"));
+    EXPECT_FALSE(choose_network(std::vector{host_with("1", {}), host_with("2", {})}, "").has_rdma);
+}
+
+TEST(AskHosts, HearsOfPortsAndOfNoneFromOlderPrograms) {
+    const auto host = [](const std::string& ports) {
+        return std::vector<std::string>{
+            "sh",
+            "-c",
+            "echo 'lockstep-probe {\"offer\": \"\", \"addresses\": {\"usable\": [], "
+            "\"left_out\": []}" +
+                ports + "}'; read -r line; echo 'lockstep-probe {\"unreached\": []}'"};
+    };
+    const std::vector<std::string> names{"new", "old"};
+    const auto hosts = ask_hosts(
+        names,
+        std::vector{host(R"(, "rdma_ports": [["mlx5_0:1", "InfiniBand", "ib0"]])"), host("")},
+        20);
+    EXPECT_EQ(hosts[0].rdma_ports, std::vector{infiniband});
+    EXPECT_EQ(hosts[1].rdma_ports, std::vector<ProbedPort>());
+}
+
 TEST(AskHosts, GivesEachHostEveryonesOfferAndTakesItsWord) {
     const auto host = [](const char* address) {
         return std::vector<std::string>{

@@ -55,7 +55,7 @@ class TwoLeaves : public testing::Test {
             replica.end_leaf();
         }
         replica.finish();
-        replica.update({.number = number, .rate = 1e-3}, 8);
+        replica.update({.number = number, .rate = 1e-3}, {}, 8);
         replica.publish();
     }
     // One step with such a pixel, skipped if anything is not finite. Whether it was.
@@ -69,13 +69,9 @@ class TwoLeaves : public testing::Test {
             replica.end_leaf();
         }
         replica.finish();
-        const bool skips = !replica.is_finite();
-        if (skips)
-            replica.skip();
-        else
-            replica.update({.number = 1, .rate = 1e-3}, 8);
+        replica.update({.number = 1, .rate = 1e-3}, {.skips_nonfinite = true}, 8);
         replica.publish();
-        return skips;
+        return replica.decision().is_withheld != 0;
     }
     at::Tensor buffer(const std::string& name) const { return module->named_buffers()[name]; }
 };
@@ -129,7 +125,7 @@ TEST_F(TwoLeaves, AreMeasuredWithWhatTheirLastPassDoesNotReach) {
             replica.end_leaf();
         }
         replica.finish();
-        replica.skip();
+        replica.update({.number = 1, .rate = 0}, {}, 8);
         replica.publish();
         return replica.scalar(StepScalar::leaf_squares);
     };
@@ -171,7 +167,7 @@ TEST_F(TwoLeaves, ALeafWithoutSamplesCountsForNothing) {
     replica.add(StepScalar::save_wanted, 1);
     replica.end_leaf();
     replica.finish();
-    replica.update({.number = 1, .rate = 1e-3}, 1);
+    replica.update({.number = 1, .rate = 1e-3}, {}, 1);
     replica.publish();
     EXPECT_TRUE(buffer("norm1.running_mean").equal(seen));
     EXPECT_EQ(replica.scalar(StepScalar::save_wanted), 1);

@@ -27,15 +27,23 @@ void run_as_kernel(const UpdateLaunch& launch) {
             update::thread(launch, block, thread, blocks, threads_of_block);
 }
 
+/// All else is one source anyway.
 class KernelLoops : public UpdateLoops {
   public:
     void run(const UpdateLaunch& launch) override { run_as_kernel(launch); }
-    void add_squares(ExactSum& sum, const float* values, std::size_t count) override {
-        sum.add_squares({values, count});
+    std::int64_t* sums(std::size_t count) override { return host_.sums(count); }
+    void add_squares(std::int64_t* sum, const float* values, std::size_t count) override {
+        host_.add_squares(sum, values, count);
     }
+    void sum_over(const Communicator& ranks, std::int64_t* sums, std::size_t count) override {
+        host_.sum_over(ranks, sums, count);
+    }
+    const UpdateDecision* decide(DecisionLaunch launch) override { return host_.decide(launch); }
+    const float* own_rates(OwnRatesLaunch launch) override { return host_.own_rates(launch); }
     std::span<float> room() override { return room_; }
 
   private:
+    UpdateLoops& host_ = host_loops();
     std::array<float, 100> room_;
 };
 
@@ -98,11 +106,38 @@ TEST(UpdateLaunch, HasOnAGpuTheBitsOfTheHostsLoops) {
         const UpdateStep step{.number = static_cast<std::int64_t>(1 + random.below(1000)),
                               .rate = random.uniform(),
                               .gradient_scale = static_cast<float>(random.uniform())};
+        UpdateStep late = step;
+        const UpdateDecision decided{.scale = step.gradient_scale};
+        late.gradient_scale = 0;
+        late.decided = &decided;
         const ParameterPiece on_host = host.piece(states, has_average);
         const ParameterPiece on_device = device.piece(states, has_average);
         update_pieces(*optimizer, {}, {&on_host, 1}, ParameterCopy::first, 1, step);
-        update_pieces(*optimizer, {}, {&on_device, 1}, ParameterCopy::first, 1, step, kernel);
+        update_pieces(*optimizer, {}, {&on_device, 1}, ParameterCopy::first, 1, late, kernel);
         ASSERT_TRUE(host.has_bits_of(device)) << "case " << number;
+    }
+}
+
+TEST(UpdateLaunch, ChangesNothingWhereItIsWithheld) {
+    KernelLoops kernel;
+    const UpdateDecision decided{.is_withheld = 1};
+    for (std::uint64_t number = 0; number < 200; ++number) {
+        CounterRandom random(Purpose::test, {number});
+        const OptimizerSettings settings = some_settings(random);
+        const auto optimizer = make_optimizer(settings);
+        const bool has_average = settings.average_decay > 0;
+        const std::size_t states = optimizer->state_names().size() - (has_average ? 1 : 0);
+        const Vectors before(random, 1 + random.below(300));
+        for (UpdateLoops* const loops : {&host_loops(), static_cast<UpdateLoops*>(&kernel)}) {
+            Vectors after = before;
+            const ParameterPiece piece = after.piece(states, has_average);
+            UpdateStep step{.number = 1, .rate = 0.1, .decided = &decided};
+            update_pieces(*optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, step, *loops);
+            ASSERT_TRUE(after.has_bits_of(before)) << "case " << number;
+            step.decided = nullptr;
+            update_pieces(*optimizer, {}, {&piece, 1}, ParameterCopy::first, 1, step, *loops);
+            ASSERT_FALSE(after.has_bits_of(before)) << "case " << number;
+        }
     }
 }
 
@@ -113,7 +148,7 @@ TEST(UpdateLaunch, DividesByWhatItIsTold) {
                         .values = host.data(),
                         .gradients = sums.data(),
                         .count = 3,
-                        .terms = {.scale = 3}};
+                        .terms = {.divisor = 3}};
     host_loops().run(launch);
     launch.values = device.data();
     run_as_kernel(launch);

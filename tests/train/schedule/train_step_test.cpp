@@ -26,6 +26,19 @@ Field numbers_field(const std::string& name, std::vector<std::int64_t> shape) {
     return {.name = name, .type = ElementType::f32, .shape = std::move(shape)};
 }
 
+/// One batch.
+class Given : public SampleFeed {
+  public:
+    Given(const Batch& batch, const InputReader& input) : batch_(batch), input_(input) {}
+    const Batch& next() override { return batch_; }
+    const Batch& batch() const override { return batch_; }
+    LeafSamples read(const LeafRows& leaf) override { return input_.read(batch_, leaf); }
+
+  private:
+    const Batch& batch_;
+    const InputReader& input_;
+};
+
 /// Steps of four samples in two leaves on one rank, beside those of LibTorch's own Adam.
 class StepsOfALine : public testing::Test {
   protected:
@@ -40,7 +53,8 @@ class StepsOfALine : public testing::Test {
         const std::array fields{bytes_in(rows), bytes_in(targets)};
         const Batch batch{
             .samples_in_step = 4, .leaves = leaves, .sample_ids = ids, .fields = fields};
-        return step_.run(batch, number_++, rate, {}).is_skipped;
+        Given feed(batch, input_);
+        return step_.run(feed, number_++, rate, {}).is_skipped;
     }
 
     void torch_step(const at::Tensor& rows, const at::Tensor& targets) {
@@ -87,7 +101,7 @@ class StepsOfALine : public testing::Test {
     PhaseClock clock_;
     LossScale scale_;
     std::int64_t updates_ = 0, number_ = 0;
-    TrainStep step_{{replica_, input_, *task_, clock_, scale_, updates_},
+    TrainStep step_{{replica_, input_.shape(), *task_, clock_, scale_, updates_},
                     {.batch = 4, .virtual_ranks = 2, .on_nonfinite = NonFinite::skip}};
 };
 

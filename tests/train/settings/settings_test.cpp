@@ -90,6 +90,23 @@ TEST(DecidingSettings, HaveTheLengthOfTheRunWhereTheScheduleEnds) {
     }
 }
 
+TEST(SetSetting, TakesShareOfASplitAboveNoneAndBelowAll) {
+    TrainSettings settings;
+    EXPECT_FALSE(has_test_data(settings));
+    for (const char* share : {"0.9", "0.125", "1e-3"}) {
+        set_setting(settings, "split", share);
+        EXPECT_TRUE(has_test_data(settings));
+        EXPECT_GT(settings.split, 0);
+        EXPECT_LT(settings.split, 1);
+    }
+    set_setting(settings, "split", "none");
+    EXPECT_EQ(settings.split, 0);
+    for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
+        EXPECT_THAT(caught_text([&] { set_setting(settings, "split", share); }),
+                    testing::HasSubstr("above 0 and below 1"))
+            << share;
+}
+
 // Runs that exist are compared by these names: one that goes or changes refuses them all.
 TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
     EXPECT_THAT(names_of(deciding_settings({})),
@@ -132,6 +149,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "reference-batch",
                             "schedule",
                             "seed",
+                            "split",
                             "task",
                             "threads",
                             "transform",
@@ -157,6 +175,7 @@ TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
     EXPECT_EQ(value("seed"), ConfigValue(std::int64_t{1}));
     EXPECT_EQ(value("optimizer"), ConfigValue(std::string("adam")));
     EXPECT_EQ(value("schedule"), ConfigValue(std::string("constant")));
+    EXPECT_EQ(value("split"), ConfigValue(std::string("none")));
     EXPECT_EQ(value("order"), ConfigValue(std::string("lanes")));
     EXPECT_EQ(value("wire"), ConfigValue(std::string("f32")));
 }
@@ -259,6 +278,11 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--nesterov has no effect\n  why: there is no --momentum to look along"},
+        {"SharingOfNoGpu",
+         [](auto& s) { s.shares_gpus = true; },
+         "E107",
+         "--share-gpu has no effect\n  why: it is for GPUs, and those are not asked for\n"
+         "  fix: drop it, or use --device cuda"},
         {"TrustOfLamb",
          [](auto& s) {
              s.optimizer.kind = OptimizerKind::lamb;
@@ -347,6 +371,10 @@ std::vector<NoEffect> idle_cases() {
          [](auto& s) { s.accepts_data = true; },
          "E107",
          "--accept-data has no effect\n  why: packed data are known by their hashes"},
+        {"FollowLinksOfPackedData",
+         [](auto& s) { s.follows_links = true; },
+         "E107",
+         "--follow-links has no effect\n  why: packed data have no links"},
         {"EarlyStopWithoutEvaluations",
          [](auto& s) {
              s.early_stop = 3;

@@ -61,12 +61,12 @@ TEST(Classification, LeavesMaskedSamplesOut) {
     const float last =
         task->loss({{"output", only(outputs).narrow(0, 2, 1)}}, labelled({2})).item<float>();
     EXPECT_NEAR(task->loss(outputs, masked).item<float>(), first + last, 1e-5);
-    EXPECT_EQ(task->sums(outputs, masked).counts[0], 1);
+    EXPECT_EQ(task->sums(outputs, masked).on_host().counts[0], 1);
 }
 
 TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {
     const auto task = three_classes();
-    TaskSums sums = task->sums(some_outputs(), labelled({0, 1, 2}));
+    TaskSums sums = task->sums(some_outputs(), labelled({0, 1, 2})).on_host();
     const Evaluation found = task->evaluation(sums, 3);
     EXPECT_NEAR(found.metrics.at("loss"), sums.reals[0] / 3, 1e-12);
     EXPECT_NEAR(found.metrics.at("accuracy"), 2.0 / 3, 1e-12);
@@ -78,7 +78,7 @@ TEST(Classification, EndsWithMeanLossAccuracyAndConfusion) {
 TEST(Classification, CountsTheFirstFiveOfManyClasses) {
     const auto task = classes(20);
     const at::Tensor logits = torch::arange(20, torch::kFloat32).repeat({2, 1});  // 19 is first
-    const TaskSums sums = task->sums({{"output", logits}}, labelled({15, 14}));
+    const TaskSums sums = task->sums({{"output", logits}}, labelled({15, 14})).on_host();
     const Evaluation found = task->evaluation(sums, 2);
     EXPECT_EQ(found.metrics.at("accuracy"), 0);
     EXPECT_EQ(found.metrics.at("top5"), 0.5);

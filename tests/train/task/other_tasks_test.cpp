@@ -65,12 +65,13 @@ INSTANTIATE_TEST_SUITE_P(Tasks,
 TEST_P(EveryTask, AddsItsLossAndSumsOverSamples) {
     const NamedTensors outputs = outputs_for(*task_, 3);
     const LeafSamples samples{.inputs = {}, .targets = task_->blank_targets(3), .weights = {}};
-    const TaskSums whole = task_->sums(outputs, samples);
+    const TaskSums whole = task_->sums(outputs, samples).on_host();
     TaskSums parts = task_->no_sums();
     ASSERT_EQ(whole.reals.size(), parts.reals.size());
     ASSERT_EQ(whole.counts.size(), parts.counts.size());
     for (std::int64_t i = 0; i < 3; ++i) {
-        const TaskSums one = task_->sums(output(only(outputs).narrow(0, i, 1)), samples.part(i, 1));
+        const TaskSums one =
+            task_->sums(output(only(outputs).narrow(0, i, 1)), samples.part(i, 1)).on_host();
         for (std::size_t k = 0; k < one.reals.size(); ++k) parts.reals[k] += one.reals[k];
         for (std::size_t k = 0; k < one.counts.size(); ++k) parts.counts[k] += one.counts[k];
     }
@@ -83,10 +84,10 @@ TEST_P(EveryTask, CountsMaskedSamplesForNothing) {
     const NamedTensors outputs = outputs_for(*task_, 3);
     LeafSamples samples{.inputs = {}, .targets = task_->blank_targets(3), .weights = {}};
     samples.weights = torch::tensor({0.F, 1.F, 1.F});
-    const TaskSums masked = task_->sums(outputs, samples);
+    const TaskSums masked = task_->sums(outputs, samples).on_host();
     LeafSamples rest = samples.part(1, 2);
     rest.weights = at::Tensor();
-    const TaskSums kept = task_->sums(output(only(outputs).narrow(0, 1, 2)), rest);
+    const TaskSums kept = task_->sums(output(only(outputs).narrow(0, 1, 2)), rest).on_host();
     EXPECT_EQ(masked.counts, kept.counts);
     for (std::size_t k = 0; k < kept.reals.size(); ++k)
         EXPECT_NEAR(masked.reals[k], kept.reals[k], 1e-5) << k;
@@ -104,7 +105,7 @@ TEST(MultiLabel, MeasuresF1OverAllLabels) {
     const auto task = make_multi_label({}, field_of({3}));
     const auto samples = with_targets("labels", torch::tensor({{1.F, 0.F, 1.F}, {0.F, 1.F, 0.F}}));
     const at::Tensor logits = torch::tensor({{2.F, 3.F, -1.F}, {-1.F, 1.F, -1.F}});
-    const Evaluation found = task->evaluation(task->sums(output(logits), samples), 2);
+    const Evaluation found = task->evaluation(task->sums(output(logits), samples).on_host(), 2);
     EXPECT_NEAR(found.metrics.at("f1"), 2.0 * 2 / (3 + 3), 1e-12);
     EXPECT_NEAR(found.metrics.at("accuracy"), 4.0 / 6, 1e-12);
     EXPECT_EQ(found.text, "F1 66.67 %, accuracy of labels 66.67 %");
@@ -136,7 +137,7 @@ TEST(Regression, MeasuresR2AsTheMeanOverNumbers) {
     const at::Tensor there = torch::tensor({{1.F, 10.F}, {2.F, 20.F}, {3.F, 30.F}});
     const at::Tensor found = torch::tensor({{1.F, 10.F}, {2.F, 20.F}, {2.F, 30.F}});
     const Evaluation result =
-        task->evaluation(task->sums(output(found), with_targets("targets", there)), 3);
+        task->evaluation(task->sums(output(found), with_targets("targets", there)).on_host(), 3);
     EXPECT_NEAR(result.metrics.at("r2"), (0.5 + 1) / 2, 1e-12);
     EXPECT_NEAR(result.metrics.at("mae"), 1.0 / 6, 1e-12);
     EXPECT_NEAR(result.metrics.at("rmse"), std::sqrt(1.0 / 6), 1e-12);
@@ -148,7 +149,7 @@ TEST(Regression, KeepsDigitsOfTargetsFarFromZero) {
     const auto task = make_regression({}, targets);
     const at::Tensor there = torch::tensor({{1e6F}, {1e6F + 1}}), found = there + 0.5F;
     const Evaluation result =
-        task->evaluation(task->sums(output(found), with_targets("targets", there)), 2);
+        task->evaluation(task->sums(output(found), with_targets("targets", there)).on_host(), 2);
     EXPECT_NEAR(result.metrics.at("r2"), 1 - 0.5 / 0.5, 1e-9);
 }
 
@@ -158,7 +159,7 @@ TEST(Segmentation, MeasuresOverlapOverClassesThatAreThere) {
     const at::Tensor found = torch::tensor({{{0, 0, 1, 1}}}, torch::kInt64);
     const at::Tensor logits = torch::one_hot(found, 3).permute({0, 3, 1, 2}).to(torch::kFloat32);
     const Evaluation result =
-        task->evaluation(task->sums(output(logits), with_targets("masks", masks)), 1);
+        task->evaluation(task->sums(output(logits), with_targets("masks", masks)).on_host(), 1);
     EXPECT_NEAR(result.metrics.at("iou"), (2.0 / 3 + 1.0 / 2) / 2, 1e-12);
     EXPECT_NEAR(result.metrics.at("accuracy"), 0.75, 1e-12);
     EXPECT_EQ(result.confusion, "class,0,1,2\n0,2,1,0\n1,0,1,0\n2,0,0,0\n");
@@ -169,7 +170,7 @@ TEST(NextToken, MeasuresPerplexity) {
     EXPECT_EQ(task->output_shape(), (std::vector<std::int64_t>{2, 4}));
     const auto samples = with_targets("tokens", torch::tensor({{1, 0}}, torch::kInt64));
     const Evaluation even =
-        task->evaluation(task->sums(output(torch::zeros({1, 2, 4})), samples), 1);
+        task->evaluation(task->sums(output(torch::zeros({1, 2, 4})), samples).on_host(), 1);
     EXPECT_NEAR(even.metrics.at("perplexity"), 4, 1e-5);
     EXPECT_EQ(even.metrics.at("accuracy"), 0.5);  // the first of equals is found
 }

@@ -84,6 +84,9 @@ void fill(CudaApi& api) {
     api.zero_async = [](void* memory, std::size_t bytes, auto stream) -> int {
         return cudaMemsetAsync(memory, 0, bytes, native(stream));
     };
+    api.mark_async = [](void* first, std::size_t apart, std::size_t count, auto stream) -> int {
+        return cudaMemset2DAsync(first, apart, 0xff, 4, count, native(stream));
+    };
     api.sum_in_tree_order = [](const TreeSumLaunch& launch, auto stream) {
         return launch_tree_sum(launch, native(stream));
     };

@@ -22,6 +22,8 @@ class Lockstep(CMakePackage):
 
     variant("png", default=True, description="Pack PNG images")
     variant("jpeg", default=True, description="Pack JPEG images")
+    variant("tiff", default=True, description="Pack TIFF images")
+    variant("webp", default=True, description="Pack WebP images")
     variant("blosc", default=True, description="Read HDF5 chunks that blosc compressed")
 
     depends_on("c", type="build")
@@ -44,6 +46,8 @@ class Lockstep(CMakePackage):
     depends_on("zlib-api")
     depends_on("libpng@1.6:", when="+png")
     depends_on("jpeg", when="+jpeg")
+    depends_on("libtiff@4.5:", when="+tiff")
+    depends_on("libwebp@1.2.4:", when="+webp")
     depends_on("c-blosc@1.21:", when="+blosc")
 
     # LibTorch decides the bits: the same wheels as scripts/wheels.txt has, not py-torch.
@@ -101,5 +105,7 @@ class Lockstep(CMakePackage):
             self.define("LOCKSTEP_WITH_CUDA", False),
             self.define_from_variant("LOCKSTEP_WITH_PNG", "png"),
             self.define_from_variant("LOCKSTEP_WITH_JPEG", "jpeg"),
+            self.define_from_variant("LOCKSTEP_WITH_TIFF", "tiff"),
+            self.define_from_variant("LOCKSTEP_WITH_WEBP", "webp"),
             self.define_from_variant("LOCKSTEP_WITH_BLOSC", "blosc"),
         ]

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Texts as words of commands that people copy from messages.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// In single quotes where a shell would take it apart or change it.
+std::string shell_word(std::string_view text);
+
+}  // namespace lockstep

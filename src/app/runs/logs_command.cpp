@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/ranks_text.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/observe/run_directory.hpp"
+
+#include "command.hpp"
+#include "runs/log_view.hpp"
+#include "runs/resume_command.hpp"
+#include "runs/root_cause.hpp"
+#include "runs/run_clues.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* logs_help =
+    R"(Puts the logs of all ranks of a start together, from RUN/logs/iN/rank-NNNNN.jsonl: in order of time
+by rank 0's clock (how the nodes' clocks differ is measured when a run starts), and lines that
+several ranks wrote alike as one, with the ranks in front: [0-7]. [all]: rank 0 said it for all.
+It needs no rights in SLURM and no connection to the job, works while ranks write and after they
+were killed, and needs little memory however long the logs are.
+
+What went wrong: --first-error names the rank, its node and the cause, which is the first error that
+only tells of no other rank's end; where the ranks' own errors say nothing, as after kill -9, their
+flight records do. --diff-rank 3 shows only where rank 3 differs: '+' what it alone wrote, '-' what
+most of the others wrote and it did not. --follow goes on until the run ends, or Ctrl-C.
+
+Examples:
+  lockstep logs runs/a
+  lockstep logs runs/a --first-error
+  lockstep logs runs/a --rank 3,5-7 --level warn
+  lockstep logs runs/a --node n2 --since 10m --follow
+  lockstep logs runs/a --since 2026-01-31T12:30 --incarnation 2
+)";
+
+struct LogsOptions {
+    std::string ranks, node, since;
+    Level level = Level::debug;
+    int diff_rank = -1;
+    std::int64_t incarnation = 0;  // 0: the newest
+    bool all_starts = false, follow = false, first_error = false, json = false;
+};
+
+Error unfit_rank(const std::string& given, std::span<const RankLogFacts> facts) {
+    std::vector<int> known;
+    for (const RankLogFacts& rank : facts) known.push_back(rank.rank);
+    return Error("E102",
+                 fmt::format("'{}' is no rank of this start", printable(given)),
+                 known.empty() ? "no rank has begun its log" : "it has " + ranks_text(known),
+                 "give ranks as in --rank 3,5-7");
+}
+
+bool has_rank(std::span<const RankLogFacts> facts, int rank) {
+    return std::ranges::find(facts, rank, &RankLogFacts::rank) != facts.end();
+}
+
+std::vector<int> chosen_ranks(const std::string& given, std::span<const RankLogFacts> facts) {
+    const auto ranks = parse_cpu_list(given);
+    check(ranks && !ranks->empty(), [&] {
+        return Error("E103",
+                     fmt::format("--rank is '{}'", printable(given)),
+                     "it must be ranks, with commas and dashes between them",
+                     "for example --rank 3,5-7");
+    });
+    for (const int rank : *ranks)
+        check(has_rank(facts, rank), [&] { return unfit_rank(std::to_string(rank), facts); });
+    return *ranks;
+}
+
+std::set<std::string> hosts_of(std::span<const RankLogFacts> facts) {
+    std::set<std::string> hosts;
+    for (const RankLogFacts& rank : facts)
+        if (!rank.host.empty()) hosts.insert(rank.host);
+    return hosts;
+}
+
+void check_node(const std::string& node, std::span<const RankLogFacts> facts) {
+    const std::set<std::string> hosts = hosts_of(facts);
+    check(node.empty() || hosts.contains(node), [&] {
+        const std::vector<std::string> names(hosts.begin(), hosts.end());
+        const std::string nearest = did_you_mean(node, names);
+        return Error("E103",
+                     fmt::format("--node is '{}'", printable(node)),
+                     fmt::format("the ranks of this start are on {}",
+                                 plain_text(fmt::format("{}", fmt::join(names, ", ")))),
+                     nearest.empty() ? "give one of these" : nearest);
+    });
+}
+
+// A time of day, or how long ago.
+double since_s(const std::string& given) {
+    if (given.empty()) return LogChoice{}.since_s;
+    if (const auto time_s = parse_utc(given)) return *time_s;
+    try {
+        double ago_s = 0;
+        duration_option("since", ago_s, "").assign({given, "command line"});
+        return unix_time_s() - ago_s;
+    } catch (const Error&) {
+        throw Error("E103",
+                    fmt::format("--since is '{}'", printable(given)),
+                    "it must be a time in UTC as the logs have it, or how long ago",
+                    "for example --since 2026-01-31T12:30 or --since 10m");
+    }
+}
+
+// The starts that are asked for, oldest first.
+std::vector<std::int64_t> chosen_starts(const fs::path& run,
+                                        std::int64_t newest,
+                                        const LogsOptions& options) {
+    check(newest > 0, [&] {
+        return Error("E201",
+                     fmt::format("run '{}' has no logs yet", printable(run.string())),
+                     "none of its starts has got as far",
+                     "what its ranks or their launcher printed says more");
+    });
+    check(options.incarnation <= newest, [&] {
+        return Error("E102",
+                     fmt::format("--incarnation is {}", options.incarnation),
+                     newest == 1 ? "the run has one start"
+                                 : fmt::format("the run has starts 1 to {}", newest),
+                     "0 or nothing: the newest");
+    });
+    if (!options.all_starts) return {options.incarnation > 0 ? options.incarnation : newest};
+    std::vector<std::int64_t> starts;
+    std::error_code failed;
+    for (std::int64_t i = 1; i <= newest; ++i)
+        if (fs::is_directory(RunPaths{run}.logs(i), failed)) starts.push_back(i);
+    return starts;
+}
+
+void check_together(const LogsOptions& options) {
+    const auto refuse = [](bool both, const std::string& names, const std::string& why) {
+        check(!both, [&] {
+            return Error("E106", names + " do not go together", why, "leave one of them out");
+        });
+    };
+    refuse(options.all_starts && options.incarnation > 0,
+           "--all-starts and --incarnation",
+           "one asks for all starts, the other for one");
+    refuse(options.follow && options.all_starts,
+           "--follow and --all-starts",
+           "only the newest start can go on");
+    refuse(options.follow && options.diff_rank >= 0,
+           "--follow and --diff-rank",
+           "what a rank lacks is known only once it can no longer come");
+    refuse(options.first_error && (options.follow || options.diff_rank >= 0 || options.all_starts),
+           "--first-error and --follow, --diff-rank or --all-starts",
+           "a cause is that of one start as it stands");
+    refuse(options.diff_rank >= 0 && !options.ranks.empty(),
+           "--diff-rank and --rank",
+           "a rank is compared with all others");
+}
+
+// "8 ranks on n1, n2 | clocks within 0.1 ms, corrected by up to 3.200 s"
+std::string heading(const fs::path& run, std::int64_t start, std::span<const RankLogFacts> facts) {
+    double correction_s = 0, error_s = 0;
+    for (const RankLogFacts& rank : facts) {
+        correction_s = std::max(correction_s, std::abs(rank.clock_ahead_s));
+        error_s = std::max(error_s, rank.clock_error_s);
+    }
+    const std::set<std::string> hosts = hosts_of(facts);
+    std::string text = fmt::format("{}, start {}: {} {}",
+                                   plain_text(run.string()),
+                                   start,
+                                   facts.size(),
+                                   facts.size() == 1 ? "rank" : "ranks");
+    if (!hosts.empty() && hosts.size() <= 4)
+        text += " on " + plain_text(fmt::format("{}", fmt::join(hosts, ", ")));
+    else if (!hosts.empty())
+        text += fmt::format(" on {} nodes", hosts.size());
+    if (error_s > 0)
+        text += fmt::format(
+            " | clocks corrected by up to {:.3f} s, within {:.3f} ms", correction_s, error_s * 1e3);
+    return text + "\n";
+}
+
+LogView view_of(const LogsOptions& options, std::span<const RankLogFacts> facts) {
+    LogView view{.diff_rank = options.diff_rank, .is_json = options.json};
+    if (!options.ranks.empty()) view.choice.ranks = chosen_ranks(options.ranks, facts);
+    check_node(options.node, facts);
+    check(options.diff_rank < 0 || has_rank(facts, options.diff_rank),
+          [&] { return unfit_rank(std::to_string(options.diff_rank), facts); });
+    view.choice.node = options.node;
+    view.choice.least = options.level;
+    view.choice.since_s = since_s(options.since);
+    view.style = {.ranks = facts.empty() ? 1 : facts.back().rank + 1,
+                  .names_hosts = hosts_of(facts).size() > 1,
+                  .colours = colours_of_stdout()};
+    return view;
+}
+
+void show_start(const fs::path& run, std::int64_t start, const LogsOptions& options, Output& out) {
+    const fs::path folder = RunPaths{run}.logs(start);
+    const auto facts = read_log_facts(folder);
+    LogView view = view_of(options, facts);
+    const auto is_over = [&] {
+        return read_incarnation(run) != start || !status_of_run(run, StatusDepth::now).is_alive();
+    };
+    view.is_over = is_over();
+    if (!options.json) out.text() += heading(run, start, facts);
+    const std::uint64_t damaged =
+        options.follow ? follow_logs(folder, view, is_over, out) : show_logs(folder, view, out);
+    if (damaged > 0 && !options.json)
+        out.text() += fmt::format("{} damaged line(s) were passed over\n", damaged);
+}
+
+// Where the newest start has ended before the run was complete: what goes on with it.
+std::string resumption(const RunStatus& status, std::int64_t start, const std::string& program) {
+    const bool can_go_on = status.condition == RunCondition::checkpointed ||
+                           status.condition == RunCondition::failed ||
+                           status.condition == RunCondition::lost;
+    return can_go_on && start == status.incarnation ? resume_command(status.root, program) : "";
+}
+
+std::string next_lines(const std::string& next, const std::string& resume) {
+    const std::string lines = "next: " + next + "\n";
+    return resume.empty() ? lines : lines + "to go on: " + resume + "\n";
+}
+
+int show_first_error(const RunStatus& status,
+                     std::int64_t start,
+                     const LogsOptions& options,
+                     const std::string& program) {
+    const fs::path& run = status.root;
+    const auto cause = root_cause(run, start);
+    const std::string next = next_command(status, start, cause);
+    const std::string resume = resumption(status, start, program);
+    if (options.json) {
+        Json json = cause ? json_of(*cause) : Json::object();
+        json["start"] = start;
+        json["next"] = next;
+        if (!resume.empty()) json["resume"] = resume;
+        print_once(json.dump() + "\n");
+        return 0;
+    }
+    std::string text;
+    if (cause)
+        text = root_cause_text(run, start, *cause);
+    else
+        text = fmt::format("{}, start {}: no error in its logs; the run is {}{}\n",
+                           plain_text(run.string()),
+                           start,
+                           run_condition_name(status.condition),
+                           status.reason.empty() ? "" : ": " + plain_text(status.reason));
+    print_once(text + next_lines(next, resume));
+    return 0;
+}
+
+int show(const LogsOptions& options, const Invocation& call) {
+    check_together(options);
+    const fs::path run = call.positionals[0];
+    const std::string& program = call.process.program.name;
+    RunStatus status = status_of_run(run, StatusDepth::now);
+    const auto starts = chosen_starts(run, status.incarnation, options);
+    if (options.first_error) return show_first_error(status, starts.front(), options, program);
+    const SignalGuard signals;
+    Output out;
+    for (const std::int64_t start : starts)
+        if (!out.is_closed() && stop_requested() == StopRequest::none)
+            show_start(run, start, options, out);
+    const bool is_stopped = stop_requested() != StopRequest::none;
+    if (!is_stopped && !options.json) {
+        status = status_of_run(run, StatusDepth::now);
+        out.text() += next_lines(next_command(status, starts.back(), {}),
+                                 resumption(status, starts.back(), program));
+    }
+    out.flush();
+    return is_stopped ? static_cast<int>(ExitCode::interrupted) : 0;
+}
+
+std::vector<Choice<Level>> level_choices() {
+    std::vector<Choice<Level>> choices;
+    for (const Level level : {Level::debug, Level::info, Level::warn, Level::error})
+        choices.emplace_back(level_name(level), level);
+    return choices;
+}
+
+OptionTable logs_table(LogsOptions& options) {
+    return {{"Which lines",
+             {text_option("rank", "LIST", options.ranks, "of these ranks, as 3,5-7; unset: of all"),
+              text_option("node", "HOST", options.node, "of the ranks on this host"),
+              choice_option("level", options.level, level_choices(), "that matter as much or more"),
+              text_option("since",
+                          "TIME|AGO",
+                          options.since,
+                          "from then on: 2026-01-31T12:30 (UTC), or 10m, 2h"),
+              whole_option("incarnation",
+                           options.incarnation,
+                           0,
+                           1'000'000'000,
+                           "of which start of the run; 0: the newest"),
+              flag_option("all-starts", options.all_starts, "of all starts, one after the other")}},
+            {"What to show",
+             {flag_option(
+                  "first-error", options.first_error, "the cause of a failure: rank, node, error"),
+              whole_option("diff-rank",
+                           options.diff_rank,
+                           -1,
+                           1'000'000'000,
+                           "only lines by which this rank differs from the others; -1: all lines"),
+              flag_option("follow", options.follow, "go on while the run does"),
+              flag_option("json", options.json, "for programs: an object a line")}}};
+}
+
+}  // namespace
+
+Command logs_command() {
+    auto options = std::make_shared<LogsOptions>();
+    return {.name = "logs",
+            .summary = "read the logs of all ranks as one, and find the first error",
+            .usage = "lockstep logs RUN [options]",
+            .text = logs_help,
+            .table = logs_table(*options),
+            .positionals = 1,
+            .run = [options](const Invocation& call) { return show(*options, call); }};
+}
+
+}  // namespace lockstep

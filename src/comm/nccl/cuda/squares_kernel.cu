@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact sums of squares on a GPU: the host's own source for each thread; integers add in any order.
+#include "lockstep/comm/exact_words.hpp"
+
+#include <cuda_runtime_api.h>
+
+namespace lockstep {
+namespace {
+
+__device__ void add_atomically(std::int64_t* to, std::int64_t word) {
+    if (word != 0)
+        atomicAdd(reinterpret_cast<unsigned long long*>(to), static_cast<unsigned long long>(word));
+}
+
+__global__ void run_squares(exact::SquaresLaunch launch) {
+    __shared__ std::int64_t of_block[exact::words];
+    const int thread = static_cast<int>(threadIdx.x);
+    if (thread < exact::words) of_block[thread] = 0;
+    __syncthreads();
+    std::int64_t own[exact::words] = {};
+    exact::add_own(launch, blockIdx.x, thread, gridDim.x, static_cast<int>(blockDim.x), own);
+    for (int i = 0; i < exact::words; ++i) add_atomically(of_block + i, own[i]);
+    __syncthreads();
+    if (thread == 0) exact::carry(of_block);
+    __syncthreads();
+    if (thread < exact::words) add_atomically(launch.words + thread, of_block[thread]);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+extern "C" {
+
+__attribute__((visibility("default"))) int lockstep_cuda_add_squares(
+    const lockstep::exact::SquaresLaunch* launch, void* stream) {
+    using namespace lockstep;
+    if (launch->count == 0) return cudaSuccess;
+    run_squares<<<static_cast<unsigned>(exact::squares_blocks(launch->count)),
+                  threads_of_block,
+                  0,
+                  static_cast<cudaStream_t>(stream)>>>(*launch);
+    return cudaGetLastError();
+}
+
+}  // extern "C"

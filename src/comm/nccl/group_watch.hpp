@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+// How far the GPU has come with the groups of sends on a communicator's stream.
+//
+// From outside, a group that hangs looks the same on all ranks: it does not end. What tells them
+// apart is whose bytes have come. So the last float of what each rank sends here is marked before
+// the group, and where a wait takes long a stream of its own copies these floats to the host:
+//
+//     stream   | waits for slots | marks ... | begun |  group  | end |
+//     beside                                     copies what was marked, again and again
+//
+// What must never happen:
+// - A mark outlives the group: it lies where bytes of another rank's come, never on own ones.
+// - Looking waits: what a look has asked for is there at the next one, or the GPU is silent.
+// - The host's memory is freed under a copy.
+//
+// Tested: comm/nccl/stripe_moves_test.cpp (what is marked), e2e/device_test.cpp (who is named).
+#pragma once
+
+#include "lockstep/comm/gpu_stand.hpp"
+#include "lockstep/core/page_lock.hpp"
+
+#include "nccl/nccl_inside.hpp"
+#include "nccl/stripe_moves.hpp"
+
+#include <deque>
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// What a rank sends in a group: where the last float of it comes.
+struct AwaitedPart {
+    int peer = 0;
+    float* last = nullptr;
+};
+
+/// The last part of each rank; `received`: where the places of `moves` begin.
+std::vector<AwaitedPart> awaited_parts(const StripeMoves& moves, float* received);
+
+/// The same of a publication in one of the teams: of each rank the last bucket in which it owns
+/// something.
+std::vector<AwaitedPart> awaited_values(const FlatLayout& layout,
+                                        const TreePlan& plan,
+                                        const StripeTeam& team,
+                                        int rank,
+                                        float* values);
+
+class GroupWatch {
+  public:
+    /// Looks whenever the communicator waits long. Errors: E681.
+    explicit GroupWatch(NcclCommunicator::Inside& inside);
+    ~GroupWatch();
+    GroupWatch(const GroupWatch&) = delete;
+    GroupWatch& operator=(const GroupWatch&) = delete;
+
+    void listen(StandListener listener) { listener_ = std::move(listener); }
+
+    /// The group of `stand` is issued next. `parts`: at most one for each rank.
+    void begin(const GpuStand& stand, std::vector<AwaitedPart> parts);
+
+    /// NCCL has taken it.
+    void end();
+
+  private:
+    struct Group {
+        GpuStand stand;  ///< as far as it is known
+        std::vector<AwaitedPart> parts;
+        CudaEvent begun, end;
+        bool is_taken = false;
+    };
+    struct Room;
+
+    void forget_passed();
+    void mark(std::vector<AwaitedPart>& parts);
+    void look();
+    void look_inside(const std::shared_ptr<Group>& group);
+    void copy(const Group& group);
+    bool is_room_free() const;
+
+    NcclCommunicator::Inside& inside_;
+    const CudaStream beside_;
+    const CudaEvent copied_;
+    std::unique_ptr<Room> room_;  ///< for what is copied; none where pages cannot be locked
+    StandListener listener_;
+    std::deque<std::shared_ptr<Group>> groups_;  ///< that the GPU may not have finished
+    std::shared_ptr<Group> copying_;             ///< whose parts were copied last
+    int unanswered_ = 0;                         ///< looks since then
+};
+
+}  // namespace lockstep

@@ -1,0 +1,305 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/comm/nccl_network.hpp"
+
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/core/ranks_text.hpp"
+#include "lockstep/core/record.hpp"
+
+#include "nccl/rank_facts.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+using Ranks = std::span<const RankNetwork>;
+
+NcclTransport without_device(NcclTransport transport) {
+    const bool is_name = transport.kind == NcclTransportKind::plugin ||
+                         transport.kind == NcclTransportKind::pcie ||
+                         transport.kind == NcclTransportKind::peer;
+    if (!is_name) transport.through.clear();
+    return transport;
+}
+
+bool is_rdma(NcclTransportKind kind) {
+    return kind == NcclTransportKind::infiniband || kind == NcclTransportKind::roce ||
+           kind == NcclTransportKind::rdma;
+}
+
+using Pairs = std::vector<std::pair<int, int>>;
+
+/// Pairs, by what they use.
+struct Scope {
+    std::int64_t pairs = 0;
+    std::map<NcclTransport, Pairs> users;
+    std::map<NcclTransport, std::set<std::string>> devices;
+    Pairs reported;
+};
+
+struct Scopes {
+    Scope inside, between;
+};
+
+/// Each once. A list, not a set: of a thousand ranks a million pairs come.
+void settle_pairs(Pairs& pairs) {
+    std::ranges::sort(pairs);
+    pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+}
+
+void count_pairs(Ranks ranks, Scopes& scopes) {
+    std::map<std::string, std::int64_t> on_node;
+    for (const RankNetwork& rank : ranks) ++on_node[rank.node];
+    for (const auto& [node, count] : on_node) scopes.inside.pairs += count * (count - 1);
+    const auto all = static_cast<std::int64_t>(ranks.size());
+    scopes.between.pairs = all * (all - 1) - scopes.inside.pairs;
+}
+
+void add_link(Ranks ranks, const NcclLink& link, Scopes& scopes) {
+    const auto from = static_cast<std::size_t>(link.from);
+    const auto to = static_cast<std::size_t>(link.to);
+    if (from >= ranks.size() || to >= ranks.size() || from == to) return;
+    Scope& scope = ranks[from].node == ranks[to].node ? scopes.inside : scopes.between;
+    const NcclTransport kind = without_device(link.transport);
+    scope.users[kind].emplace_back(link.from, link.to);
+    scope.reported.emplace_back(link.from, link.to);
+    if (kind.through.empty() && !link.transport.through.empty())
+        scope.devices[kind].insert(link.transport.through);
+}
+
+Scopes scopes_of(Ranks ranks) {
+    Scopes scopes;
+    count_pairs(ranks, scopes);
+    for (const RankNetwork& rank : ranks)
+        for (const NcclLink& link : rank.report.links) add_link(ranks, link, scopes);
+    for (Scope* scope : {&scopes.inside, &scopes.between}) {
+        settle_pairs(scope->reported);
+        for (auto& [transport, pairs] : scope->users) settle_pairs(pairs);
+    }
+    return scopes;
+}
+
+std::vector<NcclTransportShare> shares_of(const Scope& scope, bool is_between) {
+    std::vector<NcclTransportShare> shares;
+    for (const auto& [transport, pairs] : scope.users) {
+        const auto devices = scope.devices.find(transport);
+        std::vector<std::string> through;
+        if (devices != scope.devices.end())
+            through.assign(devices->second.begin(), devices->second.end());
+        shares.push_back({is_between,
+                          transport,
+                          std::move(through),
+                          static_cast<std::int64_t>(pairs.size()),
+                          scope.pairs});
+    }
+    return shares;
+}
+
+std::string share_text(const NcclTransportShare& share) {
+    std::string text = transport_text(share.transport);
+    if (!share.through.empty()) text += fmt::format(" ({})", fmt::join(share.through, ", "));
+    if (share.pairs < share.of) text += fmt::format(" for {} of {} pairs", share.pairs, share.of);
+    return text;
+}
+
+std::string scope_text(const Scope& scope, const std::vector<NcclTransportShare>& shares) {
+    std::vector<std::string> parts;
+    for (const NcclTransportShare& share : shares) parts.push_back(share_text(share));
+    const auto silent = scope.pairs - static_cast<std::int64_t>(scope.reported.size());
+    if (silent == scope.pairs)
+        parts.emplace_back("not reported");
+    else if (silent > 0)
+        parts.push_back(fmt::format("not reported for {} of {} pairs", silent, scope.pairs));
+    return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+std::size_t count_nodes(Ranks ranks) {
+    std::set<std::string> nodes;
+    for (const RankNetwork& rank : ranks) nodes.insert(rank.node);
+    return nodes.size();
+}
+
+std::string summary_text(Ranks ranks, const Scopes& scopes, const NetworkSummary& summary) {
+    const auto nodes = count_nodes(ranks);
+    std::vector<NcclTransportShare> inside, between;
+    for (const NcclTransportShare& share : summary.shares)
+        (share.is_between_nodes ? between : inside).push_back(share);
+    std::string text =
+        fmt::format("{} ranks on {} node{}: ", ranks.size(), nodes, nodes == 1 ? "" : "s");
+    if (scopes.inside.pairs > 0) text += scope_text(scopes.inside, inside);
+    if (nodes == 1) return text;
+    if (scopes.inside.pairs > 0) text += " inside nodes; ";
+    return text + scope_text(scopes.between, between) + " between";
+}
+
+/// Why a rank's NCCL leaves its ports alone, and what to do.
+std::pair<std::string, std::string> cause_of(const RankNetwork& rank) {
+    if (!rank.forbids_rdma.empty())
+        return {rank.forbids_rdma + " is set", "unset it, in NCCL's configuration files, too"};
+    if (rank.report.lacks_verbs)
+        return {"NCCL cannot open libibverbs",
+                "install it (libibverbs1 and ibverbs-providers on Debian, rdma-core elsewhere)"};
+    if (rank.report.finds_no_device)
+        return {"NCCL finds no RDMA device that it may use",
+                "in a container pass /dev/infiniband; NCCL_IB_HCA must not leave all out; "
+                "'lockstep doctor --only F' says more"};
+    return {"NCCL does not say why",
+            "'lockstep doctor --only F' looks at ports and limits; a network plug-in in "
+            "LD_LIBRARY_PATH may be in the way"};
+}
+
+/// Whether `rank` sends or receives between nodes so.
+template <class Uses>
+bool uses_between(Ranks ranks, std::size_t rank, Uses&& uses) {
+    return std::ranges::any_of(ranks[rank].report.links, [&](const NcclLink& link) {
+        const int other = link.from == static_cast<int>(rank) ? link.to : link.from;
+        const auto there = static_cast<std::size_t>(other);
+        return there < ranks.size() && ranks[there].node != ranks[rank].node &&
+               uses(link.transport);
+    });
+}
+
+/// Hosts and their ports, each once.
+struct Affected {
+    std::set<std::string> hosts, ports;
+
+    void add(const RankNetwork& rank) {
+        hosts.insert(rank.host);
+        ports.insert(rank.rdma_ports.begin(), rank.rdma_ports.end());
+    }
+    std::string text() const {
+        return fmt::format(
+            "RDMA hardware {} is active on {}", fmt::join(ports, ", "), fmt::join(hosts, ", "));
+    }
+};
+
+std::vector<std::string> unused_rdma(Ranks ranks) {
+    std::map<std::pair<std::string, std::string>, Affected> by_cause;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        if (!ranks[rank].rdma_ports.empty() &&
+            uses_between(ranks, rank, [](const NcclTransport& each) {
+                return each.kind == NcclTransportKind::sockets;
+            }))
+            by_cause[cause_of(ranks[rank])].add(ranks[rank]);
+    std::vector<std::string> warnings;
+    for (const auto& [cause, affected] : by_cause)
+        warnings.push_back(fmt::format("{}, but NCCL sends between nodes over sockets: {}; fix: {}",
+                                       affected.text(),
+                                       cause.first,
+                                       cause.second));
+    return warnings;
+}
+
+std::vector<std::string> no_gpu_direct(Ranks ranks) {
+    Affected affected;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+        if (uses_between(ranks, rank, [](const NcclTransport& each) {
+                return is_rdma(each.kind) && !each.is_gpu_direct;
+            }))
+            affected.add(ranks[rank]);
+    if (affected.hosts.empty()) return {};
+    return {
+        fmt::format("NCCL copies what goes between nodes through the host's memory on {}: no "
+                    "GPUDirect; fix: 'lockstep doctor --only F6,F7,F8' says what is missing",
+                    fmt::join(affected.hosts, ", "))};
+}
+
+}  // namespace
+
+void describe(Record& record, RankNetwork& network) {
+    record.field("host", network.host);
+    record.field("node", network.node);
+    record.sparse("rdma_ports", network.rdma_ports);
+    record.sparse("forbids_rdma", network.forbids_rdma);
+    record.field("report", network.report);
+    record.sparse("why_none", network.why_none);
+}
+
+void describe(Record& record, NcclTransportShare& share) {
+    record.field("between_nodes", share.is_between_nodes);
+    describe(record, share.transport);
+    record.sparse("devices", share.through);
+    record.field("pairs", share.pairs);
+    record.field("of", share.of);
+}
+
+void describe(Record& record, NetworkSummary& summary) {
+    record.field("text", summary.text);
+    record.field("transports", summary.shares);
+    record.field("not_reported", summary.not_reported);
+    record.field("warnings", summary.warnings);
+}
+
+std::string packed(const RankNetwork& network) {
+    return json_of_record(network).dump();
+}
+
+RankNetwork unpacked_rank_network(const std::string& text) {
+    const std::string origin = "another rank's network";
+    return record_from_json<RankNetwork>(parse_json(text, origin), origin);
+}
+
+RankNetwork rank_network(const NcclReportPlan& plan,
+                         std::vector<std::string> rdma_ports,
+                         const Environment& environment) {
+    return {.host = host_name(),
+            .node = nccl_host_id(environment),
+            .rdma_ports = std::move(rdma_ports),
+            .forbids_rdma = rdma_forbidden_by(environment),
+            .report = read_nccl_report(plan),
+            .why_none = plan.why_none};
+}
+
+std::string rdma_forbidden_by(const Environment& environment, const std::string& root) {
+    const auto variables = nccl_variables(environment, root);
+    const auto is = [&](const char* name, std::initializer_list<const char*> values) {
+        const auto found = variables.find(name);
+        return found != variables.end() &&
+               std::ranges::any_of(values, [&](auto value) { return found->second == value; });
+    };
+    if (is("NCCL_IB_DISABLE", {"1"})) return "NCCL_IB_DISABLE=1";
+    if (is("NCCL_NET", {"Socket", "socket"})) return "NCCL_NET=" + variables.at("NCCL_NET");
+    return "";
+}
+
+NetworkSummary summarize_network(Ranks ranks) {
+    NetworkSummary summary;
+    if (ranks.size() < 2) return summary;
+    const Scopes scopes = scopes_of(ranks);
+    summary.shares = shares_of(scopes.inside, false);
+    const auto between = shares_of(scopes.between, true);
+    summary.shares.insert(summary.shares.end(), between.begin(), between.end());
+    for (const Scope* scope : {&scopes.inside, &scopes.between})
+        summary.not_reported += scope->pairs - static_cast<std::int64_t>(scope->reported.size());
+    summary.text = summary_text(ranks, scopes, summary);
+    if (summary.shares.empty() && !ranks.front().why_none.empty())
+        summary.text += ": " + ranks.front().why_none;
+    for (const auto& more : {unused_rdma(ranks), no_gpu_direct(ranks)})
+        summary.warnings.insert(summary.warnings.end(), more.begin(), more.end());
+    return summary;
+}
+
+std::string links_text(const NcclReport& report, int rank) {
+    std::map<std::string, std::vector<int>> receivers;
+    for (const NcclLink& link : report.links) {
+        if (link.from != rank) continue;
+        std::string text = transport_text(without_device(link.transport));
+        const bool has_device = link.transport != without_device(link.transport);
+        if (has_device) text += fmt::format(" ({})", link.transport.through);
+        receivers[text].push_back(link.to);
+    }
+    std::string text;
+    for (auto& [transport, to] : receivers) {
+        std::ranges::sort(to);
+        text += fmt::format("{}{} by {}", text.empty() ? "" : ", ", ranks_text(to), transport);
+    }
+    return text;
+}
+
+}  // namespace lockstep

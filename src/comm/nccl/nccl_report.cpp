@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: Apache-2.0
+// NCCL's report, line by line. What is looked for, with the source of each form (github.com/NVIDIA/
+// nccl; the same from v2.14.3-1 to v2.30.7-1 but for what is said here):
+//
+//     host:pid:tid [dev] NCCL INFO MESSAGE                               src/debug.cc
+//     Channel 00/0 : 0[0] -> 1[1] via P2P/IPC/read                       src/transport/p2p.cc
+//     Channel 00 : 0[0] -> 1[1] via SHM/direct/direct                    src/transport/shm.cc
+//     Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0(3)/GDRDMA(PCI)/Shared   src/transport/net.cc
+//     NET/IB : Using [0]mlx5_0:1/IB [1]={[1] mlx5_1:1/RoCE, ...} [RO]; OOB .. src/transport/net_ib
+//     NET/Socket : Using [0]eth0:10.0.0.1<0> src/transport/net_socket.cc
+//     + PCI[48.0] - GPU/0-1b000 (3)          GPU/1B000 before 2.21       src/graph/topo.cc
+//     GPU/0-1b000 :GPU/0-1b000 (0/5000.0/LOC) GPU/0-43000 (2/370.8/NVL)  src/graph/paths.cc
+//
+// "P2P" alone does not say by what link: that is in the last two, which need
+// NCCL_DEBUG_SUBSYS=GRAPH and are joined by the GPUs' names.
+//
+// What must never happen: a guess. A line in another form is passed over.
+//
+// Tested: comm/nccl/nccl_report_test.cpp.
+
+#include "lockstep/comm/nccl_report.hpp"
+
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/record.hpp"
+#include "lockstep/core/split.hpp"
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <sstream>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 9> kind_names{
+    "nvlink", "pcie", "peer", "shared memory", "infiniband", "roce", "rdma", "sockets", "plugin"};
+
+/// What lies between the first `before` and the next `after` ("": the end).
+std::optional<std::string_view> between(std::string_view text,
+                                        std::string_view before,
+                                        std::string_view after) {
+    const auto found = text.find(before);
+    if (found == text.npos) return {};
+    text.remove_prefix(found + before.size());
+    if (after.empty()) return text;
+    const auto end = text.find(after);
+    if (end == text.npos) return {};
+    return text.substr(0, end);
+}
+
+bool take_suffix(std::string_view& text, std::string_view suffix) {
+    if (!text.ends_with(suffix)) return false;
+    text.remove_suffix(suffix.size());
+    return true;
+}
+
+/// The links of one rank's report as they come in, and what they are joined with at the end.
+class Lines {
+  public:
+    void read(std::string_view message);
+    NcclReport finish();
+
+  private:
+    struct NetDevice {
+        std::string name;
+        std::optional<NcclTransportKind> layer;
+    };
+    using Pair = std::pair<std::string, std::string>;
+
+    void read_channel(std::string_view message);
+    std::optional<NcclTransport> transport_of(std::string_view via) const;
+    std::optional<NcclTransport> network_of(std::string_view via) const;
+    void read_verbs_devices(std::string_view list);
+    void read_socket_devices(std::string_view list);
+    void read_paths(std::string_view message);
+    NcclTransport with_path(const NcclLink& link) const;
+
+    NcclReport report_;
+    std::map<std::int64_t, NetDevice> verbs_, sockets_;
+    std::map<std::int64_t, std::string> gpu_of_rank_;
+    std::map<Pair, std::string> paths_;
+};
+
+void Lines::read(std::string_view message) {
+    if (const auto version = between(message, "NCCL version ", ""))
+        report_.version = version->substr(0, version->find(' '));
+    else if (message.starts_with("Channel "))
+        read_channel(message);
+    else if (const auto verbs = between(message, "NET/IB : Using", ";"))
+        read_verbs_devices(*verbs);
+    else if (const auto sockets = between(message, "NET/Socket : Using", ""))
+        read_socket_devices(*sockets);
+    else if (message.starts_with("NET/IB : No device found"))
+        report_.finds_no_device = true;
+    else if (message.starts_with("Failed to open libibverbs.so"))
+        report_.lacks_verbs = true;
+    else if (message.starts_with("GPU/"))
+        read_paths(message);
+    else if (const auto gpu = between(message, "- GPU/", ")"))
+        if (const auto rank = parse_integer(between(*gpu, "(", "").value_or("")))
+            gpu_of_rank_[*rank] = gpu->substr(0, gpu->find(' '));
+}
+
+/// "Channel 00/0 : 0[0] -> 8[0] [send] via NET/IB/0": ranks, and a GPU's number or bus in brackets.
+void Lines::read_channel(std::string_view message) {
+    const auto from = parse_integer(between(message, " : ", "[").value_or(""));
+    const auto to = parse_integer(between(message, " -> ", "[").value_or(""));
+    const auto via = between(message, " via ", "");
+    if (!from || !to || !via) return;
+    if (const auto transport = transport_of(*via))
+        report_.links.push_back({static_cast<int>(*from), static_cast<int>(*to), *transport});
+}
+
+std::optional<NcclTransport> Lines::transport_of(std::string_view via) const {
+    if (via.starts_with("P2P/MNNVL")) return NcclTransport{.kind = NcclTransportKind::nvlink};
+    if (via.starts_with("P2P/")) return NcclTransport{.kind = NcclTransportKind::peer};
+    if (via.starts_with("SHM/")) return NcclTransport{.kind = NcclTransportKind::shared_memory};
+    if (via.starts_with("NET/")) return network_of(via.substr(4));
+    return {};
+}
+
+/// "IB/0(3)/GDRDMA/Shared": name, device, the rank whose process sends.
+std::optional<NcclTransport> Lines::network_of(std::string_view via) const {
+    take_suffix(via, "/Shared");
+    NcclTransport transport;
+    transport.is_gpu_direct = take_suffix(via, "/GDRDMA") || take_suffix(via, "/GDRDMA(PCI)");
+    const auto slash = via.rfind('/');
+    if (slash == via.npos) return {};
+    const std::string_view name = via.substr(0, slash);
+    std::string_view number = via.substr(slash + 1);
+    number = number.substr(0, number.find('('));
+    const auto index = parse_integer(number);
+    if (!index) return {};
+    // IBext is NVIDIA's own plug-in: the same cards by the same list.
+    const bool is_verbs = name == "IB" || name.starts_with("IBext");
+    if (!is_verbs && name != "Socket") {
+        transport.kind = NcclTransportKind::plugin;
+        transport.through = name;
+        return transport;
+    }
+    const auto& devices = is_verbs ? verbs_ : sockets_;
+    const auto device = devices.find(*index);
+    transport.kind = is_verbs ? NcclTransportKind::rdma : NcclTransportKind::sockets;
+    if (device == devices.end()) return transport;
+    transport.through = device->second.name;
+    transport.kind = device->second.layer.value_or(transport.kind);
+    return transport;
+}
+
+/// "mlx5_0:1/IB": the name, and InfiniBand or RoCE.
+std::pair<std::string, std::optional<NcclTransportKind>> verbs_device(std::string_view word) {
+    const auto layer = between(word, "/", "").value_or("");
+    std::optional<NcclTransportKind> kind;
+    if (layer == "IB") kind = NcclTransportKind::infiniband;
+    if (layer == "RoCE") kind = NcclTransportKind::roce;
+    return {std::string(word.substr(0, word.find(':'))), kind};
+}
+
+/// " [0]mlx5_0:1/IB [1]={[1] mlx5_1:1/IB, [2] mlx5_2:1/IB} [RO]": the second is two that NCCL uses
+/// as one.
+void Lines::read_verbs_devices(std::string_view list) {
+    while (const auto index = parse_integer(between(list, "[", "]").value_or(""))) {
+        list.remove_prefix(list.find(']') + 1);
+        const bool is_merged = list.starts_with("={");
+        const auto end = std::min(list.find(is_merged ? '}' : ' '), list.size());
+        NetDevice& device = verbs_[*index];
+        for (std::string& word : split(list.substr(is_merged ? 2 : 0, end), ',')) {
+            if (const auto bracket = word.rfind("] "); bracket != word.npos)
+                word.erase(0, bracket + 2);
+            while (!word.empty() && (word.back() == '}' || word.back() == ' ')) word.pop_back();
+            const auto [name, layer] = verbs_device(word);
+            device.name += (device.name.empty() ? "" : "+") + name;
+            device.layer = layer;
+        }
+        list.remove_prefix(end);
+    }
+}
+
+/// " [0]eth0:10.0.0.1<0> [1]eth1:..."
+void Lines::read_socket_devices(std::string_view list) {
+    while (const auto index = parse_integer(between(list, "[", "]").value_or(""))) {
+        list.remove_prefix(list.find(']') + 1);
+        sockets_[*index].name = list.substr(0, list.find(':'));
+    }
+}
+
+/// "GPU/0-1b000 :GPU/0-1b000 (0/5000.0/LOC) GPU/0-43000 (2/370.8/NVL) CPU/..": where the path is
+/// LOC is the GPU itself, which some versions write otherwise before the colon.
+void Lines::read_paths(std::string_view message) {
+    std::string self;
+    std::vector<Pair> others;
+    std::istringstream words{std::string(between(message, ":", "").value_or(""))};
+    for (std::string name, path; words >> name >> path;) {
+        if (!name.starts_with("GPU/") || !path.ends_with(")")) continue;
+        name.erase(0, 4);
+        const std::string word =
+            path.substr(path.rfind('/') + 1, path.size() - path.rfind('/') - 2);
+        if (word == "LOC")
+            self = name;
+        else
+            others.emplace_back(name, word);
+    }
+    if (self.empty()) return;
+    for (const auto& [name, word] : others) paths_[{self, name}] = word;
+}
+
+NcclTransport Lines::with_path(const NcclLink& link) const {
+    if (link.transport.kind != NcclTransportKind::peer) return link.transport;
+    const auto from = gpu_of_rank_.find(link.from), to = gpu_of_rank_.find(link.to);
+    if (from == gpu_of_rank_.end() || to == gpu_of_rank_.end()) return link.transport;
+    const auto path = paths_.find({from->second, to->second});
+    if (path == paths_.end()) return link.transport;
+    const std::string& word = path->second;
+    if (word == "NVL" || word == "NVB") return {.kind = NcclTransportKind::nvlink};
+    const bool is_pci = word == "PIX" || word == "PXB" || word == "PHB" || word == "SYS";
+    return {.kind = is_pci ? NcclTransportKind::pcie : NcclTransportKind::peer, .through = word};
+}
+
+NcclReport Lines::finish() {
+    for (NcclLink& link : report_.links) link.transport = with_path(link);
+    std::ranges::sort(report_.links);
+    report_.links.erase(std::unique(report_.links.begin(), report_.links.end()),
+                        report_.links.end());
+    return std::move(report_);
+}
+
+std::string_view kind_text(NcclTransportKind kind) {
+    switch (kind) {
+        case NcclTransportKind::nvlink:
+            return "NVLink";
+        case NcclTransportKind::pcie:
+            return "PCIe";
+        case NcclTransportKind::peer:
+            return "GPU to GPU, by a link that is not reported";
+        case NcclTransportKind::shared_memory:
+            return "shared memory";
+        case NcclTransportKind::infiniband:
+            return "InfiniBand";
+        case NcclTransportKind::roce:
+            return "RoCE";
+        case NcclTransportKind::rdma:
+            return "InfiniBand or RoCE";
+        case NcclTransportKind::sockets:
+            return "sockets";
+        case NcclTransportKind::plugin:
+            break;
+    }
+    return "";
+}
+
+bool may_be_gpu_direct(NcclTransportKind kind) {
+    return kind == NcclTransportKind::infiniband || kind == NcclTransportKind::roce ||
+           kind == NcclTransportKind::rdma || kind == NcclTransportKind::plugin;
+}
+
+}  // namespace
+
+std::string transport_text(const NcclTransport& transport) {
+    const bool is_plugin = transport.kind == NcclTransportKind::plugin;
+    std::string text = is_plugin ? transport.through : std::string(kind_text(transport.kind));
+    if (transport.kind == NcclTransportKind::pcie) text += fmt::format(" ({})", transport.through);
+    if (transport.kind == NcclTransportKind::peer && !transport.through.empty())
+        text = fmt::format("GPU to GPU ({})", transport.through);
+    if (may_be_gpu_direct(transport.kind))
+        text += transport.is_gpu_direct ? " with GPUDirect" : " without GPUDirect";
+    return text;
+}
+
+void describe(Record& record, NcclTransport& transport) {
+    record.field("kind", transport.kind, kind_names);
+    record.sparse("gpu_direct", transport.is_gpu_direct);
+    record.sparse("through", transport.through);
+}
+
+/// Links of one transport, as a list of from, to, from, to: of a thousand ranks each has thousands
+/// of links, and rank 0 reads them all.
+struct NcclWay {
+    NcclTransport transport;
+    std::vector<int> ends;
+};
+
+void describe(Record& record, NcclWay& way) {
+    describe(record, way.transport);
+    record.field("ends", way.ends);
+}
+
+namespace {
+
+std::vector<NcclWay> ways_of(const std::vector<NcclLink>& links) {
+    std::map<NcclTransport, std::vector<int>> ends;
+    for (const NcclLink& link : links)
+        ends[link.transport].insert(ends[link.transport].end(), {link.from, link.to});
+    std::vector<NcclWay> ways;
+    for (const auto& [transport, list] : ends) ways.push_back({transport, list});
+    return ways;
+}
+
+std::vector<NcclLink> links_of(const std::vector<NcclWay>& ways) {
+    std::vector<NcclLink> links;
+    for (const NcclWay& way : ways)
+        for (std::size_t i = 0; i + 1 < way.ends.size(); i += 2)
+            links.push_back({way.ends[i], way.ends[i + 1], way.transport});
+    std::ranges::sort(links);
+    return links;
+}
+
+}  // namespace
+
+void describe(Record& record, NcclReport& report) {
+    record.sparse("version", report.version);
+    std::vector<NcclWay> ways = ways_of(report.links);
+    record.field("ways", ways);
+    report.links = links_of(ways);
+    record.sparse("lacks_verbs", report.lacks_verbs);
+    record.sparse("finds_no_device", report.finds_no_device);
+}
+
+NcclReport parse_nccl_report(std::string_view text) {
+    constexpr std::string_view mark = "NCCL INFO ";
+    Lines lines;
+    for (const std::string& line : split(text, '\n')) {
+        const auto begin = line.find(mark);
+        if (begin != line.npos)
+            lines.read(std::string_view(line).substr(begin + mark.size()));
+        else if (line.starts_with("NCCL version "))
+            lines.read(line);
+    }
+    return lines.finish();
+}
+
+}  // namespace lockstep

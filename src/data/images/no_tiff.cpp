@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: Apache-2.0
+// In the place of tiff_decoder.cpp where a build does without libtiff.
+#include "image.hpp"
+
+namespace lockstep {
+
+bool reads_tiff() {
+    return false;
+}
+
+Image decode_tiff(std::span<const std::byte>) {
+    throw NoDecoder("TIFF", "libtiff");
+}
+
+std::uint32_t tiff_channel_bits(std::span<const std::byte>) {
+    return 8;
+}
+
+}  // namespace lockstep

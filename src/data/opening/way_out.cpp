@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "way_out.hpp"
+
+#include "lockstep/core/shell_word.hpp"
+
+#include "contents.hpp"
+#include "hdf5/stored_blocks.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <hdf5.h>
+
+namespace lockstep {
+namespace {
+
+// Writes the first data set's numbers to the folder, complex ones as two, a compound's members as
+// data sets of their own, and the others as they are.
+constexpr std::string_view rewriting =
+    "import os,sys,h5py,numpy as n; o,f,d,*r=sys.argv[1:]; "
+    "p=lambda k,x: [q for m in x.dtype.names for q in p(k+\"/\"+m,x[m])] if x.dtype.names "
+    "else [(k,n.stack([x.real,x.imag],1))] if x.dtype.kind==\"c\" "
+    "else [(k,x.astype(\"f8\") if x.dtype.str[1:] in (\"u8\",\"f16\") else x)] "
+    "if x.dtype.kind in \"biuf\" else []; "
+    "os.makedirs(o,exist_ok=True); i=h5py.File(f); h=h5py.File(o+\"/\"+os.path.basename(f),\"w\"); "
+    "h.update(p(d,i[d][()])); h.update({k:i[k][()] for k in r})";
+
+std::string rewrite_command(const AskedFiles& asked, std::size_t field) {
+    const bool is_one = asked.files.size() == 1;
+    std::string places = shell_word(asked.fields[field].hdf5_path);
+    for (std::size_t f = 0; f < asked.fields.size(); ++f)
+        if (f != field) places += " " + shell_word(asked.fields[f].hdf5_path);
+    std::string command = fmt::format("python3 -c '{}' NAME {} {}",
+                                      rewriting,
+                                      is_one ? shell_word(asked.files[0].string()) : "\"$f\"",
+                                      places);
+    if (is_one) return command;
+    std::string files;
+    for (const auto& file : asked.files) files += " " + shell_word(file.string());
+    return fmt::format("for f in{}; do {}; done", files, command);
+}
+
+// What else the file has.
+std::string other_fields(const AskedFiles& asked) {
+    const std::string suggested = suggested_fields(candidates_of(asked.files[0]));
+    return suggested.empty() ? "write it anew as numbers: the file has no data set that can be "
+                               "a field"
+                             : "name another data set of it, such as " + suggested;
+}
+
+// Those of the package hdf5plugin, by their registered numbers.
+bool is_in_hdf5plugin(std::uint64_t kind) {
+    constexpr std::array<std::uint64_t, 11> known{
+        307, 32001, 32004, 32008, 32013, 32015, 32017, 32018, 32024, 32026, 32028};
+    return std::ranges::find(known, kind) != known.end();
+}
+
+}  // namespace
+
+std::string pack_command(const AskedFiles& asked, Links links) {
+    std::string command = "lockstep data pack";
+    for (const auto& file : asked.files) command += " --hdf5 " + shell_word(file.string());
+    for (const FieldMapping& field : asked.fields)
+        command += " --field " + shell_word(mapping_text(field));
+    if (asked.layout != ImageLayout::unstated)
+        command += asked.layout == ImageLayout::chw ? " --layout chw" : " --layout hwc";
+    if (links == Links::followed || asked.links == Links::followed) command += " --follow-links";
+    return command + " --out NAME";
+}
+
+std::string way_past(Obstacle obstacle,
+                     const AskedFiles& asked,
+                     std::size_t field,
+                     const DatasetFacts& facts) {
+    if (obstacle == Obstacle::elsewhere)
+        return fmt::format(
+            "if you trust what the file names, {}make shards of it: {}",
+            facts.layout == StorageLayout::linked
+                ? "add --follow-links, or "
+                : "add --follow-links, which streams whole data sets that are put one "
+                  "after the other, or ",
+            pack_command(asked, Links::followed));
+    if (obstacle == Obstacle::library)
+        return fmt::format(
+            "copy it again from its source; if 'pip install h5py' brings an h5py that reads it, it "
+            "is newer than this program's HDF5 {}.{}.{}: build Lockstep with such an HDF5, or let "
+            "that h5py write it anew, into a folder NAME: {}",
+            H5_VERS_MAJOR,
+            H5_VERS_MINOR,
+            H5_VERS_RELEASE,
+            rewrite_command(asked, field));
+    if (obstacle == Obstacle::elements && facts.has_numbers)
+        return "let h5py write its numbers anew, into a folder NAME that 'lockstep data look NAME' "
+               "shows: " +
+               rewrite_command(asked, field);
+    return other_fields(asked);
+}
+
+std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked) {
+    constexpr std::uint64_t lzo = 305;
+    if (kind == lzo && asked.files.size() == 1)
+        return fmt::format(
+            "let PyTables store it anew: ptrepack --complevel 1 --complib zlib {} NAME.h5",
+            shell_word(asked.files[0].string()));
+    if (is_in_hdf5plugin(kind))
+        return fmt::format(
+            "after 'pip install hdf5plugin': HDF5_PLUGIN_PATH=\"$(python3 -c 'import hdf5plugin; "
+            "print(hdf5plugin.PLUGIN_PATH)')\" {}",
+            pack_command(asked));
+    return fmt::format("set HDF5_PLUGIN_PATH to a folder with a plug-in of libhdf5 for filter {}",
+                       filter_name(kind));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: Apache-2.0
+// Exact norms on the first GPU against the CPU's: the same bits or an error.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+/// Sums of squares over the whole range of floats, and with what is no number. Says what was done.
+/// Errors: E670 (no GPU, or a library without the kernel), E679 (another sum), E681.
+std::string check_norms();
+
+}  // namespace lockstep

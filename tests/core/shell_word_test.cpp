@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/shell_word.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(ShellWord, QuotesWhatAShellWouldTakeApart) {
+    EXPECT_EQ(shell_word("images=/x/data-1.h5:CHW"), "images=/x/data-1.h5:CHW");
+    EXPECT_EQ(shell_word("my scan.h5"), "'my scan.h5'");
+    EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
+    EXPECT_EQ(shell_word("$HOME"), "'$HOME'");
+    EXPECT_EQ(shell_word(""), "''");
+}
+
+}  // namespace
+}  // namespace lockstep

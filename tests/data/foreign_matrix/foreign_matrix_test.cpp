@@ -1,0 +1,349 @@
+// SPDX-License-Identifier: Apache-2.0
+// Files that h5py, PyTables and netCDF4 wrote, streamed and packed: numpy's values in every field,
+// or a refusal with its code, whose advice is tried by running it.
+#include "lockstep/core/process.hpp"
+#include "lockstep/core/split.hpp"
+#include "lockstep/data/file_watch.hpp"
+#include "lockstep/data/foreign.hpp"
+#include "lockstep/data/sources.hpp"
+#include "lockstep/data/verify.hpp"
+
+#include "data/format/streamed.hpp"
+#include "data/samples.hpp"
+#include "support/caught.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+// Debian's own: these packages are not in other Pythons.
+
+/// What the advice of a refusal is.
+enum class WayOut { none, command, fields, shown };
+
+/// A line of make_files: what is expected of one set of files.
+struct Case {
+    std::string name;
+    std::vector<fs::path> files;
+    std::vector<FieldMapping> fields;
+    std::vector<std::string> types;
+    std::string stream, pack;  ///< "=", or the code of the refusal
+    WayOut way = WayOut::none;
+    std::vector<FieldMapping> fields_after;  ///< of what the advice writes
+    fs::path folder;
+};
+
+WayOut way_of(const std::string& word) {
+    using enum WayOut;
+    const std::map<std::string, WayOut> words{
+        {"-", none}, {"command", command}, {"fields", fields}, {"shown", shown}};
+    return words.at(word);
+}
+
+Case case_of(const std::string& line, const fs::path& root) {
+    const std::vector<std::string> words = split(line, '\t');
+    Case made{.name = words.at(0),
+              .fields = parse_field_mappings(words.at(2)),
+              .types = split(words.at(3), ','),
+              .stream = words.at(4),
+              .pack = words.at(5),
+              .way = way_of(words.at(6)),
+              .folder = root / words.at(0)};
+    for (const std::string& file : split(words[1], ',')) made.files.push_back(made.folder / file);
+    made.fields_after = words.at(7) == "-" ? made.fields : parse_field_mappings(words[7]);
+    return made;
+}
+
+// How many of the cases ended how; printed at the end.
+struct Counts {
+    int streamed = 0, packed = 0, ways_that_work = 0, ways_not_tried = 0, no_way = 0;
+};
+
+class ForeignMatrix : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        root_ = std::make_unique<test::TempDir>();
+        const ProcessResult made = run_process({"/bin/sh",
+                                                "-c",
+                                                "exec \"$0\" \"$1\" 2>\"$1/errors\"",
+                                                LOCKSTEP_MAKE_FILES,
+                                                root_->path()},
+                                               {{"PYTHONDONTWRITEBYTECODE", "1"}});
+        EXPECT_EQ(made.exit_code, 0) << test::content_of(*root_ / "errors");
+        std::istringstream lines(made.output);
+        for (std::string line; std::getline(lines, line);)
+            cases_.push_back(case_of(line, root_->path()));
+    }
+    static void TearDownTestSuite() {
+        std::cout << fmt::format(
+            "{} sets of files: {} streamed equal, {} packed equal; refusals: {} with a command "
+            "that worked, {} with one that needs another h5py, {} with none\n",
+            cases_.size(),
+            counts_.streamed,
+            counts_.packed,
+            counts_.ways_that_work,
+            counts_.ways_not_tried,
+            counts_.no_way);
+        cases_.clear();
+        root_.reset();
+    }
+    void SetUp() override {
+        ASSERT_FALSE(cases_.empty())
+            << "no files were made; scripts/setup test gets what makes them";
+    }
+
+    static int& count_of(WayOut way) {
+        if (way == WayOut::none) return counts_.no_way;
+        return way == WayOut::shown ? counts_.ways_not_tried : counts_.ways_that_work;
+    }
+
+    static inline std::unique_ptr<test::TempDir> root_;
+    static inline std::vector<Case> cases_;
+    static inline Counts counts_;
+};
+
+void expect_streams(const Case& matrix_case,
+                    const std::vector<fs::path>& files,
+                    const std::vector<FieldMapping>& fields) {
+    const DatasetIndex index = DatasetIndex::open_foreign(files, fields);
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+        const std::string wanted = test::content_of(matrix_case.folder / (fields[f].name + ".bin"));
+        EXPECT_TRUE(std::ranges::equal(test::streamed(index, f), bytes_of(wanted)))
+            << fields[f].name;
+        EXPECT_TRUE(fields[f].layout == RowLayout::label ||
+                    element_name(index.fields()[f].type) == matrix_case.types[f]);
+    }
+}
+
+// Packed rows lie in another order, unless they were kept.
+void expect_packed(const Case& matrix_case,
+                   const fs::path& folder,
+                   std::optional<std::uint64_t> seed) {
+    const DatasetIndex index = DatasetIndex::open(folder);
+    PackOptions options;
+    options.shuffle_seed = seed;
+    const std::vector<std::uint64_t> order = test::packed_order(index.samples(), options);
+    ASSERT_EQ(index.fields().size(), matrix_case.fields_after.size());
+    for (std::size_t f = 0; f < index.fields().size(); ++f) {
+        const fs::path place = matrix_case.folder / index.fields()[f].name;
+        const fs::path other = place.string() + ".packed";
+        const std::string wanted =
+            test::content_of(fs::exists(other) ? other : fs::path(place.string() + ".bin"));
+        const std::size_t bytes = index.fields()[f].bytes_per_sample();
+        ASSERT_EQ(wanted.size(), bytes * index.samples()) << index.fields()[f].name;
+        std::string moved;
+        for (const std::uint64_t row : order) moved += wanted.substr(row * bytes, bytes);
+        EXPECT_TRUE(std::ranges::equal(test::streamed(index, f), bytes_of(moved)))
+            << index.fields()[f].name;
+    }
+}
+
+TEST_F(ForeignMatrix, StreamsWhatNumpyHolds) {
+    for (const Case& each : cases_) {
+        if (each.stream != "=") continue;
+        SCOPED_TRACE(each.name);
+        const auto error = test::caught([&] { expect_streams(each, each.files, each.fields); });
+        EXPECT_FALSE(error) << error->text();
+        ++counts_.streamed;
+    }
+    EXPECT_GT(cases_.size(), 120u);
+}
+
+TEST_F(ForeignMatrix, PacksWhatNumpyHolds) {
+    for (const Case& each : cases_) {
+        if (each.pack != "=") continue;
+        SCOPED_TRACE(each.name);
+        const auto error = test::caught([&] {
+            const auto source = open_hdf5(each.files, each.fields);
+            PackOptions options;
+            options.output = each.folder / "packed";
+            options.shuffle_seed = {};
+            pack_dataset(*source, options);
+            expect_packed(each, options.output, {});
+        });
+        EXPECT_FALSE(error) << error->text();
+        ++counts_.packed;
+    }
+}
+
+// What somebody would copy: from the first word of a command, or of options, to the end.
+std::string command_in(const std::string& advice) {
+    std::size_t begin = advice.npos;
+    for (const char* word : {"HDF5_PLUGIN_PATH=",
+                             "lockstep data pack ",
+                             "python3 -c ",
+                             "for f in ",
+                             "ptrepack ",
+                             "nccopy ",
+                             "--field "})
+        begin = std::min(begin, advice.find(word));
+    return begin == advice.npos ? "" : advice.substr(begin);
+}
+
+ProcessResult run_by_shell(const fs::path& folder, const std::string& command) {
+    const std::string path = std::string(LOCKSTEP_PROGRAMS) + ":/usr/bin:/bin";
+    return run_process({"/bin/sh", "-c", "cd \"$0\" && " + command, folder},
+                       {{"PATH", path}, {"PYTHONPATH", folder}});
+}
+
+// The advice as a user follows it, then what came of it: shards or files.
+void follow(const Case& matrix_case, const std::string& command) {
+    const fs::path& folder = matrix_case.folder;
+    const ProcessResult result = run_by_shell(folder, command);
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    if (fs::exists(folder / "NAME/manifest.json"))
+        expect_packed(matrix_case, folder / "NAME", 0);
+    else
+        expect_streams(matrix_case,
+                       foreign_files(folder / (fs::exists(folder / "NAME") ? "NAME" : "NAME.h5")),
+                       matrix_case.fields_after);
+    for (const char* made : {"NAME", "NAME.h5"}) fs::remove_all(folder / made);
+}
+
+// Other data sets of the file, as options.
+void follow_fields(const Case& matrix_case, const std::string& options) {
+    const std::string file = matrix_case.files[0].string();
+    const ProcessResult result =
+        run_by_shell(matrix_case.folder, "lockstep data inspect '" + file + "' " + options);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+void expect_refused(const Case& each, const std::optional<Error>& error, const std::string& code) {
+    ASSERT_TRUE(error);
+    ASSERT_EQ(error->code(), code) << error->text();
+    SCOPED_TRACE(error->text());
+    const std::string command = command_in(error->fix());
+    ASSERT_EQ(command.empty(), each.way == WayOut::none);
+    if (each.way == WayOut::command) follow(each, command);
+    if (each.way == WayOut::fields) follow_fields(each, command);
+}
+
+TEST_F(ForeignMatrix, RefusesWithACommandThatWorks) {
+    for (const Case& each : cases_) {
+        SCOPED_TRACE(each.name);
+        const auto expect = [&](const std::string& code, const auto& open) {
+            if (code == "=") return;
+            expect_refused(each, test::caught(open), code);
+            ++count_of(each.way);
+        };
+        expect(each.stream, [&] { DatasetIndex::open_foreign(each.files, each.fields); });
+        expect(each.pack, [&] { open_hdf5(each.files, each.fields); });
+    }
+}
+
+// The word that packing has, too; what is not put together of whole data sets is left to that.
+TEST_F(ForeignMatrix, StreamsThroughLinksThatMayBeFollowed) {
+    int streamed = 0, refused = 0;
+    for (const Case& each : cases_) {
+        const bool is_elsewhere = each.name.starts_with("link_external") ||
+                                  each.name.starts_with("layout_virtual") ||
+                                  each.name.starts_with("layout_external");
+        if (!is_elsewhere) continue;
+        const bool is_apart = each.name.find("_apart") != std::string::npos;
+        SCOPED_TRACE(each.name);
+        std::vector<FieldMapping> fields = each.fields;
+        for (FieldMapping& field : fields) field.links = Links::followed;
+        const auto error = test::caught([&] { expect_streams(each, each.files, fields); });
+        ++(is_apart ? refused : streamed);
+        if (is_apart)
+            expect_refused(each, error, "E234");
+        else
+            EXPECT_FALSE(error) << error->text();
+    }
+    EXPECT_EQ(streamed, 9);
+    EXPECT_EQ(refused, 5);
+}
+
+TEST_F(ForeignMatrix, WatchesAndKnowsWhatLinksLeadTo) {
+    const Case& each = *std::ranges::find(cases_, "link_external_each", &Case::name);
+    std::vector<FieldMapping> fields = each.fields;
+    for (FieldMapping& field : fields) field.links = Links::followed;
+    const auto open = [&] { return DatasetIndex::open_foreign(each.files, fields); };
+    const auto index = std::make_shared<const DatasetIndex>(open());
+    EXPECT_EQ(index->shards().size(), 4u);
+    EXPECT_EQ(DatasetIndex::deserialize(index->serialize()), *index);
+    const FileWatch watch(index);
+    watch.check();
+    const fs::path linked = each.folder / "data-1.h5";
+    const auto time = fs::last_write_time(linked);
+    fs::last_write_time(linked, time + std::chrono::seconds(1));
+    EXPECT_EQ(test::caught([&] { watch.check(); })->code(), "E251");
+    EXPECT_NE(open().digest(), index->digest());
+    fs::last_write_time(linked, time);
+    EXPECT_EQ(open().digest(), index->digest());
+}
+
+// Chunks are expanded whole, here or by libhdf5: what that takes is bounded before it is taken.
+TEST_F(ForeignMatrix, PacksWithinItsMemory) {
+    for (const char* name : {"memory_gzip", "memory_scale_offset"}) {
+        const Case& each = *std::ranges::find(cases_, name, &Case::name);
+        SourceOptions options{.memory_bytes = 16 << 20};
+        const auto error = test::caught([&] { open_hdf5(each.files, each.fields, {}, options); });
+        ASSERT_TRUE(error) << name;
+        EXPECT_EQ(error->code(), "E106");
+        EXPECT_THAT(error->what(), testing::HasSubstr("at a time; 16 MiB are allowed"));
+        const std::string advice = error->fix().substr(0, error->fix().find("MiB"));
+        options.memory_bytes = std::stoull(advice.substr(advice.find("--memory ") + 9)) << 20;
+        EXPECT_FALSE(test::caught([&] { open_hdf5(each.files, each.fields, {}, options); }));
+    }
+}
+
+// Nothing is guessed in the place of a value that is none.
+TEST_F(ForeignMatrix, RefusesMissingValuesByRow) {
+    const Case& each = *std::ranges::find(cases_, "cf_fill_value", &Case::name);
+    const std::vector<FieldMapping> fields = parse_field_mappings("values=/v:value:cf");
+    const std::string what = "sample 3 has a missing value: row 3 of '/v' in '" +
+                             fs::canonical(each.files[0]).string() + "'";
+    const auto streamed =
+        test::caught([&] { test::streamed(DatasetIndex::open_foreign(each.files, fields), 0); });
+    const auto packed = test::caught([&] { open_hdf5(each.files, fields); });
+    for (const auto& error : {streamed, packed}) {
+        ASSERT_TRUE(error);
+        EXPECT_EQ(error->code(), "E236");
+        EXPECT_EQ(error->what(), what);
+        EXPECT_THAT(error->fix(), testing::EndsWith("--field values=/v:value:cf=0"));
+        follow_fields(each, command_in(error->fix()));
+    }
+    const std::vector<Finding> findings = verify_data(each.files[0], fields);
+    ASSERT_EQ(findings.size(), 1u);
+    EXPECT_EQ(findings[0].code, "E236");
+}
+
+TEST_F(ForeignMatrix, WarnsOfNumbersThatStandForOthers) {
+    const Case& each = *std::ranges::find(cases_, "cf_scale", &Case::name);
+    const auto open = [&](const std::string& field) {
+        return DatasetIndex::open_foreign(each.files, parse_field_mappings(field));
+    };
+    const DatasetIndex plain = open("values=/v"), asked = open("values=/v:cf");
+    EXPECT_THAT(plain.warnings(),
+                testing::Contains(testing::AllOf(testing::HasSubstr("'/v' has scale_factor"),
+                                                 testing::EndsWith("--field values=/v:cf"))));
+    EXPECT_THAT(asked.warnings(), testing::Not(testing::Contains(testing::HasSubstr("scale"))));
+    EXPECT_NE(plain.digest(), asked.digest());
+    EXPECT_NE(open("values=/v:cf=0").digest(), asked.digest());
+    EXPECT_EQ(DatasetIndex::deserialize(asked.serialize()), asked);
+}
+
+// What 'pip install hdf5plugin' brings is a module that knows the folder.
+TEST_F(ForeignMatrix, SaysWhereAMissingPluginIs) {
+    const fs::path plugins = "/usr/lib/x86_64-linux-gnu/hdf5/serial/plugins";
+    ASSERT_TRUE(fs::exists(plugins / "libh5bz2.so")) << "scripts/setup test gets it";
+    const Case& each = *std::ranges::find(cases_, "filter_bzip2", &Case::name);
+    std::ofstream(each.folder / "hdf5plugin.py") << "PLUGIN_PATH = " << plugins;
+    ::setenv("HDF5_PLUGIN_PATH", "/nonexistent", 1);
+    const auto error = test::caught([&] { DatasetIndex::open_foreign(each.files, each.fields); });
+    expect_refused(each, error, "E212");
+    ::unsetenv("HDF5_PLUGIN_PATH");
+    EXPECT_THAT(error->fix(), testing::HasSubstr("pip install hdf5plugin"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep logs`: of a run that ends well, and of runs that a rank ruins, whose cause it names.
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/observe/run_directory.hpp"
+
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+
+#include <csignal>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+Words logged_train(const fs::path& data, const fs::path& run, int ranks, std::int64_t length) {
+    return train_words(data, run, "mlp", 24) + on_ranks(ranks) +
+           Words{"--log-every",
+                 "5",
+                 "--virtual-ranks",
+                 "4",
+                 "--max-steps",
+                 std::to_string(length),
+                 "--checkpoint-every",
+                 "never"};
+}
+
+std::string logs_of(const fs::path& run, const Words& more = {}) {
+    const ProcessResult result = run_lockstep(Words{"logs", run} + more);
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    return result.output;
+}
+
+Json first_error_of(const fs::path& run) {
+    return parse_json(logs_of(run, {"--first-error", "--json"}), "first error");
+}
+
+// One run of two ranks that ends well.
+class Logs : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new TempDir;
+        const ProcessResult result =
+            run_lockstep(logged_train(SmallData::get().train(), run(), 2, 20));
+        ASSERT_EQ(result.exit_code, 0) << result.output;
+    }
+    static void TearDownTestSuite() {
+        delete folder_;
+        folder_ = nullptr;
+    }
+    static fs::path run() { return *folder_ / "run"; }
+
+  private:
+    static TempDir* folder_;
+};
+TempDir* Logs::folder_ = nullptr;
+
+TEST_F(Logs, AreOneAndEndWithTheNextCommand) {
+    const std::string text = logs_of(run());
+    EXPECT_THAT(text, HasSubstr(fmt::format("start 1: 2 ranks on {}\n", host_name())));
+    EXPECT_THAT(text, ContainsRegex("Z \\[all\\] info  run .* \\| incarnation 1 \\|"));
+    for (const int step : {5, 10, 15, 20})
+        EXPECT_THAT(text, ContainsRegex(fmt::format("Z \\[0-1\\] info  step {} \\| loss", step)));
+    EXPECT_TRUE(text.ends_with(fmt::format("next: lockstep status {}\n", run().string()))) << text;
+    EXPECT_EQ(text.find('\033'), std::string::npos);
+    EXPECT_THAT(logs_of(run(), {"--first-error"}), HasSubstr("no error in its logs"));
+}
+
+TEST_F(Logs, HaveRankHostAndStartInEveryRecord) {
+    for (const int rank : {0, 1}) {
+        const auto records = json_lines(run() / fmt::format("logs/i1/rank-{:05}.jsonl", rank));
+        ASSERT_FALSE(records.empty());
+        EXPECT_EQ(records.front().at("event"), "clock");
+        for (const Json& record : records) {
+            EXPECT_EQ(record.at("rank"), rank);
+            EXPECT_EQ(record.at("host"), host_name());
+            EXPECT_EQ(record.at("start"), 1);
+        }
+    }
+}
+
+TEST_F(Logs, ShowWhatIsChosen) {
+    EXPECT_THAT(logs_of(run(), {"--rank", "1"}), Not(HasSubstr("[all]")));
+    EXPECT_THAT(logs_of(run(), {"--level", "error"}), Not(HasSubstr("Z [")));
+    const std::string difference = logs_of(run(), {"--diff-rank", "1"});
+    EXPECT_THAT(difference, Not(HasSubstr("step 5"))) << "both said it";
+    for (const std::string& line : {logs_of(run(), {"--json"})})
+        EXPECT_EQ(parse_json(line.substr(0, line.find('\n')), "line").at("level"), "info");
+}
+
+TEST_F(Logs, RefuseWhatTheyDoNotHave) {
+    const auto refused = [&](const Words& words) {
+        return run_lockstep(Words{"logs", run()} + words).output;
+    };
+    EXPECT_THAT(refused({"--rank", "0,7"}), HasSubstr("error E102: '7' is no rank of this start"));
+    EXPECT_THAT(refused({"--rank", "x"}), HasSubstr("error E103: --rank is 'x'"));
+    EXPECT_THAT(refused({"--diff-rank", "2"}), HasSubstr("error E102"));
+    EXPECT_THAT(refused({"--node", "nowhere"}), HasSubstr("error E103: --node is 'nowhere'"));
+    EXPECT_THAT(refused({"--since", "soon"}), HasSubstr("error E103: --since is 'soon'"));
+    EXPECT_THAT(refused({"--incarnation", "2"}), HasSubstr("error E102: --incarnation is 2"));
+    EXPECT_THAT(refused({"--follow", "--first-error"}), HasSubstr("error E106"));
+    EXPECT_EQ(run_lockstep({"logs", run() / "none"}).exit_code, 66);
+    EXPECT_EQ(run_lockstep({"logs", SmallData::get().train()}).exit_code, 66);
+}
+
+TEST_F(Logs, EndQuietlyWhereNobodyReadsOn) {
+    const ProcessResult result = run_process(
+        {"bash", "-c", "\"$0\" logs \"$1\" | head -n 1; exit ${PIPESTATUS[0]}", program(), run()});
+    EXPECT_TRUE(result.exit_code == 0 || result.exit_code == 128 + SIGPIPE) << result.exit_code;
+    EXPECT_EQ(std::ranges::count(result.output, '\n'), 1);
+}
+
+// Two starts of three ranks on two nodes, made up.
+class MadeUpLogs : public testing::Test {
+  protected:
+    MadeUpLogs() {
+        RunDirectory run = RunDirectory::open(run_);
+        run.create({});
+        for (std::int64_t start = 1; start <= 2; ++start) {
+            run.begin_incarnation();
+            for (int rank = 0; rank < 3; ++rank) write(run.logs(), start, rank);
+        }
+        run.write_state({.phase = RunPhase::checkpointed, .step = 5, .steps_total = 9});
+    }
+
+    static void write(const fs::path& folder, std::int64_t start, int rank) {
+        open_log({.rank = rank,
+                  .world_size = 3,
+                  .start = start,
+                  .host = rank == 2 ? "n2" : "n1",
+                  .directory = folder,
+                  .terminal_level = Level::error});
+        once(Level::info, "start {} begins", start);
+        here(Level::info, "all say this");
+        if (rank != 1) here(Level::info, "most say this");
+        if (rank == 1) here(Level::warn, "the disk is slow");
+        open_log({});
+    }
+
+    TempDir folder_;
+    const fs::path run_ = folder_ / "run";
+};
+
+TEST_F(MadeUpLogs, ShowWhereARankDiffers) {
+    const std::string text = logs_of(run_, {"--diff-rank", "1"});
+    EXPECT_THAT(text, ContainsRegex("\n\\+ 20[^ ]*Z \\[1 n1\\] warn  the disk is slow\n"));
+    EXPECT_THAT(text, ContainsRegex("\n- 20[^ ]*Z \\[0,2\\] info  most say this\n"));
+    EXPECT_THAT(text, Not(HasSubstr("all say this")));
+    EXPECT_THAT(text, Not(HasSubstr("begins")));
+}
+
+TEST_F(MadeUpLogs, AreThoseOfTheNewestStartUnlessOthersAreAskedFor) {
+    EXPECT_THAT(logs_of(run_), HasSubstr("start 2: 3 ranks on n1, n2\n"));
+    EXPECT_THAT(logs_of(run_, {"--incarnation", "1"}), HasSubstr("[all] info  start 1 begins\n"));
+    const std::string both = logs_of(run_, {"--all-starts"});
+    EXPECT_LT(both.find("start 1 begins"), both.find("start 2 begins"));
+    EXPECT_NE(both.find("start 2 begins"), both.npos);
+}
+
+TEST_F(MadeUpLogs, AreOfOneNodeOrLevelWhereThatIsAskedFor) {
+    EXPECT_THAT(logs_of(run_, {"--node", "n2"}), HasSubstr("[2 n2] info  all say this\n"));
+    EXPECT_THAT(logs_of(run_, {"--node", "n2"}), Not(HasSubstr("disk")));
+    EXPECT_THAT(logs_of(run_, {"--level", "warn"}), Not(HasSubstr("info")));
+    EXPECT_THAT(run_lockstep({"logs", run_, "--node", "n3"}).output, HasSubstr("n1, n2"));
+}
+
+// A rank ruins a run.
+class RuinedLogs : public testing::Test {
+  protected:
+    static constexpr int ranks = 3;
+
+    /// Trains for long; returns once it does, with the ranks' processes in order of rank.
+    std::vector<pid_t> start(const Words& more = {}) {
+        job_.emplace(Words{program()} +
+                         logged_train(SmallData::get().train(), run_, ranks, 1'000'000) + more,
+                     folder_ / "output");
+        EXPECT_TRUE(eventually([&] { return job_->has_ended() || newest_step(run_) > 4; }, 60));
+        const auto mpirun = children_of(job_->pid());
+        return mpirun.empty() ? std::vector<pid_t>{} : children_of(mpirun.front());
+    }
+
+    TempDir folder_;
+    const fs::path run_ = folder_ / "run";
+    std::optional<Background> job_;
+};
+
+TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
+    const auto pids = start();
+    ASSERT_EQ(pids.size(), 3u) << content_of(folder_ / "output");
+    Background stopped({program(), "logs", run_, "--follow"}, folder_ / "stopped");
+    Background followed({program(), "logs", run_, "--follow"}, folder_ / "followed");
+    ASSERT_TRUE(eventually(
+        [&] {
+            return content_of(folder_ / "stopped").find("[0-2] info  step") != std::string::npos;
+        },
+        30));
+    stopped.send(SIGINT);
+    EXPECT_EQ(stopped.wait(10), 130);
+    ::kill(pids[1], SIGKILL);
+    EXPECT_EQ(job_->wait(60), 76);
+    EXPECT_EQ(followed.wait(30), 0);
+    const std::string text = content_of(folder_ / "followed");
+    EXPECT_THAT(text,
+                HasSubstr(fmt::format("next: lockstep logs {} --first-error", run_.string())));
+    const Json cause = first_error_of(run_);
+    EXPECT_EQ(cause.at("rank"), 1) << cause;
+    EXPECT_EQ(cause.at("host"), host_name());
+    EXPECT_EQ(cause.at("trouble"), "rank dead");
+    EXPECT_EQ(cause.at("next"), "lockstep diagnose " + run_.string());
+    EXPECT_THAT(logs_of(run_, {"--first-error"}),
+                HasSubstr(fmt::format("start 1: rank 1 on {}: rank dead\n", host_name())));
+}
+
+TEST_F(RuinedLogs, NameARankThatWasStopped) {
+    const auto pids = start({"--comm-timeout", "3s"});
+    ASSERT_EQ(pids.size(), 3u) << content_of(folder_ / "output");
+    ::kill(pids[2], SIGSTOP);
+    EXPECT_EQ(job_->wait(60), 76);
+    const Json cause = first_error_of(run_);
+    EXPECT_EQ(cause.at("rank"), 2) << cause;
+    EXPECT_EQ(cause.at("host"), host_name());
+    EXPECT_EQ(cause.at("trouble"), "rank stopped");
+}
+
+TEST_F(RuinedLogs, NameTheRankThatMetDamagedData) {
+    const fs::path data = folder_ / "damaged";
+    copy_train_set(data);
+    const std::uint64_t block = open_index(data)->stored_blocks(0)[3].offset;
+    std::fstream(SmallData::shard(data), std::ios::in | std::ios::out | std::ios::binary)
+            .seekp(static_cast<std::streamoff>(block + 100))
+        << "damage";
+    const ProcessResult result =
+        run_lockstep(logged_train(data, run_, 2, 25) + Words{"--data-mode", "stream"});
+    EXPECT_NE(result.exit_code, 0);
+    const Json cause = first_error_of(run_);
+    EXPECT_EQ(cause.at("code"), "E213") << cause;
+    EXPECT_EQ(cause.at("host"), host_name());
+    EXPECT_EQ(cause.at("next"), "lockstep explain E213");
+    const std::string text = logs_of(run_, {"--level", "error"});
+    EXPECT_EQ(text.find("E213"), text.rfind("E213")) << "told once:\n" << text;
+    EXPECT_THAT(result.output, HasSubstr(fmt::format("rank {}", cause.at("rank").get<int>())));
+}
+
+}  // namespace
+}  // namespace lockstep::test

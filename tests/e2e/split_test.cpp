@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training is tested on: a share of its data, other fields of one file, data of the other
+// kind.
+#include "lockstep/data/order.hpp"
+
+#include "data/foreign_files.hpp"
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+class TestedOn : public testing::Test {
+  protected:
+    ProcessResult train(const std::string& name, int ranks, const Words& more) const {
+        return run_lockstep(Words{"train",
+                                  "--run",
+                                  folder_ / name,
+                                  "--model",
+                                  "mlp",
+                                  "--batch",
+                                  "8",
+                                  "--virtual-ranks",
+                                  "4",
+                                  "--np",
+                                  std::to_string(ranks),
+                                  "--oversubscribe"} +
+                            more);
+    }
+    // Of a training that ends well: its hash of parameters and its last evaluation.
+    std::string result(const std::string& name, int ranks, const Words& more) const {
+        const ProcessResult ended = train(name, ranks, more);
+        EXPECT_EQ(ended.exit_code, 0) << ended.output;
+        const std::size_t at = ended.output.find("test          ");
+        EXPECT_NE(at, std::string::npos) << ended.output;
+        return printed_hash(ended.output) +
+               ended.output.substr(at, ended.output.find('\n', at) - at);
+    }
+    // The line of the last evaluation, as `train` and `eval` print it.
+    static std::string last_evaluation(const std::string& output) {
+        const std::size_t at = output.rfind("test          ");
+        return at == output.npos ? "no evaluation" : output.substr(at, output.find('\n', at) - at);
+    }
+    std::string error(const Words& more) const {
+        const ProcessResult ended = train("bad", 1, more);
+        EXPECT_NE(ended.exit_code, 0);
+        EXPECT_FALSE(fs::exists(folder_ / "bad")) << "no run is made";
+        return ended.output;
+    }
+
+    TempDir folder_;
+};
+
+class Split : public TestedOn {
+  protected:
+    Words split(const std::string& share, const Words& more = {}) const {
+        return Words{"--data", SmallData::get().train(), "--split", share} + more;
+    }
+};
+
+TEST_F(Split, GivesTheSameBitsAndTestsOnAnyNumberOfRanks) {
+    const std::string one = result("one", 1, split("0.9", {"--data-mode", "stream"}));
+    EXPECT_EQ(result("two", 2, split("0.9", {"--data-mode", "resident"})), one);
+    EXPECT_EQ(result("three", 3, split("0.9")), one);
+    EXPECT_NE(result("other", 2, split("0.8")), one);
+}
+
+TEST_F(Split, IsSaidAndCoversEachSampleOnce) {
+    const ProcessResult ended = train("run", 2, split("0.9", {"--ledger", "--epochs", "2"}));
+    EXPECT_EQ(ended.exit_code, 0) << ended.output;
+    EXPECT_THAT(ended.output,
+                HasSubstr("split 0.9: 534 samples to train on, 66 to test on, by a hash of"));
+    EXPECT_THAT(ended.output, HasSubstr("mean and deviation of a field are those of all samples"));
+    EXPECT_THAT(ended.output, HasSubstr(" of 66)"));
+    const ProcessResult ledger = run_lockstep({"data", "ledger", folder_ / "run"});
+    EXPECT_EQ(ledger.exit_code, 0) << ledger.output;
+    EXPECT_THAT(ledger.output, HasSubstr("600 samples, 66 of them in no epoch"));
+    EXPECT_THAT(ledger.output, HasSubstr("534"));
+    const ProcessResult all =
+        run_lockstep({"eval", folder_ / "run", "--data", SmallData::get().train()});
+    EXPECT_THAT(all.output, HasSubstr("of 600)")) << "eval has no split";
+    EXPECT_THAT(all.output, HasSubstr("trained on 534 of these 600 samples: --part held-out"));
+}
+
+TEST_F(Split, LeavesAPartThatEvalAndPredictTake) {
+    const std::string run = folder_ / "run", data = SmallData::get().train();
+    const std::string last = last_evaluation(train("run", 2, split("0.9")).output);
+    const auto eval = [&](const Words& more) {
+        return run_lockstep(Words{"eval", run, "--data", data, "--oversubscribe"} + more);
+    };
+    for (const char* ranks : {"1", "3"}) {
+        const ProcessResult held_out = eval({"--part", "held-out", "--np", ranks});
+        EXPECT_EQ(held_out.exit_code, 0) << held_out.output;
+        EXPECT_THAT(held_out.output, HasSubstr("samples       66\n" + last));
+    }
+    EXPECT_THAT(eval({"--part", "train"}).output, HasSubstr("of 534)"));
+    const ProcessResult other =
+        run_lockstep({"eval", run, "--data", SmallData::get().test(), "--part", "held-out"});
+    EXPECT_THAT(other.output, HasSubstr("E106"));
+    EXPECT_THAT(other.output, HasSubstr("of the data that the run was trained on"));
+    const auto predict = [&](const std::string& name, const Words& more) {
+        const ProcessResult written =
+            run_lockstep(Words{"predict", run, "--data", data, "--out", folder_ / name} + more);
+        EXPECT_EQ(written.exit_code, 0) << written.output;
+        return read_file(folder_ / name);
+    };
+    // Rows of 10 f32 behind the header.
+    const std::string held_out = predict("held-out.npy", {"--part", "held-out"});
+    const std::string all = predict("all.npy", {});
+    constexpr std::size_t row = 40;
+    const std::size_t header = all.size() - 600 * row;
+    std::string wanted;
+    for (std::uint64_t sample = 0; sample < 600; ++sample)
+        if (SamplePart::second(0.9).holds(sample)) wanted += all.substr(header + sample * row, row);
+    ASSERT_GT(held_out.size(), wanted.size());
+    EXPECT_EQ(held_out.substr(held_out.size() - wanted.size()), wanted);
+}
+
+TEST_F(Split, IsWhatPartsAreOf) {
+    EXPECT_EQ(train("whole", 1, {"--data", SmallData::get().train()}).exit_code, 0);
+    const ProcessResult refused = run_lockstep(
+        {"eval", folder_ / "whole", "--data", SmallData::get().train(), "--part", "held-out"});
+    EXPECT_THAT(refused.output, HasSubstr("--part held-out is for runs with --split"));
+}
+
+TEST_F(Split, GoesOnOverAResumeAndCannotChange) {
+    const std::string whole = result("whole", 2, split("0.75", {"--max-steps", "40"}));
+    const Words steps = {"--max-steps", "17", "--checkpoint-every", "5steps"};
+    EXPECT_EQ(train("cut", 3, split("0.75", steps)).exit_code, 0);
+    EXPECT_EQ(result("cut", 1, split("0.75", {"--max-steps", "40"})), whole);
+    const ProcessResult other = train("cut", 1, split("0.5", {"--max-steps", "60"}));
+    EXPECT_NE(other.exit_code, 0);
+    EXPECT_THAT(other.output, HasSubstr("E306"));
+    EXPECT_THAT(other.output, HasSubstr("split"));
+    const ProcessResult none =
+        train("cut", 1, {"--data", SmallData::get().train(), "--max-steps", "60"});
+    EXPECT_THAT(none.output, HasSubstr("E306"));
+}
+
+TEST_F(Split, OfImpossibleSharesIsRefused) {
+    for (const char* share : {"0", "1", "-0.5", "1.5", "nan", "most", ""})
+        EXPECT_THAT(error(split(share)), HasSubstr("--split")) << share;
+    EXPECT_THAT(error(split("0.9", {"--test-data", SmallData::get().test()})),
+                HasSubstr("--split 0.9 does not go with --test-data"));
+    EXPECT_THAT(error(split("0.9999999")), HasSubstr("leaves 600 samples to train on and 0"));
+    EXPECT_THAT(error(split("0.0000001")), HasSubstr("leaves 0 samples to train on and 600"));
+}
+
+// Training and test samples in one file, as many publish them; names of classes are texts.
+class OneFile : public TestedOn {
+  protected:
+    OneFile() {
+        const std::vector<ForeignDataset> all{images("/x_train", 200, 1),
+                                              names("/y_train", 200),
+                                              images("/x_test", 40, 2),
+                                              names("/y_test", 40)};
+        write_foreign(both_, all);
+        write_foreign(trained_, {all[0], all[1]});
+        write_foreign(tested_, {all[2], all[3]});
+    }
+    static ForeignDataset images(const std::string& path, std::uint64_t rows, std::uint64_t seed) {
+        ForeignDataset made{.size = {rows, 1, 8, 8}, .bytes = random_bytes(rows * 64, seed)};
+        made.path = path;
+        return made;
+    }
+    // Of four bytes, padded with zeros: owl, cat, ant and, in training only, yak.
+    static ForeignDataset names(const std::string& path, std::uint64_t rows) {
+        static const hid_t type = [] {
+            const hid_t made = H5Tcopy(H5T_C_S1);
+            H5Tset_size(made, 4);
+            return made;
+        }();
+        ForeignDataset labels{.path = path, .type = type, .size = {rows}};
+        for (std::uint64_t row = 0; row < rows; ++row) {
+            constexpr std::array<std::string_view, 4> all{"owl", "cat", "ant", "yak"};
+            const std::string_view name = all.at(row % (rows > 100 ? 4 : 3));
+            for (const char letter : name) labels.bytes.push_back(static_cast<std::byte>(letter));
+            labels.bytes.push_back(std::byte{0});
+        }
+        return labels;
+    }
+    Words fields(const std::string& option, const std::string& part) const {
+        return {option, "images=/x_" + part + ":CHW", option, "labels=/y_" + part};
+    }
+    fs::path packed(const fs::path& file, const std::string& part) const {
+        const fs::path out = folder_ / ("packed-" + part);
+        const ProcessResult result = run_lockstep(
+            Words{"data", "pack", "--hdf5", file, "--out", out} + fields("--field", part));
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        return out;
+    }
+
+    fs::path both_ = folder_ / "both.h5", trained_ = folder_ / "trained.h5",
+             tested_ = folder_ / "t.h5";
+};
+
+TEST_F(OneFile, HasFieldsToTrainAndToTestOn) {
+    const Words train = fields("--field", "train"), test = fields("--test-field", "test");
+    const std::string apart =
+        result("apart", 2, Words{"--data", trained_, "--test-data", tested_} + train + test);
+    const std::string together =
+        result("together", 2, Words{"--data", both_, "--test-data", both_} + train + test);
+    EXPECT_EQ(together, apart);
+    EXPECT_EQ(result("alone", 1, Words{"--data", both_} + train + test), apart)
+        << "--test-field alone is of --data";
+}
+
+TEST_F(OneFile, NamesClassesInLogAndConfusion) {
+    const ProcessResult ended =
+        train("run",
+              1,
+              Words{"--data", both_} + fields("--field", "train") + fields("--test-field", "test"));
+    EXPECT_THAT(ended.output, HasSubstr("classes of labels: 0 ant, 1 cat, 2 owl, 3 yak"));
+    EXPECT_THAT(read_file(folder_ / "run/confusion.csv"),
+                testing::StartsWith("class,ant,cat,owl,yak\nant,"));
+}
+
+TEST_F(OneFile, MayBePackedForTrainingOrForTesting) {
+    const Words train = fields("--field", "train"), test = fields("--test-field", "test");
+    const fs::path packed_train = packed(trained_, "train"), packed_test = packed(tested_, "test");
+    const std::string both =
+        result("packed", 2, {"--data", packed_train, "--test-data", packed_test});
+    EXPECT_EQ(
+        result("foreign-test", 2, Words{"--data", packed_train, "--test-data", tested_} + test),
+        both)
+        << "normalised by the training data";
+    const std::string foreign =
+        result("foreign", 2, Words{"--data", trained_, "--test-data", tested_} + train + test);
+    EXPECT_EQ(
+        result(
+            "with-packed-test", 2, Words{"--data", trained_, "--test-data", packed_test} + train),
+        foreign);
+}
+
+TEST_F(OneFile, WhoseTestFieldsDoNotFitIsRefused) {
+    const Words train = Words{"--data", both_} + fields("--field", "train");
+    EXPECT_THAT(error(train + Words{"--test-field", "labels=/none"}), HasSubstr("E207"));
+    EXPECT_THAT(error(train + Words{"--test-field", "images=/x_test:HWC"}), HasSubstr("E209"))
+        << "labels are still those of training";
+    write_foreign(tested_, {images("/x_test", 200, 2), names("/y_test", 200)});
+    const std::string unknown =
+        error(Words{"--data", tested_, "--test-data", trained_} + fields("--field", "test") +
+              fields("--test-field", "nowhere"));
+    EXPECT_THAT(unknown, HasSubstr("E207"));
+    const fs::path packed_train = packed(trained_, "train");
+    const std::string asks = error({"--data", packed_train, "--test-data", tested_});
+    EXPECT_THAT(asks, HasSubstr("--test-field images=/x_test:CHW --test-field labels=/y_test"));
+    EXPECT_THAT(error({"--data", packed_train, "--field", "images=/x"}),
+                HasSubstr("is a packed data set"));
+}
+
+// Labels as Keras has them.
+TEST_F(OneFile, WithOneHotLabelsIsToldHowToSaySo) {
+    std::vector<std::int64_t> hot(200 * 3);
+    for (std::size_t row = 0; row < 200; ++row) hot[row * 3 + row % 3] = 1;
+    const auto bytes = std::as_bytes(std::span(hot));
+    ForeignDataset labels{
+        .type = H5T_STD_I64LE, .size = {200, 3}, .bytes = {bytes.begin(), bytes.end()}};
+    labels.path = "/hot";
+    write_foreign(both_, {images("/x", 200, 1), labels});
+    const Words data{"--data", both_, "--field", "images=/x:CHW", "--field"};
+    const std::string told = error(data + Words{"labels=/hot"});
+    EXPECT_THAT(told, HasSubstr("E217"));
+    EXPECT_THAT(told, HasSubstr("write --field labels=/hot:onehot"));
+    const Words said = data + Words{"labels=/hot:onehot", "--split", "0.8"};
+    EXPECT_EQ(result("one", 1, said), result("three", 3, said));
+}
+
+TEST_F(OneFile, WithAClassThatTrainingHasNotIsRefusedByItsName) {
+    const std::string text =
+        error(Words{"--data", both_} + fields("--field", "test") + fields("--test-field", "train"));
+    EXPECT_THAT(text, HasSubstr("E217"));
+    EXPECT_THAT(text, HasSubstr("class 'yak' of 'labels', which 50 have"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,226 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "simcuda/recording.hpp"
+
+#include "simcuda/settings.hpp"
+#include "simcuda/torch_device.hpp"
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <utility>
+
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <c10/util/Exception.h>
+
+namespace simcuda {
+namespace {
+
+thread_local bool is_within_operator = false;
+
+/// Operators call others, which are none of the recording's.
+class WithinOperator {
+  public:
+    WithinOperator() : before_(std::exchange(is_within_operator, true)) {}
+    ~WithinOperator() { is_within_operator = before_; }
+    WithinOperator(const WithinOperator&) = delete;
+    WithinOperator& operator=(const WithinOperator&) = delete;
+
+  private:
+    bool before_;
+};
+
+/// By stream.
+class Recordings {
+  public:
+    void set(Stream& stream, Recording* recording) {
+        const std::lock_guard lock(mutex_);
+        all_[&stream] = recording;
+    }
+    Recording* of(Stream& stream) {
+        const std::lock_guard lock(mutex_);
+        const auto found = all_.find(&stream);
+        return found == all_.end() ? nullptr : found->second;
+    }
+    Recording* any() {
+        const std::lock_guard lock(mutex_);
+        for (const auto& [stream, recording] : all_)
+            if (recording != nullptr) return recording;
+        return nullptr;
+    }
+
+  private:
+    std::mutex mutex_;
+    std::map<Stream*, Recording*> all_;
+};
+
+Recordings& recordings() {
+    static Recordings& all = *new Recordings;
+    return all;
+}
+
+Stream& here() {
+    return stream_of(current_stream(static_cast<c10::DeviceIndex>(Machine::device())));
+}
+
+/// Tensors that `op` writes, by its schema.
+std::vector<at::Tensor> written(const c10::OperatorHandle& op, const torch::jit::Stack& given) {
+    std::vector<at::Tensor> tensors;
+    const auto& arguments = op.schema().arguments();
+    for (std::size_t i = 0; i < arguments.size(); ++i) {
+        const auto* const alias = arguments[i].alias_info();
+        if (alias == nullptr || !alias->isWrite()) continue;
+        if (given[i].isTensor()) tensors.push_back(given[i].toTensor());
+        if (given[i].isTensorList())
+            for (const at::Tensor& tensor : given[i].toTensorVector()) tensors.push_back(tensor);
+    }
+    return tensors;
+}
+
+void add_tensors(std::vector<at::Tensor>& tensors, const c10::IValue& value) {
+    if (value.isTensor()) tensors.push_back(value.toTensor());
+    if (value.isTensorList())
+        for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
+}
+
+/// What else the bits of LibTorch's operators depend on: autograd runs them otherwise than models
+/// do.
+class ThreadMode {
+  public:
+    class Scope {
+      public:
+        explicit Scope(const ThreadMode& mode) : grad_(mode.is_grad_), keys_(mode.keys_) {}
+
+      private:
+        c10::AutoGradMode grad_;
+        c10::impl::ForceDispatchKeyGuard keys_;
+    };
+
+  private:
+    bool is_grad_ = c10::GradMode::is_enabled();
+    c10::impl::LocalDispatchKeySet keys_ = c10::impl::tls_local_dispatch_key_set();
+};
+
+c10::IValue value_without_graph(const c10::IValue& value) {
+    if (value.isTensor()) return without_graph(value.toTensor());
+    if (!value.isTensorList()) return value;
+    c10::List<at::Tensor> tensors;
+    for (const at::Tensor& tensor : value.toTensorVector())
+        tensors.push_back(without_graph(tensor));
+    return tensors;
+}
+
+torch::jit::Stack arguments_of(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+    torch::jit::Stack arguments;
+    for (const c10::IValue& value : torch::jit::last(stack, op.schema().arguments().size()))
+        arguments.push_back(value_without_graph(value));
+    return arguments;
+}
+
+std::vector<at::Tensor> results_of(const c10::OperatorHandle& op, torch::jit::Stack& stack) {
+    std::vector<at::Tensor> tensors;
+    for (const c10::IValue& value : torch::jit::last(stack, op.schema().returns().size()))
+        add_tensors(tensors, value_without_graph(value));
+    return tensors;
+}
+
+bool is_elsewhere(const at::Tensor& kept, const at::Tensor& made) {
+    return kept.defined() && kept.const_data_ptr() != made.const_data_ptr();
+}
+
+}  // namespace
+
+/// When it goes, tensors from before the recording have the bytes that they had.
+class Recording::PutBack {
+  public:
+    PutBack(const std::vector<at::Tensor>& tensors, const std::set<void*>& own) {
+        for (const at::Tensor& tensor : tensors) {
+            if (!tensor.defined() || tensor.numel() == 0 ||
+                own.contains(tensor.storage().mutable_data()))
+                continue;
+            auto* const begin =
+                static_cast<std::byte*>(machine().memory.behind(tensor.storage().mutable_data()));
+            kept_.push_back({begin, std::vector(begin, begin + tensor.storage().nbytes())});
+        }
+    }
+    ~PutBack() {
+        here().drain();
+        for (const auto& [begin, bytes] : kept_) std::memcpy(begin, bytes.data(), bytes.size());
+    }
+    PutBack(const PutBack&) = delete;
+    PutBack& operator=(const PutBack&) = delete;
+
+  private:
+    std::vector<std::pair<std::byte*, std::vector<std::byte>>> kept_;
+};
+
+void Recording::add(const c10::OperatorHandle& op, torch::jit::Stack* stack, Operator run) {
+    if (is_refused_operator()) refuse();
+    const WithinOperator within;
+    const torch::jit::Stack given = arguments_of(op, *stack);
+    {
+        const PutBack put_back(written(op, given), own_);
+        run(op, stack);
+    }
+    tasks_.push_back([op = op, mode = ThreadMode(), given, run, kept = results_of(op, *stack)] {
+        const ThreadMode::Scope scope(mode);
+        torch::jit::Stack again = given;
+        run(op, &again);
+        const std::vector<at::Tensor> made = results_of(op, again);
+        constexpr bool goes_on = true;
+        for (std::size_t i = 0; i < kept.size(); ++i)
+            if (is_elsewhere(kept[i], made[i])) kept[i].copy_(made[i], goes_on);
+    });
+}
+
+void Recording::add(const at::Tensor& to, std::function<void()> work) {
+    const WithinOperator within;
+    {
+        const PutBack put_back({to}, own_);
+        work();
+    }
+    tasks_.push_back(std::move(work));
+}
+
+void Recording::refuse() {
+    is_spoilt_ = true;
+    constexpr int unsupported = 900;  // cudaErrorStreamCaptureUnsupported
+    throw c10::AcceleratorError({__func__, __FILE__, static_cast<std::uint32_t>(__LINE__)},
+                                unsupported,
+                                "CUDA error: operation not permitted when stream is capturing");
+}
+
+at::Tensor without_graph(const at::Tensor& tensor) {
+    return tensor.defined() ? tensor.variable_data() : tensor;
+}
+
+void begin_recording(Stream& stream, Recording& recording) {
+    recordings().set(stream, &recording);
+}
+
+void end_recording(Stream& stream) {
+    recordings().set(stream, nullptr);
+}
+
+Recording* recording_of(Stream& stream) {
+    return recordings().of(stream);
+}
+
+void refuse_unless_inside(const Event& event, Stream& stream) {
+    if (event.is_of_recording == (recording_of(stream) != nullptr)) return;
+    if (Recording* const spoilt = recordings().any()) spoilt->refuse();
+}
+
+Recording* recording_around() {
+    return recording_of(here());
+}
+
+Recording* current_recording() {
+    return is_within_operator ? nullptr : recording_around();
+}
+
+void refuse_while_recording() {
+    if (Recording* const recording = current_recording()) recording->refuse();
+}
+
+}  // namespace simcuda

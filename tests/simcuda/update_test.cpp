@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: Apache-2.0
+// Updates on simulated GPUs that need something of their own step's sums: they have the bits of one
+// CPU, are asked for without a wait, and told to the host at once.
+#include "lockstep/comm/nccl_exchange.hpp"
+#include "lockstep/core/log.hpp"
+
+#include "model/device_model.hpp"
+#include "replica/flat_replica.hpp"
+#include "replica/gpu_loops.hpp"
+#include "simcuda/machine.hpp"
+#include "simcuda/settings.hpp"
+#include "support/mpi_test.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <condition_variable>
+#include <cstdlib>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+namespace lockstep {
+namespace {
+
+using test::ranks;
+
+constexpr int virtual_ranks = 8, steps = 6;
+constexpr double seconds_of_gate = 5;
+
+/// Never computed with: gradients are what a test says.
+struct Net : Classifier {
+    Net() {
+        torch::manual_seed(7);
+        register_parameter("wide_weight", torch::randn({70, 41}));
+        register_parameter("wide_bias", torch::randn({70}));
+        register_parameter("narrow_weight", torch::randn({3, 5, 2}));
+        register_parameter("narrow_bias", torch::zeros({3}));
+        register_buffer("mean", torch::zeros({9}));
+        register_buffer("batches", torch::zeros({}, torch::kLong));
+    }
+    torch::Tensor forward(const torch::Tensor& samples) override { return samples; }
+};
+
+/// What `lockstep train` is told of updates.
+struct Options {
+    std::string name;
+    OptimizerSettings optimizer;
+    UpdateRule rule;
+};
+
+std::vector<Options> all_options() {
+    const auto decayed = [](OptimizerKind kind) {
+        return OptimizerSettings{.kind = kind, .weight_decay = 0.01};
+    };
+    const OptimizerSettings averaged{.kind = OptimizerKind::lamb, .average_decay = 0.9};
+    return {{"plain", decayed(OptimizerKind::adamw), {}},
+            {"--clip-norm", decayed(OptimizerKind::sgd), {.clip_norm = 3}},
+            {"lars", decayed(OptimizerKind::lars), {}},
+            {"lamb", decayed(OptimizerKind::lamb), {}},
+            {"fp16", decayed(OptimizerKind::adamw), {.loss_scale = 512, .skips_nonfinite = true}},
+            {"--on-nonfinite skip", decayed(OptimizerKind::sgd), {.skips_nonfinite = true}},
+            {"lars and all",
+             decayed(OptimizerKind::lars),
+             {.loss_scale = 4, .clip_norm = 2, .skips_nonfinite = true}},
+            {"lamb and all",
+             averaged,
+             {.loss_scale = 4, .clip_norm = 2, .measures_norm = true, .skips_nonfinite = true}}};
+}
+
+/// What is no number in a step, if anything.
+enum class Fault { none, gradient, buffer };
+
+Fault fault_of(int step, const UpdateRule& rule) {
+    if (!rule.skips_nonfinite) return Fault::none;
+    return step == 2 ? Fault::gradient : step == 3 ? Fault::buffer : Fault::none;
+}
+
+/// Of this process's leaves.
+class Trainee {
+  public:
+    Trainee(const Options& options, FlatReplica::Parts parts)
+        : rule_(options.rule),
+          device_(parts.device),
+          leaves_(leaves_of(parts.ranks.rank(), parts.ranks.size(), virtual_ranks)),
+          replica_(std::move(parts)) {
+        replica_.start(replica_.counters());
+    }
+
+    FlatReplica& replica() { return replica_; }
+
+    void fill(int step, Fault fault) {
+        replica_.begin_step(LeafNorms::ignore);
+        for (int leaf = leaves_.begin; leaf < leaves_.end; ++leaf) {
+            replica_.begin_leaf(1);
+            torch::manual_seed(static_cast<std::uint64_t>(100 * step + leaf));
+            const bool is_at_fault = leaf == virtual_ranks - 2;
+            for (const NamedTensor& parameter : replica_.model().parameters()) {
+                at::Tensor gradient = torch::randn(parameter.tensor.sizes());
+                if (is_at_fault && fault == Fault::gradient) gradient.flatten()[1] = std::nanf("");
+                (parameter.tensor * gradient.to(device_)).sum().backward();
+            }
+            for (NamedTensor& buffer : replica_.model().buffers())
+                if (buffer.tensor.is_floating_point())
+                    buffer.tensor.add_(is_at_fault && fault == Fault::buffer ? HUGE_VAL
+                                                                             : 0.1 * leaf);
+                else
+                    buffer.tensor.add_(1);
+            replica_.add(StepScalar::save_wanted, 1);
+            replica_.end_leaf();
+        }
+    }
+
+    void ask_for_update() {
+        replica_.finish();
+        replica_.update({.number = number_, .rate = 0.1}, rule_, 4 * virtual_ranks);
+    }
+
+    UpdateDecision end() {
+        replica_.publish();
+        const UpdateDecision decision = replica_.decision();
+        if (decision.is_withheld == 0) ++number_;
+        return decision;
+    }
+
+    UpdateDecision step(int step, Fault fault) {
+        fill(step, fault);
+        ask_for_update();
+        return end();
+    }
+
+    /// Of this rank: weights, optimizer state and buffers, then counters.
+    std::string bytes() {
+        std::string all;
+        for (const TensorPiece& piece : replica_.tensors().pieces)
+            all.append(reinterpret_cast<const char*>(piece.data), piece.count * sizeof(float));
+        for (const auto& [name, count] : replica_.counters()) all += std::to_string(count);
+        return all;
+    }
+
+  private:
+    UpdateRule rule_;
+    at::Device device_;
+    LeafRange leaves_;
+    FlatReplica replica_;
+    std::int64_t number_ = 1;
+};
+
+/// Counts how often the host waits by it.
+class CountedMemory : public FlatMemory {
+  public:
+    explicit CountedMemory(FlatMemory& memory) : memory_(memory) {}
+    void clear(float* at, std::size_t count) override { memory_.clear(at, count); }
+    void add(float* into, const float* from, std::size_t count) override {
+        memory_.add(into, from, count);
+    }
+    void copy(float* to, const float* from, std::size_t count) override {
+        memory_.copy(to, from, count);
+    }
+    void wait() override {
+        ++waits;
+        memory_.wait();
+    }
+    int waits = 0;
+
+  private:
+    FlatMemory& memory_;
+};
+
+class CountedExchange : public Exchange {
+  public:
+    CountedExchange(std::unique_ptr<GpuExchange> exchange, CountedMemory*& memory)
+        : exchange_(std::move(exchange)), memory_(exchange_->memory()) {
+        memory = &memory_;
+    }
+    FlatMemory& memory() override { return memory_; }
+    float* slot(int index) override { return exchange_->slot(index); }
+    float* values() override { return exchange_->values(); }
+    FloatRange own_stripe(std::size_t bucket) const override {
+        return exchange_->own_stripe(bucket);
+    }
+    void arrive(std::size_t bucket) override { exchange_->arrive(bucket); }
+    const float* reduce(std::size_t bucket, Wait wait) override {
+        return exchange_->reduce(bucket, wait);
+    }
+    void publish() override { exchange_->publish(); }
+    std::string_view name() const override { return exchange_->name(); }
+    double take_wait_s() override { return exchange_->take_wait_s(); }
+
+  private:
+    std::unique_ptr<GpuExchange> exchange_;
+    CountedMemory memory_;
+};
+
+void simulate(const std::map<std::string, std::string>& variables) {
+    for (const char* name : {"SIMCUDA_DELAY_US", "SIMCUDA_SEED"}) ::unsetenv(name);
+    for (const auto& [name, value] : variables) ::setenv(name.c_str(), value.c_str(), 1);
+    simcuda::read_settings();
+}
+
+/// A rank's GPU, as `lockstep train` has it.
+class SimulatedUpdate : public testing::Test {
+  protected:
+    SimulatedUpdate() {
+        LogTarget quiet;
+        quiet.terminal_level = Level::error;
+        open_log(quiet);
+        NcclOptions options;
+        options.environment = Environment(std::map<std::string, std::string>{});
+        options.device = ranks().rank();
+        communicator_.emplace(runtime_, *bootstrap_, options);
+    }
+    ~SimulatedUpdate() override {
+        simulate({});
+        communicator_.reset();
+        ranks().barrier();
+    }
+
+    std::unique_ptr<Trainee> on_gpus(const Options& options) {
+        const at::Device device(at::kCUDA, static_cast<c10::DeviceIndex>(ranks().rank()));
+        auto model = on_device(model_of(std::make_shared<Net>()), device);
+        auto layout = std::make_unique<const ModelLayout>(*model);
+        auto exchange = make_nccl_exchange(*communicator_, layout->flat(), gpu_plan_, nullptr);
+        loops_ = make_gpu_loops(runtime_, *exchange, device, nullptr);
+        return std::make_unique<Trainee>(
+            options,
+            FlatReplica::Parts{
+                .model = std::move(model),
+                .layout = std::move(layout),
+                .plan = gpu_plan_,
+                .lossy = {},
+                .exchange = std::make_unique<CountedExchange>(std::move(exchange), memory_),
+                .optimizer = make_optimizer(options.optimizer),
+                .ranks = ranks(),
+                .progress = {},
+                .device = device,
+                .loops = *loops_});
+    }
+
+    std::unique_ptr<Trainee> on_one_cpu(const Options& options) {
+        auto model = model_of(std::make_shared<Net>());
+        auto layout = std::make_unique<const ModelLayout>(*model);
+        auto exchange = make_exchange(Communicator(), layout->flat(), cpu_plan_);
+        return std::make_unique<Trainee>(
+            options,
+            FlatReplica::Parts{.model = std::move(model),
+                               .layout = std::move(layout),
+                               .plan = cpu_plan_,
+                               .lossy = {},
+                               .exchange = std::move(exchange),
+                               .optimizer = make_optimizer(options.optimizer),
+                               .ranks = {},
+                               .progress = {}});
+    }
+
+    /// How often the host waited so far: for the exchange, and inside CUDA.
+    std::pair<int, std::uint64_t> waits() const {
+        return {memory_->waits, simcuda::waits_of_host()};
+    }
+
+    const std::unique_ptr<Bootstrap> bootstrap_ = make_bootstrap(ranks());
+    const std::shared_ptr<GpuRuntime> runtime_ = GpuRuntime::open();
+    const TreePlan gpu_plan_{virtual_ranks, ranks().size()}, cpu_plan_{virtual_ranks, 1};
+    std::unique_ptr<UpdateLoops> loops_;
+    std::optional<NcclCommunicator> communicator_;
+    CountedMemory* memory_ = nullptr;
+};
+
+TEST_F(SimulatedUpdate, HasTheBitsOfOneCpuHoweverLateItsStreamsAre) {
+    for (const Options& options : all_options())
+        for (const char* seed : {"", "1", "2"}) {
+            simulate(*seed == 0 ? std::map<std::string, std::string>{}
+                                : std::map<std::string, std::string>{{"SIMCUDA_DELAY_US", "400"},
+                                                                     {"SIMCUDA_SEED", seed}});
+            const auto cpu = on_one_cpu(options), gpus = on_gpus(options);
+            for (int step = 0; step < steps; ++step) {
+                const Fault fault = fault_of(step, options.rule);
+                const UpdateDecision expected = cpu->step(step, fault);
+                const UpdateDecision found = gpus->step(step, fault);
+                EXPECT_EQ(found.norm, expected.norm) << options.name;
+                EXPECT_EQ(found.scale, expected.scale) << options.name;
+                EXPECT_EQ(found.is_withheld, fault == Fault::none ? 0 : 1) << options.name;
+                EXPECT_EQ(gpus->replica().hash(), cpu->replica().hash())
+                    << options.name << ", step " << step << ", seed " << seed;
+            }
+        }
+}
+
+TEST_F(SimulatedUpdate, LeavesNoTraceWhereItIsSkipped) {
+    for (const Options& options : all_options()) {
+        const auto gpus = on_gpus(options);
+        for (int step = 0; step < steps; ++step) {
+            const Fault fault = step % 3 == 1   ? Fault::gradient
+                                : step % 3 == 2 ? Fault::buffer
+                                                : Fault::none;
+            const std::string before = gpus->bytes();
+            const UpdateDecision decision = gpus->step(step, fault);
+            const bool is_skipped = fault != Fault::none && options.rule.skips_nonfinite;
+            EXPECT_EQ(decision.is_withheld != 0, is_skipped) << options.name;
+            EXPECT_EQ(gpus->bytes() == before, is_skipped) << options.name;
+            EXPECT_EQ(gpus->replica().scalar(StepScalar::save_wanted), virtual_ranks);
+        }
+    }
+}
+
+/// Work of a stream that waits until it is let go on, or for too long.
+class Gate {
+  public:
+    explicit Gate(double seconds) {
+        simcuda::machine().default_stream(ranks().rank()).enqueue([state = state_, seconds] {
+            std::unique_lock lock(state->mutex);
+            state->changed.wait_for(
+                lock, std::chrono::duration<double>(seconds), [&] { return state->is_open; });
+            state->has_ended = true;
+        });
+    }
+    /// Whether nobody waited for it until now.
+    bool open() {
+        const std::lock_guard lock(state_->mutex);
+        state_->is_open = true;
+        state_->changed.notify_all();
+        return !state_->has_ended;
+    }
+
+  private:
+    struct State {
+        std::mutex mutex;
+        std::condition_variable changed;
+        bool is_open = false, has_ended = false;
+    };
+    const std::shared_ptr<State> state_ = std::make_shared<State>();
+};
+
+// The GPU is not done with the gradients before.
+TEST_F(SimulatedUpdate, IsAskedForBeforeTheHostWaits) {
+    for (const Options& options : all_options()) {
+        const auto gpus = on_gpus(options);
+        for (const int step : {1, 2}) {
+            gpus->fill(step, fault_of(step, options.rule));
+            Gate gate(seconds_of_gate);
+            gpus->ask_for_update();
+            EXPECT_TRUE(gate.open()) << options.name;
+            gpus->end();
+        }
+    }
+    const auto gpus = on_gpus(all_options().front());
+    Gate gate(0.2);
+    memory_->wait();
+    EXPECT_FALSE(gate.open()) << "who waits finds it closed";
+}
+
+TEST_F(SimulatedUpdate, IsToldToTheHostInOneWait) {
+    for (const Options& options : all_options()) {
+        const auto gpus = on_gpus(options);
+        for (int step = 0; step < steps; ++step) {
+            const auto [by_exchange, in_cuda] = waits();
+            gpus->step(step, fault_of(step, options.rule));
+            EXPECT_EQ(waits(), std::pair(by_exchange + 1, in_cuda)) << options.name;
+        }
+        const auto before = waits();
+        gpus->replica().hash();
+        EXPECT_GT(waits(), before) << "what reads the weights waits";
+    }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "loop/sample_error.hpp"
+
+#include "train/made_up_index.hpp"
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::EndsWith;
+using testing::HasSubstr;
+
+// Four samples of three numbers, of which the batch has the last two, with targets.
+class SampleError : public testing::Test {
+  protected:
+    std::optional<Error> error(const TrainSettings& settings = {}) {
+        const std::array<std::span<const std::byte>, 3> fields{std::as_bytes(std::span(features_)),
+                                                               std::as_bytes(std::span(targets_)),
+                                                               std::as_bytes(std::span(unused_))};
+        const Batch batch{.sample_ids = ids_, .fields = fields};
+        return sample_error(std::nan(""), 7, batch, index_, settings);
+    }
+
+    const DatasetIndex index_ =
+        test::made_up_index({{.name = "features", .type = ElementType::f32, .shape = {3}},
+                             {.name = "targets", .type = ElementType::f64},
+                             {.name = "age", .type = ElementType::f32}});
+    const std::vector<std::uint64_t> ids_{2, 3};
+    std::vector<float> features_{0, 1, 2, 3, 4, 5}, unused_{0, 0};
+    std::vector<double> targets_{0, 1};
+};
+
+TEST_F(SampleError, IsNoneWhereAllNumbersAreFinite) {
+    EXPECT_FALSE(error());
+    unused_[1] = HUGE_VALF;
+    EXPECT_FALSE(error()) << "the model is not given it";
+    EXPECT_TRUE(error({.inputs = "age"}));
+}
+
+TEST_F(SampleError, NamesSampleFieldAndRow) {
+    features_[3] = std::nanf("");
+    const auto found = error();
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->code(), "E701");
+    EXPECT_THAT(found->what(), HasSubstr("is nan at step 7"));
+    EXPECT_THAT(found->why(),
+                HasSubstr("'features' of sample 3 has nan: row 3 of '/data/features' in"));
+    EXPECT_THAT(found->fix(), HasSubstr("--on-nonfinite skip"));
+    EXPECT_THAT(error({.wire = WireFormat::power_sgd})->fix(), EndsWith("a new run"))
+        << "that does not skip";
+}
+
+TEST_F(SampleError, LooksAtTargetsToo) {
+    targets_[0] = -HUGE_VAL;
+    EXPECT_THAT(error()->why(), HasSubstr("'targets' of sample 2 has -inf"));
+}
+
+}  // namespace
+}  // namespace lockstep
