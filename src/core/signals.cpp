@@ -48,6 +48,10 @@ sigset_t stop_signals() {
     return signals;
 }
 
+// Threads that began while a guard let signals through still do after it, and one that reached them
+// would end the process: between guards a signal that is held elsewhere is dropped there.
+void drop(int /*signal*/) {}
+
 // nohup's wish goes before ours: a terminal that closes is no reason to stop.
 bool is_wanted(int signal) {
     return signal != SIGHUP || !is_ignored(signal);
@@ -81,7 +85,13 @@ SignalGuard::SignalGuard() {
 
 SignalGuard::~SignalGuard() {
     pthread_sigmask(SIG_SETMASK, &blocked_before_, nullptr);
-    for (std::size_t i = 0; i < handled.size(); ++i) sigaction(handled[i], &before[i], nullptr);
+    struct sigaction dropping {};
+    dropping.sa_handler = drop;
+    dropping.sa_flags = SA_RESTART;
+    for (std::size_t i = 0; i < handled.size(); ++i) {
+        const bool is_held = sigismember(&blocked_before_, handled[i]) == 1;
+        sigaction(handled[i], is_held ? &dropping : &before[i], nullptr);
+    }
 }
 
 StopRequest stop_requested() {

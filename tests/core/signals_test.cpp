@@ -4,6 +4,7 @@
 #include "lockstep/core/process.hpp"
 
 #include <array>
+#include <thread>
 
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -86,6 +87,25 @@ TEST(HeldStopSignals, WaitForAGuardAndWaitAgainAfterIt) {
                       if (stop_requested() != StopRequest::save_and_requeue) ::_exit(1);
                   }
                   ::raise(SIGTERM);
+                  ::_exit(3);
+              }),
+              3);
+}
+
+// A library's threads, begun while signals came through, outlive the guard with that mask.
+TEST(HeldStopSignals, DoNotEndTheProcessByAThreadThatOutlivesAGuard) {
+    EXPECT_EQ(exit_of_child([] {
+                  hold_stop_signals();
+                  {
+                      const SignalGuard guard;
+                      std::thread([] {
+                          for (;;) ::pause();
+                      }).detach();
+                  }
+                  for (const int signal : {SIGUSR1, SIGUSR2, SIGTERM, SIGHUP}) {
+                      ::kill(::getpid(), signal);
+                      ::usleep(5'000);  // the thread takes it now, or nobody does
+                  }
                   ::_exit(3);
               }),
               3);

@@ -26,8 +26,9 @@ void hold_stop_signals();
 void release_stop_signals();
 
 /// Installs handlers for USR1, USR2, TERM, HUP and INT for its lifetime and puts the old ones back.
-/// Signals that were held come at once; what comes after its lifetime is held again. An ignored HUP
-/// stays ignored. One at a time.
+/// Signals that were held come at once; what comes after its lifetime is held again, or dropped
+/// where a thread that began in its lifetime takes it: held signals never end the process. An
+/// ignored HUP stays ignored. One at a time.
 class SignalGuard {
   public:
     SignalGuard();

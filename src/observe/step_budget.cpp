@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: Apache-2.0
+// The file is a header of 64 bytes and places of 64, little endian:
+//
+//     "LOCKSTEP" | u32 version | u32 phases | zeros || i64 step | f64 ended | f32 seconds[12] ||
+//     ...
+//
+// Step n of this start (from 0) lies in place n modulo the capacity. Places that nobody wrote have
+// step 0.
+#include "lockstep/observe/step_budget.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+#include <numeric>
+#include <span>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+constexpr std::size_t place_bytes = 64, most_waiting = 64;
+
+struct Header {
+    std::array<char, 8> magic{'L', 'O', 'C', 'K', 'S', 'T', 'E', 'P'};
+    std::uint32_t version = 1;
+    std::uint32_t phases = static_cast<std::uint32_t>(Phase::count);
+    std::array<std::uint64_t, 6> zeros{};
+    bool operator==(const Header&) const = default;
+};
+static_assert(sizeof(Header) == place_bytes);
+
+struct Place {
+    std::int64_t step = 0;
+    double ended_unix_s = 0;
+    std::array<float, 12> seconds{};
+};
+static_assert(sizeof(Place) == place_bytes);
+static_assert(std::tuple_size_v<PhaseSeconds> <= std::tuple_size_v<decltype(Place::seconds)>);
+
+Place place_of(const StepBudget& budget) {
+    Place place{budget.step, budget.ended_unix_s, {}};
+    std::transform(budget.phases.begin(), budget.phases.end(), place.seconds.begin(), [](double s) {
+        return static_cast<float>(s);
+    });
+    return place;
+}
+
+StepBudget budget_in(const Place& place) {
+    StepBudget budget{place.step, place.ended_unix_s, {}};
+    std::copy_n(place.seconds.begin(), budget.phases.size(), budget.phases.begin());
+    return budget;
+}
+
+/// Whether all of it was written.
+bool write_at(int file, std::span<const std::byte> bytes, std::size_t offset) {
+    while (!bytes.empty()) {
+        const auto written = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+        if (written < 0 && errno == EINTR) continue;
+        if (written <= 0) return false;
+        bytes = bytes.subspan(static_cast<std::size_t>(written));
+        offset += static_cast<std::size_t>(written);
+    }
+    return true;
+}
+
+}  // namespace
+
+double StepBudget::wall_s() const {
+    return std::accumulate(phases.begin(), phases.end(), 0.0);
+}
+
+double StepBudget::own_s() const {
+    return wall_s() - at(Phase::wait);
+}
+
+fs::path step_budgets_path(const fs::path& logs, int rank) {
+    return logs / fmt::format("rank-{:05}.steps", rank);
+}
+
+StepBudgetFile::StepBudgetFile(const fs::path& path, std::size_t capacity)
+    : path_(path),
+      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)),
+      capacity_(capacity) {
+    check(static_cast<bool>(file_), [&] { return system_error("create", path.string(), errno); });
+    write_all(file_.value(), std::as_bytes(std::span(std::array{Header{}})), path);
+    waiting_.reserve(most_waiting);
+}
+
+StepBudgetFile::~StepBudgetFile() {
+    flush();
+}
+
+void StepBudgetFile::add(const StepBudget& budget) {
+    waiting_.push_back(budget);
+    if (waiting_.size() >= most_waiting) flush();
+}
+
+void StepBudgetFile::flush() {
+    std::vector<Place> places(waiting_.size());
+    std::transform(waiting_.begin(), waiting_.end(), places.begin(), place_of);
+    for (std::span<const Place> rest(places); !rest.empty() && file_;) {
+        const std::size_t at = written_ % capacity_;
+        const auto now = rest.first(std::min(rest.size(), capacity_ - at));
+        if (!write_at(file_.value(), std::as_bytes(now), (1 + at) * place_bytes)) file_.reset();
+        written_ += now.size();
+        rest = rest.subspan(now.size());
+    }
+    waiting_.clear();
+}
+
+std::vector<StepBudget> read_step_budgets(const fs::path& path) {
+    if (!fs::exists(path)) return {};
+    const std::string bytes = read_file(path);
+    Header header;
+    const auto is_header = [&] {
+        if (bytes.size() < sizeof(Header)) return false;
+        std::memcpy(&header, bytes.data(), sizeof(Header));
+        return header.magic == Header{}.magic;
+    };
+    check(is_header(), [&] {
+        return Error("E222", fmt::format("'{}' holds no steps of a rank", path.string()), "", "");
+    });
+    if (header != Header{}) return {};
+    std::vector<StepBudget> found;
+    for (std::size_t at = place_bytes; at + place_bytes <= bytes.size(); at += place_bytes) {
+        Place place;
+        std::memcpy(&place, bytes.data() + at, place_bytes);
+        if (place.step > 0) found.push_back(budget_in(place));
+    }
+    std::stable_sort(found.begin(), found.end(), [](const StepBudget& a, const StepBudget& b) {
+        return a.ended_unix_s < b.ended_unix_s;
+    });
+    return found;
+}
+
+}  // namespace lockstep
