@@ -81,8 +81,16 @@ std::string duration_text(double seconds) {
 }
 
 std::string_view phase_name(Phase phase) {
-    constexpr std::string_view names[] = {
-        "data", "forward", "backward", "comm", "wait", "update", "checkpoint", "evaluate", "other"};
+    constexpr std::string_view names[] = {"data",
+                                          "forward",
+                                          "backward",
+                                          "comm",
+                                          "wait",
+                                          "update",
+                                          "checkpoint",
+                                          "evaluate",
+                                          "other",
+                                          "copy"};
     return names[static_cast<std::size_t>(phase)];
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/step_budget.hpp"
 
-#include "lockstep/core/error.hpp"
-
+#include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <gtest/gtest.h>
@@ -53,12 +52,7 @@ TEST(StepBudgets, AreEmptyWithoutAFileAndRefuseAForeignOne) {
     const fs::path path = step_budgets_path(folder.path(), 0);
     EXPECT_TRUE(read_step_budgets(path).empty());
     write_file_atomically(path, std::string(200, 'x'));
-    try {
-        read_step_budgets(path);
-        FAIL();
-    } catch (const Error& error) {
-        EXPECT_EQ(error.code(), "E222");
-    }
+    EXPECT_EQ(test::caught_code([&] { read_step_budgets(path); }), "E222");
 }
 
 }  // namespace

@@ -35,13 +35,14 @@ std::string duration_text(double seconds);
 enum class Phase : std::size_t {
     data,        ///< waiting for a batch and preparing it
     forward,     ///< model and loss
-    backward,    ///< autograd, merging of leaves inside hooks included
-    comm,        ///< summing gradients this rank owns
+    backward,    ///< autograd, merging of leaves inside hooks included; sums begun there are not
+    comm,        ///< summing gradients: what backward and the update stood still for
     wait,        ///< waiting for other ranks
     update,      ///< optimizer
     checkpoint,  ///< snapshot and writing
     evaluate,    ///< evaluation passes
     other,       ///< everything else (logging, set-up)
+    copy,        ///< waiting for samples on their way to the GPU; numbers of phases are in files
     count,
 };
 std::string_view phase_name(Phase phase);  ///< the enumerator's word, as in logs and metrics
