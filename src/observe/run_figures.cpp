@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/run_figures.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <numeric>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+EvaluationMetrics evaluation_in(const Json& line) {
+    EvaluationMetrics metrics{line.at("step").get<std::int64_t>(), 0, {}};
+    if (const Json* epoch = line.find("epoch")) metrics.epoch = epoch->get<std::int64_t>();
+    for (const auto& [key, value] : line.items())
+        if (key.starts_with("test_") && value.is_number())
+            metrics.figures[key] = value.get<double>();
+    return metrics;
+}
+
+/// A line that is damaged, or half written, is passed over.
+void add_line(RunFigures& run, const std::string& text) {
+    const Json line = try_parse_json(text).value_or(Json());
+    if (!line.contains("step")) return;
+    try {
+        if (line.contains("samples_per_s"))
+            run.reports.push_back(record_from_json<StepsEvent>(line, "metrics"));
+        else
+            run.evaluations.push_back(evaluation_in(line));
+    } catch (const Error&) {
+    }
+}
+
+void read_ranks(RunFigures& run, std::int64_t incarnation) {
+    const fs::path logs = RunPaths{run.root}.logs(incarnation);
+    if (!fs::is_directory(logs)) return;
+    run.incarnation = incarnation;
+    run.ranks.clear();
+    for (const RankLogFacts& facts : read_log_facts(logs))
+        run.ranks.push_back({facts, read_step_budgets(step_budgets_path(logs, facts.rank))});
+}
+
+bool has_steps(const RunFigures& run) {
+    return std::ranges::any_of(run.ranks,
+                               [](const RankFigures& rank) { return !rank.steps.empty(); });
+}
+
+}  // namespace
+
+RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
+    RunFigures run{.root = root, .record = read_run_record(root)};
+    const std::int64_t newest = read_incarnation(root);
+    for (std::int64_t i = incarnation > 0 ? incarnation : newest; i >= 1; --i) {
+        read_ranks(run, i);
+        if (has_steps(run) || incarnation > 0) break;
+    }
+    if (incarnation == 0 && !has_steps(run) && newest > 0) read_ranks(run, newest);
+    std::ifstream lines(RunPaths{root}.metrics());
+    for (std::string line; std::getline(lines, line);) add_line(run, line);
+    return run;
+}
+
+double MeanStep::wall_s() const {
+    return std::accumulate(phases.begin(), phases.end(), 0.0);
+}
+
+MeanStep mean_step(const RankFigures& rank) {
+    MeanStep mean;
+    for (const StepBudget& step : rank.steps) {
+        if (&step == &rank.steps.front() && rank.steps.size() > 1) continue;
+        ++mean.steps;
+        for (std::size_t i = 0; i < mean.phases.size(); ++i) mean.phases[i] += step.phases[i];
+    }
+    for (double& seconds : mean.phases)
+        seconds /= std::max<double>(1, static_cast<double>(mean.steps));
+    return mean;
+}
+
+MeanStep mean_step(const RunFigures& run) {
+    MeanStep mean;
+    double ranks = 0;
+    for (const RankFigures& rank : run.ranks) {
+        const MeanStep own = mean_step(rank);
+        if (own.steps == 0) continue;
+        ++ranks;
+        mean.steps = std::max(mean.steps, own.steps);
+        for (std::size_t i = 0; i < mean.phases.size(); ++i) mean.phases[i] += own.phases[i];
+    }
+    for (double& seconds : mean.phases) seconds /= std::max(1.0, ranks);
+    return mean;
+}
+
+}  // namespace lockstep

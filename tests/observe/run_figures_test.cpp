@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/run_figures.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+/// Steps of `seconds` each, the first ten times as long; a tenth is Phase::wait.
+void write_steps(const fs::path& logs, int rank, double seconds) {
+    StepBudgetFile file(step_budgets_path(logs, rank));
+    for (std::int64_t step = 1; step <= 5; ++step) {
+        StepBudget budget{.step = step, .ended_unix_s = static_cast<double>(step), .phases = {}};
+        const double wall_s = seconds * (step == 1 ? 10 : 1);
+        budget.phases[static_cast<std::size_t>(Phase::backward)] = 0.9 * wall_s;
+        budget.phases[static_cast<std::size_t>(Phase::wait)] = 0.1 * wall_s;
+        file.add(budget);
+    }
+}
+
+test::TempDir& make_run(test::TempDir& folder) {
+    folder.file(
+        "run.json",
+        json_of_record(RunRecord{.run_id = "a", .created_at = "t", .created_by = "u"}).dump());
+    folder.file("incarnation", "2\n");
+    folder.file(
+        "metrics.jsonl",
+        R"({"step":5,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":100,"phases":{"data":1}})"
+        "\n"
+        R"({"step":5,"epoch":1,"test_loss":0.7,"test_accuracy":0.9})"
+        "\n{\"step\":6,\"lo");
+    for (const int rank : {0, 1}) {
+        for (const char* start : {"i1", "i2"})
+            folder.file(
+                fs::path("logs") / start / (rank == 0 ? "rank-00000.jsonl" : "rank-00001.jsonl"),
+                R"({"event":"clock","t":1,"rank":0,"host":"n1","start":1,"ahead_s":0,"error_s":0})"
+                "\n");
+        write_steps(folder / "logs/i1", rank, 1 + rank);
+    }
+    return folder;
+}
+
+TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
+    test::TempDir folder;
+    const RunFigures run = read_run_figures(make_run(folder).path());
+    EXPECT_EQ(run.incarnation, 1);
+    ASSERT_EQ(run.ranks.size(), 2u);
+    EXPECT_EQ(run.ranks[1].facts.host, "n1");
+    EXPECT_EQ(run.ranks[1].steps.size(), 5u);
+    ASSERT_EQ(run.reports.size(), 1u);
+    EXPECT_EQ(run.reports[0].report.loss, 0.5);
+    ASSERT_EQ(run.evaluations.size(), 1u);
+    EXPECT_EQ(run.evaluations[0].figures.at("test_accuracy"), 0.9);
+    EXPECT_TRUE(read_run_figures(folder.path(), 2).ranks[0].steps.empty());
+}
+
+TEST(MeanStep, LeavesTheFirstStepOut) {
+    test::TempDir folder;
+    const RunFigures run = read_run_figures(make_run(folder).path());
+    EXPECT_EQ(mean_step(run.ranks[0]).steps, 4);
+    EXPECT_NEAR(mean_step(run.ranks[0]).wall_s(), 1, 1e-6);
+    EXPECT_NEAR(mean_step(run).wall_s(), 1.5, 1e-6);
+    EXPECT_NEAR(mean_step(run).phases[static_cast<std::size_t>(Phase::wait)], 0.15, 1e-6);
+}
+
+}  // namespace
+}  // namespace lockstep
