@@ -24,6 +24,8 @@ Reporter::Reporter(const LoopParts& parts)
       epoch_since_s_(since_s_) {
     parts.clock.take();  // setting up is no step's time
     progress_.start_at(static_cast<std::uint64_t>(parts.progress.step));
+    budgets_.emplace(
+        step_budgets_path(parts.run.paths.logs(parts.run.incarnation), parts.world.rank()));
     if (!parts.world.is_root()) return;
     metrics_.emplace(parts.run.paths.metrics(), parts.progress.step);
     events_.emplace(parts.run.paths.root, parts.progress.step);
@@ -49,6 +51,7 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
         ++losses_;
     }
     if (outcome.norms) noise_scale_.add(*outcome.norms);
+    close_step();
     rate_ = rate;
     gradient_norm_ = outcome.gradient_norm;
     samples_ += samples;
@@ -58,6 +61,12 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     if (parts_.progress.step % parts_.length.steps_per_epoch == 0) report_epoch();
     if (has_live_terminal() && progress_.is_due())
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
+}
+
+void Reporter::close_step() {
+    const PhaseSeconds step = parts_.clock.take();
+    for (std::size_t i = 0; i < step.size(); ++i) phases_[i] += step[i];
+    budgets_->add({parts_.progress.step, unix_time_s(), step});
 }
 
 // How long buckets travelled, how much of that the steps waited for, and in how many bytes.
@@ -108,7 +117,7 @@ void Reporter::report(double rate) {
                             .loss = loss_ / static_cast<double>(losses_),
                             .lr = rate,
                             .samples_per_s = static_cast<double>(samples_) / (now - since_s_),
-                            .phases = parts_.clock.take(),
+                            .phases = std::exchange(phases_, {}),
                             .memory_bytes = memory_use().resident_bytes,
                             .eta_s = (now - since_s_) / static_cast<double>(steps_) *
                                      static_cast<double>(parts_.length.total_steps - at.step)};

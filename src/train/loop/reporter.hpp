@@ -6,6 +6,7 @@
 #include "lockstep/observe/events.hpp"
 #include "lockstep/observe/metrics.hpp"
 #include "lockstep/observe/progress.hpp"
+#include "lockstep/observe/step_budget.hpp"
 #include "lockstep/observe/step_line.hpp"
 #include "lockstep/observe/tensorboard.hpp"
 
@@ -35,6 +36,7 @@ class Reporter {
 
   private:
     void check_still_ours() const;
+    void close_step();
     void report(double rate);
     void log_steps(StepsEvent event);
     void add_communication(StepsEvent& event) const;
@@ -49,6 +51,8 @@ class Reporter {
     Progress progress_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;
+    std::optional<StepBudgetFile> budgets_;
+    PhaseSeconds phases_{};  ///< since the last report
     double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
     std::int64_t losses_ = 0;  ///< in `loss_`: those that are finite
