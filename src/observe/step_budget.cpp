@@ -91,7 +91,8 @@ StepBudgetFile::StepBudgetFile(const fs::path& path, std::size_t capacity)
       file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)),
       capacity_(capacity) {
     check(static_cast<bool>(file_), [&] { return system_error("create", path.string(), errno); });
-    write_all(file_.value(), std::as_bytes(std::span(std::array{Header{}})), path);
+    const std::array header{Header{}};
+    write_all(file_.value(), std::as_bytes(std::span(header)), path);
     waiting_.reserve(most_waiting);
 }
 
