@@ -15,13 +15,13 @@
 namespace lockstep {
 namespace {
 
-/// Collective. Everyone's, by rank.
+/// Collective. Everyone's, by rank, on rank 0; nothing on the others.
 template <class Facts>
-std::vector<Facts> everyones(const Communicator& ranks,
-                             const Facts& mine,
-                             Facts (&read)(std::string_view, const std::string&)) {
+std::vector<Facts> gathered(const Communicator& ranks,
+                            const Facts& mine,
+                            Facts (&read)(std::string_view, const std::string&)) {
     std::vector<Facts> all;
-    for (const std::string& text : ranks.all_gather(serialize(mine)))
+    for (const std::string& text : ranks.gather(serialize(mine)))
         all.push_back(read(text, "another rank's facts"));
     return all;
 }
@@ -34,8 +34,11 @@ void hear_witnesses(const Communicator& ranks, const Communicator& local, const 
     mine.mpi_node = std::stoi(local.broadcast(std::to_string(ranks.rank())));
     if (launch.local_rank && !launch.is_heterogeneous)
         mine.launcher_local_rank = static_cast<int>(*launch.local_rank);
-    const auto witnesses = everyones(ranks, mine, deserialize_witness);
-    agree(ranks, [&] { check_witnesses(witnesses); });
+    const auto witnesses = gathered(ranks, mine, deserialize_witness);
+    from_root(ranks, [&] {
+        check_witnesses(witnesses);
+        return std::string();
+    });
 }
 
 LaunchedRank launched_rank(const Communicator& ranks,
@@ -55,17 +58,46 @@ LaunchedRank launched_rank(const Communicator& ranks,
     return mine;
 }
 
+/// One node's part of the job.
+struct NodePart {
+    NodeTopology node;      ///< as all its ranks see it
+    std::string placement;  ///< serialize() of its Placement
+};
+
+/// Collective, of a node's ranks. Its first rank decides: a node has many ranks, and a topology is
+/// long. Errors: those of place_on_node(), on all of them.
+NodePart place_node(const Communicator& local,
+                    const NodeTopology& own,
+                    const LaunchedRank& mine,
+                    const PlacementRules& rules) {
+    const auto views = gathered(local, own, deserialize_topology);
+    const auto launched = gathered(local, mine, deserialize_launched_rank);
+    NodePart part;
+    part.node =
+        deserialize_topology(from_root(local, [&] { return serialize(merge_views(views)); }));
+    part.placement =
+        from_root(local, [&] { return serialize(place_on_node(part.node, launched, rules)); });
+    return part;
+}
+
 /// Collective. Every node's part, put together by rank.
-LivePlacement gather_parts(const Communicator& ranks, const Communicator& local, Placement part) {
-    LivePlacement live;
-    const RankSeat& mine = part.seats[static_cast<std::size_t>(local.rank())];
-    live.plan.seats = everyones(ranks, mine, deserialize_seat);
-    if (local.rank() != 0) part.warnings.clear();
-    part.seats.clear();
-    for (const Placement& each : everyones(ranks, part, deserialize_placement))
-        live.plan.warnings.insert(
-            live.plan.warnings.end(), each.warnings.begin(), each.warnings.end());
-    return live;
+Placement join_parts(const Communicator& ranks, const Communicator& local, const NodePart& part) {
+    const Communicator leaders = ranks.split(local.is_root() ? 0 : 1);
+    std::string texts;  // a line for each node
+    if (local.is_root())
+        for (const std::string& text : leaders.all_gather(part.placement)) texts += text + '\n';
+    texts = local.broadcast(std::move(texts));
+    Placement plan;
+    plan.seats.resize(static_cast<std::size_t>(ranks.size()));
+    for (std::string_view rest = texts; !rest.empty();) {
+        const std::size_t end = rest.find('\n');
+        const Placement each = deserialize_placement(rest.substr(0, end), "a node's part");
+        for (const RankSeat& seat : each.seats)
+            plan.seats[static_cast<std::size_t>(seat.rank)] = seat;
+        plan.warnings.insert(plan.warnings.end(), each.warnings.begin(), each.warnings.end());
+        rest.remove_prefix(end + 1);
+    }
+    return plan;
 }
 
 }  // namespace
@@ -78,14 +110,14 @@ LivePlacement place_live(const Communicator& ranks,
     const NodeTopology& own = facts.node();
     hear_witnesses(ranks, local, facts);
     const LaunchedRank mine = agree(ranks, [&] { return launched_rank(ranks, local, own, rules); });
-    const auto launched = everyones(local, mine, deserialize_launched_rank);
-    const NodeTopology node = merge_views(everyones(local, own, deserialize_topology));
-    LivePlacement live = gather_parts(
-        ranks, local, agree(ranks, [&] { return place_on_node(node, launched, rules); }));
+    NodePart part = agree(ranks, [&] { return place_node(local, own, mine, rules); });
+    LivePlacement live{.plan = join_parts(ranks, local, part), .reality = {}, .node = {}};
     agree(ranks, [&] { check_no_sharing(live.plan.seats, rules); });
     const RankSeat& seat = live.plan.seats[static_cast<std::size_t>(ranks.rank())];
-    live.reality = everyones(ranks, seat_as_it_is(node, mine, seat), deserialize_seat);
-    live.node = node;
+    for (const std::string& text :
+         ranks.all_gather(serialize(seat_as_it_is(part.node, mine, seat))))
+        live.reality.push_back(deserialize_seat(text, "another rank's seat"));
+    live.node = std::move(part.node);
     return live;
 }
 

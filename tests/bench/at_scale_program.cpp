@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a training does before its first step and around each, without a model: so that many ranks
+// fit on one machine. Under mpirun: bench_at_scale RUN. Prints one JSON object: seconds of each
+// part, of the slowest rank, and MiB of rank 0 and of the largest of the others.
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/cluster/rank_row.hpp"
+#include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/clock_offset.hpp"
+#include "lockstep/comm/recorded.hpp"
+#include "lockstep/comm/reducer.hpp"
+#include "lockstep/comm/watchdog.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/launch/live_placement.hpp"
+#include "lockstep/launch/preflight.hpp"
+#include "lockstep/observe/events.hpp"
+#include "lockstep/observe/memory.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/step_budget.hpp"
+
+#include <array>
+#include <cmath>
+#include <iostream>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace {
+
+using namespace lockstep;
+
+constexpr std::int64_t steps = 10;
+constexpr std::array<std::size_t, 2> tensors = {64u << 10, 4u << 10};
+
+/// Parts of a start, each measured from a barrier to the end of its slowest rank.
+class Parts {
+  public:
+    explicit Parts(const Communicator& ranks) : ranks_(ranks) {}
+
+    template <class Work>
+    void measure(const char* name, Work&& work) {
+        ranks_.barrier();
+        const double begin_s = now_s();
+        work();
+        seconds_[name] = largest(1e6 * (now_s() - begin_s)) * 1e-6;
+    }
+
+    /// Collective.
+    Json json() const {
+        const auto peak = static_cast<double>(memory_use().peak_resident_bytes);
+        const double others = largest(ranks_.is_root() ? 0 : peak);
+        return {{"ranks", ranks_.size()},
+                {"seconds", Json(seconds_)},
+                {"root_mib", peak / (1 << 20)},
+                {"others_mib", others / (1 << 20)}};
+    }
+
+  private:
+    double largest(double value) const {
+        std::array<std::int64_t, 1> whole = {std::llround(value)};
+        ranks_.all_reduce_max(whole);
+        return static_cast<double>(whole[0]);
+    }
+
+    const Communicator& ranks_;
+    std::map<std::string, double> seconds_;
+};
+
+/// A run's directory, logs and flight records, as train keeps them.
+class Run {
+  public:
+    Run(const Communicator& ranks, fs::path root) : ranks_(ranks), paths_{std::move(root)} {}
+
+    void open() {
+        const std::string number = from_root(ranks_, [&] {
+            directory_.emplace(RunDirectory::open(paths_.root));
+            directory_->create({});
+            return std::to_string(directory_->begin_incarnation());
+        });
+        incarnation_ = std::stoll(number);
+    }
+
+    void open_logs(const std::string& host) {
+        agree(ranks_, [&] {
+            open_log({.rank = ranks_.rank(),
+                      .world_size = ranks_.size(),
+                      .start = incarnation_,
+                      .host = host,
+                      .directory = paths_.logs(incarnation_),
+                      .terminal_level = Level::error,
+                      .keeps_stderr = true});
+        });
+    }
+
+    void measure_clocks() {
+        const ClockOffset offset =
+            measure_clock_offset(ranks_, ranks_.split_by_node(), unix_time_s);
+        log_event(ClockEvent{offset.ahead_s, offset.error_s});
+    }
+
+    void start_flight() {
+        agree(ranks_, [&] {
+            recorder_.emplace(paths_.flight(incarnation_), ranks_.rank(), ranks_.size());
+            watchdog_ = std::make_unique<Watchdog>(
+                *recorder_, WatchdogSettings::within(600), [](const WatchReport&) {});
+        });
+    }
+
+    FlightRecorder& recorder() { return *recorder_; }
+
+    /// Each with its sum, its budget and a line in the log.
+    void train(Exchange& exchange, Reducer& reducer) {
+        StepBudgetFile budgets(step_budgets_path(paths_.logs(incarnation_), ranks_.rank()));
+        recorder_->mark_running();
+        PhaseClock clock;
+        log_event(FirstStepEvent{1});
+        for (std::int64_t step = 1; step <= steps; ++step) {
+            {
+                const PhaseScope scope(clock, Phase::backward);
+                reducer.begin_step();
+                reducer.begin_leaf();
+                for (std::size_t i = 0; i < tensors.size(); ++i) reducer.add(i);
+                reducer.end_leaf();
+            }
+            {
+                const PhaseScope scope(clock, Phase::comm);
+                reducer.finish();
+                exchange.publish();
+            }
+            clock.reassign(Phase::comm, Phase::wait, exchange.take_wait_s());
+            report(step, clock.take(), budgets);
+        }
+        if (directory_)
+            directory_->write_state({.phase = RunPhase::complete,
+                                     .step = steps,
+                                     .reason = "all steps are done",
+                                     .steps_total = steps});
+        recorder_->mark_finished();
+    }
+
+  private:
+    void report(std::int64_t step, const PhaseSeconds& phases, StepBudgetFile& budgets) const {
+        budgets.add({step, unix_time_s(), phases});
+        StepsEvent event{.report = {.step = step, .steps_total = steps, .phases = phases}};
+        event.wall_s = StepBudget{.phases = phases}.wall_s();
+        log_event(event);
+        write_log(
+            Level::info, Audience::here, step_line(event.report), fmt::format("step {}", step));
+    }
+
+    const Communicator& ranks_;
+    RunPaths paths_;
+    std::optional<RunDirectory> directory_;
+    std::int64_t incarnation_ = 0;
+    std::optional<FlightRecorder> recorder_;
+    std::unique_ptr<Watchdog> watchdog_;
+};
+
+/// Collective. As Job::introduce() does.
+void gather_rows(const Communicator& ranks, const NodeFacts& node) {
+    std::vector<RankRow> rows;
+    for (const std::string& text : ranks.all_gather(serialize(make_rank_row(node, ranks.rank()))))
+        rows.push_back(deserialize_rank_row(text));
+    cpu_share(rows, ranks.rank());
+}
+
+void start_and_train(const Communicator& ranks, const fs::path& root) {
+    Parts parts(ranks);
+    const RankFacts facts;
+    const PlacementRules rules{.cores = SharingRule::allow, .compute_on = ComputeOn::cpus};
+    parts.measure("reading the node", [&] { facts.node(); });
+    parts.measure("placement", [&] { place_live(ranks, facts, rules); });
+    parts.measure("preflight", [&] {
+        run_preflight(ranks, facts, {.run_folder = root}, {"C", "G"});
+    });
+    const NodeFacts node = read_node_facts();
+    Run run(ranks, root);
+    parts.measure("run directory", [&] { run.open(); });
+    parts.measure("logs", [&] { run.open_logs(node.host); });
+    parts.measure("clocks", [&] { run.measure_clocks(); });
+    parts.measure("table of ranks", [&] { gather_rows(ranks, node); });
+    parts.measure("flight records", [&] { run.start_flight(); });
+    const FlatLayout layout(tensors, 0);
+    const TreePlan plan(ranks.size(), ranks.size(), Summation::tree);
+    std::unique_ptr<Exchange> exchange;
+    parts.measure("exchange", [&] {
+        exchange = recorded(make_exchange(ranks.duplicate(), layout, plan), layout, run.recorder());
+    });
+    Reducer reducer(layout, plan, ranks.rank(), *exchange);
+    parts.measure("steps", [&] { run.train(*exchange, reducer); });
+    const Json measured = parts.json();
+    if (ranks.is_root()) std::cout << measured << "\n";
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+    if (argc != 2) {
+        std::cerr << "usage: mpirun -np P bench_at_scale RUN\n";
+        return 64;
+    }
+    const MpiSession session;
+    start_and_train(Communicator::world(), argv[1]);
+}
