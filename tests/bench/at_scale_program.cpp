@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training does before its first step and around each, without a model: so that many ranks
-// fit on one machine. Under mpirun: bench_at_scale RUN. Prints one JSON object: seconds of each
-// part, of the slowest rank, and MiB of rank 0 and of the largest of the others.
+// fit on one machine.
+//   mpirun -np P bench_at_scale run FOLDER   seconds of each part of a start, of its slowest rank,
+//                                            and MiB of rank 0 and of the largest of the others
+//   bench_at_scale root P                    seconds of what rank 0 of P ranks does with the facts
+//                                            that all sent it, and MiB, on a machine of its own
+// Both print one JSON object.
+#include "lockstep/cluster/doctor.hpp"
+#include "lockstep/cluster/map.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/rank_row.hpp"
 #include "lockstep/comm/agree.hpp"
@@ -12,6 +18,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/preflight.hpp"
 #include "lockstep/observe/events.hpp"
@@ -193,13 +200,80 @@ void start_and_train(const Communicator& ranks, const fs::path& root) {
     if (ranks.is_root()) std::cout << measured << "\n";
 }
 
+constexpr int ranks_of_node = 8;
+
+/// `mine` as rank `rank` of a job of nodes of eight would send it.
+DoctorFacts facts_of(DoctorFacts mine, int rank, int ranks) {
+    mine.rank = rank;
+    mine.size = ranks;
+    mine.local_rank = rank % ranks_of_node;
+    mine.local_size = ranks_of_node;
+    mine.node.host = fmt::format("n{}", rank / ranks_of_node);
+    mine.node.boot_id = fmt::format("boot-{}", rank / ranks_of_node);
+    return mine;
+}
+
+/// What all ranks sent, as texts.
+template <class Make>
+std::vector<std::string> sent(int ranks, Make&& make) {
+    std::vector<std::string> texts;
+    for (int rank = 0; rank < ranks; ++rank) texts.push_back(serialize(make(rank)));
+    return texts;
+}
+
+/// What the root does with it.
+void work_as_root(int ranks) {
+    const Communicator alone = Communicator::world();
+    Parts parts(alone);
+    const RankFacts facts;
+    const DoctorFacts mine = examine_rank(alone, facts, {});
+    const auto examined = sent(ranks, [&](int rank) { return facts_of(mine, rank, ranks); });
+    const auto witnesses = sent(ranks, [&](int rank) {
+        const int node = rank / ranks_of_node;
+        return NodeWitness{rank,
+                           fmt::format("n{}", node),
+                           node * ranks_of_node,
+                           rank % ranks_of_node,
+                           rank % ranks_of_node};
+    });
+    const auto seats = sent(ranks, [&](int rank) {
+        return RankSeat{.rank = rank,
+                        .host = fmt::format("n{}", rank / ranks_of_node),
+                        .local_rank = rank % ranks_of_node,
+                        .cpus = {rank % ranks_of_node}};
+    });
+    parts.measure("witnesses", [&] {
+        std::vector<NodeWitness> heard;
+        for (const std::string& text : witnesses) heard.push_back(deserialize_witness(text));
+        check_witnesses(heard);
+    });
+    parts.measure("table of places", [&] {
+        Placement places;
+        for (const std::string& text : seats) places.seats.push_back(deserialize_seat(text));
+        check_no_sharing(places.seats, {});
+        placement_table(places);
+    });
+    parts.measure("preflight", [&] {
+        std::vector<DoctorFacts> all;
+        for (const std::string& text : examined) all.push_back(deserialize_doctor_facts(text));
+        run_checks(all, {.slowest = Pace::fast});
+    });
+    Json measured = parts.json();
+    measured["ranks"] = ranks;
+    std::cout << measured << "\n";
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-    if (argc != 2) {
-        std::cerr << "usage: mpirun -np P bench_at_scale RUN\n";
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    if (words.size() != 2 || (words[0] != "run" && words[0] != "root")) {
+        std::cerr << "usage: mpirun -np P bench_at_scale run FOLDER, or bench_at_scale root P\n";
         return 64;
     }
     const MpiSession session;
-    start_and_train(Communicator::world(), argv[1]);
+    if (words[0] == "root")
+        work_as_root(std::stoi(words[1]));
+    else
+        start_and_train(Communicator::world(), words[1]);
 }

@@ -6,6 +6,8 @@
 #include "doctor/families.hpp"
 
 #include <algorithm>
+#include <unordered_map>
+#include <unordered_set>
 
 #include <fmt/format.h>
 
@@ -80,40 +82,56 @@ std::string either(const std::string& own, std::string_view row) {
 }
 
 DoctorFinding finding_of(const DoctorCheck& row, const Ailment& ailment, const Looked& looked) {
-    DoctorFinding finding{.id = std::string(row.id),
-                          .severity = ailment.severity.value_or(row.severity),
-                          .title = std::string(row.title),
-                          .what = ailment.what,
-                          .why = either(ailment.why, row.why),
-                          .fix = either(ailment.fix, row.fix),
-                          .ranks = ailment.ranks.empty() ? looked.ranks : ailment.ranks};
-    std::ranges::sort(finding.ranks);
-    return finding;
+    return {.id = std::string(row.id),
+            .severity = ailment.severity.value_or(row.severity),
+            .title = std::string(row.title),
+            .what = ailment.what,
+            .why = either(ailment.why, row.why),
+            .fix = either(ailment.fix, row.fix),
+            .ranks = ailment.ranks.empty() ? looked.ranks : ailment.ranks};
 }
 
-bool say_the_same(const DoctorFinding& a, const DoctorFinding& b) {
-    return a.id == b.id && a.severity == b.severity && a.what == b.what && a.why == b.why &&
-           a.fix == b.fix;
+/// What tells findings apart: all but whose they are.
+std::string words_of(const DoctorFinding& finding) {
+    return fmt::format("{}\n{}\n{}\n{}\n{}",
+                       finding.id,
+                       severity_name(finding.severity),
+                       finding.what,
+                       finding.why,
+                       finding.fix);
 }
 
-void fold_in(DoctorFinding finding, std::vector<DoctorFinding>& findings) {
-    const auto same = std::ranges::find_if(
-        findings, [&](const DoctorFinding& each) { return say_the_same(each, finding); });
-    if (same == findings.end()) {
-        findings.push_back(std::move(finding));
-        return;
+/// Findings in the order in which they were first made, each once.
+class FoldedFindings {
+  public:
+    void add(DoctorFinding finding) {
+        const auto [place, is_new] = place_of_.try_emplace(words_of(finding), all_.size());
+        if (is_new) return all_.push_back(std::move(finding));
+        auto& ranks = all_[place->second].ranks;
+        ranks.insert(ranks.end(), finding.ranks.begin(), finding.ranks.end());
     }
-    auto& ranks = same->ranks;
-    ranks.insert(ranks.end(), finding.ranks.begin(), finding.ranks.end());
-    std::ranges::sort(ranks);
-    ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+    std::vector<DoctorFinding> take() { return std::move(all_); }
+
+  private:
+    std::vector<DoctorFinding> all_;
+    std::unordered_map<std::string, std::size_t> place_of_;
+};
+
+// Once for all that was folded in: thousands of ranks may have the same ailment.
+void sort_ranks(DoctorFinding& finding) {
+    std::ranges::sort(finding.ranks);
+    const auto [repeated, end] = std::ranges::unique(finding.ranks);
+    finding.ranks.erase(repeated, end);
 }
 
-void name_hosts(DoctorFinding& finding, JobRanks ranks) {
-    for (const DoctorFacts& facts : ranks)
-        if (std::ranges::count(finding.ranks, facts.rank) > 0 &&
-            std::ranges::count(finding.hosts, facts.node.host) == 0)
-            finding.hosts.push_back(facts.node.host);
+using HostByRank = std::unordered_map<int, std::string_view>;
+
+void name_hosts(DoctorFinding& finding, const HostByRank& host_of) {
+    std::unordered_set<std::string_view> named;
+    for (const int rank : finding.ranks)
+        if (const auto host = host_of.find(rank);
+            host != host_of.end() && named.insert(host->second).second)
+            finding.hosts.emplace_back(host->second);
 }
 
 }  // namespace
@@ -148,12 +166,18 @@ std::vector<const DoctorCheck*> selected_checks(const DoctorSelection& selection
 
 std::vector<DoctorFinding> run_checks(JobRanks ranks, const DoctorSelection& selection) {
     expect(!ranks.empty(), "the doctor has somebody to look at");
-    std::vector<DoctorFinding> findings;
+    FoldedFindings folded;
     for (const DoctorCheck* row : selected_checks(selection))
         for (const Looked& looked : look_at(*row, ranks))
             for (const Ailment& ailment : looked.ailments)
-                fold_in(finding_of(*row, ailment, looked), findings);
-    for (DoctorFinding& finding : findings) name_hosts(finding, ranks);
+                folded.add(finding_of(*row, ailment, looked));
+    std::vector<DoctorFinding> findings = folded.take();
+    HostByRank host_of;
+    for (const DoctorFacts& facts : ranks) host_of.emplace(facts.rank, facts.node.host);
+    for (DoctorFinding& finding : findings) {
+        sort_ranks(finding);
+        name_hosts(finding, host_of);
+    }
     std::ranges::stable_sort(findings, std::ranges::greater{}, &DoctorFinding::severity);
     return findings;
 }

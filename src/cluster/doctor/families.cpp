@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <unordered_map>
 
 #include <fmt/format.h>
 
@@ -43,14 +44,11 @@ std::optional<std::int64_t> whole_variable(const DoctorFacts& facts, const std::
 
 std::vector<NodeRanks> nodes_of(JobRanks ranks) {
     std::vector<NodeRanks> nodes;
+    std::unordered_map<std::string, std::size_t> place_of;
     for (const DoctorFacts& rank : ranks) {
-        const auto same = std::ranges::find_if(nodes, [&](const NodeRanks& node) {
-            return node.front()->node.host_id() == rank.node.host_id();
-        });
-        if (same == nodes.end())
-            nodes.push_back({&rank});
-        else
-            same->push_back(&rank);
+        const auto [place, is_new] = place_of.try_emplace(rank.node.host_id(), nodes.size());
+        if (is_new) nodes.emplace_back();
+        nodes[place->second].push_back(&rank);
     }
     return nodes;
 }
