@@ -7,7 +7,9 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -51,11 +53,13 @@ struct RankTrace {
     std::string damage;  ///< not "": why the file could not be read; only `rank` means something
 };
 
-/// Reads one ring file, whatever is in it, in bounded memory. Never throws for its content: see
-/// RankTrace::damage.
-RankTrace read_rank_trace(const fs::path& path);
+/// Reads one ring file, whatever is in it, in bounded memory. Of collectives that are over only the
+/// newest `most` or so are kept. Never throws for its content: see RankTrace::damage.
+RankTrace read_rank_trace(const fs::path& path,
+                          std::size_t most = std::numeric_limits<std::size_t>::max());
 
-/// All rank-NNNNN.ring files of `folder`, by rank. Errors: E663 if there is none.
+/// All rank-NNNNN.ring files of `folder`, by rank; of thousands of ranks each one's newest
+/// collectives, for a million in all. Errors: E663 if there is none.
 std::vector<RankTrace> read_rank_traces(const fs::path& folder);
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include "flight/ring_entry.hpp"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <memory>
@@ -75,19 +76,25 @@ std::string text_in(const std::array<char, N>& field) {
     return printable(std::string(field.data(), std::find(field.begin(), field.end(), '\0')));
 }
 
-/// Two copies, one after the other: a writer that changes an entry during one of them leaves them
-/// different, or with a stamp that says so, whatever the order in which bytes are copied.
+constexpr std::size_t block_entries = 256;
+
+/// Up to block_entries that lie side by side in the file, copied twice, one copy after the other: a
+/// writer that changes an entry during one of them leaves them different, or with a stamp that says
+/// so, whatever the order in which bytes are copied.
 class Entries {
   public:
-    Entries(const UniqueFd& file, std::uint32_t count, const fs::path& path)
-        : count_(count), first_(new RingEntry[count]), second_(new RingEntry[count]) {
-        for (const auto& copy : {first_.get(), second_.get()})
-            read_whole(file, std::span(copy, count), ring_header_bytes, path);
+    Entries(const UniqueFd& file, std::uint64_t place, std::size_t count, const fs::path& path) {
+        for (auto* copy : {&first_, &second_})
+            read_whole(file,
+                       std::span(*copy).first(count),
+                       ring_header_bytes + place * sizeof(RingEntry),
+                       path);
     }
 
-    std::optional<FlightEntry> at(std::uint64_t index) const {
-        const auto before = whole_entry(first_[index % count_], index);
-        const auto after = whole_entry(second_[index % count_], index);
+    /// The one at `i` in them, if it is entry `index` of the ring.
+    std::optional<FlightEntry> at(std::size_t i, std::uint64_t index) const {
+        const auto before = whole_entry(first_.at(i), index);
+        const auto after = whole_entry(second_.at(i), index);
         const bool is_same = before && after && before->channel == after->channel &&
                              before->seq == after->seq && before->call == after->call &&
                              before->enqueued_s == after->enqueued_s;
@@ -95,9 +102,40 @@ class Entries {
     }
 
   private:
-    std::uint64_t count_;
-    std::unique_ptr<RingEntry[]> first_, second_;
+    std::array<RingEntry, block_entries> first_, second_;
 };
+
+/// Appends entries `index` to `next` of a ring of `size`, their times since 1970.
+void read_entries(const UniqueFd& file,
+                  const fs::path& path,
+                  const RingIdentity& ring,
+                  std::uint64_t next,
+                  std::vector<FlightEntry>& to) {
+    const double to_unix_s = ring.start_unix_s - ring.start_s;
+    std::uint64_t index = next - std::min<std::uint64_t>(next, ring.entries);
+    while (index < next) {
+        const std::uint64_t place = index % ring.entries;
+        const auto count = static_cast<std::size_t>(
+            std::min({next - index, ring.entries - place, std::uint64_t{block_entries}}));
+        const Entries block(file, place, count, path);
+        for (std::size_t i = 0; i < count; ++i, ++index) {
+            std::optional<FlightEntry> entry = block.at(i, index);
+            if (!entry) continue;
+            for (double* time : {&entry->enqueued_s, &entry->started_s, &entry->ended_s})
+                if (*time > 0) *time += to_unix_s;
+            to.push_back(*entry);
+        }
+    }
+}
+
+/// Leaves what is not over yet, and the newest `most` of the others or so.
+void trim(std::vector<FlightEntry>& entries, std::size_t most) {
+    const std::size_t old = entries.size() - std::min(entries.size(), most);
+    const auto kept_from = entries.begin() + static_cast<std::ptrdiff_t>(old);
+    const auto is_over = [](const FlightEntry& entry) { return entry.ended_s > 0; };
+    entries.erase(std::remove_if(entries.begin(), kept_from, is_over), kept_from);
+    entries.shrink_to_fit();
+}
 
 void read_state(const RingHeader& header, double to_unix_s, RankTrace& trace) {
     const RingState& state = header.state;
@@ -144,7 +182,7 @@ ProcessIdentity process_in(const RingIdentity& identity) {
             .start_ticks = identity.pid_start_ticks};
 }
 
-void read_ring(const fs::path& path, RankTrace& trace) {
+void read_ring(const fs::path& path, std::size_t most, RankTrace& trace) {
     const UniqueFd file = open_ring(path);
     const auto header = read_header(file, path);
     const RingIdentity& identity = header->identity;
@@ -155,20 +193,12 @@ void read_ring(const fs::path& path, RankTrace& trace) {
     trace.warn_s = identity.warn_s;
     // First the process, then what it left: a rank that ends in between has left its end mark.
     trace.life = life_of(process_in(identity));
-    const Entries entries(file, identity.entries, path);
+    const std::uint64_t noted = header->state.next.load();
+    read_entries(file, path, identity, noted, trace.entries);
+    trim(trace.entries, most);
     const auto latest = read_header(file, path);
-    const double to_unix_s = identity.start_unix_s - identity.start_s;
-    read_state(*latest, to_unix_s, trace);
+    read_state(*latest, identity.start_unix_s - identity.start_s, trace);
     trace.gpu = read_gpu(header->gpu, latest->gpu, trace.ranks);
-    const std::uint64_t next = latest->state.next.load();
-    const std::uint64_t kept = std::min<std::uint64_t>(next, identity.entries);
-    for (std::uint64_t index = next - kept; index < next; ++index) {
-        std::optional<FlightEntry> entry = entries.at(index);
-        if (!entry) continue;
-        for (double* time : {&entry->enqueued_s, &entry->started_s, &entry->ended_s})
-            if (*time > 0) *time += to_unix_s;
-        trace.entries.push_back(*entry);
-    }
 }
 
 /// The rank in "rank-00003.ring", or nothing.
@@ -207,11 +237,11 @@ LastWords read_last_words(const fs::path& ring) {
     }
 }
 
-RankTrace read_rank_trace(const fs::path& path) {
+RankTrace read_rank_trace(const fs::path& path, std::size_t most) {
     RankTrace trace;
     trace.rank = rank_in(path.filename().string()).value_or(0);
     try {
-        read_ring(path, trace);
+        read_ring(path, most, trace);
     } catch (const Damage& damage) {
         trace.damage = damage.text;
     } catch (const Error& error) {
@@ -221,11 +251,14 @@ RankTrace read_rank_trace(const fs::path& path) {
 }
 
 std::vector<RankTrace> read_rank_traces(const fs::path& folder) {
-    std::vector<RankTrace> traces;
+    std::vector<fs::path> rings;
     std::error_code failed;
     for (const auto& entry : fs::directory_iterator(folder, failed))
-        if (rank_in(entry.path().filename().string()))
-            traces.push_back(read_rank_trace(entry.path()));
+        if (rank_in(entry.path().filename().string())) rings.push_back(entry.path());
+    constexpr std::size_t least_kept = 64, most_together = 1 << 20;
+    const std::size_t most = std::max(least_kept, most_together / std::max(rings.size(), 1UL));
+    std::vector<RankTrace> traces;
+    for (const fs::path& ring : rings) traces.push_back(read_rank_trace(ring, most));
     check(!traces.empty(), [&] {
         return Error("E663",
                      fmt::format("no flight records in '{}'", folder.string()),

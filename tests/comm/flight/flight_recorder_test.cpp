@@ -69,6 +69,22 @@ TEST(FlightRecorder, ShowsAReaderWhatItsRankDoes) {
     EXPECT_EQ(trace.entries[1].ended_s, 0);
 }
 
+TEST(FlightRecorder, IsReadInPartWithWhatIsNotOver) {
+    const TempDir folder;
+    FlightRecorder recorder(folder.path(), 0, 1, {.entries = 1024});
+    const auto channel = recorder.add_channel("gradients");
+    for (std::uint64_t i = 1; i <= 1500; ++i) {
+        const auto ticket = recorder.enqueue(channel, call_number(i));
+        if (i != 600) recorder.end(ticket);
+    }
+    const RankTrace trace = read_rank_trace(ring_path(folder.path(), 0), 300);
+    ASSERT_EQ(trace.entries.size(), 301u);
+    EXPECT_EQ(trace.entries.front().seq, 600u);
+    EXPECT_EQ(trace.entries[1].seq, 1201u);
+    EXPECT_EQ(trace.entries.back().call, call_number(1500));
+    EXPECT_EQ(trace_in(folder).entries.size(), 1024u);
+}
+
 TEST(FlightRecorder, ShowsWhereItsGpuIs) {
     const TempDir folder;
     FlightRecorder recorder(folder.path(), 1, 200);
