@@ -153,6 +153,10 @@ const float* Reducer::reduced(std::size_t bucket) const {
     return pipeline_->sum(bucket);
 }
 
+double Reducer::take_launch_s() {
+    return pipeline_->take_launch_s();
+}
+
 OverlapTimes Reducer::take_overlap() {
     return {.busy_s = pipeline_->take_busy_s(), .exposed_s = std::exchange(exposed_s_, 0.0)};
 }

@@ -3,12 +3,9 @@
 // writes it: readers take what is there.
 #include "lockstep/observe/events.hpp"
 
-namespace lockstep {
-namespace {
+#include "phases_record.hpp"
 
-struct PhasesByName {
-    PhaseSeconds* seconds = nullptr;
-};
+namespace lockstep {
 
 void describe(Record& record, PhasesByName& phases) {
     for (std::size_t i = 0; i < phases.seconds->size(); ++i) {
@@ -16,8 +13,6 @@ void describe(Record& record, PhasesByName& phases) {
         record.later(name.c_str(), (*phases.seconds)[i]);
     }
 }
-
-}  // namespace
 
 void describe(Record& record, DataReport& data) {
     record.later("wait_s", data.wait_s);

@@ -72,10 +72,28 @@ bool write_at(int file, std::span<const std::byte> bytes, std::size_t offset) {
     return true;
 }
 
+/// The parts of each step as one.
+std::vector<StepBudget> joined(const std::vector<StepBudget>& parts) {
+    std::vector<StepBudget> steps;
+    for (const StepBudget& part : parts) {
+        if (steps.empty() || steps.back().step != part.step)
+            steps.push_back(part);
+        else
+            steps.back() += part;
+    }
+    return steps;
+}
+
 }  // namespace
 
 double StepBudget::wall_s() const {
     return std::accumulate(phases.begin(), phases.end(), 0.0);
+}
+
+StepBudget& StepBudget::operator+=(const StepBudget& next) {
+    ended_unix_s = next.ended_unix_s;
+    for (std::size_t i = 0; i < phases.size(); ++i) phases[i] += next.phases[i];
+    return *this;
 }
 
 double StepBudget::own_s() const {
@@ -140,7 +158,7 @@ std::vector<StepBudget> read_step_budgets(const fs::path& path) {
     std::stable_sort(found.begin(), found.end(), [](const StepBudget& a, const StepBudget& b) {
         return a.ended_unix_s < b.ended_unix_s;
     });
-    return found;
+    return joined(found);
 }
 
 }  // namespace lockstep

@@ -43,6 +43,7 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
         result.step = parts.progress.step;
         result.test = parts.progress.evaluated;
         result.parameter_hash = parts.replica.hash();
+        result.summary = job.sum_up();
         parts.recorder.mark_finished();
         return result;
     } catch (const c10::Error& thrown) {

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a finished run leaves: every file, its mode, and what is promised about its content.
+#include "lockstep/observe/events.hpp"
+#include "lockstep/observe/job_summary.hpp"
+#include "lockstep/observe/step_budget.hpp"
+
 #include "program.hpp"
 #include "run_files.hpp"
 #include "small_data.hpp"
@@ -157,6 +161,55 @@ TEST_F(RunDirectory, HasPhasesThatSumToTheWallTime) {
             EXPECT_NEAR(sum, wall, 0.01 * wall) << "rank " << rank << ": " << record;
         }
     }
+}
+
+// From the end of the step before: what happens between steps is of the next one.
+TEST_F(RunDirectory, HasStepsWhosePhasesSumToTheWallTime) {
+    for (const int rank : {0, 1}) {
+        const auto steps = read_step_budgets(step_budgets_path(path() / "logs/i1", rank));
+        ASSERT_EQ(steps.size(), 20u);
+        double wall_s = 0;
+        int exact = 0;
+        for (std::size_t i = 1; i < steps.size(); ++i) {
+            const double lasted_s = steps[i].ended_unix_s - steps[i - 1].ended_unix_s;
+            exact += std::abs(steps[i].wall_s() - lasted_s) <= 0.01 * lasted_s + 1e-5 ? 1 : 0;
+            wall_s += steps[i].wall_s();
+        }
+        const double loop_s = steps.back().ended_unix_s - steps.front().ended_unix_s;
+        EXPECT_NEAR(wall_s, loop_s, 0.01 * loop_s);
+        EXPECT_GE(exact, 18) << "a rank may be stopped between two looks at the clock";
+        for (const std::size_t saved : {8, 16})
+            EXPECT_GT(steps[saved].at(Phase::checkpoint), 0) << "before step " << saved + 1;
+        EXPECT_GT(steps[10].at(Phase::evaluate), 0);
+        EXPECT_GT(steps[19].at(Phase::evaluate), 0) << "what came after the last step is its own";
+        EXPECT_GT(steps[19].at(Phase::checkpoint), 0);
+        EXPECT_EQ(steps[5].at(Phase::evaluate), 0);
+        EXPECT_GT(steps[5].at(Phase::backward), 0);
+    }
+}
+
+// As seff does at the end of a job, but of all ranks.
+TEST_F(RunDirectory, EndsWithWhatTheJobUsed) {
+    const auto number = [](const std::string& text) {
+        return testing::ContainsRegex("\n" + text + "\n");
+    };
+    EXPECT_THAT(output(),
+                number("cpu           [0-9]+ % of [0-9.]+ core.s. for .* \\(2 ranks on 1 node\\)"));
+    EXPECT_THAT(output(), number("memory        .* at most \\(rank [01]\\), .* on .* of .*"));
+    EXPECT_THAT(output(), number("efficiency    [0-9]+ % of the ranks' time is computing"));
+    EXPECT_THAT(output(), number("time          .*(forward|backward|evaluate|update) [0-9]+ %.*"));
+    EXPECT_THAT(content_of(log(0, "log")), HasSubstr("\nefficiency    "));
+    std::vector<JobSummary> found;
+    for (const int rank : {0, 1})
+        for (const Json& record : json_lines(log(rank, "jsonl")))
+            if (auto summary = event_in<JobSummary>(record)) found.push_back(*summary);
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].ranks, 2);
+    EXPECT_EQ(found[0].steps, 20);
+    EXPECT_GT(found[0].cpu_s, 0);
+    EXPECT_LT(found[0].cpu_s, 1.05 * found[0].cores * found[0].wall_s);
+    EXPECT_GT(found[0].rank_peak_bytes, std::uint64_t{10} << 20);
+    EXPECT_LE(found[0].node_peak_bytes, 2 * found[0].rank_peak_bytes);
 }
 
 TEST_F(RunDirectory, HasMetricsOfEveryReportAndEvaluation) {

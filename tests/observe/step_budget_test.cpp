@@ -47,6 +47,23 @@ TEST(StepBudgets, KeepTheNewestStepsInABoundedFile) {
     EXPECT_EQ(steps.back().step, 250);
 }
 
+TEST(StepBudgets, AreOfWholeStepsThoughTheyCameInParts) {
+    const test::TempDir folder;
+    const fs::path path = step_budgets_path(folder.path(), 0);
+    {
+        StepBudgetFile file(path);
+        file.add(budget_of(1));
+        file.add(budget_of(2));
+        StepBudget rest = budget_of(2);
+        rest.ended_unix_s += 5;
+        file.add(rest);
+    }
+    const auto steps = read_step_budgets(path);
+    ASSERT_EQ(steps.size(), 2u);
+    EXPECT_EQ(steps[1].wall_s(), 1.5);
+    EXPECT_EQ(steps[1].ended_unix_s, 1e9 + 7);
+}
+
 TEST(StepBudgets, AreEmptyWithoutAFileAndRefuseAForeignOne) {
     const test::TempDir folder;
     const fs::path path = step_budgets_path(folder.path(), 0);

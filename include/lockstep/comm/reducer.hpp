@@ -91,6 +91,10 @@ class Reducer {
     /// Tensors that were not added in the last end_leaf().
     std::span<const std::size_t> missing() const { return missing_; }
 
+    /// Seconds since the last call in which add() and the ends of leaves moved buckets through the
+    /// exchange instead of a communication thread.
+    double take_launch_s();
+
     /// After finish(), since the last call.
     OverlapTimes take_overlap();
 

@@ -35,7 +35,7 @@ std::string duration_text(double seconds);
 enum class Phase : std::size_t {
     data,        ///< waiting for a batch and preparing it
     forward,     ///< model and loss
-    backward,    ///< autograd, merging of leaves inside hooks included; sums begun there are not
+    backward,    ///< autograd, clearing and merging of leaves' gradients included; sums are not
     comm,        ///< summing gradients: what backward and the update stood still for
     wait,        ///< waiting for other ranks
     update,      ///< optimizer

@@ -13,7 +13,8 @@
 namespace lockstep {
 
 /// One step of one rank, from the end of the step before (saving and evaluating in between
-/// included) to its own end. The phases sum to its wall time.
+/// included) to its own end; the last step of a start has what came after it, too. The phases sum
+/// to its wall time.
 struct StepBudget {
     std::int64_t step = 0;    ///< its number, from 1
     double ended_unix_s = 0;  ///< by the rank's own clock
@@ -21,6 +22,10 @@ struct StepBudget {
 
     double wall_s() const;  ///< all phases
     double own_s() const;   ///< wall_s() without Phase::wait: what the others may have waited for
+    /// Goes on to the end of `next`, which follows it or is another part of it.
+    StepBudget& operator+=(const StepBudget& next);
+
+    /// Seconds of `phase`.
     double at(Phase phase) const { return phases[static_cast<std::size_t>(phase)]; }
 };
 
@@ -39,8 +44,9 @@ class StepBudgetFile {
     StepBudgetFile(const StepBudgetFile&) = delete;
     StepBudgetFile& operator=(const StepBudgetFile&) = delete;
 
-    /// Remembers `budget`; every 64th call and flush() write, so that it costs well below a
-    /// microsecond on average. A file that cannot be written is given up: no step fails for it.
+    /// Remembers `budget`, of which a step may have several parts, one after another; every 64th
+    /// call and flush() write, so that it costs well below a microsecond on average. A file that
+    /// cannot be written is given up: no step fails for it.
     void add(const StepBudget& budget);
 
     /// Writes what has not been written yet.
@@ -53,8 +59,8 @@ class StepBudgetFile {
     std::vector<StepBudget> waiting_;
 };
 
-/// The steps that `path` holds, oldest first, those of another version of the format left out.
-/// Empty where the file is missing. Errors: E202, E222 if it is no such file.
+/// The steps that `path` holds, each once, oldest first, those of another version of the format
+/// left out. Empty where the file is missing. Errors: E202, E222 if it is no such file.
 std::vector<StepBudget> read_step_budgets(const fs::path& path);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/order.hpp"
 
@@ -98,6 +99,7 @@ struct CheckpointPlace {
     std::vector<std::int64_t> kept_steps;    ///< whose checkpoints stay beside these
     /// Which step's checkpoint a run needs, too, that goes on from the one of `step`. Empty: none.
     std::function<std::int64_t(std::int64_t step)> needed_by;
+    PhaseClock* clock = nullptr;  ///< counts waiting for other ranks' shards as Phase::wait
 };
 
 /// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`

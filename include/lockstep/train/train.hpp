@@ -11,11 +11,12 @@
 
 namespace lockstep {
 
-/// What a training call leaves behind; the same on all ranks.
+/// What a training call leaves behind; the same on all ranks, where nothing else is said.
 struct TrainResult {
     TrainEnd end = TrainEnd::complete;  ///< why it stopped
     std::int64_t step = 0;              ///< steps done, with those before a resume
     EvaluationRecord test;              ///< the last evaluation; empty without test data
+    std::string summary;                ///< what the job used, see summary_text(); on rank 0 only
     std::string parameter_hash;  ///< XXH3-128 over all parameters and buffers, in the model's order
 };
 

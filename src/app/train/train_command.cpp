@@ -110,6 +110,7 @@ int exit_of(const TrainResult& result) {
 }
 
 void show_result(const TrainSettings& settings, const TrainResult& result) {
+    if (!result.summary.empty()) print_once(result.summary);
     if (result.end != TrainEnd::complete) return;
     if (!result.test.text.empty()) print_once(fmt::format("test          {}\n", result.test.text));
     print_once(fmt::format("parameters    {}\n", result.parameter_hash));

@@ -35,8 +35,11 @@ void BucketPipeline::restart() {
 }
 
 void BucketPipeline::launch_before(std::size_t end) {
+    if (arrived_ == end && is_idle()) return;
+    const double begin_s = now_s();
     arrive_before(end);
     reduce(Wait::no);
+    launch_s_ += now_s() - begin_s;
 }
 
 void BucketPipeline::finish() {

@@ -32,6 +32,7 @@ class BucketPipeline {
     virtual void finish();
 
     const float* sum(std::size_t bucket) const { return sums_[bucket]; }
+    double take_launch_s() { return std::exchange(launch_s_, 0.0); }
     double take_busy_s() { return std::exchange(busy_s_, 0.0); }
 
   protected:
@@ -47,6 +48,7 @@ class BucketPipeline {
     std::vector<const float*> sums_;
     std::size_t arrived_ = 0, summed_ = 0;
     double busy_since_s_ = 0, busy_s_ = 0;
+    double launch_s_ = 0;  ///< that launch_before() took the step's thread
 };
 
 /// Errors: E642 if the communication thread cannot stay on its CPU.

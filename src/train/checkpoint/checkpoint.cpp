@@ -263,12 +263,16 @@ void save_checkpoint(const Communicator& ranks,
         make_directories(unfinished);
         return std::string();
     });
+    std::optional<PhaseScope> waiting;
     const auto mine = agree(ranks, [&] {
         check_finite(tensors, pieces);
         const std::string file =
             fmt::format("shard-{:05}-of-{:05}.safetensors", ranks.rank(), ranks.size());
-        return write_shard(unfinished, file, tensors, pieces);
+        auto written = write_shard(unfinished, file, tensors, pieces);
+        if (place.clock != nullptr) waiting.emplace(*place.clock, Phase::wait);
+        return written;
     });
+    waiting.reset();
     const CheckpointManifest manifest{
         state, {tensors.begin(), tensors.end()}, gather_pieces(ranks, mine)};
     from_root(ranks, [&] {

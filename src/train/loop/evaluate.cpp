@@ -89,10 +89,13 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
     feed_ = make_feed(*stream_, input_, kernels);
 }
 
-Evaluation Evaluator::run(Model& model) {
+Evaluation Evaluator::run(Model& model, PhaseClock& clock) {
     const EvalMode mode(model);
     TaskSums leaves = sums_of_leaves(model);
-    check_files();
+    {
+        const PhaseScope scope(clock, Phase::wait);
+        check_files();
+    }
     ranks_.all_reduce_sum(std::span(leaves.reals));
     ranks_.all_reduce_sum(std::span(leaves.counts));
     expect(leaves.counts.back() == samples_, "evaluation counts every sample once");

@@ -4,6 +4,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/file_watch.hpp"
 #include "lockstep/train/settings.hpp"
@@ -34,7 +35,8 @@ class Evaluator {
 
     /// Collective. Over all samples of the part; the same bits on all ranks and for any number of
     /// them. The model's mode is put back to training afterwards. Errors: E251.
-    Evaluation run(Model& model);
+    /// Waiting for the other ranks is counted as `clock`'s Phase::wait.
+    Evaluation run(Model& model, PhaseClock& clock);
 
     /// Collective. Looks at files without hashes again. Errors: E251.
     void check_files() const;

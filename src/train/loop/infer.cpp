@@ -59,7 +59,8 @@ InferResult infer(const InferSettings& settings, const Communicator& ranks) {
                        .samples = samples_in(trained.data->blocks(), trained.part),
                        .shape = {}};
     if (settings.outputs.empty()) {
-        const Evaluation found = evaluator.run(*trained.model);
+        PhaseClock clock;
+        const Evaluation found = evaluator.run(*trained.model, clock);
         result.evaluation = {found.metrics, found.text};
         result.confusion = found.confusion;
         return result;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/job.hpp"
 
+#include "lockstep/cluster/job_limits.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/rank_row.hpp"
@@ -112,6 +113,7 @@ LoopParts Job::prepare() {
             .length = length_,
             .run = run_,
             .progress = progress_,
+            .stretches = stretches_,
             .clock = clock_,
             .recorder = flight_->recorder(),
             .stream = *stream_,
@@ -357,6 +359,7 @@ void Job::introduce() {
     for (const std::string& text : mesh_.world.all_gather(serialize(mine)))
         rows.push_back(deserialize_rank_row(text));
     cpus_ = cpu_share(rows, mesh_.world.rank());
+    cores_ = core_share(rows, mesh_.world.rank(), node_.control_group);
     const auto here = std::ranges::count(rows, mine.host_id, &RankRow::host_id);
     memory_share_ = mine.memory_bytes / static_cast<std::uint64_t>(here);
     print_once(settings_.rank_table);

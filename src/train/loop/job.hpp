@@ -8,6 +8,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
+#include "lockstep/observe/job_summary.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/optimizer.hpp"
 #include "lockstep/train/settings.hpp"
@@ -40,6 +41,10 @@ class Job {
     /// checkpoint or from initial weights.
     LoopParts prepare();
 
+    /// Collective, after a training that did not fail. What the job made of cores and memory, for
+    /// people, on rank 0; "" on the others, and if this start trained nothing.
+    std::string sum_up() const;
+
     /// For who reads the run afterwards: this rank ends with `error`.
     void note_failure(const Error& error);
 
@@ -63,6 +68,8 @@ class Job {
     void rehearse();
     void rehearse_graph();
     void start_ledger();
+    static double processor_s();
+    RankUse use() const;
     LeafRange leaves() const;
     at::Device device() const;
     const InputKernels* kernels() const;  ///< null: inputs are prepared on the host
@@ -79,6 +86,7 @@ class Job {
     Mesh mesh_;
     TrainSettings settings_;  ///< with V and instruction set filled in
     const NodeFacts node_ = read_node_facts();
+    const double began_s_ = now_s(), processor_began_s_ = processor_s();
     std::shared_ptr<const DatasetIndex> data_, test_data_;
     std::uint64_t samples_ = 0;  ///< to train on
     RunAccess run_;
@@ -90,6 +98,7 @@ class Job {
     std::optional<EarlyNodeWatch> early_watch_;  ///< until `flight_` watches
     PhaseClock clock_;
     CpuShare cpus_;                                       ///< of this rank
+    double cores_ = 0;                                    ///< likewise; see core_share()
     std::uint64_t memory_share_ = 0;                      ///< of this rank, of its node's bytes
     InstructionSet most_useful_ = InstructionSet::basic;  ///< before ranks agreed on one
 
@@ -106,6 +115,7 @@ class Job {
     std::unique_ptr<TrainStep> step_;
     std::unique_ptr<Evaluator> evaluator_;
     JobProgress progress_;
+    StepStretches stretches_;                     ///< all steps of this start
     std::optional<std::int64_t> rolled_back_to_;  ///< updates after the last roll_back()
     std::unique_ptr<DataFeed> feed_;
     std::unique_ptr<BatchStream> stream_;

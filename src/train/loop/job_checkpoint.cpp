@@ -42,7 +42,8 @@ void Job::save() {
                           .check_still_ours = {},
                           .keep = settings_.keep_checkpoints,
                           .kept_steps = {kept_step(settings_, progress_.best)},
-                          .needed_by = {}};
+                          .needed_by = {},
+                          .clock = &clock_};
     if (settings_.on_nonfinite == NonFinite::rollback) {
         place.kept_steps.push_back(rollback_step(settings_, length_, progress_.step));
         place.needed_by = [this](std::int64_t step) {

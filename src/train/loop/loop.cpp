@@ -125,7 +125,7 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     reporter.flush();
     const PhaseScope scope(parts.clock, Phase::evaluate);
     parts.replica.swap_average();
-    const Evaluation evaluation = parts.evaluator->run(parts.replica.model());
+    const Evaluation evaluation = parts.evaluator->run(parts.replica.model(), parts.clock);
     parts.replica.swap_average();
     parts.progress.evaluated = {evaluation.metrics, evaluation.text};
     note_evaluation(parts.progress.best, parts.settings, evaluation.metrics, parts.progress.step);

@@ -7,6 +7,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
+#include "lockstep/observe/job_summary.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/learning_rate.hpp"
@@ -47,6 +48,7 @@ struct LoopParts {
     RunLength length;
     RunAccess& run;
     JobProgress& progress;
+    StepStretches& stretches;  ///< all steps of this start
     PhaseClock& clock;
     FlightRecorder& recorder;
     BatchStream& stream;

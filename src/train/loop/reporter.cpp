@@ -15,6 +15,10 @@ namespace {
 
 constexpr double report_every_s = 30;
 
+void add_phases(PhaseSeconds& sum, const PhaseSeconds& more) {
+    for (std::size_t i = 0; i < sum.size(); ++i) sum[i] += more[i];
+}
+
 }  // namespace
 
 Reporter::Reporter(const LoopParts& parts)
@@ -29,6 +33,11 @@ Reporter::Reporter(const LoopParts& parts)
     if (!parts.world.is_root()) return;
     metrics_.emplace(parts.run.paths.metrics(), parts.progress.step);
     events_.emplace(parts.run.paths.root, parts.progress.step);
+}
+
+Reporter::~Reporter() {
+    take_phases();
+    if (last_step_ > 0) keep_phases();
 }
 
 bool Reporter::is_due() const {
@@ -63,10 +72,23 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
 }
 
+// Since the last call. Every second is of some step, but those of evaluations are of no report.
+PhaseSeconds Reporter::take_phases() {
+    const PhaseSeconds taken = parts_.clock.take();
+    add_phases(since_step_, taken);
+    return taken;
+}
+
 void Reporter::close_step() {
-    const PhaseSeconds step = parts_.clock.take();
-    for (std::size_t i = 0; i < step.size(); ++i) phases_[i] += step[i];
-    budgets_->add({parts_.progress.step, unix_time_s(), step});
+    add_phases(phases_, take_phases());
+    last_step_ = parts_.progress.step;
+    keep_phases();
+}
+
+void Reporter::keep_phases() {
+    const StepBudget budget{last_step_, unix_time_s(), std::exchange(since_step_, {})};
+    budgets_->add(budget);
+    parts_.stretches.add(budget);
 }
 
 // How long buckets travelled, how much of that the steps waited for, and in how many bytes.
@@ -109,6 +131,7 @@ void Reporter::log_steps(StepsEvent event) {
 
 void Reporter::report(double rate) {
     check_still_ours();
+    add_phases(phases_, take_phases());
     const double now = now_s();
     const JobProgress& at = parts_.progress;
     const StepReport report{.epoch = at.epoch,
@@ -200,7 +223,7 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
     const double now = now_s();
     log_event(EvaluationEvent{at.step, now - since_s_});
     sums_.evaluate_s += now - since_s_;
-    parts_.clock.take();
+    take_phases();
     since_s_ = epoch_since_s_ = now;
     once(Level::info,
          "epoch {} | test {} | test loss {:.4f}",

@@ -22,6 +22,11 @@ class Reporter {
   public:
     explicit Reporter(const LoopParts& parts);
 
+    /// What came after the last step counts with it.
+    ~Reporter();
+    Reporter(const Reporter&) = delete;
+    Reporter& operator=(const Reporter&) = delete;
+
     /// After each step. `rate` is the learning rate used.
     void after_step(const StepOutcome& outcome, std::int64_t samples, double rate);
 
@@ -36,7 +41,9 @@ class Reporter {
 
   private:
     void check_still_ours() const;
+    PhaseSeconds take_phases();
     void close_step();
+    void keep_phases();
     void report(double rate);
     void log_steps(StepsEvent event);
     void add_communication(StepsEvent& event) const;
@@ -52,7 +59,9 @@ class Reporter {
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;
     std::optional<StepBudgetFile> budgets_;
-    PhaseSeconds phases_{};  ///< since the last report
+    PhaseSeconds phases_{};       ///< since the last report, without evaluations
+    PhaseSeconds since_step_{};   ///< since the last step's end
+    std::int64_t last_step_ = 0;  ///< of this start; 0: none yet
     double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
     std::int64_t losses_ = 0;  ///< in `loss_`: those that are finite

@@ -65,6 +65,7 @@ class FlatReplica : public Replica {
     std::string hash() const override;
     void start(const Counters& counters) override;
     std::string description() const override;
+    double take_launch_s() override { return reducer_.take_launch_s(); }
     double take_wait_s() override { return parts_.exchange->take_wait_s(); }
     ReplicaTraffic take_traffic() override;
 

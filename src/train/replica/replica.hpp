@@ -148,6 +148,10 @@ class Replica {
 
     /// Seconds this rank waited for others, since the last call.
     virtual double take_wait_s() = 0;
+
+    /// Seconds since the last call in which backward's hooks and the ends of leaves summed instead
+    /// of a communication thread.
+    virtual double take_launch_s() = 0;
     virtual ReplicaTraffic take_traffic() = 0;
 };
 

@@ -24,7 +24,7 @@ class DevicePhases {
     void begin_step();
 
     /// When the stream has done the step: its phases are on the clock what they took there. What
-    /// passed before the stream began, because its samples were not there yet, is Phase::data.
+    /// passed before the stream began, because its samples were not there yet, is Phase::copy.
     void end_step();
 
   private:

@@ -94,12 +94,17 @@ StepOutcome TrainStep::run(SampleFeed& feed,
     return done;
 }
 
-// Forward and backward are under way afterwards; a GPU has them before it.
+// Forward and backward are under way afterwards; a GPU has them before it. Gradients are cleared
+// and merged at leaves' ends, too, and sums begin in hooks and there.
 void TrainStep::compute(SampleFeed& feed, std::int64_t step, const StepWishes& wishes) {
     const bool measured = measures(feed.batch(), step);
-    parts_.replica.begin_step(measured ? LeafNorms::measure : LeafNorms::ignore);
     const LeafScalars wished = scalars_of(wishes);
-    if (measured || !compute_together(feed, step, wished)) compute_leaves(feed, step, wished);
+    {
+        const PhaseScope scope(parts_.clock, Phase::backward);
+        parts_.replica.begin_step(measured ? LeafNorms::measure : LeafNorms::ignore);
+        if (measured || !compute_together(feed, step, wished)) compute_leaves(feed, step, wished);
+    }
+    parts_.clock.reassign(Phase::backward, Phase::comm, parts_.replica.take_launch_s());
     const PhaseScope scope(parts_.clock, Phase::data);
     feed.look_ahead();
 }

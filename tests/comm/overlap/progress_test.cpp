@@ -2,6 +2,7 @@
 #include "lockstep/comm/progress.hpp"
 
 #include "lockstep/comm/reducer.hpp"
+#include "lockstep/core/clock.hpp"
 
 #include "support/caught.hpp"
 
@@ -35,6 +36,8 @@ class GatedExchange : public Exchange {
         arrived.push_back(bucket);
         thread = std::this_thread::get_id();
         cpu = ::sched_getcpu();
+        for (const double end_s = now_s() + takes_s; now_s() < end_s;) {
+        }
         if (bucket == failing_bucket) throw Error("E620", "the network is gone");
     }
     const float* reduce(std::size_t bucket, Wait wait) override {
@@ -49,6 +52,7 @@ class GatedExchange : public Exchange {
     std::vector<std::size_t> arrived;
     std::thread::id thread;
     int cpu = -1;
+    double takes_s = 0;  ///< each arrival
     std::size_t failing_bucket = 99;
     std::atomic<std::size_t> open_before = 99;
     std::counting_semaphore<> summed{0};
@@ -132,6 +136,19 @@ TEST(Progress, GoesOnPastAGradientThatNeverComes) {
         x.reducer.finish();
         EXPECT_EQ(x.exchange.arrived.size(), 4u);
         EXPECT_EQ(x.reducer.missing().size(), 1u);
+    }
+}
+
+TEST(Progress, CountsWhatTheStepsThreadGivesToSums) {
+    for (const ProgressMode mode : {ProgressMode::in_line, ProgressMode::thread}) {
+        OneRank x({mode, {}});
+        x.exchange.takes_s = 2e-3;
+        x.run_step();
+        if (mode == ProgressMode::in_line)
+            EXPECT_GE(x.reducer.take_launch_s(), 4 * 2e-3);
+        else
+            EXPECT_EQ(x.reducer.take_launch_s(), 0);
+        EXPECT_EQ(x.reducer.take_launch_s(), 0);
     }
 }
 

@@ -1,0 +1,208 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/job_summary.hpp"
+
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/observe/stragglers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double busy_enough = 0.6;  // of the cores' time
+
+/// What a phase beyond `most` of the time is a sign of.
+struct Sign {
+    Phase phase;
+    double most;
+    std::string_view why, advice;
+};
+constexpr std::array signs{
+    Sign{Phase::data,
+         0.1,
+         "batches come too slowly",
+         "lockstep bench io says what the storage gives; --data-mode resident reads once"},
+    Sign{Phase::copy, 0.1, "samples reach GPUs too slowly", "docs/gpu.md says what is copied when"},
+    Sign{Phase::comm,
+         0.15,
+         "sums of gradients are not hidden",
+         "lockstep bench comm measures the links; larger batches need fewer sums"},
+    Sign{Phase::wait,
+         0.15,
+         "ranks wait for each other in turns, or for the network",
+         "lockstep doctor looks for shared cores, lockstep bench comm for slow links"},
+    Sign{Phase::checkpoint, 0.1, "saving takes long", "save less often (--checkpoint-every)"},
+    Sign{Phase::evaluate, 0.3, "evaluation takes long", "evaluate less often (--evaluate-every)"},
+};
+
+double total_of(const PhaseSeconds& phases) {
+    return std::accumulate(phases.begin(), phases.end(), 0.0);
+}
+
+double share_of(const JobSummary& job, Phase phase) {
+    const double total = total_of(job.phases);
+    return total > 0 ? job.phases[static_cast<std::size_t>(phase)] / total : 0;
+}
+
+double cpu_share_of(const JobSummary& job) {
+    const double given_s = job.cores * job.wall_s;
+    return given_s > 0 ? job.cpu_s / given_s : 0;
+}
+
+/// One node's ranks.
+struct NodeMemory {
+    std::uint64_t peak_bytes = 0, limit_bytes = 0;
+    std::string limit_of;
+
+    double fullness() const {
+        return static_cast<double>(peak_bytes) /
+               static_cast<double>(std::max<std::uint64_t>(limit_bytes, 1));
+    }
+};
+
+void sum_up_memory(JobSummary& job, std::span<const RankUse> ranks) {
+    std::map<std::string, NodeMemory> nodes;
+    for (const RankUse& rank : ranks) {
+        NodeMemory& node = nodes[rank.host];
+        node.peak_bytes += rank.peak_bytes - std::min(rank.peak_bytes, rank.shared_bytes);
+        node.limit_bytes = rank.limit_bytes;
+        node.limit_of = rank.limit_of;
+        if (rank.peak_bytes <= job.rank_peak_bytes) continue;
+        job.rank_peak_bytes = rank.peak_bytes;
+        job.largest_rank = rank.rank;
+    }
+    const auto& [host, node] = *std::ranges::max_element(
+        nodes, {}, [](const auto& named) { return named.second.fullness(); });
+    job.nodes = static_cast<int>(nodes.size());
+    job.largest_node = host;
+    job.node_peak_bytes = node.peak_bytes;
+    job.node_limit_bytes = node.limit_bytes;
+    job.node_limit_of = node.limit_of;
+}
+
+void sum_up_phases(JobSummary& job, std::span<const RankUse> ranks) {
+    for (const RankUse& rank : ranks)
+        for (const StepBudget& stretch : rank.stretches)
+            for (std::size_t i = 0; i < job.phases.size(); ++i)
+                job.phases[i] += stretch.phases[i] / static_cast<double>(ranks.size());
+    job.efficiency = share_of(job, Phase::forward) + share_of(job, Phase::backward) +
+                     share_of(job, Phase::update) + share_of(job, Phase::evaluate);
+}
+
+std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const RankUse> ranks) {
+    std::vector<RankSteps> steps;
+    for (const RankUse& rank : ranks)
+        steps.push_back({.rank = rank.rank,
+                         .host = rank.host,
+                         .steps = rank.stretches,
+                         .leaves = rank.leaves,
+                         .data_bound = rank.data_bound});
+    std::vector<Straggler> found = find_stragglers(steps);
+    const double step_s = total_of(job.phases) / static_cast<double>(job.steps);
+    for (Straggler& straggler : found) straggler.lost_s = straggler.share * step_s;
+    return found;
+}
+
+void explain(JobSummary& job, std::span<const RankUse> ranks) {
+    const std::vector<Straggler> stragglers = stragglers_of(job, ranks);
+    if (!stragglers.empty()) {
+        job.why = stragglers_text(stragglers);
+        job.advice = advice(stragglers.front());
+        return;
+    }
+    const auto excess = [&](const Sign& sign) { return share_of(job, sign.phase) / sign.most; };
+    const Sign& sign = *std::ranges::max_element(signs, {}, excess);
+    if (excess(sign) >= 1) {
+        job.why =
+            fmt::format("{}: {:.0f} % of the time", sign.why, 100 * share_of(job, sign.phase));
+        job.advice = sign.advice;
+    } else if (cpu_share_of(job) < busy_enough && !ranks.front().is_on_gpu) {
+        job.why = "cores have nothing to do";
+        job.advice = "more ranks (--np), up to V; --threads of a new run";
+    }
+}
+
+/// "backward 41 %, forward 22 %", the longest first.
+std::string phases_line(const JobSummary& job) {
+    std::vector<std::pair<double, Phase>> shares;
+    for (std::size_t i = 0; i < job.phases.size(); ++i)
+        shares.emplace_back(share_of(job, static_cast<Phase>(i)), static_cast<Phase>(i));
+    std::ranges::stable_sort(shares, std::greater(), &std::pair<double, Phase>::first);
+    std::string text;
+    for (const auto& [share, phase] : shares)
+        if (share >= 0.005)
+            text += fmt::format(
+                "{}{} {:.0f} %", text.empty() ? "" : ", ", phase_name(phase), 100 * share);
+    return text;
+}
+
+std::string counted(int count, std::string_view what) {
+    return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+void StepStretches::add(const StepBudget& step) {
+    if (stretches_.empty()) first_ = step.step;
+    last_ = std::max(last_, step.step);
+    while ((step.step - first_) / width_ >= static_cast<std::int64_t>(most)) {
+        std::vector<StepBudget> wider;
+        for (const StepBudget& stretch : std::exchange(stretches_, {})) {
+            const std::int64_t number = (stretch.step + 1) / 2;
+            if (wider.empty() || wider.back().step != number) wider.push_back({.step = number});
+            wider.back() += stretch;
+        }
+        stretches_ = std::move(wider);
+        width_ *= 2;
+    }
+    const std::int64_t number = (step.step - first_) / width_ + 1;
+    if (stretches_.empty() || stretches_.back().step != number)
+        stretches_.push_back({.step = number});
+    stretches_.back() += step;
+}
+
+JobSummary summary_of(std::span<const RankUse> ranks) {
+    JobSummary job{.ranks = static_cast<int>(ranks.size()), .steps = ranks.front().steps};
+    for (const RankUse& rank : ranks) {
+        job.wall_s = std::max(job.wall_s, rank.wall_s);
+        job.cpu_s += rank.cpu_s;
+        job.cores += rank.cores;
+    }
+    sum_up_memory(job, ranks);
+    if (job.steps == 0) return job;
+    sum_up_phases(job, ranks);
+    explain(job, ranks);
+    return job;
+}
+
+std::string summary_text(const JobSummary& job) {
+    if (job.steps == 0) return "";
+    std::string text = fmt::format("cpu           {:.0f} % of {:.3g} core(s) for {} ({} on {})\n",
+                                   100 * cpu_share_of(job),
+                                   job.cores,
+                                   duration_text(job.wall_s),
+                                   counted(job.ranks, "rank"),
+                                   counted(job.nodes, "node"));
+    text += fmt::format("memory        {} at most (rank {}), {} on {} of {} ({})\n",
+                        bytes_text(job.rank_peak_bytes),
+                        job.largest_rank,
+                        bytes_text(job.node_peak_bytes),
+                        job.largest_node,
+                        bytes_text(job.node_limit_bytes),
+                        job.node_limit_of);
+    text += fmt::format("efficiency    {:.0f} % of the ranks' time is computing\n",
+                        100 * job.efficiency);
+    text += fmt::format("time          {}\n", phases_line(job));
+    if (!job.why.empty()) text += fmt::format("why           {}\n", job.why);
+    if (!job.advice.empty()) text += fmt::format("try           {}\n", job.advice);
+    return text;
+}
+
+}  // namespace lockstep

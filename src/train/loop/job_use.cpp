@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a job used, for its last words.
+#include "lockstep/cluster/job_limits.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/observe/events.hpp"
+#include "lockstep/observe/job_summary.hpp"
+#include "lockstep/observe/memory.hpp"
+
+#include "loop/job.hpp"
+
+#include <algorithm>
+#include <numeric>
+
+#include <sys/resource.h>
+
+namespace lockstep {
+namespace {
+
+double seconds_of(const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+}
+
+double trained_s(const StepStretches& stretches) {
+    const auto& all = stretches.all();
+    return std::accumulate(all.begin(), all.end(), 0.0, [](double sum, const StepBudget& stretch) {
+        return sum + stretch.wall_s();
+    });
+}
+
+}  // namespace
+
+// Of all threads of this process so far.
+double Job::processor_s() {
+    rusage used{};
+    ::getrusage(RUSAGE_SELF, &used);
+    return seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
+}
+
+RankUse Job::use() const {
+    const MemoryUse memory = memory_use();
+    const MemoryLimit limit = memory_limit(node_, Environment());
+    const std::uint64_t own_bytes = proportional_memory_bytes();
+    return {.rank = mesh_.world.rank(),
+            .host = node_.host,
+            .wall_s = now_s() - began_s_,
+            .cpu_s = processor_s() - processor_began_s_,
+            .cores = cores_,
+            .peak_bytes = memory.peak_resident_bytes,
+            .shared_bytes = memory.resident_bytes - std::min(own_bytes, memory.resident_bytes),
+            .limit_bytes = limit.bytes,
+            .limit_of = limit.set_by,
+            .is_on_gpu = gpu_ != nullptr,
+            .leaves = leaves().size(),
+            .data_bound = std::string(binding_stage(stream_->stats(), trained_s(stretches_))),
+            .steps = stretches_.steps(),
+            .stretches = stretches_.all()};
+}
+
+std::string Job::sum_up() const {
+    std::vector<RankUse> ranks;
+    for (const std::string& text : mesh_.world.gather(json_of_record(use()).dump()))
+        ranks.push_back(record_from_json<RankUse>(parse_json(text, "rank's use"), "rank's use"));
+    if (ranks.empty() || ranks.front().steps == 0) return "";
+    const JobSummary summary = summary_of(ranks);
+    log_event(summary);
+    return summary_text(summary);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/job_summary.hpp"
+
+#include <algorithm>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+
+StepBudget step_of(std::int64_t step, double backward_s, double wait_s) {
+    StepBudget budget{.step = step, .ended_unix_s = static_cast<double>(step)};
+    budget.phases[static_cast<std::size_t>(Phase::backward)] = backward_s;
+    budget.phases[static_cast<std::size_t>(Phase::wait)] = wait_s;
+    return budget;
+}
+
+/// Of 100 steps of a second each.
+RankUse rank_of(int rank, const std::string& host, double backward_s) {
+    StepStretches stretches;
+    for (std::int64_t step = 1; step <= 100; ++step)
+        stretches.add(step_of(step, backward_s, 1 - backward_s));
+    return {.rank = rank,
+            .host = host,
+            .wall_s = 120,
+            .cpu_s = 180,
+            .cores = 2,
+            .peak_bytes = (2 + static_cast<std::uint64_t>(rank)) * gib,
+            .shared_bytes = gib,
+            .limit_bytes = 8 * gib,
+            .limit_of = "control group",
+            .leaves = 1,
+            .data_bound = "not input-bound",
+            .steps = stretches.steps(),
+            .stretches = stretches.all()};
+}
+
+TEST(StepStretches, HoldEveryStepInAFewAlikeOnAllRanks) {
+    StepStretches stretches;
+    for (std::int64_t step = 41; step <= 1040; ++step) {
+        stretches.add(step_of(step, 1, 0));
+        ASSERT_LE(stretches.all().size(), StepStretches::most);
+    }
+    stretches.add(step_of(1040, 5, 0));
+    EXPECT_EQ(stretches.steps(), 1000);
+    double sum = 0;
+    for (const StepBudget& stretch : stretches.all()) sum += stretch.wall_s();
+    EXPECT_EQ(sum, 1005);
+    EXPECT_EQ(stretches.all().front().wall_s(), 32);
+    EXPECT_EQ(stretches.all()[30].wall_s(), 32);
+    EXPECT_EQ(stretches.all().back().step, 32);
+    EXPECT_EQ(stretches.all().back().ended_unix_s, 1040);
+}
+
+TEST(RankUse, IsReadAsItWasSent) {
+    const RankUse sent = rank_of(3, "n2", 0.75);
+    const RankUse read = record_from_json<RankUse>(json_of_record(sent), "rank 3");
+    EXPECT_EQ(json_of_record(read).dump(), json_of_record(sent).dump());
+    EXPECT_EQ(read.stretches.size(), sent.stretches.size());
+    EXPECT_EQ(read.stretches.back().wall_s(), sent.stretches.back().wall_s());
+}
+
+TEST(JobSummary, AddsNodesUp) {
+    const JobSummary job =
+        summary_of(std::vector{rank_of(0, "n1", 1), rank_of(1, "n1", 1), rank_of(2, "n2", 1)});
+    EXPECT_EQ(summary_text(job),
+              "cpu           75 % of 6 core(s) for 2m00s (3 ranks on 2 nodes)\n"
+              "memory        4 GiB at most (rank 2), 3 GiB on n1 of 8 GiB (control group)\n"
+              "efficiency    100 % of the ranks' time is computing\n"
+              "time          backward 100 %\n");
+    const JobSummary read = record_from_json<JobSummary>(json_of_record(job), "log");
+    EXPECT_EQ(summary_text(read), summary_text(job));
+}
+
+TEST(JobSummary, NamesAStraggler) {
+    const JobSummary job =
+        summary_of(std::vector{rank_of(0, "n1", 0.5), rank_of(1, "n1", 0.5), rank_of(2, "n2", 1)});
+    EXPECT_THAT(job.why,
+                HasSubstr("rank 2 on n2 holds the others up by 500ms a step (50 %): its "
+                          "cores compute slower"));
+    EXPECT_THAT(job.advice, HasSubstr("n2"));
+    EXPECT_NEAR(job.efficiency, 2.0 / 3, 1e-9);
+    const std::string text = summary_text(job);
+    EXPECT_EQ(std::ranges::count(text, '\n'), 6);
+}
+
+/// A rank alone that spends `share` of its time on `phase`.
+JobSummary alone(Phase phase, double share) {
+    RankUse rank = rank_of(0, "n1", 1 - share);
+    for (StepBudget& stretch : rank.stretches)
+        std::swap(stretch.phases[static_cast<std::size_t>(phase)],
+                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+    return summary_of(std::vector{rank});
+}
+
+TEST(JobSummary, SaysWhatTheTimeIsLostTo) {
+    EXPECT_THAT(alone(Phase::data, 0.3).why, HasSubstr("batches come too slowly: 30 %"));
+    EXPECT_THAT(alone(Phase::checkpoint, 0.2).why, HasSubstr("saving takes long: 20 %"));
+    EXPECT_THAT(alone(Phase::wait, 0.2).advice, HasSubstr("lockstep doctor"));
+    EXPECT_EQ(alone(Phase::data, 0.05).why, "");
+    EXPECT_THAT(summary_text(alone(Phase::data, 0.05)), Not(HasSubstr("try ")));
+}
+
+TEST(JobSummary, SaysThatCoresAreIdle) {
+    RankUse rank = rank_of(0, "n1", 1);
+    rank.cores = 16;
+    EXPECT_EQ(summary_of(std::vector{rank}).why, "cores have nothing to do");
+    rank.is_on_gpu = true;
+    EXPECT_EQ(summary_of(std::vector{rank}).why, "");
+}
+
+TEST(JobSummary, IsEmptyWithoutSteps) {
+    EXPECT_EQ(summary_text(summary_of(std::vector{RankUse{.rank = 0, .host = "n1"}})), "");
+}
+
+}  // namespace
+}  // namespace lockstep
