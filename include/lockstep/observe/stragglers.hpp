@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// Which ranks the others waited for, by how much and why, from the steps that each has kept.
+#pragma once
+
+#include "lockstep/observe/run_figures.hpp"
+#include "lockstep/observe/step_budget.hpp"
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// What a straggler takes longer for than the other ranks.
+enum class StragglerCause {
+    data,   ///< getting its batches
+    copy,   ///< getting them onto its GPU
+    cores,  ///< computing
+    link,   ///< sums, its waiting for others left out
+    files,  ///< saving
+    other,  ///< what has no phase of its own
+    more,   ///< computing, of more leaves than the others have
+};
+
+std::string_view cause_name(StragglerCause cause);  ///< the enumerator's word, for records
+
+/// A rank that others wait for.
+struct Straggler {
+    int rank = 0;
+    std::string host;
+    StragglerCause cause = StragglerCause::other;
+    double lost_s = 0;       ///< of each step: its own time less the other ranks' median
+    double share = 0;        ///< of the steps' wall time that this is
+    double persistence = 0;  ///< share of the run in which it was so
+    std::string data_bound;  ///< StragglerCause::data: what binds them, if that is known
+};
+
+/// What is known of a rank.
+struct RankSteps {
+    int rank = 0;
+    std::string host;
+    std::span<const StepBudget> steps;  ///< in order, of one start; borrowed
+    int leaves = 0;                     ///< of each step; 0: not known
+    std::string data_bound{};           ///< DataReport::bound; "": not known
+};
+
+/// The ranks whose own time (without waiting) is longer than the median of the other ranks' by 5 %
+/// of the step or more, most of the time; the worst is first. Steps that not all ranks have are
+/// passed over, and the first one, which warms caches up. Where all own times are alike, as those
+/// of GPUs are, which wait inside their sums, times without sums are compared.
+std::vector<Straggler> find_stragglers(std::span<const RankSteps> ranks);
+
+/// Of the start that was looked at.
+std::vector<Straggler> find_stragglers(const RunFigures& run);
+
+/// "its data are slow (I/O)"
+std::string cause_text(const Straggler& straggler);
+
+/// "rank 3 on n2 holds the others up by 12ms a step (18 %): its data are slow (I/O)"; of several
+/// the worst, and which others there are. "" without any.
+std::string stragglers_text(std::span<const Straggler> stragglers);
+
+/// What to try, in one line.
+std::string advice(const Straggler& straggler);
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/ranks_text.hpp"
+#include "lockstep/observe/stragglers.hpp"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+/// "0.42ms": steps may be shorter than duration_text() can say.
+std::string step_time_text(double seconds) {
+    return seconds < 0.1 ? fmt::format("{:.2g}ms", seconds * 1e3) : duration_text(seconds);
+}
+
+}  // namespace
+
+std::string_view cause_name(StragglerCause cause) {
+    constexpr std::string_view names[] = {
+        "data", "copy", "cores", "link", "files", "other", "more"};
+    return names[static_cast<std::size_t>(cause)];
+}
+
+std::string cause_text(const Straggler& straggler) {
+    switch (straggler.cause) {
+        case StragglerCause::data:
+            return straggler.data_bound.empty()
+                       ? "its data are slow"
+                       : fmt::format("its data are slow ({})", straggler.data_bound);
+        case StragglerCause::copy:
+            return "samples are slow to reach its GPU";
+        case StragglerCause::cores:
+            return "its cores compute slower: fewer or shared cores, a quota, heat";
+        case StragglerCause::link:
+            return "its link is slow";
+        case StragglerCause::files:
+            return "its file system is slow";
+        case StragglerCause::more:
+            return "it computes more leaves than the others";
+        case StragglerCause::other:
+            break;
+    }
+    return "it does something besides training";
+}
+
+std::string stragglers_text(std::span<const Straggler> stragglers) {
+    if (stragglers.empty()) return "";
+    const Straggler& worst = stragglers.front();
+    std::vector<int> others;
+    for (const Straggler& straggler : stragglers.subspan(1)) others.push_back(straggler.rank);
+    std::ranges::sort(others);
+    return fmt::format("rank {}{} holds the others up by {} a step ({:.0f} %): {}{}",
+                       worst.rank,
+                       worst.host.empty() ? "" : " on " + worst.host,
+                       step_time_text(worst.lost_s),
+                       100 * worst.share,
+                       cause_text(worst),
+                       others.empty() ? "" : fmt::format("; slow, too: {}", ranks_text(others)));
+}
+
+std::string advice(const Straggler& straggler) {
+    switch (straggler.cause) {
+        case StragglerCause::data:
+            return "lockstep bench io on that node says what its storage gives; --data-mode "
+                   "resident reads once";
+        case StragglerCause::copy:
+            return "see 'copy' in docs/gpu.md";
+        case StragglerCause::cores:
+            return fmt::format("lockstep doctor and lockstep map on {} show cores and limits",
+                               straggler.host.empty() ? "that node" : straggler.host);
+        case StragglerCause::link:
+            return "lockstep bench comm, with the same ranks, measures their links";
+        case StragglerCause::files:
+            return "save less often (--checkpoint-every), or put the run on a faster file system";
+        case StragglerCause::more:
+            return "ranks that divide the virtual ranks evenly (--virtual-ranks of a new run)";
+        case StragglerCause::other:
+            break;
+    }
+    return "lockstep logs of that rank, and what else runs on its node";
+}
+
+}  // namespace lockstep
