@@ -31,13 +31,20 @@ void add_line(RunFigures& run, const std::string& text) {
     }
 }
 
+/// What damage has left of one rank's file says nothing of the others.
+RankFigures read_rank(const fs::path& logs, const RankLogFacts& facts) try {
+    return {facts, read_step_budgets(step_budgets_path(logs, facts.rank))};
+} catch (const Error& error) {
+    return {facts, {}, error.what()};
+}
+
 void read_ranks(RunFigures& run, std::int64_t incarnation) {
     const fs::path logs = RunPaths{run.root}.logs(incarnation);
     if (!fs::is_directory(logs)) return;
     run.incarnation = incarnation;
     run.ranks.clear();
     for (const RankLogFacts& facts : read_log_facts(logs))
-        run.ranks.push_back({facts, read_step_budgets(step_budgets_path(logs, facts.rank))});
+        run.ranks.push_back(read_rank(logs, facts));
 }
 
 bool has_steps(const RunFigures& run) {

@@ -58,6 +58,15 @@ TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
     EXPECT_TRUE(read_run_figures(folder.path(), 2).ranks[0].steps.empty());
 }
 
+TEST(RunFigures, AreWholeButForARankWhoseStepsAreDamaged) {
+    test::TempDir folder;
+    make_run(folder).file("logs/i1/rank-00001.steps", "none");
+    const RunFigures run = read_run_figures(folder.path());
+    EXPECT_EQ(run.ranks[0].steps.size(), 5u);
+    EXPECT_TRUE(run.ranks[1].steps.empty());
+    EXPECT_NE(run.ranks[1].damage.find("rank-00001.steps"), std::string::npos);
+}
+
 TEST(MeanStep, LeavesTheFirstStepOut) {
     test::TempDir folder;
     const RunFigures run = read_run_figures(make_run(folder).path());

@@ -10,6 +10,7 @@
 #include "lockstep/observe/step_budget.hpp"
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -18,6 +19,7 @@ namespace lockstep {
 struct RankFigures {
     RankLogFacts facts{};             ///< which rank, on which node, and how its clock stands
     std::vector<StepBudget> steps{};  ///< the newest it has kept, by its own clock
+    std::string damage{};             ///< not "": why they could not be read
 };
 
 /// One run, of which one start is looked at closely.
@@ -30,7 +32,8 @@ struct RunFigures {
     std::vector<EvaluationMetrics> evaluations;  ///< from there, too
 };
 
-/// Of start `incarnation`; 0: the newest that has kept steps, else the newest. Errors: E201, E222.
+/// Of start `incarnation`; 0: the newest that has kept steps, else the newest. Errors: E201, E222
+/// of run.json.
 RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation = 0);
 
 /// What steps took on average, the first of a start (which warms caches up) left out where there
