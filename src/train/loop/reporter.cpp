@@ -6,6 +6,9 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/observe/memory.hpp"
 
+#include "loop/run_facts.hpp"
+#include "loop/weight_histograms.hpp"
+
 #include <array>
 #include <cmath>
 #include <utility>
@@ -20,6 +23,7 @@ constexpr double report_every_s = 30;
 Reporter::Reporter(const LoopParts& parts)
     : parts_(parts),
       progress_("training", static_cast<std::uint64_t>(parts.length.total_steps)),
+      tracer_(parts),
       since_s_(now_s()),
       epoch_since_s_(since_s_) {
     parts.clock.take();  // setting up is no step's time
@@ -29,6 +33,7 @@ Reporter::Reporter(const LoopParts& parts)
     if (!parts.world.is_root()) return;
     metrics_.emplace(parts.run.paths.metrics(), parts.progress.step);
     events_.emplace(parts.run.paths.root, parts.progress.step);
+    events_->add_text(parts.progress.step, "run/settings", settings_text(parts.settings));
 }
 
 bool Reporter::is_due() const {
@@ -59,6 +64,7 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     const auto done = static_cast<std::uint64_t>(parts_.progress.step);
     if (is_due()) report(rate);
     if (parts_.progress.step % parts_.length.steps_per_epoch == 0) report_epoch();
+    report_weights();
     if (has_live_terminal() && progress_.is_due())
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
 }
@@ -66,7 +72,10 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
 void Reporter::close_step() {
     const PhaseSeconds step = parts_.clock.take();
     for (std::size_t i = 0; i < step.size(); ++i) phases_[i] += step[i];
-    budgets_->add({parts_.progress.step, unix_time_s(), step});
+    const StepBudget budget{parts_.progress.step, unix_time_s(), step};
+    budgets_->add(budget);
+    if (events_) step_ms_.add(budget.wall_s() * 1e3);
+    tracer_.after_step();
 }
 
 // How long buckets travelled, how much of that the steps waited for, and in how many bytes.
@@ -142,6 +151,7 @@ void Reporter::report(double rate) {
                                     Scalar{"train/lr", report.lr},
                                     Scalar{"train/samples_per_s", report.samples_per_s}};
         events_->add(at.step, scalars);
+        events_->add_histogram(at.step, "time/step_ms", std::exchange(step_ms_, {}));
     }
     since_s_ = now;
     loss_ = 0;
@@ -182,6 +192,12 @@ void Reporter::report_epoch() {
     epoch_since_s_ = now_s();
     epoch_samples_ = 0;
     report_noise_scale();
+}
+
+void Reporter::report_weights() {
+    const std::int64_t every = parts_.settings.histograms_every;
+    if (events_ && every > 0 && parts_.progress.step % every == 0)
+        add_weight_histograms(*events_, parts_.replica.model(), parts_.progress.step);
 }
 
 void Reporter::report_noise_scale() {

@@ -11,6 +11,7 @@
 #include "lockstep/observe/tensorboard.hpp"
 
 #include "loop/loop_parts.hpp"
+#include "loop/step_tracer.hpp"
 
 #include <memory>
 #include <optional>
@@ -42,6 +43,7 @@ class Reporter {
     void add_communication(StepsEvent& event) const;
     DataReport data_report(double elapsed_s);
     void report_epoch();
+    void report_weights();
     void report_noise_scale();
     void note_skipped(double loss);
     void say_skipped();
@@ -51,7 +53,9 @@ class Reporter {
     Progress progress_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;
+    Histogram step_ms_;  ///< of steps since the last report; rank 0
     std::optional<StepBudgetFile> budgets_;
+    StepTracer tracer_;
     PhaseSeconds phases_{};  ///< since the last report
     double since_s_, epoch_since_s_, loss_ = 0, rate_ = 0, gradient_norm_ = 0;
     std::int64_t samples_ = 0, steps_ = 0, epoch_samples_ = 0;
