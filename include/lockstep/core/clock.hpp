@@ -104,7 +104,7 @@ class PhaseClock {
 /// Is told of each phase that a clock begins, as long as it lives; any number of them.
 class PhaseListener {
   public:
-    using Told = std::function<void(const PhaseMark&)>;
+    using Told = std::function<void(const PhaseMark&)>;  ///< the phase, and since when
 
     /// `clock` outlives this. `told` neither makes nor ends listeners of it.
     PhaseListener(PhaseClock& clock, Told told);
