@@ -51,25 +51,35 @@ std::string name_event(std::string_view what,
                        Json(std::map<std::string, std::string>{{"name", name}}).dump());
 }
 
+std::string slice_event(const TraceSlice& slice,
+                        std::int64_t pid,
+                        std::size_t lane,
+                        std::int64_t ahead_ns) {
+    const std::int64_t begin_ns = slice.begin_ns - ahead_ns, end_ns = slice.end_ns - ahead_ns;
+    return fmt::format(
+        "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},"
+        "\"args\":{}}},\n",
+        kineto_category(slice.kind),
+        Json(slice.name).dump(),
+        pid,
+        lane,
+        micros(begin_ns),
+        micros_between(begin_ns, end_ns),
+        args_of(slice));
+}
+
 }  // namespace
 
 std::string chrome_events(const StepTrace& trace, std::int64_t pid, std::int64_t ahead_ns) {
-    const Lanes lanes(trace);
+    const std::vector<Lane> lanes = lanes_of(trace);
     std::string text = name_event("process_name", pid, 0, name_of(trace));
-    for (std::size_t lane = 0; lane < lanes.names().size(); ++lane)
-        text += name_event("thread_name", pid, lane + 1, lanes.names()[lane]);
-    for (const TraceSlice& slice : trace.slices) {
-        const std::int64_t begin_ns = slice.begin_ns - ahead_ns, end_ns = slice.end_ns - ahead_ns;
-        fmt::format_to(std::back_inserter(text),
-                       "{{\"ph\":\"X\",\"cat\":\"{}\",\"name\":{},\"pid\":{},\"tid\":{},"
-                       "\"ts\":{},\"dur\":{},\"args\":{}}},\n",
-                       kineto_category(slice.kind),
-                       Json(slice.name).dump(),
-                       pid,
-                       lanes.of(slice) + 1,
-                       micros(begin_ns),
-                       micros_between(begin_ns, end_ns),
-                       args_of(slice));
+    std::size_t number = 0;
+    for (const Lane& lane : lanes) text += name_event("thread_name", pid, ++number, lane.name);
+    number = 0;
+    for (const Lane& lane : lanes) {
+        ++number;
+        for (const TraceSlice* slice : lane.slices)
+            text += slice_event(*slice, pid, number, ahead_ns);
     }
     return text;
 }

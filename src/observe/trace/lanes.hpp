@@ -4,40 +4,32 @@
 
 #include "lockstep/observe/trace.hpp"
 
-#include <algorithm>
-#include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
 
-/// Numbered from 0: steps, then those of collectives by bucket, then the other collectives.
-class Lanes {
-  public:
-    explicit Lanes(const StepTrace& trace) {
-        std::map<std::pair<std::int64_t, std::string>, std::size_t> found;
-        for (const TraceSlice& slice : trace.slices) found.emplace(place_of(slice), 0);
-        for (auto& [place, number] : found) {
-            number = names_.size();
-            names_.push_back(place.second);
-        }
-        numbers_ = std::move(found);
-    }
-
-    const std::vector<std::string>& names() const { return names_; }
-
-    std::size_t of(const TraceSlice& slice) const { return numbers_.at(place_of(slice)); }
-
-  private:
-    static std::pair<std::int64_t, std::string> place_of(const TraceSlice& slice) {
-        std::string name = lane_of(slice);
-        if (slice.kind != SliceKind::collective) return {-1, std::move(name)};
-        return {slice.bucket >= 0 ? slice.bucket : std::int64_t{1} << 32, std::move(name)};
-    }
-
-    std::vector<std::string> names_;
-    std::map<std::pair<std::int64_t, std::string>, std::size_t> numbers_;
+/// See lane_of().
+struct Lane {
+    std::string name;
+    std::vector<const TraceSlice*> slices;  ///< in the trace's order
 };
+
+/// Steps first, then collectives by bucket, then the other collectives. They borrow from `trace`.
+inline std::vector<Lane> lanes_of(const StepTrace& trace) {
+    std::map<std::pair<std::int64_t, std::string>, std::vector<const TraceSlice*>> found;
+    for (const TraceSlice& slice : trace.slices) {
+        const std::int64_t place = slice.kind != SliceKind::collective ? -1
+                                   : slice.bucket >= 0                 ? slice.bucket
+                                                                       : std::int64_t{1} << 32;
+        found[{place, lane_of(slice)}].push_back(&slice);
+    }
+    std::vector<Lane> lanes;
+    for (auto& [place, slices] : found) lanes.push_back({place.second, std::move(slices)});
+    return lanes;
+}
 
 }  // namespace lockstep

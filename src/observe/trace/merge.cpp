@@ -2,6 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/observe/log_merge.hpp"
+#include "lockstep/observe/progress.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/observe/trace.hpp"
 
@@ -118,10 +119,13 @@ MergedTraces merge_traces(const fs::path& root,
     merged.file = out.empty() ? usual_file(root, merged.incarnation, format) : out;
     MergedFile file(merged.file, format);
     int ranks = 0;
-    for (const RankLogFacts& rank : traced_ranks(logs)) {
+    const std::vector<RankLogFacts> traced = traced_ranks(logs);
+    Progress progress("merging traces of ranks", traced.size());
+    for (const RankLogFacts& rank : traced) {
         const StepTrace trace = read_trace(trace_path(logs, rank.rank));
         file.add(trace, std::llround(rank.clock_ahead_s * 1e9));
         note(merged, trace);
+        progress.update(merged.ranks.size());
         ranks = std::max(ranks, trace.ranks);
         merged.correction_s = std::max(merged.correction_s, std::abs(rank.clock_ahead_s));
         merged.error_s = std::max(merged.error_s, rank.clock_error_s);

@@ -89,13 +89,13 @@ bool begins_before(const TraceSlice* a, const TraceSlice* b) {
 class Writer {
   public:
     Writer(const StepTrace& trace, std::int64_t ahead_ns)
-        : trace_(trace), ahead_ns_(ahead_ns), lanes_(trace) {}
+        : trace_(trace), ahead_ns_(ahead_ns), lanes_(lanes_of(trace)) {}
 
     std::string packets() {
         describe_clock();
         describe_process();
-        for (std::size_t lane = 0; lane < lanes_.names().size(); ++lane) describe(lane);
-        for (std::size_t lane = 0; lane < lanes_.names().size(); ++lane) write(lane);
+        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) describe(lane);
+        for (std::size_t lane = 0; lane < lanes_.size(); ++lane) write(lane);
         return std::move(out_);
     }
 
@@ -149,16 +149,14 @@ class Writer {
     void describe(std::size_t lane) {
         std::string descriptor;
         put_integer(descriptor, track_field::uuid, uuid(lane + 1));
-        put_bytes(descriptor, track_field::name, lanes_.names()[lane]);
+        put_bytes(descriptor, track_field::name, lanes_[lane].name);
         put_integer(descriptor, track_field::parent, uuid(0));
         put_integer(descriptor, track_field::sibling_rank, static_cast<std::int64_t>(lane));
         add_descriptor(descriptor);
     }
 
     void write(std::size_t lane) {
-        std::vector<const TraceSlice*> slices;
-        for (const TraceSlice& slice : trace_.slices)
-            if (lanes_.of(slice) == lane) slices.push_back(&slice);
+        std::vector<const TraceSlice*>& slices = lanes_[lane].slices;
         std::stable_sort(slices.begin(), slices.end(), begins_before);
         std::vector<std::int64_t> open;  // ends of what has begun, the innermost last
         const auto close_until = [&](std::int64_t time_ns) {
@@ -217,7 +215,7 @@ class Writer {
 
     const StepTrace& trace_;
     std::int64_t ahead_ns_;
-    Lanes lanes_;
+    std::vector<Lane> lanes_;
     Names categories_{interned_field::categories}, event_names_{interned_field::event_names},
         annotation_names_{interned_field::annotation_names};
     std::string out_;
