@@ -55,6 +55,8 @@ Command diagnose_command();
 Command doctor_command();
 Command logs_command();
 Command report_command();
+Command metrics_command();
+Command trace_merge_command();
 Command status_command();
 Command stop_command();
 Command save_command();

@@ -111,7 +111,7 @@ Phase PhaseClock::enter(Phase phase) {
     seconds_[static_cast<std::size_t>(current_)] += now - since_;
     since_ = now;
     if (mirror_ != nullptr) mirror_->store(packed({phase, now}), std::memory_order_relaxed);
-    if (listener_) listener_(phase);
+    for (const PhaseListener* listener : listeners_) listener->told_({phase, now});
     return std::exchange(current_, phase);
 }
 
@@ -147,6 +147,14 @@ PhaseSeconds PhaseClock::take() {
 void PhaseClock::mirror_to(std::atomic<std::uint64_t>* word) {
     mirror_ = word;
     if (word != nullptr) word->store(packed({current_, since_}), std::memory_order_relaxed);
+}
+
+PhaseListener::PhaseListener(PhaseClock& clock, Told told) : clock_(clock), told_(std::move(told)) {
+    clock_.listeners_.push_back(this);
+}
+
+PhaseListener::~PhaseListener() {
+    std::erase(clock_.listeners_, this);
 }
 
 }  // namespace lockstep

@@ -69,6 +69,32 @@ def models_environment():
     return environment_beside_torch(MODELS, "models_requirements.txt", probe, 100)
 
 
+TRACES = "peer-traces-1"
+
+
+def has_traces_environment():
+    return (cache_folder() / TRACES / "complete").exists()
+
+
+def traces_environment():
+    """The peers of train/traces_peer; they need no PyTorch."""
+    probe = (
+        "import tensorboard.backend.event_processing.event_accumulator, hta.trace_analysis, prometheus_client;"
+        "import perfetto.protos.perfetto.trace.perfetto_trace_pb2"
+    )
+    folder = cache_folder() / TRACES
+    if has_traces_environment():
+        return folder
+    print(f"making the peers' Python environment in {folder} (60 MB to download)", flush=True)
+    shutil.rmtree(folder, ignore_errors=True)
+    subprocess.run([sys.executable, "-m", "venv", folder], check=True)
+    install = [folder / "bin/pip", "install", "--quiet", "--no-deps", "--no-cache-dir"]
+    subprocess.run([*install, "-r", HERE / "traces_requirements.txt"], check=True)
+    subprocess.run([folder / "bin/python", "-c", probe], check=True)
+    (folder / "complete").touch()
+    return folder
+
+
 def machine():
     cpu = "unknown"
     for line in pathlib.Path("/proc/cpuinfo").read_text().splitlines():

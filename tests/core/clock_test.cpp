@@ -140,11 +140,22 @@ TEST(PhaseClock, TakesWhatADeviceHasMeasured) {
 TEST(PhaseClock, TellsOfEachPhase) {
     PhaseClock clock;
     std::vector<Phase> told;
-    clock.tell([&](Phase phase) { told.push_back(phase); });
-    { const PhaseScope scope(clock, Phase::forward); }
-    clock.tell({});
+    int others = 0;
+    double last_s = now_s();
+    const PhaseListener other(clock, [&](const PhaseMark&) { ++others; });
+    {
+        const PhaseListener listener(clock, [&](const PhaseMark& begun) {
+            told.push_back(begun.phase);
+            EXPECT_GE(begun.since_s, last_s);
+            last_s = begun.since_s;
+        });
+        const PhaseScope scope(clock, Phase::forward);
+        clock.enter(Phase::comm);
+    }
+    EXPECT_EQ(told, (std::vector{Phase::forward, Phase::comm, Phase::other}));
     clock.enter(Phase::wait);
-    EXPECT_EQ(told, (std::vector{Phase::forward, Phase::other}));
+    EXPECT_EQ(told.size(), 3U) << "a listener hears nothing once it is gone";
+    EXPECT_EQ(others, 4);
 }
 
 TEST(PhaseClock, IsMirroredInAWord) {

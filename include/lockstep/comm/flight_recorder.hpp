@@ -90,6 +90,12 @@ class FlightRecorder {
     /// Notes that its result is there. Does nothing once the ring has come round.
     void end(Ticket ticket);
 
+    /// What the next enqueue() on any channel will give.
+    Ticket next() const;
+
+    /// The entry as it stands; nothing once the ring has come round.
+    std::optional<FlightEntry> find(Ticket ticket) const;
+
     /// Notes where this rank's GPU is, in the first collective that it has not finished, whose
     /// `ticket` this is. Of `missing` only ranks below 28,672 are kept. One thread at a time.
     void note_gpu(Ticket ticket, const GpuStand& stand);

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -62,6 +63,8 @@ PhaseMark unpacked_phase(std::uint64_t word);
 
 using PhaseSeconds = std::array<double, static_cast<std::size_t>(Phase::count)>;  ///< by Phase
 
+class PhaseListener;
+
 /// Splits wall time into phases: enter() ends the current phase and begins another, so that the
 /// phases add up to the wall time by construction. One thread only.
 class PhaseClock {
@@ -84,19 +87,36 @@ class PhaseClock {
     /// more is `rest`'s; where it was less, all of `measured` is scaled down.
     void correct(const PhaseSeconds& before, PhaseSeconds measured, Phase rest);
 
-    /// Calls `listener` with each phase that begins; {} ends it.
-    void tell(std::function<void(Phase)> listener) { listener_ = std::move(listener); }
-
     /// From now on `word` always holds the packed current phase. It outlives the clock or the next
     /// call; nullptr ends it.
     void mirror_to(std::atomic<std::uint64_t>* word);
 
   private:
+    friend class PhaseListener;
+
     std::atomic<std::uint64_t>* mirror_ = nullptr;
-    std::function<void(Phase)> listener_;
+    std::vector<const PhaseListener*> listeners_;
     PhaseSeconds seconds_{};
     Phase current_ = Phase::other;
     double since_;
+};
+
+/// Is told of each phase that a clock begins, as long as it lives; any number of them.
+class PhaseListener {
+  public:
+    using Told = std::function<void(const PhaseMark&)>;  ///< the phase, and since when
+
+    /// `clock` outlives this. `told` neither makes nor ends listeners of it.
+    PhaseListener(PhaseClock& clock, Told told);
+    ~PhaseListener();
+    PhaseListener(const PhaseListener&) = delete;
+    PhaseListener& operator=(const PhaseListener&) = delete;
+
+  private:
+    friend class PhaseClock;
+
+    PhaseClock& clock_;
+    Told told_;
 };
 
 /// Enters a phase for the length of a scope and returns to the one before.

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Scalars for TensorBoard, as it reads them from event files.
+/// Scalars, texts and histograms for TensorBoard, as it reads them from event files.
 /// Formats: TFRecord framing (tensorflow/core/lib/io/record_writer.h) around messages of
-/// tensorflow/core/util/event.proto and framework/summary.proto.
+/// tensorflow/core/util/event.proto, framework/summary.proto and framework/tensor.proto.
 #pragma once
 
 #include "lockstep/core/files.hpp"
+#include "lockstep/observe/histogram.hpp"
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 
 namespace lockstep {
 
@@ -22,6 +24,11 @@ struct Scalar {
     std::string_view tag;
     double value = 0;  ///< stored as a float
 };
+
+/// A Markdown table of two columns; what it holds cannot break it.
+std::string markdown_table(std::string_view left,
+                           std::string_view right,
+                           std::span<const std::pair<std::string, std::string>> rows);
 
 /// One event file; every start of a run makes a new one, as TensorBoard expects. Rank 0 only.
 class EventFile {
@@ -36,9 +43,16 @@ class EventFile {
     /// One value.
     void add(std::int64_t step, std::string_view tag, double value);
 
+    /// Markdown, in TensorBoard's TEXT tab.
+    void add_text(std::int64_t step, std::string_view tag, std::string_view markdown);
+
+    /// How values were spread. Nothing where `values` is empty.
+    void add_histogram(std::int64_t step, std::string_view tag, const Histogram& values);
+
     const fs::path& path() const { return path_; }  ///< of the file
 
   private:
+    void write_summary(std::int64_t step, const std::string& summary);
     void write_event(const std::string& event);
 
     fs::path path_;

@@ -12,6 +12,7 @@
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/order.hpp"
 #include "lockstep/data/resident.hpp"
+#include "lockstep/observe/trace_steps.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -172,16 +173,18 @@ struct TrainSettings {
     std::int64_t early_stop = 0;  ///< evaluations without a better one that end the run; 0: none do
     std::int64_t noise_scale_every = 0;  ///< steps between measurements of it; 0: none
     std::int64_t log_every =
-        0;               ///< steps between step lines; 0: one line every 30 s and each epoch
-    int io_threads = 0;  ///< 0: as many as the data needs
-    std::uint64_t data_memory = 256u << 20;          ///< bytes of each rank
-    std::optional<DataMode> data_mode;               ///< nothing: resident where it fits
-    PageCache page_cache = PageCache::keep;          ///< whether the system may keep what was read
-    BadData on_bad_data = BadData::fail;             ///< what becomes of damaged samples
-    bool accepts_data = false;                       ///< foreign files of other times, if the same
-    NonFinite on_nonfinite = NonFinite::stop;        ///< losses and gradients
-    bool accepts_other_bits = false;                 ///< of a resume on other processors
-    bool ledger = false;                             ///< keep a record of every sample trained on
+        0;  ///< steps between step lines; 0: one line every 30 s and each epoch
+    std::int64_t histograms_every = 0;         ///< steps between those of weights; 0: none
+    TraceSteps trace;                          ///< of which each rank keeps a trace; none: no trace
+    int io_threads = 0;                        ///< 0: as many as the data needs
+    std::uint64_t data_memory = 256u << 20;    ///< bytes of each rank
+    std::optional<DataMode> data_mode;         ///< nothing: resident where it fits
+    PageCache page_cache = PageCache::keep;    ///< whether the system may keep what was read
+    BadData on_bad_data = BadData::fail;       ///< what becomes of damaged samples
+    bool accepts_data = false;                 ///< foreign files of other times, if the same
+    NonFinite on_nonfinite = NonFinite::stop;  ///< losses and gradients
+    bool accepts_other_bits = false;           ///< of a resume on other processors
+    bool ledger = false;                       ///< keep a record of every sample trained on
     Transport transport = Transport::automatic;      ///< how gradients travel
     CommThread comm_thread = CommThread::automatic;  ///< who sums them
     LeafMode leaves = LeafMode::automatic;           ///< of this rank

@@ -206,6 +206,14 @@ void FlightRecorder::end(Ticket ticket) {
     entry->ended.store(now, std::memory_order_release);
 }
 
+FlightRecorder::Ticket FlightRecorder::next() const {
+    return {mapping_->header->state.next.load(std::memory_order_acquire)};
+}
+
+std::optional<FlightEntry> FlightRecorder::find(Ticket ticket) const {
+    return whole_entry(mapping_->entry(ticket.index), ticket.index);
+}
+
 void FlightRecorder::note_gpu(Ticket ticket, const GpuStand& stand) {
     RingGpu& gpu = mapping_->header->gpu;
     gpu.seq.store(0);

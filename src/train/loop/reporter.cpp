@@ -6,6 +6,9 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/observe/memory.hpp"
 
+#include "loop/run_facts.hpp"
+#include "loop/weight_histograms.hpp"
+
 #include <array>
 #include <cmath>
 #include <utility>
@@ -24,6 +27,7 @@ void add_phases(PhaseSeconds& sum, const PhaseSeconds& more) {
 Reporter::Reporter(const LoopParts& parts)
     : parts_(parts),
       progress_("training", static_cast<std::uint64_t>(parts.length.total_steps)),
+      tracer_(parts),
       since_s_(now_s()),
       epoch_since_s_(since_s_) {
     parts.clock.take();  // setting up is no step's time
@@ -33,6 +37,7 @@ Reporter::Reporter(const LoopParts& parts)
     if (!parts.world.is_root()) return;
     metrics_.emplace(parts.run.paths.metrics(), parts.progress.step);
     events_.emplace(parts.run.paths.root, parts.progress.step);
+    events_->add_text(parts.progress.step, "run/settings", settings_text(parts.settings));
 }
 
 Reporter::~Reporter() {
@@ -68,6 +73,7 @@ void Reporter::after_step(const StepOutcome& outcome, std::int64_t samples, doub
     const auto done = static_cast<std::uint64_t>(parts_.progress.step);
     if (is_due()) report(rate);
     if (parts_.progress.step % parts_.length.steps_per_epoch == 0) report_epoch();
+    report_weights();
     if (has_live_terminal() && progress_.is_due())
         progress_.update(done, fmt::format("step {} | loss {:.4f}", done, outcome.loss));
 }
@@ -82,7 +88,9 @@ PhaseSeconds Reporter::take_phases() {
 void Reporter::close_step() {
     add_phases(phases_, take_phases());
     last_step_ = parts_.progress.step;
+    if (events_) step_ms_.add(StepBudget{.phases = since_step_}.wall_s() * 1e3);
     keep_phases();
+    tracer_.after_step();
 }
 
 void Reporter::keep_phases() {
@@ -165,6 +173,7 @@ void Reporter::report(double rate) {
                                     Scalar{"train/lr", report.lr},
                                     Scalar{"train/samples_per_s", report.samples_per_s}};
         events_->add(at.step, scalars);
+        events_->add_histogram(at.step, "time/step_ms", std::exchange(step_ms_, {}));
     }
     since_s_ = now;
     loss_ = 0;
@@ -205,6 +214,12 @@ void Reporter::report_epoch() {
     epoch_since_s_ = now_s();
     epoch_samples_ = 0;
     report_noise_scale();
+}
+
+void Reporter::report_weights() {
+    const std::int64_t every = parts_.settings.histograms_every;
+    if (events_ && every > 0 && parts_.progress.step % every == 0)
+        add_weight_histograms(*events_, parts_.replica.model(), parts_.progress.step);
 }
 
 void Reporter::report_noise_scale() {

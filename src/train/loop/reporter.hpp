@@ -11,6 +11,7 @@
 #include "lockstep/observe/tensorboard.hpp"
 
 #include "loop/loop_parts.hpp"
+#include "loop/step_tracer.hpp"
 
 #include <memory>
 #include <optional>
@@ -49,6 +50,7 @@ class Reporter {
     void add_communication(StepsEvent& event) const;
     DataReport data_report(double elapsed_s);
     void report_epoch();
+    void report_weights();
     void report_noise_scale();
     void note_skipped(double loss);
     void say_skipped();
@@ -58,7 +60,9 @@ class Reporter {
     Progress progress_;
     std::optional<MetricsFile> metrics_;
     std::optional<EventFile> events_;
+    Histogram step_ms_;  ///< of steps since the last report; rank 0
     std::optional<StepBudgetFile> budgets_;
+    StepTracer tracer_;
     PhaseSeconds phases_{};       ///< since the last report, without evaluations
     PhaseSeconds since_step_{};   ///< since the last step's end
     std::int64_t last_step_ = 0;  ///< of this start; 0: none yet

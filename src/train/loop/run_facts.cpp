@@ -3,12 +3,14 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/observe/tensorboard.hpp"
 
 #include "model/model_source.hpp"
 #include "replica/numerics.hpp"
 #include "settings/setting_effects.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include <torch/version.h>
 
@@ -65,6 +67,14 @@ Json origins_of(const TrainSettings& settings) {
     Json origins = Json::object();
     for (const auto& [key, entry] : settings.origins) origins[key] = entry.origin;
     return origins;
+}
+
+std::string settings_text(const TrainSettings& settings) {
+    TrainSettings shown = settings;
+    std::vector<std::pair<std::string, std::string>> rows;
+    for (const NamedValue& named : current_values(setting_table(shown)))
+        rows.emplace_back(named.name, config_text(named.value));
+    return markdown_table("setting", "value", rows);
 }
 
 bool decayed_all(const Json& recorded) {

@@ -18,6 +18,9 @@ Json json_of(const std::vector<NamedValue>& values);
 /// {key: where its value came from}
 Json origins_of(const TrainSettings& settings);
 
+/// A Markdown table of all settings, for TensorBoard.
+std::string settings_text(const TrainSettings& settings);
+
 /// Whether the `recorded` run was made with adamw and weight decay before that spared biases and
 /// norms: it goes on decaying them.
 bool decayed_all(const Json& recorded);

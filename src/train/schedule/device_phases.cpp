@@ -11,7 +11,7 @@ void DevicePhases::begin_step() {
     used_ = 0;
     before_ = clock_.seconds();
     mark(Phase::other);
-    clock_.tell([this](Phase phase) { mark(phase); });
+    listener_.emplace(clock_, [this](const PhaseMark& begun) { mark(begun.phase); });
 }
 
 void DevicePhases::mark(Phase phase) {
@@ -30,7 +30,7 @@ void DevicePhases::mark(Phase phase) {
 void DevicePhases::end_step() {
     if (device_.is_cpu()) return;
     mark(Phase::other);
-    clock_.tell({});
+    listener_.reset();
     if (used_ == 0) return;
     marks_[used_ - 1].event.synchronize();
     PhaseSeconds measured{};

@@ -4,6 +4,7 @@
 
 #include "lockstep/core/clock.hpp"
 
+#include <optional>
 #include <vector>
 
 #include <c10/core/Device.h>
@@ -17,9 +18,6 @@ class DevicePhases {
   public:
     /// `clock` outlives this.
     DevicePhases(PhaseClock& clock, c10::Device device) : clock_(clock), device_(device) {}
-    ~DevicePhases() { clock_.tell({}); }
-    DevicePhases(const DevicePhases&) = delete;
-    DevicePhases& operator=(const DevicePhases&) = delete;
 
     void begin_step();
 
@@ -37,6 +35,7 @@ class DevicePhases {
 
     PhaseClock& clock_;
     c10::Device device_;
+    std::optional<PhaseListener> listener_;  ///< during a step
     PhaseSeconds before_{};
     std::vector<Mark> marks_;
     std::size_t used_ = 0;  ///< of marks_, whose events are used again

@@ -307,6 +307,20 @@ OptionSection bits(TrainSettings& s) {
                       {numerics(s), sample_order(s), summation(s)});
 }
 
+// Which steps are traced.
+Option trace_option(TraceSteps& steps) {
+    Option option;
+    option.name = "trace";
+    option.value = "steps=A-B";
+    option.default_value = trace_steps_text(steps);
+    option.help =
+        "steps of which each rank keeps a trace, moment by moment, see 'trace merge'; none: no "
+        "trace";
+    option.assign = [&steps](const GivenValue& given) { steps = parse_trace_steps(given); };
+    option.current = [&steps]() -> ConfigValue { return trace_steps_text(steps); };
+    return option;
+}
+
 OptionSection how_long(TrainSettings& s) {
     return {
         "How long, how often",
@@ -356,7 +370,14 @@ OptionSection how_long(TrainSettings& s) {
                              s.log_every,
                              0,
                              many,
-                             "steps between step lines; 0: every 30 s and each epoch"))}};
+                             "steps between step lines; 0: every 30 s and each epoch")),
+         shared(whole_option("histograms-every",
+                             s.histograms_every,
+                             0,
+                             many,
+                             "steps between TensorBoard histograms of each layer's weights; 0: "
+                             "none")),
+         shared(trace_option(s.trace))}};
 }
 
 std::vector<Option> communication(TrainSettings& s) {

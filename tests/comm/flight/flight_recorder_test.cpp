@@ -146,6 +146,23 @@ TEST(FlightRecorder, KnowsTheOldestThatIsPending) {
     EXPECT_FALSE(recorder.oldest_pending());
 }
 
+TEST(FlightRecorder, ShowsTheEntriesThatFollow) {
+    const TempDir folder;
+    FlightRecorder recorder(folder.path(), 0, 1, small);
+    const auto channel = recorder.add_channel("gradients");
+    recorder.enqueue(channel, call_number(0));
+    const auto next = recorder.next();
+    EXPECT_FALSE(recorder.find(next)) << "it has not begun";
+    const auto ticket = recorder.enqueue(channel, call_number(1));
+    EXPECT_EQ(ticket.index, next.index);
+    EXPECT_EQ(recorder.find(next)->call, call_number(1));
+    EXPECT_EQ(recorder.find(next)->ended_s, 0);
+    recorder.end(ticket);
+    EXPECT_GE(recorder.find(next)->ended_s, recorder.find(next)->enqueued_s);
+    for (int i = 0; i < 64; ++i) recorder.enqueue(channel, call_number(2));
+    EXPECT_FALSE(recorder.find(next)) << "its place was taken";
+}
+
 TEST(FlightRecorder, ForgetsTicketsWhoseEntryIsOverwritten) {
     const TempDir folder;
     FlightRecorder recorder(folder.path(), 0, 1, small);

@@ -1,0 +1,97 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/ranks_text.hpp"
+#include "lockstep/observe/trace.hpp"
+
+#include "command.hpp"
+
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* merge_help =
+    R"(Puts the traces that 'train --trace' made each rank leave on one clock (rank 0's; how the nodes' clocks
+differ is measured when a run starts) and into one file. perfetto: what https://ui.perfetto.dev opens,
+with a process for each rank, a track for its steps and their phases, one for each bucket of gradients,
+and arrows between the ranks' parts of the same sum. chrome: JSON, for tools that know nothing else.
+
+It reads the run directory alone, one rank at a time.
+
+Examples:
+  lockstep train --data D/train --run runs/a --np 4 --trace steps=50-60
+  lockstep trace merge runs/a
+  lockstep trace merge runs/a --format chrome --out a.json
+)";
+
+struct MergeOptions {
+    TraceFormat format = TraceFormat::perfetto;
+    fs::path out;
+    std::int64_t incarnation = 0;
+};
+
+std::string text_of(const MergedTraces& merged, const std::string& run) {
+    std::string text = fmt::format("{}, start {}: {} of {} rank(s), {} slices",
+                                   printable(run),
+                                   merged.incarnation,
+                                   trace_steps_text(merged.steps),
+                                   merged.ranks.size(),
+                                   grouped(merged.slices));
+    if (merged.error_s > 0)
+        text += fmt::format(" | clocks corrected by up to {:.3f} s, within {:.3f} ms",
+                            merged.correction_s,
+                            merged.error_s * 1e3);
+    text += "\n";
+    if (!merged.missing.empty())
+        text += fmt::format("no trace of {}\n", ranks_text(merged.missing));
+    if (merged.dropped > 0)
+        text += fmt::format(
+            "{} slices were not kept: a rank keeps {}, and --flight-entries collectives of a "
+            "step\n",
+            grouped(static_cast<std::uint64_t>(merged.dropped)),
+            grouped(StepTrace::most_slices));
+    return text + fmt::format("written: {}\n", printable(merged.file.string()));
+}
+
+int merge(const MergeOptions& options, const std::string& run) {
+    const MergedTraces merged = merge_traces(run, options.incarnation, options.format, options.out);
+    print_once(text_of(merged, run));
+    if (options.format == TraceFormat::perfetto)
+        print_once("next: open it at https://ui.perfetto.dev, which keeps it in your browser\n");
+    return 0;
+}
+
+}  // namespace
+
+Command trace_merge_command() {
+    auto options = std::make_shared<MergeOptions>();
+    return {
+        .name = "trace merge",
+        .summary = "all ranks' traces on one clock in one file for Perfetto",
+        .usage =
+            "lockstep trace merge RUN [--format perfetto|chrome] [--out FILE] "
+            "[--incarnation N]",
+        .text = merge_help,
+        .table = {{"Options",
+                   {choice_option<TraceFormat>(
+                        "format",
+                        options->format,
+                        {{"perfetto", TraceFormat::perfetto}, {"chrome", TraceFormat::chrome}},
+                        "of the merged file"),
+                    path_option("out",
+                                "FILE",
+                                options->out,
+                                "file to write; none: RUN/trace-iN.pftrace or .json"),
+                    whole_option("incarnation",
+                                 options->incarnation,
+                                 0,
+                                 1'000'000'000,
+                                 "start whose traces are wanted; 0: the newest with any")}}},
+        .positionals = 1,
+        .run = [options](const Invocation& call) { return merge(*options, call.positionals[0]); }};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: Apache-2.0
+// `train --trace`, `trace merge`, `metrics`, and what TensorBoard is left, of real runs.
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/step_budget.hpp"
+#include "lockstep/observe/trace.hpp"
+
+#include "observe/wire_reader.hpp"
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::ContainsRegex;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// Of 25 steps an epoch, without evaluations.
+ProcessResult traced_train(const fs::path& run, int ranks, int length, const Words& more) {
+    return run_lockstep(train_words(SmallData::get().train(), run, "mlp", 24) + on_ranks(ranks) +
+                        Words{"--virtual-ranks",
+                              "2",
+                              "--log-every",
+                              "2",
+                              "--checkpoint-every",
+                              "never",
+                              "--max-steps",
+                              std::to_string(length)} +
+                        more);
+}
+
+// One traced run of two ranks, and one of one rank that was not traced, and then was.
+class Traces : public testing::Test {
+  protected:
+    static void SetUpTestSuite() {
+        folder_ = new TempDir;
+        traced_ = traced_train(run(), 2, 8, {"--trace", "steps=3-5", "--histograms-every", "4"});
+        plain_ = traced_train(resumed(), 1, 8, {});
+        ASSERT_EQ(traced_.exit_code, 0) << traced_.output;
+        ASSERT_EQ(plain_.exit_code, 0) << plain_.output;
+    }
+    static void TearDownTestSuite() {
+        delete folder_;
+        folder_ = nullptr;
+    }
+
+    static fs::path run() { return *folder_ / "run"; }
+    static fs::path resumed() { return *folder_ / "resumed"; }
+    static StepTrace trace_of(int rank) {
+        return read_trace(trace_path(RunPaths{run()}.logs(1), rank));
+    }
+
+    static ProcessResult traced_, plain_;
+
+  private:
+    static TempDir* folder_;
+};
+ProcessResult Traces::traced_, Traces::plain_;
+TempDir* Traces::folder_ = nullptr;
+
+TEST_F(Traces, ChangeNoBit) {
+    EXPECT_FALSE(printed_hash(traced_.output).empty());
+    EXPECT_EQ(printed_hash(traced_.output), printed_hash(plain_.output));
+    EXPECT_THAT(traced_.output, HasSubstr("lockstep trace merge"));
+    EXPECT_FALSE(fs::exists(trace_path(RunPaths{resumed()}.logs(1), 0)));
+}
+
+TEST_F(Traces, HoldStepsWithTheirPhasesWithinThem) {
+    for (const int rank : {0, 1}) {
+        const StepTrace trace = trace_of(rank);
+        EXPECT_EQ(trace.rank, rank);
+        EXPECT_EQ(trace.ranks, 2);
+        EXPECT_EQ(trace.dropped, 0);
+        std::map<std::int64_t, TraceSlice> steps;
+        std::map<std::int64_t, std::int64_t> phases_ns;
+        std::set<std::string> phases;
+        for (const TraceSlice& slice : trace.slices)
+            if (slice.kind == SliceKind::step) steps[slice.step] = slice;
+        ASSERT_EQ(steps.size(), 3u);
+        for (const TraceSlice& slice : trace.slices) {
+            if (slice.kind != SliceKind::phase) continue;
+            EXPECT_GE(slice.begin_ns, steps.at(slice.step).begin_ns) << slice.name;
+            EXPECT_LE(slice.end_ns, steps.at(slice.step).end_ns) << slice.name;
+            phases_ns[slice.step] += slice.end_ns - slice.begin_ns;
+            phases.insert(slice.name);
+        }
+        for (const char* phase : {"data", "forward", "backward", "update"})
+            EXPECT_TRUE(phases.contains(phase)) << phase;
+        const auto budgets = read_step_budgets(step_budgets_path(RunPaths{run()}.logs(1), rank));
+        for (const auto& [step, slice] : steps) {
+            const double wall_ns = static_cast<double>(slice.end_ns - slice.begin_ns);
+            EXPECT_NEAR(static_cast<double>(phases_ns[step]), wall_ns, 500) << "no gap";
+            const auto budget = std::ranges::find(budgets, step, &StepBudget::step);
+            ASSERT_NE(budget, budgets.end());
+            EXPECT_NEAR(budget->wall_s() * 1e9, wall_ns, 0.05 * wall_ns + 1e6);
+        }
+    }
+}
+
+TEST_F(Traces, TellOfTheSameSumsOnAllRanks) {
+    using Place = std::pair<std::uint32_t, std::uint64_t>;
+    std::map<Place, std::vector<TraceSlice>> sums;
+    for (const int rank : {0, 1})
+        for (const TraceSlice& slice : trace_of(rank).slices)
+            if (slice.kind == SliceKind::collective)
+                sums[{slice.channel, slice.seq}].push_back(slice);
+    std::set<std::string> names;
+    for (const auto& [place, slices] : sums) {
+        ASSERT_EQ(slices.size(), 2u) << "number " << place.second;
+        EXPECT_EQ(slices[0].name, slices[1].name);
+        EXPECT_EQ(slices[0].bytes, slices[1].bytes);
+        EXPECT_EQ(slices[0].step, slices[1].step);
+        EXPECT_GT(slices[0].bytes, 0u);
+        for (const int one : {0, 1})
+            EXPECT_GT(slices[one].end_ns, slices[1 - one].begin_ns - 200'000)
+                << "no sum is there before all have come";
+        names.insert(slices[0].name);
+    }
+    EXPECT_TRUE(names.contains("reduce 0"));
+    EXPECT_TRUE(names.contains("publish"));
+}
+
+// The flows of a merged file by who has them.
+std::map<std::uint64_t, std::multiset<std::uint64_t>> flows_in(const std::string& trace) {
+    std::map<std::uint64_t, std::multiset<std::uint64_t>> flows;
+    for (const WireField& packet : wire_fields(trace)) {
+        std::uint64_t sequence = 0;
+        std::vector<std::uint64_t> found;
+        for (const WireField& field : wire_fields(packet.bytes)) {
+            if (field.field == 10) sequence = field.value;
+            if (field.field != 11) continue;
+            for (const WireField& part : wire_fields(field.bytes))
+                if (part.field == 47) found.push_back(part.value);
+        }
+        flows[sequence].insert(found.begin(), found.end());
+    }
+    return flows;
+}
+
+TEST_F(Traces, AreMergedForPerfetto) {
+    const ProcessResult merged = run_lockstep({"trace", "merge", run()});
+    EXPECT_EQ(merged.exit_code, 0) << merged.output;
+    EXPECT_THAT(merged.output, HasSubstr("start 1: steps=3-5 of 2 rank(s), "));
+    const std::string trace = content_of(run() / "trace-i1.pftrace");
+    EXPECT_THAT(trace, HasSubstr("rank 0 on "));
+    EXPECT_THAT(trace, HasSubstr("rank 1 on "));
+    const auto flows = flows_in(trace);
+    ASSERT_EQ(flows.size(), 2u);
+    EXPECT_FALSE(flows.at(1).empty());
+    EXPECT_EQ(flows.at(1), flows.at(2)) << "each sum has its arrow";
+}
+
+TEST_F(Traces, AreMergedAsJson) {
+    const fs::path out = run() / "merged.json";
+    const ProcessResult merged =
+        run_lockstep({"trace", "merge", run(), "--format", "chrome", "--out", out});
+    EXPECT_EQ(merged.exit_code, 0) << merged.output;
+    std::set<std::int64_t> processes;
+    const Json json = read_json(out);
+    for (const Json& event : json.at("traceEvents"))
+        processes.insert(event.at("pid").get<std::int64_t>());
+    EXPECT_THAT(processes, ElementsAre(0, 1));
+}
+
+TEST_F(Traces, EndWithTheRun) {
+    const ProcessResult none = run_lockstep({"trace", "merge", resumed()});
+    EXPECT_EQ(none.exit_code, 66);
+    EXPECT_THAT(none.output, HasSubstr("error E201: no start of run"));
+    const ProcessResult result = traced_train(resumed(), 1, 10, {"--trace", "steps=9-20"});
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    const StepTrace trace = read_trace(trace_path(RunPaths{resumed()}.logs(2), 0));
+    std::vector<std::int64_t> steps;
+    for (const TraceSlice& slice : trace.slices)
+        if (slice.kind == SliceKind::step) steps.push_back(slice.step);
+    EXPECT_THAT(steps, ElementsAre(9, 10));
+    EXPECT_THAT(run_lockstep({"trace", "merge", resumed()}).output, HasSubstr("start 2: "));
+    EXPECT_EQ(run_lockstep({"trace", "merge", resumed(), "--incarnation", "1"}).exit_code, 66);
+}
+
+TEST_F(Traces, AreOfStepsThatMakeSense) {
+    for (const char* steps : {"5-3", "steps=5-3", "steps=0-3", "3"}) {
+        const ProcessResult result = traced_train(run(), 1, 8, {"--trace", steps});
+        EXPECT_EQ(result.exit_code, 64) << result.output;
+        EXPECT_THAT(
+            result.output,
+            HasSubstr(fmt::format("error E103: --trace is '{}' (from command line)", steps)));
+    }
+}
+
+TEST_F(Traces, GoWithFiguresForOtherPrograms) {
+    const auto metrics = [&](const Words& more) {
+        const ProcessResult result = run_lockstep(Words{"metrics", run()} + more);
+        EXPECT_EQ(result.exit_code, 0) << result.output;
+        return result.output;
+    };
+    const std::string csv = metrics({});
+    EXPECT_THAT(csv, ContainsRegex("^kind,step,epoch,loss,lr,"));
+    for (const int step : {2, 4, 6, 8})
+        EXPECT_THAT(csv, HasSubstr(fmt::format("\nreport,{},", step)));
+    EXPECT_THAT(metrics({"--format", "jsonl"}), HasSubstr("{\"kind\":\"report\",\"step\":2,"));
+    const fs::path out = run() / "run.prom";
+    EXPECT_EQ(metrics({"--format", "prometheus", "--out", out}), "");
+    const std::string text = content_of(out);
+    EXPECT_THAT(text, HasSubstr(fmt::format("lockstep_step{{run=\"{}\"}} 8\n", run().string())));
+    for (const int rank : {0, 1})
+        EXPECT_THAT(text, HasSubstr(fmt::format("rank=\"{}\",host=", rank)));
+    EXPECT_EQ(run_lockstep({"metrics", run() / "none"}).exit_code, 66);
+    EXPECT_EQ(run_lockstep({"metrics", run(), "--format", "xml"}).exit_code, 64);
+}
+
+TEST_F(Traces, GoWithTextsAndHistogramsForTensorBoard) {
+    std::string events;
+    for (const auto& file : fs::directory_iterator(run()))
+        if (file.path().filename().string().starts_with("events.out.tfevents."))
+            events += content_of(file.path());
+    for (const char* tag : {"run/settings", "| trace | steps=3-5 |", "time/step_ms", "weights/"})
+        EXPECT_THAT(events, HasSubstr(tag));
+}
+
+}  // namespace
+}  // namespace lockstep::test
