@@ -273,7 +273,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E242",
      interrupted,
      "interrupted",
-     "A signal ended the command. What is finished is kept: the same command goes on from there."},
+     "A signal ended the command. Packing, staging and writing data anew keep what is finished: "
+     "the\n"
+     "same command goes on from there. 'verify', 'drill' and 'tune' begin anew."},
     {"E243",
      usage,
      "not the staged copy it should be",
@@ -855,8 +857,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E705",
      bug,
      "a training that was to be compared failed",
-     "'lockstep verify' runs 'lockstep train' on each number of ranks. One of them ended with an\n"
-     "error of its own, which is shown."},
+     "'lockstep verify' runs 'lockstep train' on each number of ranks, 'lockstep tune' with each\n"
+     "setting, 'lockstep drill' without a fault. One of them ended with an error of its own, which "
+     "is\n"
+     "shown."},
     {"E706",
      config,
      "OpenMP gives fewer threads than were asked for",
