@@ -95,7 +95,7 @@ int reap_child(pid_t pid) {
 }
 
 int end_child(pid_t pid) {
-    ::kill(-pid, SIGKILL);
+    if (::kill(-pid, SIGKILL) != 0) ::kill(pid, SIGKILL);  // it leads no group yet
     reap_child(pid);
     return 128 + SIGKILL;
 }

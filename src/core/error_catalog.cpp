@@ -273,7 +273,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E242",
      interrupted,
      "interrupted",
-     "A signal ended the command. What is finished is kept: the same command goes on from there."},
+     "A signal ended the command. Packing, staging and writing data anew keep what is finished: "
+     "the\n"
+     "same command goes on from there. 'verify', 'drill' and 'tune' begin anew."},
     {"E243",
      usage,
      "not the staged copy it should be",
@@ -855,8 +857,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E705",
      bug,
      "a training that was to be compared failed",
-     "'lockstep verify' runs 'lockstep train' on each number of ranks. One of them ended with an\n"
-     "error of its own, which is shown."},
+     "'lockstep verify' runs 'lockstep train' on each number of ranks, 'lockstep tune' with each\n"
+     "setting, 'lockstep drill' without a fault. One of them ended with an error of its own, which "
+     "is\n"
+     "shown."},
     {"E706",
      config,
      "OpenMP gives fewer threads than were asked for",
@@ -889,6 +893,30 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "Go on there, or accept it with --accept-other-bits: then the log says so, and later "
      "checkpoints\n"
      "hold what these nodes compute."},
+    {"E740",
+     config,
+     "a rehearsed fault did not end as it should",
+     "'lockstep drill' hurt a small training, and something that has to follow did not: the exit "
+     "code,\n"
+     "the rank and cause that are named, nothing left behind, or the same parameters when the "
+     "same\n"
+     "command goes on. Its page says which; docs/drill.md says what each fault should lead to."},
+    {"E741",
+     config,
+     "no fault was rehearsed",
+     "All that 'lockstep drill' was asked for needs what is not here, such as a second node."},
+    {"E742",
+     usage,
+     "there is too little time to tune",
+     "'lockstep tune' compares trainings in turns, each of some seconds. --minutes must leave room "
+     "for\n"
+     "at least one setting's, or --knobs and --rounds ask for fewer."},
+    {"E743",
+     bug,
+     "a setting that should only change speed changed bits",
+     "'lockstep tune' compares the parameters of all its trainings. Settings that are free to "
+     "change\n"
+     "on resume must not change them."},
 });
 
 }  // namespace

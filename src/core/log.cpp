@@ -2,6 +2,7 @@
 #include "lockstep/core/log.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
@@ -32,6 +33,11 @@ void put(int fd, std::string_view text) {
         if (wrote <= 0) return;
         text.remove_prefix(static_cast<std::size_t>(wrote));
     }
+}
+
+// One that obeys no escapes would show them: editors and builds have such.
+bool is_dumb_terminal() {
+    return Environment().text("TERM").value_or("") == "dumb";
 }
 
 // The one sink of the process.
@@ -101,7 +107,8 @@ class Sink {
     }
 
     bool live_terminal() const {
-        return target_.rank == 0 && target_.shows_live && ::isatty(STDOUT_FILENO) == 1;
+        return target_.rank == 0 && target_.shows_live && ::isatty(STDOUT_FILENO) == 1 &&
+               !is_dumb_terminal();
     }
 
   private:

@@ -23,15 +23,20 @@
 namespace lockstep {
 namespace {
 
+constexpr double pace_s = 0.1;
+
 // Reads until the child closes its output or the deadline passes. Returns whether it closed.
-bool drain(int fd, double deadline_s, std::string& output) {
+bool drain(int fd, double deadline_s, std::string& output, const std::function<void()>& meanwhile) {
     std::array<char, 1 << 16> buffer;
-    while (true) {
-        const auto got = timed_read(fd, std::as_writable_bytes(std::span(buffer)), deadline_s);
-        if (!got) return false;
+    while (now_s() <= deadline_s) {
+        if (meanwhile) meanwhile();
+        const double pause_s = meanwhile ? std::min(deadline_s, now_s() + pace_s) : deadline_s;
+        const auto got = timed_read(fd, std::as_writable_bytes(std::span(buffer)), pause_s);
+        if (!got) continue;
         if (*got == 0) return true;
         output.append(buffer.data(), *got);
     }
+    return false;
 }
 
 // Exit code, or nothing if the child still runs at the deadline: it may have closed its output
@@ -50,11 +55,18 @@ std::optional<int> wait_for(pid_t pid, double deadline_s) {
 
 ProcessResult run_process(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment,
-                          double timeout_s) {
+                          double timeout_s,
+                          const std::function<void()>& meanwhile) {
     const Child child = start_child(argv, environment, ChildPipes::output);
     ProcessResult result;
     const double deadline_s = now_s() + timeout_s;
-    const bool closed = drain(child.output.value(), deadline_s, result.output);
+    bool closed = false;
+    try {
+        closed = drain(child.output.value(), deadline_s, result.output, meanwhile);
+    } catch (...) {
+        end_child(child.pid);
+        throw;
+    }
     const auto exit_code = closed ? wait_for(child.pid, deadline_s) : std::nullopt;
     result.exit_code = exit_code ? *exit_code : end_child(child.pid);
     check(exit_code.has_value(), [&] {

@@ -25,6 +25,13 @@ ProgressSink ProgressSink::log_sink() {
             .now_s = [] { return lockstep::now_s(); }};
 }
 
+ProgressSink ProgressSink::beside_output() {
+    ProgressSink sink = log_sink();
+    sink.say = [](std::string_view line) { write_error(std::string(line) + "\n"); };
+    sink.sums_up = false;
+    return sink;
+}
+
 Progress::Progress(std::string label,
                    std::uint64_t total,
                    ProgressUnit unit,
@@ -60,13 +67,15 @@ void Progress::update(std::uint64_t done, std::string_view line) {
     }
     if (!sink_.is_live) return;
     last_live_s_ = now;
-    if (total_ == 0) return sink_.show(text.substr(0, terminal_columns() - 1));
+    const std::size_t columns = terminal_columns() - 1;  // the last one may begin another line
+    if (total_ == 0) return sink_.show(cut_to_columns(text, columns));
     const double fraction = static_cast<double>(done) / static_cast<double>(total_);
-    sink_.show(live_line(fraction, eta_s(), text, terminal_columns() - 1));
+    sink_.show(live_line(fraction, eta_s(), text, columns));
 }
 
 void Progress::finish() {
     if (sink_.is_live) sink_.show("");
+    if (!sink_.sums_up) return;
     const double seconds = sink_.now_s() - start_s_;
     sink_.say(fmt::format("{} {} in {}",
                           label_,

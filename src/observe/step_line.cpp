@@ -8,12 +8,15 @@
 #include <cmath>
 #include <numeric>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t least_for_bar = 30;  // below it the bar would be all there is
 
 /// "4.0e-2": two digits and an exponent without leading zeros.
 std::string short_exponent(double value) {
@@ -45,6 +48,22 @@ std::string bar(double fraction) {
     return std::string(filled, '#') + std::string(static_cast<std::size_t>(width) - filled, '-');
 }
 
+/// 0 where `fd` is no terminal, or one that does not know.
+std::size_t columns_of(int fd) {
+    winsize size{};
+    return ::ioctl(fd, TIOCGWINSZ, &size) == 0 ? size.ws_col : 0;
+}
+
+/// mpirun's ranks write to terminals of its own making, which have no width: the one that the user
+/// looks at still controls them.
+std::size_t controlling_columns() {
+    const int fd = ::open("/dev/tty", O_RDONLY | O_NOCTTY | O_CLOEXEC);
+    if (fd < 0) return 0;
+    const std::size_t columns = columns_of(fd);
+    ::close(fd);
+    return columns;
+}
+
 }  // namespace
 
 std::string rate_text(double per_second) {
@@ -69,17 +88,28 @@ std::string step_line(const StepReport& report) {
 
 std::string live_line(double fraction, double eta_s, const std::string& text, std::size_t columns) {
     const double part = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;
-    auto line = fmt::format("[{}] {:3.0f} %", bar(part), std::floor(100 * part));
+    auto line = columns < least_for_bar ? std::string() : fmt::format("[{}] ", bar(part));
+    line += fmt::format("{:3.0f} %", std::floor(100 * part));
     if (eta_s >= 0) line += " eta " + duration_text(eta_s);
     if (!text.empty()) line += " | " + text;
+    return cut_to_columns(line, columns);
+}
+
+std::string cut_to_columns(const std::string& line, std::size_t columns) {
+    if (line.size() <= columns) return line;
+    const auto is_within = [&](std::size_t at) {
+        return (static_cast<unsigned char>(line[at]) & 0xC0) == 0x80;
+    };
+    while (columns > 0 && is_within(columns)) --columns;
     return line.substr(0, columns);
 }
 
 std::size_t terminal_columns() {
     constexpr std::size_t usual = 80;
-    winsize size{};
-    if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return usual;
-    return size.ws_col;
+    if (::isatty(STDOUT_FILENO) != 1) return usual;
+    const std::size_t own = columns_of(STDOUT_FILENO);
+    const std::size_t columns = own > 0 ? own : controlling_columns();
+    return columns > 0 ? columns : usual;
 }
 
 }  // namespace lockstep

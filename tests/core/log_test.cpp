@@ -58,7 +58,9 @@ std::vector<std::string> lines_of(const fs::path& path) {
 /// Makes stdout a terminal for its lifetime.
 class Terminal {
   public:
-    Terminal() : controller_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)), stdout_(::dup(1)) {
+    explicit Terminal(const char* kind = "xterm")
+        : controller_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)), stdout_(::dup(1)) {
+        ::setenv("TERM", kind, 1);
         ::grantpt(controller_.value());
         ::unlockpt(controller_.value());
         const UniqueFd end(::open(::ptsname(controller_.value()), O_RDWR | O_NOCTTY));
@@ -258,6 +260,19 @@ TEST_F(LogTest, ReplacesTheLiveLineOnATerminal) {
     EXPECT_TRUE(is_live);
     EXPECT_EQ(seen, expected);
     EXPECT_THAT(content_of(text_file(0)), Not(HasSubstr("%")));
+}
+
+TEST_F(LogTest, HasNoLiveLineOnADumbTerminal) {
+    open_as(0);
+    std::string seen;
+    {
+        const Terminal terminal("dumb");
+        EXPECT_FALSE(has_live_terminal());
+        show_live("50 %");
+        once(Level::info, "line");
+        seen = terminal.seen(6);
+    }
+    EXPECT_EQ(seen, "line\r\n");
 }
 
 TEST_F(LogTest, HasNoLiveLineOnOtherRanks) {

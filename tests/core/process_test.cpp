@@ -2,6 +2,7 @@
 #include "lockstep/core/process.hpp"
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/talking_process.hpp"
 
 #include "support/caught.hpp"
@@ -96,6 +97,21 @@ TEST(RunProcess, EndsAChildThatClosedItsOutputToo) {
               }),
               "E611");
     EXPECT_LT(now_s() - before, 20);
+}
+
+TEST(RunProcess, CallsMeanwhileUntilTheChildEnds) {
+    int calls = 0;
+    const auto result = run_process({"sh", "-c", "sleep 0.5; echo done"}, {}, 60, [&] { ++calls; });
+    EXPECT_EQ(result.output, "done\n");
+    EXPECT_GE(calls, 3);
+}
+
+TEST(RunProcess, EndsTheChildWhenMeanwhileThrows) {
+    const double begin = now_s();
+    const auto give_up = [] { throw Error("E242", "enough"); };
+    EXPECT_THROW(run_process({"sleep", "60"}, {}, 60, give_up), Error);
+    EXPECT_LT(now_s() - begin, 30);
+    EXPECT_EQ(::waitpid(-1, nullptr, WNOHANG), -1) << "a child is left";
 }
 
 TEST(RunProcess, NamesAProgramThatIsNotThere) {

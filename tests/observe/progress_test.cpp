@@ -1,10 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/progress.hpp"
 
+#include "lockstep/core/files.hpp"
+
+#include <array>
+#include <cstdlib>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -112,6 +119,64 @@ TEST(Progress, DoesNotCountWhatAnEarlierRunDid) {
     screen.now += 10;
     progress.update(600);
     EXPECT_DOUBLE_EQ(progress.eta_s(), 40);
+}
+
+/// stdout as a terminal of `columns`, for its lifetime.
+class NarrowStdout {
+  public:
+    explicit NarrowStdout(unsigned short columns)
+        : controller_(::posix_openpt(O_RDWR | O_NOCTTY | O_CLOEXEC)), stdout_(::dup(1)) {
+        ::grantpt(controller_.value());
+        ::unlockpt(controller_.value());
+        const UniqueFd end(::open(::ptsname(controller_.value()), O_RDWR | O_NOCTTY));
+        ::dup2(end.value(), 1);
+        resize(columns);
+    }
+    ~NarrowStdout() { ::dup2(stdout_.value(), 1); }
+    NarrowStdout(const NarrowStdout&) = delete;
+    NarrowStdout& operator=(const NarrowStdout&) = delete;
+
+    void resize(unsigned short columns) const {
+        const winsize size{.ws_row = 24, .ws_col = columns, .ws_xpixel = 0, .ws_ypixel = 0};
+        ::ioctl(controller_.value(), TIOCSWINSZ, &size);
+    }
+
+  private:
+    UniqueFd controller_, stdout_;
+};
+
+TEST(Progress, FitsTheTerminalAsItIsNow) {
+    Screen screen;
+    {
+        const NarrowStdout terminal(20);
+        Progress progress("packing", 1000, ProgressUnit::count, screen.sink(true));
+        for (const unsigned short columns : std::array<unsigned short, 4>{20, 50, 12, 1}) {
+            terminal.resize(columns);
+            screen.now += 10;
+            progress.update(500, "step 500 | loss 0.5");
+        }
+        Progress endless("waiting", 0, ProgressUnit::count, screen.sink(true));
+        terminal.resize(10);
+        endless.update(0, "waiting for a lock");
+    }
+    const Lines shown(screen.shown.begin(), screen.shown.begin() + 5);
+    EXPECT_THAT(shown,
+                ElementsAre(" 50 % eta 10.0s | s",
+                            "[##########----------]  50 % eta 20.0s | step 500",
+                            " 50 % eta 3",
+                            "",
+                            "waiting f"));
+}
+
+TEST(Progress, SaysNothingOfItsEndWhereAProgramReads) {
+    Screen screen;
+    ProgressSink sink = screen.sink(false);
+    sink.sums_up = false;
+    Progress progress("measuring", 10, ProgressUnit::count, sink);
+    screen.now += 31;
+    progress.update(5, "measuring 1 MiB");
+    progress.finish();
+    EXPECT_THAT(screen.said, ElementsAre("measuring 1 MiB"));
 }
 
 }  // namespace

@@ -87,12 +87,22 @@ TEST(LiveLine, HasABarAndCutsAtTheTerminalsEdge) {
     EXPECT_EQ(live_line(0.5, 75, "text", 80), "[##########----------]  50 % eta 1m15s | text");
     EXPECT_EQ(live_line(0.5, -1, "text", 80), "[##########----------]  50 % | text");
     EXPECT_EQ(live_line(0.5, 75, "text", 30), "[##########----------]  50 % e");
+    EXPECT_EQ(live_line(0.5, 75, "a longer text", 29), " 50 % eta 1m15s | a longer te");
+    EXPECT_EQ(live_line(0.5, 75, "text", 19), " 50 % eta 1m15s | t");
+    EXPECT_EQ(live_line(0.5, 75, "text", 0), "");
 }
 
 RC_GTEST_PROP(LiveLine, IsNeverWiderThanTheTerminal, (double fraction, double eta)) {
     const auto columns = *rc::gen::inRange<std::size_t>(0, 200);
     const auto line = live_line(fraction, eta, "step 1 | loss 1", columns);
     RC_ASSERT(line.size() <= columns);
+}
+
+TEST(CutToColumns, CutsNoCharacterInTwo) {
+    EXPECT_EQ(cut_to_columns("Zürich", 6), "Züric");
+    EXPECT_EQ(cut_to_columns("Zürich", 7), "Zürich");
+    EXPECT_EQ(cut_to_columns("Zürich", 2), "Z");
+    EXPECT_EQ(cut_to_columns("ü", 1), "");
 }
 
 }  // namespace

@@ -77,7 +77,7 @@ void print_once(std::string_view text);
 /// Rank 0 on a terminal: replaces the live line by `text` ("" removes it). Elsewhere: nothing.
 void show_live(std::string_view text);
 
-/// Whether rank 0's stdout is a terminal on which show_live() is seen.
+/// Whether rank 0's stdout is a terminal on which show_live() is seen: not one with TERM=dumb.
 bool has_live_terminal();
 
 /// `text` with control characters (but tab) replaced by '?', so that no escape reaches a terminal.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -17,10 +18,12 @@ struct ProcessResult {
 };
 
 /// Runs argv[0] (found on PATH) and waits; `environment` is added to this process's own. The child
-/// dies with this process. Errors: E610 if it cannot be started; E611 if it exceeds `timeout_s`.
+/// dies with this process. `meanwhile` is called again and again, at least ten times a second; what
+/// it throws ends the child. Errors: E610 if it cannot be started; E611 if it exceeds `timeout_s`.
 ProcessResult run_process(const std::vector<std::string>& argv,
                           const std::map<std::string, std::string>& environment = {},
-                          double timeout_s = 3600);
+                          double timeout_s = 3600,
+                          const std::function<void()>& meanwhile = {});
 
 /// Replaces this process by argv[0] (found on PATH). Returns only by Error E610.
 [[noreturn]] void become_process(const std::vector<std::string>& argv,

@@ -18,9 +18,14 @@ struct ProgressSink {
     std::function<void(std::string_view)> say;     ///< a plain line for file and terminal
     std::function<void(std::string_view)> record;  ///< a plain line for the file alone
     std::function<double()> now_s;
+    bool sums_up = true;  ///< finish() says how much was done in which time
 
     /// Rank 0's terminal and log; nothing on other ranks.
     static ProgressSink log_sink();
+
+    /// For commands whose stdout is read by a program (--json): plain lines go to stderr, and the
+    /// end is not told. On rank 0 only.
+    static ProgressSink beside_output();
 };
 
 /// What progress counts: how it is written.
@@ -50,7 +55,8 @@ class Progress {
     /// Work done before this object was made (a resumed run): not counted in rate and ETA.
     void start_at(std::uint64_t done) { first_ = done; }
 
-    /// Removes the live line; says how much was done in which time. The destructor only removes.
+    /// Removes the live line; says how much was done in which time, where the sink wants that. The
+    /// destructor only removes.
     void finish();
 
     /// Seconds to the end at the average rate so far; negative while not known.

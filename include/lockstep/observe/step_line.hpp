@@ -27,14 +27,19 @@ struct StepReport {
 /// GiB".
 std::string step_line(const StepReport& report);
 
-/// "[#####---------------]  25 % eta 4m12s | `text`", cut to `columns` characters. `fraction` is
-/// clamped to [0, 1]; a negative `eta_s` is left out.
+/// "[#####---------------]  25 % eta 4m12s | `text`", cut to `columns`; below 30 columns without
+/// the bar. `fraction` is clamped to [0, 1]; a negative `eta_s` is left out.
 std::string live_line(double fraction, double eta_s, const std::string& text, std::size_t columns);
+
+/// The front of `line`, at most `columns` bytes of it, which no terminal shows wider; no UTF-8
+/// character is cut in two.
+std::string cut_to_columns(const std::string& line, std::size_t columns);
 
 /// "14.2k", "873", "1.31M": three digits.
 std::string rate_text(double per_second);
 
-/// Width of the terminal on stdout; 80 where there is none.
+/// Width of the terminal on stdout, or of the one that controls this process where that has none;
+/// 80 where stdout is no terminal. Asked anew at each call, for it may have been resized.
 std::size_t terminal_columns();
 
 }  // namespace lockstep

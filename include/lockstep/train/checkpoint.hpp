@@ -135,9 +135,12 @@ std::vector<CheckpointInfo> list_checkpoints(const std::filesystem::path& root);
 /// E201, E309.
 CheckpointState read_checkpoint_state(const std::filesystem::path& checkpoint);
 
-/// Reads and hashes every piece with index % parts == part. Errors: E310 naming file, tensor and
-/// range; E309; E220.
-void verify_checkpoint(const std::filesystem::path& checkpoint, int part = 0, int parts = 1);
+/// Reads and hashes every piece with index % parts == part; `has_read` hears after each how many
+/// bytes that are in all. Errors: E310 naming file, tensor and range; E309; E220.
+void verify_checkpoint(const std::filesystem::path& checkpoint,
+                       int part = 0,
+                       int parts = 1,
+                       const std::function<void(std::uint64_t)>& has_read = {});
 
 /// What export_checkpoint() writes.
 enum class WeightsFormat { safetensors, npz };
@@ -150,6 +153,8 @@ enum class ExportedTensors { of_model, averaged, all };
 struct WeightsExport {
     WeightsFormat format = WeightsFormat::safetensors;    ///< of the file
     ExportedTensors tensors = ExportedTensors::of_model;  ///< which
+    /// Hears how many bytes of the file are written, and about how many there will be.
+    std::function<void(std::uint64_t done, std::uint64_t total)> progress = {};
 };
 
 /// What was exported.

@@ -10,12 +10,14 @@
 #include "lockstep/launch/live_placement.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
+#include "lockstep/observe/progress.hpp"
 
 #include "bench/comm_options.hpp"
 #include "bench/comm_report.hpp"
 #include "command.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include <fmt/format.h>
@@ -89,9 +91,6 @@ MeasurePlan plan_of(const BenchOptions& options, const Communicator& ranks) {
     plan.checks = options.checks;
     plan.types.assign(all_data_types().begin(), all_data_types().end());
     if (options.type) plan.types = {*options.type};
-    plan.on_size = [](std::size_t bytes, DataType type) {
-        show_live(fmt::format("measuring {} of {} ...", bytes_text(bytes), name_of(type)));
-    };
     return plan;
 }
 
@@ -142,8 +141,34 @@ CommReport make_report(const BenchOptions& options,
     return report;
 }
 
+/// Of the root, who alone is asked where ranks stand.
+class CommProgress {
+  public:
+    CommProgress(const BenchOptions& options, const Communicator& world, MeasurePlan& plan) {
+        if (!world.is_root()) return;
+        total_ = plan.sizes.size() * plan.types.size();
+        progress_.emplace("measuring",
+                          total_,
+                          ProgressUnit::count,
+                          options.json ? ProgressSink::beside_output() : ProgressSink::log_sink());
+        plan.on_size = [this](std::size_t bytes, DataType type) {
+            progress_->update(done_++,
+                              fmt::format("measuring {} of {}", bytes_text(bytes), name_of(type)));
+        };
+    }
+    CommProgress(const CommProgress&) = delete;
+    CommProgress& operator=(const CommProgress&) = delete;
+
+    void fits_model() {
+        if (progress_) progress_->update(total_, "measuring the cost model's constants");
+    }
+
+  private:
+    std::uint64_t done_ = 0, total_ = 0;
+    std::optional<Progress> progress_;
+};
+
 FittedModel fit_model(const CommReport& report, const Communicator& ranks) {
-    show_live("measuring the cost model's constants ...");
     FittedModel model;
     model.cost = calibrate(ranks);
     model.points = hold_out(model.cost, report.measured, report.plan.place, ranks.size());
@@ -168,13 +193,15 @@ void measure_all(const BenchOptions& options,
                  const Group& group,
                  CommReport& report) {
     constexpr double forever_s = 1e9;
+    CommProgress progress(options, world, report.plan);
     if (group.is_measured) {
         report.measured = measure(group.ranks, report.plan);
+        if (options.fit) progress.fits_model();
         if (options.fit) report.model = fit_model(report, group.ranks);
     }
     barrier_within(world, forever_s, "the end of measuring");
     if (options.split == RankSplit::intra) report.measured = worst_of(world, report.measured);
-    show_live("");
+    report.plan.on_size = {};
 }
 
 int measure_on_ranks(const BenchOptions& options, const ProcessContext& process) {

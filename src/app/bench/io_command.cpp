@@ -20,6 +20,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -157,6 +158,10 @@ void go_on() {
     if (stop_requested() != StopRequest::none) throw Interrupted();
 }
 
+ProgressSink sink_of(const BenchIoOptions& options) {
+    return options.json ? ProgressSink::beside_output() : ProgressSink::log_sink();
+}
+
 DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Codec codec) {
     ScratchShape shape{.image = options.image};
     std::uint64_t row_bytes = 1;
@@ -166,15 +171,13 @@ DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Code
     pack.output = path;
     pack.codec = codec;
     pack.shuffle_seed.reset();
-    StagedProgress progress;
+    StagedProgress progress(sink_of(options));
     pack_dataset(*scratch_rows(shape), pack, [&](const PackProgress& at) {
         go_on();
-        // Its plain lines go where the JSON object goes.
-        if (!options.json)
-            progress.update(at.stage,
-                            at.done,
-                            at.total,
-                            at.stage == "verify" ? ProgressUnit::bytes : ProgressUnit::count);
+        progress.update(at.stage,
+                        at.done,
+                        at.total,
+                        at.stage == "verify" ? ProgressUnit::bytes : ProgressUnit::count);
     });
     progress.finish();
     return DatasetIndex::open(path);
@@ -190,13 +193,15 @@ void measure_one(const BenchIoOptions& options,
                  DatasetIndex index,
                  Json& report) {
     IoPlan plan = plan_of(options);
+    std::optional<Progress> progress;
     plan.report = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
         go_on();
-        show_live(fmt::format("measuring {} of {}: {} ...", done + 1, total, what));
+        if (!progress) progress.emplace("measuring", total, ProgressUnit::count, sink_of(options));
+        progress->update(done, fmt::format("measuring {} of {}: {}", done + 1, total, what));
     };
     const IoMeasurements measured =
         measure_io(std::make_shared<const DatasetIndex>(std::move(index)), plan);
-    show_live("");
+    progress.reset();
     if (!options.json) print_once(io_table_text(name, measured));
     Json one = {{"name", name}};
     one.update(io_json(measured));
@@ -237,7 +242,6 @@ int run(const BenchIoOptions& options) {
     try {
         measure_all(options, report);
     } catch (const Interrupted&) {
-        show_live("");
         return static_cast<int>(ExitCode::interrupted);
     }
     if (options.json) print_once(report.dump() + "\n");

@@ -4,12 +4,14 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/launch/mpirun.hpp"
+#include "lockstep/observe/progress.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
 #include "command.hpp"
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <ranges>
 
 #include <fmt/format.h>
@@ -71,9 +73,15 @@ int list(const fs::path& run) {
 
 int verify(const fs::path& run) {
     const auto found = checkpoints_of(run);
+    std::uint64_t total = 0, before = 0;
+    for (const CheckpointInfo& info : found) total += bytes_of_folder(info.path);
+    Progress progress("verify", total, ProgressUnit::bytes);
     int damaged = 0;
     for (const CheckpointInfo& info : found) try {
-            verify_checkpoint(info.path);
+            const std::uint64_t begin = before;
+            before += bytes_of_folder(info.path);
+            verify_checkpoint(
+                info.path, 0, 1, [&](std::uint64_t bytes) { progress.update(begin + bytes); });
             print_once(fmt::format("step {:<10} whole\n", info.step));
         } catch (const Error& error) {
             ++damaged;
@@ -144,8 +152,14 @@ ExportSummary write_weights(const fs::path& run,
     }
     const auto format =
         arguments.format == ExportFormat::npz ? WeightsFormat::npz : WeightsFormat::safetensors;
-    return export_checkpoint(
-        checkpoint, arguments.out, {.format = format, .tensors = arguments.tensors()});
+    std::optional<Progress> progress;
+    const auto show = [&](std::uint64_t done, std::uint64_t total) {
+        if (!progress) progress.emplace("export", total, ProgressUnit::bytes);
+        progress->update(done);
+    };
+    return export_checkpoint(checkpoint,
+                             arguments.out,
+                             {.format = format, .tensors = arguments.tensors(), .progress = show});
 }
 
 int export_weights(const ExportArguments& arguments, const Invocation& call) {

@@ -3,24 +3,22 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/process.hpp"
+#include "lockstep/core/signals.hpp"
 #include "lockstep/core/split.hpp"
-#include "lockstep/launch/launch_folder.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/observe/progress.hpp"
 
 #include "command.hpp"
 #include "scratch_folder.hpp"
+#include "train/short_training.hpp"
 #include "train/train_options.hpp"
 
 #include <algorithm>
 #include <bit>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -66,69 +64,54 @@ std::vector<int> parse_ranks(const std::string& list) {
     return ranks;
 }
 
-// The words of `train` that reproduce what was given to `verify`.
-std::vector<std::string> train_words(const Invocation& call) {
-    const std::vector<std::string> own = {"ranks",
-                                          "steps",
-                                          "np",
-                                          "run",
-                                          "max-steps",
-                                          "virtual-ranks",
-                                          "checkpoint-every",
-                                          "test-data",
-                                          "oversubscribe",
-                                          "dry-run",
-                                          "config",
-                                          "evaluate-every",
-                                          "keep-best",
-                                          "early-stop"};
-    std::vector<std::string> words = {"train"};
-    for (const ResolvedOption& option : call.options) {
-        const bool is_own = std::ranges::find(own, option.name) != own.end();
-        const bool is_flag = option.kind == OptionKind::flag;
-        const bool is_unset = is_flag && (option.text == "false" || option.text == "0");
-        if (option.origin == "default" || is_own || is_unset) continue;
-        words.push_back("--" + option.name);
-        if (!is_flag) words.push_back(option.text);
-    }
+// The words of all of its trainings.
+std::vector<std::string> common_words(const Invocation& call,
+                                      std::int64_t steps,
+                                      int virtual_ranks) {
+    auto words = words_of_train(call,
+                                {"ranks",
+                                 "steps",
+                                 "np",
+                                 "run",
+                                 "max-steps",
+                                 "virtual-ranks",
+                                 "checkpoint-every",
+                                 "test-data",
+                                 "oversubscribe",
+                                 "dry-run",
+                                 "config",
+                                 "evaluate-every",
+                                 "keep-best",
+                                 "early-stop"});
+    words.insert(words.end(),
+                 {"--max-steps",
+                  std::to_string(steps),
+                  "--virtual-ranks",
+                  std::to_string(virtual_ranks),
+                  "--checkpoint-every",
+                  "never"});
     return words;
 }
 
-std::string hash_of_run(const fs::path& run) {
-    const auto checkpoints = list_checkpoints(run / "ckpt");
-    expect(!checkpoints.empty(), "a finished run has a checkpoint");
-    return read_checkpoint_state(checkpoints.back().path).parameter_hash;
-}
+// Shows how far all trainings together are.
+class TrainingsProgress {
+  public:
+    TrainingsProgress(std::int64_t steps, std::size_t trainings)
+        : steps_(steps), progress_("training", static_cast<std::uint64_t>(steps) * trainings) {}
 
-std::string train_once(const VerifyOptions& options,
-                       const fs::path& program,
-                       const std::vector<std::string>& common,
-                       int np,
-                       int virtual_ranks,
-                       const fs::path& run) {
-    std::vector<std::string> words = common;
-    for (const std::string& word : {std::string("--run"),
-                                    run.string(),
-                                    std::string("--max-steps"),
-                                    fmt::format("{}", options.steps),
-                                    std::string("--virtual-ranks"),
-                                    fmt::format("{}", virtual_ranks),
-                                    std::string("--checkpoint-every"),
-                                    std::string("never")})
-        words.push_back(word);
-    const LaunchFolder folder(np);
-    const auto result =
-        run_process(mpirun_line({np, true, words, folder.path(), program, {}}, Environment()));
-    check(result.exit_code == 0, [&] {
-        print_once(result.output);
-        return Error(
-            "E705",
-            fmt::format("training on {} rank(s) ended with exit code {}", np, result.exit_code),
-            "its own message is above",
-            "mend that first");
-    });
-    return hash_of_run(run);
-}
+    void look(const fs::path& run, int np, std::size_t trained) {
+        give_up_if_asked("the comparison");
+        if (!progress_.is_due()) return;
+        const std::int64_t step = steps_done(run);
+        const auto before = static_cast<std::uint64_t>(steps_) * trained;
+        progress_.update(before + static_cast<std::uint64_t>(step),
+                         fmt::format("training {} steps on {} rank(s)", steps_, np));
+    }
+
+  private:
+    std::int64_t steps_;
+    Progress progress_;
+};
 
 int judge(const std::vector<std::string>& hashes, bool plain, int virtual_ranks) {
     const bool equal = std::ranges::adjacent_find(hashes, std::not_equal_to<>()) == hashes.end();
@@ -161,13 +144,15 @@ int run(VerifyOptions& options, const Invocation& call) {
     check_rank_program(program);
     const ScratchFolder scratch(
         fs::temp_directory_path(), "verify", "set TMPDIR to a folder that can be written");
-    const auto words = train_words(call);
+    const auto words = common_words(call, options.steps, virtual_ranks);
     std::vector<std::string> hashes;
     print_once("ranks  parameters\n");
+    const SignalGuard signals;
+    TrainingsProgress progress(options.steps, ranks.size());
     for (const int np : ranks) {
-        show_live(fmt::format("training {} steps on {} rank(s) ...", options.steps, np));
         const fs::path folder = scratch.path() / fmt::format("np{}", np);
-        hashes.push_back(train_once(options, program, words, np, virtual_ranks, folder));
+        const auto look = [&] { progress.look(folder, np, hashes.size()); };
+        hashes.push_back(train_shortly({program, words, np, folder}, look));
         print_once(fmt::format("{:5}  {}\n", np, hashes.back()));
     }
     return judge(hashes, settings.plain_summation, virtual_ranks);

@@ -32,6 +32,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/observe/progress.hpp"
 
 #include "checkpoint/checkpoint_manifest.hpp"
 #include "checkpoint/safetensors.hpp"
@@ -91,11 +92,14 @@ std::vector<StoredPiece> write_shard(const fs::path& folder,
                                      std::span<const TensorMeta> tensors,
                                      std::span<const TensorPiece> pieces) {
     std::vector<SafetensorsEntry> entries;
+    std::uint64_t total = 0;
     for (const TensorPiece& piece : pieces) {
         entries.push_back(entry_of(tensors[piece.tensor], piece.start, piece.count));
         entries.back().values = {piece.data, piece.count};
+        total += piece.count * sizeof(float);
     }
-    write_safetensors(folder / file, entries);
+    Progress progress("saving", total, ProgressUnit::bytes);  // rank 0's share stands for all
+    write_safetensors(folder / file, entries, [&](std::uint64_t bytes) { progress.update(bytes); });
     std::vector<StoredPiece> stored;
     for (std::size_t i = 0; i < pieces.size(); ++i)
         stored.push_back({pieces[i].tensor,
@@ -327,14 +331,20 @@ CheckpointState read_checkpoint_state(const fs::path& checkpoint) {
     return read_checkpoint_manifest(checkpoint).state;
 }
 
-void verify_checkpoint(const fs::path& checkpoint, int part, int parts) {
+void verify_checkpoint(const fs::path& checkpoint,
+                       int part,
+                       int parts,
+                       const std::function<void(std::uint64_t)>& has_read) {
     const CheckpointManifest table = read_checkpoint_manifest(checkpoint);
     if (part == 0) check_headers(checkpoint, table);
     std::vector<std::byte> bytes;
+    std::uint64_t total = 0;
     for (std::size_t i = static_cast<std::size_t>(part); i < table.pieces.size();
          i += static_cast<std::size_t>(parts)) {
         bytes.resize(table.pieces[i].count * sizeof(float));
         read_whole_piece(checkpoint, table, table.pieces[i], bytes);
+        total += bytes.size();
+        if (has_read) has_read(total);
     }
 }
 

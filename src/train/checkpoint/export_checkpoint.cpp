@@ -3,6 +3,8 @@
 
 #include "checkpoint/exported_tensors.hpp"
 
+#include <algorithm>
+
 namespace lockstep {
 
 ExportSummary export_checkpoint(const fs::path& checkpoint,
@@ -11,6 +13,10 @@ ExportSummary export_checkpoint(const fs::path& checkpoint,
     const CheckpointManifest manifest = read_checkpoint_manifest(checkpoint);
     const auto tensors = exported_tensors(checkpoint, manifest, options.tensors);
     NewFile out(file);
+    std::uint64_t total = 0;
+    for (const ExportedTensor& tensor : tensors) total += tensor.bytes();
+    if (options.progress)
+        out.tell([&](std::uint64_t bytes) { options.progress(std::min(bytes, total), total); });
     if (options.format == WeightsFormat::npz)
         write_npz(out, tensors);
     else

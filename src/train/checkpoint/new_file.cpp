@@ -32,6 +32,7 @@ NewFile::~NewFile() {
 void NewFile::write(std::span<const std::byte> bytes) {
     write_all(fd_.value(), bytes, partial_);
     bytes_ += bytes.size();
+    if (wrote_) wrote_(bytes_);
 }
 
 void NewFile::finish() {

@@ -6,7 +6,9 @@
 
 #include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <span>
+#include <utility>
 
 namespace lockstep {
 
@@ -22,6 +24,9 @@ class NewFile {
     void write(std::span<const std::byte> bytes);  ///< Errors: E402, E405
     std::uint64_t bytes() const { return bytes_; }
 
+    /// `wrote` hears bytes() after each write.
+    void tell(std::function<void(std::uint64_t)> wrote) { wrote_ = std::move(wrote); }
+
     /// Flushed and renamed.
     void finish();
 
@@ -29,6 +34,7 @@ class NewFile {
     std::filesystem::path path_, partial_;
     UniqueFd fd_;
     std::uint64_t bytes_ = 0;
+    std::function<void(std::uint64_t)> wrote_;
     bool is_finished_ = false;
 };
 

@@ -5,6 +5,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -12,6 +13,8 @@
 
 namespace lockstep {
 namespace {
+
+constexpr std::size_t told_bytes = 32u << 20;
 
 std::uint64_t bytes_of_shape(const std::vector<std::int64_t>& shape) {
     std::uint64_t bytes = sizeof(float);
@@ -42,7 +45,9 @@ std::string safetensors_header(std::span<const SafetensorsEntry> entries) {
     return framed_header(header);
 }
 
-void write_safetensors(const fs::path& path, std::span<SafetensorsEntry> entries) {
+void write_safetensors(const fs::path& path,
+                       std::span<SafetensorsEntry> entries,
+                       const std::function<void(std::uint64_t)>& wrote) {
     const UniqueFd file(
         ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!file) throw system_error("create", path, errno);
@@ -54,8 +59,12 @@ void write_safetensors(const fs::path& path, std::span<SafetensorsEntry> entries
         expect(bytes.size() == bytes_of_shape(entry.shape), "values fill their shape");
         entry.offset = at;
         entry.hash = hash128(bytes);
-        write_all(file.value(), bytes, path);
-        at += bytes.size();
+        for (std::size_t begin = 0; begin < bytes.size(); begin += told_bytes) {
+            const auto part = bytes.subspan(begin, std::min(told_bytes, bytes.size() - begin));
+            write_all(file.value(), part, path);
+            at += part.size();
+            if (wrote) wrote(at - header.size());
+        }
     }
     if (::fsync(file.value()) != 0) throw system_error("flush", path, errno);
 }

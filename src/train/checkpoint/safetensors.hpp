@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,7 +30,10 @@ std::string framed_header(const Json& header);
 /// The first bytes of a file with `entries` in this order: length and header, a multiple of 64.
 std::string safetensors_header(std::span<const SafetensorsEntry> entries);
 
-/// Writes `entries` in order to a new file and flushes it to disk. Errors: E401, E402, E405.
-void write_safetensors(const std::filesystem::path& path, std::span<SafetensorsEntry> entries);
+/// Writes `entries` in order to a new file and flushes it to disk; `wrote` hears of bytes of values
+/// every now and then, how many in all. Errors: E401, E402, E405.
+void write_safetensors(const std::filesystem::path& path,
+                       std::span<SafetensorsEntry> entries,
+                       const std::function<void(std::uint64_t)>& wrote = {});
 
 }  // namespace lockstep

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drill/drill_bed.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/process.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/run_figures.hpp"
+#include "lockstep/train/checkpoint.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <csignal>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+/// Ends a training that takes too long.
+struct TooLong {};
+
+constexpr std::int64_t few_steps = 40;
+constexpr int saves = 10;  // of a training: the first comes after a tenth of it
+
+std::optional<pid_t> pid_named(const std::string& name) {
+    pid_t pid = 0;
+    const char* const end = name.data() + name.size();
+    const auto [stop, error] = std::from_chars(name.data(), end, pid);
+    return error == std::errc{} && stop == end ? std::optional(pid) : std::nullopt;
+}
+
+std::string content_of_proc(pid_t pid, const char* file) {
+    std::ifstream in(fmt::format("/proc/{}/{}", pid, file), std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), {}};
+}
+
+bool names_word(const std::string& command_line, const std::string& word) {
+    return ('\0' + command_line).find('\0' + word + '\0') != std::string::npos;
+}
+
+pid_t parent_of(pid_t pid) {
+    const std::string stat = content_of_proc(pid, "stat");
+    const auto name_end = stat.rfind(')');
+    if (name_end == stat.npos || name_end + 4 >= stat.size()) return -1;
+    return static_cast<pid_t>(std::strtol(stat.c_str() + name_end + 4, nullptr, 10));
+}
+
+// Where Open MPI's files of this launch are: the launcher keeps a lock there open.
+fs::path launch_folder_of(pid_t launcher) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(fmt::format("/proc/{}/fd", launcher), none)) {
+        const fs::path target = fs::read_symlink(entry.path(), none);
+        if (target.parent_path().filename().string().starts_with("lockstep-launch-"))
+            return target.parent_path();
+    }
+    return {};
+}
+
+std::string last_line(const std::string& text) {
+    const auto end = text.find_last_not_of('\n');
+    if (end == text.npos) return "";
+    const auto begin = text.rfind('\n', end);
+    return text.substr(begin == text.npos ? 0 : begin + 1, end - (begin == text.npos ? -1 : begin));
+}
+
+// Enough for a fault to come while it trains, few enough on a machine that is slow or busy.
+std::int64_t steps_for(double step_s) {
+    constexpr double training_s = 2;
+    constexpr double least = 60, most = 20'000;
+    return static_cast<std::int64_t>(std::clamp(training_s / std::max(step_s, 1e-6), least, most));
+}
+
+void check_trained(const Struck& trained) {
+    check(trained.exit_code == 0, [&] {
+        print_once(trained.output);
+        return Error("E705",
+                     trained.exit_code < 0
+                         ? std::string("the training without a fault did not end in time")
+                         : fmt::format("the training without a fault ended with exit code {}",
+                                       trained.exit_code),
+                     "what it said is above",
+                     "mend that first");
+    });
+}
+
+std::string hash_of_newest(const fs::path& run) {
+    const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
+    return checkpoints.empty() ? "no checkpoint"
+                               : read_checkpoint_state(checkpoints.back().path).parameter_hash;
+}
+
+}  // namespace
+
+std::vector<pid_t> processes_naming(const std::string& word) {
+    std::vector<pid_t> found;
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator("/proc", none)) {
+        const auto pid = pid_named(entry.path().filename().string());
+        if (pid && *pid != ::getpid() && names_word(content_of_proc(*pid, "cmdline"), word))
+            found.push_back(*pid);
+    }
+    return found;
+}
+
+bool send_to(const LiveRun& live, std::int64_t pid, int signal) {
+    const auto target = static_cast<pid_t>(pid);
+    if (std::ranges::find(live.family, target) == live.family.end()) return false;
+    return ::kill(target, signal) == 0;
+}
+
+DrillBed::DrillBed(DrillSettings settings, std::function<void(const std::string&)> look)
+    : settings_(std::move(settings)), look_(std::move(look)) {}
+
+void DrillBed::prepare() {
+    const Struck made = run_lockstep(
+        {"data", "synth", "--samples", "600", "--size", "16", "--out", data().string()}, {}, 300);
+    check_trained(made);
+    if (settings_.steps == 0) {
+        settings_.steps = few_steps;
+        check_trained(train({.name = "first-steps", .data = data()}));
+        settings_.steps = steps_for(mean_step(read_run_figures(run("first-steps"))).wall_s());
+    }
+    const Attack undisturbed{.name = "undisturbed", .data = data()};
+    check_trained(train(undisturbed));
+    settings_.parameters = hash_of_newest(run(undisturbed.name));
+}
+
+std::vector<std::string> DrillBed::words_for(const Attack& attack) const {
+    const std::int64_t period = std::max<std::int64_t>(settings_.steps / saves, 1);
+    const bool is_here = attack.hosts.empty();
+    std::vector<std::string> words = {"train",
+                                      is_here ? "--np" : "--hosts",
+                                      is_here ? std::to_string(settings_.ranks) : attack.hosts,
+                                      "--oversubscribe",
+                                      "--data",
+                                      attack.data.string(),
+                                      "--model",
+                                      "mlp",
+                                      "--batch",
+                                      "24",
+                                      "--virtual-ranks",
+                                      "8",
+                                      "--max-steps",
+                                      std::to_string(settings_.steps),
+                                      "--checkpoint-every",
+                                      fmt::format("{}steps", period),
+                                      "--data-mode",
+                                      "stream",
+                                      "--run",
+                                      run(attack.name).string()};
+    words.insert(words.end(), attack.more.begin(), attack.more.end());
+    return words;
+}
+
+Struck DrillBed::run_lockstep(const std::vector<std::string>& words,
+                              const std::function<void()>& meanwhile,
+                              double limit_s) const {
+    std::vector<std::string> line = {this_executable()};
+    line.insert(line.end(), words.begin(), words.end());
+    const double deadline_s = now_s() + limit_s;
+    const auto look = [&] {
+        if (now_s() > deadline_s) throw TooLong();
+        if (meanwhile) meanwhile();
+    };
+    try {
+        const ProcessResult result = run_process(line, {}, 2 * limit_s, look);
+        return {.exit_code = result.exit_code, .output = result.output};
+    } catch (const TooLong&) {
+        return {};
+    }
+}
+
+std::optional<LiveRun> DrillBed::live_run(const fs::path& run) const {
+    if (list_checkpoints(RunPaths{run}.checkpoints()).empty()) return {};
+    LiveRun live{.family = processes_naming(run.string())};
+    try {
+        live.traces = read_rank_traces(RunPaths{run}.flight(read_incarnation(run)));
+    } catch (const Error&) {
+        return {};  // not all are there yet
+    }
+    for (const pid_t pid : live.family)
+        if (parent_of(pid) == ::getpid()) live.launcher = pid;
+    return live;
+}
+
+Struck DrillBed::train(const Attack& attack) {
+    std::string done;
+    const auto meanwhile = [&] {
+        look_(attack.name);
+        if (!attack.strike || !done.empty()) return;
+        const auto live = live_run(run(attack.name));
+        if (!live) return;
+        launch_folder_ = launch_folder_of(live->launcher);
+        done = attack.strike(*live);
+    };
+    Struck struck = run_lockstep(words_for(attack), meanwhile, attack.limit_s);
+    struck.done = done;
+    return struck;
+}
+
+Expectation DrillBed::expect_same_parameters(const Attack& attack) {
+    Attack again = attack;
+    again.strike = {};
+    const Struck struck = train(again);
+    const std::string what = "the same command again";
+    const std::string expected = "the parameters of the undisturbed run";
+    if (struck.exit_code != 0)
+        return {what,
+                expected,
+                fmt::format("exit code {}: {}", struck.exit_code, last_line(struck.output)),
+                false};
+    const std::string hash = hash_of_newest(run(attack.name));
+    const bool is_same = hash == settings_.parameters;
+    return {what, expected, is_same ? expected : "parameters " + hash, is_same};
+}
+
+void DrillBed::wait_until_gone(const Attack& attack) const {
+    constexpr double patience_s = 20;
+    const std::string word = run(attack.name).string();
+    const double deadline_s = now_s() + patience_s;
+    while (!processes_naming(word).empty() && now_s() < deadline_s) ::usleep(50'000);
+}
+
+Expectation DrillBed::expect_nothing_left(const Attack& attack) const {
+    const std::string word = run(attack.name).string();
+    wait_until_gone(attack);
+    std::string left;
+    for (const pid_t pid : processes_naming(word)) {
+        left += fmt::format("process {}, ", pid);
+        ::kill(pid, SIGKILL);
+    }
+    std::error_code none;
+    if (!launch_folder_.empty() && fs::exists(launch_folder_, none))
+        left += fmt::format("{}, ", launch_folder_.string());
+    if (left.size() > 2) left.resize(left.size() - 2);
+    return expect_text("left behind", "nothing", left.empty() ? "nothing" : left);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/launch/mpirun.hpp"
+
+#include "command.hpp"
+#include "drill/drill_bed.hpp"
+#include "drill/faults.hpp"
+#include "output_place.hpp"
+#include "scratch_folder.hpp"
+#include "train/short_training.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* drill_help =
+    R"(Rehearses what goes wrong on a machine, before it does: a small training of its own is hurt in a
+known way, and has to end as docs/drill.md says: by the right exit code, with rank, node and cause
+named, with nothing left behind; then the same command again must come to the very parameters of
+a training that nobody hurt. Without a choice of faults all are rehearsed. One page is the result.
+
+It acts on processes that it started and on folders that it made, and removes them, also after
+Ctrl-C. What cannot be rehearsed here is skipped, and the page says why.
+
+Exit code 0: all that was rehearsed ended as it should.
+
+Examples:
+  lockstep drill
+  lockstep drill --killed-rank --preempt --np 4 --out drill.md
+  lockstep drill --node-loss --hosts n1:2,n2:2 --scratch /shared/me
+)";
+
+struct DrillOptions {
+    std::vector<bool> chosen;  ///< of all_faults(), by number; false: not named
+    bool all = false, json = false;
+    int np = 2;
+    std::int64_t steps = 0;
+    std::string hosts;
+    fs::path scratch, out;
+};
+
+Option fault_option(const Fault& fault, std::vector<bool>& chosen, std::size_t number) {
+    return {.name = fault.name,
+            .value = "",
+            .default_value = "",
+            .help = fault.help,
+            .kind = OptionKind::flag,
+            .assign =
+                [&chosen, number, name = std::string(fault.name)](const GivenValue& given) {
+                    bool is_on = false;
+                    flag_option(name, is_on, "").assign(given);
+                    chosen[number] = is_on;
+                },
+            .current = [&chosen, number] { return ConfigValue(bool(chosen[number])); }};
+}
+
+OptionSection faults_section(DrillOptions& options) {
+    options.chosen.assign(all_faults().size(), false);
+    OptionSection section{"Faults", {}};
+    for (std::size_t i = 0; i < all_faults().size(); ++i)
+        section.options.push_back(fault_option(all_faults()[i], options.chosen, i));
+    section.options.push_back(flag_option("all", options.all, "all of them, as without a choice"));
+    return section;
+}
+
+OptionTable table_of(DrillOptions& options) {
+    return {faults_section(options),
+            {"Trainings",
+             {whole_option("np", options.np, 2, 8, "ranks of each, on this machine"),
+              text_option("hosts",
+                          "HOST:N[,HOST:N]",
+                          options.hosts,
+                          "for --node-loss: ranks on each, over ssh"),
+              whole_option("steps",
+                           options.steps,
+                           0,
+                           10'000'000,
+                           "of each, faults come after a tenth; 0: as many as take some seconds"),
+              path_option("scratch",
+                          "DIR",
+                          options.scratch,
+                          "where they run, removed at the end; unset: $TMPDIR or /tmp")}},
+            {"Output",
+             {path_option("out", "FILE", options.out, "write the page there, too"),
+              flag_option("json", options.json, "one JSON object instead of the page")}}};
+}
+
+std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
+    const bool takes_all =
+        options.all || std::ranges::find(options.chosen, true) == options.chosen.end();
+    std::vector<const Fault*> faults;
+    for (std::size_t i = 0; i < all_faults().size(); ++i)
+        if (takes_all || options.chosen[i]) faults.push_back(&all_faults()[i]);
+    return faults;
+}
+
+/// One live line for the whole drill.
+class DrillProgress {
+  public:
+    DrillProgress(const DrillOptions& options, std::size_t parts)
+        : parts_(parts),
+          progress_("drill",
+                    parts,
+                    ProgressUnit::count,
+                    options.json ? ProgressSink::beside_output() : ProgressSink::log_sink()) {}
+
+    void look(const std::string& what) {
+        give_up_if_asked("the drill");
+        if (progress_.is_due())
+            progress_.update(done_, fmt::format("drill {} of {}: {}", done_ + 1, parts_, what));
+    }
+    void finish_part() { ++done_; }
+
+  private:
+    std::uint64_t done_ = 0, parts_;
+    Progress progress_;
+};
+
+FaultReport rehearse(const Fault& fault, DrillBed& bed) {
+    const double begin_s = now_s();
+    FaultReport report = fault.rehearse(bed);
+    report.name = fault.name;
+    report.seconds = now_s() - begin_s;
+    return report;
+}
+
+DrillPage drill(const DrillOptions& options, const std::vector<const Fault*>& faults) {
+    const ScratchFolder scratch(
+        options.scratch.empty() ? fs::temp_directory_path() : fs::absolute(options.scratch),
+        "drill",
+        "give another place by --scratch");
+    DrillProgress progress(options, faults.size() + 1);
+    DrillBed bed({.scratch = scratch.path(),
+                  .ranks = options.np,
+                  .steps = options.steps,
+                  .hosts = options.hosts},
+                 [&](const std::string& what) { progress.look(what); });
+    bed.prepare();
+    DrillPage page{.host = host_name(),
+                   .when = utc_text(unix_time_s()),
+                   .ranks = options.np,
+                   .steps = bed.settings().steps,
+                   .parameters = bed.settings().parameters};
+    for (const Fault* const fault : faults) {
+        progress.finish_part();
+        progress.look(fault->name);
+        page.faults.push_back(rehearse(*fault, bed));
+    }
+    return page;
+}
+
+int run(const DrillOptions& options, const Invocation& call) {
+    if (!options.out.empty()) check_output_place(options.out);
+    check_rank_program(rank_program(call.process.program));
+    const SignalGuard signals;
+    const DrillPage page = drill(options, chosen_faults(options));
+    const std::string text = options.json ? page_json(page).dump() + "\n" : page_text(page);
+    print_once(text);
+    if (!options.out.empty()) write_file_atomically(options.out, text);
+    check_drill(page);
+    return 0;
+}
+
+}  // namespace
+
+Command drill_command() {
+    auto options = std::make_shared<DrillOptions>();
+    return {.name = "drill",
+            .summary = "rehearse faults, and see them end as they should",
+            .usage = "lockstep drill [--killed-rank] [--preempt] ... [--np N] [--out FILE]",
+            .text = drill_help,
+            .table = table_of(*options),
+            .is_about_lockstep = true,
+            .run = [options](const Invocation& call) { return run(*options, call); }};
+}
+
+}  // namespace lockstep

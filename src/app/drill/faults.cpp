@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drill/faults.hpp"
+
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/run_status.hpp"
+
+#include "runs/root_cause.hpp"
+#include "runs/run_clues.hpp"
+
+#include <array>
+#include <csignal>
+#include <fstream>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array faults{
+    Fault{"killed-rank", "a rank is killed (kill -9), as for want of memory", kill_rank},
+    Fault{"stuck-rank", "a rank stands still (kill -STOP)", stop_rank},
+    Fault{"killed-launcher", "the command itself is killed, and all below it", kill_launcher},
+    Fault{"preempt", "TERM, as SLURM sends it before it takes nodes away", preempt},
+    Fault{"damaged-data", "some bytes of the data are damaged", damage_data},
+    Fault{"full-disk", "the run's file system becomes full, in a small one of its own", fill_disk},
+    Fault{"full-shm", "/dev/shm has no room for Open MPI's files, in one of its own", fill_shm},
+    Fault{"node-loss", "all ranks of the last of --hosts fall silent", lose_node},
+};
+
+/// What ends every rehearsal: nothing is left, and the run goes on as if nothing had happened. What
+/// a launcher leaves that was killed itself, the next one removes: so this is looked at after it.
+void expect_recovery(DrillBed& bed, const Attack& attack, FaultReport& report) {
+    report.expectations.push_back(bed.expect_same_parameters(attack));
+    report.expectations.push_back(bed.expect_nothing_left(attack));
+}
+
+int last_rank(const DrillBed& bed) {
+    return bed.settings().ranks - 1;
+}
+
+/// Sends `signal` to a rank; "" where it is not there (any more).
+std::string hit_rank(const LiveRun& live, int rank, int signal, const char* how) {
+    for (const RankTrace& trace : live.traces)
+        if (trace.rank == rank && trace.is_running && send_to(live, trace.pid, signal))
+            return fmt::format("{} of rank {} (process {} on {}) while it trained",
+                               how,
+                               rank,
+                               trace.pid,
+                               trace.host);
+    return "";
+}
+
+/// A rank that is hit by a signal of which it knows nothing.
+FaultReport hit(DrillBed& bed, Attack attack, int signal, const char* how, const char* trouble) {
+    const int rank = last_rank(bed);
+    attack.data = bed.data();
+    attack.strike = [&](const LiveRun& live) { return hit_rank(live, rank, signal, how); };
+    const Struck struck = bed.train(attack);
+    FaultReport report{.done = struck.done};
+    report.expectations = {expect_exit(76, struck),
+                           expect_cause(bed.run(attack.name), rank, host_name(), trouble)};
+    expect_recovery(bed, attack, report);
+    return report;
+}
+
+std::string condition_of(const fs::path& run) {
+    try {
+        return std::string(run_condition_name(status_of_run(run, StatusDepth::now).condition));
+    } catch (const Error& error) {
+        return error.code();
+    }
+}
+
+/// A run whose launcher is sent a signal.
+FaultReport hit_launcher(
+    DrillBed& bed, const Attack& named, int signal, int exit_code, RunCondition condition) {
+    Attack attack = named;
+    attack.data = bed.data();
+    attack.strike = [&](const LiveRun& live) {
+        if (!send_to(live, live.launcher, signal)) return std::string();
+        return fmt::format("signal {} to 'lockstep train' (process {})", signal, live.launcher);
+    };
+    const Struck struck = bed.train(attack);
+    bed.wait_until_gone(attack);
+    FaultReport report{.done = struck.done};
+    report.expectations = {expect_exit(exit_code, struck),
+                           expect_text("lockstep status",
+                                       std::string(run_condition_name(condition)),
+                                       condition_of(bed.run(attack.name)))};
+    expect_recovery(bed, attack, report);
+    return report;
+}
+
+fs::path only_shard(const fs::path& data) {
+    for (const auto& entry : fs::directory_iterator(data))
+        if (entry.path().extension() == ".h5") return entry.path();
+    throw Error("E201", fmt::format("no shard in '{}'", data.string()));
+}
+
+/// `bytes` in place of what the file has at `offset`. Returns what was there.
+std::string exchange_bytes(const fs::path& file, std::uint64_t offset, const std::string& bytes) {
+    std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+    std::string before(bytes.size(), '\0');
+    stream.seekg(static_cast<std::streamoff>(offset));
+    stream.read(before.data(), static_cast<std::streamsize>(before.size()));
+    stream.seekp(static_cast<std::streamoff>(offset));
+    stream.write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+    check(stream.good(),
+          [&] { return Error("E402", fmt::format("cannot write '{}'", file.string())); });
+    return before;
+}
+
+/// The rank that met an error of its own, as `logs --first-error` says; any will do.
+Expectation expect_error(const fs::path& run, const std::string& code) {
+    const auto cause = root_cause(run, read_incarnation(run));
+    const std::string expected = fmt::format("{}, with its rank on {}", code, host_name());
+    if (!cause) return {"first error", expected, "none is told", false};
+    const bool is_met = cause->error.code == code && cause->error.host == host_name();
+    const std::string found = fmt::format(
+        "{}, rank {} on {}", cause->error.code, cause->error.ranks.front(), cause->error.host);
+    return {"first error", expected, found, is_met};
+}
+
+}  // namespace
+
+std::span<const Fault> all_faults() {
+    return faults;
+}
+
+Expectation expect_cause(const fs::path& run,
+                         int rank,
+                         const std::string& host,
+                         const std::string& trouble) {
+    const auto text = [](int of, const std::string& on, const std::string& what) {
+        return fmt::format("rank {} on {}: {}", of, on, what);
+    };
+    std::string found = "none is told";
+    if (const auto cause = root_cause(run, read_incarnation(run)))
+        found = text(cause->error.ranks.front(),
+                     cause->error.host,
+                     cause->is_verdict ? cause->trouble : cause->error.code);
+    return expect_text("first error", text(rank, host, trouble), found);
+}
+
+Expectation expect_exit(int code, const Struck& struck) {
+    const std::string found =
+        struck.exit_code < 0 ? "it did not end" : std::to_string(struck.exit_code);
+    return expect_text("exit code", std::to_string(code), found);
+}
+
+FaultReport kill_rank(DrillBed& bed) {
+    return hit(bed, {.name = "killed-rank"}, SIGKILL, "kill -9", "rank dead");
+}
+
+FaultReport stop_rank(DrillBed& bed) {
+    return hit(bed,
+               {.name = "stuck-rank", .more = {"--comm-timeout", "5s"}},
+               SIGSTOP,
+               "kill -STOP",
+               "rank stopped");
+}
+
+FaultReport kill_launcher(DrillBed& bed) {
+    return hit_launcher(
+        bed, {.name = "killed-launcher"}, SIGKILL, 128 + SIGKILL, RunCondition::lost);
+}
+
+FaultReport preempt(DrillBed& bed) {
+    return hit_launcher(bed, {.name = "preempt"}, SIGTERM, 75, RunCondition::checkpointed);
+}
+
+FaultReport damage_data(DrillBed& bed) {
+    const Attack attack{.name = "damaged-data", .data = bed.settings().scratch / "damaged"};
+    fs::copy(bed.data(), attack.data, fs::copy_options::recursive);
+    const fs::path shard = only_shard(attack.data);
+    const std::uint64_t middle = fs::file_size(shard) / 2;
+    const std::string before = exchange_bytes(shard, middle, "damage");
+    const Struck struck = bed.train(attack);
+    FaultReport report{
+        .done = fmt::format("6 bytes in the middle of '{}' were changed before the training",
+                            shard.filename().string())};
+    report.expectations = {expect_exit(65, struck), expect_error(bed.run(attack.name), "E213")};
+    exchange_bytes(shard, middle, before);
+    expect_recovery(bed, attack, report);
+    return report;
+}
+
+}  // namespace lockstep

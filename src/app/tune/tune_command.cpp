@@ -1,0 +1,339 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/signals.hpp"
+#include "lockstep/core/split.hpp"
+#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/observe/progress.hpp"
+
+#include "command.hpp"
+#include "output_place.hpp"
+#include "scratch_folder.hpp"
+#include "train/train_options.hpp"
+#include "tune/tune_report.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* tune_help =
+    R"(Tries settings of 'train' that change its speed and nothing else, on this machine, with your model
+and data: short trainings take turns (A B A B), so that what disturbs one disturbs all. What is
+quicker beyond the noise is chosen, setting by setting, and confirmed at the end against what there
+was, in turns of their own. Options of train that you give stay as they are.
+
+All trainings must come to the same parameters, which proves that no bit changes. Threads decide
+bits: ranks x threads are tried and told, too, but left, unless --allow-bits is given.
+
+The file that it writes goes to 'lockstep train --config FILE'.
+
+Examples:
+  lockstep tune D/train --model cnn
+  lockstep tune D/train --np 4 --batch 256 --minutes 20 --knobs transport,io-threads
+  lockstep train --config tuned.toml --data D/train --model cnn --run runs/a
+)";
+
+struct TuneOptions {
+    TrainOptions train;
+    double minutes = 5;
+    int rounds = 3;
+    std::int64_t steps = 0;  ///< of each training; 0: by `minutes`
+    std::string knobs;       ///< "": all
+    bool allow_bits = false, json = false;
+    fs::path out = "tuned.toml";
+};
+
+std::vector<std::string> wanted_knobs(const TuneOptions& options) {
+    auto all = knob_names();
+    if (options.knobs.empty()) return all;
+    const std::vector<std::string> wanted = split(options.knobs, ',');
+    for (const std::string& name : wanted)
+        check(std::ranges::find(all, name) != all.end(), [&] {
+            return Error("E103",
+                         fmt::format("--knobs is '{}'", options.knobs),
+                         fmt::format("'{}' is none of {}", name, fmt::join(all, ", ")),
+                         "for example --knobs io-threads,transport");
+        });
+    std::erase_if(all, [&](const std::string& name) {
+        return std::ranges::find(wanted, name) == wanted.end();
+    });
+    return all;  // in their order: what decides bits comes last
+}
+
+void check_tune(TuneOptions& options, const Invocation& call) {
+    fs::path& data = options.train.settings.data;
+    if (!call.positionals.empty()) {
+        check(data.empty(), [] {
+            return Error(
+                "E106", "DATA and --data are both given", "they mean the same", "drop one");
+        });
+        data = call.positionals[0];
+    }
+    check(!data.empty(), [] {
+        return Error("E105", "the data set is missing", "", "for example: lockstep tune D/train");
+    });
+    check(fs::exists(data), [&] {
+        return Error(
+            "E201", fmt::format("'{}' does not exist", data.string()), "", "give a data set");
+    });
+    check(options.train.hosts.empty(), [] {
+        return Error("E106",
+                     "--hosts is given",
+                     "what is quicker is found on this machine",
+                     "drop it, and start tune on one of the nodes");
+    });
+    check_output_place(options.out);
+    check(!fs::exists(options.out), [&] {
+        return Error("E407",
+                     fmt::format("'{}' exists", options.out.string()),
+                     "nothing is overwritten",
+                     "give another name with --out, or remove it");
+    });
+}
+
+std::vector<std::string> common_words(const TuneOptions& options, const Invocation& call) {
+    auto words = words_of_train(call,
+                                {"minutes",
+                                 "rounds",
+                                 "steps",
+                                 "knobs",
+                                 "allow-bits",
+                                 "out",
+                                 "json",
+                                 "np",
+                                 "data",
+                                 "run",
+                                 "max-steps",
+                                 "virtual-ranks",
+                                 "checkpoint-every",
+                                 "test-data",
+                                 "test-field",
+                                 "oversubscribe",
+                                 "dry-run",
+                                 "config",
+                                 "deadline",
+                                 "evaluate-every",
+                                 "keep-best",
+                                 "early-stop"});
+    words.insert(words.end(),
+                 {"--data",
+                  options.train.settings.data.string(),
+                  "--oversubscribe",
+                  "--checkpoint-every",
+                  "never"});
+    return words;
+}
+
+KnobFacts facts_of(const TuneOptions& options, const Invocation& call) {
+    KnobFacts facts{
+        .cores = std::max<int>(1, static_cast<int>(read_node_facts().allowed_cpus.size())),
+        .np = std::max(options.train.np, 1),
+        .threads = options.train.settings.threads};
+    for (const ResolvedOption& option : call.options)
+        if (option.origin != "default") facts.given.insert(option.name);
+    return facts;
+}
+
+/// One live line for all trainings.
+class TuneProgress {
+  public:
+    TuneProgress(const TuneOptions& options, double budget_s)
+        : begin_s_(now_s()),
+          progress_("tune",
+                    static_cast<std::uint64_t>(std::ceil(budget_s)),
+                    ProgressUnit::count,
+                    options.json ? ProgressSink::beside_output() : ProgressSink::log_sink()) {}
+
+    void look(const std::string& what) {
+        give_up_if_asked("tuning");
+        progress_.update(static_cast<std::uint64_t>(now_s() - begin_s_), "trying " + what);
+    }
+
+  private:
+    double begin_s_;
+    Progress progress_;
+};
+
+/// The search, knob by knob.
+class Search {
+  public:
+    Search(const TuneOptions& options, KnobFacts facts, Trials& trials)
+        : options_(options), facts_(std::move(facts)), trials_(trials) {}
+
+    Tuning run() {
+        const auto names = wanted_knobs(options_);
+        tuning_.rounds = options_.rounds;
+        plan(rehearse(), names);
+        for (const std::string& name : names) try_one(name);
+        check(!tuning_.knobs.empty(), [&] {
+            return Error("E106",
+                         "nothing is left to try",
+                         fmt::format("{}", fmt::join(tuning_.left, "; ")),
+                         "give fewer options of train, or more --knobs");
+        });
+        if (tuning_.chosen != original_) confirm();
+        tuning_.parameters = common_parameters(tuning_.knobs, first_.parameters);
+        tuning_.trainings = trials_.count();
+        return std::move(tuning_);
+    }
+
+  private:
+    /// A few steps, for how long they take and for V, which stays for all.
+    TrialResult rehearse() {
+        constexpr std::int64_t few = 20;
+        original_ = {{"np", std::to_string(facts_.np)}};
+        tuning_.chosen = original_;
+        if (const int given = options_.train.settings.virtual_ranks; given > 0)
+            trials_.fix("virtual-ranks", std::to_string(given));
+        const auto first = trials_.train(original_, few);
+        check(first.has_value(), [&] {
+            return Error("E705", "the training does not run as it is now", trials_.why_not());
+        });
+        trials_.fix("virtual-ranks", std::to_string(first->virtual_ranks));
+        facts_.virtual_ranks = tuning_.virtual_ranks = first->virtual_ranks;
+        tuning_.step_s = first->step_s;
+        return *first;
+    }
+
+    /// So many steps that all trainings together take the time that there is.
+    void plan(const TrialResult& rehearsed, const std::vector<std::string>& names) {
+        tuning_.steps = options_.steps;
+        if (options_.steps > 0) return;
+        constexpr double longest_s = 60;
+        constexpr std::int64_t least = 10;
+        const Variant most = {{"np", std::to_string(facts_.cores)}};
+        std::size_t trainings = 2 * static_cast<std::size_t>(turns());
+        for (const std::string& name : names)
+            trainings += static_cast<std::size_t>(options_.rounds) *
+                         knob_of(name, facts_, most).variants.size();
+        const double start_s =
+            std::max(rehearsed.wall_s - 20 * rehearsed.step_s, 0.1 * rehearsed.wall_s);
+        const double each_s = 60 * options_.minutes / static_cast<double>(trainings);
+        const double steps = std::min(each_s - start_s, longest_s) / rehearsed.step_s;
+        check(steps >= least, [&] {
+            const double need_s =
+                static_cast<double>(trainings) * (start_s + least * rehearsed.step_s);
+            return Error(
+                "E742",
+                fmt::format(
+                    "--minutes {:g} is too little for {} trainings", options_.minutes, trainings),
+                fmt::format("each takes {} to start and {} for {} steps",
+                            duration_text(start_s),
+                            duration_text(least * rehearsed.step_s),
+                            least),
+                fmt::format("use --minutes {:.1f}, or fewer --knobs or --rounds",
+                            std::ceil(need_s / 6) / 10));
+        });
+        tuning_.steps = static_cast<std::int64_t>(std::min(steps, 1e6));
+    }
+
+    void try_one(const std::string& name) {
+        const Knob knob = knob_of(name, facts_, tuning_.chosen);
+        if (knob.variants.size() < 2) {
+            tuning_.left.push_back(
+                name + (facts_.given.contains(name) ? ": it is given" : ": it has one value here"));
+            return;
+        }
+        KnobResult result = try_knob(trials_, knob, tuning_.steps, options_.rounds);
+        if (first_.parameters.empty()) first_.parameters = result.parameters[0];
+        const bool decides = knob.effect == KnobEffect::decides_bits;
+        const bool is_allowed = !decides || options_.allow_bits;
+        if (is_allowed && result.quickest > 0) {
+            tuning_.chosen = knob.variants[result.quickest];
+            tuning_.changes_bits = tuning_.changes_bits || decides;
+        }
+        if (!options_.json) print_once(knob_text(result));
+        tuning_.knobs.push_back(std::move(result));
+    }
+
+    int turns() const { return options_.rounds + 2; }
+
+    /// What is found by choosing the best looks better than it is: it is measured anew.
+    void confirm() {
+        const Knob both{.name = "confirmed", .variants = {original_, tuning_.chosen}};
+        const KnobResult result = try_knob(trials_, both, tuning_.steps, turns());
+        check(result.why_not[1].empty(), [&] {
+            return Error("E705", "what was chosen does not run together", result.why_not[1]);
+        });
+        tuning_.turns = turns();
+        tuning_.confirmed = speed_up(result.step_s[0], result.step_s[1]);
+        if (!tuning_.changes_bits) tuning_.knobs.push_back(result);
+    }
+
+    const TuneOptions& options_;
+    KnobFacts facts_;
+    Trials& trials_;
+    Variant original_;
+    TrialResult first_;  ///< of the trainings that count
+    Tuning tuning_;
+};
+
+int run(TuneOptions& options, const Invocation& call) {
+    check_tune(options, call);
+    wanted_knobs(options);
+    const fs::path program = rank_program(call.process.program);
+    check_rank_program(program);
+    const ScratchFolder scratch(
+        fs::temp_directory_path(), "tune", "set TMPDIR to a folder that can be written");
+    const SignalGuard signals;
+    std::optional<TuneProgress> progress(
+        std::in_place, options, options.steps > 0 ? 0 : 60 * options.minutes);
+    Trials trials(
+        program, scratch.path(), common_words(options, call), [&](const std::string& what) {
+            progress->look(what);
+        });
+    const Tuning tuning = Search(options, facts_of(options, call), trials).run();
+    progress.reset();
+    write_file_atomically(options.out, config_of(tuning, utc_text(unix_time_s())));
+    if (options.json) {
+        print_once(tuning_json(tuning).dump() + "\n");
+        return 0;
+    }
+    print_once(verdict_text(tuning));
+    print_once(fmt::format("written: {}\n", options.out.string()));
+    return 0;
+}
+
+}  // namespace
+
+Command tune_command() {
+    auto options = std::make_shared<TuneOptions>();
+    OptionTable table = {
+        {"Tuning",
+         {real_option("minutes", options->minutes, 0.01, 10'000, "for all of it, about"),
+          whole_option("steps",
+                       options->steps,
+                       0,
+                       1'000'000,
+                       "of each training; 0: as many as --minutes has time for"),
+          whole_option("rounds", options->rounds, 2, 100, "trainings of each value, in turns"),
+          text_option("knobs",
+                      "NAME[,NAME]",
+                      options->knobs,
+                      "settings to try; unset: np, transport, comm-thread, io-threads, leaves, "
+                      "data-mode, threads"),
+          flag_option(
+              "allow-bits", options->allow_bits, "also choose what gives another model: threads"),
+          path_option("out", "FILE", options->out, "TOML file for train --config"),
+          flag_option("json", options->json, "one JSON object instead of lines")}}};
+    for (OptionSection& section : train_option_table(options->train))
+        table.push_back(std::move(section));
+    return {.name = "tune",
+            .summary = "find the settings that make a training quicker here",
+            .usage = "lockstep tune DATA [--minutes M] [--out FILE] [options of train]",
+            .text = tune_help,
+            .table = std::move(table),
+            .optional_positionals = 1,
+            .run = [options](const Invocation& call) { return run(*options, call); }};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "drill/drill_report.hpp"
+
+#include "lockstep/core/error.hpp"
+
+#include "support/caught.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+using testing::HasSubstr;
+
+FaultReport passed() {
+    return {.name = "killed-rank",
+            .done = "kill -9 of rank 1",
+            .expectations = {expect_text("exit code", "76", "76")},
+            .seconds = 3};
+}
+
+FaultReport failed() {
+    return {.name = "preempt",
+            .done = "TERM",
+            .expectations = {expect_text("exit code", "75", "75"),
+                             expect_text("left behind", "nothing", "process 71")}};
+}
+
+FaultReport skipped() {
+    return {.name = "node-loss", .why_skipped = "it needs two nodes"};
+}
+
+DrillPage page_of(std::vector<FaultReport> faults) {
+    return {.host = "n1",
+            .when = "2026-01-31T12:34:56.789Z",
+            .steps = 2000,
+            .parameters = "abc",
+            .faults = std::move(faults)};
+}
+
+TEST(FaultReport, PassesWhereAllIsAsExpected) {
+    EXPECT_EQ(passed().end(), FaultEnd::passed);
+    EXPECT_EQ(failed().end(), FaultEnd::failed);
+    EXPECT_EQ(skipped().end(), FaultEnd::skipped);
+}
+
+TEST(FaultReport, FailsWhereNothingWasExpected) {
+    EXPECT_EQ(FaultReport{.name = "preempt"}.end(), FaultEnd::failed);
+}
+
+TEST(FaultReport, ComesBackFromJson) {
+    for (const FaultReport& report : {passed(), failed(), skipped()}) {
+        const FaultReport back = report_of_json(parse_json(report_json(report).dump(), "test"));
+        EXPECT_EQ(report_json(back).dump(), report_json(report).dump());
+        EXPECT_EQ(back.end(), report.end());
+    }
+}
+
+TEST(DrillPage, TellsWhatWasExpectedAndWhatWasFound) {
+    const std::string text = page_text(page_of({passed(), failed(), skipped()}));
+    EXPECT_THAT(text, HasSubstr("# Lockstep drill: 1 of 2 faults ended as they should, 1 skipped"));
+    EXPECT_THAT(text, HasSubstr("| killed-rank | passed | 3.0s |"));
+    EXPECT_THAT(text, HasSubstr("## preempt: failed\nTERM\n\n- exit code: 75\n"));
+    EXPECT_THAT(text, HasSubstr("- **left behind: process 71**, expected: nothing\n"));
+    EXPECT_THAT(text, HasSubstr("## node-loss: skipped\nit needs two nodes\n"));
+}
+
+TEST(DrillPage, LetsNoEscapeThrough) {
+    FaultReport report = failed();
+    report.done = "\x1b[31mred";
+    EXPECT_EQ(page_text(page_of({report})).find('\x1b'), std::string::npos);
+}
+
+TEST(Drill, IsWellWhereAllThatWasRehearsedPassed) {
+    EXPECT_NO_THROW(check_drill(page_of({passed(), skipped()})));
+}
+
+TEST(Drill, FailsByTheNameOfWhatFailed) {
+    EXPECT_THAT(
+        test::caught_text([] {
+            check_drill(page_of({passed(), failed()}));
+        }),
+        HasSubstr("error E740: 1 of 2 rehearsed faults did not end as they should: preempt"));
+}
+
+TEST(Drill, FailsWhereNothingWasRehearsed) {
+    EXPECT_EQ(test::caught_code([] { check_drill(page_of({skipped()})); }), "E741");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep drill`: quick faults that have to pass, what is skipped, and nothing left after Ctrl-C.
+#include "lockstep/core/json.hpp"
+
+#include "program.hpp"
+#include "support/temp_dir.hpp"
+
+#include <csignal>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// How many things are in a folder.
+std::size_t count_in(const fs::path& folder) {
+    return static_cast<std::size_t>(
+        std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
+
+TEST(Drill, SeesAKilledRankEndAsItShould) {
+    const TempDir scratch, out;
+    const auto result = run_lockstep(Words{"drill", "--killed-rank", "--node-loss"} +
+                                     Words{"--scratch", scratch.path(), "--json"} +
+                                     Words{"--out", out / "page.json"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const Json page = read_json(out / "page.json");
+    EXPECT_EQ(page["passed"].get<int>(), 1) << page;
+    EXPECT_EQ(page["skipped"].get<int>(), 1) << page;
+    EXPECT_EQ(page["faults"][0]["fault"].get<std::string>(), "killed-rank");
+    EXPECT_THAT(page["faults"][0]["done"].get<std::string>(), HasSubstr("kill -9 of rank 1"));
+    EXPECT_EQ(page["faults"][0]["expectations"].size(), 4u) << page;
+    EXPECT_THAT(page["faults"][1]["why_skipped"].get<std::string>(), HasSubstr("two nodes"));
+    EXPECT_EQ(count_in(scratch.path()), 0u);
+}
+
+TEST(Drill, LeavesNothingAfterCtrlC) {
+    const TempDir scratch, out;
+    Background drill({program(), "drill", "--killed-rank", "--scratch", scratch.path()},
+                     out / "said");
+    const auto trains = [&] {
+        for (const auto& entry : fs::directory_iterator(scratch.path()))
+            if (fs::exists(entry.path() / "undisturbed" / "incarnation")) return true;
+        return false;
+    };
+    ASSERT_TRUE(eventually(trains)) << read_file(out / "said");
+    drill.send(SIGINT);
+    EXPECT_EQ(drill.wait(60), 130) << read_file(out / "said");
+    EXPECT_EQ(count_in(scratch.path()), 0u);
+    EXPECT_TRUE(eventually([&] { return processes_with(scratch.path()).empty(); }, 30));
+}
+
+TEST(Drill, SaysWhatIsWrongWithItsOptions) {
+    const TempDir folder;
+    const auto code_of = [](const Words& words) { return run_lockstep(Words{"drill"} + words); };
+    EXPECT_THAT(code_of({"--out", folder / "none" / "page.md"}).output, HasSubstr("error E401: "));
+    EXPECT_THAT(code_of({"--out", folder.path()}).output, HasSubstr("it is a folder"));
+    EXPECT_THAT(code_of({"--scratch", folder / "none"}).output, HasSubstr("error E401: "));
+    EXPECT_THAT(code_of({"--np", "1"}).output, HasSubstr("error E102: "));
+    EXPECT_THAT(code_of({"--killed-rnk"}).output, HasSubstr("--killed-rank"));
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// `lockstep tune` on a tiny training: what it tries, what it leaves, and the file it writes.
+#include "lockstep/core/json.hpp"
+
+#include "program.hpp"
+#include "run_files.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+Words tune(const fs::path& out) {
+    return Words{"tune", SmallData::get().train(), "--model", "mlp", "--batch", "48"} +
+           Words{"--out", out};
+}
+
+// The gain is the machine's; that equal bits were seen, and by how many trainings, is not.
+TEST(Tune, TriesInTurnsAndProvesThatNoBitChanges) {
+    const TempDir folder;
+    const auto result =
+        run_lockstep(tune(folder / "tuned.toml") +
+                     Words{"--knobs", "leaves,transport", "--rounds", "2", "--json"} +
+                     Words{"--np", "1", "--virtual-ranks", "4", "--steps", "30"});
+    ASSERT_EQ(result.exit_code, 0) << result.output;
+    const Json found = parse_json(result.output, "tune");
+    EXPECT_EQ(found["virtual_ranks"].get<int>(), 4);
+    EXPECT_EQ(found["parameters"].get<std::string>().size(), 32u);
+    EXPECT_GE(found["tried"].size(), 2u) << found;
+    for (const Json& way : found["tried"]) {
+        EXPECT_FALSE(way["decides_bits"].get<bool>()) << way;
+        EXPECT_EQ(way["parameters"], found["parameters"]) << way;
+        EXPECT_GE(way["step_s"].size(), 2u) << way;
+    }
+    EXPECT_FALSE(found["changes_bits"].get<bool>());
+    EXPECT_THAT(found["not_tried"].dump(), HasSubstr("transport: it has one value here"));
+    EXPECT_THAT(read_file(folder / "tuned.toml"), HasSubstr("# Found by lockstep tune, "));
+    const auto trained = run_lockstep(
+        Words{"train", "--config", folder / "tuned.toml", "--data", SmallData::get().train()} +
+        Words{"--run", folder / "run", "--model", "mlp", "--batch", "48", "--max-steps", "2"});
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+}
+
+TEST(Tune, SaysWhatIsWrong) {
+    const TempDir folder;
+    const fs::path out = folder / "tuned.toml";
+    const auto said = [](const Words& words) { return run_lockstep(words).output; };
+    EXPECT_THAT(said({"tune"}), HasSubstr("error E105: "));
+    EXPECT_THAT(said({"tune", folder / "none"}), HasSubstr("error E201: "));
+    EXPECT_THAT(said(tune(folder / "none" / "tuned.toml")), HasSubstr("error E401: "));
+    EXPECT_THAT(said(tune(out) + Words{"--data", "x"}), HasSubstr("error E106: "));
+    EXPECT_THAT(said(tune(out) + Words{"--hosts", "a:1,b:1"}), HasSubstr("error E106: "));
+    EXPECT_THAT(said(tune(out) + Words{"--knobs", "io"}), HasSubstr("'io' is none of np, "));
+    write_file_atomically(out, "");
+    EXPECT_THAT(said(tune(out)), HasSubstr("error E407: "));
+    EXPECT_EQ(read_file(out), "");
+    const fs::path other = folder / "other.toml";
+    const auto little = run_lockstep(tune(other) + Words{"--minutes", "0.01"});
+    EXPECT_EQ(little.exit_code, 64) << little.output;
+    EXPECT_THAT(little.output, HasSubstr("error E742: --minutes 0.01 is too little"));
+    EXPECT_FALSE(fs::exists(other));
+}
+
+}  // namespace
+}  // namespace lockstep::test
