@@ -55,6 +55,8 @@ Command diagnose_command();
 Command doctor_command();
 Command logs_command();
 Command status_command();
+Command compare_command();
+Command scale_command();
 Command stop_command();
 Command save_command();
 Command ckpt_ls_command();

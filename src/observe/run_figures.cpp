@@ -6,6 +6,8 @@
 #include <numeric>
 #include <string>
 
+#include <fmt/format.h>
+
 namespace lockstep {
 namespace {
 
@@ -31,13 +33,25 @@ void add_line(RunFigures& run, const std::string& text) {
     }
 }
 
+// Among the first records of a rank's log.
+std::optional<PlaceEvent> place_in(const fs::path& log) {
+    constexpr int most_records = 32;
+    std::ifstream lines(log);
+    std::string line;
+    for (int i = 0; i < most_records && std::getline(lines, line); ++i)
+        if (auto place = event_in<PlaceEvent>(try_parse_json(line).value_or(Json()))) return place;
+    return {};
+}
+
 void read_ranks(RunFigures& run, std::int64_t incarnation) {
     const fs::path logs = RunPaths{run.root}.logs(incarnation);
     if (!fs::is_directory(logs)) return;
     run.incarnation = incarnation;
     run.ranks.clear();
     for (const RankLogFacts& facts : read_log_facts(logs))
-        run.ranks.push_back({facts, read_step_budgets(step_budgets_path(logs, facts.rank))});
+        run.ranks.push_back({facts,
+                             read_step_budgets(step_budgets_path(logs, facts.rank)),
+                             place_in(logs / fmt::format("rank-{:05}.jsonl", facts.rank))});
 }
 
 bool has_steps(const RunFigures& run) {

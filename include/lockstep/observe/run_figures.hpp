@@ -18,6 +18,7 @@ namespace lockstep {
 struct RankFigures {
     RankLogFacts facts{};             ///< which rank, on which node, and how its clock stands
     std::vector<StepBudget> steps{};  ///< the newest it has kept, by its own clock
+    std::optional<PlaceEvent> place{};  ///< its cores; nothing in logs of earlier versions
 };
 
 /// One run, of which one start is looked at closely.
