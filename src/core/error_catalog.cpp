@@ -384,7 +384,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E420",
      missing_input,
      "the run kept no steps",
-     "Each rank of a run keeps what its steps took in logs/iN/rank-NNNNN.steps. Without them nothing\n"
+     "Each rank of a run keeps what its steps took in logs/iN/rank-NNNNN.steps. Without them "
+     "nothing\n"
      "can be said about the run's speed."},
     {"E421",
      usage,

@@ -141,6 +141,25 @@ TEST(ScaleModel, KnowsThatRanksTakeTurnsOnCores) {
     EXPECT_LT(forecast_scale(points, 4, 4).row.point.seconds, 0.75 * two);
 }
 
+// 10 s of each rank's own work and 60 s that are divided, on two cores: or 10 s of the machine.
+TEST(ScaleModel, LearnsFromSharedCoresWhatTakesTurns) {
+    for (const ScaleTurns turns : {ScaleTurns::free, ScaleTurns::taken}) {
+        ScaleModel truth{.terms = {{StepPart::computing, ScaleTerm::work, 60},
+                                   {StepPart::computing, ScaleTerm::fixed, 10}},
+                         .turns = turns};
+        const std::vector<ScalePoint> apart{truth.at(1, 2), truth.at(2, 2)};
+        const ScaleForecast doubt = forecast_scale(apart, 8, 2);
+        EXPECT_NEAR(doubt.row.point.seconds, 40, 1e-6) << "free is what it takes";
+        EXPECT_GT(doubt.most_s, 70) << "and doubts it";
+        std::vector<ScalePoint> sharing = apart;
+        sharing.push_back(truth.at(4, 2));
+        EXPECT_EQ(fit_scale_model(sharing).turns, turns);
+        EXPECT_NEAR(forecast_scale(sharing, 8, 2).row.point.seconds,
+                    turns == ScaleTurns::free ? 40 : 70,
+                    1e-6);
+    }
+}
+
 TEST(ScaleModel, IsSurerTheLessStepsScatter) {
     auto points = book_points();
     const double width = forecast_scale(points, 16).most_s;

@@ -75,7 +75,7 @@ std::optional<double> value_at(std::span<const CurvePoint> curve, double at);
 struct CurveGap {
     double at = 0;
     double first = 0, second = 0;
-    double difference() const { return second - first; }
+    double difference() const { return second - first; }  ///< above 0: the second is higher
 };
 
 /// Nothing where there is no place that both reach.

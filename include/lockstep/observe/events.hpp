@@ -95,8 +95,8 @@ struct ClockEvent {
 /// The cores that this rank has, measured when its log is opened.
 struct PlaceEvent {
     static constexpr std::string_view name = "place";
-    int cores = 0;                  ///< that it may use
-    int sharers = 1;                ///< ranks of its node that may use some of them, itself included
+    int cores = 0;    ///< that it may use
+    int sharers = 1;  ///< ranks of its node that may use some of them, itself included
     std::optional<double> quota{};  ///< cores' worth of time that its control group is allowed
 };
 

@@ -16,8 +16,8 @@ namespace lockstep {
 
 /// One rank of one start.
 struct RankFigures {
-    RankLogFacts facts{};             ///< which rank, on which node, and how its clock stands
-    std::vector<StepBudget> steps{};  ///< the newest it has kept, by its own clock
+    RankLogFacts facts{};               ///< which rank, on which node, and how its clock stands
+    std::vector<StepBudget> steps{};    ///< the newest it has kept, by its own clock
     std::optional<PlaceEvent> place{};  ///< its cores; nothing in logs of earlier versions
 };
 

@@ -87,10 +87,18 @@ struct FittedTerm {
     double seconds = 0;  ///< the factor, not negative
 };
 
+/// What becomes of terms other than work where ranks share cores. Points that share none tell
+/// nothing of it.
+enum class ScaleTurns {
+    free,   ///< they stay: what the machine does, such as memory that all wait for
+    taken,  ///< they grow by P/A, for A ranks that compute at a time: each rank's own work
+};
+
 /// T(P), as a sum of terms for each part, or for the whole where parts are not known.
 struct ScaleModel {
     std::vector<FittedTerm> terms;
     bool has_parts = false;
+    ScaleTurns turns = ScaleTurns::free;
     double misfit = 0;  ///< root mean square of what points and model differ by, relative
 
     /// On `ranks` with cores for `room` of them.
@@ -109,8 +117,8 @@ struct ScaleForecast {
 };
 
 /// By the model of `points`, with cores for `room` ranks. Its band reaches over the models of all
-/// points but one and those of other terms that fit as well, and beyond by what points and model
-/// differ by (Student's 95 %) or twice the points' own errors: wide where points are few.
+/// points but one and those of other terms or turns that fit as well, and beyond by what points and
+/// model differ by (Student's 95 %) or twice the points' own errors: wide where points are few.
 ScaleForecast forecast_scale(std::span<const ScalePoint> points,
                              int ranks,
                              double room = std::numeric_limits<double>::infinity());

@@ -6,13 +6,15 @@
 //   T(P) = work / A + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P)
 //
 // where A = min(P, room) is how many ranks compute at a time: beyond that they take turns on cores,
-// which bring no more together. Where the phases of the steps are known each is fitted alone, by
-// the terms that it can have, which tells terms apart that look alike in the sum: (P - 1) / P is
-// 1 - 1 / P, so a time alone cannot tell bytes from fixed and work.
+// which bring no more together. Whether the other terms take turns as well (ScaleTurns) only points
+// with shared cores tell; without them the forecast takes them not to, and the band doubts it.
+// Where the phases of the steps are known each is fitted alone, by the terms that it can have,
+// which tells terms apart that look alike in the sum: (P - 1) / P is 1 - 1 / P, so a time alone
+// cannot tell bytes from fixed and work.
 //
 // Must never happen: a factor below 0, with which a forecast far out falls below 0; a band that
 // leaves out the forecast it is of.
-// Tested: tests/observe/scale_model_test.cpp
+// Tested: observe/scale_model_test.cpp
 #include "lockstep/core/error.hpp"
 #include "lockstep/observe/scaling.hpp"
 
@@ -74,21 +76,26 @@ Laws usual_laws(bool has_parts) {
     return has_parts ? laws_of_parts() : Laws{{StepPart::computing, {work, fixed, hops}}};
 }
 
-double value_of(ScaleTerm term, const ScalePoint& point) {
-    const double count = point.ranks;
+double plain_value(ScaleTerm term, double ranks) {
     switch (term) {
         case ScaleTerm::work:
-            return 1 / point.at_once();
+            return 1 / ranks;
         case ScaleTerm::fixed:
             return 1;
         case ScaleTerm::hops:
-            return std::log2(count);
+            return std::log2(ranks);
         case ScaleTerm::bytes:
-            return (count - 1) / count;
+            return (ranks - 1) / ranks;
         case ScaleTerm::spread:
-            return std::sqrt(2 * std::log(count));
+            return std::sqrt(2 * std::log(ranks));
     }
     return 0;
+}
+
+double value_of(ScaleTerm term, const ScalePoint& point, ScaleTurns turns) {
+    const double plain = plain_value(term, point.ranks);
+    const bool grows = term == ScaleTerm::work || turns == ScaleTurns::taken;
+    return grows ? plain * point.ranks / point.at_once() : plain;
 }
 
 bool have_parts(std::span<const ScalePoint> points) {
@@ -101,11 +108,12 @@ double measured(const ScalePoint& point, StepPart part) {
 }
 
 // Relative to the whole time: a part that is nothing beside it does not matter.
-Equations equations_of(const Law& law, std::span<const ScalePoint> points) {
+Equations equations_of(const Law& law, std::span<const ScalePoint> points, ScaleTurns turns) {
     Equations equations;
     for (const ScalePoint& point : points) {
         std::vector<double> row;
-        for (const ScaleTerm term : law.terms) row.push_back(value_of(term, point) / point.seconds);
+        for (const ScaleTerm term : law.terms)
+            row.push_back(value_of(term, point, turns) / point.seconds);
         equations.rows.push_back(std::move(row));
         equations.targets.push_back(measured(point, law.part) / point.seconds);
     }
@@ -121,10 +129,13 @@ double misfit_of(const ScaleModel& model, std::span<const ScalePoint> points) {
     return std::sqrt(squares / static_cast<double>(points.size()));
 }
 
-ScaleModel fit(std::span<const ScalePoint> points, const Laws& laws, bool has_parts) {
-    ScaleModel model{.terms = {}, .has_parts = has_parts, .misfit = 0};
+ScaleModel fit(std::span<const ScalePoint> points,
+               const Laws& laws,
+               bool has_parts,
+               ScaleTurns turns) {
+    ScaleModel model{.terms = {}, .has_parts = has_parts, .turns = turns, .misfit = 0};
     for (const Law& law : laws) {
-        const Solution solution = solve_not_negative(equations_of(law, points));
+        const Solution solution = solve_not_negative(equations_of(law, points, turns));
         for (std::size_t i = 0; i < law.terms.size(); ++i)
             model.terms.push_back({law.part, law.terms[i], solution.factors[i]});
     }
@@ -156,11 +167,13 @@ double relative_scatter(std::span<const ScalePoint> points) {
 }
 
 // How far a time may be from its model, relative: by what is seen and by what the steps' own
-// scatter allows for. Where there are as many factors as points nothing is seen.
+// scatter allows for. Where there are as many factors as points nothing is seen, but runs of the
+// same differ all the same.
 double doubt_of(const ScaleModel& model, std::span<const ScalePoint> points) {
     const double scatter = relative_scatter(points);
     const std::size_t factors = most_factors(model);
-    if (points.size() <= factors) return scatter;
+    constexpr double unseen = 0.05;
+    if (points.size() <= factors) return std::max(scatter, unseen);
     const std::size_t freedom = points.size() - factors;
     const double deviation =
         model.misfit * std::sqrt(static_cast<double>(points.size()) / static_cast<double>(freedom));
@@ -173,12 +186,14 @@ std::vector<ScaleModel> models_to_doubt(std::span<const ScalePoint> points,
     for (std::size_t out = 0; points.size() > 1 && out < points.size(); ++out) {
         std::vector<ScalePoint> others(points.begin(), points.end());
         others.erase(others.begin() + static_cast<std::ptrdiff_t>(out));
-        models.push_back(fit(others, usual_laws(model.has_parts), model.has_parts));
+        models.push_back(fit(others, usual_laws(model.has_parts), model.has_parts, model.turns));
     }
     const double as_well = std::max(1.5 * model.misfit, relative_scatter(points)) + 1e-9;
     for (const Laws& laws : laws_to_doubt(model.has_parts)) {
-        ScaleModel other = fit(points, laws, model.has_parts);
-        if (other.misfit <= as_well) models.push_back(std::move(other));
+        for (const ScaleTurns turns : {ScaleTurns::free, ScaleTurns::taken}) {
+            ScaleModel other = fit(points, laws, model.has_parts, turns);
+            if (other.misfit <= as_well) models.push_back(std::move(other));
+        }
     }
     return models;
 }
@@ -199,7 +214,7 @@ ScalePoint ScaleModel::at(int ranks, double room) const {
     ScalePoint point{.ranks = ranks, .room = room};
     StepParts parts{};
     for (const FittedTerm& term : terms)
-        parts[index_of(term.part)] += term.seconds * value_of(term.term, point);
+        parts[index_of(term.part)] += term.seconds * value_of(term.term, point, turns);
     for (const double seconds : parts) point.seconds += seconds;
     if (has_parts) point.parts = parts;
     return point;
@@ -208,7 +223,10 @@ ScalePoint ScaleModel::at(int ranks, double room) const {
 ScaleModel fit_scale_model(std::span<const ScalePoint> points) {
     expect(!points.empty(), "a model needs points");
     const bool has_parts = have_parts(points);
-    return fit(points, usual_laws(has_parts), has_parts);
+    const Laws laws = usual_laws(has_parts);
+    ScaleModel model = fit(points, laws, has_parts, ScaleTurns::free);
+    ScaleModel other = fit(points, laws, has_parts, ScaleTurns::taken);
+    return other.misfit < model.misfit - 1e-9 ? other : model;
 }
 
 ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks, double room) {
