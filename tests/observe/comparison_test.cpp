@@ -10,6 +10,7 @@
 namespace lockstep {
 namespace {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::Field;
 
@@ -19,7 +20,7 @@ RunRecord record_of(const std::string& config,
     RunRecord record;
     record.config = parse_json(config, "config");
     record.deciding = parse_json(deciding, "deciding");
-    record.contract = {{"processor", processor}, {"threads", 1}};
+    record.contract = {{"processor", processor}, {"canary", "of " + processor}, {"threads", 1}};
     record.versions = {{"lockstep", "1"}};
     return record;
 }
@@ -61,6 +62,9 @@ TEST(SettingsThatDiffer, AreDecidingOnesFirstWithTheirOrigins) {
     EXPECT_EQ(found[2].kind, SettingKind::free);
     EXPECT_EQ(found[2].first, "");
     EXPECT_TRUE(settings_that_differ(a, a).empty());
+    EXPECT_THAT(settings_that_differ(a, record_of("{}", R"({"batch":64,"seed":1})", "q")),
+                Contains(Field(&SettingDifference::name, "canary")))
+        << "the same settings should have the same";
 }
 
 TEST(Scatter, IsThatOfStretchesWhichHangTogether) {

@@ -114,14 +114,16 @@ std::vector<SettingDifference> settings_that_differ(const RunRecord& first,
         found, first, second, &RunRecord::deciding, SettingKind::deciding, [](const std::string&) {
             return false;
         });
-    // The others of it are settings.
-    add_differences(
-        found,
-        first,
-        second,
-        &RunRecord::contract,
-        SettingKind::contract,
-        [](const std::string& name) { return name != "processor" && name != "canary"; });
+    // The others of it are settings, on which the canary stands, too.
+    const bool same_settings = found.empty();
+    add_differences(found,
+                    first,
+                    second,
+                    &RunRecord::contract,
+                    SettingKind::contract,
+                    [&](const std::string& name) {
+                        return name != "processor" && (name != "canary" || !same_settings);
+                    });
     add_differences(found,
                     first,
                     second,
