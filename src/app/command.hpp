@@ -59,6 +59,8 @@ Command report_command();
 Command metrics_command();
 Command trace_merge_command();
 Command status_command();
+Command compare_command();
+Command scale_command();
 Command stop_command();
 Command save_command();
 Command ckpt_ls_command();

@@ -383,6 +383,18 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "While the run was at work, its folder was moved, renamed or deleted, or its file server "
      "lost\n"
      "it. Nothing more is written: not at the old place, and not at the new one."},
+    {"E420",
+     missing_input,
+     "the run kept no steps",
+     "Each rank of a run keeps what its steps took in logs/iN/rank-NNNNN.steps. Without them "
+     "nothing\n"
+     "can be said about the run's speed."},
+    {"E421",
+     usage,
+     "the runs do different work",
+     "What more ranks bring shows where nothing but their number changes. Model, data, batch and\n"
+     "what else decides how much work a step is must be the same: 'lockstep compare' says what\n"
+     "differs."},
     {"E511",
      service_away,
      "SLURM does not answer",

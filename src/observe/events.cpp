@@ -91,6 +91,12 @@ void describe(Record& record, ClockEvent& event) {
     record.field("error_s", event.error_s);
 }
 
+void describe(Record& record, PlaceEvent& event) {
+    record.field("cores", event.cores);
+    record.field("sharers", event.sharers);
+    record.sparse("quota", event.quota);
+}
+
 void describe(Record& record, StderrEvent& event) {
     record.field("text", event.text);
     record.field("end", event.end);

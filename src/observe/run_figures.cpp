@@ -6,6 +6,8 @@
 #include <numeric>
 #include <string>
 
+#include <fmt/format.h>
+
 namespace lockstep {
 namespace {
 
@@ -31,11 +33,26 @@ void add_line(RunFigures& run, const std::string& text) {
     }
 }
 
+// Among the first records of a rank's log.
+std::optional<PlaceEvent> place_in(const fs::path& log) {
+    constexpr int most_records = 32;
+    std::ifstream lines(log);
+    std::string line;
+    for (int i = 0; i < most_records && std::getline(lines, line); ++i)
+        if (auto place = event_in<PlaceEvent>(try_parse_json(line).value_or(Json()))) return place;
+    return {};
+}
+
 /// What damage has left of one rank's file says nothing of the others.
-RankFigures read_rank(const fs::path& logs, const RankLogFacts& facts) try {
-    return {facts, read_step_budgets(step_budgets_path(logs, facts.rank))};
-} catch (const Error& error) {
-    return {facts, {}, error.what()};
+RankFigures read_rank(const fs::path& logs, const RankLogFacts& facts) {
+    RankFigures rank{.facts = facts};
+    rank.place = place_in(logs / fmt::format("rank-{:05}.jsonl", facts.rank));
+    try {
+        rank.steps = read_step_budgets(step_budgets_path(logs, facts.rank));
+    } catch (const Error& error) {
+        rank.damage = error.what();
+    }
+    return rank;
 }
 
 void read_ranks(RunFigures& run, std::int64_t incarnation) {

@@ -38,7 +38,7 @@ test::TempDir& make_run(test::TempDir& folder) {
             folder.file(
                 fs::path("logs") / start / (rank == 0 ? "rank-00000.jsonl" : "rank-00001.jsonl"),
                 R"({"event":"clock","t":1,"rank":0,"host":"n1","start":1,"ahead_s":0,"error_s":0})"
-                "\n");
+                "\n{\"event\":\"place\",\"t\":1,\"cores\":2,\"sharers\":4}\n");
         write_steps(folder / "logs/i1", rank, 1 + rank);
     }
     return folder;
@@ -51,6 +51,9 @@ TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
     ASSERT_EQ(run.ranks.size(), 2u);
     EXPECT_EQ(run.ranks[1].facts.host, "n1");
     EXPECT_EQ(run.ranks[1].steps.size(), 5u);
+    ASSERT_TRUE(run.ranks[1].place);
+    EXPECT_EQ(run.ranks[1].place->sharers, 4);
+    EXPECT_FALSE(run.ranks[1].place->quota);
     ASSERT_EQ(run.reports.size(), 1u);
     EXPECT_EQ(run.reports[0].report.loss, 0.5);
     ASSERT_EQ(run.evaluations.size(), 1u);

@@ -35,6 +35,10 @@ std::string serialize(const RankRow& row);
 /// What serialize() wrote. Errors: E222 naming `origin`.
 RankRow deserialize_rank_row(std::string_view text, const std::string& origin = "rank row");
 
+/// Ranks of the same node that may use some of the CPUs of `rank`, itself included; 0 where it has
+/// none.
+int ranks_sharing_cpus(std::span<const RankRow> rows, int rank);
+
 /// How many CPUs a rank can count on, and which of them it may give to a helper thread.
 struct CpuShare {
     int cpus = 0;             ///< its own, divided by the ranks of its node that may use them too

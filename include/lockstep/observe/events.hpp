@@ -92,6 +92,14 @@ struct ClockEvent {
     double ahead_s = 0, error_s = 0;
 };
 
+/// The cores that this rank has, measured when its log is opened.
+struct PlaceEvent {
+    static constexpr std::string_view name = "place";
+    int cores = 0;    ///< that it may use
+    int sharers = 1;  ///< ranks of its node that may use some of them, itself included
+    std::optional<double> quota{};  ///< cores' worth of time that its control group is allowed
+};
+
 /// Lines that something wrote to this rank's stderr past the log.
 struct StderrEvent {
     static constexpr std::string_view name = "stderr";
@@ -113,6 +121,7 @@ void describe(Record& record, EvaluationEvent& event);      ///< as logs and met
 void describe(Record& record, DataLoadedEvent& event);      ///< as logs and metrics have it
 void describe(Record& record, ErrorEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, ClockEvent& event);           ///< as logs and metrics have it
+void describe(Record& record, PlaceEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, StderrEvent& event);          ///< as logs and metrics have it
 void describe(Record& record, EvaluationMetrics& metrics);  ///< as logs and metrics have it
 

@@ -17,9 +17,10 @@ namespace lockstep {
 
 /// One rank of one start.
 struct RankFigures {
-    RankLogFacts facts{};             ///< which rank, on which node, and how its clock stands
-    std::vector<StepBudget> steps{};  ///< the newest it has kept, by its own clock
-    std::string damage{};             ///< not "": why they could not be read
+    RankLogFacts facts{};               ///< which rank, on which node, and how its clock stands
+    std::vector<StepBudget> steps{};    ///< the newest it has kept, by its own clock
+    std::string damage{};               ///< not "": why they could not be read
+    std::optional<PlaceEvent> place{};  ///< its cores; nothing in logs of earlier versions
 };
 
 /// One run, of which one start is looked at closely.

@@ -360,6 +360,9 @@ void Job::introduce() {
         rows.push_back(deserialize_rank_row(text));
     cpus_ = cpu_share(rows, mesh_.world.rank());
     cores_ = core_share(rows, mesh_.world.rank(), node_.control_group);
+    log_event(PlaceEvent{.cores = static_cast<int>(mine.cpus.size()),
+                         .sharers = ranks_sharing_cpus(rows, mine.rank),
+                         .quota = node_.control_group.cpu_quota});
     const auto here = std::ranges::count(rows, mine.host_id, &RankRow::host_id);
     memory_share_ = mine.memory_bytes / static_cast<std::uint64_t>(here);
     print_once(settings_.rank_table);

@@ -1,0 +1,259 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runs/compare_report.hpp"
+
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "runs/text_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+std::string root_text(const ComparedRun& run) {
+    return printable(run.figures.root.string());
+}
+
+bool have_steps(const RunComparison& runs) {
+    return runs.first.step.count > 0 && runs.second.step.count > 0;
+}
+
+// Samples where both are known to have them, else steps.
+double rate_of(const ComparedRun& run, const RunComparison& runs) {
+    return runs.first.batch > 0 && runs.second.batch > 0 ? run.samples_per_s() : 1 / run.step.mean;
+}
+
+// Seconds of a sample, as far as they scatter.
+Scatter per_sample(const ComparedRun& run) {
+    const double samples = run.batch > 0 ? run.batch : 1;
+    return {run.step.mean / samples, run.step.error / samples, run.step.count};
+}
+
+bool differs_in_speed(const RunComparison& runs) {
+    return is_beyond_scatter(per_sample(runs.first), per_sample(runs.second));
+}
+
+std::string speed_verdict(const RunComparison& runs) {
+    if (!have_steps(runs)) return "speed cannot be compared: no steps were kept of one of them";
+    const double ratio = rate_of(runs.second, runs) / rate_of(runs.first, runs);
+    const std::string name = root_text(runs.second);
+    if (!differs_in_speed(runs))
+        return fmt::format("{} is as fast as {}, as far as their steps scatter ({:.2f} times)",
+                           name,
+                           root_text(runs.first),
+                           ratio);
+    return fmt::format("{} is {:.2f} times as fast as {}", name, ratio, root_text(runs.first));
+}
+
+std::string bits_verdict(const RunComparison& runs) {
+    if (!runs.bits) return "no checkpoint of one step tells of their bits";
+    return fmt::format("after step {} their parameters are {}",
+                       runs.bits->step,
+                       runs.bits->are_equal() ? "equal, bit for bit" : "not the same");
+}
+
+// With other batches, samples and updates part: which of them explains a gap?
+std::string batch_verdict(const RunComparison& runs) {
+    if (runs.first.batch == runs.second.batch || runs.figures.empty()) return "";
+    const ComparedFigure& figure = runs.figures.front();
+    if (!figure.at_samples || !figure.at_updates) return "";
+    const double samples = std::abs(figure.at_samples->difference());
+    const double updates = std::abs(figure.at_updates->difference());
+    if (updates < samples / 2)
+        return "; their batches differ, and so do the updates made of as many samples: after as "
+               "many updates little of the gap is left";
+    if (samples < updates / 2)
+        return "; their batches differ: after as many samples little of the gap is left";
+    return "";
+}
+
+std::string verdict_text(const RunComparison& runs) {
+    return fmt::format("{}; {}{}\n", speed_verdict(runs), bits_verdict(runs), batch_verdict(runs));
+}
+
+std::string change_text(double first, double second) {
+    if (first <= 0) return "";
+    const double ratio = second / first;
+    return ratio < 10 ? fmt::format("{:+.1f} %", 100 * (ratio - 1))
+                      : fmt::format("{:.3g} times", ratio);
+}
+
+std::string count_text(double count) {
+    return grouped(static_cast<std::uint64_t>(std::llround(count)));
+}
+
+std::string beyond_text(const Scatter& first, const Scatter& second) {
+    return is_beyond_scatter(first, second) ? "beyond their scatter" : "within their scatter";
+}
+
+std::string scatter_text(const Scatter& scatter) {
+    return scatter.error > 0
+               ? fmt::format("{} +-{}", seconds_text(scatter.mean), seconds_text(2 * scatter.error))
+               : seconds_text(scatter.mean);
+}
+
+Cells scatter_row(const std::string& name, const Scatter& first, const Scatter& second) {
+    return {name,
+            scatter_text(first),
+            scatter_text(second),
+            change_text(first.mean, second.mean),
+            beyond_text(first, second)};
+}
+
+std::string ranks_text_of(const ComparedRun& run) {
+    return fmt::format("{}", run.figures.ranks.size());
+}
+
+std::string share_text(double share) {
+    return fmt::format("{:.0f} %", 100 * share);
+}
+
+std::vector<Cells> speed_rows(const RunComparison& runs) {
+    const auto& [first, second] = std::tie(runs.first, runs.second);
+    std::vector<Cells> rows;
+    rows.push_back({"ranks", ranks_text_of(first), ranks_text_of(second), "", ""});
+    if (first.batch > 0 && second.batch > 0)
+        rows.push_back({"samples/s",
+                        count_text(first.samples_per_s()),
+                        count_text(second.samples_per_s()),
+                        change_text(first.samples_per_s(), second.samples_per_s()),
+                        beyond_text(per_sample(first), per_sample(second))});
+    rows.push_back(scatter_row("a step", first.step, second.step));
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Phase::count); ++i) {
+        const auto phase = static_cast<Phase>(i);
+        const Scatter ours = phase_scatter(first.figures, phase);
+        const Scatter theirs = phase_scatter(second.figures, phase);
+        if (ours.mean >= 1e-7 || theirs.mean >= 1e-7)
+            rows.push_back(scatter_row("  " + std::string(phase_name(phase)), ours, theirs));
+    }
+    return rows;
+}
+
+std::string speed_text(const RunComparison& runs) {
+    std::vector<Cells> rows{{"", root_text(runs.first), root_text(runs.second), "change", " "}};
+    if (have_steps(runs))
+        for (Cells& row : speed_rows(runs)) rows.push_back(std::move(row));
+    rows.push_back({"goodput",
+                    share_text(runs.first.status.times.goodput()),
+                    share_text(runs.second.status.times.goodput()),
+                    "",
+                    ""});
+    return text_table(rows, Align::left, Align::left);
+}
+
+std::string value_text(const std::string& value, const std::string& origin) {
+    if (value.empty()) return "not given";
+    return printable(value) + (origin.empty() ? "" : " (" + printable(origin) + ")");
+}
+
+std::string kind_text(SettingKind kind) {
+    if (kind == SettingKind::free) return "";
+    return kind == SettingKind::deciding ? "decides bits" : "bits stand on it";
+}
+
+std::string settings_text(const RunComparison& runs) {
+    if (runs.settings.empty()) return "no setting differs\n";
+    std::vector<Cells> rows{{"setting", root_text(runs.first), root_text(runs.second), " "}};
+    for (const SettingDifference& setting : runs.settings)
+        rows.push_back({setting.name,
+                        value_text(setting.first, setting.first_origin),
+                        value_text(setting.second, setting.second_origin),
+                        kind_text(setting.kind)});
+    return "settings that differ:\n" + text_table(rows, Align::left, Align::left);
+}
+
+void add_gap(std::vector<Cells>& rows,
+             const std::string& name,
+             const std::optional<CurveGap>& gap,
+             const std::string& what) {
+    if (!gap) return;
+    rows.push_back({name,
+                    fmt::format("after {} {}", count_text(gap->at), what),
+                    fmt::format("{:.4g}", gap->first),
+                    fmt::format("{:.4g}", gap->second),
+                    fmt::format("{:+.4g}", gap->difference())});
+}
+
+std::string figures_text(const RunComparison& runs) {
+    if (runs.figures.empty()) return "no evaluation of both tells of accuracy\n";
+    std::vector<Cells> rows{
+        {"test data", "", root_text(runs.first), root_text(runs.second), "difference"}};
+    rows.front()[1] = " ";
+    for (const ComparedFigure& figure : runs.figures) {
+        if (runs.first.batch > 0) add_gap(rows, figure.name, figure.at_samples, "samples");
+        add_gap(rows, figure.name, figure.at_updates, "updates");
+    }
+    return text_table(rows, Align::left, Align::left);
+}
+
+Json json_of(const Scatter& scatter) {
+    return {{"mean_s", scatter.mean}, {"error_s", scatter.error}, {"steps", scatter.count}};
+}
+
+Json json_of(const std::optional<CurveGap>& gap) {
+    if (!gap) return {};
+    return {{"at", gap->at}, {"first", gap->first}, {"second", gap->second}};
+}
+
+Json json_of(const ComparedRun& run) {
+    Json phases = Json::object();
+    for (std::size_t i = 0; i < static_cast<std::size_t>(Phase::count); ++i) {
+        const auto phase = static_cast<Phase>(i);
+        phases[std::string(phase_name(phase))] = json_of(phase_scatter(run.figures, phase));
+    }
+    return {{"run", run.figures.root.string()},
+            {"ranks", run.figures.ranks.size()},
+            {"samples_per_s", run.samples_per_s()},
+            {"step", json_of(run.step)},
+            {"phases", phases},
+            {"goodput", run.status.times.goodput()}};
+}
+
+Json settings_json(const RunComparison& runs) {
+    Json settings = Json::array();
+    for (const SettingDifference& setting : runs.settings)
+        settings.push_back({{"name", setting.name},
+                            {"decides", setting.kind == SettingKind::deciding},
+                            {"first", setting.first},
+                            {"second", setting.second},
+                            {"first_origin", setting.first_origin},
+                            {"second_origin", setting.second_origin}});
+    return settings;
+}
+
+}  // namespace
+
+std::string comparison_text(const RunComparison& comparison) {
+    return verdict_text(comparison) + speed_text(comparison) + figures_text(comparison) +
+           settings_text(comparison);
+}
+
+Json comparison_json(const RunComparison& comparison) {
+    const std::string verdict = verdict_text(comparison);
+    Json figures = Json::array();
+    for (const ComparedFigure& figure : comparison.figures)
+        figures.push_back({{"name", figure.name},
+                           {"at_samples", json_of(figure.at_samples)},
+                           {"at_updates", json_of(figure.at_updates)}});
+    Json json = {{"verdict", verdict.substr(0, verdict.size() - 1)},
+                 {"first", json_of(comparison.first)},
+                 {"second", json_of(comparison.second)},
+                 {"settings", settings_json(comparison)},
+                 {"figures", figures},
+                 {"speed_differs", have_steps(comparison) && differs_in_speed(comparison)}};
+    if (comparison.bits)
+        json["bits"] = {{"step", comparison.bits->step},
+                        {"equal", comparison.bits->are_equal()},
+                        {"first", comparison.bits->first},
+                        {"second", comparison.bits->second}};
+    return json;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `lockstep compare` says of two runs.
+#pragma once
+
+#include "lockstep/core/json.hpp"
+#include "lockstep/observe/comparison.hpp"
+#include "lockstep/observe/run_status.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// A run as it is compared.
+struct ComparedRun {
+    RunFigures figures;
+    RunStatus status;
+    Scatter step{};    ///< seconds
+    double batch = 0;  ///< samples of a step; 0: not known
+
+    double samples_per_s() const { return step.mean > 0 ? batch / step.mean : 0; }
+};
+
+/// Parameters of both, after the newest step whose checkpoints both have.
+struct ComparedBits {
+    std::int64_t step = 0;
+    std::string first, second;  ///< hashes
+    bool are_equal() const { return first == second; }
+};
+
+/// A figure of the evaluations of both.
+struct ComparedFigure {
+    std::string name;  ///< "test_accuracy"
+    std::optional<CurveGap> at_samples{}, at_updates{};
+};
+
+/// Two runs, and what differs.
+struct RunComparison {
+    ComparedRun first, second;
+    std::vector<SettingDifference> settings{};
+    std::optional<ComparedBits> bits{};
+    std::vector<ComparedFigure> figures{};
+};
+
+/// Errors: those of read_run_figures() and read_run_status().
+RunComparison compare_runs(const fs::path& first, const fs::path& second);
+
+/// The verdict in one sentence, then the tables.
+std::string comparison_text(const RunComparison& comparison);
+
+/// The same for programs.
+Json comparison_json(const RunComparison& comparison);
+
+}  // namespace lockstep

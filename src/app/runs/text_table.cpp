@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runs/text_table.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using Rows = std::vector<std::vector<std::string>>;
+
+std::size_t width_of(const Rows& rows, std::size_t column) {
+    std::size_t width = 0;
+    for (const auto& row : rows) width = std::max(width, row[column].size());
+    return width;
+}
+
+bool is_empty(const Rows& rows, std::size_t column) {
+    return std::all_of(
+        rows.begin() + 1, rows.end(), [&](const auto& row) { return row[column].empty(); });
+}
+
+std::string cell(const std::string& text, std::size_t width, Align align) {
+    return align == Align::left ? fmt::format("{:<{}}", text, width)
+                                : fmt::format("{:>{}}", text, width);
+}
+
+}  // namespace
+
+std::string text_table(const std::vector<std::vector<std::string>>& rows,
+                       Align first,
+                       Align rest,
+                       const std::string& indent) {
+    std::string text;
+    for (const auto& row : rows) {
+        std::string line = indent;
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            if (is_empty(rows, i)) continue;
+            line += (line.size() > indent.size() ? "  " : "") +
+                    cell(row[i], width_of(rows, i), i == 0 ? first : rest);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        text += line + "\n";
+    }
+    return text;
+}
+
+std::string seconds_text(double seconds) {
+    if (seconds == 0) return "0 s";
+    const double size = std::abs(seconds);
+    if (size >= 0.9995) return fmt::format("{:.4g} s", seconds);
+    if (size >= 0.9995e-3) return fmt::format("{:.4g} ms", 1e3 * seconds);
+    return fmt::format("{:.4g} us", 1e6 * seconds);
+}
+
+std::string percent_text(double share) {
+    return fmt::format("{:.1f} %", 100 * share);
+}
+
+std::string ranks_count_text(int ranks) {
+    return fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+}
+
+}  // namespace lockstep

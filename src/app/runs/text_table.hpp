@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: Apache-2.0
+// Columns of text, and numbers as tables have them.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+enum class Align { left, right };
+
+/// Rows of cells, the first being heads: "  ranks  step\n      1  54 ms\n". Columns that are empty
+/// below their head are left out. The first column is aligned `first`, the others `rest`.
+std::string text_table(const std::vector<std::vector<std::string>>& rows,
+                       Align first,
+                       Align rest,
+                       const std::string& indent = "  ");
+
+/// "707 s", "54.13 ms", "0.8 us": four digits.
+std::string seconds_text(double seconds);
+
+/// "81.1 %" of 0.811.
+std::string percent_text(double share);
+
+/// "1 rank", "4 ranks".
+std::string ranks_count_text(int ranks);
+
+}  // namespace lockstep
