@@ -32,8 +32,9 @@ std::string short_exponent(double value) {
 std::string phases_text(const PhaseSeconds& phases) {
     const double total = std::accumulate(phases.begin(), phases.end(), 0.0);
     std::string text;
-    for (const auto phase : {Phase::data, Phase::comm, Phase::wait}) {
+    for (const auto phase : {Phase::data, Phase::copy, Phase::comm, Phase::wait}) {
         const double seconds = phases[static_cast<std::size_t>(phase)];
+        if (phase == Phase::copy && seconds == 0) continue;  // without a GPU nothing is copied
         text += fmt::format("{}{} {:.0f} %",
                             text.empty() ? "" : " ",
                             phase_name(phase),

@@ -6,9 +6,9 @@
 //     rank 1   data | forward | backward | wait ........... | update
 //     rank 2   data ............... | forward | backward    | update     <- data, by this much
 //                                                             ^^^^^^^^^
-// A quota stops a rank for some steps and then lets it run for some, and a save is in few steps. So
-// steps are not judged one by one but in stretches of half a second and more, and only stretches
-// count in which the cause is at work at all.
+// A quota stops a rank for some steps and then lets it run for some, files are read in blocks of
+// many steps, and a save is in few steps. So steps are not judged one by one but in a few stretches
+// of half a second and more, and only stretches count in which the cause is at work at all.
 //
 // What must never happen:
 // - One hiccup makes a straggler: it takes at least two stretches, and half of those that count.
@@ -35,7 +35,7 @@ constexpr double least_share = 0.05;        // of the step, that others lose
 constexpr double least_persistence = 0.5;   // of the stretches that count
 constexpr double least_cause_share = 0.01;  // of a stretch, for it to count
 constexpr double stretch_s = 0.5;
-constexpr std::size_t least_stretches = 4, most_stretches = 64, least_slow = 2;
+constexpr std::size_t least_stretches = 4, most_stretches = 8, least_slow = 2;
 
 constexpr auto causes = static_cast<std::size_t>(StragglerCause::other) + 1;
 using CauseSeconds = std::array<double, causes>;

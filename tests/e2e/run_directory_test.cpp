@@ -95,8 +95,10 @@ TEST_F(RunDirectory, HoldsWhatIsPromisedAndNothingElse) {
                                       "logs/i1/flight/rank-00001.ring",
                                       "logs/i1/rank-00000.log",
                                       "logs/i1/rank-00000.jsonl",
+                                      "logs/i1/rank-00000.steps",
                                       "logs/i1/rank-00001.log",
-                                      "logs/i1/rank-00001.jsonl"};
+                                      "logs/i1/rank-00001.jsonl",
+                                      "logs/i1/rank-00001.steps"};
     for (const char* step : {"ckpt/step-000008", "ckpt/step-000016", "ckpt/step-000020"})
         for (const char* file : {"",
                                  "/manifest.json",

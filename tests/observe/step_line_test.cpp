@@ -36,6 +36,12 @@ TEST(StepLine, LooksAsTheDesignHasIt) {
               "| mem 1.2 GiB");
 }
 
+TEST(StepLine, HasCopiesWhereSomethingWaitsForThem) {
+    auto report = report_of_the_book();
+    report.phases[static_cast<std::size_t>(Phase::copy)] = 0.5;
+    EXPECT_THAT(step_line(report), HasSubstr("| data 1 % copy 5 % comm 4 % wait 2 % |"));
+}
+
 TEST(StepLine, LeavesUnknownMemoryOut) {
     auto report = report_of_the_book();
     report.memory_bytes = 0;

@@ -125,6 +125,13 @@ TEST(Stragglers, AreFoundWhereFewStepsAreSlow) {
     EXPECT_NEAR(found[0].lost_s, 4e-3, 1e-4);
 }
 
+// Blocks of files are read at once: few steps wait for them, and long.
+TEST(Stragglers, WaitForTheirDataInFewSteps) {
+    const auto found = TestRun(4, slow_rank(Phase::data, 0.3, 30)).stragglers();
+    ASSERT_EQ(found.size(), 1u);
+    EXPECT_EQ(found[0].cause, StragglerCause::data);
+}
+
 TEST(Stragglers, SaveSlowlyThoughStepsWithoutASaveAreAlike) {
     const auto found = TestRun(3, slow_rank(Phase::checkpoint, 0.5, 100)).stragglers();
     ASSERT_EQ(found.size(), 1u);
