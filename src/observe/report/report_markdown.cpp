@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whatever comes from the run is escaped: GitHub would take it for markup, links and HTML.
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/ranks_text.hpp"
+
+#include "report/report_words.hpp"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using Cells = std::vector<std::string>;
+
+constexpr std::size_t most_markdown_rows = 32;
+
+std::string escaped(std::string_view text) {
+    constexpr std::string_view special = "\\`*_{}[]()<>#+!|~&@$:";
+    std::string out;
+    for (const char c : printable(text)) {
+        if (special.find(c) != special.npos) out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+/// Four spaces make a block in which nothing is markup.
+std::string block(const std::string& text) {
+    return "\n    " + printable(text) + "\n";
+}
+
+std::string table_row(const Cells& cells) {
+    std::string line = "|";
+    for (const std::string& cell : cells) line += " " + escaped(cell) + " |";
+    return line + "\n";
+}
+
+/// Columns from `numbers` on are aligned to the right.
+std::string table(const Cells& heading, std::size_t numbers, const std::vector<Cells>& rows) {
+    std::string text = "\n" + table_row(heading) + "|";
+    for (std::size_t i = 0; i < heading.size(); ++i) text += i < numbers ? " --- |" : " ---: |";
+    text += "\n";
+    for (std::size_t i = 0; i < rows.size() && i < most_markdown_rows; ++i)
+        text += table_row(rows[i]);
+    if (rows.size() > most_markdown_rows)
+        text += fmt::format("\n... and {} more\n", rows.size() - most_markdown_rows);
+    return text;
+}
+
+std::string cause_part(const Report& report) {
+    if (!report.clues.cause) return "";
+    const ReportCause& cause = *report.clues.cause;
+    std::vector<Cells> rows{{"where", cause_title(cause)},
+                            {"what", cause.error.what},
+                            {"why", cause.error.why},
+                            {"fix", cause.fix}};
+    if (cause.error.time_s > 0) rows.push_back({"when", utc_text(cause.error.time_s)});
+    if (!cause.followers.empty())
+        rows.push_back({"consequence", ranks_text(cause.followers) + " ended for it"});
+    std::erase_if(rows, [](const Cells& row) { return row[1].empty(); });
+    return "\n## Cause\n" + table({"", ""}, 2, rows);
+}
+
+std::string findings_part(const Report& report) {
+    std::string text = "\n## Findings\n";
+    for (const ReportFinding& finding : report.findings) {
+        text += fmt::format(
+            "\n**{}** {}\n", finding_weight_name(finding.weight), escaped(finding.title));
+        if (!finding.advice.empty()) text += "\n" + escaped(finding.advice) + "\n";
+        if (!finding.command.empty()) text += block(finding.command);
+    }
+    return text;
+}
+
+std::string facts_part(const Report& report) {
+    std::vector<Cells> rows;
+    for (const ReportFact& fact : report.facts) rows.push_back({fact.name, fact.value});
+    std::string text = "\n## What ran\n" + table({"", ""}, 2, rows);
+    if (!report.placement.rows.empty())
+        text +=
+            "\n### Placement\n" +
+            table(report.placement.columns, report.placement.columns.size(), report.placement.rows);
+    return text;
+}
+
+std::string curves_part(const Report& report) {
+    std::vector<Cells> rows;
+    for (const ReportChart& chart : report.charts)
+        for (const ReportCurve& curve : chart.curves)
+            rows.push_back(
+                {chart.title,
+                 curve.name,
+                 figure_text(curve.points.front().value),
+                 figure_text(curve.last),
+                 fmt::format("{} at step {}", figure_text(curve.best_low), curve.low_step),
+                 fmt::format("{} at step {}", figure_text(curve.best_high), curve.high_step)});
+    if (rows.empty()) return "";
+    return "\n## Curves\n" + table({"figure", "curve", "first", "last", "least", "most"}, 2, rows);
+}
+
+std::string budget_part(const Report& report) {
+    if (report.mean.steps == 0) return "";
+    const std::vector<Phase> phases = shown_phases(report);
+    Cells heading{"ranks", "node", "a step"};
+    for (const Phase phase : phases) heading.emplace_back(phase_word(phase).name);
+    std::vector<Cells> rows;
+    for (const auto& row : rank_rows(report.ranks, most_markdown_rows)) {
+        Cells cells{
+            ranks_label(row.first, row.last), row.hosts, step_length_text(row.mean.wall_s())};
+        for (const Phase phase : phases)
+            cells.push_back(
+                share_of(row.mean.phases[static_cast<std::size_t>(phase)], row.mean.wall_s()));
+        rows.push_back(std::move(cells));
+    }
+    return fmt::format("\n## Where a step goes\n\n{} on average over {} steps of start {}\n",
+                       step_length_text(report.mean.wall_s()),
+                       report.mean.steps,
+                       report.incarnation) +
+           table(heading, 2, rows);
+}
+
+std::string starts_part(const RunStatus& status) {
+    if (status.starts.empty()) return "";
+    std::vector<Cells> parts, starts;
+    for (const TimePart& part : time_parts(status.times))
+        if (part.seconds >= 0.0005)
+            parts.push_back({std::string(part.word.name),
+                             duration_text(part.seconds),
+                             share_of(part.seconds, status.times.elapsed)});
+    for (const StartRecord& start : status.starts)
+        starts.push_back({fmt::format("{}", start.incarnation),
+                          utc_text(start.began_unix_s),
+                          duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0)),
+                          start_steps(start)});
+    return "\n## Starts and goodput\n" + table({"part", "time", "share"}, 1, parts) +
+           table({"start", "began", "took", "steps"}, 4, starts);
+}
+
+}  // namespace
+
+std::string report_markdown(const Report& report) {
+    std::string text = fmt::format("# {}\n\n{}\n", escaped(report.run()), escaped(report.outcome));
+    text += cause_part(report) + findings_part(report) + facts_part(report) + curves_part(report) +
+            budget_part(report) + starts_part(report.clues.status);
+    text += "\n## Next\n" + block(report.clues.next);
+    if (!report.clues.resume.empty()) text += block(report.clues.resume);
+    return text;
+}
+
+}  // namespace lockstep

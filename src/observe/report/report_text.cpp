@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/ranks_text.hpp"
+#include "lockstep/core/split.hpp"
+#include "lockstep/observe/log_text.hpp"
+
+#include "report/report_words.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t most_text_rows = 16, bar_letters = 50, curve_lines = 8;
+
+std::string heading(std::string_view title) {
+    return fmt::format("\n{}\n", title);
+}
+
+std::string row_text(std::string_view name, const std::string& text) {
+    return text.empty() ? "" : fmt::format("  {:<17} {}\n", name, text);
+}
+
+std::string cause_text(const Report& report) {
+    if (!report.clues.cause) return "";
+    const ReportCause& cause = *report.clues.cause;
+    std::string text = heading("cause") + row_text("where", cause_title(cause)) +
+                       row_text("what", plain_text(cause.error.what)) +
+                       row_text("why", plain_text(cause.error.why)) +
+                       row_text("fix", plain_text(cause.fix));
+    if (cause.error.time_s > 0) text += row_text("when", utc_text(cause.error.time_s));
+    if (!cause.followers.empty())
+        text += row_text("consequence", ranks_text(cause.followers) + " ended for it");
+    return text;
+}
+
+/// `text` in lines of at most 100 columns, broken between words, those after the first indented.
+std::string wrapped(const std::string& text) {
+    constexpr std::size_t indent = 11, columns = 100;
+    std::string out;
+    std::size_t column = indent;
+    for (const std::string& word : split(text, ' ')) {
+        if (column > indent && column + word.size() >= columns) {
+            out += "\n" + std::string(indent, ' ');
+            column = indent;
+        } else if (column > indent) {
+            out += ' ';
+            ++column;
+        }
+        out += word;
+        column += word.size();
+    }
+    return out + "\n";
+}
+
+std::string findings_text(const Report& report) {
+    std::string text = heading("findings");
+    for (const ReportFinding& finding : report.findings) {
+        text +=
+            fmt::format("  {:<8} {}", finding_weight_name(finding.weight), wrapped(finding.title));
+        if (!finding.advice.empty()) text += std::string(11, ' ') + wrapped(finding.advice);
+        if (!finding.command.empty()) text += fmt::format("           $ {}\n", finding.command);
+    }
+    return text;
+}
+
+std::string facts_text(const Report& report) {
+    std::string text = heading("what ran");
+    for (const ReportFact& fact : report.facts) text += row_text(fact.name, fact.value);
+    return text;
+}
+
+std::string placement_text(const PlacementTable& placement) {
+    if (placement.rows.empty()) return "";
+    std::vector<std::size_t> widths(placement.columns.size());
+    const auto widen = [&](const std::vector<std::string>& cells) {
+        for (std::size_t i = 0; i < cells.size(); ++i)
+            widths[i] = std::max(widths[i], cells[i].size());
+    };
+    const auto line = [&](const std::vector<std::string>& cells) {
+        std::string text = " ";
+        for (std::size_t i = 0; i < cells.size(); ++i)
+            text += fmt::format(" {:<{}}", printable(cells[i]), widths[i] + 1);
+        text.erase(text.find_last_not_of(' ') + 1);
+        return text + "\n";
+    };
+    widen(placement.columns);
+    for (const auto& row : placement.rows) widen(row);
+    std::string text = heading("placement") + line(placement.columns);
+    for (std::size_t i = 0; i < placement.rows.size() && i < most_text_rows; ++i)
+        text += line(placement.rows[i]);
+    if (placement.rows.size() > most_text_rows)
+        text += fmt::format("  and {} more ranks\n", placement.rows.size() - most_text_rows);
+    for (const std::string& note : placement.notes) text += "  " + printable(note) + "\n";
+    return text;
+}
+
+/// First, last, and some between.
+std::string curve_text(const ReportCurve& curve) {
+    std::string values;
+    const std::size_t count = std::min(curve.points.size(), curve_lines);
+    for (std::size_t i = 0; i < count; ++i) {
+        const std::size_t at = count == 1 ? 0 : i * (curve.points.size() - 1) / (count - 1);
+        values += (values.empty() ? "" : "  ") + figure_text(curve.points[at].value);
+    }
+    return values;
+}
+
+std::string curves_text(const Report& report) {
+    if (report.charts.empty()) return "";
+    std::string text = heading("curves, from the first report to the last");
+    for (const ReportChart& chart : report.charts)
+        for (const ReportCurve& curve : chart.curves) {
+            const std::string name =
+                chart.kind == ChartKind::loss ? curve.name + " " + chart.title : chart.title;
+            text += fmt::format("  {:<18} {}\n", name, curve_text(curve));
+            text += fmt::format("  {:<18} least {} at step {}, most {} at step {}, last {}\n",
+                                "",
+                                figure_text(curve.best_low),
+                                curve.low_step,
+                                figure_text(curve.best_high),
+                                curve.high_step,
+                                figure_text(curve.last));
+        }
+    return text;
+}
+
+/// A bar of letters, each its share of `whole`: rounded so that their sum is.
+std::string letter_bar(const MeanStep& mean, double whole_s) {
+    std::string bar;
+    double sum_s = 0;
+    for (const Phase phase : phase_order) {
+        sum_s += mean.phases[static_cast<std::size_t>(phase)];
+        const double end = std::round(sum_s / whole_s * static_cast<double>(bar_letters));
+        if (std::isfinite(end) && end > static_cast<double>(bar.size()))
+            bar.resize(std::min(static_cast<std::size_t>(end), bar_letters),
+                       phase_word(phase).letter);
+    }
+    return bar;
+}
+
+std::string budget_text(const Report& report) {
+    if (report.mean.steps == 0) return "";
+    std::string text = heading(fmt::format("a step: {} on average over {} steps of start {}",
+                                           step_length_text(report.mean.wall_s()),
+                                           report.mean.steps,
+                                           report.incarnation));
+    for (const Phase phase : shown_phases(report)) {
+        const double seconds = report.mean.phases[static_cast<std::size_t>(phase)];
+        const PartWord& word = phase_word(phase);
+        text += fmt::format("  {} {:<22} {:>9} {:>7}\n",
+                            word.letter,
+                            word.name,
+                            step_length_text(seconds),
+                            share_of(seconds, report.mean.wall_s()));
+    }
+    const auto rows = rank_rows(report.ranks, most_text_rows);
+    double longest_s = 0;
+    for (const auto& row : rows) longest_s = std::max(longest_s, row.mean.wall_s());
+    text += "  by rank:\n";
+    for (const auto& row : rows)
+        text += fmt::format("  {:<9} {:>9} |{:<{}}| {}\n",
+                            ranks_label(row.first, row.last),
+                            step_length_text(row.mean.wall_s()),
+                            letter_bar(row.mean, longest_s),
+                            bar_letters,
+                            row.hosts);
+    return text;
+}
+
+/// A digit for each column: tenths of the median beyond it, "9" for twice as much and more.
+std::string heat_text(const Report& report) {
+    const HeatMap& heat = report.heat;
+    if (heat.rows.size() < 2) return "";
+    constexpr std::size_t columns = 60;
+    std::string text = heading(
+        "own time of ranks against the median, over steps (. usual, - quicker, 1 to 9: 10 to 90 % "
+        "more)");
+    const std::size_t each = (heat.first_step.size() + columns - 1) / columns;
+    for (const HeatRow& row : heat.rows) {
+        std::string line;
+        for (std::size_t i = 0; i < row.ratio.size(); i += each) {
+            double most = -1;
+            for (std::size_t j = i; j < std::min(i + each, row.ratio.size()); ++j)
+                if (std::isfinite(row.ratio[j])) most = std::max(most, row.ratio[j]);
+            const int tenths =
+                static_cast<int>(std::clamp(std::floor(10 * (most - 1) + 1e-9), -1.0, 9.0));
+            line += most < 0      ? ' '
+                    : most < 0.9  ? '-'
+                    : tenths <= 0 ? '.'
+                                  : static_cast<char>('0' + tenths);
+        }
+        text += fmt::format(
+            "  {:<9} {:>5.2f} |{}|\n", ranks_label(row.first, row.last), row.mean, line);
+    }
+    return text;
+}
+
+std::string starts_text(const RunStatus& status) {
+    if (status.starts.empty()) return "";
+    std::string text = heading(fmt::format("starts: goodput {} of {}",
+                                           share_of(status.times.training, status.times.elapsed),
+                                           duration_text(status.times.elapsed)));
+    for (const StartRecord& start : status.starts)
+        text += fmt::format("  {}: {} | {} | {}\n",
+                            start.incarnation,
+                            utc_text(start.began_unix_s),
+                            duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0)),
+                            start_steps(start));
+    for (const TimePart& part : time_parts(status.times))
+        if (part.seconds >= 0.0005)
+            text += fmt::format("  {:<24} {:>9} {:>7}\n",
+                                part.word.name,
+                                duration_text(part.seconds),
+                                share_of(part.seconds, status.times.elapsed));
+    return text;
+}
+
+}  // namespace
+
+std::string report_text(const Report& report) {
+    std::string text = fmt::format("{}: {}\n", plain_text(report.run()), report.outcome);
+    text += cause_text(report) + findings_text(report) + facts_text(report) +
+            placement_text(report.placement) + curves_text(report) + budget_text(report) +
+            heat_text(report) + starts_text(report.clues.status);
+    text += "\nnext: " + report.clues.next + "\n";
+    if (!report.clues.resume.empty()) text += "to go on: " + report.clues.resume + "\n";
+    return text;
+}
+
+}  // namespace lockstep
