@@ -54,6 +54,7 @@ Command data_ledger_command();
 Command diagnose_command();
 Command doctor_command();
 Command logs_command();
+Command report_command();
 Command status_command();
 Command stop_command();
 Command save_command();

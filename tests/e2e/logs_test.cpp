@@ -42,8 +42,19 @@ std::string logs_of(const fs::path& run, const Words& more = {}) {
     return result.output;
 }
 
+/// As `logs` tells it, and `report` in the same words.
 Json first_error_of(const fs::path& run) {
-    return parse_json(logs_of(run, {"--first-error", "--json"}), "first error");
+    const Json told = parse_json(logs_of(run, {"--first-error", "--json"}), "first error");
+    const ProcessResult result = run_lockstep({"report", run, "--format", "json"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    const Json report = parse_json(result.output, "report");
+    for (const char* key : {"rank", "ranks", "host", "code", "what"})
+        EXPECT_EQ(report.at("cause").at(key), told.at(key));
+    EXPECT_EQ(report.at("cause").value("trouble", Json()), told.value("trouble", Json()));
+    EXPECT_EQ(report.at("findings").at(0).at("kind"), "failure");
+    EXPECT_THAT(report.at("outcome").get<std::string>(),
+                HasSubstr(fmt::format(" {} on {}: ", told.at("rank").get<int>(), host_name())));
+    return told;
 }
 
 // One run of two ranks that ends well.

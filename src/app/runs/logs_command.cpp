@@ -215,14 +215,6 @@ void show_start(const fs::path& run, std::int64_t start, const LogsOptions& opti
         out.text() += fmt::format("{} damaged line(s) were passed over\n", damaged);
 }
 
-// Where the newest start has ended before the run was complete: what goes on with it.
-std::string resumption(const RunStatus& status, std::int64_t start, const std::string& program) {
-    const bool can_go_on = status.condition == RunCondition::checkpointed ||
-                           status.condition == RunCondition::failed ||
-                           status.condition == RunCondition::lost;
-    return can_go_on && start == status.incarnation ? resume_command(status.root, program) : "";
-}
-
 std::string next_lines(const std::string& next, const std::string& resume) {
     const std::string lines = "next: " + next + "\n";
     return resume.empty() ? lines : lines + "to go on: " + resume + "\n";

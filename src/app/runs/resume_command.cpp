@@ -34,12 +34,24 @@ std::string line_of(const Json& config, const OptionTable& table, const std::str
 
 }  // namespace
 
-std::string resume_command(const fs::path& run, const std::string& program) {
+std::string resume_command(const fs::path& run,
+                           const std::string& program,
+                           const ChangedOptions& changed) {
     try {
-        return line_of(read_run_record(run).config, train_command().table, program);
+        Json config = read_run_record(run).config;
+        for (const auto& [name, value] : changed)
+            config[name] = {{"value", value}, {"origin", "command line"}};
+        return line_of(config, train_command().table, program);
     } catch (const Error&) {
         return "";
     }
+}
+
+std::string resumption(const RunStatus& status, std::int64_t start, const std::string& program) {
+    const bool can_go_on = status.condition == RunCondition::checkpointed ||
+                           status.condition == RunCondition::failed ||
+                           status.condition == RunCondition::lost;
+    return can_go_on && start == status.incarnation ? resume_command(status.root, program) : "";
 }
 
 }  // namespace lockstep
