@@ -67,7 +67,7 @@ TempDir* ReportOfRun::folder_ = nullptr;
 TEST_F(ReportOfRun, SaysInTextHowItWent) {
     const std::string text = report().output;
     EXPECT_THAT(text,
-                AllOf(HasSubstr(": complete after 30 steps and "),
+                AllOf(HasSubstr(": complete: 30 steps in "),
                       HasSubstr("  model             mlp\n"),
                       HasSubstr("  batch             24\n"),
                       HasSubstr(fmt::format("2 on {}\n", host_name())),

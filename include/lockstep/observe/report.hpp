@@ -61,17 +61,33 @@ struct CurvePoint {
     double least = 0, most = 0;  ///< of them
 };
 
+/// What a curve is made of.
+enum class CurveSource {
+    reports,      ///< of training steps
+    evaluations,  ///< of tests
+};
+
 /// One line of a chart, by step, at most ReportLimits::points long. Values that are not finite are
 /// left out.
 struct ReportCurve {
+    CurveSource source = CurveSource::reports;
     std::string name;
     std::vector<CurvePoint> points;
     double last = 0, best_low = 0, best_high = 0;  ///< of all values
     std::int64_t low_step = 0, high_step = 0;      ///< where these two are
 };
 
+/// What a chart shows.
+enum class ChartKind {
+    loss,           ///< of training and tests
+    figure,         ///< another one of tests
+    learning_rate,  ///< where it changes
+    speed,          ///< samples per second
+};
+
 /// Curves with one axis.
 struct ReportChart {
+    ChartKind kind = ChartKind::loss;
     std::string title;
     std::vector<ReportCurve> curves;  ///< none is empty
 };

@@ -10,15 +10,17 @@ namespace {
 
 constexpr std::size_t open_table_rows = 16;
 
-std::string html_row(const HtmlCells& cells, std::string_view tag, std::size_t numbers) {
+enum class CellKind { heading, value };
+
+std::string html_row(const HtmlCells& cells, CellKind kind, std::size_t numbers) {
+    const std::string_view tag = kind == CellKind::heading ? "th scope=\"col\"" : "td";
     std::string row = "<tr>";
     for (std::size_t i = 0; i < cells.size(); ++i)
-        row += fmt::format("<{}{}{}>{}</{}>",
+        row += fmt::format("<{}{}>{}</{}>",
                            tag,
-                           tag == "th" ? " scope=\"col\"" : "",
                            i < numbers ? "" : " class=\"n\"",
                            html_text(cells[i]),
-                           tag);
+                           tag.substr(0, 2));
     return row + "</tr>\n";
 }
 
@@ -67,8 +69,8 @@ std::string html_table(std::string_view name,
         "<div class=\"scroll\" role=\"region\" tabindex=\"0\" "
         "aria-label=\"{}\"><table>\n<thead>{}</thead>\n<tbody>\n",
         html_text(name),
-        html_row(heading, "th", numbers));
-    for (const HtmlCells& row : rows) table += html_row(row, "td", numbers);
+        html_row(heading, CellKind::heading, numbers));
+    for (const HtmlCells& row : rows) table += html_row(row, CellKind::value, numbers);
     table += "</tbody></table></div>\n";
     if (rows.size() <= open_table_rows) return table;
     return fmt::format("<details><summary>{}, {} rows</summary>\n{}</details>\n",

@@ -54,7 +54,8 @@ Found find_skipped_steps(const Evidence& seen) {
 Found find_overfitting(const Evidence& seen) {
     for (const ReportChart& chart : seen.report.charts)
         for (const ReportCurve& curve : chart.curves) {
-            if (chart.title != "loss" || curve.name != "test" || curve.points.size() < 3) continue;
+            if (chart.kind != ChartKind::loss || curve.source != CurveSource::evaluations) continue;
+            if (curve.points.size() < 3) continue;
             if (curve.best_low <= 0 || curve.last < much_worse * curve.best_low) continue;
             return ReportFinding{
                 FindingKind::overfitting,

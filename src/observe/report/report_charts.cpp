@@ -24,10 +24,10 @@ CurvePoint point_of(std::span<const Sample> part) {
     return point;
 }
 
-ReportCurve curve_of(std::string name, std::vector<Sample> samples) {
+ReportCurve curve_of(CurveSource source, std::string name, std::vector<Sample> samples) {
     std::erase_if(samples, [](const Sample& sample) { return !std::isfinite(sample.value); });
     std::ranges::stable_sort(samples, {}, &Sample::step);
-    ReportCurve curve{.name = std::move(name)};
+    ReportCurve curve{.source = source, .name = std::move(name)};
     if (samples.empty()) return curve;
     const std::size_t each = (samples.size() + ReportLimits::points - 1) / ReportLimits::points;
     const std::span<const Sample> all(samples);
@@ -47,7 +47,7 @@ ReportCurve curve_of_reports(const RunFigures& run, const char* name, Value&& va
     std::vector<Sample> samples;
     for (const StepsEvent& event : run.reports)
         samples.push_back({event.report.step, value(event.report)});
-    return curve_of(name, std::move(samples));
+    return curve_of(CurveSource::reports, name, std::move(samples));
 }
 
 /// "test_top5_accuracy" is shown as "top5 accuracy".
@@ -71,17 +71,23 @@ std::vector<ReportChart> report_charts(const RunFigures& run) {
             tested[name].push_back({evaluation.step, value});
     std::vector<ReportChart> charts;
     add(charts,
-        {"loss",
+        {ChartKind::loss,
+         "loss",
          {curve_of_reports(run, "training", [](const StepReport& at) { return at.loss; }),
-          curve_of("test", std::move(tested["test_loss"]))}});
+          curve_of(CurveSource::evaluations, "test", std::move(tested["test_loss"]))}});
     tested.erase("test_loss");
     for (auto& [name, samples] : tested)
-        add(charts, {"test " + title_of(name), {curve_of("test", std::move(samples))}});
+        add(charts,
+            {ChartKind::figure,
+             "test " + title_of(name),
+             {curve_of(CurveSource::evaluations, "test", std::move(samples))}});
     // A rate that never changes is a fact, no curve.
     auto rate = curve_of_reports(run, "rate", [](const StepReport& at) { return at.lr; });
-    if (rate.best_low < rate.best_high) add(charts, {"learning rate", {std::move(rate)}});
+    if (rate.best_low < rate.best_high)
+        add(charts, {ChartKind::learning_rate, "learning rate", {std::move(rate)}});
     add(charts,
-        {"samples per second",
+        {ChartKind::speed,
+         "samples per second",
          {curve_of_reports(run, "speed", [](const StepReport& at) { return at.samples_per_s; })}});
     return charts;
 }

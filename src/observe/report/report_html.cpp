@@ -40,8 +40,8 @@ std::string curve_tiles(const Report& report) {
     std::string tiles;
     for (const ReportChart& chart : report.charts) {
         const ReportCurve& curve = chart.curves.front();
-        if (chart.title == "learning rate") continue;
-        const bool is_good_high = chart.title != "loss";
+        if (chart.kind == ChartKind::learning_rate) continue;
+        const bool is_good_high = chart.kind != ChartKind::loss;
         tiles += tile(chart.curves.size() > 1 ? curve.name + " " + chart.title : chart.title,
                       figure_text(curve.last),
                       fmt::format("{} {}",
@@ -54,7 +54,7 @@ std::string curve_tiles(const Report& report) {
 std::string tiles_of(const Report& report) {
     const RunStatus& status = report.clues.status;
     std::string tiles = tile("steps",
-                             count_words(status.step),
+                             count_words(reached_step(status)),
                              status.steps_total > 0 ? "of " + count_words(status.steps_total) : "");
     if (status.times.elapsed > 0)
         tiles += tile("goodput",

@@ -84,20 +84,25 @@ std::vector<ReportFact> facts_of(const RunFigures& run) {
     return facts;
 }
 
-/// "step 120 of 1,000"
+/// "step 120 of 1,000 after 43.0s"
 std::string place_text(const RunStatus& status) {
-    const std::string step = "step " + count_words(status.step);
-    return status.steps_total > 0 ? step + " of " + count_words(status.steps_total) : step;
+    std::string text = "step " + count_words(reached_step(status));
+    if (status.steps_total > 0) text += " of " + count_words(status.steps_total);
+    if (status.times.elapsed > 0) text += " after " + duration_text(status.times.elapsed);
+    return text;
 }
 
 std::string condition_sentence(const RunStatus& status) {
+    const double elapsed_s = status.times.elapsed;
     switch (status.condition) {
         case RunCondition::complete:
-            return fmt::format("complete after {} steps", count_words(status.step));
+            return fmt::format("complete: {} steps{}",
+                               count_words(reached_step(status)),
+                               elapsed_s > 0 ? " in " + duration_text(elapsed_s) : "");
         case RunCondition::failed:
             return "failed at " + place_text(status);
         case RunCondition::lost:
-            return "lost at " + place_text(status) + ": nobody is there any more";
+            return "lost at " + place_text(status) + ", nobody is there any more";
         case RunCondition::stuck:
             return "stuck at " + place_text(status);
         case RunCondition::checkpointed:
@@ -114,8 +119,8 @@ std::string condition_sentence(const RunStatus& status) {
 std::string results_text(const std::vector<ReportChart>& charts) {
     std::string text;
     for (const ReportChart& chart : charts) {
-        const bool is_loss = chart.title == "loss";
-        if (!is_loss && !chart.title.starts_with("test ")) continue;
+        const bool is_loss = chart.kind == ChartKind::loss;
+        if (!is_loss && chart.kind != ChartKind::figure) continue;
         for (const ReportCurve& curve : chart.curves)
             text += fmt::format("{}{}{} {}",
                                 text.empty() ? "" : ", ",
@@ -129,7 +134,6 @@ std::string results_text(const std::vector<ReportChart>& charts) {
 std::string outcome_of(const Report& report) {
     const RunStatus& status = report.clues.status;
     std::string text = condition_sentence(status);
-    if (status.times.elapsed > 0) text += " and " + duration_text(status.times.elapsed);
     const auto& cause = report.clues.cause;
     if (cause) {
         const bool is_newest = report.clues.start == status.incarnation;

@@ -116,9 +116,8 @@ std::string curves_text(const Report& report) {
     std::string text = heading("curves, from the first report to the last");
     for (const ReportChart& chart : report.charts)
         for (const ReportCurve& curve : chart.curves) {
-            const std::string name = chart.curves.size() > 1 || chart.title == "loss"
-                                         ? curve.name + " " + chart.title
-                                         : chart.title;
+            const std::string name =
+                chart.kind == ChartKind::loss ? curve.name + " " + chart.title : chart.title;
             text += fmt::format("  {:<18} {}\n", name, curve_text(curve));
             text += fmt::format("  {:<18} least {} at step {}, most {} at step {}, last {}\n",
                                 "",

@@ -116,6 +116,11 @@ std::string cause_title(const ReportCause& cause) {
                        cause.trouble.empty() ? "error " + plain_text(error.code) : cause.trouble);
 }
 
+std::int64_t reached_step(const RunStatus& status) {
+    const std::int64_t reported = status.starts.empty() ? 0 : status.starts.back().to_step;
+    return std::max(status.step, reported);
+}
+
 std::string start_steps(const StartRecord& start) {
     if (start.from_step < 0) return "no step";
     return fmt::format("steps {} to {}",

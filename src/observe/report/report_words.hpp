@@ -73,7 +73,10 @@ std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t 
 /// "rank 1 on n1: rank dead", "ranks 0-3 on n2: error E213".
 std::string cause_title(const ReportCause& cause);
 
-/// "start 2: steps 938 to 1,200".
+/// The newest step that was reported: state.json may know an older one of a start that failed.
+std::int64_t reached_step(const RunStatus& status);
+
+/// "steps 938 to 1,200".
 std::string start_steps(const StartRecord& start);
 
 /// Whether the newest start ended badly or is in trouble; whether it did what it should.

@@ -15,6 +15,7 @@ namespace lockstep {
 namespace {
 
 constexpr double much_waiting = 0.05, much_data = 0.10, much_comm = 0.10, much_other = 0.10;
+constexpr std::int64_t most_leaves = 1 << 20;  // more than any run has: run.json may be damaged
 constexpr double slow_first_step_s = 5, slow_first_step_times = 10;
 
 /// What the loop waited for in the reports, the longest wait first.
@@ -45,7 +46,7 @@ Found find_straggler(const Evidence& seen) {
 Found find_uneven_leaves(const Evidence& seen) {
     const auto leaves = seen.run.record.contract.value("virtual_ranks", std::int64_t{0});
     const auto ranks = std::ssize(seen.run.ranks);
-    if (ranks < 2 || leaves < ranks || leaves % ranks == 0) return {};
+    if (ranks < 2 || leaves < ranks || leaves > most_leaves || leaves % ranks == 0) return {};
     const std::int64_t most = leaves / ranks + 1;
     std::int64_t better = ranks;
     while (leaves % better != 0) ++better;
@@ -83,8 +84,7 @@ Found find_waiting(const Evidence& seen) {
         FindingWeight::warning,
         title,
         "the slowest rank sets the pace: look whether something else runs on its cores or node, "
-        "and "
-        "what its log says that the others' do not",
+        "and what its log says that the others' do not",
         slowest == rows.end()
             ? ""
             : fmt::format("lockstep logs {} --diff-rank {}", seen.folder(), slowest->first)};

@@ -28,19 +28,19 @@ using testing::Not;
 TEST(ReportOutcome, SaysHowTheRunEndedWithItsResults) {
     RunFigures run = made_up_figures(2, 20);
     run.evaluations = {{20, 1, {{"test_loss", 0.25}, {"test_accuracy", 0.9}}}};
-    EXPECT_EQ(
-        make_report(run, made_up_clues(20)).outcome,
-        "complete after 20 steps and 1m40s; training loss 0.05, test loss 0.25, test accuracy "
-        "0.9");
+    EXPECT_EQ(make_report(run, made_up_clues(20)).outcome,
+              "complete: 20 steps in 1m40s; training loss 0.05, test loss 0.25, test accuracy "
+              "0.9");
 }
 
 TEST(ReportOutcome, NamesRankNodeAndCauseOfAFailure) {
     ReportClues clues = made_up_clues(20);
     clues.status.condition = RunCondition::failed;
     clues.cause = made_up_cause();
-    clues.status.step = 12;
+    clues.status.step = 10;  // when it was saved
+    clues.status.starts.back().to_step = 12;
     EXPECT_THAT(make_report(made_up_figures(4, 12), clues).outcome,
-                HasSubstr("failed at step 12 of 20 and 1m40s: rank 1 on n7: error E213 ("));
+                HasSubstr("failed at step 12 of 20 after 1m40s: rank 1 on n7: error E213 ("));
     clues.cause->trouble = "rank dead";
     EXPECT_THAT(make_report(made_up_figures(4, 12), clues).outcome,
                 HasSubstr("rank 1 on n7: rank dead ("));
@@ -54,7 +54,7 @@ TEST(ReportOutcome, RepeatsTheReasonWhereNoRankHasOne) {
     clues.status.condition = RunCondition::checkpointed;
     clues.status.reason = "time limit";
     EXPECT_THAT(make_report(made_up_figures(2, 20), clues).outcome,
-                HasSubstr("saved at step 20 of 20, to be continued and 1m40s: time limit"));
+                HasSubstr("saved at step 20 of 20 after 1m40s, to be continued: time limit"));
 }
 
 TEST(ReportCharts, AreShortHoweverLongTheRun) {
@@ -75,9 +75,9 @@ TEST(ReportCharts, LeaveOutWhatIsNotFiniteAndRatesThatStay) {
     run.reports[1].report.loss = std::numeric_limits<double>::quiet_NaN();
     const auto charts = report_charts(run);
     EXPECT_EQ(charts.front().curves.front().points.size(), 2u);
-    for (const ReportChart& chart : charts) EXPECT_NE(chart.title, "learning rate");
+    for (const ReportChart& chart : charts) EXPECT_NE(chart.kind, ChartKind::learning_rate);
     run.reports[2].report.lr = 0.1;
-    EXPECT_EQ(report_charts(run)[1].title, "learning rate");
+    EXPECT_EQ(report_charts(run)[1].kind, ChartKind::learning_rate);
 }
 
 TEST(HeatMap, ShowsTheSlowRankWhenItWasSlow) {
