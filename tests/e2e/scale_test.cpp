@@ -140,6 +140,10 @@ TEST(ScaleTimes, OfTheBookGiveItsTableAndForetellItsSixteen) {
     for (const char* efficiency :
          {"100.0 %", "89.9 %", "85.4 %", "85.0 %", "82.2 %", "83.0 %", "82.8 %", "81.1 %"})
         EXPECT_THAT(text, HasSubstr(efficiency));
+    EXPECT_TRUE(said({"scale", "--times", book_times, "--forecast", "4"})
+                    .starts_with("distribute over 8 ranks: 6.49 times as fast as 1, 81.1 % "
+                                 "efficient\n"))
+        << "what fewer ranks would take is nothing to go on";
     const Json scale = told({"scale", "--times", book_times, "--forecast", "16"});
     const Json& sixteen = scale.at("forecasts")[0];
     EXPECT_NEAR(sixteen.at("seconds").get<double>(), 64, 6.4);
@@ -169,7 +173,9 @@ TEST(ScaleTimes, ThatAreNoneAreRefused) {
                               "1=707,2=inf",
                               "1=707,2=nan",
                               "707,393",
-                              "1=707,2=0"})
+                              "1=707,2=0",
+                              "1=707,2=1e300",
+                              "1=707,2=1e-300"})
         EXPECT_THAT(run_lockstep({"scale", "--times", times}).output,
                     HasSubstr("error E103: --times is '"))
             << times;

@@ -11,7 +11,6 @@
 #include "runs/scale_report.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <memory>
 
 #include <fmt/format.h>
@@ -68,7 +67,8 @@ ScalePoint point_in(const std::string& given, const std::string& entry) {
     check(equals != entry.npos, [&] { return bad_times(given); });
     const auto ranks = ranks_in(std::string_view(entry).substr(0, equals));
     const auto seconds = parse_real(std::string_view(entry).substr(equals + 1));
-    check(ranks && seconds && *seconds > 0 && std::isfinite(*seconds),
+    constexpr double shortest_s = 1e-9, longest_s = 1e12;
+    check(ranks && seconds && *seconds >= shortest_s && *seconds <= longest_s,
           [&] { return bad_times(given); });
     ScalePoint point;
     point.ranks = *ranks;

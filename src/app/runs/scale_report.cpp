@@ -40,8 +40,11 @@ std::string more_text(const ScaleReport& report) {
                            short_of_text(report, row_of(report, *advice.not_worth).efficiency));
     if (advice.worth_a_try)
         return fmt::format("by the forecast, {} are worth a try", *advice.worth_a_try);
-    if (report.forecasts.empty()) return "";
-    const ScaleRow& next = report.forecasts.front().row;
+    const auto found = std::ranges::find_if(report.forecasts, [&](const ScaleForecast& forecast) {
+        return forecast.row.point.ranks > report.rows.back().point.ranks;
+    });
+    if (found == report.forecasts.end()) return "";
+    const ScaleRow& next = found->row;
     if (next.efficiency < report.least_efficiency)
         return fmt::format("by the forecast, {} would be {}",
                            next.point.ranks,

@@ -70,7 +70,7 @@ std::vector<std::string> differing(const RunFigures& first, const RunFigures& ru
 
 ScalePoint scale_point(const RunFigures& run) {
     const MeanStep mean = mean_step(run);
-    check(mean.steps > 0, [&] {
+    check(mean.steps > 0 && mean.wall_s() > 0, [&] {
         return Error("E420",
                      fmt::format("'{}' has no steps to look at", printable(run.root.string())),
                      "its ranks keep what each step took in logs/iN/rank-NNNNN.steps; none of its "
