@@ -42,8 +42,10 @@ RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation = 0);
 struct MeanStep {
     std::int64_t steps = 0;  ///< averaged over; 0: nothing is known
     PhaseSeconds phases{};   ///< of one step; they sum to its wall time
-    double wall_s() const;
+    double wall_s() const;   ///< all phases
 };
+
+/// Of one rank's steps.
 MeanStep mean_step(const RankFigures& rank);
 
 /// Over all ranks, each step counting once: a rank's wall time is every rank's.

@@ -26,6 +26,8 @@ struct StepBudget {
     StepBudget& operator+=(const StepBudget& next);
 
     /// Seconds of `phase`.
+
+    /// Seconds of one phase.
     double at(Phase phase) const { return phases[static_cast<std::size_t>(phase)]; }
 };
 
