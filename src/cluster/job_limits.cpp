@@ -39,8 +39,8 @@ double core_share(std::span<const RankRow> rows, int rank, const ControlGroupFac
     return group.cpu_quota ? std::min(share, *group.cpu_quota / here) : share;
 }
 
-MemoryLimit memory_limit(const NodeFacts& node, const Environment& environment) {
-    MemoryLimit limit{node.memory_bytes, "node"};
+UsableMemory memory_limit(const NodeFacts& node, const Environment& environment) {
+    UsableMemory limit{node.memory_bytes, "node"};
     if (const auto bytes = node.memory_limit_bytes()) limit = {*bytes, "control group"};
     const auto given = given_by_slurm(environment);
     if (given && (limit.bytes == 0 || *given < limit.bytes)) limit = {*given, "SLURM"};

@@ -30,7 +30,7 @@ TEST(CoreShare, IsNoMoreThanAQuotaAllows) {
     EXPECT_DOUBLE_EQ(core_share(rows, 0, {.cpu_quota = 64}), 2);
 }
 
-MemoryLimit limit_of(std::uint64_t group_bytes, std::map<std::string, std::string> variables) {
+UsableMemory limit_of(std::uint64_t group_bytes, std::map<std::string, std::string> variables) {
     NodeFacts node{.memory_bytes = std::uint64_t{64} << 30};
     if (group_bytes > 0) node.control_group.memory_limit_bytes = group_bytes;
     return memory_limit(node, Environment(std::move(variables)));

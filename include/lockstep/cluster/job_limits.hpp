@@ -17,12 +17,12 @@ namespace lockstep {
 double core_share(std::span<const RankRow> rows, int rank, const ControlGroupFacts& group);
 
 /// How much of a node's memory its ranks may have together.
-struct MemoryLimit {
+struct UsableMemory {
     std::uint64_t bytes = 0;
     std::string set_by;  ///< "control group", "SLURM"; "node": all there is
 };
 
 /// The smallest of what `node` has, what its control group allows, and what SLURM gave the job.
-MemoryLimit memory_limit(const NodeFacts& node, const Environment& environment);
+UsableMemory memory_limit(const NodeFacts& node, const Environment& environment);
 
 }  // namespace lockstep

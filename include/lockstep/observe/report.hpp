@@ -55,7 +55,7 @@ struct PlacementTable {
 };
 
 /// One or more neighbouring values of a curve.
-struct CurvePoint {
+struct ReportPoint {
     std::int64_t step = 0;       ///< the newest of them
     double value = 0;            ///< their mean
     double least = 0, most = 0;  ///< of them
@@ -72,7 +72,7 @@ enum class CurveSource {
 struct ReportCurve {
     CurveSource source = CurveSource::reports;
     std::string name;
-    std::vector<CurvePoint> points;
+    std::vector<ReportPoint> points;
     double last = 0, best_low = 0, best_high = 0;  ///< of all values
     std::int64_t low_step = 0, high_step = 0;      ///< where these two are
 };

@@ -32,7 +32,7 @@ struct Evidence {
 using Found = std::optional<ReportFinding>;
 
 /// "23 %" of 0.23.
-std::string percent_text(double share);
+std::string share_text(double share);
 
 // Of steps.
 Found find_straggler(const Evidence& seen);

@@ -67,7 +67,7 @@ ReportFinding all_well(const Evidence& seen) {
             FindingWeight::note,
             computing > 0
                 ? fmt::format("nothing stands out: {} of a step is forward, backward and update",
-                              percent_text(computing))
+                              share_text(computing))
                 : "nothing stands out",
             "",
             seen.report.clues.next};
@@ -101,7 +101,7 @@ std::string Evidence::train_anew(ChangedSettings changed) const {
     return train(changed);
 }
 
-std::string percent_text(double share) {
+std::string share_text(double share) {
     return share_of(share, 1);
 }
 

@@ -64,7 +64,7 @@ Found find_overfitting(const Evidence& seen) {
                             figure_text(curve.best_low),
                             curve.low_step,
                             figure_text(curve.last),
-                            percent_text(curve.last / curve.best_low - 1)),
+                            share_text(curve.last / curve.best_low - 1)),
                 "the model learns its samples by heart: keep the best checkpoint, and stop sooner",
                 seen.train_anew({{"keep-best", "loss"}, {"early-stop", "5"}})};
         }

@@ -14,8 +14,8 @@ struct Sample {
     double value = 0;
 };
 
-CurvePoint point_of(std::span<const Sample> part) {
-    CurvePoint point{part.back().step, 0, part.front().value, part.front().value};
+ReportPoint point_of(std::span<const Sample> part) {
+    ReportPoint point{part.back().step, 0, part.front().value, part.front().value};
     for (const Sample& sample : part) {
         point.value += sample.value / static_cast<double>(part.size());
         point.least = std::min(point.least, sample.value);

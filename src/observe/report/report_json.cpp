@@ -42,7 +42,7 @@ Json json_of(const PlacementTable& placement) {
 
 Json json_of(const ReportCurve& curve, std::int64_t batch) {
     Json points = Json::array();
-    for (const CurvePoint& point : curve.points) {
+    for (const ReportPoint& point : curve.points) {
         Json one{{"step", point.step},
                  {"value", point.value},
                  {"least", point.least},

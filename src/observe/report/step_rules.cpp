@@ -61,7 +61,7 @@ Found find_uneven_leaves(const Evidence& seen) {
             leaves % ranks,
             most,
             most - 1,
-            percent_text(static_cast<double>(leaves) / static_cast<double>(most * ranks))),
+            share_text(static_cast<double>(leaves) / static_cast<double>(most * ranks))),
         "a number of ranks that divides V has the same bits and wastes nothing",
         seen.train({{"np", std::to_string(better)}})};
 }
@@ -73,7 +73,7 @@ Found find_waiting(const Evidence& seen) {
     const auto slowest = std::ranges::max_element(
         rows, {}, [](const HeatRow& row) { return std::isfinite(row.mean) ? row.mean : 0; });
     std::string title = fmt::format("ranks wait {} of a step for each other ({})",
-                                    percent_text(share),
+                                    share_text(share),
                                     step_length_text(seen.seconds(Phase::wait)));
     if (slowest != rows.end() && slowest->mean > 1)
         title += fmt::format("; slowest is rank {}, {:.2f} times the median",
@@ -101,7 +101,7 @@ Found find_slow_data(const Evidence& seen) {
         FindingKind::data_bound,
         FindingWeight::warning,
         fmt::format("a step waits {} of its time for data ({}){}",
-                    percent_text(share),
+                    share_text(share),
                     step_length_text(seen.seconds(Phase::data)),
                     bound.empty() ? "" : "; what takes longest is " + bound),
         "more I/O threads; more --data-memory, so that all stays in memory; a copy on a local "
@@ -116,7 +116,7 @@ Found find_communication(const Evidence& seen) {
         FindingKind::communication,
         FindingWeight::warning,
         fmt::format("a step stands still {} of its time for sums of gradients ({})",
-                    percent_text(share),
+                    share_text(share),
                     step_length_text(seen.seconds(Phase::comm))),
         "a larger --batch makes sums rarer (other bits: a new run); --comm-thread on hides them "
         "behind backward if ranks have a core for it; fewer ranks; 'bench comm' compares "
@@ -132,7 +132,7 @@ Found find_other_time(const Evidence& seen) {
         FindingKind::other_time,
         FindingWeight::note,
         fmt::format("{} of a step is none of training's phases ({})",
-                    percent_text(share),
+                    share_text(share),
                     step_length_text(seen.seconds(Phase::other))),
         "reports are made here: --log-every with a larger number, or 0 for one every 30 s",
         seen.train({{"log-every", "0"}})};

@@ -68,7 +68,7 @@ std::string step_axes(const Axis& steps, std::int64_t batch) {
 
 std::string curve_path(const ReportCurve& curve, const Axis& steps, const Axis& values) {
     std::string path;
-    for (const CurvePoint& point : curve.points)
+    for (const ReportPoint& point : curve.points)
         path += fmt::format("{}{} {}",
                             path.empty() ? "M" : "L",
                             svg_number(steps.at(static_cast<double>(point.step))),
@@ -79,16 +79,16 @@ std::string curve_path(const ReportCurve& curve, const Axis& steps, const Axis& 
 /// The range of each point, there and back again; "" where each is one value.
 std::string band_path(const ReportCurve& curve, const Axis& steps, const Axis& values) {
     const bool has_range = std::ranges::any_of(
-        curve.points, [](const CurvePoint& point) { return point.most > point.least; });
+        curve.points, [](const ReportPoint& point) { return point.most > point.least; });
     std::string path;
     if (!has_range) return path;
-    const auto go = [&](const CurvePoint& point, double value) {
+    const auto go = [&](const ReportPoint& point, double value) {
         path += fmt::format("{}{} {}",
                             path.empty() ? "M" : "L",
                             svg_number(steps.at(static_cast<double>(point.step))),
                             svg_number(values.at(value)));
     };
-    for (const CurvePoint& point : curve.points) go(point, point.most);
+    for (const ReportPoint& point : curve.points) go(point, point.most);
     for (std::size_t i = curve.points.size(); i-- > 0;) go(curve.points[i], curve.points[i].least);
     return path + "Z";
 }

@@ -51,7 +51,7 @@ Found find_saving(const Evidence& seen) {
         FindingKind::saving,
         FindingWeight::warning,
         fmt::format("saving took {} of the time ({})",
-                    percent_text(share),
+                    share_text(share),
                     duration_text(seen.times().saving)),
         "save less often, or to a faster file system",
         cost_s > 0 ? seen.train({{"checkpoint-every", every_seconds(cost_s / much_saving)}}) : ""};
@@ -69,7 +69,7 @@ Found find_evaluating(const Evidence& seen) {
         FindingKind::evaluating,
         FindingWeight::warning,
         fmt::format("evaluating took {} of the time ({} for {} evaluations)",
-                    percent_text(share),
+                    share_text(share),
                     duration_text(seen.times().evaluating),
                     all.size()),
         "evaluate less often",
@@ -86,7 +86,7 @@ Found find_slow_start(const Evidence& seen) {
         fmt::format("{} start(s) took {} before their first step, {} of the time",
                     seen.status().starts.size(),
                     duration_text(seen.times().starting),
-                    percent_text(share)),
+                    share_text(share)),
         "the times in the log before the first step say what took long: reading the index, loading "
         "resident data, loading a checkpoint, or LibTorch from a slow file system",
         fmt::format("lockstep logs {} --rank 0", seen.folder())};
@@ -100,7 +100,7 @@ Found find_repeated_steps(const Evidence& seen) {
         FindingKind::repeated_steps,
         FindingWeight::warning,
         fmt::format("{} of the time went into steps that were done again or lost ({})",
-                    percent_text(share),
+                    share_text(share),
                     duration_text(seen.times().repeated)),
         "save more often; the number is Young's, for the starts that ended so far",
         every_s > 0 ? seen.train({{"checkpoint-every", every_seconds(every_s)}}) : ""};
@@ -117,7 +117,7 @@ Found find_restarts(const Evidence& seen) {
             "{} starts: {} between them, in starting and in steps done again, {} of the time",
             starts,
             duration_text(lost_s),
-            percent_text(seen.share(lost_s))),
+            share_text(seen.share(lost_s))),
         "see why they ended; a longer time limit makes fewer starts",
         fmt::format("lockstep logs {} --all-starts --level warn", seen.folder())};
 }

@@ -38,7 +38,7 @@ double Job::processor_s() {
 
 RankUse Job::use() const {
     const MemoryUse memory = memory_use();
-    const MemoryLimit limit = memory_limit(node_, Environment());
+    const UsableMemory limit = memory_limit(node_, Environment());
     const std::uint64_t own_bytes = proportional_memory_bytes();
     return {.rank = mesh_.world.rank(),
             .host = node_.host,
