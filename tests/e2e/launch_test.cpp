@@ -17,11 +17,11 @@ namespace {
 
 using testing::HasSubstr;
 
-constexpr std::int64_t steps = 600;
+constexpr std::int64_t usual_steps = 600;
 
 class Launch : public testing::Test {
   protected:
-    Words train(int ranks, std::int64_t length = steps) const {
+    Words train(int ranks, std::int64_t length = usual_steps) const {
         return train_words(SmallData::get().train(), run_, "mlp", 24) + on_ranks(ranks) +
                Words{"--virtual-ranks",
                      "4",
@@ -63,7 +63,7 @@ class Launch : public testing::Test {
     }
 
     void expect_completes() const {
-        const std::int64_t length = newest_step(run_) + steps;
+        const std::int64_t length = newest_step(run_) + usual_steps;
         const ProcessResult result = run_lockstep(train(1, length));
         EXPECT_EQ(result.exit_code, 0) << result.output;
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", length));
