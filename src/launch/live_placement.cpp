@@ -61,8 +61,24 @@ LaunchedRank launched_rank(const Communicator& ranks,
 /// One node's part of the job.
 struct NodePart {
     NodeTopology node;      ///< as all its ranks see it
-    std::string placement;  ///< serialize() of its Placement
+    std::string placement;  ///< lines of JSON: its Placement without seats, then each seat
 };
+
+std::string lines_of(Placement placement) {
+    std::string lines;
+    for (const RankSeat& seat : placement.seats) lines += serialize(seat) + '\n';
+    placement.seats.clear();
+    return serialize(placement) + '\n' + lines;
+}
+
+/// Calls `take` with each line of `text`, whose lines are all ended.
+template <class Take>
+void for_each_line(std::string_view text, Take&& take) {
+    for (std::size_t end = 0; !text.empty(); text.remove_prefix(end + 1)) {
+        end = text.find('\n');
+        take(text.substr(0, end));
+    }
+}
 
 /// Collective, of a node's ranks. Its first rank decides: a node has many ranks, and a topology is
 /// long. Errors: those of place_on_node(), on all of them.
@@ -76,27 +92,30 @@ NodePart place_node(const Communicator& local,
     part.node =
         deserialize_topology(from_root(local, [&] { return serialize(merge_views(views)); }));
     part.placement =
-        from_root(local, [&] { return serialize(place_on_node(part.node, launched, rules)); });
+        from_root(local, [&] { return lines_of(place_on_node(part.node, launched, rules)); });
     return part;
 }
 
 /// Collective. Every node's part, put together by rank.
 Placement join_parts(const Communicator& ranks, const Communicator& local, const NodePart& part) {
     const Communicator leaders = ranks.split(local.is_root() ? 0 : 1);
-    std::string texts;  // a line for each node
+    std::string parts, seats;
     if (local.is_root())
-        for (const std::string& text : leaders.all_gather(part.placement)) texts += text + '\n';
-    texts = local.broadcast(std::move(texts));
+        for (const std::string& text : leaders.all_gather(part.placement)) {
+            const std::size_t end = text.find('\n') + 1;
+            parts += text.substr(0, end);
+            seats += text.substr(end);
+        }
     Placement plan;
     plan.seats.resize(static_cast<std::size_t>(ranks.size()));
-    for (std::string_view rest = texts; !rest.empty();) {
-        const std::size_t end = rest.find('\n');
-        const Placement each = deserialize_placement(rest.substr(0, end), "a node's part");
-        for (const RankSeat& seat : each.seats)
-            plan.seats[static_cast<std::size_t>(seat.rank)] = seat;
+    for_each_line(local.broadcast(std::move(seats)), [&](std::string_view line) {
+        const RankSeat seat = deserialize_seat(line, "another rank's seat");
+        plan.seats.at(static_cast<std::size_t>(seat.rank)) = seat;
+    });
+    for_each_line(local.broadcast(std::move(parts)), [&](std::string_view line) {
+        const Placement each = deserialize_placement(line, "a node's part");
         plan.warnings.insert(plan.warnings.end(), each.warnings.begin(), each.warnings.end());
-        rest.remove_prefix(end + 1);
-    }
+    });
     return plan;
 }
 
