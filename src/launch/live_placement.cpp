@@ -7,10 +7,14 @@
 #include "lockstep/cluster/map.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/core/split.hpp"
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
@@ -60,25 +64,10 @@ LaunchedRank launched_rank(const Communicator& ranks,
 
 /// One node's part of the job.
 struct NodePart {
-    NodeTopology node;      ///< as all its ranks see it
-    std::string placement;  ///< lines of JSON: its Placement without seats, then each seat
+    NodeTopology node;  ///< as all its ranks see it
+    std::string rest;   ///< serialize() of its Placement without seats
+    std::string seats;  ///< serialize() of each, a line each: they begin with any rank
 };
-
-std::string lines_of(Placement placement) {
-    std::string lines;
-    for (const RankSeat& seat : placement.seats) lines += serialize(seat) + '\n';
-    placement.seats.clear();
-    return serialize(placement) + '\n' + lines;
-}
-
-/// Calls `take` with each line of `text`, whose lines are all ended.
-template <class Take>
-void for_each_line(std::string_view text, Take&& take) {
-    for (std::size_t end = 0; !text.empty(); text.remove_prefix(end + 1)) {
-        end = text.find('\n');
-        take(text.substr(0, end));
-    }
-}
 
 /// Collective, of a node's ranks. Its first rank decides: a node has many ranks, and a topology is
 /// long. Errors: those of place_on_node(), on all of them.
@@ -91,31 +80,38 @@ NodePart place_node(const Communicator& local,
     NodePart part;
     part.node =
         deserialize_topology(from_root(local, [&] { return serialize(merge_views(views)); }));
-    part.placement =
-        from_root(local, [&] { return lines_of(place_on_node(part.node, launched, rules)); });
+    from_root(local, [&] {
+        Placement placement = place_on_node(part.node, launched, rules);
+        for (const RankSeat& seat : std::exchange(placement.seats, {}))
+            part.seats += (part.seats.empty() ? "" : "\n") + serialize(seat);
+        part.rest = serialize(placement);
+        return std::string();
+    });
     return part;
+}
+
+/// Collective. The lines that the first ranks of all nodes have.
+std::vector<std::string> all_lines(const Communicator& leaders,
+                                   const Communicator& local,
+                                   const std::string& lines) {
+    std::string all;
+    if (local.is_root()) all = fmt::format("{}", fmt::join(leaders.all_gather(lines), "\n"));
+    return split(local.broadcast(std::move(all)), '\n');
 }
 
 /// Collective. Every node's part, put together by rank.
 Placement join_parts(const Communicator& ranks, const Communicator& local, const NodePart& part) {
     const Communicator leaders = ranks.split(local.is_root() ? 0 : 1);
-    std::string parts, seats;
-    if (local.is_root())
-        for (const std::string& text : leaders.all_gather(part.placement)) {
-            const std::size_t end = text.find('\n') + 1;
-            parts += text.substr(0, end);
-            seats += text.substr(end);
-        }
     Placement plan;
     plan.seats.resize(static_cast<std::size_t>(ranks.size()));
-    for_each_line(local.broadcast(std::move(seats)), [&](std::string_view line) {
+    for (const std::string& line : all_lines(leaders, local, part.seats)) {
         const RankSeat seat = deserialize_seat(line, "another rank's seat");
         plan.seats.at(static_cast<std::size_t>(seat.rank)) = seat;
-    });
-    for_each_line(local.broadcast(std::move(parts)), [&](std::string_view line) {
+    }
+    for (const std::string& line : all_lines(leaders, local, part.rest)) {
         const Placement each = deserialize_placement(line, "a node's part");
         plan.warnings.insert(plan.warnings.end(), each.warnings.begin(), each.warnings.end());
-    });
+    }
     return plan;
 }
 

@@ -3,8 +3,7 @@
 
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-
-#include "runs/text_table.hpp"
+#include "lockstep/observe/text_table.hpp"
 
 #include <algorithm>
 #include <cmath>

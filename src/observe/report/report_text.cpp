@@ -5,6 +5,7 @@
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/observe/log_text.hpp"
+#include "lockstep/observe/text_table.hpp"
 
 #include "report/report_words.hpp"
 
@@ -77,23 +78,12 @@ std::string facts_text(const Report& report) {
 
 std::string placement_text(const PlacementTable& placement) {
     if (placement.rows.empty()) return "";
-    std::vector<std::size_t> widths(placement.columns.size());
-    const auto widen = [&](const std::vector<std::string>& cells) {
-        for (std::size_t i = 0; i < cells.size(); ++i)
-            widths[i] = std::max(widths[i], cells[i].size());
-    };
-    const auto line = [&](const std::vector<std::string>& cells) {
-        std::string text = " ";
-        for (std::size_t i = 0; i < cells.size(); ++i)
-            text += fmt::format(" {:<{}}", printable(cells[i]), widths[i] + 1);
-        text.erase(text.find_last_not_of(' ') + 1);
-        return text + "\n";
-    };
-    widen(placement.columns);
-    for (const auto& row : placement.rows) widen(row);
-    std::string text = heading("placement") + line(placement.columns);
-    for (std::size_t i = 0; i < placement.rows.size() && i < most_text_rows; ++i)
-        text += line(placement.rows[i]);
+    std::vector<std::vector<std::string>> rows{placement.columns};
+    const std::size_t shown = std::min(placement.rows.size(), most_text_rows);
+    rows.insert(rows.end(), placement.rows.begin(), placement.rows.begin() + std::ptrdiff_t(shown));
+    for (auto& row : rows)
+        for (std::string& cell : row) cell = printable(cell);
+    std::string text = heading("placement") + text_table(rows, Align::left, Align::left);
     if (placement.rows.size() > most_text_rows)
         text += fmt::format("  and {} more ranks\n", placement.rows.size() - most_text_rows);
     for (const std::string& note : placement.notes) text += "  " + printable(note) + "\n";

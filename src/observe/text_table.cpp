@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "runs/text_table.hpp"
+#include "lockstep/observe/text_table.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Columns of text, and numbers as tables have them.
+/// @file
+/// Columns of text, and numbers as tables have them.
 #pragma once
 
 #include <string>
@@ -7,6 +8,7 @@
 
 namespace lockstep {
 
+/// Where a cell's text stands in its column.
 enum class Align { left, right };
 
 /// Rows of cells, the first being heads: "  ranks  step\n      1  54 ms\n". Columns that are empty
