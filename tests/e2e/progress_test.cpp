@@ -105,6 +105,9 @@ class Lasting : public testing::Test {
             {"stage", {"data", "stage", data, "--to", out("stage")}},
             {"verify checkpoints", {"ckpt", "verify", run}},
             {"export weights", {"export", run, "--out", out("weights")}},
+            {"eval", {"eval", run, "--data", data}},
+            {"predict",
+             {"predict", run, "--data", data, "--out", *folder_ / ("outputs" + mark + ".npy")}},
             {"bench io",
              Words{"bench", "io", "--data", data, "--threads", "1", "--cache", "hot"} +
                  Words{"--rounds", "1", "--pass", "1MiB"}},

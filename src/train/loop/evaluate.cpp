@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/observe/progress.hpp"
 
 #include "loop/data_feed.hpp"
 #include "model/device_model.hpp"
@@ -119,8 +120,14 @@ std::int64_t Evaluator::own_steps() const {
     return stream_ ? steps() : 0;
 }
 
+// Of all leaves: rank 0, which shows it, stands for all.
+std::uint64_t Evaluator::samples_after(std::int64_t step) const {
+    return static_cast<std::uint64_t>(std::min((step + 1) * batch_, samples_));
+}
+
 void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
     const EvalMode mode(model);
+    Progress progress("predicting", static_cast<std::uint64_t>(samples_));
     for (std::int64_t step = 0; step < own_steps(); ++step) {
         const Batch& part = feed_->next();
         for (const LeafRows& leaf : part.leaves) {
@@ -134,6 +141,7 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
             for (std::size_t row = 0; row < leaf.rows; ++row)
                 sink(part.sample_ids[leaf.first_row + row], values.subspan(row * width, width));
         }
+        progress.update(samples_after(step));
     }
 }
 
@@ -159,11 +167,13 @@ TaskSums Evaluator::sums_of_leaves(Model& model) {
                                 there.dtype(torch::kFloat64)),
                    torch::zeros({std::ssize(none.counts)}, there.dtype(torch::kInt64))};
     std::int64_t samples = 0;
+    Progress progress("evaluating", static_cast<std::uint64_t>(samples_));
     for (std::int64_t step = 0; step < own_steps(); ++step) {
         const Batch& batch = feed_->next();
         add(all, model, batch, step);
         for (const LeafRows& leaf : batch.leaves) samples += static_cast<std::int64_t>(leaf.rows);
         feed_->look_ahead();
+        progress.update(samples_after(step));
     }
     TaskSums sums = all.on_host();
     sums.counts.push_back(samples);

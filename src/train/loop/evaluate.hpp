@@ -48,6 +48,7 @@ class Evaluator {
   private:
     std::int64_t steps() const;
     std::int64_t own_steps() const;
+    std::uint64_t samples_after(std::int64_t step) const;
     void add(SampleSums& all, Model& model, const Batch& batch, std::int64_t step);
     TaskSums sums_of_leaves(Model& model);
 
