@@ -90,7 +90,7 @@ struct NetworkProbe {
     std::optional<double> clock_offset_s;  ///< this node's clock minus rank 0's
     int tried = 0;                         ///< addresses of other nodes
     std::vector<UnreachedAddress> unreached;
-    std::vector<std::string> reached;  ///< hosts of which some address answered
+    std::vector<std::string> reached;  ///< hosts of which one address answered and another did not
     std::vector<std::string> working;  ///< networks in which all that was tried answered
     bool operator==(const NetworkProbe&) const = default;
 };
@@ -109,10 +109,14 @@ struct PairSpeed {
     bool operator==(const PairSpeed&) const = default;
 };
 
+/// A link that is slower than this share of the median one is slow.
+constexpr double slow_link_share = 0.7;
+
 /// What the collective self-test measured; nothing in the fast subset.
 struct SelfTestFacts {
     std::vector<WrongSum> wrong_sums;
-    std::vector<PairSpeed> pairs;
+    double median_link = 0;             ///< bytes a second between nodes; 0: fewer than three nodes
+    std::vector<PairSpeed> slow_pairs;  ///< the slowest of this rank's slow links, as it saw them
     std::optional<double> measured_s, predicted_s;  ///< one all-reduce of `reduced_bytes`
     std::uint64_t reduced_bytes = 0;
     std::string state_hash;        ///< of a computation that must agree on all ranks

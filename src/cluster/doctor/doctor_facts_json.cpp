@@ -90,7 +90,8 @@ void describe(Record& record, PairSpeed& pair) {
 
 void describe(Record& record, SelfTestFacts& test) {
     record.sparse("wrong_sums", test.wrong_sums);
-    record.sparse("pairs", test.pairs);
+    record.sparse("median_link", test.median_link);
+    record.sparse("slow_pairs", test.slow_pairs);
     record.sparse("measured_s", test.measured_s);
     record.sparse("predicted_s", test.predicted_s);
     record.sparse("reduced_bytes", test.reduced_bytes);

@@ -11,7 +11,6 @@
 namespace lockstep {
 namespace {
 
-constexpr double slow_link_share = 0.7;    // of the median link
 constexpr double least_model_share = 0.6;  // of the predicted speed
 constexpr double straggler_factor = 1.2;   // of the median rank
 constexpr std::size_t least_steps = 20;
@@ -32,17 +31,19 @@ Ailments wrong_sums(const DoctorFacts& facts) {
     return found;
 }
 
-/// The best that either end saw of each pair: one may have waited for the other to come.
-std::map<std::pair<int, int>, double> links_of(JobRanks ranks) {
-    std::map<std::pair<int, int>, double> links;
+/// The better of what both ends saw of each link that is slow to both: one of them may have waited
+/// for the other to come.
+std::map<std::pair<int, int>, double> slow_to_both(JobRanks ranks) {
+    std::map<std::pair<int, int>, double> seen, both;
     for (const DoctorFacts& facts : ranks) {
         if (!facts.self_test) continue;
-        for (const PairSpeed& pair : facts.self_test->pairs) {
-            double& best = links[std::minmax(int{facts.rank}, int{pair.to_rank})];
-            best = std::max(best, pair.bytes_per_s);
+        for (const PairSpeed& pair : facts.self_test->slow_pairs) {
+            const std::pair<int, int> ends = std::minmax(int{facts.rank}, int{pair.to_rank});
+            const auto [first, is_first] = seen.emplace(ends, pair.bytes_per_s);
+            if (!is_first) both[ends] = std::max(first->second, pair.bytes_per_s);
         }
     }
-    return links;
+    return both;
 }
 
 std::string speed_text(double bytes_per_s) {
@@ -50,20 +51,15 @@ std::string speed_text(double bytes_per_s) {
 }
 
 Ailments slow_links(JobRanks ranks) {
-    const auto links = links_of(ranks);
-    if (links.size() < 3) return {};  // no telling which of two is the slow one
-    std::vector<double> speeds;
-    for (const auto& [pair, speed] : links) speeds.push_back(speed);
-    const double middle = median(speeds);
+    if (!ranks.front().self_test) return {};
     Ailments found;
-    for (const auto& [pair, speed] : links)
-        if (speed < slow_link_share * middle)
-            found.push_back({.what = fmt::format("between ranks {} and {}: {}, the median is {}",
-                                                 pair.first,
-                                                 pair.second,
-                                                 speed_text(speed),
-                                                 speed_text(middle)),
-                             .ranks = {pair.first, pair.second}});
+    for (const auto& [pair, speed] : slow_to_both(ranks))
+        found.push_back({.what = fmt::format("between ranks {} and {}: {}, the median is {}",
+                                             pair.first,
+                                             pair.second,
+                                             speed_text(speed),
+                                             speed_text(ranks.front().self_test->median_link)),
+                         .ranks = {pair.first, pair.second}});
     return found;
 }
 

@@ -62,7 +62,7 @@ void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
     if (is_leader) {
         mine.network = probe_addresses(leaders, mine.node);
         mine.network.clock_offset_s = measure_clock_offset_s(leaders);
-        test.pairs = test_links(ranks, leaders);
+        test_links(ranks, leaders, test);
     }
     ranks.barrier();
     test_work(ranks, test);

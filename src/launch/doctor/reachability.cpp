@@ -171,13 +171,17 @@ NetworkProbe OpenPorts::try_others(const std::vector<std::string>& offers, int o
         }
     }
     const auto unreached = unreached_of(ports);
-    for (const OfferedPort& each : ports)
-        if (std::ranges::count(unreached, each.address, &UnreachedAddress::address) == 0)
-            probe.reached.push_back(each.host);
     probe.unreached.insert(probe.unreached.end(), unreached.begin(), unreached.end());
-    std::set<std::string> working, failing;
+    std::set<std::string> working, failing, silent, in_doubt;
     for (const auto& [address, network] : networks) working.insert(network);
-    for (const UnreachedAddress& each : probe.unreached) failing.insert(networks[each.address]);
+    for (const UnreachedAddress& each : probe.unreached) {
+        failing.insert(networks[each.address]);
+        silent.insert(each.address);
+        in_doubt.insert(each.host);
+    }
+    for (const OfferedPort& each : ports)
+        if (in_doubt.contains(each.host) && !silent.contains(each.address))
+            probe.reached.push_back(each.host);
     std::ranges::set_difference(working, failing, std::back_inserter(probe.working));
     return probe;
 }

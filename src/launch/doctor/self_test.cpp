@@ -7,10 +7,14 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"
 
+#include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
 #include <cstdint>
+#include <iterator>
 #include <span>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -68,14 +72,49 @@ void test_against_model(const Communicator& ranks, SelfTestFacts& test) {
 
 }  // namespace
 
-std::vector<PairSpeed> test_links(const Communicator& world, const Communicator& leaders) {
+void test_links(const Communicator& world, const Communicator& leaders, SelfTestFacts& test) {
     std::vector<int> world_ranks;
     for (const std::string& rank : leaders.all_gather(std::to_string(world.rank())))
         world_ranks.push_back(std::stoi(rank));
     std::vector<PairSpeed> pairs;
-    for (const LinkSpeed& link : measure_link_speeds(leaders, link_bytes))
+    std::vector<double> speeds;
+    for (const LinkSpeed& link : measure_link_speeds(leaders, link_bytes)) {
         pairs.push_back({world_ranks.at(static_cast<std::size_t>(link.peer)), link.bytes_per_s});
+        speeds.push_back(link.bytes_per_s);
+    }
+    if (leaders.size() < 3) return;  // no telling which of two is the slow one
+    test.median_link = median_over(leaders, speeds);
+    test.slow_pairs = slow_pairs_of(std::move(pairs), test.median_link);
+}
+
+std::vector<PairSpeed> slow_pairs_of(std::vector<PairSpeed> pairs, double median) {
+    constexpr std::size_t most_told = 16;  // a node with more is named by them
+    std::erase_if(
+        pairs, [&](const PairSpeed& pair) { return pair.bytes_per_s >= slow_link_share * median; });
+    std::ranges::sort(pairs, {}, &PairSpeed::bytes_per_s);
+    if (pairs.size() > most_told) pairs.resize(most_told);
     return pairs;
+}
+
+// Numbers that are not negative stand in the order of their bits, which are found a byte at a time.
+double median_over(const Communicator& ranks, std::span<const double> values) {
+    std::array<std::int64_t, 1> left = {std::ssize(values)};
+    ranks.all_reduce_sum(std::span<std::int64_t>(left));
+    if (left[0] == 0) return 0;
+    left[0] /= 2;  // so many of those that begin alike are smaller
+    std::uint64_t found = 0;
+    for (int shift = 56; shift >= 0; shift -= 8) {
+        std::array<std::int64_t, 256> counts{};
+        for (const double value : values) {
+            const auto begin = std::bit_cast<std::uint64_t>(value) >> shift;
+            if (begin >> 8 == found) ++counts[begin & 0xff];
+        }
+        ranks.all_reduce_sum(std::span<std::int64_t>(counts));
+        std::uint64_t byte = 0;
+        while (left[0] >= counts[byte]) left[0] -= counts[byte++];
+        found = found << 8 | byte;
+    }
+    return std::bit_cast<double>(found);
 }
 
 void test_work(const Communicator& ranks, SelfTestFacts& test) {

@@ -5,12 +5,21 @@
 #include "lockstep/cluster/doctor_facts.hpp"
 #include "lockstep/comm/communicator.hpp"
 
+#include <span>
 #include <vector>
 
 namespace lockstep {
 
-/// Collective over one rank of each node; `to_rank` are ranks of `world`.
-std::vector<PairSpeed> test_links(const Communicator& world, const Communicator& leaders);
+/// Collective over one rank of each node. Every pair of nodes is measured, but what goes to the
+/// root must not grow with their square: each tells its slow links alone, as ranks of `world`.
+void test_links(const Communicator& world, const Communicator& leaders, SelfTestFacts& test);
+
+/// Those of less than slow_link_share of `median`, slowest first, 16 at most.
+std::vector<PairSpeed> slow_pairs_of(std::vector<PairSpeed> pairs, double median);
+
+/// Collective. The middle one, the greater of two, of all ranks' `values`, none below 0; 0 where
+/// there are none. Found by eight sums of 256 counts, however many values there are.
+double median_over(const Communicator& ranks, std::span<const double> values);
 
 /// Collective. The same arithmetic on every rank, step by step: its hash and its time.
 void test_work(const Communicator& ranks, SelfTestFacts& test);

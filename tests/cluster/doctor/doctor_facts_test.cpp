@@ -157,7 +157,7 @@ TEST_F(DoctorFactsTest, ComeBackFromTheirText) {
     all.system.errors_moved = {{"mlx5_0:1 symbol_error", 3}};
     all.system.redirects_pci = false;
     all.network = {-0.5, 2, {{"b", "10.0.0.2", "refused"}}, {"c"}};
-    all.self_test = {{{"ring float", 3, 1}}, {{8, 1e9}}, 0.5, 0.25, 64, "abc", 1, {0.5, 0.25}};
+    all.self_test = {{{"ring float", 3, 1}}, 2e9, {{8, 1e9}}, 0.5, 0.25, 64, "abc", 1, {0.5, 0.25}};
     all.node = load_topology(std::filesystem::path(LOCKSTEP_TOPOLOGIES) / "dgx.json");
     EXPECT_EQ(deserialize_doctor_facts(serialize(all)), all);
 }

@@ -66,6 +66,16 @@ TEST(DoctorChecks, FindNothingInHealthAndTheirAilmentInSickness) {
     }
 }
 
+TEST(DoctorChecks, TakeALinkForSlowWhereBothEndsDo) {
+    Job job = test::job_of(test::fixture("two-socket"), 3, 1);
+    job[0].self_test->slow_pairs = {{2, 1e9}};
+    EXPECT_THAT(found("T2", job), IsEmpty());
+    job[2].self_test->slow_pairs = {{1, 1e9}, {0, 1e9}};
+    const auto findings = found("T2", job);
+    ASSERT_THAT(findings, SizeIs(1));
+    EXPECT_THAT(findings[0].ranks, ElementsAre(0, 2));
+}
+
 TEST(DoctorChecks, HaveACaseEach) {
     std::set<std::string> tested;
     for (const Sick& sick : all_cases()) tested.insert(sick.id);

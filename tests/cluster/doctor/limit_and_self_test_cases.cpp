@@ -103,8 +103,8 @@ std::vector<Sick> limit_and_self_test_cases() {
          "between ranks 0 and 2: 953.7 MiB/s",
          three_nodes,
          [](Job& job) {
-             job[0].self_test->pairs[1].bytes_per_s = 1e9;
-             job[2].self_test->pairs[0].bytes_per_s = 9e8;
+             job[0].self_test->slow_pairs = {{2, 1e9}};
+             job[2].self_test->slow_pairs = {{0, 9e8}};
          }},
         {"T3", warning, "45 % of its speed", small_job, first([](DoctorFacts& facts) {
              facts.self_test->measured_s = 0.020;

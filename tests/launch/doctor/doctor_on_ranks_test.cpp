@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/preflight.hpp"
 
 #include "doctor/reachability.hpp"
+#include "doctor/self_test.hpp"
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"
 
@@ -115,7 +117,60 @@ TEST(DoctorOnRanks, TriesSharedAddresses) {
     const NetworkProbe probe = probe_addresses(ranks(), node);
     EXPECT_THAT(probe.unreached, IsEmpty());
     EXPECT_GE(probe.tried, ranks().size() - 1);
-    EXPECT_EQ(static_cast<int>(probe.reached.size()), probe.tried);
+    EXPECT_THAT(probe.reached, IsEmpty());
+}
+
+NodeTopology node_at(const std::string& host, const std::string& address) {
+    NodeTopology node;
+    node.host = host;
+    node.interfaces = {
+        {.name = "eth0", .state = "up", .addresses = {address}, .kind = InterfaceKind::ethernet}};
+    return node;
+}
+
+TEST(DoctorOnRanks, TellsOfHostsThatAnswerAtOneAddressOfTwo) {
+    const OpenPorts mine(node_at("a", "127.0.0.1/8")), theirs(node_at("b", "127.0.0.2/8"));
+    Json offer = parse_json(theirs.offer(), "an offer");
+    const Json open = offer.at("ports").at(0);
+    offer["ports"].push_back({open.at(0), "127.0.0.3", 1});
+    const NetworkProbe probe = mine.try_others({mine.offer(), offer.dump()}, 0);
+    EXPECT_EQ(probe.tried, 2);
+    ASSERT_EQ(probe.unreached.size(), 1u);
+    EXPECT_EQ(probe.unreached[0].address, "127.0.0.3");
+    EXPECT_EQ(probe.reached, std::vector<std::string>{"b"});
+}
+
+/// As if all numbers lay sorted in one place.
+TEST(DoctorOnRanks, FindTheMedianOfTheirNumbers) {
+    for (const int each : {0, 1, 2, 37}) {
+        std::vector<double> mine;
+        std::vector<double> all;
+        for (int rank = 0; rank < ranks().size(); ++rank)
+            for (int i = 0; i < each * (1 + rank % 2); ++i) {
+                const double value = i % 5 == 0 ? 0 : 1e9 / (1 + (rank * 71 + i * 37) % 101);
+                all.push_back(value);
+                if (rank == ranks().rank()) mine.push_back(value);
+            }
+        std::ranges::sort(all);
+        EXPECT_EQ(median_over(ranks(), mine), all.empty() ? 0 : all[all.size() / 2]);
+    }
+}
+
+TEST(DoctorOnRanks, TellOfSlowLinksAlone) {
+    SelfTestFacts test;
+    test_links(ranks(), ranks(), test);
+    EXPECT_EQ(test.median_link > 0, ranks().size() > 2);
+    for (const PairSpeed& pair : test.slow_pairs)
+        EXPECT_LT(pair.bytes_per_s, slow_link_share * test.median_link);
+}
+
+TEST(DoctorOnRanks, TellOfTheSlowestOfManySlowLinks) {
+    std::vector<PairSpeed> pairs = {{99, 71}};
+    for (int rank = 0; rank < 40; ++rank) pairs.push_back({rank, 69.0 - rank});
+    const auto slow = slow_pairs_of(pairs, 100);
+    ASSERT_EQ(slow.size(), 16u);
+    EXPECT_EQ(slow.front(), (PairSpeed{39, 30}));
+    EXPECT_EQ(slow.back(), (PairSpeed{24, 45}));
 }
 
 TEST(DoctorOnRanks, NamesAddressesThatRefuse) {
