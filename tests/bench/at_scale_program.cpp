@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a training does before its first step and around each, without a model: so that many ranks
 // fit on one machine.
-//   mpirun -np P bench_at_scale run FOLDER   seconds of each part of a start, of its slowest rank,
-//                                            and MiB of rank 0 and of the largest of the others
+//   mpirun -np P bench_at_scale run FOLDER   each part of a start: seconds of its slowest rank, and
+//                                            what mpi_tally.hpp says of rank 0; MiB of rank 0 and
+//                                            of the largest of the others
 //   bench_at_scale root P                    seconds of what rank 0 of P ranks does with the facts
 //                                            that all sent it, and MiB, on a machine of its own
 // Both print one JSON object.
@@ -26,6 +27,8 @@
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/observe/step_budget.hpp"
 
+#include "mpi_tally.hpp"
+
 #include <array>
 #include <cmath>
 #include <iostream>
@@ -48,9 +51,15 @@ class Parts {
     template <class Work>
     void measure(const char* name, Work&& work) {
         ranks_.barrier();
+        const MpiTally before = mpi_tally();
         const double begin_s = now_s();
         work();
-        seconds_[name] = largest(1e6 * (now_s() - begin_s)) * 1e-6;
+        const double wall_s = now_s() - begin_s;
+        const MpiTally after = mpi_tally();
+        parts_[name] = {{"wall_s", largest(1e6 * wall_s) * 1e-6},
+                        {"own_s", after.own_s - before.own_s},
+                        {"in_mpi_s", after.in_mpi_s - before.in_mpi_s},
+                        {"bytes", after.bytes - before.bytes}};
     }
 
     /// Collective.
@@ -58,8 +67,8 @@ class Parts {
         const auto peak = static_cast<double>(memory_use().peak_resident_bytes);
         const double others = largest(ranks_.is_root() ? 0 : peak);
         return {{"ranks", ranks_.size()},
-                {"seconds", Json(seconds_)},
-                {"root_mib", peak / (1 << 20)},
+                {"parts", parts_},
+                {"peak_mib", peak / (1 << 20)},
                 {"others_mib", others / (1 << 20)}};
     }
 
@@ -71,7 +80,7 @@ class Parts {
     }
 
     const Communicator& ranks_;
-    std::map<std::string, double> seconds_;
+    Json parts_ = Json::object();
 };
 
 /// A run's directory, logs and flight records, as train keeps them.
@@ -213,12 +222,38 @@ DoctorFacts facts_of(DoctorFacts mine, int rank, int ranks) {
     return mine;
 }
 
+constexpr int most_slow_links = 16;
+
+/// As after the doctor's probes, all links of the first node being slow.
+DoctorFacts probed(DoctorFacts facts) {
+    SelfTestFacts test{.wrong_sums = std::vector<WrongSum>(32, {"shared-memory float", 1023, 0}),
+                       .state_hash = std::string(32, 'a'),
+                       .step_s = std::vector<double>(24, 1.0 / 700)};
+    test.median_link = 9e9 / 7;
+    const auto tell = [&](int node) { test.slow_pairs.push_back({node * ranks_of_node, 1e9 / 3}); };
+    if (facts.rank == 0)
+        for (int node = 1; node <= most_slow_links; ++node) tell(node);
+    else if (facts.local_rank == 0)
+        tell(0);
+    facts.self_test = test;
+    return facts;
+}
+
 /// What all ranks sent, as texts.
 template <class Make>
 std::vector<std::string> sent(int ranks, Make&& make) {
     std::vector<std::string> texts;
     for (int rank = 0; rank < ranks; ++rank) texts.push_back(serialize(make(rank)));
     return texts;
+}
+
+void judge(const std::vector<std::string>& examined, Pace slowest) {
+    std::vector<DoctorFacts> all;
+    for (const std::string& text : examined) all.push_back(deserialize_doctor_facts(text));
+    const DoctorSelection selection{.slowest = slowest};
+    const auto findings = run_checks(all, selection);
+    network_text(all);
+    findings_text(findings, selected_checks(selection).size());
 }
 
 /// What the root does with it.
@@ -228,6 +263,7 @@ void work_as_root(int ranks) {
     const RankFacts facts;
     const DoctorFacts mine = examine_rank(alone, facts, {});
     const auto examined = sent(ranks, [&](int rank) { return facts_of(mine, rank, ranks); });
+    const auto tested = sent(ranks, [&](int rank) { return probed(facts_of(mine, rank, ranks)); });
     const auto witnesses = sent(ranks, [&](int rank) {
         const int node = rank / ranks_of_node;
         return NodeWitness{rank,
@@ -253,11 +289,8 @@ void work_as_root(int ranks) {
         check_no_sharing(places.seats, {});
         placement_table(places);
     });
-    parts.measure("preflight", [&] {
-        std::vector<DoctorFacts> all;
-        for (const std::string& text : examined) all.push_back(deserialize_doctor_facts(text));
-        run_checks(all, {.slowest = Pace::fast});
-    });
+    parts.measure("preflight", [&] { judge(examined, Pace::fast); });
+    parts.measure("doctor", [&] { judge(tested, Pace::slow); });
     Json measured = parts.json();
     measured["ranks"] = ranks;
     measured["facts_kib"] = static_cast<double>(examined.front().size()) / 1024;
