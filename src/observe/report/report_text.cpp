@@ -185,8 +185,10 @@ std::string heat_text(const Report& report) {
                     : tenths <= 0 ? '.'
                                   : static_cast<char>('0' + tenths);
         }
-        text += fmt::format(
-            "  {:<9} {:>5.2f} |{}|\n", ranks_label(row.first, row.last), row.mean, line);
+        text += fmt::format("  {:<9} {:>5} |{}|\n",
+                            ranks_label(row.first, row.last),
+                            std::isfinite(row.mean) ? fmt::format("{:.2f}", row.mean) : "-",
+                            line);
     }
     return text;
 }

@@ -18,8 +18,11 @@ using test::made_up_figures;
 using test::made_up_report;
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::Ge;
 using testing::HasSubstr;
+using testing::Le;
 using testing::Not;
+using testing::SizeIs;
 
 /// Of a run that failed, below a folder whose name is an attack.
 Report failed_report() {
@@ -148,6 +151,12 @@ TEST(ReportAxis, HasRoundTicksInWordsThatTellThemApart) {
                 ElementsAre("0", "0.5M", "1M", "1.5M", "2M", "2.5M"));
     EXPECT_THAT(ticks_of(logarithmic_axis(0.04, 3)),
                 ElementsAre("0.05", "0.1", "0.2", "0.5", "1", "2"));
+}
+
+TEST(ReportAxis, HasFewTicksHoweverFarItGoes) {
+    EXPECT_THAT(ticks_of(logarithmic_axis(1e-12, 1)), SizeIs(AllOf(Ge(4u), Le(9u))));
+    EXPECT_THAT(ticks_of(logarithmic_axis(std::numeric_limits<double>::denorm_min(), 1e308)),
+                SizeIs(AllOf(Ge(4u), Le(9u))));
 }
 
 TEST(ReportAxis, PlacesValuesBetweenItsEnds) {
