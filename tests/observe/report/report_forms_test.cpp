@@ -126,6 +126,16 @@ TEST(ReportForms, BearARunOfWhichNothingIsKnown) {
     EXPECT_EQ(report_json(report).at("ranks").size(), 0u);
 }
 
+TEST(ReportForms, BearARankWithoutSteps) {
+    RunFigures run = made_up_figures(2, 10);
+    run.ranks[0].steps.clear();
+    const Report report = make_report(run, made_up_clues(10));
+    EXPECT_THAT(report_text(report),
+                AllOf(HasSubstr("  0             - |"), Not(HasSubstr("nan"))));
+    EXPECT_THAT(report_html(report), Not(HasSubstr("nan")));
+    EXPECT_THAT(report_markdown(report), Not(HasSubstr("nan")));
+}
+
 TEST(ReportForms, BearFiguresThatAreNotFinite) {
     RunFigures run = made_up_figures(2, 10);
     at(run.ranks[1].steps[3].phases, Phase::data) = std::numeric_limits<double>::quiet_NaN();
