@@ -8,6 +8,7 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/printed.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/core/version.hpp"
@@ -28,6 +29,7 @@
 #include <optional>
 #include <thread>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
 #include <unistd.h>
@@ -294,6 +296,12 @@ Communicator join_ranks(std::optional<MpiSession>& session) {
     return world;
 }
 
+// A file that takes the place of a closed stdout would have all that is printed written into it.
+void keep_standard_streams() {
+    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+        if (::fcntl(fd, F_GETFD) < 0) ::open("/dev/null", O_RDWR);
+}
+
 }  // namespace
 
 std::filesystem::path rank_program(const Program& program) {
@@ -320,10 +328,13 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
         if (process.ranks.is_root()) print_once(prepared.help);
         return 0;
     }
-    return prepared.command->run(prepared.call);
+    const int code = prepared.command->run(prepared.call);
+    if (!computes(words)) check_printed();
+    return code;
 }
 
 int run_program(const std::vector<std::string>& words, const Program& program) {
+    keep_standard_streams();
     const auto facts = std::make_shared<RankFacts>();
     if (is_train(words)) hold_stop_signals();  // none is lost before training takes them
     die_with_launch();

@@ -6,6 +6,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/printed.hpp"
 
 #include "stderr_capture.hpp"
 
@@ -25,14 +26,15 @@ namespace {
 constexpr std::array<std::string_view, 4> level_names{"debug", "info", "warn", "error"};
 
 // One write() per line, so that lines of several threads and processes never mix. Failures to log
-// are not errors of the run.
-void put(int fd, std::string_view text) {
+// are not errors of the run: they are returned as errno, else 0.
+int put(int fd, std::string_view text) {
     while (!text.empty()) {
         const ssize_t wrote = ::write(fd, text.data(), text.size());
         if (wrote < 0 && errno == EINTR) continue;
-        if (wrote <= 0) return;
+        if (wrote <= 0) return errno;
         text.remove_prefix(static_cast<std::size_t>(wrote));
     }
+    return 0;
 }
 
 // One that obeys no escapes would show them: editors and builds have such.
@@ -52,6 +54,7 @@ class Sink {
         capture_.reset();  // which may still have a line to log
         const std::lock_guard lock(mutex_);
         target_ = target;
+        unprinted_ = 0;
         text_.reset();
         json_.reset();
         if (target.directory.empty()) return;
@@ -94,8 +97,13 @@ class Sink {
         const std::lock_guard lock(mutex_);
         if (target_.rank != 0) return;
         clear_live();
-        put(STDOUT_FILENO, text);
+        if (const int reason = put(STDOUT_FILENO, text)) unprinted_ = reason;
         if (text_) put(text_.value(), text);
+    }
+
+    int unprinted() {
+        const std::lock_guard lock(mutex_);
+        return unprinted_;
     }
 
     void live(std::string_view text) {
@@ -159,6 +167,7 @@ class Sink {
     LogTarget target_;
     UniqueFd text_, json_;
     bool live_shown_ = false;
+    int unprinted_ = 0;                       // errno of a print() that failed
     std::unique_ptr<StderrCapture> capture_;  // the first to go: it logs to its end
 };
 
@@ -196,6 +205,11 @@ void write_error(std::string_view text) {
 
 void print_once(std::string_view text) {
     Sink::instance().print(text);
+}
+
+void check_printed() {
+    const int reason = Sink::instance().unprinted();
+    check(reason == 0 || reason == EPIPE, [&] { return system_error("write", "stdout", reason); });
 }
 
 void show_live(std::string_view text) {

@@ -74,18 +74,22 @@ void refuse_foreign_folder(const RunPaths& paths) {
     });
 }
 
-/// 0 where no incarnation has begun.
+/// 0 where no incarnation has begun. Who looks for a start's logs goes down from there: so it is
+/// bounded.
 std::int64_t incarnation_on_disk(const fs::path& path) {
+    constexpr std::int64_t most = 1'000'000;
     if (std::error_code failed; !fs::exists(path, failed)) return 0;
     auto text = read_file(path, 64);
     text.erase(text.find_last_not_of(" \n") + 1);
     const auto number = parse_integer(text);
-    check(number && *number >= 0, [&] {
-        return Error("E222",
-                     fmt::format("'{}' is '{}', no number", path.string(), printable(text)),
-                     "it counts the starts of the run",
-                     fmt::format("write a number into it that is larger than those in '{}'",
-                                 (path.parent_path() / "logs").string()));
+    check(number && *number >= 0 && *number <= most, [&] {
+        return Error(
+            "E222",
+            fmt::format(
+                "'{}' is '{}', no number from 0 to {}", path.string(), printable(text), most),
+            "it counts the starts of the run",
+            fmt::format("write a number into it that is larger than those in '{}'",
+                        (path.parent_path() / "logs").string()));
     });
     return *number;
 }

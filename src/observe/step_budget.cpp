@@ -60,6 +60,15 @@ StepBudget budget_in(const Place& place) {
     return budget;
 }
 
+/// Whether a rank wrote it: damage makes any numbers. Differences of times may be off by their
+/// rounding.
+bool is_sound(const Place& place) {
+    constexpr double longest_s = 1e9, rounding_s = 1e-3, last_unix_s = 1e11;
+    const auto is_time = [](float s) { return s >= -rounding_s && s <= longest_s; };
+    return place.step > 0 && place.ended_unix_s >= 0 && place.ended_unix_s <= last_unix_s &&
+           std::all_of(place.seconds.begin(), place.seconds.end(), is_time);
+}
+
 /// Whether all of it was written.
 bool write_at(int file, std::span<const std::byte> bytes, std::size_t offset) {
     while (!bytes.empty()) {
@@ -137,7 +146,8 @@ void StepBudgetFile::flush() {
 }
 
 std::vector<StepBudget> read_step_budgets(const fs::path& path) {
-    if (!fs::exists(path)) return {};
+    std::error_code failed;
+    if (!fs::exists(path, failed) && !failed) return {};
     const std::string bytes = read_file(path);
     Header header;
     const auto is_header = [&] {
@@ -153,7 +163,7 @@ std::vector<StepBudget> read_step_budgets(const fs::path& path) {
     for (std::size_t at = place_bytes; at + place_bytes <= bytes.size(); at += place_bytes) {
         Place place;
         std::memcpy(&place, bytes.data() + at, place_bytes);
-        if (place.step > 0) found.push_back(budget_in(place));
+        if (is_sound(place)) found.push_back(budget_in(place));
     }
     std::stable_sort(found.begin(), found.end(), [](const StepBudget& a, const StepBudget& b) {
         return a.ended_unix_s < b.ended_unix_s;

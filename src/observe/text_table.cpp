@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/text_table.hpp"
 
+#include "lockstep/core/log.hpp"
+
 #include <algorithm>
 #include <cmath>
 
@@ -11,15 +13,20 @@ namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
 
-std::size_t width_of(const Rows& rows, std::size_t column) {
-    std::size_t width = 0;
-    for (const auto& row : rows) width = std::max(width, row[column].size());
-    return width;
-}
-
-bool is_empty(const Rows& rows, std::size_t column) {
-    return std::all_of(
-        rows.begin() + 1, rows.end(), [&](const auto& row) { return row[column].empty(); });
+// Of each column; 0: it is empty below its head.
+std::vector<std::size_t> widths_of(const Rows& rows) {
+    std::vector<std::size_t> below, all;
+    for (const auto& row : rows) {
+        below.resize(std::max(below.size(), row.size()));
+        all.resize(below.size());
+        for (std::size_t i = 0; i < row.size(); ++i) {
+            all[i] = std::max(all[i], row[i].size());
+            if (&row != &rows.front()) below[i] = std::max(below[i], row[i].size());
+        }
+    }
+    for (std::size_t i = 0; i < all.size(); ++i)
+        if (below[i] == 0) all[i] = 0;
+    return all;
 }
 
 std::string cell(const std::string& text, std::size_t width, Align align) {
@@ -33,13 +40,14 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
                        Align first,
                        Align rest,
                        const std::string& indent) {
+    const std::vector<std::size_t> widths = widths_of(rows);
     std::string text;
     for (const auto& row : rows) {
         std::string line = indent;
         for (std::size_t i = 0; i < row.size(); ++i) {
-            if (is_empty(rows, i)) continue;
+            if (widths[i] == 0) continue;
             line += (line.size() > indent.size() ? "  " : "") +
-                    cell(row[i], width_of(rows, i), i == 0 ? first : rest);
+                    cell(printable(row[i]), widths[i], i == 0 ? first : rest);
         }
         line.erase(line.find_last_not_of(' ') + 1);
         text += line + "\n";

@@ -3,7 +3,9 @@
 
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/printed.hpp"
 
+#include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <array>
@@ -362,6 +364,46 @@ TEST(KeptStderr, LeavesNoEmptyFile) {
     const test::TempDir folder;
     said_by_child(folder.path(), [] {});
     EXPECT_FALSE(fs::exists(folder / "rank-00001.stderr"));
+}
+
+/// Makes stdout something else for its lifetime.
+class OtherStdout {
+  public:
+    explicit OtherStdout(UniqueFd other) : before_(::dup(STDOUT_FILENO)) {
+        ::dup2(other.value(), STDOUT_FILENO);
+    }
+    ~OtherStdout() { ::dup2(before_.value(), STDOUT_FILENO); }
+    OtherStdout(const OtherStdout&) = delete;
+    OtherStdout& operator=(const OtherStdout&) = delete;
+
+  private:
+    UniqueFd before_;
+};
+
+TEST_F(LogTest, TellsAtTheEndOfResultsThatHadNoRoom) {
+    open_log({});
+    {
+        const OtherStdout full(UniqueFd(::open("/dev/full", O_WRONLY | O_CLOEXEC)));
+        print_once("a  b\n");
+    }
+    print_once("");
+    EXPECT_EQ(test::caught_code([] { check_printed(); }), "E405");
+    open_log({});
+    EXPECT_EQ(test::caught_code([] { check_printed(); }), "");
+}
+
+TEST_F(LogTest, TakesAReaderThatWentAwayForNoError) {
+    open_log({});
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+    ::close(ends[0]);
+    const auto before = std::signal(SIGPIPE, SIG_IGN);
+    {
+        const OtherStdout closed(UniqueFd{ends[1]});
+        print_once("a  b\n");
+    }
+    std::signal(SIGPIPE, before);
+    EXPECT_EQ(test::caught_code([] { check_printed(); }), "");
 }
 
 TEST(Printable, ReplacesControlCharacters) {

@@ -12,6 +12,7 @@ TEST(ShellWord, QuotesWhatAShellWouldTakeApart) {
     EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
     EXPECT_EQ(shell_word("$HOME"), "'$HOME'");
     EXPECT_EQ(shell_word(""), "''");
+    EXPECT_EQ(shell_word("it's \\ \033[31m\n"), "$'it\\'s \\\\ \\033[31m\\012'");
 }
 
 }  // namespace

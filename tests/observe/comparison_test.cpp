@@ -106,6 +106,14 @@ TEST(StepScatter, LeavesTheFirstStepOutAndTakesThePhasesOfAllRanks) {
     EXPECT_EQ(step_scatter(RunFigures()).count, 0);
 }
 
+TEST(PhaseScatter, TakesEachStepByItsNumber) {
+    RunFigures run = run_with_steps({1, 1, 1, 1}, 2);
+    std::vector<StepBudget>& steps = run.ranks[1].steps;
+    steps.erase(steps.begin() + 1);  // damaged: steps 3 and 4 are left of it
+    steps[1].phases[static_cast<std::size_t>(Phase::comm)] = 3;
+    EXPECT_EQ(phase_scatter(run, Phase::comm).mean, (0 + 1.5 + 0.5) / 3);
+}
+
 TEST(CurveGap, IsAsFarAlongAsBothGo) {
     const std::vector<CurvePoint> slow{{100, 0.5}, {200, 0.7}, {300, 0.8}};
     const std::vector<CurvePoint> fast{{50, 0.2}, {150, 0.4}, {250, 0.6}};

@@ -234,8 +234,11 @@ TEST_F(RunDirectoryTest, CountsItsIncarnations) {
 
 TEST_F(RunDirectoryTest, RefusesAnIncarnationThatIsNoNumber) {
     auto run = open();
-    folder_.file("runs/a/incarnation", "-3\n");
-    EXPECT_EQ(caught_code([&] { run.begin_incarnation(); }), "E222");
+    for (const char* text : {"-3\n", "many\n", "9223372036854775807\n"}) {
+        folder_.file("runs/a/incarnation", text);
+        EXPECT_EQ(caught_code([&] { run.begin_incarnation(); }), "E222") << text;
+        EXPECT_EQ(caught_code([&] { read_incarnation(root_); }), "E222") << text;
+    }
 }
 
 TEST_F(RunDirectoryTest, WritesNothingOnceItWasTakenOver) {

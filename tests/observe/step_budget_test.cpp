@@ -4,6 +4,9 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
+#include <fstream>
+#include <limits>
+
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -70,6 +73,40 @@ TEST(StepBudgets, AreEmptyWithoutAFileAndRefuseAForeignOne) {
     EXPECT_TRUE(read_step_budgets(path).empty());
     write_file_atomically(path, std::string(200, 'x'));
     EXPECT_EQ(test::caught_code([&] { read_step_budgets(path); }), "E222");
+}
+
+/// Writes `value` over what is at byte `offset` of a file.
+template <class Value>
+void overwrite(const fs::path& path, std::size_t offset, Value value) {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(offset));
+    file.write(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+TEST(StepBudgets, LeaveOutWhatDamageMadeSenseless) {
+    const test::TempDir folder;
+    const fs::path path = step_budgets_path(folder.path(), 0);
+    {
+        StepBudgetFile file(path);
+        for (std::int64_t step = 1; step <= 6; ++step) file.add(budget_of(step));
+    }
+    const auto place = [](std::size_t number) { return 64 * number; };
+    overwrite(path, place(1) + 16, std::numeric_limits<float>::quiet_NaN());
+    overwrite(path, place(2) + 16, std::numeric_limits<float>::infinity());
+    overwrite(path, place(3) + 20, -1e30F);
+    overwrite(path, place(4) + 8, std::numeric_limits<double>::quiet_NaN());
+    overwrite(path, place(5), std::int64_t{-5});
+    const auto steps = read_step_budgets(path);
+    ASSERT_EQ(steps.size(), 1u);
+    EXPECT_EQ(steps.front().step, 6);
+    EXPECT_EQ(steps.front().wall_s(), 0.75);
+}
+
+TEST(StepBudgets, AreRefusedByAnErrorWhereTheFileCannotBeReached) {
+    const test::TempDir folder;
+    const fs::path path = step_budgets_path(folder.path(), 0);
+    fs::create_symlink(path.filename(), path);
+    EXPECT_EQ(test::caught_code([&] { read_step_budgets(path); }), "E402");
 }
 
 }  // namespace

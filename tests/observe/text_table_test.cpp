@@ -17,6 +17,10 @@ TEST(TextTable, AlignsColumnsAndLeavesEmptyOnesOut) {
               "a     b\n10  200\n");
 }
 
+TEST(TextTable, KeepsEscapesFromTerminals) {
+    EXPECT_EQ(text_table({{"a"}, {"\033[31m"}}, Align::left, Align::left, ""), "a\n?[31m\n");
+}
+
 TEST(TextTable, WritesNumbersShort) {
     EXPECT_EQ(seconds_text(0), "0 s");
     EXPECT_EQ(seconds_text(707), "707 s");

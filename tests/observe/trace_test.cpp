@@ -154,6 +154,9 @@ TEST(StepTrace, IsRefusedWhereItIsNone) {
     EXPECT_EQ(with("\"dur\":", "\"dur\":\"x\",\"d\":"), "E222");
     EXPECT_EQ(with("\"seq\":12", "\"seq\":-12"), "E222");
     EXPECT_EQ(with("steps=3-4", "steps=4-3"), "E222");
+    EXPECT_EQ(with("\"dur\":", "\"dur\":1e300,\"d\":"), "E222");
+    EXPECT_EQ(with("\"world_size\": 2", "\"world_size\": 2000000000"), "E222");
+    EXPECT_EQ(with("\"world_size\": 2", "\"world_size\": 0"), "E222");
 }
 
 /// A run with a start whose ranks' clocks are `ahead_s` ahead, and which traced.

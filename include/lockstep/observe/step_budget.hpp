@@ -25,8 +25,6 @@ struct StepBudget {
     /// Goes on to the end of `next`, which follows it or is another part of it.
     StepBudget& operator+=(const StepBudget& next);
 
-    /// Seconds of `phase`.
-
     /// Seconds of one phase.
     double at(Phase phase) const { return phases[static_cast<std::size_t>(phase)]; }
 };
@@ -61,8 +59,9 @@ class StepBudgetFile {
     std::vector<StepBudget> waiting_;
 };
 
-/// The steps that `path` holds, each once, oldest first, those of another version of the format
-/// left out. Empty where the file is missing. Errors: E202, E222 if it is no such file.
+/// The steps that `path` holds, oldest first, those of another version of the format left out, and
+/// those that damage made senseless: all times are finite. Empty where the file is missing. A step
+/// that was done again after a rollback is there again. Errors: E202, E222 if it is no such file.
 std::vector<StepBudget> read_step_budgets(const fs::path& path);
 
 }  // namespace lockstep

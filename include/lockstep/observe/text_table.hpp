@@ -12,7 +12,8 @@ namespace lockstep {
 enum class Align { left, right };
 
 /// Rows of cells, the first being heads: "  ranks  step\n      1  54 ms\n". Columns that are empty
-/// below their head are left out. The first column is aligned `first`, the others `rest`.
+/// below their head are left out. The first column is aligned `first`, the others `rest`. Cells may
+/// be any text: they are shown as printable() has them.
 std::string text_table(const std::vector<std::vector<std::string>>& rows,
                        Align first,
                        Align rest,

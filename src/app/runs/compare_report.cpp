@@ -149,7 +149,7 @@ std::string speed_text(const RunComparison& runs) {
 
 std::string value_text(const std::string& value, const std::string& origin) {
     if (value.empty()) return "not given";
-    return printable(value) + (origin.empty() ? "" : " (" + printable(origin) + ")");
+    return value + (origin.empty() ? "" : " (" + origin + ")");
 }
 
 std::string kind_text(SettingKind kind) {

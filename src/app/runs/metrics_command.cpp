@@ -4,6 +4,7 @@
 #include "lockstep/observe/metrics_export.hpp"
 
 #include "command.hpp"
+#include "output_place.hpp"
 
 #include <memory>
 
@@ -38,6 +39,7 @@ std::string text_in(MetricsFormat format, const RunFigures& run) {
 }
 
 int export_metrics(const MetricsOptions& options, const fs::path& run) {
+    if (!options.out.empty()) check_output_place(options.out);
     const std::string text = text_in(options.format, read_run_figures(run));
     if (options.out.empty())
         print_once(text);

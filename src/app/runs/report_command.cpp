@@ -6,6 +6,7 @@
 #include "lockstep/observe/run_directory.hpp"
 
 #include "command.hpp"
+#include "output_place.hpp"
 #include "runs/resume_command.hpp"
 #include "runs/root_cause.hpp"
 #include "runs/run_clues.hpp"
@@ -88,6 +89,7 @@ std::string rendered(const Report& report, ReportFormat format) {
 
 int show(const ReportOptions& options, const Invocation& call) {
     const fs::path run = call.positionals[0];
+    if (!options.out.empty()) check_output_place(options.out);
     const Report report = report_of(run, options.incarnation, call.process.program.name);
     const std::string text = rendered(report, options.format);
     const bool is_page = options.format == ReportFormat::html;

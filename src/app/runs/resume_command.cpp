@@ -2,7 +2,6 @@
 #include "runs/resume_command.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/observe/run_directory.hpp"
 
@@ -23,11 +22,11 @@ std::string line_of(const Json& config, const OptionTable& table, const std::str
             const std::string value = given->at("value").get<std::string>();
             const std::string origin = given->at("origin").get<std::string>();
             if (origin.starts_with("LOCKSTEP_"))
-                variables += fmt::format("{}={} ", origin, shell_word(printable(value)));
+                variables += fmt::format("{}={} ", origin, shell_word(value));
             else if (origin == "command line" && option.kind == OptionKind::flag)
                 words += fmt::format(" --{}", option.name);
             else if (origin == "command line")
-                words += fmt::format(" --{} {}", option.name, shell_word(printable(value)));
+                words += fmt::format(" --{} {}", option.name, shell_word(value));
         }
     return words.empty() ? "" : variables + program + " train" + words;
 }

@@ -186,14 +186,15 @@ std::vector<std::string> notes_on(std::span<const RunFigures> runs) {
     std::vector<std::string> notes;
     const auto others = other_differences(runs);
     if (!others.empty())
-        notes.push_back(fmt::format("the runs differ in {}, too", fmt::join(others, ", ")));
+        notes.push_back(
+            printable(fmt::format("the runs differ in {}, too", fmt::join(others, ", "))));
     for (const RunFigures& run : runs)
         for (const SettingDifference& setting :
              settings_that_differ(runs.front().record, run.record))
             if (setting.name == "processor")
                 notes.push_back(fmt::format("'{}' is of another processor: {}",
                                             printable(run.root.string()),
-                                            setting.second));
+                                            printable(setting.second)));
     return notes;
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/observe/trace.hpp"
 
 #include "command.hpp"
+#include "output_place.hpp"
 
 #include <memory>
 
@@ -57,6 +58,7 @@ std::string text_of(const MergedTraces& merged, const std::string& run) {
 }
 
 int merge(const MergeOptions& options, const std::string& run) {
+    if (!options.out.empty()) check_output_place(options.out);
     const MergedTraces merged = merge_traces(run, options.incarnation, options.format, options.out);
     print_once(text_of(merged, run));
     if (options.format == TraceFormat::perfetto)

@@ -55,6 +55,21 @@ std::optional<TrialResult> Trials::train(const Variant& variant, std::int64_t st
     return result;
 }
 
+void add_round(KnobResult& result, std::size_t variant, const TrialResult& trial) {
+    std::string& before = result.parameters[variant];
+    check(before.empty() || before == trial.parameters, [&] {
+        return Error(
+            "E743",
+            fmt::format("--{} {} gave other parameters than before",
+                        result.knob.name,
+                        variant_text(result.knob, result.knob.variants[variant])),
+            fmt::format("{} in place of {}, by the same training", trial.parameters, before),
+            "please report this with the command");
+    });
+    before = trial.parameters;
+    result.step_s[variant].push_back(trial.step_s);
+}
+
 KnobResult try_knob(Trials& trials, const Knob& knob, std::int64_t steps, int rounds) {
     const std::size_t ways = knob.variants.size();
     KnobResult result{.knob = knob,
@@ -67,8 +82,7 @@ KnobResult try_knob(Trials& trials, const Knob& knob, std::int64_t steps, int ro
             const auto trial = trials.train(knob.variants[i], steps);
             result.why_not[i] = trials.why_not();
             if (!trial) continue;
-            result.step_s[i].push_back(trial->step_s);
-            result.parameters[i] = trial->parameters;
+            add_round(result, i, *trial);
         }
     check(result.why_not[0].empty(), [&] {
         return Error("E705", "the training does not run as it is now", result.why_not[0]);

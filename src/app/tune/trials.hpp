@@ -62,6 +62,10 @@ struct KnobResult {
     std::size_t quickest = 0;                 ///< beyond the noise; 0: what there is now
 };
 
+/// What one more training of a variant showed. Errors: E743 where its bits are not those of the
+/// rounds before.
+void add_round(KnobResult& result, std::size_t variant, const TrialResult& trial);
+
 /// Tries every variant `rounds` times, A B C A B C. Errors: E705 where the first does not run.
 KnobResult try_knob(Trials& trials, const Knob& knob, std::int64_t steps, int rounds);
 

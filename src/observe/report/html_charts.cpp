@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -34,18 +35,10 @@ BarChart bars_of_ranks(const Report& report, const std::vector<Phase>& phases) {
     return chart;
 }
 
-std::string budget_table(const Report& report, const std::vector<Phase>& phases) {
-    HtmlCells heading{"rank", "node", "a step"};
-    for (const Phase phase : phases) heading.emplace_back(phase_word(phase).name);
-    std::vector<HtmlCells> rows;
-    for (const auto& row : rank_rows(report.ranks, most_table_rows)) {
-        HtmlCells cells{
-            ranks_label(row.first, row.last), row.hosts, step_length_text(row.mean.wall_s())};
-        for (const Phase phase : phases)
-            cells.push_back(
-                share_of(row.mean.phases[static_cast<std::size_t>(phase)], row.mean.wall_s()));
-        rows.push_back(std::move(cells));
-    }
+std::string budget_table(const Report& report) {
+    std::vector<HtmlCells> rows = budget_rows(report, most_table_rows);
+    const HtmlCells heading = std::move(rows.front());
+    rows.erase(rows.begin());
     return html_table("a step by rank", heading, 2, rows);
 }
 
@@ -111,7 +104,7 @@ std::string html_budget(const Report& report) {
                                    count_words(report.mean.steps),
                                    report.incarnation)) +
             html_legend(chart.parts, shares) + "<div class=\"wide\">" +
-            stacked_bars(chart, "budget") + "</div>\n" + budget_table(report, phases));
+            stacked_bars(chart, "budget") + "</div>\n" + budget_table(report));
 }
 
 std::string html_heat_map(const Report& report) {
@@ -162,7 +155,6 @@ std::string html_starts(const RunStatus& status) {
     chart.rows.push_back({"all starts", duration_text(status.times.elapsed), {}});
     HtmlCells notes;
     for (const TimePart& part : time_parts(status.times)) {
-        if (part.seconds < 0.0005) continue;
         chart.parts.push_back(part.word);
         chart.rows.front().values.push_back(part.seconds / unit_s);
         notes.push_back(fmt::format(
@@ -173,7 +165,7 @@ std::string html_starts(const RunStatus& status) {
         rows.push_back({fmt::format("{}", start.incarnation),
                         utc_text(start.began_unix_s),
                         start_steps(start),
-                        duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0)),
+                        start_length(start),
                         duration_text(start.first_report_s),
                         duration_text(start.save_s),
                         duration_text(start.evaluate_s)});

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/observe/log_text.hpp"
+
 #include "report/report_parts.hpp"
 
 #include <algorithm>
@@ -54,7 +56,7 @@ ReportCurve curve_of_reports(const RunFigures& run, const char* name, Value&& va
 std::string title_of(const std::string& figure) {
     std::string title = figure.starts_with("test_") ? figure.substr(5) : figure;
     std::ranges::replace(title, '_', ' ');
-    return title;
+    return plain_text(title);
 }
 
 void add(std::vector<ReportChart>& charts, ReportChart chart) {

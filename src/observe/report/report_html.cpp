@@ -3,7 +3,6 @@
 // page's head forbids besides. Names and messages of a run may be anything, <script> too: all text
 // goes through html_text().
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/core/version.hpp"
 
@@ -83,23 +82,19 @@ std::string header_of(const Report& report) {
 
 // Words.
 
+std::string facts_list(const std::vector<ReportFact>& facts, std::string_view attributes) {
+    std::string list = fmt::format("<dl class=\"facts\"{}>\n", attributes);
+    for (const ReportFact& fact : facts)
+        list += fmt::format(
+            "<div><dt>{}</dt><dd>{}</dd></div>\n", html_text(fact.name), html_text(fact.value));
+    return list + "</dl>\n";
+}
+
 std::string cause_section(const Report& report) {
     if (!report.clues.cause) return "";
-    const ReportCause& cause = *report.clues.cause;
-    std::string facts;
-    const auto add_fact = [&](std::string_view name, const std::string& value) {
-        if (!value.empty())
-            facts += fmt::format("<div><dt>{}</dt><dd>{}</dd></div>\n", name, html_text(value));
-    };
-    add_fact("where", cause_title(cause));
-    add_fact("what", cause.error.what);
-    add_fact("why", cause.error.why);
-    add_fact("fix", cause.fix);
-    if (cause.error.time_s > 0) add_fact("when", utc_text(cause.error.time_s));
-    if (!cause.followers.empty())
-        add_fact("consequence", ranks_text(cause.followers) + " ended for it");
     return html_section(
-        "Cause", "<dl class=\"facts\" style=\"grid-template-columns:1fr\">\n" + facts + "</dl>\n");
+        "Cause",
+        facts_list(cause_facts(*report.clues.cause), " style=\"grid-template-columns:1fr\""));
 }
 
 std::string findings_section(const Report& report) {
@@ -119,11 +114,7 @@ std::string findings_section(const Report& report) {
 }
 
 std::string facts_section(const Report& report) {
-    std::string content = "<dl class=\"facts\">\n";
-    for (const ReportFact& fact : report.facts)
-        content += fmt::format(
-            "<div><dt>{}</dt><dd>{}</dd></div>\n", html_text(fact.name), html_text(fact.value));
-    content += "</dl>\n";
+    std::string content = facts_list(report.facts, "");
     const PlacementTable& placement = report.placement;
     if (!placement.rows.empty()) {
         content += "<h3>Placement</h3>\n";

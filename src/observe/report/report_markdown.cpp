@@ -2,11 +2,10 @@
 // Whatever comes from the run is escaped: GitHub would take it for markup, links and HTML.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/core/ranks_text.hpp"
 
 #include "report/report_words.hpp"
 
-#include <cmath>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -50,18 +49,15 @@ std::string table(const Cells& heading, std::size_t numbers, const std::vector<C
     return text;
 }
 
+std::string facts_table(const std::vector<ReportFact>& facts) {
+    std::vector<Cells> rows;
+    for (const ReportFact& fact : facts) rows.push_back({fact.name, fact.value});
+    return table({"", ""}, 2, rows);
+}
+
 std::string cause_part(const Report& report) {
     if (!report.clues.cause) return "";
-    const ReportCause& cause = *report.clues.cause;
-    std::vector<Cells> rows{{"where", cause_title(cause)},
-                            {"what", cause.error.what},
-                            {"why", cause.error.why},
-                            {"fix", cause.fix}};
-    if (cause.error.time_s > 0) rows.push_back({"when", utc_text(cause.error.time_s)});
-    if (!cause.followers.empty())
-        rows.push_back({"consequence", ranks_text(cause.followers) + " ended for it"});
-    std::erase_if(rows, [](const Cells& row) { return row[1].empty(); });
-    return "\n## Cause\n" + table({"", ""}, 2, rows);
+    return "\n## Cause\n" + facts_table(cause_facts(*report.clues.cause));
 }
 
 std::string findings_part(const Report& report) {
@@ -76,9 +72,7 @@ std::string findings_part(const Report& report) {
 }
 
 std::string facts_part(const Report& report) {
-    std::vector<Cells> rows;
-    for (const ReportFact& fact : report.facts) rows.push_back({fact.name, fact.value});
-    std::string text = "\n## What ran\n" + table({"", ""}, 2, rows);
+    std::string text = "\n## What ran\n" + facts_table(report.facts);
     if (!report.placement.rows.empty())
         text +=
             "\n### Placement\n" +
@@ -103,18 +97,9 @@ std::string curves_part(const Report& report) {
 
 std::string budget_part(const Report& report) {
     if (report.mean.steps == 0) return "";
-    const std::vector<Phase> phases = shown_phases(report);
-    Cells heading{"ranks", "node", "a step"};
-    for (const Phase phase : phases) heading.emplace_back(phase_word(phase).name);
-    std::vector<Cells> rows;
-    for (const auto& row : rank_rows(report.ranks, most_markdown_rows)) {
-        Cells cells{
-            ranks_label(row.first, row.last), row.hosts, step_length_text(row.mean.wall_s())};
-        for (const Phase phase : phases)
-            cells.push_back(
-                share_of(row.mean.phases[static_cast<std::size_t>(phase)], row.mean.wall_s()));
-        rows.push_back(std::move(cells));
-    }
+    std::vector<Cells> rows = budget_rows(report, most_markdown_rows);
+    const Cells heading = std::move(rows.front());
+    rows.erase(rows.begin());
     return fmt::format("\n## Where a step goes\n\n{} on average over {} steps of start {}\n",
                        step_length_text(report.mean.wall_s()),
                        report.mean.steps,
@@ -126,14 +111,13 @@ std::string starts_part(const RunStatus& status) {
     if (status.starts.empty()) return "";
     std::vector<Cells> parts, starts;
     for (const TimePart& part : time_parts(status.times))
-        if (part.seconds >= 0.0005)
-            parts.push_back({std::string(part.word.name),
-                             duration_text(part.seconds),
-                             share_of(part.seconds, status.times.elapsed)});
+        parts.push_back({std::string(part.word.name),
+                         duration_text(part.seconds),
+                         share_of(part.seconds, status.times.elapsed)});
     for (const StartRecord& start : status.starts)
         starts.push_back({fmt::format("{}", start.incarnation),
                           utc_text(start.began_unix_s),
-                          duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0)),
+                          start_length(start),
                           start_steps(start)});
     return "\n## Starts and goodput\n" + table({"part", "time", "share"}, 1, parts) +
            table({"start", "began", "took", "steps"}, 4, starts);

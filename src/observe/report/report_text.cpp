@@ -2,7 +2,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/split.hpp"
 #include "lockstep/observe/log_text.hpp"
 #include "lockstep/observe/text_table.hpp"
@@ -23,21 +22,15 @@ std::string heading(std::string_view title) {
     return fmt::format("\n{}\n", title);
 }
 
-std::string row_text(std::string_view name, const std::string& text) {
-    return text.empty() ? "" : fmt::format("  {:<17} {}\n", name, text);
+std::string facts_text(std::string_view title, const std::vector<ReportFact>& facts) {
+    std::string text = heading(title);
+    for (const ReportFact& fact : facts)
+        text += fmt::format("  {:<17} {}\n", fact.name, fact.value);
+    return text;
 }
 
 std::string cause_text(const Report& report) {
-    if (!report.clues.cause) return "";
-    const ReportCause& cause = *report.clues.cause;
-    std::string text = heading("cause") + row_text("where", cause_title(cause)) +
-                       row_text("what", plain_text(cause.error.what)) +
-                       row_text("why", plain_text(cause.error.why)) +
-                       row_text("fix", plain_text(cause.fix));
-    if (cause.error.time_s > 0) text += row_text("when", utc_text(cause.error.time_s));
-    if (!cause.followers.empty())
-        text += row_text("consequence", ranks_text(cause.followers) + " ended for it");
-    return text;
+    return report.clues.cause ? facts_text("cause", cause_facts(*report.clues.cause)) : "";
 }
 
 /// `text` in lines of at most 100 columns, broken between words, those after the first indented.
@@ -70,19 +63,11 @@ std::string findings_text(const Report& report) {
     return text;
 }
 
-std::string facts_text(const Report& report) {
-    std::string text = heading("what ran");
-    for (const ReportFact& fact : report.facts) text += row_text(fact.name, fact.value);
-    return text;
-}
-
 std::string placement_text(const PlacementTable& placement) {
     if (placement.rows.empty()) return "";
     std::vector<std::vector<std::string>> rows{placement.columns};
     const std::size_t shown = std::min(placement.rows.size(), most_text_rows);
     rows.insert(rows.end(), placement.rows.begin(), placement.rows.begin() + std::ptrdiff_t(shown));
-    for (auto& row : rows)
-        for (std::string& cell : row) cell = printable(cell);
     std::string text = heading("placement") + text_table(rows, Align::left, Align::left);
     if (placement.rows.size() > most_text_rows)
         text += fmt::format("  and {} more ranks\n", placement.rows.size() - most_text_rows);
@@ -185,8 +170,10 @@ std::string heat_text(const Report& report) {
                     : tenths <= 0 ? '.'
                                   : static_cast<char>('0' + tenths);
         }
-        text += fmt::format(
-            "  {:<9} {:>5.2f} |{}|\n", ranks_label(row.first, row.last), row.mean, line);
+        text += fmt::format("  {:<9} {:>5} |{}|\n",
+                            ranks_label(row.first, row.last),
+                            std::isfinite(row.mean) ? fmt::format("{:.2f}", row.mean) : "-",
+                            line);
     }
     return text;
 }
@@ -200,14 +187,13 @@ std::string starts_text(const RunStatus& status) {
         text += fmt::format("  {}: {} | {} | {}\n",
                             start.incarnation,
                             utc_text(start.began_unix_s),
-                            duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0)),
+                            start_length(start),
                             start_steps(start));
     for (const TimePart& part : time_parts(status.times))
-        if (part.seconds >= 0.0005)
-            text += fmt::format("  {:<24} {:>9} {:>7}\n",
-                                part.word.name,
-                                duration_text(part.seconds),
-                                share_of(part.seconds, status.times.elapsed));
+        text += fmt::format("  {:<24} {:>9} {:>7}\n",
+                            part.word.name,
+                            duration_text(part.seconds),
+                            share_of(part.seconds, status.times.elapsed));
     return text;
 }
 
@@ -215,7 +201,7 @@ std::string starts_text(const RunStatus& status) {
 
 std::string report_text(const Report& report) {
     std::string text = fmt::format("{}: {}\n", plain_text(report.run()), report.outcome);
-    text += cause_text(report) + findings_text(report) + facts_text(report) +
+    text += cause_text(report) + findings_text(report) + facts_text("what ran", report.facts) +
             placement_text(report.placement) + curves_text(report) + budget_text(report) +
             heat_text(report) + starts_text(report.clues.status);
     text += "\nnext: " + report.clues.next + "\n";

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "report/report_words.hpp"
 
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/observe/log_text.hpp"
@@ -47,13 +48,16 @@ std::vector<Phase> shown_phases(const Report& report) {
 }
 
 std::vector<TimePart> time_parts(const RunTimes& times) {
-    return {{{'T', "steps that count", "train"}, times.training},
-            {{'R', "steps done again or lost", "repeat"}, times.repeated},
-            {{'S', "saving", "save"}, times.saving},
-            {{'E', "evaluating", "evaluate"}, times.evaluating},
-            {{'I', "starting", "start"}, times.starting},
-            {{'-', "between starts", "down"}, times.down},
-            {{'O', "other", "other"}, times.other}};
+    std::vector<TimePart> parts{{{'T', "steps that count", "train"}, times.training},
+                                {{'R', "steps done again or lost", "repeat"}, times.repeated},
+                                {{'S', "saving", "save"}, times.saving},
+                                {{'E', "evaluating", "evaluate"}, times.evaluating},
+                                {{'I', "starting", "start"}, times.starting},
+                                {{'-', "between starts", "down"}, times.down},
+                                {{'O', "other", "other"}, times.other}};
+    constexpr double shortest_s = 0.0005;
+    std::erase_if(parts, [](const TimePart& part) { return part.seconds < shortest_s; });
+    return parts;
 }
 
 std::string share_of(double part, double whole) {
@@ -108,12 +112,40 @@ std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t 
     return rows;
 }
 
+std::vector<std::vector<std::string>> budget_rows(const Report& report, std::size_t most) {
+    const std::vector<Phase> phases = shown_phases(report);
+    std::vector<std::vector<std::string>> rows{{"ranks", "node", "a step"}};
+    for (const Phase phase : phases) rows.front().emplace_back(phase_word(phase).name);
+    for (const ReportRow& row : rank_rows(report.ranks, most)) {
+        const double wall_s = row.mean.wall_s();
+        auto& cells = rows.emplace_back();
+        cells = {ranks_label(row.first, row.last), row.hosts, step_length_text(wall_s)};
+        for (const Phase phase : phases)
+            cells.push_back(share_of(row.mean.phases[static_cast<std::size_t>(phase)], wall_s));
+    }
+    return rows;
+}
+
 std::string cause_title(const ReportCause& cause) {
     const RankError& error = cause.error;
     return fmt::format("{}{}: {}",
                        ranks_text(error.ranks),
                        error.host.empty() ? "" : " on " + plain_text(error.host),
                        cause.trouble.empty() ? "error " + plain_text(error.code) : cause.trouble);
+}
+
+std::vector<ReportFact> cause_facts(const ReportCause& cause) {
+    const RankError& error = cause.error;
+    std::vector<ReportFact> facts{
+        {"where", cause_title(cause)},
+        {"what", plain_text(error.what)},
+        {"why", plain_text(error.why)},
+        {"fix", plain_text(cause.fix)},
+        {"when", error.time_s > 0 ? utc_text(error.time_s) : ""},
+        {"consequence",
+         cause.followers.empty() ? "" : ranks_text(cause.followers) + " ended for it"}};
+    std::erase_if(facts, [](const ReportFact& fact) { return fact.value.empty(); });
+    return facts;
 }
 
 std::int64_t reached_step(const RunStatus& status) {
@@ -126,6 +158,10 @@ std::string start_steps(const StartRecord& start) {
     return fmt::format("steps {} to {}",
                        count_words(start.from_step),
                        count_words(std::max(start.to_step, start.from_step)));
+}
+
+std::string start_length(const StartRecord& start) {
+    return duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0));
 }
 
 ReportMood mood_of(RunCondition condition) {

@@ -42,7 +42,8 @@ struct TimePart {
     double seconds;
 };
 
-/// Where the time since the first start went; they sum to RunTimes::elapsed.
+/// Where the time since the first start went; they sum to RunTimes::elapsed, but for what is too
+/// short to show.
 std::vector<TimePart> time_parts(const RunTimes& times);
 
 /// "23 %", "0.4 %", "-" of nothing.
@@ -70,14 +71,24 @@ struct ReportRow {
 /// The ranks in at most `most` rows.
 std::vector<ReportRow> rank_rows(std::span<const ReportRank> ranks, std::size_t most);
 
+/// The mean steps of the ranks in at most `most` rows, below a row of heads: ranks, node, the step,
+/// and the share of each phase.
+std::vector<std::vector<std::string>> budget_rows(const Report& report, std::size_t most);
+
 /// "rank 1 on n1: rank dead", "ranks 0-3 on n2: error E213".
 std::string cause_title(const ReportCause& cause);
+
+/// What is known of a cause: "where", "what", "why", "fix", "when", "consequence".
+std::vector<ReportFact> cause_facts(const ReportCause& cause);
 
 /// The newest step that was reported: state.json may know an older one of a start that failed.
 std::int64_t reached_step(const RunStatus& status);
 
 /// "steps 938 to 1,200".
 std::string start_steps(const StartRecord& start);
+
+/// How long it took: "12m08s".
+std::string start_length(const StartRecord& start);
 
 /// Whether the newest start ended badly or is in trouble; whether it did what it should.
 enum class ReportMood { good, open, bad };

@@ -83,12 +83,15 @@ Axis linear_axis(double least, double most, int ticks) {
 Axis logarithmic_axis(double least, double most) {
     Axis axis{
         .scale = AxisScale::logarithmic, .least = least, .most = std::max(most, least * 1.01)};
+    constexpr double most_decades = 8;  // with a tick each
     const bool is_wide = most / least > 2000;
-    for (double power = std::pow(10, std::floor(std::log10(least))); power <= most; power *= 10)
+    const double from = std::floor(std::log10(least)), to = std::log10(most);
+    const double every = std::max(std::ceil((to - from) / most_decades), 1.0);
+    for (double decade = from; decade <= to; decade += every)
         for (const double factor : {1.0, 2.0, 5.0}) {
+            const double tick = factor * std::pow(10, decade);
             if (is_wide && factor > 1) continue;
-            if (factor * power >= least && factor * power <= most)
-                axis.ticks.push_back(factor * power);
+            if (tick >= least && tick <= most) axis.ticks.push_back(tick);
         }
     return axis;
 }

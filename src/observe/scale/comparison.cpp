@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 #include <ranges>
 #include <set>
@@ -74,14 +75,6 @@ double mean_of(std::span<const double> values) {
     return std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-// With the step's number: ranks may have kept different ones.
-const StepBudget* step_of(const RankFigures& rank, std::int64_t step) {
-    if (rank.steps.empty()) return nullptr;
-    const std::int64_t place = step - rank.steps.front().step;
-    if (place < 0 || place >= static_cast<std::int64_t>(rank.steps.size())) return nullptr;
-    return &rank.steps[static_cast<std::size_t>(place)];
-}
-
 const RankFigures* first_with_steps(const RunFigures& run) {
     const auto found = std::ranges::find_if(
         run.ranks, [](const RankFigures& rank) { return !rank.steps.empty(); });
@@ -94,15 +87,19 @@ std::span<const StepBudget> averaged_steps(const RankFigures& rank) {
     return steps.size() > 1 ? steps.subspan(1) : steps;
 }
 
-double mean_of_phase(const RunFigures& run, std::int64_t step, Phase phase) {
-    double seconds = 0;
-    int ranks = 0;
+// Of all ranks, by the step's number: ranks may have kept different ones, and some of them twice.
+struct PhaseSum {
+    double seconds = 0, times = 0;
+};
+std::map<std::int64_t, PhaseSum> sums_by_step(const RunFigures& run, Phase phase) {
+    std::map<std::int64_t, PhaseSum> sums;
     for (const RankFigures& rank : run.ranks)
-        if (const StepBudget* const budget = step_of(rank, step)) {
-            seconds += budget->at(phase);
-            ++ranks;
+        for (const StepBudget& step : rank.steps) {
+            PhaseSum& sum = sums[step.step];
+            sum.seconds += step.at(phase);
+            ++sum.times;
         }
-    return seconds / std::max(1, ranks);
+    return sums;
 }
 
 }  // namespace
@@ -161,9 +158,12 @@ Scatter step_scatter(const RunFigures& run) {
 Scatter phase_scatter(const RunFigures& run, Phase phase) {
     const RankFigures* const rank = first_with_steps(run);
     if (!rank) return {};
+    const auto sums = sums_by_step(run, phase);
     std::vector<double> seconds;
-    for (const StepBudget& step : averaged_steps(*rank))
-        seconds.push_back(mean_of_phase(run, step.step, phase));
+    for (const StepBudget& step : averaged_steps(*rank)) {
+        const PhaseSum& sum = sums.at(step.step);
+        seconds.push_back(sum.seconds / sum.times);
+    }
     return scatter_of(seconds);
 }
 

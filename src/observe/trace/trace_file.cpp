@@ -34,9 +34,16 @@ std::string head_of(const StepTrace& trace) {
         trace.dropped);
 }
 
+Error out_of_range(std::string_view what, double value) {
+    return Error("E222", fmt::format("{} is {:g}", what, value));
+}
+
 /// Of whole quarters of a microsecond: nanoseconds since 1970 are no floating-point numbers.
 std::int64_t nanoseconds(const Json& micros) {
-    return std::llround(micros.get<double>() * 4) * 250;
+    constexpr double most = 9e15;  // the year 2255
+    const double value = micros.get<double>();
+    check(std::abs(value) <= most, [&] { return out_of_range("a time", value); });
+    return std::llround(value * 4) * 250;
 }
 
 SliceKind kind_of(const std::string& category) {
@@ -69,6 +76,9 @@ StepTrace trace_in(const Json& text) {
                     .pid = own.at("pid").get<std::int64_t>(),
                     .steps = parse_trace_steps({own.at("steps").get<std::string>(), "trace"}),
                     .dropped = own.at("dropped").get<std::int64_t>()};
+    constexpr int most_ranks = 1 << 24;
+    check(trace.rank >= 0 && trace.rank < trace.ranks && trace.ranks <= most_ranks,
+          [&] { return out_of_range("the number of ranks", trace.ranks); });
     for (const Json& event : text.at("traceEvents"))
         if (event.at("ph").get<std::string>() == "X") trace.slices.push_back(slice_in(event));
     return trace;

@@ -79,6 +79,17 @@ TEST(VerdictText, SaysTheGainAndThatNoBitChanged) {
     EXPECT_THAT(text, HasSubstr("came to the same parameters, after 120 steps abc\n"));
 }
 
+TEST(AddRound, RefusesOtherBitsThanThoseOfTheRoundsBefore) {
+    KnobResult result = transports();
+    add_round(result, 1, {.step_s = 0.003, .parameters = "abc"});
+    EXPECT_EQ(result.step_s[1].back(), 0.003);
+    add_round(result, 2, {.step_s = 0.003, .parameters = "abc"});
+    EXPECT_EQ(result.parameters[2], "abc");
+    EXPECT_THAT(
+        test::caught_text([&] { add_round(result, 1, {.step_s = 0.003, .parameters = "def"}); }),
+        HasSubstr("error E743: --transport mpi gave other parameters than before"));
+}
+
 TEST(CommonParameters, AreThoseOfAllThatChangeSpeedAlone) {
     EXPECT_EQ(common_parameters({transports()}, "abc"), "abc");
     KnobResult other = transports();

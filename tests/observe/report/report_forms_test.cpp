@@ -18,8 +18,11 @@ using test::made_up_figures;
 using test::made_up_report;
 using testing::AllOf;
 using testing::ElementsAre;
+using testing::Ge;
 using testing::HasSubstr;
+using testing::Le;
 using testing::Not;
+using testing::SizeIs;
 
 /// Of a run that failed, below a folder whose name is an attack.
 Report failed_report() {
@@ -123,6 +126,16 @@ TEST(ReportForms, BearARunOfWhichNothingIsKnown) {
     EXPECT_EQ(report_json(report).at("ranks").size(), 0u);
 }
 
+TEST(ReportForms, BearARankWithoutSteps) {
+    RunFigures run = made_up_figures(2, 10);
+    run.ranks[0].steps.clear();
+    const Report report = make_report(run, made_up_clues(10));
+    EXPECT_THAT(report_text(report),
+                AllOf(HasSubstr("  0             - |"), Not(HasSubstr("nan"))));
+    EXPECT_THAT(report_html(report), Not(HasSubstr("nan")));
+    EXPECT_THAT(report_markdown(report), Not(HasSubstr("nan")));
+}
+
 TEST(ReportForms, BearFiguresThatAreNotFinite) {
     RunFigures run = made_up_figures(2, 10);
     at(run.ranks[1].steps[3].phases, Phase::data) = std::numeric_limits<double>::quiet_NaN();
@@ -148,6 +161,12 @@ TEST(ReportAxis, HasRoundTicksInWordsThatTellThemApart) {
                 ElementsAre("0", "0.5M", "1M", "1.5M", "2M", "2.5M"));
     EXPECT_THAT(ticks_of(logarithmic_axis(0.04, 3)),
                 ElementsAre("0.05", "0.1", "0.2", "0.5", "1", "2"));
+}
+
+TEST(ReportAxis, HasFewTicksHoweverFarItGoes) {
+    EXPECT_THAT(ticks_of(logarithmic_axis(1e-12, 1)), SizeIs(AllOf(Ge(4u), Le(9u))));
+    EXPECT_THAT(ticks_of(logarithmic_axis(std::numeric_limits<double>::denorm_min(), 1e308)),
+                SizeIs(AllOf(Ge(4u), Le(9u))));
 }
 
 TEST(ReportAxis, PlacesValuesBetweenItsEnds) {
