@@ -121,7 +121,6 @@ rule=$(printf '%.0s-' {1..74})
 without_save_notice() {
     local line held='' is_open='' first='Primary job +terminated normally, but|mpirun detected that one or more'
     local known="^($rule|($first).*|a non-zero exit code\\. Per user.*|the job to be terminated\\. The.*|  (Process name|Exit code): .*|)\$"
-    trap '' TERM INT HUP USR1 USR2
     while IFS= read -r line || [[ -n $line ]]; do
         if [[ $held == *"$rule"$'\n' && -z $is_open && $line =~ ^($first) ]]; then
             is_open=yes held+=$line$'\n'
@@ -144,6 +143,41 @@ without_save_notice() {
         fi
     done
     printf '%s' "$held"
+}
+
+# keep_words: passes on what the launcher says, line by line, and keeps it for `lockstep logs` among the logs of the
+# start that it begins: the first 5000 lines and the last 100. Before that start has begun nothing is made for them.
+keep_words() {
+    local line text time folder=$prepared_run/logs/i$((last_start + 1)) words='' count=0 last=()
+    local host=${SLURMD_NODENAME:-$HOSTNAME}
+    while IFS= read -r line || [[ -n $line ]]; do
+        printf '%s\n' "$line"
+        text=${line//\\/\\\\} && text=${text//\"/\\\"} && text=${text//$'\t'/\\t} && text=${text//[[:cntrl:]]/?}
+        printf -v time '%(%s)T' -1
+        time=${EPOCHREALTIME:-$time}
+        line="{\"event\":\"launcher\",\"host\":\"$host\",\"rank\":null,\"start\":$((last_start + 1)),"
+        line+="\"t\":${time/,/.},\"text\":\"$text\"}"$'\n'
+        if ((++count <= 5000)); then
+            words+=$line
+        else
+            last+=("$line")
+            ((${#last[@]} <= 100)) || last=("${last[@]:1}")
+        fi
+        [[ ! -d $folder || -z $words ]] || { printf '%s' "$words" >>"$folder/launcher-$host.jsonl" && words=''; } 2>/dev/null
+    done
+    [[ -n $words || ${#last[@]} -gt 0 ]] && [[ -e $prepared_run/run.json ]] || return 0
+    { mkdir -p "$folder" && printf '%s' "$words" "${last[@]}" >>"$folder/launcher-$host.jsonl"; } 2>/dev/null
+}
+
+# filter_words COMMAND...: sets `notices`, where the launcher's words go, and `filter`, the process that reads them.
+filter_words() {
+    exec {notices}> >(umask 077 && trap '' TERM INT HUP USR1 USR2 && "$@" >&2)
+    filter=$!
+}
+
+# mpirun_words: for filter_words.
+mpirun_words() {
+    if [[ -z $prepared_run ]]; then without_save_notice; else without_save_notice | keep_words; fi
 }
 
 # run_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`. A killed slurmstepd leaves a socket behind that keeps the
@@ -200,11 +234,13 @@ launch_ranks() {
     set -- "${options[@]}" "${in_container[@]}" "$@"
     case $with in
     mpirun)
-        exec {notices}> >(without_save_notice >&2)
-        filter=$!
+        filter_words mpirun_words
         "${keep_ranks[@]}" mpirun --bind-to none "$@" 2>&"$notices" {notices}>&- &
         ;;
-    srun) srun --mpi=pmix --cpu-bind=none --kill-on-bad-exit=1 "$@" & ;;
+    srun)
+        if [[ -z $prepared_run ]]; then exec {notices}>&2; else filter_words keep_words; fi
+        srun --mpi=pmix --cpu-bind=none --kill-on-bad-exit=1 "$@" 2>&"$notices" {notices}>&- &
+        ;;
     *)
         echo "job.sh: error: LOCKSTEP_LAUNCHER is '$with', not mpirun or srun" >&2
         exit 64
@@ -218,7 +254,7 @@ launch_ranks() {
     wait_for_launcher || rc=$?
     launcher=''
     [[ -z $watcher ]] || { kill "$watcher" && wait "$watcher"; } 2>/dev/null || true
-    # What mpirun said last comes first; but what it left behind may hold its stderr for long.
+    # What the launcher said last comes first; but what it left behind may hold its stderr for long.
     for ((turn = 0; turn < 50; ++turn)); do
         if [[ -z $filter ]] || ! kill -0 "$filter" 2>/dev/null; then break; fi
         read -rt 0.1 <> <(:) || true

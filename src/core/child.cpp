@@ -79,8 +79,9 @@ Child start_child(const std::vector<std::string>& argv,
         ::dup2(
             spoken.read_end ? spoken.read_end.value() : ::open("/dev/null", O_RDONLY | O_CLOEXEC),
             STDIN_FILENO);
-        for (const int fd : {STDOUT_FILENO, STDERR_FILENO})
-            if (output.write_end) ::dup2(output.write_end.value(), fd);
+        if (output.write_end) ::dup2(output.write_end.value(), STDERR_FILENO);
+        if (output.write_end && pipes != ChildPipes::errors)
+            ::dup2(output.write_end.value(), STDOUT_FILENO);
         ::execve(path.c_str(), argument_list.data(), variable_list.data());
         ::_exit(127);
     }

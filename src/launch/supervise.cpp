@@ -17,6 +17,8 @@
 // What must never happen:
 // - A signal is lost between "has the child ended?" and "wait for a signal": they are blocked all
 //   the time and taken by sigtimedwait() only, SIGCHLD among them.
+// - A terminal or pipe that takes no more of what mpirun says keeps signals waiting:
+// LauncherOutput.
 // - A signal comes to ranks that have no handler yet: it would kill them, and say so. They have one
 //   once they have begun, which the launch's owner knows how to see.
 // - An end by a signal looks like an exit code of the run: it becomes E612, which says what killed
@@ -35,14 +37,19 @@
 #include "lockstep/core/log.hpp"
 
 #include "launch_limits.hpp"
+#include "launcher_output.hpp"
 #include "launcher_process.hpp"
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <ctime>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
+#include <poll.h>
+#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -62,15 +69,18 @@ class WatchedSignals {
         sigaction(SIGHUP, nullptr, &hangup);
         if (hangup.sa_handler != SIG_IGN) sigaddset(&watched_, SIGHUP);  // else: nohup
         sigprocmask(SIG_BLOCK, &watched_, &before);
+        arrival_ = UniqueFd(::signalfd(-1, &watched_, SFD_CLOEXEC));
     }
     ~WatchedSignals() { sigprocmask(SIG_SETMASK, &before, nullptr); }
     WatchedSignals(const WatchedSignals&) = delete;
     WatchedSignals& operator=(const WatchedSignals&) = delete;
 
-    /// 0 after a while without any.
-    int wait() const {
-        const timespec pause{0, static_cast<long>(pace_s * 1e9)};
-        const int signal = sigtimedwait(&watched_, nullptr, &pause);
+    /// 0 after a while without any, or sooner where `other` is ready.
+    int wait(const pollfd& other) const {
+        std::array<pollfd, 2> awaited{pollfd{arrival_.value(), POLLIN, 0}, other};
+        ::poll(awaited.data(), awaited.size(), static_cast<int>(1e3 * pace_s));
+        const timespec at_once{};
+        const int signal = sigtimedwait(&watched_, nullptr, &at_once);
         return signal < 0 ? 0 : signal;
     }
 
@@ -78,6 +88,23 @@ class WatchedSignals {
 
   private:
     sigset_t watched_;
+    UniqueFd arrival_;  // readable while one waits to be taken
+};
+
+/// Counts the time that passes while this process runs.
+class LookPace {
+  public:
+    /// Whether another `pace_s` is over. Time in which this process was stopped is no time.
+    bool is_over() {
+        const double before_s = std::exchange(looked_s_, now_s());
+        passed_s_ += std::min(looked_s_ - before_s, pace_s);
+        if (passed_s_ < pace_s) return false;
+        passed_s_ = 0;
+        return true;
+    }
+
+  private:
+    double looked_s_ = now_s(), passed_s_ = 0;
 };
 
 std::string meaning_of(int signal) {
@@ -118,6 +145,9 @@ int exit_code_of(int status, bool interrupted) {
     return code;
 }
 
+/// Of the person at the terminal.
+enum class Haste { none, great };
+
 /// What is done about a launch: with each signal, and with each moment that passes.
 class Supervision {
   public:
@@ -136,12 +166,14 @@ class Supervision {
             if (now_s() - *ending_since_s_ > ranks_.limits.end_s) launcher_.send(SIGKILL);
             return;
         }
-        waited_s_ += pace_s;  // not by the clock: time in which this process was stopped is no wait
+        waited_s_ += pace_s;
         if (is_owed_) deliver();
         look_for_ranks();
         if (ranks_.have_begun && !have_begun() && waited_s_ > ranks_.limits.begin_s)
             end_for(fmt::format("the ranks have not begun after {:.0f} s", waited_s_));
     }
+
+    Haste haste() const { return interrupts_ > 1 ? Haste::great : Haste::none; }
 
     int outcome() const {
         if (fault_) throw *fault_;
@@ -213,9 +245,19 @@ class Supervision {
     std::optional<Error> fault_;
 };
 
+// All, however long a reader takes, but for somebody who does not want to wait for that.
+void pass_rest_on(LauncherOutput& output, const WatchedSignals& signals, Haste haste) {
+    for (output.move(); output.has_more(); output.move()) {
+        const bool has_no_room = output.awaited().fd == STDERR_FILENO;
+        if (has_no_room && haste == Haste::great) return;
+        const int signal = signals.wait(output.awaited());
+        if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return;
+    }
+}
+
 }  // namespace
 
-int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun) {
+int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun, LauncherLog log) {
     const bool are_here = request.hosts.empty();
     if (are_here && !request.oversubscribe) check_cores(request.np);
     const int ranks_here = are_here ? request.np : 1;
@@ -225,22 +267,31 @@ int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun) {
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
     if (are_here) environment[launcher_variable] = std::to_string(::getpid());
-    return supervise(
-        mpirun_line(request, Environment()), environment, {std::move(have_begun), are_here, {}});
+    return supervise(mpirun_line(request, Environment()),
+                     environment,
+                     {std::move(have_begun), are_here, {}, std::move(log)});
 }
 
 int supervise(const std::vector<std::string>& argv,
               const std::map<std::string, std::string>& environment,
               const SupervisedRanks& ranks) {
     const WatchedSignals signals;
-    const OrphanWatch orphans;
-    LauncherProcess launcher(start_child(argv, environment, ChildPipes::none, &signals.before).pid);
+    std::optional<OrphanWatch> orphans(std::in_place);
+    const ChildPipes pipes = ranks.log.folder ? ChildPipes::errors : ChildPipes::none;
+    Child child = start_child(argv, environment, pipes, &signals.before);
+    LauncherOutput output(std::move(child.output), ranks.log);
+    LauncherProcess launcher(child.pid);
     Supervision supervision(launcher, ranks);
-    while (!launcher.has_ended()) {
-        const int signal = signals.wait();
+    for (LookPace pace; !launcher.has_ended();) {
+        const int signal = signals.wait(output.awaited());
         if (signal != 0 && signal != SIGCHLD) supervision.take(signal);
-        if (signal == 0) supervision.look();
+        output.move();
+        if (!pace.is_over()) continue;
+        supervision.look();
+        output.settle();
     }
+    orphans.reset();  // whoever could still write
+    pass_rest_on(output, signals, supervision.haste());
     return supervision.outcome();
 }
 

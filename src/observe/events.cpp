@@ -102,6 +102,10 @@ void describe(Record& record, StderrEvent& event) {
     record.field("end", event.end);
 }
 
+void describe(Record& record, LauncherEvent& event) {
+    record.field("text", event.text);
+}
+
 void describe(Record& record, EvaluationMetrics& metrics) {
     record.field("step", metrics.step);
     record.field("epoch", metrics.epoch);

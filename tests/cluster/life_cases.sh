@@ -331,4 +331,10 @@ run_case() {
     esac
     expect_same_bits "$1" 2
     expect_match "SLURM's record after $1" "$(record "$job")" '^COMPLETED 1 '
+    case $1 in
+    rank-killed | stepd-killed)
+        expect_match "what the launcher said of $1" "$(cd "$folder" && "$program" logs "$run" --incarnation 1)" \
+            '\[launcher node1\] (info|warn)  '
+        ;;
+    esac
 }

@@ -57,25 +57,30 @@ Json first_error_of(const fs::path& run) {
     return told;
 }
 
-// One run of two ranks that ends well.
+// One run of two ranks that ends well. Its loader has something to say before anybody has a log.
 class Logs : public testing::Test {
   protected:
     static void SetUpTestSuite() {
         folder_ = new TempDir;
         const ProcessResult result =
-            run_lockstep(logged_train(SmallData::get().train(), run(), 2, 20));
+            run_lockstep(logged_train(SmallData::get().train(), run(), 2, 20),
+                         {{"LD_PRELOAD", "/nonexistent/library.so"}});
         ASSERT_EQ(result.exit_code, 0) << result.output;
+        output_ = result.output;
     }
     static void TearDownTestSuite() {
         delete folder_;
         folder_ = nullptr;
     }
     static fs::path run() { return *folder_ / "run"; }
+    static const std::string& output() { return output_; }
 
   private:
     static TempDir* folder_;
+    static std::string output_;
 };
 TempDir* Logs::folder_ = nullptr;
+std::string Logs::output_;
 
 TEST_F(Logs, AreOneAndEndWithTheNextCommand) {
     const std::string text = logs_of(run());
@@ -101,12 +106,25 @@ TEST_F(Logs, HaveRankHostAndStartInEveryRecord) {
     }
 }
 
+TEST_F(Logs, HaveWhatRanksSaidBeforeTheirLogsWereOpen) {
+    const std::string said = "ERROR: ld.so: object '/nonexistent/library.so' from LD_PRELOAD";
+    EXPECT_THAT(output(), HasSubstr(said));
+    EXPECT_THAT(logs_of(run()), ContainsRegex("Z \\[launcher\\] warn  " + said));
+    EXPECT_THAT(logs_of(run(), {"--node", host_name()}), HasSubstr(said));
+    EXPECT_THAT(logs_of(run(), {"--rank", "0-1"}), Not(HasSubstr("launcher")));
+    EXPECT_THAT(logs_of(run(), {"--level", "error"}), Not(HasSubstr("launcher")));
+    const std::string json = logs_of(run(), {"--json"});
+    const Json line = parse_json(json.substr(0, json.find('\n')), "line");
+    EXPECT_EQ(line.at("from"), "launcher");
+    EXPECT_EQ(line.at("ranks"), Json::array());
+}
+
 TEST_F(Logs, ShowWhatIsChosen) {
     EXPECT_THAT(logs_of(run(), {"--rank", "1"}), Not(HasSubstr("[all]")));
     EXPECT_THAT(logs_of(run(), {"--level", "error"}), Not(HasSubstr("Z [")));
     const std::string difference = logs_of(run(), {"--diff-rank", "1"});
     EXPECT_THAT(difference, Not(HasSubstr("step 5"))) << "both said it";
-    for (const std::string& line : {logs_of(run(), {"--json"})})
+    for (const std::string& line : {logs_of(run(), {"--json", "--rank", "0-1"})})
         EXPECT_EQ(parse_json(line.substr(0, line.find('\n')), "line").at("level"), "info");
 }
 
@@ -261,6 +279,12 @@ TEST_F(RuinedLogs, NameTheRankThatMetDamagedData) {
     const std::string text = logs_of(run_, {"--level", "error"});
     EXPECT_EQ(text.find("E213"), text.rfind("E213")) << "told once:\n" << text;
     EXPECT_THAT(result.output, HasSubstr(fmt::format("rank {}", cause.at("rank").get<int>())));
+
+    EXPECT_EQ(run_lockstep(logged_train(data, run_, 2, 25) + Words{"--lr", "0.5"}).exit_code, 78);
+    for (const Words& words : {Words{}, Words{"--first-error"}})
+        EXPECT_THAT(logs_of(run_, words),
+                    ContainsRegex("a later launch, whose ranks did not begin, said last:\n"
+                                  ".*\\[launcher\\] error E306: "));
 }
 
 }  // namespace

@@ -46,6 +46,15 @@ class LogFolder {
     LogFolder& error(int rank, double time_s, const char* code, const char* what) {
         return event(rank, time_s, {{"event", "error"}, {"code", code}, {"what", what}});
     }
+    LogFolder& launcher(double time_s, const std::string& text, const std::string& host = "login") {
+        Json record = {{"event", "launcher"}, {"host", host}, {"rank", nullptr}};
+        record["start"] = 1;
+        record["t"] = time_s;
+        record["text"] = text;
+        std::ofstream(folder_ / fmt::format("launcher-{}.jsonl", host), std::ios::app)
+            << record.dump() << "\n";
+        return *this;
+    }
 
   private:
     TempDir folder_;

@@ -14,13 +14,14 @@
 
 namespace lockstep {
 
-/// What goes through pipes. Else a child reads nothing, and writes where this process does.
-enum class ChildPipes { none, output, both };
+/// What goes through pipes; `errors`: its stderr alone. Else a child reads nothing, and writes
+/// where this process does.
+enum class ChildPipes { none, errors, output, both };
 
 /// A child that was started, and the pipes to it.
 struct Child {
     pid_t pid = -1;   ///< -1: none was started
-    UniqueFd output;  ///< what it writes to stdout and stderr, in order
+    UniqueFd output;  ///< what it writes to stderr, or to stdout and stderr, in order
     UniqueFd input;   ///< to its stdin
 };
 

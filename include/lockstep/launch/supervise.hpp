@@ -7,6 +7,8 @@
 #include "lockstep/launch/launch_folder.hpp"
 #include "lockstep/launch/mpirun.hpp"
 
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -21,6 +23,17 @@ struct SupervisionLimits {
     double end_s = 5;      ///< from TERM to KILL
 };
 
+/// When a place for a launcher's words is asked for.
+enum class LaunchState { going_on, over };
+
+/// Where what a launcher and its ranks write to stderr is kept besides.
+struct LauncherLog {
+    std::int64_t start = 0;  ///< which start of the run its ranks begin
+
+    /// The folder of that start's logs; "" where there is none (yet). Without it nothing is kept.
+    std::function<std::filesystem::path(LaunchState)> folder;
+};
+
 /// What is known of the ranks of a launch.
 struct SupervisedRanks {
     /// Whether all ranks take signals, and have something to lose. Ranks of a launch without it
@@ -31,9 +44,11 @@ struct SupervisedRanks {
     bool are_here = true;
 
     SupervisionLimits limits;
+    LauncherLog log;  ///< of their launcher
 };
 
-/// Runs `argv` (an mpirun) with this process's output and waits. USR1, USR2, TERM and HUP are
+/// Runs `argv` (an mpirun) with this process's output, through a pipe where its words are kept, and
+/// waits. USR1, USR2, TERM and HUP are
 /// passed on as USR2, which mpirun gives to every rank at once (its own way with TERM leaves them a
 /// second); INT as well, and a second INT ends all. Before the ranks have begun there is nothing to
 /// save: the launcher is ended. So it is where its ranks are gone, or do not begin. The child and
@@ -47,6 +62,8 @@ int supervise(const std::vector<std::string>& argv,
 /// supervise() of the mpirun line for `request`, with a LaunchFolder of its own; ranks learn
 /// whether this process has a terminal. Errors: E693 for a limit of this process that would stop
 /// them; mpirun_line()'s, LaunchFolder's and supervise()'s.
-int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun = {});
+int supervise_ranks(LaunchRequest request,
+                    std::function<bool()> have_begun = {},
+                    LauncherLog log = {});
 
 }  // namespace lockstep

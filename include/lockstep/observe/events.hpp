@@ -107,6 +107,12 @@ struct StderrEvent {
     std::uint64_t end = 0;  ///< of the line, in bytes of rank-NNNNN.stderr
 };
 
+/// A line of a launcher's stderr, in launcher-HOST.jsonl: mpirun's or srun's own, or a rank's.
+struct LauncherEvent {
+    static constexpr std::string_view name = "launcher";
+    std::string text;
+};
+
 /// A line of metrics.jsonl after an evaluation.
 struct EvaluationMetrics {
     std::int64_t step = 0, epoch = 0;
@@ -123,6 +129,7 @@ void describe(Record& record, ErrorEvent& event);           ///< as logs and met
 void describe(Record& record, ClockEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, PlaceEvent& event);           ///< as logs and metrics have it
 void describe(Record& record, StderrEvent& event);          ///< as logs and metrics have it
+void describe(Record& record, LauncherEvent& event);        ///< as logs and metrics have it
 void describe(Record& record, EvaluationMetrics& metrics);  ///< as logs and metrics have it
 
 /// Writes `event` into this rank's log.

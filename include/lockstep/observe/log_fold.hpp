@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-/// A line, and the ranks that wrote it: the texts are those of the first.
+/// A line, and the ranks that wrote it: the texts are those of the first. A launcher's has no
+/// ranks.
 struct FoldedLine {
     double time_s = 0;  ///< of the first
     Level level = Level::info;
@@ -22,6 +23,7 @@ struct FoldedLine {
     std::string host{}, text{}, alike{}, code{}, why{};
     std::vector<int> failed{};
     std::vector<std::uint64_t> rank_bits{};  ///< bit i of word j: rank 64 j + i
+    std::size_t times = 1;                   ///< the launcher said it
 
     bool has(int rank) const;        ///< whether that rank wrote it
     std::vector<int> ranks() const;  ///< in order
@@ -31,6 +33,7 @@ struct FoldedLine {
 /// How far a fold looks.
 struct FoldLimits {
     double window_s = 1;                             ///< lines further apart are two
+    double echo_s = 10;                              ///< for which launchers repeat lines
     std::size_t most_lines = 8192;                   ///< that wait for others
     std::size_t most_bytes = std::size_t{16} << 20;  ///< of their texts
 };
@@ -38,6 +41,9 @@ struct FoldLimits {
 /// Takes lines in order of time and gives them on in that order, each after `window_s`, or sooner
 /// where too many wait: equal ones of several ranks as one, with the time of the first. Two lines
 /// are equal if level and `alike` are, or text where there is none. A rank's own repetitions stay.
+/// What a launcher says as well goes, though it comes up to `echo_s` after the rank's own line, as
+/// does what a rank left in its stderr and its launcher has told; what a launcher says again within
+/// the window is counted.
 class LogFold {
   public:
     using Emit = std::function<void(const FoldedLine&)>;  ///< what becomes of a line
@@ -61,6 +67,7 @@ class LogFold {
     FoldedLine& line_of(std::uint64_t number) { return ring_[number % ring_.size()]; }
     Slot* slot_for(const LogLine& line, std::uint64_t hash);
     void begin(const LogLine& line);
+    bool is_repeated(const LogLine& line, std::uint64_t hash);
     void emit_first();
 
     FoldLimits limits_;

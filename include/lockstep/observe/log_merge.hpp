@@ -22,19 +22,24 @@ enum class LogKind {
     said,      ///< the rank wrote it into its log
     error,     ///< the rank ends with it
     captured,  ///< something wrote it to the rank's stderr
+    launcher,  ///< it came out of mpirun or srun, and no rank's log says so
 };
+
+/// LogLine::rank where the line is no rank's, but the launcher's.
+inline constexpr int no_rank = -1;
 
 /// A line of a rank's log. Its texts are views that hold until the log goes on; they may have any
 /// bytes in them, escapes of terminals too.
 struct LogLine {
     double time_s = 0;             ///< seconds since 1970 on rank 0's clock
-    int rank = 0;                  ///< whose log it is in
+    int rank = 0;                  ///< whose log it is in, or no_rank
     Level level = Level::info;     ///< how much it matters
     LogKind kind = LogKind::said;  ///< where it comes from
     bool is_for_all = false;       ///< said once, by rank 0 for all ranks
-    std::string_view host;         ///< of the rank; "" in logs of older versions
+    std::string_view host;         ///< of the rank or launcher; "" in logs of older versions
     std::string_view text;         ///< of an error: what happened
     std::string_view alike;      ///< what other ranks say as well, each with its own figures; or ""
+                                 ///< of a launcher's line: what the rank's own log has of it
     std::string_view code, why;  ///< of an error
     std::vector<int> failed{};   ///< of an error that ranks agreed on: who met it
 };
@@ -45,6 +50,7 @@ struct LogChoice {
     std::string node{};                       ///< of the ranks; "": all
     Level least = Level::debug;
     double since_s = -std::numeric_limits<double>::infinity();  ///< seconds since 1970
+    bool with_launcher = false;  ///< those of launcher-HOST.jsonl as well
 };
 
 /// What is known of a rank's log without reading all of it.
@@ -64,11 +70,12 @@ struct LogLimits {
 /// The ranks of a start whose logs lie in `folder`, and where. Errors: E201 if there is none.
 std::vector<RankLogFacts> read_log_facts(const fs::path& folder);
 
-/// Lines of the rank-NNNNN.jsonl files of a folder in order of time. The lines of one rank stay in
-/// their order, also where its clock was set back. A line that is not whole yet, as it is while its
-/// rank writes or where the rank was killed, waits for its end; one that makes no sense is passed
-/// over and counted. Files may grow and appear meanwhile. Beyond `most_open` files each is opened
-/// anew for every piece. One thread.
+/// Lines of the rank-NNNNN.jsonl files of a folder in order of time, with the launcher's where they
+/// are wanted: its boxes and blocks as one line each, on the clock of a rank of its host. The lines
+/// of one rank stay in their order, also where its clock was set back. A line that is not whole
+/// yet, as it is while its rank writes or where the rank was killed, waits for its end; one that
+/// makes no sense is passed over and counted. Files may grow and appear meanwhile. Beyond
+/// `most_open` files each is opened anew for every piece. One thread.
 class LogMerge {
   public:
     /// Errors: E201, E202, E402.
@@ -82,7 +89,7 @@ class LogMerge {
     const LogLine* next(double until_s = std::numeric_limits<double>::infinity());
 
     /// For starts that are over: goes on with what ranks left in rank-NNNNN.stderr and had no time
-    /// to log, as of their last log line.
+    /// to log, as of their last log line, and with a launcher's box that is not whole.
     void take_last_words();
 
     /// Looks for more lines of logs that had none left, and for new logs.

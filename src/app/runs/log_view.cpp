@@ -54,14 +54,16 @@ class Shown {
     }
 
     void put_json(const FoldedLine& line, std::string_view mark) {
-        constexpr std::string_view kinds[] = {"said", "error", "stderr"};
+        constexpr std::string_view kinds[] = {"said", "error", "stderr", "launcher"};
         Json json = {{"t", line.time_s},
                      {"level", level_name(line.level)},
                      {"kind", kinds[static_cast<std::size_t>(line.kind)]},
                      {"text", plain_text(line.text)}};
         json["ranks"] = line.ranks();
         if (line.is_for_all) json["once"] = true;
-        if (line.count() == 1) json["host"] = plain_text(line.host);
+        if (line.kind == LogKind::launcher) json["from"] = "launcher";
+        if (line.times > 1) json["times"] = line.times;
+        if (line.count() <= 1) json["host"] = plain_text(line.host);
         if (!line.code.empty()) json["code"] = plain_text(line.code);
         if (!line.why.empty()) json["why"] = plain_text(line.why);
         if (!mark.empty()) json["differs"] = mark.substr(0, 1);

@@ -8,6 +8,7 @@
 #include "lockstep/observe/run_directory.hpp"
 
 #include "command.hpp"
+#include "runs/launcher_words.hpp"
 #include "runs/log_view.hpp"
 #include "runs/resume_command.hpp"
 #include "runs/root_cause.hpp"
@@ -28,6 +29,7 @@ constexpr const char* logs_help =
     R"(Puts the logs of all ranks of a start together, from RUN/logs/iN/rank-NNNNN.jsonl: in order of time
 by rank 0's clock (how the nodes' clocks differ is measured when a run starts), and lines that
 several ranks wrote alike as one, with the ranks in front: [0-7]. [all]: rank 0 said it for all.
+[launcher]: mpirun or srun said it, or a rank before its log was open (RUN/logs/iN/launcher-HOST.jsonl).
 It needs no rights in SLURM and no connection to the job, works while ranks write and after they
 were killed, and needs little memory however long the logs are.
 
@@ -118,6 +120,7 @@ double since_s(const std::string& given) {
 std::vector<std::int64_t> chosen_starts(const fs::path& run,
                                         std::int64_t newest,
                                         const LogsOptions& options) {
+    if (newest == 0 && has_launcher_words(run, 1)) return {1};
     check(newest > 0, [&] {
         return Error("E201",
                      fmt::format("run '{}' has no logs yet", printable(run.string())),
@@ -192,6 +195,7 @@ LogView view_of(const LogsOptions& options, std::span<const RankLogFacts> facts)
     check(options.diff_rank < 0 || has_rank(facts, options.diff_rank),
           [&] { return unfit_rank(std::to_string(options.diff_rank), facts); });
     view.choice.node = options.node;
+    view.choice.with_launcher = options.ranks.empty();
     view.choice.least = options.level;
     view.choice.since_s = since_s(options.since);
     view.style = {.ranks = facts.empty() ? 1 : facts.back().rank + 1,
@@ -245,6 +249,7 @@ int show_first_error(const RunStatus& status,
                            start,
                            run_condition_name(status.condition),
                            status.reason.empty() ? "" : ": " + plain_text(status.reason));
+    text += words_without_ranks(status, start);
     print_once(text + next_lines(next, resume));
     return 0;
 }
@@ -261,6 +266,8 @@ int show(const LogsOptions& options, const Invocation& call) {
     for (const std::int64_t start : starts)
         if (!out.is_closed() && stop_requested() == StopRequest::none)
             show_start(run, start, options, out);
+    if (!options.json && options.ranks.empty())
+        out.text() += words_of_launch_after(status, starts.back());
     const bool is_stopped = stop_requested() != StopRequest::none;
     if (!is_stopped && !options.json) {
         status = status_of_run(run, StatusDepth::now);

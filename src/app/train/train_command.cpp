@@ -15,6 +15,7 @@
 #include "lockstep/launch/preflight.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/run_status.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
@@ -71,6 +72,15 @@ fs::path newest_flight(const fs::path& run) {
     }
 }
 
+// The number of the start that comes next; 1 for anything that is no run (yet).
+std::int64_t next_start(const fs::path& run) {
+    try {
+        return read_incarnation(run) + 1;
+    } catch (const Error&) {
+        return 1;
+    }
+}
+
 // A run whose disk is gone keeps its state; the message is what matters.
 void mark_failed(const fs::path& run, const Error& error) {
     try {
@@ -91,10 +101,19 @@ int launch(const TrainOptions& options, const Invocation& call) {
         const fs::path newest = newest_flight(run);
         return !newest.empty() && newest != before;
     };
+    // Of ranks that did not begin, words are kept for whoever begins that start; never in a folder
+    // that may be no run.
+    const std::int64_t start = next_start(run);
+    const LauncherLog log{start, [&](LaunchState state) {
+                              if (have_begun()) return newest_flight(run).parent_path();
+                              const bool has_place = state == LaunchState::over && is_run(run);
+                              return has_place ? RunPaths{run}.logs(start) : fs::path();
+                          }};
     return explain_end(launched, [&] {
         return supervise_ranks(
             {options.np, options.oversubscribe, call.words, {}, program, options.hosts},
-            have_begun);
+            have_begun,
+            log);
     });
 }
 

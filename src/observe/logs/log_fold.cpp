@@ -20,13 +20,17 @@ std::string_view key_of(const LogLine& line) {
     return line.alike.empty() ? line.text : line.alike;
 }
 
-std::uint64_t hash_of(const LogLine& line) {
-    const auto about =
-        static_cast<std::uint64_t>(line.level) << 2 | static_cast<std::uint64_t>(line.kind);
-    return hash64(bytes_of(key_of(line))) ^ (about * 0x9E3779B97F4A7C15u);
+std::string_view key_of(const FoldedLine& line) {
+    return line.alike.empty() ? line.text : line.alike;
+}
+
+// Whether a launcher's line is what a rank said, or another launcher's line.
+bool is_echo(const FoldedLine& launcher, const LogLine& line) {
+    return launcher.kind == LogKind::launcher && key_of(launcher) == key_of(line);
 }
 
 bool is_equal(const FoldedLine& known, const LogLine& line) {
+    if (is_echo(known, line)) return true;
     if (known.level != line.level || known.kind != line.kind) return false;
     return line.alike.empty()
                ? known.alike.empty() && known.text == line.text && known.code == line.code
@@ -94,6 +98,7 @@ void LogFold::begin(const LogLine& line) {
     if (next_ - first_ == ring_.size()) emit_first();
     FoldedLine& place = line_of(next_++);
     place.time_s = line.time_s;
+    place.times = 1;
     place.level = line.level;
     place.kind = line.kind;
     place.is_for_all = line.is_for_all;
@@ -104,23 +109,44 @@ void LogFold::begin(const LogLine& line) {
     assign(place.why, line.why);
     place.failed = line.failed;
     std::ranges::fill(place.rank_bits, 0);
-    set_bit(place.rank_bits, line.rank);
+    if (line.kind != LogKind::launcher) set_bit(place.rank_bits, line.rank);
     bytes_ += bytes_of_texts(place);
+}
+
+// A launcher's line that is known, or what a rank left in its stderr and its launcher has told.
+// Lines that were given on lie in the ring for a while.
+bool LogFold::is_repeated(const LogLine& line, std::uint64_t hash) {
+    const bool is_launchers = line.kind == LogKind::launcher;
+    for (std::size_t probe = 0; probe < most_probes; ++probe) {
+        const Slot& slot = slots_[(hash + probe) & (slots_.size() - 1)];
+        if (slot.number == 0 || slot.hash != hash || slot.number + ring_.size() < next_) continue;
+        FoldedLine& known = line_of(slot.number);
+        const bool waits = slot.number >= first_;
+        if (waits && is_launchers && is_echo(known, line)) return ++known.times > 1;
+        const bool is_others = is_launchers != (known.kind == LogKind::launcher);
+        const bool is_same = (is_launchers ? std::string_view(known.text) : key_of(known)) ==
+                             (is_launchers ? key_of(line) : line.text);
+        if (is_others && is_same && (waits || line.time_s - known.time_s < limits_.echo_s))
+            return true;
+    }
+    return false;
 }
 
 void LogFold::add(const LogLine& line) {
     pass(line.time_s);
-    const std::uint64_t hash = hash_of(line);
+    const std::uint64_t hash = hash64(bytes_of(key_of(line)));
+    if (line.kind == LogKind::launcher && is_repeated(line, hash)) return;
     Slot* const slot = slot_for(line, hash);
-    const bool joins = slot->number >= first_ && slot->hash == hash &&
-                       is_equal(line_of(slot->number), line) &&
-                       !line_of(slot->number).has(line.rank);
-    if (joins) {
+    const bool is_known =
+        slot->number >= first_ && slot->hash == hash && is_equal(line_of(slot->number), line);
+    const bool is_launchers = is_known && line_of(slot->number).kind == LogKind::launcher;
+    if (is_launchers) line_of(slot->number).times = 0;  // the rank's own word stands for it
+    if (is_known && !is_launchers && !line_of(slot->number).has(line.rank)) {
         FoldedLine& known = line_of(slot->number);
         const std::size_t before = bytes_of_texts(known);
         set_bit(known.rank_bits, line.rank);
         bytes_ += bytes_of_texts(known) - before;
-    } else {
+    } else if (is_launchers || line.kind != LogKind::captured || !is_repeated(line, hash)) {
         begin(line);
         *slot = {hash, next_ - 1};
     }
@@ -130,7 +156,7 @@ void LogFold::add(const LogLine& line) {
 void LogFold::emit_first() {
     const FoldedLine& line = line_of(first_++);
     bytes_ -= bytes_of_texts(line);
-    emit_(line);
+    if (line.times > 0) emit_(line);
 }
 
 void LogFold::pass(double time_s) {

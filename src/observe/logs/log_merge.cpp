@@ -29,6 +29,14 @@ std::map<int, fs::path> files_of_ranks(const fs::path& folder) {
     return found;
 }
 
+std::vector<fs::path> files_of_launchers(const fs::path& folder) {
+    std::vector<fs::path> found;
+    std::error_code failed;
+    for (const auto& entry : fs::directory_iterator(folder, failed))
+        if (is_launcher_file(entry.path())) found.push_back(entry.path());
+    return found;
+}
+
 // What this process may open besides its own few, after asking for all that it can get.
 std::size_t openable() {
     constexpr rlim_t reserve = 32;
@@ -53,6 +61,7 @@ struct LogMerge::Inside {
     LogChoice choice;
     LogLimits limits;
     std::map<int, RankLog> logs;
+    std::map<fs::path, RankLog> launchers;
     std::vector<RankLog*> heap;   // the earliest line first
     std::vector<RankLog*> empty;  // now
     bool is_taken = false;        // the line of the first
@@ -76,6 +85,25 @@ struct LogMerge::Inside {
             const auto [at, is_new] = logs.try_emplace(rank, path, rank, choice, settings);
             empty.push_back(&at->second);
         }
+        if (choice.with_launcher) open_launchers();
+    }
+
+    void open_launchers() {
+        for (const fs::path& path : files_of_launchers(folder)) {
+            const auto [at, is_new] =
+                launchers.try_emplace(path, path, no_rank, choice, RankLogSettings{});
+            if (is_new) empty.push_back(&at->second);
+        }
+        for (auto& [path, launcher] : launchers)
+            for (const auto& [rank, log] : logs)
+                if (log.facts().host == launcher.facts().host)
+                    launcher.set_clock(log.facts().clock_ahead_s);
+    }
+
+    template <class Use>
+    void for_each_log(const Use& use) {
+        for (auto& [rank, log] : logs) use(log);
+        for (auto& [path, log] : launchers) use(log);
     }
 
     void refill() {
@@ -128,13 +156,13 @@ void LogMerge::look_again() {
 
 void LogMerge::take_last_words() {
     if (std::exchange(inside_->is_taken, false)) inside_->go_on();
-    for (auto& [rank, log] : inside_->logs) log.take_last_words();
+    inside_->for_each_log([](RankLog& log) { log.take_last_words(); });
     inside_->refill();
 }
 
 std::uint64_t LogMerge::damaged() const {
     std::uint64_t count = 0;
-    for (const auto& [rank, log] : inside_->logs) count += log.damaged();
+    inside_->for_each_log([&](const RankLog& log) { count += log.damaged(); });
     return count;
 }
 

@@ -72,7 +72,7 @@ RecordFate LogRecord::read(std::string_view bytes) {
     if (!is_whole(bytes)) return RecordFate::damaged;
     const std::string_view name = event_name(bytes);
     const bool is_known = name == "log" || name == ErrorEvent::name || name == ClockEvent::name ||
-                          name == StderrEvent::name;
+                          name == StderrEvent::name || name == LauncherEvent::name;
     if (is_known) return read_any(bytes);
     return name.empty() ? RecordFate::damaged : RecordFate::other;
 }
@@ -126,6 +126,10 @@ RecordFate LogRecord::read_any(std::string_view bytes) {
         line.kind = LogKind::captured;
         line.level = Level::warn;
         stderr_end = event->end;
+        return RecordFate::line;
+    }
+    if (event_in<LauncherEvent>(*json)) {
+        line.kind = LogKind::launcher;
         return RecordFate::line;
     }
     line.alike = text_of("alike", alike);

@@ -64,6 +64,9 @@ LogText::LogText(const LogStyle& style) : style_(style) {
 }
 
 std::string LogText::ranks_label(const FoldedLine& line) const {
+    if (line.kind == LogKind::launcher)
+        return style_.names_hosts ? fmt::format("[launcher {}]", plain_text(line.host))
+                                  : "[launcher]";
     if (line.is_for_all && style_.ranks > 1) return "[all]";
     const std::vector<int> ranks = line.ranks();
     if (ranks.size() == 1 && style_.names_hosts && !line.host.empty())
@@ -111,6 +114,7 @@ void LogText::append(std::string& out, const FoldedLine& line, std::string_view 
     else
         out += line.text;
     if (!line.why.empty()) out += "; " + plain_text(line.why);
+    if (line.times > 1) out += fmt::format(" ({} times)", line.times);
     if (!colour.empty()) out += usual;
     out += '\n';
 }

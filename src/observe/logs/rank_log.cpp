@@ -37,6 +37,10 @@ std::optional<int> rank_of_file(const fs::path& path, std::string_view extension
     return static_cast<int>(*rank);
 }
 
+bool is_launcher_file(const fs::path& path) {
+    return path.filename().string().starts_with("launcher-") && path.extension() == ".jsonl";
+}
+
 RankLog::RankLog(fs::path path, int rank, const LogChoice& choice, const RankLogSettings& settings)
     : path_(std::move(path)), choice_(choice), settings_(settings), facts_{.rank = rank} {
     read_facts();
@@ -156,11 +160,32 @@ bool RankLog::take(std::string_view bytes) {
     LogLine& line = record_.line;
     line.rank = facts_.rank;
     last_s_ = line.time_s = std::max(line.time_s - facts_.clock_ahead_s, last_s_);
-    return is_wanted();
+    if (line.kind != LogKind::launcher) return is_wanted();
+    facts_.host = line.host;
+    launcher_.add(line.time_s, line.text);
+    return take_launcher_line();
+}
+
+bool RankLog::take_launcher_line() {
+    while (auto next = launcher_.take()) {
+        launcher_line_ = std::move(*next);
+        record_.line = {.time_s = launcher_line_.time_s,
+                        .rank = no_rank,
+                        .level = launcher_line_.level,
+                        .kind = LogKind::launcher,
+                        .host = facts_.host,
+                        .text = launcher_line_.text,
+                        .alike = launcher_line_.alike,
+                        .code = launcher_line_.code,
+                        .why = launcher_line_.why};
+        if (is_wanted()) return true;
+    }
+    return false;
 }
 
 bool RankLog::advance() {
     if (!std::exchange(has_begun_, true)) seek(choice_.since_s);
+    if (take_launcher_line()) return true;
     while (const auto bytes = next_bytes())
         if (take(*bytes)) return true;
     return word_ && take_words();
@@ -171,6 +196,7 @@ void RankLog::take_last_words() {
     constexpr std::uint64_t most = 64 << 10, most_guessed = 4 << 10;
     if (word_) return;
     word_ = 0;
+    if (facts_.rank == no_rank) return launcher_.finish();
     fs::path path = path_;
     path.replace_extension(".stderr");
     std::error_code failed;
@@ -186,6 +212,7 @@ void RankLog::take_last_words() {
 }
 
 bool RankLog::take_words() {
+    if (facts_.rank == no_rank) return take_launcher_line();
     while (*word_ < words_.size()) {
         const std::size_t end = std::min(words_.find('\n', *word_), words_.size());
         record_.line = {.time_s = last_s_,

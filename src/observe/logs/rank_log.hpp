@@ -2,6 +2,7 @@
 // One rank's log, read piece by piece.
 #pragma once
 
+#include "logs/launcher_fold.hpp"
 #include "logs/log_record.hpp"
 
 #include <cstddef>
@@ -22,7 +23,7 @@ struct RankLogSettings {
     bool stays_open = true;  ///< else it is opened for each piece
 };
 
-/// The lines of a rank-NNNNN.jsonl, which may grow.
+/// The lines of a rank-NNNNN.jsonl, which may grow; with no_rank those of a launcher-HOST.jsonl.
 class RankLog {
   public:
     /// Reads no line yet, but the log's first ones for facts().
@@ -36,13 +37,16 @@ class RankLog {
     bool advance();
 
     /// From now on advance() goes on, behind the log, with what is in the rank's stderr file and
-    /// not in its log.
+    /// not in its log, or with what the launcher began to say.
     void take_last_words();
 
     /// The line that advance() went to, on rank 0's clock.
     const LogLine& line() const { return record_.line; }
 
     const RankLogFacts& facts() const { return facts_; }
+
+    /// For a launcher, who has not measured its clock: by that of a rank of its host.
+    void set_clock(double ahead_s) { facts_.clock_ahead_s = ahead_s; }
     std::uint64_t damaged() const { return damaged_; }
 
   private:
@@ -53,6 +57,7 @@ class RankLog {
     std::optional<std::string_view> next_bytes();
     bool take(std::string_view bytes);
     bool take_words();
+    bool take_launcher_line();
     bool is_wanted() const;
 
     fs::path path_;
@@ -67,11 +72,16 @@ class RankLog {
     std::uint64_t offset_ = 0;         // in the file, of end_
     bool skips_line_ = false;          // until the end of one that is too long
     bool has_begun_ = false;
+    LauncherFold launcher_;
+    LauncherLine launcher_line_;       // what `line()` views
     std::string words_;                // of its stderr
     std::optional<std::size_t> word_;  // the next of them, once they are asked for
     double last_s_ = -std::numeric_limits<double>::infinity();
     std::uint64_t damaged_ = 0;
 };
+
+/// Whether a launcher's log is called so.
+bool is_launcher_file(const fs::path& path);
 
 /// "rank-00003" + `extension`, as ranks call their files; nothing for another name.
 std::optional<int> rank_of_file(const fs::path& path, std::string_view extension);

@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: Apache-2.0
+// A pipe in pieces that a pipe or terminal takes at once: where stderr takes no more, mpirun's pipe
+// fills instead, as if it led there itself, and the supervisor goes on meanwhile.
+#include "launcher_output.hpp"
+
+#include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
+
+#include <array>
+#include <cerrno>
+#include <climits>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t longest_line = 16 << 10;
+constexpr std::uintmax_t most_of_all_launches = 4 << 20;  // where start after start fails
+
+bool is_ready(int fd, short events) {
+    pollfd asked{fd, events, 0};
+    return fd >= 0 && ::poll(&asked, 1, 0) > 0 && asked.revents != 0;
+}
+
+// A disk that is full is no error of the run.
+void write_all(int fd, std::string_view text) {
+    while (!text.empty()) {
+        const ssize_t wrote = ::write(fd, text.data(), text.size());
+        if (wrote < 0 && errno == EINTR) continue;
+        if (wrote <= 0) return;
+        text.remove_prefix(static_cast<std::size_t>(wrote));
+    }
+}
+
+std::string record_of(std::int64_t start, std::string_view text) {
+    Json record = {{"event", "launcher"}, {"t", unix_time_s()}, {"rank", nullptr}};
+    record["host"] = host_name();
+    record["start"] = start;
+    record["text"] = printable(text);
+    record.sort_keys();
+    return record.dump() + "\n";
+}
+
+}  // namespace
+
+LauncherOutput::LauncherOutput(UniqueFd pipe, LauncherLog log, const KeptOutput& limits)
+    : pipe_(std::move(pipe)),
+      log_(std::move(log)),
+      limits_(limits),
+      head_left_(limits.head_bytes),
+      pipe_signal_before_(pipe_ ? std::signal(SIGPIPE, SIG_IGN) : SIG_ERR) {
+    constexpr int room = 1 << 20;  // for what comes while this process is stopped
+    if (pipe_) ::fcntl(pipe_.value(), F_SETPIPE_SZ, room);
+}
+
+LauncherOutput::~LauncherOutput() {
+    if (pipe_signal_before_ != SIG_ERR) std::signal(SIGPIPE, pipe_signal_before_);
+    try {
+        if (!line_.empty()) keep(line_);
+        if (!file_ && !head_.empty()) place(log_.folder(LaunchState::over));
+        if (!file_) return;
+        if (left_out_ > tail_.size())
+            write_all(file_.value(),
+                      record_of(log_.start,
+                                fmt::format("({} lines were not kept)", left_out_ - tail_.size())));
+        for (const std::string& record : tail_) write_all(file_.value(), record);
+    } catch (const std::exception&) {  // it was passed on
+    }
+}
+
+pollfd LauncherOutput::awaited() const {
+    if (!unsent_.empty()) return {STDERR_FILENO, POLLOUT, 0};
+    return {pipe_.value(), POLLIN, 0};
+}
+
+void LauncherOutput::move() {
+    std::array<char, PIPE_BUF> buffer;
+    if (unsent_.empty() && is_ready(pipe_.value(), POLLIN)) {
+        const ssize_t got = ::read(pipe_.value(), buffer.data(), buffer.size());
+        if (got == 0) pipe_.reset();
+        if (got <= 0) return;
+        unsent_.assign(buffer.data(), static_cast<std::size_t>(got));
+        take_lines(unsent_);
+    }
+    if (unsent_.empty() || !is_ready(STDERR_FILENO, POLLOUT)) return;
+    const ssize_t wrote = ::write(STDERR_FILENO, unsent_.data(), unsent_.size());
+    if (wrote > 0) unsent_.erase(0, static_cast<std::size_t>(wrote));
+    if (wrote < 0 && errno != EINTR && errno != EAGAIN) unsent_.clear();  // nobody is there
+}
+
+bool LauncherOutput::has_more() const {
+    pollfd asked{pipe_.value(), POLLIN, 0};
+    return !unsent_.empty() || (pipe_ && ::poll(&asked, 1, 0) > 0 && (asked.revents & POLLIN) != 0);
+}
+
+void LauncherOutput::settle() {
+    if (file_ || head_.empty()) return;
+    try {
+        place(log_.folder(LaunchState::going_on));
+    } catch (const std::exception&) {  // perhaps later
+    }
+}
+
+void LauncherOutput::take_lines(std::string_view bytes) {
+    for (const char c : bytes) {
+        if (c != '\n') line_ += c;
+        if (c != '\n' && line_.size() < longest_line) continue;
+        keep(line_);
+        line_.clear();
+    }
+    if (file_) write_head();
+}
+
+void LauncherOutput::keep(std::string_view line) {
+    std::string record = record_of(log_.start, line);
+    if (left_out_ == 0 && record.size() <= head_left_) {
+        head_left_ -= record.size();
+        head_ += record;
+        return;
+    }
+    ++left_out_;
+    tail_bytes_ += record.size();
+    tail_.push_back(std::move(record));
+    for (; tail_bytes_ > limits_.tail_bytes; tail_.pop_front()) tail_bytes_ -= tail_.front().size();
+}
+
+void LauncherOutput::place(const fs::path& folder) {
+    if (folder.empty()) return;
+    make_directories(folder);
+    const fs::path path = folder / fmt::format("launcher-{}.jsonl", host_name());
+    std::error_code missing;
+    const auto size = fs::file_size(path, missing);
+    if (!missing && size > most_of_all_launches) return;
+    constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
+    file_ = UniqueFd(::open(path.c_str(), flags, 0600));
+    if (file_) write_head();
+}
+
+void LauncherOutput::write_head() {
+    write_all(file_.value(), head_);
+    head_.clear();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a launcher writes to its stderr, passed on and kept.
+#pragma once
+
+#include "lockstep/core/files.hpp"
+#include "lockstep/launch/supervise.hpp"
+
+#include <csignal>
+#include <cstddef>
+#include <deque>
+#include <string>
+#include <string_view>
+
+#include <poll.h>
+
+namespace lockstep {
+
+/// How much of it is kept.
+struct KeptOutput {
+    std::size_t head_bytes = std::size_t{1} << 20;
+    std::size_t tail_bytes = std::size_t{256} << 10;  ///< behind the head, of what came last
+};
+
+/// The read end of a launcher's stderr. What comes is passed on to this process's own stderr, and
+/// each line kept as a record of RUN/logs/iN/launcher-HOST.jsonl, once that has a place. It never
+/// waits for anybody. One thread.
+class LauncherOutput {
+  public:
+    /// `pipe` may be null: nothing comes.
+    LauncherOutput(UniqueFd pipe, LauncherLog log, const KeptOutput& limits = {});
+
+    /// Writes the rest of the records.
+    ~LauncherOutput();
+    LauncherOutput(const LauncherOutput&) = delete;
+    LauncherOutput& operator=(const LauncherOutput&) = delete;
+
+    /// For poll(): what move() can do something about.
+    pollfd awaited() const;
+
+    /// Takes what has come and passes on what has room.
+    void move();
+
+    /// Whether there is something that move() has not done yet.
+    bool has_more() const;
+
+    /// Looks for a place for records.
+    void settle();
+
+  private:
+    void take_lines(std::string_view bytes);
+    void keep(std::string_view line);
+    void place(const fs::path& folder);
+    void write_head();
+
+    UniqueFd pipe_, file_;
+    LauncherLog log_;
+    KeptOutput limits_;
+    std::string unsent_;  // taken, and not passed on yet
+    std::string line_;    // the beginning of one
+    std::string head_;    // records without a place
+    std::size_t head_left_;
+    std::deque<std::string> tail_;
+    std::size_t tail_bytes_ = 0, left_out_ = 0;
+    void (*pipe_signal_before_)(int);
+};
+
+}  // namespace lockstep

@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher_output.hpp"
+
+#include "lockstep/core/child.hpp"
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/core/json.hpp"
+
+#include "support/caught.hpp"
+#include "support/temp_dir.hpp"
+
+#include <csignal>
+#include <fstream>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+using testing::ElementsAre;
+
+/// This process's stderr is a pipe as long as it lives.
+class OtherStderr {
+  public:
+    OtherStderr() : before_(::dup(STDERR_FILENO)) {
+        int ends[2];
+        EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
+        reader_ = UniqueFd(ends[0]);
+        ::dup2(ends[1], STDERR_FILENO);
+        ::close(ends[1]);
+        ::fcntl(reader_.value(), F_SETFL, O_NONBLOCK);
+    }
+    ~OtherStderr() { ::dup2(before_.value(), STDERR_FILENO); }
+    OtherStderr(const OtherStderr&) = delete;
+    OtherStderr& operator=(const OtherStderr&) = delete;
+
+    std::string read() {
+        std::string text, piece(1 << 16, '\0');
+        for (ssize_t got; (got = ::read(reader_.value(), piece.data(), piece.size())) > 0;)
+            text += piece.substr(0, static_cast<std::size_t>(got));
+        return text;
+    }
+    void stop_reading() { reader_.reset(); }
+
+  private:
+    UniqueFd before_, reader_;
+};
+
+class LauncherOutputs : public testing::Test {
+  protected:
+    /// Of start 3, with a place once `has_place_`.
+    LauncherLog log() {
+        return {3, [this](LaunchState) { return has_place_ ? folder_ / "i3" : fs::path(); }};
+    }
+    void run(const std::string& script, const KeptOutput& limits = {}) {
+        Child child = start_child({"bash", "-c", script}, {}, ChildPipes::errors);
+        LauncherOutput output(std::move(child.output), log(), limits);
+        reap_child(child.pid);
+        while (output.has_more()) output.move();
+    }
+    fs::path file() const { return folder_ / "i3" / fmt::format("launcher-{}.jsonl", host_name()); }
+    std::vector<std::string> kept() const {
+        std::vector<std::string> texts;
+        std::ifstream lines(file());
+        for (std::string line; std::getline(lines, line);) {
+            const Json record = parse_json(line, "record");
+            EXPECT_EQ(record.at("event"), "launcher");
+            EXPECT_EQ(record.at("start"), 3);
+            EXPECT_TRUE(record.at("rank").is_null());
+            texts.push_back(record.at("text").get<std::string>());
+        }
+        return texts;
+    }
+
+    test::TempDir folder_;
+    bool has_place_ = true;
+};
+
+TEST_F(LauncherOutputs, GoOnUnchangedAndAreKeptByLine) {
+    OtherStderr seen;
+    run("printf 'one\\n\\033[1mtwo\\n\\nno end' >&2; echo not this");
+    EXPECT_EQ(seen.read(), "one\n\033[1mtwo\n\nno end");
+    EXPECT_THAT(kept(), ElementsAre("one", "?[1mtwo", "", "no end"));
+}
+
+TEST_F(LauncherOutputs, WaitForAPlace) {
+    OtherStderr seen;
+    Child child = start_child({"bash", "-c", "echo early >&2"}, {}, ChildPipes::errors);
+    LauncherOutput output(std::move(child.output), log());
+    reap_child(child.pid);
+    has_place_ = false;
+    while (output.has_more()) output.move();
+    output.settle();
+    EXPECT_FALSE(fs::exists(file()));
+    has_place_ = true;
+    output.settle();
+    EXPECT_THAT(kept(), ElementsAre("early")) << "at once: this process may be killed";
+}
+
+TEST_F(LauncherOutputs, LeaveNothingWhereThereIsNoPlaceOrNothingToKeep) {
+    OtherStderr seen;
+    run("true");
+    EXPECT_FALSE(fs::exists(folder_ / "i3"));
+    has_place_ = false;
+    run("echo words >&2");
+    EXPECT_FALSE(fs::exists(folder_ / "i3"));
+    EXPECT_EQ(seen.read(), "words\n");
+}
+
+TEST_F(LauncherOutputs, KeepTheBeginningAndTheEndOfMuch) {
+    OtherStderr seen;
+    run("for ((i = 1; i <= 500; ++i)); do echo \"line $i\"; done >&2",
+        {.head_bytes = 3000, .tail_bytes = 1500});
+    EXPECT_THAT(seen.read(), testing::EndsWith("line 499\nline 500\n"));
+    const auto lines = kept();
+    ASSERT_GT(lines.size(), 10u);
+    EXPECT_LT(lines.size(), 60u);
+    EXPECT_EQ(lines.front(), "line 1");
+    EXPECT_EQ(lines.back(), "line 500");
+    EXPECT_THAT(lines,
+                testing::Contains(testing::MatchesRegex("\\([0-9]+ lines were not kept\\)")));
+}
+
+TEST_F(LauncherOutputs, DoNotWaitForAReader) {
+    OtherStderr seen;
+    Child child = start_child(
+        {"bash", "-c", "head -c 200000 /dev/zero | tr '\\0' x >&2"}, {}, ChildPipes::errors);
+    LauncherOutput output(std::move(child.output), log());
+    while (output.awaited().fd != STDERR_FILENO) output.move();
+    output.move();
+    EXPECT_TRUE(output.has_more()) << "it waits for a reader, and this process does not";
+    std::string text = seen.read();
+    while (text.size() < 200000) {
+        output.move();
+        text += seen.read();
+    }
+    EXPECT_EQ(text, std::string(200000, 'x'));
+    reap_child(child.pid);
+}
+
+// What keeps its supervisor busy all the time.
+TEST_F(LauncherOutputs, DoNotKeepALauncherAlive) {
+    OtherStderr seen;
+    seen.stop_reading();
+    SupervisedRanks ranks{.have_begun = [] { return false; }, .log = log()};
+    ranks.limits = {.begin_s = 0.5, .gone_s = 60, .end_s = 0.2};
+    EXPECT_EQ(
+        test::caught_code([&] {
+            supervise({"bash", "-c", "trap '' TERM; while :; do echo words; done >&2"}, {}, ranks);
+        }),
+        "E691");
+    EXPECT_LT(fs::file_size(file()), 3u << 20);
+}
+
+TEST_F(LauncherOutputs, AreNotWaitedForByWhoInterruptsTwice) {
+    OtherStderr seen;
+    SupervisedRanks ranks{.have_begun = [] { return true; }, .log = log()};
+    const std::string flood =
+        "trap '' USR2; yes >&2 & sleep 0.2; kill -INT $PPID; sleep 0.2; kill -INT $PPID; wait";
+    EXPECT_EQ(supervise({"bash", "-c", flood}, {}, ranks), 130);
+}
+
+TEST_F(LauncherOutputs, AreKeptWhereNobodyReadsThemAnyMore) {
+    OtherStderr seen;
+    seen.stop_reading();
+    run("echo words >&2");
+    EXPECT_THAT(kept(), ElementsAre("words"));
+    struct sigaction now {};
+    ::sigaction(SIGPIPE, nullptr, &now);
+    EXPECT_EQ(now.sa_handler, SIG_DFL);
+}
+
+}  // namespace
+}  // namespace lockstep
