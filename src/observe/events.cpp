@@ -31,6 +31,7 @@ void describe(Record& record, StartSums& sums) {
     record.field("train_s", sums.train_s);
     record.field("save_s", sums.save_s);
     record.field("evaluate_s", sums.evaluate_s);
+    record.sparse("links", sums.links);
 }
 
 void describe(Record& record, StepReport& report) {

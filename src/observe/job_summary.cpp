@@ -103,11 +103,20 @@ std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const Rank
                          .host = rank.host,
                          .steps = rank.stretches,
                          .leaves = rank.leaves,
-                         .data_bound = rank.data_bound});
+                         .data_bound = rank.data_bound,
+                         .links = rank.links});
     std::vector<Straggler> found = find_stragglers(steps);
     const double step_s = total_of(job.phases) / static_cast<double>(job.steps);
     for (Straggler& straggler : found) straggler.lost_s = straggler.share * step_s;
     return found;
+}
+
+/// What sums and waiting may have to do with.
+std::string link_clause(const Sign& sign, std::span<const RankUse> ranks) {
+    if (sign.phase != Phase::comm && sign.phase != Phase::wait) return "";
+    std::vector<RankLinks> links;
+    for (const RankUse& rank : ranks) links.push_back({rank.rank, rank.host, rank.links});
+    return link_rate_clause(links);
 }
 
 void explain(JobSummary& job, std::span<const RankUse> ranks) {
@@ -120,8 +129,10 @@ void explain(JobSummary& job, std::span<const RankUse> ranks) {
     const auto excess = [&](const Sign& sign) { return share_of(job, sign.phase) / sign.most; };
     const Sign& sign = *std::ranges::max_element(signs, {}, excess);
     if (excess(sign) >= 1) {
-        job.why =
-            fmt::format("{}: {:.0f} % of the time", sign.why, 100 * share_of(job, sign.phase));
+        job.why = fmt::format("{}: {:.0f} % of the time{}",
+                              sign.why,
+                              100 * share_of(job, sign.phase),
+                              link_clause(sign, ranks));
         job.advice = sign.advice;
     } else if (cpu_share_of(job) < busy_enough && !ranks.front().is_on_gpu) {
         job.why = "cores have nothing to do";

@@ -41,6 +41,7 @@ void describe(Record& record, RankUse& use) {
     std::vector<std::vector<double>> stretches;
     for (const StepBudget& stretch : use.stretches) stretches.push_back(numbers_of(stretch));
     record.field("stretches", stretches);
+    record.field("links", use.links);
     if (!record.is_reading()) return;
     use.stretches.clear();
     for (const std::vector<double>& numbers : stretches)

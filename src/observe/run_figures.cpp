@@ -5,6 +5,7 @@
 #include <fstream>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -43,10 +44,26 @@ std::optional<PlaceEvent> place_in(const fs::path& log) {
     return {};
 }
 
+// The newest report has the start's sums; it is near the end.
+std::vector<LinkTimes> links_in(const fs::path& log) {
+    constexpr std::int64_t end_bytes = 64 << 10;
+    std::ifstream lines(log, std::ios::binary | std::ios::ate);
+    if (!lines) return {};
+    lines.seekg(std::max<std::int64_t>(static_cast<std::int64_t>(lines.tellg()) - end_bytes, 0));
+    std::string newest;
+    for (std::string line; std::getline(lines, line);)
+        if (line.ends_with('}') && line.find("\"so_far\"") != std::string::npos)
+            newest = std::move(line);
+    const auto event = event_in<StepsEvent>(try_parse_json(newest).value_or(Json()));
+    return event && event->so_far ? event->so_far->links : std::vector<LinkTimes>{};
+}
+
 /// What damage has left of one rank's file says nothing of the others.
 RankFigures read_rank(const fs::path& logs, const RankLogFacts& facts) {
     RankFigures rank{.facts = facts};
-    rank.place = place_in(logs / fmt::format("rank-{:05}.jsonl", facts.rank));
+    const fs::path log = logs / fmt::format("rank-{:05}.jsonl", facts.rank);
+    rank.place = place_in(log);
+    rank.links = links_in(log);
     try {
         rank.steps = read_step_budgets(step_budgets_path(logs, facts.rank));
     } catch (const Error& error) {

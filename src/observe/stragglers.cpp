@@ -20,6 +20,8 @@
 
 #include "lockstep/core/clock.hpp"
 
+#include "link_stragglers.hpp"
+
 #include <algorithm>
 #include <array>
 #include <functional>
@@ -31,7 +33,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double least_share = 0.05;        // of the step, that others lose
+constexpr double least_share = least_straggler_share;
 constexpr double least_persistence = 0.5;   // of the stretches that count
 constexpr double least_cause_share = 0.01;  // of a stretch, for it to count
 constexpr double stretch_s = 0.5;
@@ -260,12 +262,20 @@ std::vector<Straggler> found(std::span<const RankSteps> ranks, const Stretches& 
     return stragglers;
 }
 
-/// As lockstep::leaves_of() of comm cuts them.
-int leaves_of_rank(int rank, int ranks, int virtual_ranks) {
-    const auto boundary = [&](std::int64_t r) {
-        return static_cast<int>(virtual_ranks * r / ranks);
+/// Where messages were timed, they say whose link is slow: a rank that takes longer for its sums
+/// has to do with that, or else it is slow at moving and adding.
+void take_links(std::vector<Straggler>& stragglers, std::span<const RankSteps> ranks) {
+    const auto is_timed = [](const RankSteps& rank) { return !rank.links.empty(); };
+    if (std::ranges::none_of(ranks, is_timed)) return;
+    const std::vector<Straggler> links = link_stragglers(ranks);
+    const auto is_link = [](const Straggler& straggler) {
+        return straggler.cause == StragglerCause::link;
     };
-    return boundary(rank + 1) - boundary(rank);
+    if (!links.empty()) std::erase_if(stragglers, is_link);
+    for (Straggler& straggler : stragglers)
+        if (is_link(straggler)) straggler.cause = StragglerCause::cores;
+    stragglers.insert(stragglers.end(), links.begin(), links.end());
+    std::ranges::stable_sort(stragglers, std::greater(), &Straggler::lost_s);
 }
 
 }  // namespace
@@ -275,22 +285,9 @@ std::vector<Straggler> find_stragglers(std::span<const RankSteps> ranks) {
     const Stretches all = cut(ranks);
     if (all.count() < least_slow) return {};
     std::vector<Straggler> stragglers = found(ranks, all, Own::with_sums);
-    return stragglers.empty() ? found(ranks, all, Own::without_sums) : stragglers;
-}
-
-std::vector<Straggler> find_stragglers(const RunFigures& run) {
-    std::vector<RankSteps> ranks;
-    const auto in_all = static_cast<int>(run.ranks.size());
-    int virtual_ranks = 0;
-    if (const Json* given = run.record.contract.find("virtual_ranks"))
-        virtual_ranks = given->is_number_integer() ? given->get<int>() : 0;
-    for (const RankFigures& rank : run.ranks)
-        if (!rank.steps.empty())
-            ranks.push_back({.rank = rank.facts.rank,
-                             .host = rank.facts.host,
-                             .steps = rank.steps,
-                             .leaves = leaves_of_rank(rank.facts.rank, in_all, virtual_ranks)});
-    return find_stragglers(ranks);
+    if (stragglers.empty()) stragglers = found(ranks, all, Own::without_sums);
+    take_links(stragglers, ranks);
+    return stragglers;
 }
 
 }  // namespace lockstep

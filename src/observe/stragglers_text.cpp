@@ -15,6 +15,35 @@ std::string step_time_text(double seconds) {
     return seconds < 0.1 ? fmt::format("{:.2g}ms", seconds * 1e3) : duration_text(seconds);
 }
 
+/// "rank 3 on n2", "ranks 4-7 on n3", "rank 0 on n1 and rank 3 on n2".
+std::string subject(const Straggler& straggler) {
+    const auto on = [](const std::string& ranks, const std::string& host) {
+        return host.empty() ? ranks : ranks + " on " + host;
+    };
+    if (!straggler.link) return on(fmt::format("rank {}", straggler.rank), straggler.host);
+    const SlowLink& link = *straggler.link;
+    const std::string text = on(ranks_text(link.ranks), link.host);
+    if (link.other_host.empty()) return text;
+    return text + " and " + on(ranks_text(link.other_ranks), link.other_host);
+}
+
+bool are_several(const Straggler& straggler) {
+    return straggler.link &&
+           (straggler.link->ranks.size() > 1 || !straggler.link->other_host.empty());
+}
+
+std::string link_text(const SlowLink& link) {
+    const std::string usual = link_rate_text(link.usual_bytes_per_s),
+                      now = link_rate_text(link.bytes_per_s);
+    if (!link.other_host.empty())
+        return fmt::format("the link between them is slow: {}, others {}", now, usual);
+    constexpr std::string_view ways[] = {"", "it sends ", "it receives "};
+    return fmt::format("its node's link is slow: {}{}, others' {}",
+                       ways[static_cast<std::size_t>(link.way)],
+                       now,
+                       usual);
+}
+
 }  // namespace
 
 std::string_view cause_name(StragglerCause cause) {
@@ -34,7 +63,7 @@ std::string cause_text(const Straggler& straggler) {
         case StragglerCause::cores:
             return "its cores compute slower: fewer or shared cores, a quota, heat";
         case StragglerCause::link:
-            return "its link is slow";
+            return straggler.link ? link_text(*straggler.link) : "its link is slow";
         case StragglerCause::files:
             return "its file system is slow";
         case StragglerCause::more:
@@ -51,9 +80,9 @@ std::string stragglers_text(std::span<const Straggler> stragglers) {
     std::vector<int> others;
     for (const Straggler& straggler : stragglers.subspan(1)) others.push_back(straggler.rank);
     std::ranges::sort(others);
-    return fmt::format("rank {}{} holds the others up by {} a step ({:.0f} %): {}{}",
-                       worst.rank,
-                       worst.host.empty() ? "" : " on " + worst.host,
+    return fmt::format("{} {} the others up by {} a step ({:.0f} %): {}{}",
+                       subject(worst),
+                       are_several(worst) ? "hold" : "holds",
                        step_time_text(worst.lost_s),
                        100 * worst.share,
                        cause_text(worst),
@@ -71,7 +100,13 @@ std::string advice(const Straggler& straggler) {
             return fmt::format("lockstep doctor and lockstep map on {} show cores and limits",
                                straggler.host.empty() ? "that node" : straggler.host);
         case StragglerCause::link:
-            return "lockstep bench comm, with the same ranks, measures their links";
+            return straggler.link
+                       ? fmt::format(
+                             "lockstep bench comm on the same nodes measures "
+                             "their links; lockstep doctor on {} looks at its "
+                             "network",
+                             straggler.host)
+                       : "lockstep bench comm, with the same ranks, measures their links";
         case StragglerCause::files:
             return "save less often (--checkpoint-every), or put the run on a faster file system";
         case StragglerCause::more:

@@ -13,18 +13,20 @@ Json line_of(std::string_view name, Json fields) {
 }
 
 TEST(Events, ComeBackAsTheyWereWritten) {
-    StepsEvent event{.report = {.epoch = 1, .step = 20, .loss = 0.5, .phases = {1, 2, 3}},
-                     .wall_s = 6.5,
-                     .gradient_norm = 0.25,
-                     .comm_busy_s = 2,
-                     .copy_s = 0.75,
-                     .data = {.read_s = 3, .bytes_read = 9, .io_threads = 2, .bound = "I/O"},
-                     .so_far = StartSums{4, 5, 6}};
+    StepsEvent event{
+        .report = {.epoch = 1, .step = 20, .loss = 0.5, .phases = {1, 2, 3}},
+        .wall_s = 6.5,
+        .gradient_norm = 0.25,
+        .comm_busy_s = 2,
+        .copy_s = 0.75,
+        .data = {.read_s = 3, .bytes_read = 9, .io_threads = 2, .bound = "I/O"},
+        .so_far = StartSums{4, 5, 6, {{.from = 2, .messages = 3, .bytes = 9, .seconds = 0.5}}}};
     const Json written = json_of_record(event);
     const auto found = event_in<StepsEvent>(line_of("steps", written));
     ASSERT_TRUE(found);
     EXPECT_EQ(json_of_record(*found), written);
     EXPECT_EQ(found->so_far->save_s, 5);
+    EXPECT_EQ(found->so_far->links.at(0).bytes, 9u);
     EXPECT_EQ(found->copy_s, 0.75);
     EXPECT_FALSE(found->wire_compression);
 }

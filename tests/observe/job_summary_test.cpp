@@ -2,6 +2,8 @@
 #include "lockstep/observe/job_summary.hpp"
 
 #include <algorithm>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -59,7 +61,8 @@ TEST(StepStretches, HoldEveryStepInAFewAlikeOnAllRanks) {
 }
 
 TEST(RankUse, IsReadAsItWasSent) {
-    const RankUse sent = rank_of(3, "n2", 0.75);
+    RankUse sent = rank_of(3, "n2", 0.75);
+    sent.links = {{.from = 1, .messages = 2, .bytes = 3, .seconds = 4}};
     const RankUse read = record_from_json<RankUse>(json_of_record(sent), "rank 3");
     EXPECT_EQ(json_of_record(read).dump(), json_of_record(sent).dump());
     EXPECT_EQ(read.stretches.size(), sent.stretches.size());
@@ -105,6 +108,30 @@ TEST(JobSummary, SaysWhatTheTimeIsLostTo) {
     EXPECT_THAT(alone(Phase::wait, 0.2).advice, HasSubstr("lockstep doctor"));
     EXPECT_EQ(alone(Phase::data, 0.05).why, "");
     EXPECT_THAT(summary_text(alone(Phase::data, 0.05)), Not(HasSubstr("try ")));
+}
+
+// Of two nodes whose messages take equally long both ways none can be named.
+TEST(JobSummary, SaysHowFastMessagesAreWhereRanksWait) {
+    std::vector ranks{rank_of(0, "n1", 0.5), rank_of(1, "n2", 0.5)};
+    for (RankUse& rank : ranks)
+        rank.links = {{.from = 1 - rank.rank, .messages = 20, .bytes = 120'000'000, .seconds = 10}};
+    EXPECT_THAT(summary_of(ranks).why,
+                HasSubstr("network: 50 % of the time; from node to node a rank gets 12 MB/s"));
+}
+
+TEST(JobSummary, NamesANodeWhoseLinkIsSlow) {
+    std::vector<RankUse> ranks;
+    for (int rank = 0; rank < 4; ++rank)
+        ranks.push_back(rank_of(rank, "n" + std::to_string(rank), 0.5));
+    for (RankUse& rank : ranks)
+        for (const int from : {rank.rank ^ 1, rank.rank ^ 2})
+            rank.links.push_back({.from = from,
+                                  .messages = 20,
+                                  .bytes = 1'000'000,
+                                  .seconds = rank.rank == 3 || from == 3 ? 1.0 : 0.1});
+    EXPECT_THAT(summary_of(ranks).why,
+                HasSubstr("rank 3 on n3 holds the others up by 450ms a step (45 %): its node's "
+                          "link is slow: 1.0 MB/s, others' 10 MB/s"));
 }
 
 TEST(JobSummary, SaysThatCoresAreIdle) {

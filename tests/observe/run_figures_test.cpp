@@ -38,7 +38,12 @@ test::TempDir& make_run(test::TempDir& folder) {
             folder.file(
                 fs::path("logs") / start / (rank == 0 ? "rank-00000.jsonl" : "rank-00001.jsonl"),
                 R"({"event":"clock","t":1,"rank":0,"host":"n1","start":1,"ahead_s":0,"error_s":0})"
-                "\n{\"event\":\"place\",\"t\":1,\"cores\":2,\"sharers\":4}\n");
+                "\n{\"event\":\"place\",\"t\":1,\"cores\":2,\"sharers\":4}\n"
+                R"({"event":"steps","t":1,"step":4,"so_far":{"train_s":1,"save_s":0,"evaluate_s":0}})"
+                "\n"
+                R"({"event":"steps","t":2,"step":5,"so_far":{"train_s":1,"save_s":0,"evaluate_s":0,)"
+                R"("links":[{"from":3,"messages":2,"bytes":7,"seconds":0.5}]}})"
+                "\n");
         write_steps(folder / "logs/i1", rank, 1 + rank);
     }
     return folder;
@@ -54,6 +59,8 @@ TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
     ASSERT_TRUE(run.ranks[1].place);
     EXPECT_EQ(run.ranks[1].place->sharers, 4);
     EXPECT_FALSE(run.ranks[1].place->quota);
+    ASSERT_EQ(run.ranks[1].links.size(), 1u);
+    EXPECT_EQ(run.ranks[1].links[0].from, 3);
     ASSERT_EQ(run.reports.size(), 1u);
     EXPECT_EQ(run.reports[0].report.loss, 0.5);
     ASSERT_EQ(run.evaluations.size(), 1u);

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -194,6 +195,109 @@ TEST(Stragglers, AreToldInOneSentence) {
               "rank 2 on n2 holds the others up by 2ms a step (17 %): its data are slow (I/O)");
     EXPECT_NE(advice(found.at(0)).find("bench io"), std::string::npos);
     EXPECT_EQ(stragglers_text({}), "");
+}
+
+/// Four ranks on nodes of one each, and what each received: node 2 gets 1/20 of what the others do.
+class SlowNode : public testing::Test {
+  protected:
+    SlowNode() : links_(4) {
+        for (int to = 0; to < 4; ++to)
+            for (const int distance : {1, 2}) {
+                const bool is_slow = to == 2 || (to ^ distance) == 2;
+                links_[static_cast<std::size_t>(to)].push_back({.from = to ^ distance,
+                                                                .messages = 10,
+                                                                .bytes = 1'000'000'000,
+                                                                .seconds = is_slow ? 20.0 : 1.0});
+            }
+    }
+
+    /// All ranks wait `wait_s` in each step of 10 ms more, rank `late` not.
+    std::vector<Straggler> found(double wait_s, int late = -1) const {
+        const TestRun run(4, [=](int rank, std::int64_t) {
+            PhaseSeconds phases = even_step();
+            at(phases, Phase::wait) += wait_s;
+            if (rank == late) at(phases, Phase::backward) += 5e-3;
+            return phases;
+        });
+        std::vector<RankSteps> ranks;
+        for (std::size_t r = 0; r < 4; ++r)
+            ranks.push_back({.rank = static_cast<int>(r),
+                             .host = "n" + std::to_string(r),
+                             .steps = run.of[r],
+                             .links = links_[r]});
+        return find_stragglers(ranks);
+    }
+
+    std::vector<std::vector<LinkTimes>> links_;
+};
+
+TEST_F(SlowNode, IsNamedThoughAllRanksWaitAlike) {
+    const auto stragglers = found(10e-3);
+    ASSERT_EQ(stragglers.size(), 1u);
+    EXPECT_EQ(stragglers[0].rank, 2);
+    EXPECT_EQ(stragglers[0].host, "n2");
+    EXPECT_EQ(stragglers[0].cause, StragglerCause::link);
+    EXPECT_EQ(stragglers[0].persistence, 1);
+    EXPECT_NEAR(stragglers[0].lost_s, 0.95 * 10.5e-3, 1e-5);  // with 0.5 ms of comm
+    EXPECT_EQ(stragglers_text(stragglers),
+              "rank 2 on n2 holds the others up by 10ms a step (50 %): its node's link is slow: "
+              "50 MB/s, others' 1.0 GB/s");
+    EXPECT_NE(advice(stragglers[0]).find("bench comm"), std::string::npos);
+}
+
+TEST_F(SlowNode, IsNoneWhereNobodyWaitsForIt) {
+    EXPECT_TRUE(found(0).empty());
+}
+
+// What the others wait for rank 1 is not the link's; rank 1 itself waits for nothing else.
+TEST_F(SlowNode, IsToldApartFromALateRank) {
+    const auto late = found(0, 1);
+    ASSERT_EQ(late.size(), 1u);
+    EXPECT_EQ(late[0].rank, 1);
+    EXPECT_EQ(late[0].cause, StragglerCause::cores);
+    const auto both = found(10e-3, 1);
+    ASSERT_EQ(both.size(), 2u);
+    EXPECT_EQ(both[0].rank, 2);
+    EXPECT_NE(stragglers_text(both).find("; slow, too: rank 1"), std::string::npos);
+}
+
+// Its messages come as fast as the others': what takes it longer is its own work.
+TEST(Stragglers, AreSlowAtSumsByTheirCoresWhereLinksAreAlike) {
+    const TestRun run(4, slow_rank(Phase::comm, 2e-3));
+    std::vector<std::vector<LinkTimes>> links(4);
+    std::vector<RankSteps> ranks;
+    for (int r = 0; r < 4; ++r) {
+        auto& own = links[static_cast<std::size_t>(r)];
+        own = {{.from = r ^ 1, .messages = 9, .bytes = 1'000'000, .seconds = 1}};
+        ranks.push_back({.rank = r,
+                         .host = "n" + std::to_string(r),
+                         .steps = run.of[static_cast<std::size_t>(r)],
+                         .links = own});
+    }
+    EXPECT_EQ(find_stragglers(ranks).at(0).cause, StragglerCause::cores);
+}
+
+TEST(Stragglers, MayBeRanksOfANodeOrOfTwo) {
+    Straggler straggler{.rank = 4,
+                        .host = "n1",
+                        .cause = StragglerCause::link,
+                        .lost_s = 0.031,
+                        .share = 0.44,
+                        .data_bound = {},
+                        .link = SlowLink{.host = "n1",
+                                         .ranks = {4, 5, 6, 7},
+                                         .other_ranks = {},
+                                         .way = LinkWay::sends,
+                                         .bytes_per_s = 48e6,
+                                         .usual_bytes_per_s = 1.1e9}};
+    EXPECT_EQ(stragglers_text({&straggler, 1}),
+              "ranks 4-7 on n1 hold the others up by 31ms a step (44 %): its node's link is slow: "
+              "it sends 48 MB/s, others' 1.1 GB/s");
+    straggler.link->other_host = "n2";
+    straggler.link->other_ranks = {8};
+    EXPECT_EQ(stragglers_text({&straggler, 1}),
+              "ranks 4-7 on n1 and rank 8 on n2 hold the others up by 31ms a step (44 %): the link "
+              "between them is slow: 48 MB/s, others 1.1 GB/s");
 }
 
 TEST(Stragglers, OfARunKnowHowManyLeavesRanksHave) {

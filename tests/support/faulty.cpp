@@ -94,6 +94,7 @@ class FaultyExchange : public Exchange {
     std::string_view name() const override { return inner_->name(); }
     std::vector<int> awaited_ranks() const override { return inner_->awaited_ranks(); }
     double take_wait_s() override { return inner_->take_wait_s() + std::exchange(waited_s_, 0.0); }
+    std::vector<LinkTimes> take_links() override { return inner_->take_links(); }
 
   private:
     std::unique_ptr<Exchange> inner_;

@@ -8,6 +8,7 @@
 #include "lockstep/comm/flat_memory.hpp"
 #include "lockstep/comm/gpu_stand.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
+#include "lockstep/core/link_times.hpp"
 
 #include <cstddef>
 #include <memory>
@@ -66,6 +67,9 @@ class Exchange {
 
     /// Seconds this rank waited for others since the last call.
     virtual double take_wait_s() = 0;
+
+    /// Long messages from ranks of other nodes, of which a few are timed, since the last call.
+    virtual std::vector<LinkTimes> take_links() { return {}; }
 };
 
 /// What carries gradients between ranks. The sums have the same bits on all of them.

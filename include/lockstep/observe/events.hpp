@@ -4,6 +4,7 @@
 /// and reads them back by these structs. Readers pass over fields and events that they do not know.
 #pragma once
 
+#include "lockstep/core/link_times.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/observe/step_line.hpp"
@@ -28,9 +29,10 @@ struct DataReport {
     std::string bound;                 ///< what the loop waited for, as binding_stage() says
 };
 
-/// Seconds since the start began to train.
+/// Since the start began to train.
 struct StartSums {
     double train_s = 0, save_s = 0, evaluate_s = 0;
+    std::vector<LinkTimes> links{};  ///< messages that other nodes' ranks sent to this one
 };
 
 /// The steps since the last report; also a line of metrics.jsonl.

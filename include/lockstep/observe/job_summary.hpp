@@ -5,6 +5,7 @@
 #pragma once
 
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/link_times.hpp"
 #include "lockstep/core/record.hpp"
 #include "lockstep/observe/step_budget.hpp"
 
@@ -54,6 +55,7 @@ struct RankUse {
     std::string data_bound;               ///< as DataReport::bound
     std::int64_t steps = 0;               ///< of this start
     std::vector<StepBudget> stretches{};  ///< StepStretches
+    std::vector<LinkTimes> links{};       ///< StartSums::links
 };
 void describe(Record& record, RankUse& use);  ///< as it is sent
 

@@ -21,6 +21,7 @@ struct RankFigures {
     std::vector<StepBudget> steps{};    ///< the newest it has kept, by its own clock
     std::string damage{};               ///< not "": why they could not be read
     std::optional<PlaceEvent> place{};  ///< its cores; nothing in logs of earlier versions
+    std::vector<LinkTimes> links{};     ///< StartSums::links
 };
 
 /// One run, of which one start is looked at closely.

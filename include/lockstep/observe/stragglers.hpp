@@ -4,9 +4,11 @@
 #pragma once
 
 #include "lockstep/observe/run_figures.hpp"
+#include "lockstep/observe/slow_links.hpp"
 #include "lockstep/observe/step_budget.hpp"
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -19,7 +21,7 @@ enum class StragglerCause {
     data,   ///< getting its batches
     copy,   ///< getting them onto its GPU
     cores,  ///< computing
-    link,   ///< sums, its waiting for others left out
+    link,   ///< sums, its waiting for others left out; or its node's messages are slow
     files,  ///< saving
     other,  ///< what has no phase of its own
     more,   ///< computing, of more leaves than the others have
@@ -27,30 +29,35 @@ enum class StragglerCause {
 
 std::string_view cause_name(StragglerCause cause);  ///< the enumerator's word, for records
 
-/// A rank that others wait for.
+/// A rank that others wait for; or a node whose link all wait for, by its first rank.
 struct Straggler {
     int rank = 0;
     std::string host;
     StragglerCause cause = StragglerCause::other;
-    double lost_s = 0;       ///< of each step: its own time less the other ranks' median
-    double share = 0;        ///< of the steps' wall time that this is
-    double persistence = 0;  ///< share of the run in which it was so
-    std::string data_bound;  ///< StragglerCause::data: what binds them, if that is known
+    double lost_s = 0;               ///< of each step: its own time less the other ranks' median
+    double share = 0;                ///< of the steps' wall time that this is
+    double persistence = 0;          ///< share of the run in which it was so
+    std::string data_bound;          ///< StragglerCause::data: what binds them, if that is known
+    std::optional<SlowLink> link{};  ///< StragglerCause::link of a node, or of two
 };
 
 /// What is known of a rank.
 struct RankSteps {
     int rank = 0;
     std::string host;
-    std::span<const StepBudget> steps;  ///< in order, of one start; borrowed
-    int leaves = 0;                     ///< of each step; 0: not known
-    std::string data_bound{};           ///< DataReport::bound; "": not known
+    std::span<const StepBudget> steps;   ///< in order, of one start; borrowed
+    int leaves = 0;                      ///< of each step; 0: not known
+    std::string data_bound{};            ///< DataReport::bound; "": not known
+    std::span<const LinkTimes> links{};  ///< to this rank, of that start; borrowed
 };
 
 /// The ranks whose own time (without waiting) is longer than the median of the other ranks' by 5 %
 /// of the step or more, most of the time; the worst is first. Steps that not all ranks have are
 /// passed over, and the first one, which warms caches up. Where all own times are alike, as those
 /// of GPUs are, which wait inside their sums, times without sums are compared.
+/// A slow link (find_slow_links()) makes all ranks wait alike. It counts where they stand still for
+/// that: what the rank that waits least spends on sums and waiting, less what it would with the
+/// usual rate, is 5 % or more.
 std::vector<Straggler> find_stragglers(std::span<const RankSteps> ranks);
 
 /// Of the start that was looked at.

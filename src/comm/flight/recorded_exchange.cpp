@@ -95,6 +95,7 @@ class RecordedExchange : public Exchange {
     std::string_view name() const override { return exchange_->name(); }
     std::vector<int> awaited_ranks() const override { return exchange_->awaited_ranks(); }
     double take_wait_s() override { return exchange_->take_wait_s(); }
+    std::vector<LinkTimes> take_links() override { return exchange_->take_links(); }
 
   private:
     struct StepTickets {

@@ -134,6 +134,7 @@ class NodeExchange : public Exchange {
         return nodes_.count() == nodes_.all().size() ? "mpi" : "hierarchical";
     }
     double take_wait_s() override { return waiting_.take(); }
+    std::vector<LinkTimes> take_links() override { return links_.take(); }
 
   private:
     struct Arrival {
@@ -170,8 +171,11 @@ class NodeExchange : public Exchange {
             const int local_rank = nodes_.local_rank_of(partial.rank);
             local_partials_.push_back(floats_at(places_.slot_at(local_rank, partial.slot)));
         }
-        pipeline_.emplace(
-            nodes_.own_rail(), SumTree(plan_.merges_after()), node_of_partial, nodes_.index());
+        pipeline_.emplace(nodes_.own_rail(),
+                          SumTree(plan_.merges_after()),
+                          node_of_partial,
+                          nodes_.index(),
+                          nodes_.count() > 1 ? &links_ : nullptr);
     }
 
     /// Buckets are handed on in order, each when all ranks of the node arrived at it.
@@ -210,6 +214,7 @@ class NodeExchange : public Exchange {
     std::atomic<std::uint64_t> awaited_count_ = 0;
     std::atomic<int> awaited_sender_ = -1;
     std::vector<float*> local_partials_;
+    LinkMeter links_;
     std::optional<RailPipeline> pipeline_;  ///< where this rank owns stripes
     WaitClock waiting_;
 };

@@ -31,21 +31,30 @@ constexpr std::size_t longest_short_message_bytes = 32 << 10;
 /// Large enough that a chunk's messages are few, small enough that several fit into a cache.
 constexpr std::size_t chunk_bytes = 512 << 10;
 
+/// One in so many chunks is timed; all lanes have some.
+constexpr std::size_t timed_every = 5;
+
+/// Of three nodes two never meet: if all messages are slow, the third's link may be, or all. So
+/// half of what is timed has them meet, in an eighth more bytes.
+int turns(int nodes) {
+    return nodes == 3 ? 2 : 1;
+}
+
 }  // namespace
 
-RailPipeline::RailPipeline(Rail rail,
-                           const SumTree& tree,
-                           std::span<const int> node_of_input,
-                           int node)
+RailPipeline::RailPipeline(
+    Rail rail, const SumTree& tree, std::span<const int> node_of_input, int node, LinkMeter* meter)
     : rail_(std::move(rail)) {
-    const auto plan = [&](RailKind kind) {
-        const int nodes = static_cast<int>(rail_.rank_on_node.size());
-        return make_rail_plan(tree, node_of_input, node, nodes, kind);
+    const int nodes = static_cast<int>(rail_.rank_on_node.size());
+    const auto plan = [&](RailKind kind, int turn = 0) {
+        return make_rail_plan(tree, node_of_input, node, nodes, kind, turn);
     };
     short_plan_ = plan(RailKind::short_message);
     long_plan_ = plan(RailKind::long_message);
+    for (int turn = 0; meter != nullptr && turn < turns(nodes); ++turn)
+        timed_plans_.push_back(plan(RailKind::long_message, turn));
     for (std::size_t tag = 0; tag < lane_count; ++tag)
-        lanes_.push_back({std::make_unique<RailSum>(rail_, static_cast<int>(tag)), 0});
+        lanes_.push_back({std::make_unique<RailSum>(rail_, static_cast<int>(tag), meter), 0});
 }
 
 void RailPipeline::advance() {
@@ -70,9 +79,15 @@ std::size_t RailPipeline::chunk_count(const RailJob& job) const {
     return long_plan_.steps.empty() ? job.count : chunk_bytes / size_of(job.type);
 }
 
+bool RailPipeline::times_next_chunk() const {
+    return !timed_plans_.empty() && chunks_ % timed_every == 0;
+}
+
 const RailPlan& RailPipeline::plan_for(const RailJob& job) const {
     const bool is_short = job.count * size_of(job.type) <= longest_short_message_bytes;
-    return is_short ? short_plan_ : long_plan_;
+    if (is_short) return short_plan_;
+    if (!times_next_chunk()) return long_plan_;
+    return timed_plans_[chunks_ / timed_every % timed_plans_.size()];
 }
 
 /// In order, and in the same lane on every node: a lane's messages are told apart by nothing else.
@@ -89,7 +104,9 @@ void RailPipeline::begin_chunk(std::size_t position) {
     const RailJob& job = active.job;
     const std::size_t offset = active.begun * size_of(job.type);
     const std::size_t count = std::min(chunk_count(job), job.count - active.begun);
-    RailTask task{&plan_for(job), job.type, job.inputs, job.out + offset, count};
+    RailTask task{
+        &plan_for(job), job.type, job.inputs, job.out + offset, count, times_next_chunk()};
+    ++chunks_;
     for (std::byte*& input : task.inputs) input += offset;
     Lane& lane = lanes_[next_lane_];
     lane.job = finished_ + position;

@@ -24,8 +24,13 @@ struct RailJob {
 /// The same jobs in the same order on every node of the rail.
 class RailPipeline {
   public:
-    /// `node_of_input` as in make_rail_plan(); the rail's nodes are all nodes.
-    RailPipeline(Rail rail, const SumTree& tree, std::span<const int> node_of_input, int node);
+    /// `node_of_input` as in make_rail_plan(); the rail's nodes are all nodes. `meter` outlives
+    /// this; with one, on all nodes, a few messages are timed.
+    RailPipeline(Rail rail,
+                 const SumTree& tree,
+                 std::span<const int> node_of_input,
+                 int node,
+                 LinkMeter* meter = nullptr);
 
     void submit(RailJob job) { jobs_.push_back({std::move(job), 0, 0}); }
 
@@ -53,12 +58,15 @@ class RailPipeline {
 
     std::size_t chunk_count(const RailJob& job) const;
     const RailPlan& plan_for(const RailJob& job) const;
+    bool times_next_chunk() const;
     std::optional<std::size_t> next_to_begin() const;
     void begin_chunk(std::size_t position);
     void advance_lane(Lane& lane);
 
     Rail rail_;
     RailPlan short_plan_, long_plan_;
+    std::vector<RailPlan> timed_plans_;  ///< instead of `long_plan_`; empty: nothing is timed
+    std::size_t chunks_ = 0;             ///< begun
     std::vector<Lane> lanes_;
     std::size_t next_lane_ = 0;
     std::deque<ActiveJob> jobs_;  ///< those that are not done

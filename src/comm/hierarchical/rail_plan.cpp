@@ -104,6 +104,26 @@ RailStep halving_step(
     return planner.step(block(member), block(peer), halving.first_node(peer), sends, keeps);
 }
 
+RailPlan make_plan(
+    const SumTree& tree, std::span<const int> node_of_input, int node, int nodes, RailKind kind) {
+    const Planner planner(tree, node_of_input);
+    const Halving halving(nodes);
+    const int member = halving.member_of(node), first = halving.first_node(member);
+    RailPlan plan{planner.own(node), {}, tree.root()};
+    const NodeRange giver = {first + 1, first + 2};
+    // Stands aside from here on; the way out brings it the whole sum.
+    if (node != first) {
+        plan.steps.push_back(planner.step(giver, {}, first, Share::all, Share::none));
+        return plan;
+    }
+    if (member < halving.pairs)
+        plan.steps.push_back(
+            planner.step({first, first + 1}, giver, first + 1, Share::none, Share::all));
+    for (int distance = 1; distance < halving.members; distance *= 2)
+        plan.steps.push_back(halving_step(planner, halving, member, distance, kind));
+    return plan;
+}
+
 }  // namespace
 
 ElementRange share_of(ElementRange range, Share share, DataType type) {
@@ -121,24 +141,19 @@ ElementRange share_of(ElementRange range, Share share, DataType type) {
     return range;
 }
 
-RailPlan make_rail_plan(
-    const SumTree& tree, std::span<const int> node_of_input, int node, int nodes, RailKind kind) {
-    expect(node >= 0 && node < nodes, "0 <= node < nodes");
-    const Planner planner(tree, node_of_input);
-    const Halving halving(nodes);
-    const int member = halving.member_of(node), first = halving.first_node(member);
-    RailPlan plan{planner.own(node), {}, tree.root()};
-    const NodeRange giver = {first + 1, first + 2};
-    // Stands aside from here on; the way out brings it the whole sum.
-    if (node != first) {
-        plan.steps.push_back(planner.step(giver, {}, first, Share::all, Share::none));
-        return plan;
-    }
-    if (member < halving.pairs)
-        plan.steps.push_back(
-            planner.step({first, first + 1}, giver, first + 1, Share::none, Share::all));
-    for (int distance = 1; distance < halving.members; distance *= 2)
-        plan.steps.push_back(halving_step(planner, halving, member, distance, kind));
+RailPlan make_rail_plan(const SumTree& tree,
+                        std::span<const int> given_node_of_input,
+                        int given_node,
+                        int nodes,
+                        RailKind kind,
+                        int turn) {
+    expect(given_node >= 0 && given_node < nodes, "0 <= node < nodes");
+    const auto turned = [&](int node) { return (node + turn) % nodes; };
+    const auto turned_back = [&](int node) { return (node + nodes - turn % nodes) % nodes; };
+    std::vector<int> node_of_input(given_node_of_input.begin(), given_node_of_input.end());
+    for (int& node : node_of_input) node = turned(node);
+    RailPlan plan = make_plan(tree, node_of_input, turned(given_node), nodes, kind);
+    for (RailStep& step : plan.steps) step.peer = turned_back(step.peer);
     return plan;
 }
 

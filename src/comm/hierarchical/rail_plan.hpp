@@ -40,8 +40,13 @@ struct RailPlan {
     int root = 0;                  ///< the piece that is the whole sum
 };
 
-/// For node `node` of `nodes`; `node_of_input[k]` holds input k of `tree`.
-RailPlan make_rail_plan(
-    const SumTree& tree, std::span<const int> node_of_input, int node, int nodes, RailKind kind);
+/// For node `node` of `nodes`; `node_of_input[k]` holds input k of `tree`. With another `turn`
+/// other nodes meet: the same sum, of more pieces where neighbours in the tree do not meet first.
+RailPlan make_rail_plan(const SumTree& tree,
+                        std::span<const int> node_of_input,
+                        int node,
+                        int nodes,
+                        RailKind kind,
+                        int turn = 0);
 
 }  // namespace lockstep

@@ -12,13 +12,16 @@
 //   advance() adds; a received piece has room of its own for the whole chunk's time; on the way
 //   out, only that part of `out` is written whose pieces have been sent on the way in.
 // - `out` is written before the sum is whole: it may be one of the inputs.
-// - Two chunks' messages meet: each lane has its tag, and in one lane MPI keeps the order.
+// - Two chunks' messages meet: each lane has its tag, and in one lane MPI keeps the order, also of
+// a
+//   note that goes ahead of a message that is timed (link_timer.cpp).
 //
 // Tested: comm/hierarchical/rail_plan_test.cpp (the plan), hierarchical_test.cpp (many chunks, from
 // any memory), node_exchange_test.cpp.
 
 #include "hierarchical/rail_sum.hpp"
 
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "base/mpi_check.hpp"
@@ -34,6 +37,15 @@ constexpr std::size_t line_bytes = 64;
 
 std::size_t whole_lines(std::size_t bytes) {
     return (bytes + line_bytes - 1) / line_bytes * line_bytes;
+}
+
+/// Never waits.
+bool are_through(std::span<MPI_Request> requests) {
+    int done = 0;
+    check_mpi(
+        MPI_Testall(static_cast<int>(requests.size()), requests.data(), &done, MPI_STATUSES_IGNORE),
+        "MPI_Testall");
+    return done != 0;
 }
 
 }  // namespace
@@ -54,11 +66,18 @@ void RailSum::begin(RailTask task) {
 
 bool RailSum::has_news() {
     if (is_idle()) return false;
-    int done = 0;
-    check_mpi(MPI_Testall(
-                  static_cast<int>(requests_.size()), requests_.data(), &done, MPI_STATUSES_IGNORE),
-              "MPI_Testall");
-    return done != 0;
+    const bool is_timed = timer_ && timer_->is_running();
+    if (is_timed) timer_->look(now_s());
+    const bool done = are_through(requests_);
+    if (is_timed) tell_timer();
+    return done;
+}
+
+void RailSum::tell_timer() {
+    const std::span<MPI_Request> requests(requests_);
+    if (timer_->awaits_note() && are_through(requests.first(1))) timer_->note_came();
+    if (timer_->awaits_message() && are_through(requests.first(receives_)))
+        timer_->message_came(now_s());
 }
 
 void RailSum::advance() {
@@ -97,12 +116,14 @@ void RailSum::post_in() {
     const ElementRange sent = share_of(range, step().sends, task_.type);
     const ElementRange kept = share_of(range, step().keeps, task_.type);
     const std::size_t own = pieces_.size();
+    begin_receiving(bytes(kept.size()) * static_cast<std::size_t>(step().received));
     for (int i = 0; i < step().received; ++i) {
         // Element 0 would lie before the buffer: every access adds at least kept.begin.
         pieces_.push_back(room_.get() + room_used_ - bytes(kept.begin));
         receive(pieces_.back(), kept);
         room_used_ += whole_lines(bytes(kept.size()));
     }
+    begin_sending(bytes(sent.size()) * own);
     for (std::size_t i = 0; i < own; ++i) send(pieces_[i], sent);
 }
 
@@ -116,8 +137,12 @@ void RailSum::take_in() {
 /// The finished part goes to the peer, the part that the peer finished comes back.
 void RailSum::post_out() {
     const ElementRange before = ranges_[step_];
-    receive(task_.out, share_of(before, step().sends, task_.type));
-    send(task_.out, share_of(before, step().keeps, task_.type));
+    const ElementRange received = share_of(before, step().sends, task_.type);
+    const ElementRange sent = share_of(before, step().keeps, task_.type);
+    begin_receiving(bytes(received.size()));
+    receive(task_.out, received);
+    begin_sending(bytes(sent.size()));
+    send(task_.out, sent);
 }
 
 /// Steps back to the last step on which something is still to be exchanged.
@@ -130,10 +155,34 @@ void RailSum::next_out() {
     phase_ = Phase::idle;
 }
 
+/// Both sides know how long a message is, and so whether a note goes ahead of it.
+bool RailSum::has_note(std::size_t bytes) const {
+    return timer_ && task_.is_timed && bytes >= LinkTimer::least_bytes;
+}
+
+/// What comes is timed from here on, if it is.
+void RailSum::begin_receiving(std::size_t bytes) {
+    if (!has_note(bytes)) return;
+    receive_bytes(nullptr, 0);
+    timer_->begin(awaited_rank(), bytes, now_s());
+}
+
+void RailSum::begin_sending(std::size_t bytes) {
+    receives_ = requests_.size();
+    if (has_note(bytes)) send_bytes(nullptr, 0);
+}
+
 void RailSum::send(std::byte* from, ElementRange range) {
-    if (range.size() == 0) return;
-    check_mpi(MPI_Isend(at(from, range.begin),
-                        static_cast<int>(bytes(range.size())),
+    if (range.size() > 0) send_bytes(at(from, range.begin), bytes(range.size()));
+}
+
+void RailSum::receive(std::byte* to, ElementRange range) {
+    if (range.size() > 0) receive_bytes(at(to, range.begin), bytes(range.size()));
+}
+
+void RailSum::send_bytes(const void* from, std::size_t bytes) {
+    check_mpi(MPI_Isend(from,
+                        static_cast<int>(bytes),
                         MPI_BYTE,
                         awaited_rank(),
                         tag_,
@@ -142,10 +191,9 @@ void RailSum::send(std::byte* from, ElementRange range) {
               "MPI_Isend");
 }
 
-void RailSum::receive(std::byte* to, ElementRange range) {
-    if (range.size() == 0) return;
-    check_mpi(MPI_Irecv(at(to, range.begin),
-                        static_cast<int>(bytes(range.size())),
+void RailSum::receive_bytes(void* to, std::size_t bytes) {
+    check_mpi(MPI_Irecv(to,
+                        static_cast<int>(bytes),
                         MPI_BYTE,
                         awaited_rank(),
                         tag_,

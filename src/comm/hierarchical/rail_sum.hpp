@@ -4,12 +4,14 @@
 
 #include "lockstep/comm/communicator.hpp"
 
+#include "hierarchical/link_timer.hpp"
 #include "hierarchical/rail_plan.hpp"
 
 #include <array>
 #include <cstddef>
 #include <cstdlib>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -31,13 +33,17 @@ struct RailTask {
     std::vector<std::byte*> inputs;
     std::byte* out = nullptr;
     std::size_t count = 0;
+    bool is_timed = false;  ///< its long messages are; the same on all nodes
 };
 
 /// Sums one chunk at a time: begin(), then advance() whenever has_news(), until is_idle().
 class RailSum {
   public:
-    /// `rail` outlives this. Chunks that are under way at once have different tags.
-    RailSum(const Rail& rail, int tag) : rail_(rail), tag_(tag) {}
+    /// `rail` and `meter` outlive this. Chunks that are under way at once have different tags.
+    /// `meter`: null where nothing is timed.
+    RailSum(const Rail& rail, int tag, LinkMeter* meter) : rail_(rail), tag_(tag) {
+        if (meter != nullptr) timer_.emplace(*meter);
+    }
     RailSum(const RailSum&) = delete;
     RailSum& operator=(const RailSum&) = delete;
 
@@ -65,8 +71,14 @@ class RailSum {
     void take_in();
     void post_out();
     void next_out();
+    bool has_note(std::size_t bytes) const;
+    void begin_receiving(std::size_t bytes);
+    void begin_sending(std::size_t bytes);
+    void tell_timer();
     void send(std::byte* from, ElementRange range);
     void receive(std::byte* to, ElementRange range);
+    void send_bytes(const void* from, std::size_t bytes);
+    void receive_bytes(void* to, std::size_t bytes);
     void add_up(std::span<const Combination> sums, ElementRange range);
     void make_room();
 
@@ -75,9 +87,11 @@ class RailSum {
     RailTask task_;
     Phase phase_ = Phase::idle;
     std::size_t step_ = 0;
-    std::vector<std::byte*> pieces_;    ///< element 0 of the chunk, wherever each lies
-    std::vector<ElementRange> ranges_;  ///< before each step, and after the last
-    std::vector<MPI_Request> requests_;
+    std::vector<std::byte*> pieces_;     ///< element 0 of the chunk, wherever each lies
+    std::vector<ElementRange> ranges_;   ///< before each step, and after the last
+    std::vector<MPI_Request> requests_;  ///< receives first; of those that are timed a note's
+    std::size_t receives_ = 0;
+    std::optional<LinkTimer> timer_;
     std::unique_ptr<std::byte[], FreeMemory> room_;  ///< for what is received
     std::size_t room_bytes_ = 0, room_used_ = 0;
 };

@@ -41,6 +41,7 @@ class HookedExchange : public Exchange {
         inner_->on_long_wait(std::move(listener));
     }
     double take_wait_s() override { return inner_->take_wait_s(); }
+    std::vector<LinkTimes> take_links() override { return inner_->take_links(); }
 
   private:
     const std::unique_ptr<Exchange> inner_;

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -26,6 +27,13 @@ std::string binding_of(const RunFigures& run) {
     const auto most =
         std::ranges::max_element(waited, {}, [](const auto& bound) { return bound.second; });
     return most == waited.end() || most->second <= 0 ? "" : plain_text(most->first);
+}
+
+std::string link_clause(const RunFigures& run) {
+    std::vector<RankLinks> links;
+    for (const RankFigures& rank : run.ranks)
+        links.push_back({rank.facts.rank, rank.facts.host, rank.links});
+    return link_rate_clause(links);
 }
 
 }  // namespace
@@ -82,7 +90,7 @@ Found find_waiting(const Evidence& seen) {
     return ReportFinding{
         FindingKind::waiting,
         FindingWeight::warning,
-        title,
+        title + link_clause(seen.run),
         "the slowest rank sets the pace: look whether something else runs on its cores or node, "
         "and what its log says that the others' do not",
         slowest == rows.end()
@@ -115,9 +123,10 @@ Found find_communication(const Evidence& seen) {
     return ReportFinding{
         FindingKind::communication,
         FindingWeight::warning,
-        fmt::format("a step stands still {} of its time for sums of gradients ({})",
+        fmt::format("a step stands still {} of its time for sums of gradients ({}){}",
                     share_text(share),
-                    step_length_text(seen.seconds(Phase::comm))),
+                    step_length_text(seen.seconds(Phase::comm)),
+                    link_clause(seen.run)),
         "a larger --batch makes sums rarer (other bits: a new run); --comm-thread on hides them "
         "behind backward if ranks have a core for it; fewer ranks; 'bench comm' compares "
         "transports",

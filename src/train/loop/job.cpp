@@ -114,6 +114,7 @@ LoopParts Job::prepare() {
             .run = run_,
             .progress = progress_,
             .stretches = stretches_,
+            .links = links_,
             .clock = clock_,
             .recorder = flight_->recorder(),
             .stream = *stream_,

@@ -116,6 +116,7 @@ class Job {
     std::unique_ptr<Evaluator> evaluator_;
     JobProgress progress_;
     StepStretches stretches_;                     ///< all steps of this start
+    std::vector<LinkTimes> links_;                ///< likewise; see StartSums
     std::optional<std::int64_t> rolled_back_to_;  ///< updates after the last roll_back()
     std::unique_ptr<DataFeed> feed_;
     std::unique_ptr<BatchStream> stream_;

@@ -53,7 +53,8 @@ RankUse Job::use() const {
             .leaves = leaves().size(),
             .data_bound = std::string(binding_stage(stream_->stats(), trained_s(stretches_))),
             .steps = stretches_.steps(),
-            .stretches = stretches_.all()};
+            .stretches = stretches_.all(),
+            .links = links_};
 }
 
 std::string Job::sum_up() const {

@@ -48,7 +48,8 @@ struct LoopParts {
     RunLength length;
     RunAccess& run;
     JobProgress& progress;
-    StepStretches& stretches;  ///< all steps of this start
+    StepStretches& stretches;       ///< all steps of this start
+    std::vector<LinkTimes>& links;  ///< of this start
     PhaseClock& clock;
     FlightRecorder& recorder;
     BatchStream& stream;

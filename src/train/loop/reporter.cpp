@@ -133,6 +133,8 @@ void Reporter::log_steps(StepsEvent event) {
     const double save_s = event.report.phases.at(static_cast<std::size_t>(Phase::checkpoint));
     sums_.train_s += event.wall_s - save_s;
     sums_.save_s += save_s;
+    add_links(parts_.links, parts_.replica.take_links());
+    sums_.links = parts_.links;
     event.so_far = sums_;
     log_event(event);
 }

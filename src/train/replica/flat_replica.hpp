@@ -67,6 +67,7 @@ class FlatReplica : public Replica {
     std::string description() const override;
     double take_launch_s() override { return reducer_.take_launch_s(); }
     double take_wait_s() override { return parts_.exchange->take_wait_s(); }
+    std::vector<LinkTimes> take_links() override { return parts_.exchange->take_links(); }
     ReplicaTraffic take_traffic() override;
 
   private:

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "lockstep/comm/progress.hpp"
+#include "lockstep/core/link_times.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/optimizer.hpp"
 
@@ -148,6 +149,9 @@ class Replica {
 
     /// Seconds this rank waited for others, since the last call.
     virtual double take_wait_s() = 0;
+
+    /// As Exchange::take_links(); ranks are those of the exchange.
+    virtual std::vector<LinkTimes> take_links() = 0;
 
     /// Seconds since the last call in which backward's hooks and the ends of leaves summed instead
     /// of a communication thread.

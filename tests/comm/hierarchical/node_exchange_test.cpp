@@ -162,4 +162,24 @@ TEST(NodeExchange, StripesOfANodeAreEveryBucketOnce) {
     }
 }
 
+TEST(NodeExchange, TimesMessagesOfOtherNodes) {
+    for (const auto& [name, nodes] : all_nodes()) {
+        Training training(nodes, {400'000, 400'000}, {1 << 20, 1 << 20}, Summation::tree);
+        for (std::uint64_t step = 1; step <= 3; ++step) {
+            training.run_step(step);
+            EXPECT_EQ(training.wrong(step), 0u) << name;
+        }
+        const std::vector<LinkTimes> links = training.exchange->take_links();
+        EXPECT_EQ(!links.empty(), nodes.count() > 1 && nodes.has_rail()) << name;
+        for (const LinkTimes& times : links) {
+            EXPECT_NE(nodes.node_of(times.from), nodes.index()) << name;
+            EXPECT_EQ(nodes.local_rank_of(times.from), nodes.local().rank()) << name;
+            EXPECT_GE(times.bytes, static_cast<std::uint64_t>(times.messages) * (128 << 10));
+            EXPECT_GT(times.messages, 0);
+            EXPECT_GT(times.seconds, 0);
+        }
+        EXPECT_TRUE(training.exchange->take_links().empty());
+    }
+}
+
 }  // namespace

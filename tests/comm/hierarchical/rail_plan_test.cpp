@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -42,10 +44,12 @@ class Rails {
           const std::vector<int>& node_of_input,
           int nodes,
           RailKind kind,
-          std::size_t count) {
+          std::size_t count,
+          int turn = 0) {
         const SumTree tree(order);
         for (int node = 0; node < nodes; ++node) {
-            states_.push_back({make_rail_plan(tree, node_of_input, node, nodes, kind), {}, {}, {}});
+            states_.push_back(
+                {make_rail_plan(tree, node_of_input, node, nodes, kind, turn), {}, {}, {}});
             State& state = states_.back();
             state.ranges = {{0, count}};
             state.result.resize(count);
@@ -190,8 +194,9 @@ RC_GTEST_PROP(RailPlan, GivesEveryNodeTheBitsOfTheWholeTree, ()) {
     const auto count = *rc::gen::inRange<std::size_t>(0, 300);
     const std::vector<int> order = balanced_order(inputs);
     const std::vector<int> node_of_input = any_nodes(order.size(), nodes);
+    const int turn = *rc::gen::inRange(0, 2 * nodes);
     for (const RailKind kind : {RailKind::short_message, RailKind::long_message}) {
-        Rails rails(order, node_of_input, nodes, kind, count);
+        Rails rails(order, node_of_input, nodes, kind, count, turn);
         RC_ASSERT(rails.run());
         for (int node = 0; node < nodes; ++node)
             RC_ASSERT(same_bits(rails.result(node), expected(order, count)));
@@ -218,6 +223,19 @@ TEST(SumTree, KeepsPiecesApartWhoseSiblingIsElsewhere) {
     for (const Combination& sum : sums) from.push_back(sum.from);
     EXPECT_EQ(from, (std::vector<std::vector<std::size_t>>{{0}, {1, 2}, {3, 4}, {5}}));
     EXPECT_EQ(sums[1].merges_after, (std::vector<int>{0, 1}));
+}
+
+// So that the two of three nodes that never meet do.
+TEST(RailPlan, LetsAllOfThreeNodesMeetInTurns) {
+    const SumTree tree(balanced_order(4));
+    const std::vector<int> node_of_input = {0, 1, 2, 2};
+    std::set<std::pair<int, int>> pairs;
+    for (int turn = 0; turn < 2; ++turn)
+        for (int node = 0; node < 3; ++node)
+            for (const RailStep& step :
+                 make_rail_plan(tree, node_of_input, node, 3, RailKind::long_message, turn).steps)
+                pairs.insert({node, step.peer});
+    EXPECT_EQ(pairs.size(), 6u);
 }
 
 }  // namespace

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// A slow link between nodes: hosts in namespaces, one of which sends through a narrow pipe.
+#include "program.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <string>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::Not;
+
+/// On hosts a, b and c, of which `slow` ("": none) sends 25 MB/s at most.
+ProcessResult train_on_hosts(const fs::path& run, const std::string& slow) {
+    const std::string script =
+        "[ -z \"$1\" ] || \"$0\" --on \"$1\" tc qdisc add dev eth0 root tbf rate 200mbit burst "
+        "32kb "
+        "latency 100ms && shift && exec \"$@\"";
+    const Words hosts = {LOCKSTEP_TWO_HOSTS, "a:1,b:1,c:1", "--", "sh", "-c", script};
+    const Words mpirun = {LOCKSTEP_TWO_HOSTS, slow, "mpirun", "--bind-to", "none", program()};
+    const Words train = {"train", "--data", SmallData::get().train(), "--run", run};
+    const Words model = {"--model", "mlp", "--batch", "48", "--virtual-ranks", "4"};
+    return run_process(hosts + mpirun + train + model + Words{"--max-steps", "60"},
+                       {{"OMPI_MCA_mpi_yield_when_idle", "1"}},
+                       120);
+}
+
+TEST(SlowLink, IsNamedWithItsNodeAtTheEndAndInTheReport) {
+    const TempDir folder;
+    const ProcessResult alike = train_on_hosts(folder / "alike", "");
+    if (alike.exit_code == 77) GTEST_SKIP() << "needs root: " << alike.output;
+    EXPECT_EQ(alike.exit_code, 0) << alike.output;
+    EXPECT_THAT(alike.output, Not(HasSubstr("link is slow")));
+    const ProcessResult slow = train_on_hosts(folder / "slow", "b");
+    EXPECT_EQ(slow.exit_code, 0) << slow.output;
+    const std::string named = "rank 1 on b holds the others up by ";
+    const std::string cause = "its node's link is slow: ";
+    EXPECT_THAT(slow.output, AllOf(HasSubstr("\nwhy           " + named), HasSubstr(cause)));
+    const ProcessResult report = run_lockstep({"report", folder / "slow"});
+    EXPECT_THAT(report.output, AllOf(HasSubstr(named), HasSubstr(cause)));
+}
+
+}  // namespace
+}  // namespace lockstep::test
