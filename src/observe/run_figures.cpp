@@ -86,7 +86,7 @@ bool has_steps(const RunFigures& run) {
 
 }  // namespace
 
-RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
+RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation) {
     RunFigures run{.root = root, .record = read_run_record(root)};
     const std::int64_t newest = read_incarnation(root);
     for (std::int64_t i = incarnation > 0 ? incarnation : newest; i >= 1; --i) {
@@ -94,6 +94,11 @@ RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
         if (has_steps(run) || incarnation > 0) break;
     }
     if (incarnation == 0 && !has_steps(run) && newest > 0) read_ranks(run, newest);
+    return run;
+}
+
+RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
+    RunFigures run = read_rank_figures(root, incarnation);
     std::ifstream lines(RunPaths{root}.metrics());
     for (std::string line; std::getline(lines, line);) add_line(run, line);
     return run;

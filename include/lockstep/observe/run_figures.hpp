@@ -38,6 +38,10 @@ struct RunFigures {
 /// of run.json.
 RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation = 0);
 
+/// The same without metrics.jsonl, which grows as long as a run: `reports` and `evaluations` are
+/// empty.
+RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation = 0);
+
 /// What steps took on average, the first of a start (which warms caches up) left out where there
 /// are others.
 struct MeanStep {
