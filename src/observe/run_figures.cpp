@@ -3,8 +3,10 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -43,17 +45,17 @@ std::optional<PlaceEvent> place_in(const fs::path& log) {
     return {};
 }
 
-// The newest report has the start's sums; it is near the end.
-std::vector<LinkTimes> links_in(const fs::path& log) {
+/// Near the end of a rank's log; oldest first.
+std::vector<StepsEvent> newest_reports(const fs::path& log) {
     constexpr std::int64_t end_bytes = 64 << 10;
-    std::vector<LinkTimes> links;
+    std::vector<StepsEvent> reports;
     std::ifstream lines(log, std::ios::binary | std::ios::ate);
-    if (!lines) return links;
+    if (!lines) return reports;
     lines.seekg(std::max<std::int64_t>(static_cast<std::int64_t>(lines.tellg()) - end_bytes, 0));
     for (std::string line; std::getline(lines, line);)
-        if (const auto event = event_in<StepsEvent>(try_parse_json(line).value_or(Json())))
-            if (event->so_far) links = event->so_far->links;
-    return links;
+        if (auto event = event_in<StepsEvent>(try_parse_json(line).value_or(Json())))
+            reports.push_back(*std::move(event));
+    return reports;
 }
 
 /// What damage has left of one rank's file says nothing of the others.
@@ -61,7 +63,10 @@ RankFigures read_rank(const fs::path& logs, const RankLogFacts& facts) {
     RankFigures rank{.facts = facts};
     const fs::path log = logs / fmt::format("rank-{:05}.jsonl", facts.rank);
     rank.place = place_in(log);
-    rank.links = links_in(log);
+    const std::vector<StepsEvent> reports = newest_reports(log);
+    rank.data_bound = what_bound(reports);
+    for (const StepsEvent& report : reports)
+        if (report.so_far) rank.links = report.so_far->links;
     try {
         rank.steps = read_step_budgets(step_budgets_path(logs, facts.rank));
     } catch (const Error& error) {
@@ -102,6 +107,15 @@ RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
     std::ifstream lines(RunPaths{root}.metrics());
     for (std::string line; std::getline(lines, line);) add_line(run, line);
     return run;
+}
+
+std::string what_bound(std::span<const StepsEvent> reports) {
+    std::map<std::string, double> waited;
+    for (const StepsEvent& event : reports)
+        if (!event.data.bound.empty()) waited[event.data.bound] += event.data.wait_s;
+    const auto most =
+        std::ranges::max_element(waited, {}, [](const auto& bound) { return bound.second; });
+    return most == waited.end() || most->second <= 0 ? "" : most->first;
 }
 
 double MeanStep::wall_s() const {
