@@ -17,8 +17,8 @@
 // What must never happen:
 // - A signal is lost between "has the child ended?" and "wait for a signal": they are blocked all
 //   the time and taken by sigtimedwait() only, SIGCHLD among them.
-// - A terminal or pipe that takes no more of what mpirun says keeps signals waiting:
-// LauncherOutput.
+// - A terminal or pipe that takes no more of what mpirun says keeps signals waiting: see
+//   LauncherOutput.
 // - A signal comes to ranks that have no handler yet: it would kill them, and say so. They have one
 //   once they have begun, which the launch's owner knows how to see.
 // - An end by a signal looks like an exit code of the run: it becomes E612, which says what killed

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <fstream>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -44,18 +45,17 @@ std::optional<PlaceEvent> place_in(const fs::path& log) {
     return {};
 }
 
-// The newest report has the start's sums; it is near the end.
-std::vector<LinkTimes> links_in(const fs::path& log) {
-    constexpr std::int64_t end_bytes = 64 << 10;
+/// Near the end of a rank's log; oldest first.
+std::vector<StepsEvent> newest_reports(const fs::path& log) {
+    constexpr std::int64_t end_bytes = 32 << 10;
+    std::vector<StepsEvent> reports;
     std::ifstream lines(log, std::ios::binary | std::ios::ate);
-    if (!lines) return {};
+    if (!lines) return reports;
     lines.seekg(std::max<std::int64_t>(static_cast<std::int64_t>(lines.tellg()) - end_bytes, 0));
-    std::string newest;
     for (std::string line; std::getline(lines, line);)
-        if (line.ends_with('}') && line.find("\"so_far\"") != std::string::npos)
-            newest = std::move(line);
-    const auto event = event_in<StepsEvent>(try_parse_json(newest).value_or(Json()));
-    return event && event->so_far ? event->so_far->links : std::vector<LinkTimes>{};
+        if (auto event = event_in<StepsEvent>(try_parse_json(line).value_or(Json())))
+            reports.push_back(*std::move(event));
+    return reports;
 }
 
 /// What damage has left of one rank's file says nothing of the others.
@@ -63,7 +63,10 @@ RankFigures read_rank(const fs::path& logs, const RankLogFacts& facts) {
     RankFigures rank{.facts = facts};
     const fs::path log = logs / fmt::format("rank-{:05}.jsonl", facts.rank);
     rank.place = place_in(log);
-    rank.links = links_in(log);
+    const std::vector<StepsEvent> reports = newest_reports(log);
+    rank.data_bound = what_bound(reports);
+    for (const StepsEvent& report : reports)
+        if (report.so_far) rank.links = report.so_far->links;
     try {
         rank.steps = read_step_budgets(step_budgets_path(logs, facts.rank));
     } catch (const Error& error) {
@@ -88,7 +91,7 @@ bool has_steps(const RunFigures& run) {
 
 }  // namespace
 
-RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
+RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation) {
     RunFigures run{.root = root, .record = read_run_record(root)};
     const std::int64_t newest = read_incarnation(root);
     for (std::int64_t i = incarnation > 0 ? incarnation : newest; i >= 1; --i) {
@@ -96,9 +99,23 @@ RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
         if (has_steps(run) || incarnation > 0) break;
     }
     if (incarnation == 0 && !has_steps(run) && newest > 0) read_ranks(run, newest);
+    return run;
+}
+
+RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
+    RunFigures run = read_rank_figures(root, incarnation);
     std::ifstream lines(RunPaths{root}.metrics());
     for (std::string line; std::getline(lines, line);) add_line(run, line);
     return run;
+}
+
+std::string what_bound(std::span<const StepsEvent> reports) {
+    std::map<std::string, double> waited;
+    for (const StepsEvent& event : reports)
+        if (!event.data.bound.empty()) waited[event.data.bound] += event.data.wait_s;
+    const auto most =
+        std::ranges::max_element(waited, {}, [](const auto& bound) { return bound.second; });
+    return most == waited.end() || most->second <= 0 ? "" : most->first;
 }
 
 double MeanStep::wall_s() const {

@@ -28,6 +28,7 @@ std::vector<Straggler> find_stragglers(const RunFigures& run) {
                              .host = rank.facts.host,
                              .steps = rank.steps,
                              .leaves = leaves_of_rank(rank.facts.rank, in_all, virtual_ranks),
+                             .data_bound = rank.data_bound,
                              .links = rank.links});
     return find_stragglers(ranks);
 }

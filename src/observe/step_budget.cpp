@@ -28,6 +28,7 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::size_t place_bytes = 64, most_waiting = 64;
+constexpr double longest_waiting_s = 1;  // who looks at a slow run sees how it stands
 
 struct Header {
     std::array<char, 8> magic{'L', 'O', 'C', 'K', 'S', 'T', 'E', 'P'};
@@ -129,7 +130,8 @@ StepBudgetFile::~StepBudgetFile() {
 
 void StepBudgetFile::add(const StepBudget& budget) {
     waiting_.push_back(budget);
-    if (waiting_.size() >= most_waiting) flush();
+    const double waited_s = budget.ended_unix_s - waiting_.front().ended_unix_s;
+    if (waiting_.size() >= most_waiting || waited_s >= longest_waiting_s) flush();
 }
 
 void StepBudgetFile::flush() {

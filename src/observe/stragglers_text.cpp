@@ -44,6 +44,16 @@ std::string link_text(const SlowLink& link) {
                        usual);
 }
 
+Json json_of(const SlowLink& link) {
+    constexpr std::string_view ways[] = {"both", "sends", "receives"};
+    return {{"ranks", link.ranks},
+            {"other_host", link.other_host},
+            {"other_ranks", link.other_ranks},
+            {"way", ways[static_cast<std::size_t>(link.way)]},
+            {"bytes_per_s", link.bytes_per_s},
+            {"usual_bytes_per_s", link.usual_bytes_per_s}};
+}
+
 }  // namespace
 
 std::string_view cause_name(StragglerCause cause) {
@@ -115,6 +125,17 @@ std::string advice(const Straggler& straggler) {
             break;
     }
     return "lockstep logs of that rank, and what else runs on its node";
+}
+
+Json json_of(const Straggler& straggler) {
+    return {{"rank", straggler.rank},
+            {"host", straggler.host},
+            {"cause", cause_name(straggler.cause)},
+            {"lost_s", straggler.lost_s},
+            {"share", straggler.share},
+            {"persistence", straggler.persistence},
+            {"data_bound", straggler.data_bound.empty() ? Json() : Json(straggler.data_bound)},
+            {"link", straggler.link ? json_of(*straggler.link) : Json()}};
 }
 
 }  // namespace lockstep

@@ -3,7 +3,9 @@
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/data/dataset_index.hpp"
+#include "lockstep/observe/events.hpp"
 #include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/step_budget.hpp"
 
 #include "program.hpp"
 #include "run_files.hpp"
@@ -19,6 +21,7 @@
 namespace lockstep::test {
 namespace {
 
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -177,9 +180,56 @@ class MadeUpLogs : public testing::Test {
         open_log({});
     }
 
+    /// Steps of 10 ms of start `start`, of which rank 2 computes all and the others half.
+    void slow_rank_2_down(std::int64_t start) const {
+        for (int rank = 0; rank < 3; ++rank) {
+            StepBudgetFile steps(step_budgets_path(RunPaths{run_}.logs(start), rank));
+            for (std::int64_t step = 1; step <= 400; ++step) {
+                StepBudget budget{.step = step, .ended_unix_s = 0.01 * static_cast<double>(step)};
+                budget.phases[static_cast<std::size_t>(Phase::backward)] = rank == 2 ? 0.01 : 0.005;
+                budget.phases[static_cast<std::size_t>(Phase::wait)] = rank == 2 ? 0 : 0.005;
+                steps.add(budget);
+            }
+        }
+    }
+
     TempDir folder_;
     const fs::path run_ = folder_ / "run";
 };
+
+TEST_F(MadeUpLogs, NameTheRankThatOthersWaitForWhereNothingElseIsWrong) {
+    EXPECT_THAT(logs_of(run_, {"--first-error"}),
+                HasSubstr("start 2: no error in its logs; the run is checkpointed"));
+    slow_rank_2_down(2);
+    EXPECT_THAT(logs_of(run_, {"--first-error"}),
+                AllOf(HasSubstr("start 2: no error in its logs; rank 2 on n2 holds the others up "
+                                "by 5ms a step (50 %): its cores compute slower"),
+                      HasSubstr("\n  fix: lockstep doctor and lockstep map on n2 show"),
+                      HasSubstr("\n  the run is checkpointed\nnext: lockstep report "),
+                      Not(HasSubstr("--incarnation"))));
+    const Json told = parse_json(logs_of(run_, {"--first-error", "--json"}), "first error");
+    EXPECT_EQ(told.at("kind"), "slow");
+    EXPECT_EQ(told.at("next"), "lockstep report " + run_.string());
+    const ProcessResult report = run_lockstep({"report", run_, "--format", "json"});
+    const Json slowest = parse_json(report.output, "report").at("stragglers").at(0);
+    EXPECT_EQ(slowest.at("rank"), 2);
+    for (const auto& [key, value] : slowest.items()) EXPECT_EQ(told.at(key), value) << key;
+}
+
+TEST_F(MadeUpLogs, NameAnErrorAndNotWhoWasSlowBeforeIt) {
+    slow_rank_2_down(1);
+    open_log({.rank = 1,
+              .world_size = 3,
+              .start = 1,
+              .host = "n1",
+              .directory = RunPaths{run_}.logs(1),
+              .terminal_level = Level::error});
+    log_event(ErrorEvent{"E402", "cannot write 'a'", "the disk is full"});
+    open_log({});
+    const std::string text = logs_of(run_, {"--first-error", "--incarnation", "1"});
+    EXPECT_THAT(text, HasSubstr("start 1: rank 1 on n1: error E402\n"));
+    EXPECT_THAT(text, Not(HasSubstr("holds the others up")));
+}
 
 TEST_F(MadeUpLogs, ShowWhereARankDiffers) {
     const std::string text = logs_of(run_, {"--diff-rank", "1"});

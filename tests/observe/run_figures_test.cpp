@@ -77,6 +77,25 @@ TEST(RunFigures, AreWholeButForARankWhoseStepsAreDamaged) {
     EXPECT_NE(run.ranks[1].damage.find("rank-00001.steps"), std::string::npos);
 }
 
+TEST(RunFigures, KnowWhatBindsARanksDataByItsNewestReports) {
+    const auto report = [](const char* bound, double wait_s) {
+        StepsEvent event;
+        event.data.bound = bound;
+        event.data.wait_s = wait_s;
+        Json json = json_of_record(event);
+        json["event"] = StepsEvent::name;
+        return json.dump() + "\n";
+    };
+    std::string log = report("decode", 1000);
+    while (log.size() < std::size_t{128} << 10) log += report("I/O", 0.1);
+    log += report("verify", 2);
+    test::TempDir folder;
+    make_run(folder).file("logs/i1/rank-00001.jsonl", log);
+    const RunFigures run = read_run_figures(folder.path());
+    EXPECT_EQ(run.ranks[1].data_bound, "I/O");
+    EXPECT_EQ(run.ranks[0].data_bound, "");
+}
+
 TEST(MeanStep, LeavesTheFirstStepOut) {
     test::TempDir folder;
     const RunFigures run = read_run_figures(make_run(folder).path());

@@ -50,6 +50,18 @@ TEST(StepBudgets, KeepTheNewestStepsInABoundedFile) {
     EXPECT_EQ(steps.back().step, 250);
 }
 
+TEST(StepBudgets, CanBeReadASecondLaterWhileARunGoesOn) {
+    const test::TempDir folder;
+    const fs::path path = step_budgets_path(folder.path(), 0);
+    StepBudgetFile file(path);
+    for (std::int64_t step = 1; step <= 12; ++step) {
+        StepBudget budget = budget_of(step);
+        budget.ended_unix_s = 1e9 + 0.25 * static_cast<double>(step);
+        file.add(budget);
+    }
+    EXPECT_EQ(read_step_budgets(path).size(), 10u) << "after 1.25 s and 2.5 s";
+}
+
 TEST(StepBudgets, AreOfWholeStepsThoughTheyCameInParts) {
     const test::TempDir folder;
     const fs::path path = step_budgets_path(folder.path(), 0);

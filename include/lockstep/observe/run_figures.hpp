@@ -10,6 +10,7 @@
 #include "lockstep/observe/step_budget.hpp"
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,6 +23,7 @@ struct RankFigures {
     std::string damage{};               ///< not "": why they could not be read
     std::optional<PlaceEvent> place{};  ///< its cores; nothing in logs of earlier versions
     std::vector<LinkTimes> links{};     ///< StartSums::links
+    std::string data_bound{};           ///< what_bound() of its newest reports
 };
 
 /// One run, of which one start is looked at closely.
@@ -37,6 +39,13 @@ struct RunFigures {
 /// Of start `incarnation`; 0: the newest that has kept steps, else the newest. Errors: E201, E222
 /// of run.json.
 RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation = 0);
+
+/// The same without metrics.jsonl, which grows as long as a run: `reports` and `evaluations` are
+/// empty.
+RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation = 0);
+
+/// What batches waited for longest, as DataReport::bound has it; "" if they did not wait.
+std::string what_bound(std::span<const StepsEvent> reports);
 
 /// What steps took on average, the first of a start (which warms caches up) left out where there
 /// are others.

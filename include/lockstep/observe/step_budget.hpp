@@ -45,8 +45,9 @@ class StepBudgetFile {
     StepBudgetFile& operator=(const StepBudgetFile&) = delete;
 
     /// Remembers `budget`, of which a step may have several parts, one after another; every 64th
-    /// call and flush() write, so that it costs well below a microsecond on average. A file that
-    /// cannot be written is given up: no step fails for it.
+    /// call, the first one a second after what was remembered, and flush() write, so that it costs
+    /// well below a microsecond on average. A file that cannot be written is given up: no step
+    /// fails for it.
     void add(const StepBudget& budget);
 
     /// Writes what has not been written yet.

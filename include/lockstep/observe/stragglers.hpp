@@ -73,4 +73,7 @@ std::string stragglers_text(std::span<const Straggler> stragglers);
 /// What to try, in one line.
 std::string advice(const Straggler& straggler);
 
+/// All that is known of it.
+Json json_of(const Straggler& straggler);
+
 }  // namespace lockstep

@@ -8,10 +8,10 @@
 #include "lockstep/observe/run_directory.hpp"
 
 #include "command.hpp"
+#include "runs/first_error.hpp"
 #include "runs/launcher_words.hpp"
 #include "runs/log_view.hpp"
 #include "runs/resume_command.hpp"
-#include "runs/root_cause.hpp"
 #include "runs/run_clues.hpp"
 
 #include <algorithm>
@@ -35,8 +35,9 @@ were killed, and needs little memory however long the logs are.
 
 What went wrong: --first-error names the rank, its node and the cause, which is the first error that
 only tells of no other rank's end; where the ranks' own errors say nothing, as after kill -9, their
-flight records do. --diff-rank 3 shows only where rank 3 differs: '+' what it alone wrote, '-' what
-most of the others wrote and it did not. --follow goes on until the run ends, or Ctrl-C.
+flight records do. Where nothing went wrong, it names the rank that the others wait for, and why, as
+`lockstep report` does. --diff-rank 3 shows only where rank 3 differs: '+' what it alone wrote, '-'
+what most of the others wrote and it did not. --follow goes on until the run ends, or Ctrl-C.
 
 Examples:
   lockstep logs runs/a
@@ -228,29 +229,18 @@ int show_first_error(const RunStatus& status,
                      std::int64_t start,
                      const LogsOptions& options,
                      const std::string& program) {
-    const fs::path& run = status.root;
-    const auto cause = root_cause(run, start);
-    const std::string next = next_command(status, start, cause);
+    const FirstError found = first_error(status, start);
     const std::string resume = resumption(status, start, program);
-    if (options.json) {
-        Json json = cause ? json_of(*cause) : Json::object();
-        json["start"] = start;
-        json["next"] = next;
-        if (!resume.empty()) json["resume"] = resume;
-        print_once(json.dump() + "\n");
+    if (!options.json) {
+        print_once(first_error_text(status, start, found) + words_without_ranks(status, start) +
+                   next_lines(found.next, resume));
         return 0;
     }
-    std::string text;
-    if (cause)
-        text = root_cause_text(run, start, *cause);
-    else
-        text = fmt::format("{}, start {}: no error in its logs; the run is {}{}\n",
-                           plain_text(run.string()),
-                           start,
-                           run_condition_name(status.condition),
-                           status.reason.empty() ? "" : ": " + plain_text(status.reason));
-    text += words_without_ranks(status, start);
-    print_once(text + next_lines(next, resume));
+    Json json = json_of(found);
+    json["start"] = start;
+    json["next"] = found.next;
+    if (!resume.empty()) json["resume"] = resume;
+    print_once(json.dump() + "\n");
     return 0;
 }
 
@@ -301,8 +291,9 @@ OptionTable logs_table(LogsOptions& options) {
                            "of which start of the run; 0: the newest"),
               flag_option("all-starts", options.all_starts, "of all starts, one after the other")}},
             {"What to show",
-             {flag_option(
-                  "first-error", options.first_error, "the cause of a failure: rank, node, error"),
+             {flag_option("first-error",
+                          options.first_error,
+                          "what failed, else what is slow: rank, node, why"),
               whole_option("diff-rank",
                            options.diff_rank,
                            -1,

@@ -134,7 +134,8 @@ std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const
 
 Json json_of(const RootCause& cause) {
     const RankError& error = cause.error;
-    Json json = {{"rank", error.ranks.front()},
+    Json json = {{"kind", cause.is_verdict ? "verdict" : "error"},
+                 {"rank", error.ranks.front()},
                  {"host", error.host},
                  {"code", error.code},
                  {"what", error.what},

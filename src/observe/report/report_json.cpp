@@ -75,26 +75,6 @@ Json json_of(const ReportRank& rank) {
     return json;
 }
 
-Json json_of(const SlowLink& link) {
-    constexpr std::string_view ways[] = {"both", "sends", "receives"};
-    return {{"ranks", link.ranks},
-            {"other_host", link.other_host},
-            {"other_ranks", link.other_ranks},
-            {"way", ways[static_cast<std::size_t>(link.way)]},
-            {"bytes_per_s", link.bytes_per_s},
-            {"usual_bytes_per_s", link.usual_bytes_per_s}};
-}
-
-Json json_of(const Straggler& straggler) {
-    return {{"rank", straggler.rank},
-            {"host", straggler.host},
-            {"cause", cause_name(straggler.cause)},
-            {"lost_s", straggler.lost_s},
-            {"share", straggler.share},
-            {"persistence", straggler.persistence},
-            {"link", straggler.link ? json_of(*straggler.link) : Json()}};
-}
-
 /// JSON has no NaN: what is not known is null.
 Json json_of(const HeatMap& heat) {
     Json json{{"last_step", heat.last_step}};

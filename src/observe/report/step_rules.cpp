@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <vector>
 
 #include <fmt/format.h>
@@ -18,16 +17,6 @@ namespace {
 constexpr double much_waiting = 0.05, much_data = 0.10, much_comm = 0.10, much_other = 0.10;
 constexpr std::int64_t most_leaves = 1 << 20;  // more than any run has: run.json may be damaged
 constexpr double slow_first_step_s = 5, slow_first_step_times = 10;
-
-/// What the loop waited for in the reports, the longest wait first.
-std::string binding_of(const RunFigures& run) {
-    std::map<std::string, double> waited;
-    for (const StepsEvent& event : run.reports)
-        if (!event.data.bound.empty()) waited[event.data.bound] += event.data.wait_s;
-    const auto most =
-        std::ranges::max_element(waited, {}, [](const auto& bound) { return bound.second; });
-    return most == waited.end() || most->second <= 0 ? "" : plain_text(most->first);
-}
 
 std::string link_clause(const RunFigures& run) {
     std::vector<RankLinks> links;
@@ -101,7 +90,7 @@ Found find_waiting(const Evidence& seen) {
 Found find_slow_data(const Evidence& seen) {
     const double share = seen.share(Phase::data);
     if (share < much_data) return {};
-    const std::string bound = binding_of(seen.run);
+    const std::string bound = plain_text(what_bound(seen.run.reports));
     int threads = 1;
     for (const StepsEvent& event : seen.run.reports)
         threads = std::max(threads, event.data.io_threads);
