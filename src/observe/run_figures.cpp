@@ -2,6 +2,7 @@
 #include "lockstep/observe/run_figures.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <fstream>
 #include <map>
 #include <numeric>
@@ -45,15 +46,23 @@ std::optional<PlaceEvent> place_in(const fs::path& log) {
     return {};
 }
 
-/// Near the end of a rank's log; oldest first.
+/// A few, near the end of a rank's log; oldest first. Others are not parsed: with many nodes they
+/// are long.
 std::vector<StepsEvent> newest_reports(const fs::path& log) {
-    constexpr std::int64_t end_bytes = 32 << 10;
+    constexpr std::int64_t end_bytes = 64 << 10;
+    constexpr std::size_t most_reports = 4;
     std::vector<StepsEvent> reports;
     std::ifstream lines(log, std::ios::binary | std::ios::ate);
     if (!lines) return reports;
     lines.seekg(std::max<std::int64_t>(static_cast<std::int64_t>(lines.tellg()) - end_bytes, 0));
-    for (std::string line; std::getline(lines, line);)
-        if (auto event = event_in<StepsEvent>(try_parse_json(line).value_or(Json())))
+    std::deque<std::string> newest;
+    for (std::string line; std::getline(lines, line);) {
+        if (!line.ends_with('}') || line.find("\"so_far\"") == line.npos) continue;
+        newest.push_back(std::move(line));
+        if (newest.size() > most_reports) newest.pop_front();
+    }
+    for (const std::string& report : newest)
+        if (auto event = event_in<StepsEvent>(try_parse_json(report).value_or(Json())))
             reports.push_back(*std::move(event));
     return reports;
 }

@@ -82,13 +82,14 @@ TEST(RunFigures, KnowWhatBindsARanksDataByItsNewestReports) {
         StepsEvent event;
         event.data.bound = bound;
         event.data.wait_s = wait_s;
+        event.so_far.emplace();
         Json json = json_of_record(event);
         json["event"] = StepsEvent::name;
         return json.dump() + "\n";
     };
     std::string log = report("decode", 1000);
     while (log.size() < std::size_t{128} << 10) log += report("I/O", 0.1);
-    log += report("verify", 2);
+    log += report("verify", 0.2);
     test::TempDir folder;
     make_run(folder).file("logs/i1/rank-00001.jsonl", log);
     const RunFigures run = read_run_figures(folder.path());
