@@ -31,8 +31,11 @@ constexpr std::size_t longest_short_message_bytes = 32 << 10;
 /// Large enough that a chunk's messages are few, small enough that several fit into a cache.
 constexpr std::size_t chunk_bytes = 512 << 10;
 
-/// One in so many chunks is timed; all lanes have some.
-constexpr std::size_t timed_every = 5;
+/// One in so many chunks is timed, more at first, so that short runs have figures; all lanes have
+/// some.
+std::size_t timed_every(std::size_t chunks) {
+    return chunks < 1000 ? 5 : 51;
+}
 
 /// Of three nodes two never meet: if all messages are slow, the third's link may be, or all. So
 /// half of what is timed has them meet, in an eighth more bytes.
@@ -80,14 +83,14 @@ std::size_t RailPipeline::chunk_count(const RailJob& job) const {
 }
 
 bool RailPipeline::times_next_chunk() const {
-    return !timed_plans_.empty() && chunks_ % timed_every == 0;
+    return !timed_plans_.empty() && chunks_ % timed_every(chunks_) == 0;
 }
 
 const RailPlan& RailPipeline::plan_for(const RailJob& job) const {
     const bool is_short = job.count * size_of(job.type) <= longest_short_message_bytes;
     if (is_short) return short_plan_;
     if (!times_next_chunk()) return long_plan_;
-    return timed_plans_[chunks_ / timed_every % timed_plans_.size()];
+    return timed_plans_[chunks_ / timed_every(chunks_) % timed_plans_.size()];
 }
 
 /// In order, and in the same lane on every node: a lane's messages are told apart by nothing else.
