@@ -106,7 +106,7 @@ run_has_ended() {
 # (22.05). It is killed after LOCKSTEP_LAUNCHER_WAIT seconds in which the run says that it has ended.
 watch_launcher() {
     local ended=0 most=${LOCKSTEP_LAUNCHER_WAIT:-60} pause
-    pause=$((most < 5 ? most : 5))
+    pause=$((most < 25 ? (most + 4) / 5 : 5))
     trap '' USR1 USR2
     while ((ended < most)); do
         read -rt "$pause" <> <(:) || true  # a sleep that leaves no process behind

@@ -128,11 +128,11 @@ TEST(BarrierWithin, NamesTheRankThatDoesNotCome) {
     std::string message;
     if (ranks().rank() != 2) {
         try {
-            lockstep::barrier_within(apart, 0.2, "the start");
+            lockstep::barrier_within(apart, 1, "the start");
         } catch (const Error& error) {
             message = error.code() + ": " + error.what();
         }
-        EXPECT_EQ(message, "E630: rank 2 did not come to 'the start' within 200ms");
+        EXPECT_EQ(message, "E630: rank 2 did not come to 'the start' within 1.0s");
     }
     ranks().barrier();
 }

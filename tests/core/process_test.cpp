@@ -100,8 +100,13 @@ TEST(RunProcess, EndsAChildThatClosedItsOutputToo) {
 }
 
 TEST(RunProcess, CallsMeanwhileUntilTheChildEnds) {
+    const test::TempDir folder;
     int calls = 0;
-    const auto result = run_process({"sh", "-c", "sleep 0.5; echo done"}, {}, 60, [&] { ++calls; });
+    const auto end_at_third = [&] {
+        if (++calls == 3) folder.file("go", "");
+    };
+    const std::string until = "until [ -e " + (folder / "go").string() + " ]; do sleep 0.05; done";
+    const auto result = run_process({"sh", "-c", until + "; echo done"}, {}, 60, end_at_third);
     EXPECT_EQ(result.output, "done\n");
     EXPECT_GE(calls, 3);
 }

@@ -79,7 +79,7 @@ TEST(TimedRead, SignalsNeitherEndNorProlongTheWait) {
     EXPECT_EQ(pipe.read(0.1), std::nullopt);
     EXPECT_GE(now_s() - before_s, 0.1);
     EXPECT_LT(now_s() - before_s, 20);
-    EXPECT_GT(Interruptions::count, 1);
+    while (Interruptions::count < 2) EXPECT_EQ(pipe.read(0.1), std::nullopt);
 }
 
 TEST(TimedRead, ADescriptorThatIsNoneHasEnded) {

@@ -47,7 +47,7 @@ class Control : public testing::Test {
         return job;
     }
 
-    ProcessResult call(const Words& words) const { return run_lockstep(words, {}, 60); }
+    ProcessResult call(const Words& words) const { return run_lockstep(words); }
 
     ProcessResult expect_done(const Words& words) const {
         const ProcessResult result = call(words);
@@ -98,7 +98,7 @@ TEST_F(Control, SavesAndGoesOnThenStopsWithACheckpoint) {
     EXPECT_EQ(phase(), "running");
 
     const auto stopped = expect_done({"stop", run_});
-    EXPECT_EQ(job->wait(30), 130) << output();
+    EXPECT_EQ(job->wait(100), 130) << output();
     const auto end = state_step();
     EXPECT_GT(end, step);
     EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", end));
@@ -118,7 +118,7 @@ TEST_F(Control, StopsAtOnceWithoutACheckpoint) {
     const auto saved = saved_step();
     EXPECT_TRUE(eventually([&] { return newest_step(run_) > saved || job->has_ended(); }, 60));
     expect_done({"stop", run_, "--now"});
-    EXPECT_EQ(job->wait(30), 130) << output();
+    EXPECT_EQ(job->wait(100), 130) << output();
     EXPECT_EQ(state_of(run_), fmt::format("checkpointed, step {}, exit 130", saved));
     EXPECT_EQ(saved_step(), saved);
     EXPECT_GT(newest_step(run_), saved);
@@ -133,7 +133,7 @@ TEST_F(Control, StopsAtOnceWithoutACheckpoint) {
 TEST_F(Control, StopsWithTheCheckpointThatIsDue) {
     auto job = start("170steps");
     expect_done({"stop", run_, "--after-checkpoint"});
-    EXPECT_EQ(job->wait(30), 130) << output();
+    EXPECT_EQ(job->wait(100), 130) << output();
     const auto end = state_step();
     EXPECT_GT(end, 0);
     EXPECT_EQ(end % 170, 0);
@@ -145,7 +145,7 @@ TEST_F(Control, IgnoresARequestToAnEarlierStart) {
     {
         auto job = start();
         expect_done({"stop", run_});
-        EXPECT_EQ(job->wait(30), 130);
+        EXPECT_EQ(job->wait(100), 130);
     }
     ask_run(run_, ControlAction::stop_now, 1);
     auto job = start();
@@ -163,10 +163,11 @@ TEST_F(Control, KnowsARunThatWasKilled) {
     const auto launcher = children_of(job->pid());
     ASSERT_FALSE(launcher.empty());
     job->send(SIGKILL);
-    EXPECT_TRUE(job->wait(30).has_value());
+    EXPECT_TRUE(job->wait(100).has_value());
     EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 30));
     EXPECT_EQ(state_of(run_), "running, step 0, exit 0") << "nobody could say so";
-    EXPECT_EQ(phase(), "lost");
+    // A process without a command line may hold its lock for a moment yet.
+    EXPECT_TRUE(eventually([&] { return phase() == "lost"; }, 60)) << phase();
     EXPECT_EQ(status().at("seconds").at("training"), 0.0);
     EXPECT_THAT(expect_done({"status", run_}).output, HasSubstr("nobody is there: process "));
     const auto refused = call({"stop", run_});

@@ -121,7 +121,7 @@ TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
 // As where both are killed while the rank is still being loaded: MPI_Init would wait for mpirun.
 TEST_F(Launch, LeavesNoRankThatBeginsAfterItsLauncherIsGone) {
     const auto gone = std::make_unique<Background>(Words{"true"}, folder_ / "output");
-    EXPECT_EQ(gone->wait(10), 0);
+    EXPECT_EQ(gone->wait(60), 0);
     const auto launched_by = [&](pid_t pid) {
         return run_process(Words{program()} + train(2),
                            {{"OMPI_COMM_WORLD_SIZE", "2"},

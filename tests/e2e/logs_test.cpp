@@ -285,7 +285,7 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
         },
         30));
     stopped.send(SIGINT);
-    EXPECT_EQ(stopped.wait(10), 130);
+    EXPECT_EQ(stopped.wait(60), 130);
     ::kill(pids[1], SIGKILL);
     EXPECT_EQ(job_->wait(60), 76);
     EXPECT_EQ(followed.wait(30), 0);
@@ -302,7 +302,7 @@ TEST_F(RuinedLogs, NameARankThatWasKilledAndAreFollowedToTheEnd) {
 }
 
 TEST_F(RuinedLogs, NameARankThatWasStopped) {
-    const auto pids = start({"--comm-timeout", "3s"});
+    const auto pids = start({"--comm-timeout", "6s"});
     ASSERT_EQ(pids.size(), 3u) << content_of(folder_ / "output");
     ::kill(pids[2], SIGSTOP);
     EXPECT_EQ(job_->wait(60), 76);

@@ -23,7 +23,7 @@ std::string program();
 /// `lockstep WORDS`; ends within `timeout_s` or throws E611.
 ProcessResult run_lockstep(const Words& words,
                            const Variables& environment = {},
-                           double timeout_s = 240);
+                           double timeout_s = 900);
 
 /// "mpirun --quiet -np N ..." up to the program, on fewer cores if need be.
 Words mpirun_words(int ranks);
@@ -53,7 +53,7 @@ class Background {
     bool has_ended();
 
     /// Exit code, 128 + signal when killed; nothing if it still runs after `timeout_s`.
-    std::optional<int> wait(double timeout_s = 240);
+    std::optional<int> wait(double timeout_s = 900);
 
   private:
     pid_t pid_ = -1;

@@ -19,13 +19,15 @@ namespace lockstep::test {
 namespace {
 
 constexpr std::int64_t steps_per_epoch = 25;  // 600 samples, 24 in a step
-constexpr std::int64_t total_steps = 4 * steps_per_epoch;
+constexpr std::int64_t epochs =
+    12;  // a signal comes before their end, also from a test that is held up
+constexpr std::int64_t total_steps = epochs * steps_per_epoch;
 
 Words train(const fs::path& run) {
     return train_words(SmallData::get().train(), run, "mlp", 24) + Words{"--virtual-ranks",
                                                                          "4",
                                                                          "--epochs",
-                                                                         "4",
+                                                                         std::to_string(epochs),
                                                                          "--checkpoint-every",
                                                                          "7steps",
                                                                          "--log-every",

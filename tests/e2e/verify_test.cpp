@@ -146,7 +146,7 @@ class LeafModes : public testing::Test {
 TEST_F(LeafModes, DecideNoBit) {
     const auto together = run_lockstep(train("together", "together"));
     EXPECT_THAT(together.output,
-                testing::HasSubstr("leaves: 8 a rank of 6 samples, computed together, "));
+                testing::HasSubstr("leaves: 8 a rank of 6 samples, computed together"));
     const std::string hash = printed_hash(together.output);
     const auto one_by_one = run_lockstep(train("one", "one-by-one"));
     EXPECT_THAT(one_by_one.output, testing::Not(testing::HasSubstr("computed together")));
@@ -177,8 +177,7 @@ TEST(VirtualRanks, ByDefaultAreEnoughForTheSameBitsOnAnyNumberOfRanks) {
     EXPECT_THAT(alone.output,
                 testing::HasSubstr("virtual ranks: 8 by default, for as many ranks with the same "
                                    "bits\n"));
-    EXPECT_THAT(alone.output,
-                testing::HasSubstr("8 a rank of 8 samples, computed together, which "));
+    EXPECT_THAT(alone.output, testing::HasSubstr("8 a rank of 8 samples, computed together"));
     const auto three = train(3);
     EXPECT_EQ(three.exit_code, 0) << three.output;
     EXPECT_EQ(printed_hash(three.output), printed_hash(alone.output));

@@ -146,7 +146,7 @@ TEST_F(LauncherOutputs, DoNotKeepALauncherAlive) {
     OtherStderr seen;
     seen.stop_reading();
     SupervisedRanks ranks{.have_begun = [] { return false; }, .log = log()};
-    ranks.limits = {.begin_s = 0.5, .gone_s = 60, .end_s = 0.2};
+    ranks.limits = {.begin_s = 3, .gone_s = 60, .end_s = 0.2};
     EXPECT_EQ(
         test::caught_code([&] {
             supervise({"bash", "-c", "trap '' TERM; while :; do echo words; done >&2"}, {}, ranks);
@@ -159,7 +159,7 @@ TEST_F(LauncherOutputs, AreNotWaitedForByWhoInterruptsTwice) {
     OtherStderr seen;
     SupervisedRanks ranks{.have_begun = [] { return true; }, .log = log()};
     const std::string flood =
-        "trap '' USR2; yes >&2 & sleep 0.2; kill -INT $PPID; sleep 0.2; kill -INT $PPID; wait";
+        "trap '' USR2; yes >&2 & while :; do sleep 0.2; kill -INT $PPID; done";
     EXPECT_EQ(supervise({"bash", "-c", flood}, {}, ranks), 130);
 }
 

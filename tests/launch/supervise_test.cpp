@@ -109,7 +109,7 @@ TEST(Supervise, GoesFromTermToKillWhereALauncherStaysWithoutRanks) {
 TEST(Supervise, EndsALauncherWhoseRanksDoNotBeginAndWhatItStarted) {
     const test::TempDir folder;
     SupervisedRanks ranks = not_begun();
-    ranks.limits = {.begin_s = 0.5, .gone_s = 60, .end_s = 0.2};
+    ranks.limits = {.begin_s = 3, .gone_s = 60, .end_s = 0.2};
     const auto error = test::caught([&] {
         supervise({"bash", "-c", "trap '' TERM; sleep 60 & echo $! > $PIDS; wait"},
                   {{"PIDS", folder / "pids"}},
@@ -141,7 +141,7 @@ TEST(Supervise, SaysWhatASignalUsuallyMeans) {
 
 TEST(Supervise, ASecondInterruptEndsAStubbornChild) {
     const char* ignores = "trap '' USR2 TERM";
-    const char* again = "sleep 0.2; kill -INT $PPID; sleep 60";
+    const char* again = "while :; do sleep 0.2; kill -INT $PPID; done";
     EXPECT_EQ(supervise(after("INT", again, ignores), {}, at_work()), 130);
     EXPECT_EQ(supervise(after("INT", again, ignores), {}, not_begun()), 130);
 }

@@ -168,7 +168,7 @@ TEST_F(Feed, SaysHowLongCopiesTook) {
 TEST_F(Feed, ShowsAWaitThatIsLeftOut) {
     for (const char* dropped : {"1/2", "2/2"}) {
         bool is_seen = false;
-        for (int seed = 1; seed <= 20 && !is_seen; ++seed) {
+        for (int seed = 1; seed <= 200 && !is_seen; ++seed) {
             simulate(
                 {{"DELAY_US", "2000"}, {"SEED", std::to_string(seed)}, {"DROP_WAIT", dropped}});
             is_seen = !is_as_on_the_host();

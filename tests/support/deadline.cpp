@@ -72,7 +72,7 @@ void Deadline::give_up() {
     }
     const bool speaks = ranks_.is_root();
     // Ranks start at slightly different times; others speak up only if rank 0 has lost its voice.
-    std::this_thread::sleep_for(speaks ? 1s : 5s);
+    std::this_thread::sleep_for(speaks ? 2s : 15s);
     const std::string text = "[ DEADLINE ] this test program took too long\n" + board_.verdict();
     std::fputs(text.c_str(), stderr);
     ranks_.abort(deadline_exit_code);

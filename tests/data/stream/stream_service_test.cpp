@@ -301,9 +301,12 @@ TEST_F(Service, TakesFewerWindowsThreadsAndBatchesWhereThereIsLittleRoom) {
 TEST_F(Service, HandsOutWhatIsAheadWithoutWaiting) {
     BatchStream stream(pack(), test::small_stream());
     stream.next();
-    for (double read = -1; read != stream.stats().assemble_s;) {  // until all pools are full
-        read = stream.stats().assemble_s;
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    double read_s = -1;
+    for (int looks = 0; looks < 5;) {  // until all pools are full
+        std::this_thread::sleep_for(std::chrono::milliseconds(100));
+        const double now = stream.stats().assemble_s;
+        looks = now == read_s ? looks + 1 : 0;
+        read_s = now;
     }
     const double waited = stream.stats().wait_s;
     for (int i = 0; i < 3; ++i) stream.next();
@@ -330,7 +333,7 @@ TEST_F(Growing, HardlyKeepsASlowerCallerWaiting) {
     // Without reading ahead, work of 1 for every 2.5 of the caller's would be a stall of 0.29.
     // Other work on the machine can disturb one attempt, but not help one.
     double least = 1;
-    for (int attempt = 0; attempt < 4 && least > 0.1; ++attempt) {
+    for (int attempt = 0; attempt < 12 && least > 0.1; ++attempt) {
         BatchStream measured(index, options), paced(index, options);
         const double begun = now_s();
         for (int i = 0; i < 100; ++i) measured.next();
