@@ -182,11 +182,11 @@ mpirun_words() {
 
 # run_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`. A killed slurmstepd leaves a socket behind that keeps the
 # step of the same number, which the job's next start begins with, from being launched: the one after that can be.
-# srun may say 0 then.
+# srun may say 0 then, and training always begins the run.
 run_ranks() {
     launch_ranks "$@"
-    if ((${SLURM_RESTART_COUNT:-0} > 0)) &&
-        [[ ${LOCKSTEP_LAUNCHER:-$1} == srun && -z $was_signalled ]] && nobody_began; then
+    if ((${SLURM_RESTART_COUNT:-0} > 0)) && [[ ${LOCKSTEP_LAUNCHER:-$1} == srun && -z $was_signalled ]] &&
+        [[ $rc != 0 || " $* " == *" train "* ]] && nobody_began; then
         echo "job.sh: warning: SLURM did not launch the ranks (srun says $rc): once more" >&2
         launch_ranks "$@"
     fi

@@ -46,13 +46,17 @@ function(lockstep_mpirun_on result hosts)
 endfunction()
 
 # The program's own deadline comes before ctest's, so that there is time to name who is stuck. Both are for
-# what hangs: `timeout` is ample on a machine to itself, and others' load takes four times as long.
+# what hangs: `timeout` is ample on a machine to itself, and others' load takes four times as
+# long, as sanitizers do.
 function(lockstep_register_test entry ranks timeout labels)
     set(processors ${ranks})
     if(processors GREATER 2)
         set(processors 2)
     endif()
     math(EXPR timeout "${timeout} * 4")
+    if(LOCKSTEP_SANITIZE)
+        math(EXPR timeout "${timeout} * 4")
+    endif()
     math(EXPR deadline "${timeout} * 4 / 5")
     set_tests_properties(${entry} PROPERTIES
         ENVIRONMENT "${lockstep_test_environment};LOCKSTEP_TEST_DEADLINE_S=${deadline}"

@@ -27,7 +27,7 @@ ProcessResult train_on_hosts(const fs::path& run, const std::string& slow) {
     const Words model = {"--model", "mlp", "--batch", "48", "--virtual-ranks", "4"};
     return run_process(hosts + mpirun + train + model + Words{"--max-steps", "60"},
                        {{"OMPI_MCA_mpi_yield_when_idle", "1"}},
-                       120);
+                       ample_s);
 }
 
 /// Trains with and without a slow link. Three hosts share the cores: a rank that others keep from

@@ -22,7 +22,7 @@ std::string fixture(const std::string& name) {
 }
 
 std::string map_of(const Words& words, int exit_code = 0) {
-    const ProcessResult result = run_lockstep(Words{"map"} + words, {}, 60);
+    const ProcessResult result = run_lockstep(Words{"map"} + words);
     EXPECT_EQ(result.exit_code, exit_code) << result.output;
     return result.output;
 }
@@ -92,7 +92,7 @@ std::string start_on_one_core(const Words& more = {}) {
     const Words bound{"taskset", "-c", std::to_string(own_cpus().front()), program()};
     const Words train{"train", "--data", "none", "--run", (folder / "run").string()};
     const ProcessResult result =
-        run_process(mpirun_words(2) + bound + train + more, {{"LOCKSTEP_BOUND", "off"}}, 60);
+        run_process(mpirun_words(2) + bound + train + more, {{"LOCKSTEP_BOUND", "off"}}, ample_s);
     EXPECT_NE(result.exit_code, 0) << result.output;
     EXPECT_FALSE(std::filesystem::exists(folder / "run"));
     return result.output;

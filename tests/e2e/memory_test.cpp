@@ -63,7 +63,7 @@ TEST(Memory, LimitsThatLibTorchDoesNotFitIntoAreNamed) {
 ProcessResult limited(const std::string& limit, const std::string& line) {
     const std::string script = fmt::format(
         "PATH={}:$PATH; ulimit {}; {}", fs::path(program()).parent_path().string(), limit, line);
-    return run_process({"bash", "-c", script}, {}, 120);
+    return run_process({"bash", "-c", script}, {}, ample_s);
 }
 
 std::size_t refusals(const std::string& line, int from_kib, int to_kib, int step_kib) {
@@ -152,7 +152,7 @@ TEST_F(FewAddresses, AreTrainedWithinByTwoRanksOrRefused) {
 TEST_F(FewAddresses, AreLeftToMpiOrRefused) {
     const Words narrow{"bash", "-c", "ulimit -v 200000; \"$@\"; exit $?", "bash", program()};
     const ProcessResult refused =
-        run_process(mpirun_words(2) + narrow + Words{"data", "verify", data()}, {}, 120);
+        run_process(mpirun_words(2) + narrow + Words{"data", "verify", data()}, {}, ample_s);
     EXPECT_EQ(refused.exit_code, 78) << refused.output;
     EXPECT_THAT(refused.output, HasSubstr("error E225: MPI does not start with so little memory"));
 }

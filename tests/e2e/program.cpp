@@ -60,8 +60,9 @@ Words mpirun_words(int ranks) {
 }
 
 ProcessResult run_under_mpirun(int ranks, const Words& words, const Variables& environment) {
-    return run_process(
-        mpirun_words(ranks) + Words{program()} + words, without_standing_configs(environment), 240);
+    return run_process(mpirun_words(ranks) + Words{program()} + words,
+                       without_standing_configs(environment),
+                       ample_s);
 }
 
 Words operator+(Words words, const Words& more) {

@@ -20,10 +20,13 @@ using Variables = std::map<std::string, std::string>;
 /// The program under test: LOCKSTEP_PROGRAM, or the one of this build.
 std::string program();
 
+/// For what hangs: below the tests' own time limits, above what a busy machine takes.
+constexpr double ample_s = 400;
+
 /// `lockstep WORDS`; ends within `timeout_s` or throws E611.
 ProcessResult run_lockstep(const Words& words,
                            const Variables& environment = {},
-                           double timeout_s = 900);
+                           double timeout_s = ample_s);
 
 /// "mpirun --quiet -np N ..." up to the program, on fewer cores if need be.
 Words mpirun_words(int ranks);
@@ -53,7 +56,7 @@ class Background {
     bool has_ended();
 
     /// Exit code, 128 + signal when killed; nothing if it still runs after `timeout_s`.
-    std::optional<int> wait(double timeout_s = 900);
+    std::optional<int> wait(double timeout_s = ample_s);
 
   private:
     pid_t pid_ = -1;

@@ -19,8 +19,8 @@ namespace lockstep::test {
 namespace {
 
 constexpr std::int64_t steps_per_epoch = 25;  // 600 samples, 24 in a step
-constexpr std::int64_t epochs =
-    12;  // a signal comes before their end, also from a test that is held up
+// A signal comes before their end, also from a test that is held up.
+constexpr std::int64_t epochs = 12;
 constexpr std::int64_t total_steps = epochs * steps_per_epoch;
 
 Words train(const fs::path& run) {

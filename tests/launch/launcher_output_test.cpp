@@ -159,7 +159,7 @@ TEST_F(LauncherOutputs, AreNotWaitedForByWhoInterruptsTwice) {
     OtherStderr seen;
     SupervisedRanks ranks{.have_begun = [] { return true; }, .log = log()};
     const std::string flood =
-        "trap '' USR2; yes >&2 & while :; do sleep 0.2; kill -INT $PPID; done";
+        "trap '' USR2; yes >&2 & for i in {1..150}; do sleep 0.2; kill -INT $PPID; done";
     EXPECT_EQ(supervise({"bash", "-c", flood}, {}, ranks), 130);
 }
 

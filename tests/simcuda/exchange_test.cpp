@@ -340,7 +340,7 @@ TEST_F(SimulatedExchange, AddsUpIntegersAndGoesWrongWithoutEitherOfItsWaits) {
     }
 }
 
-std::string error_of_steps(double deadline_s = 60) {
+std::string error_of_steps(double deadline_s = 200) {
     const double begin = now_s();
     Gpu gpu;
     const std::string text = test::caught_text([&] {

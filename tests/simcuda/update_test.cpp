@@ -33,7 +33,7 @@ namespace {
 using test::ranks;
 
 constexpr int virtual_ranks = 8, steps = 6;
-constexpr double seconds_of_gate = 60;
+constexpr double seconds_of_gate = 20;
 
 /// Never computed with: gradients are what a test says.
 struct Net : Classifier {

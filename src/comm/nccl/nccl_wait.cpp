@@ -48,8 +48,8 @@ void NcclCommunicator::Inside::wait(const Ready& ready,
     const double begin = now_s();
     int looks = 0;
     for (Pause pause;; pause.take()) {
-        const double waited_s =
-            now_s() - begin;  // before the look: a thread that was held up looks again
+        // Before the look: a thread that was held up looks once more.
+        const double waited_s = now_s() - begin;
         // NCCL first: after an error of its own, events may pass although nothing was summed.
         if (ready(handle_->poll())) break;
         throw_if_others_gave_up();

@@ -176,8 +176,7 @@ TEST(NodeWatch, EndsAStartWhoseOtherNodeIsStopped) {
     b.rank(1).send(SIGSTOP);
     const double begin = now_s();
     EXPECT_EQ(a->wait(60), 76);
-    EXPECT_GT(now_s() - begin, 0.4);
-    EXPECT_LT(now_s() - begin, 60);
+    EXPECT_GT(now_s() - begin, 0.8);
     const std::string name = fmt::format("E660: rank 1 (b, pid {})", b.rank(1).pid());
     EXPECT_THAT(
         a->output(),
@@ -264,9 +263,7 @@ TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
     const auto a = training_a(folder, b.processes(), Phase::wait);
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);
-    const double begin = now_s();
     EXPECT_EQ(a->wait(60), 76);
-    EXPECT_LT(now_s() - begin, 60);
     EXPECT_THAT(a->output(),
                 AllOf(HasSubstr("rank 1 (b, pid "),
                       HasSubstr("no sign of life for"),

@@ -72,7 +72,6 @@ TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
         sleep_for_ever();
     });
     ASSERT_TRUE(has_ring(folder, 1));
-    const double begin = now_s();
     const RankChild waiting(folder, 0, [&] {
         Rank rank(folder, 0, 2, 0.5);
         rank.finish_one();
@@ -80,7 +79,6 @@ TEST(Watchdog, EndsARankThatWaitsAndNamesTheOneThatDoesNotCome) {
         sleep_for_ever();
     });
     EXPECT_EQ(waiting.wait(20), 76);
-    EXPECT_LT(now_s() - begin, 20);
     EXPECT_THAT(waiting.output(), HasSubstr("lockstep: error E660: rank 1 ("));
     EXPECT_THAT(waiting.output(), HasSubstr("has not come to #2 barrier\n"));
     EXPECT_THAT(waiting.output(), HasSubstr("rank 1 last finished #1 and is in data wait since"));

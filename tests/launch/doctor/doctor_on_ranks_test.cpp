@@ -60,7 +60,7 @@ TEST(DoctorOnRanks, PreflightTakesSeconds) {
         best = std::min(best, now_s() - begin);
     }
     RecordProperty("best_ms", static_cast<int>(1000 * best));
-    EXPECT_LT(best, 20.0) << "2 s are for ranks with a core each";
+    EXPECT_LT(best, ranks().size() == 1 ? 2.0 : 20.0) << "these ranks share cores";
 }
 
 TEST(DoctorOnRanks, PreflightStopsAllRanksAlike) {
