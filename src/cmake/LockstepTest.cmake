@@ -45,22 +45,28 @@ function(lockstep_mpirun_on result hosts)
         ${MPIEXEC_EXECUTABLE} --bind-to none --mca mpi_yield_when_idle 1 PARENT_SCOPE)
 endfunction()
 
-# The program's own deadline comes before ctest's, so that there is time to name who is stuck. Both are for
-# what hangs: `timeout` is ample on a machine to itself, and others' load takes four times as
-# long, as sanitizers do.
+# lockstep_limit_test(entry timeout): for what hangs. `timeout` is ample on a machine to itself, and others' load
+# takes four times as long, as sanitizers do.
+function(lockstep_limit_test entry timeout)
+    math(EXPR timeout "${timeout} * 4")
+    if(LOCKSTEP_SANITIZE)
+        math(EXPR timeout "${timeout} * 4")
+    endif()
+    set_tests_properties(${entry} PROPERTIES TIMEOUT ${timeout})
+endfunction()
+
+# The program's own deadline comes before ctest's, so that there is time to name who is stuck.
 function(lockstep_register_test entry ranks timeout labels)
     set(processors ${ranks})
     if(processors GREATER 2)
         set(processors 2)
     endif()
-    math(EXPR timeout "${timeout} * 4")
-    if(LOCKSTEP_SANITIZE)
-        math(EXPR timeout "${timeout} * 4")
-    endif()
+    lockstep_limit_test(${entry} ${timeout})
+    get_test_property(${entry} TIMEOUT timeout)
     math(EXPR deadline "${timeout} * 4 / 5")
     set_tests_properties(${entry} PROPERTIES
         ENVIRONMENT "${lockstep_test_environment};LOCKSTEP_TEST_DEADLINE_S=${deadline}"
-        TIMEOUT ${timeout} PROCESSORS ${processors} LABELS "${labels}")
+        PROCESSORS ${processors} LABELS "${labels}")
 endfunction()
 
 # Tests with the label "threads": several threads meet in them. What ThreadSanitizer is for; between

@@ -50,7 +50,7 @@ void run_step(PhaseClock& clock, std::atomic<double>& sums_s) {
 
 struct Turn {
     double cost_s = 0;     ///< of a step
-    double error = 0;      ///< of the phases' sum, by the wall time
+    double error = 0;      ///< of the phases' sum, outside what looks at the clock around it allow
     std::size_t kept = 0;  ///< steps in the file
 };
 
@@ -62,6 +62,7 @@ Turn run_turn(const std::filesystem::path& path, std::int64_t steps) {
     clock.mirror_to(&word);
     StepBudgetFile file(path);
     StepStretches stretches;
+    const double before_s = now_s();
     clock.take();
     const double begin_s = now_s();
     for (std::int64_t step = 1; step <= steps; ++step) {
@@ -73,11 +74,14 @@ Turn run_turn(const std::filesystem::path& path, std::int64_t steps) {
         stretches.add(budget);
     }
     const double wall_s = now_s() - begin_s;
+    const PhaseSeconds rest = clock.take();
+    const double most_s = now_s() - before_s;
+    for (std::size_t i = 0; i < all.size(); ++i) all[i] += rest[i];
     double sum_s = 0;
     for (const double seconds : all) sum_s += seconds;
     file.flush();
     return {wall_s / static_cast<double>(steps),
-            std::abs(sum_s / wall_s - 1),
+            std::max({0.0, wall_s - sum_s, sum_s - most_s}) / wall_s,
             read_step_budgets(path).size()};
 }
 
@@ -92,13 +96,11 @@ int main(int count, char** words) {
     const std::filesystem::path path = std::filesystem::path(words[1]) / "bench-budget.steps";
     const std::int64_t steps = is_short ? 2'000 : 50'000;
     std::vector<Turn> turns;
-    for (int turn = 0; turn < (is_short ? 3 : 9); ++turn) turns.push_back(run_turn(path, steps));
+    for (int turn = 0; turn < (is_short ? 2 : 9); ++turn) turns.push_back(run_turn(path, steps));
     std::filesystem::remove(path);
     std::ranges::sort(turns, {}, &Turn::cost_s);
-    const double best_s = turns.front().cost_s;
-    const Turn median = turns[turns.size() / 2];
-    std::ranges::sort(turns, {}, &Turn::error);
-    const double error = turns[turns.size() / 2].error;
+    const Turn& median = turns[turns.size() / 2];
+    const double error = std::ranges::max(turns, {}, &Turn::error).error;
     const auto kept = static_cast<std::size_t>(
         std::min<std::int64_t>(steps, static_cast<std::int64_t>(StepBudgetFile::most_steps)));
     const double share = median.cost_s / step_s;
@@ -115,7 +117,7 @@ int main(int count, char** words) {
     const Json sum = {{"value", error}, {"goal", 0.01}, {"ok", error < 0.01}};
     const Json line = {{"bench", "budget"},
                        {"cost_us", 1e6 * median.cost_s},
-                       {"best_us", 1e6 * best_s},
+                       {"best_us", 1e6 * turns.front().cost_s},
                        {"steps", steps},
                        {"bars", {{"cost by a step of 1 ms", cost}, {"phases by wall time", sum}}}};
     std::cout << line.dump() << "\n";

@@ -47,10 +47,8 @@ class Control : public testing::Test {
         return job;
     }
 
-    ProcessResult call(const Words& words) const { return run_lockstep(words); }
-
     ProcessResult expect_done(const Words& words) const {
-        const ProcessResult result = call(words);
+        const ProcessResult result = run_lockstep(words);
         EXPECT_EQ(result.exit_code, 0) << result.output << output();
         return result;
     }
@@ -72,11 +70,12 @@ class Control : public testing::Test {
     /// The same command to `last` ends with what a run that nobody disturbed ends with.
     void expect_undisturbed_end(std::int64_t last) const {
         const auto steps = std::to_string(last);
-        const ProcessResult resumed = call(train(run_, steps, "never"));
+        const ProcessResult resumed = run_lockstep(train(run_, steps, "never"));
         EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
         const auto hash = printed_hash(resumed.output);
         EXPECT_EQ(hash.size(), 32u);
-        EXPECT_EQ(hash, printed_hash(call(train(folder_ / "other", steps, "never")).output));
+        EXPECT_EQ(hash,
+                  printed_hash(run_lockstep(train(folder_ / "other", steps, "never")).output));
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", last));
     }
 
@@ -170,7 +169,7 @@ TEST_F(Control, KnowsARunThatWasKilled) {
     EXPECT_TRUE(eventually([&] { return phase() == "lost"; }, 60)) << phase();
     EXPECT_EQ(status().at("seconds").at("training"), 0.0);
     EXPECT_THAT(expect_done({"status", run_}).output, HasSubstr("nobody is there: process "));
-    const auto refused = call({"stop", run_});
+    const auto refused = run_lockstep({"stop", run_});
     EXPECT_EQ(refused.exit_code, 69);
     EXPECT_THAT(refused.output, HasSubstr("lockstep: error E683: nothing runs in '"));
     EXPECT_THAT(refused.output, HasSubstr("is gone\n"));
@@ -185,7 +184,7 @@ TEST_F(Control, KeepsARequestThatWasNotMetInTime) {
     const auto ranks = children_of(launcher.front());
     ASSERT_EQ(ranks.size(), 2u);
     for (const pid_t rank : ranks) ::kill(rank, SIGSTOP);
-    const auto late = call({"save", run_, "--timeout", "1s"});
+    const auto late = run_lockstep({"save", run_, "--timeout", "1s"});
     for (const pid_t rank : ranks) ::kill(rank, SIGCONT);
     EXPECT_EQ(late.exit_code, 69);
     EXPECT_THAT(late.output, HasSubstr("lockstep: error E685: "));
@@ -198,7 +197,7 @@ TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
     Background job(Words{program()} + train(run_, "60", "20steps"), folder_ / "output");
     std::vector<std::string> seen;
     while (!job.has_ended()) {
-        const auto found = call({"status", run_, "--json"});
+        const auto found = run_lockstep({"status", run_, "--json"});
         if (found.exit_code != 0) {
             EXPECT_THAT(found.output, ContainsRegex("error E(201|688): "));
             continue;
@@ -214,7 +213,8 @@ TEST_F(Control, SaysWhereARunStandsFromItsBeginningToItsEnd) {
     EXPECT_THAT(expect_done({"status", "--all", folder_.path()}).output,
                 ContainsRegex("/run +complete +60 of 60 \\(100 %\\) +- +1 +[0-9]"));
     EXPECT_THAT(expect_done({"status", run_}).output, ContainsRegex("goodput +[0-9]+ % of "));
-    EXPECT_THAT(call({"save", run_}).output, HasSubstr("why: the run is complete at step 60\n"));
+    EXPECT_THAT(run_lockstep({"save", run_}).output,
+                HasSubstr("why: the run is complete at step 60\n"));
 }
 
 TEST(ControlCommands, RefuseWhatIsNoRun) {

@@ -5,6 +5,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/process.hpp"
 
+#include "support/eventually.hpp"
+
 #include <map>
 #include <optional>
 #include <string>
@@ -69,23 +71,4 @@ std::vector<pid_t> children_of(pid_t pid);
 /// Processes, but this one, whose command line has `word` in it.
 std::vector<pid_t> processes_with(const std::string& word);
 
-/// Polls until `condition` holds. Returns false after `timeout_s`.
-template <class Condition>
-bool eventually(Condition&& condition, double timeout_s = 120);
-
 }  // namespace lockstep::test
-
-#include "lockstep/core/clock.hpp"
-
-#include <chrono>
-#include <thread>
-
-template <class Condition>
-bool lockstep::test::eventually(Condition&& condition, double timeout_s) {
-    const double deadline = now_s() + timeout_s;
-    while (!condition()) {
-        if (now_s() > deadline) return false;
-        std::this_thread::sleep_for(std::chrono::milliseconds(2));
-    }
-    return true;
-}

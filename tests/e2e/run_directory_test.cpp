@@ -155,20 +155,13 @@ TEST_F(RunDirectory, HasPhasesThatSumToTheWallTime) {
     for (const int rank : {0, 1}) {
         const auto records = step_records(log(rank, "jsonl"));
         EXPECT_EQ(records.size(), 4u);
-        int exact = 0;
-        double sums = 0, walls = 0;
         for (const Json& record : records) {
             double sum = 0;
             for (const auto& [phase, seconds] : record.at("phases").items())
                 sum += seconds.get<double>();
             const double wall = record.at("wall_s").get<double>();
-            sums += sum;
-            walls += wall;
-            exact += std::abs(sum - wall) <= 0.01 * wall ? 1 : 0;
+            EXPECT_NEAR(sum, wall, 0.01 * wall) << "rank " << rank << ": " << record;
         }
-        EXPECT_GE(exact, 2) << "a rank may be stopped between two looks at the clock: "
-                            << Json(records);
-        EXPECT_NEAR(sums, walls, 0.05 * walls) << Json(records);
     }
 }
 
@@ -186,7 +179,7 @@ TEST_F(RunDirectory, HasStepsWhosePhasesSumToTheWallTime) {
         }
         const double loop_s = steps.back().ended_unix_s - steps.front().ended_unix_s;
         EXPECT_NEAR(wall_s, loop_s, 0.01 * loop_s);
-        EXPECT_GE(exact, 14) << "a rank may be stopped between two looks at the clock";
+        EXPECT_GE(exact, 18) << "a rank may be stopped between two looks at the clock";
         for (const std::size_t saved : {8, 16})
             EXPECT_GT(steps[saved].at(Phase::checkpoint), 0) << "before step " << saved + 1;
         EXPECT_GT(steps[10].at(Phase::evaluate), 0);

@@ -80,6 +80,10 @@ class PhaseClock {
     /// Seconds in each phase since construction or the last call; starts anew.
     PhaseSeconds take();
 
+    /// When, by now_s(), the current phase began or the last take() was. What take() gave sums to
+    /// the seconds from one such moment to the next, however late the caller looks.
+    double since_s() const { return since_; }
+
     /// In each phase since the last take(), up to now.
     PhaseSeconds seconds();
 

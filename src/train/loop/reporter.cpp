@@ -94,7 +94,8 @@ void Reporter::close_step() {
 }
 
 void Reporter::keep_phases() {
-    const StepBudget budget{last_step_, unix_time_s(), std::exchange(since_step_, {})};
+    const double ended_unix_s = unix_time_s() - (now_s() - parts_.clock.since_s());
+    const StepBudget budget{last_step_, ended_unix_s, std::exchange(since_step_, {})};
     budgets_->add(budget);
     parts_.stretches.add(budget);
 }
@@ -142,7 +143,7 @@ void Reporter::log_steps(StepsEvent event) {
 void Reporter::report(double rate) {
     check_still_ours();
     add_phases(phases_, take_phases());
-    const double now = now_s();
+    const double now = parts_.clock.since_s();
     const JobProgress& at = parts_.progress;
     const StepReport report{.epoch = at.epoch,
                             .step = at.step,
@@ -238,7 +239,7 @@ void Reporter::after_evaluation(const Evaluation& evaluation) {
     check_still_ours();
     const JobProgress& at = parts_.progress;
     take_phases();
-    const double now = now_s();
+    const double now = parts_.clock.since_s();
     log_event(EvaluationEvent{at.step, now - since_s_});
     sums_.evaluate_s += now - since_s_;
     since_s_ = epoch_since_s_ = now;

@@ -30,7 +30,7 @@ StepTracer::StepTracer(const LoopParts& parts)
              .host = host_name(),
              .pid = ::getpid(),
              .steps = parts.settings.trace} {
-    if (is_wanted(parts.progress.step + 1)) begin();
+    if (is_wanted(parts.progress.step + 1)) begin(now_s());
 }
 
 StepTracer::~StepTracer() {
@@ -45,21 +45,21 @@ std::int64_t StepTracer::unix_ns(double s) const {
     return began_.unix_ns + std::llround((s - began_.s) * 1e9);
 }
 
-void StepTracer::begin() {
+void StepTracer::begin(double since_s) {
     began_ = {now_s(), std::llround(unix_time_s() * 1e9)};
     step_ = parts_.progress.step + 1;
-    step_since_s_ = began_.s;
-    phase_ = {Phase::other, began_.s};
+    step_since_s_ = since_s;
+    phase_ = {Phase::other, since_s};
     next_ = parts_.recorder.next();
     listener_.emplace(parts_.clock, [this](const PhaseMark& begun) { enter(begun); });
 }
 
 void StepTracer::after_step() {
     if (listener_) {
-        close_step(now_s());
+        close_step(parts_.clock.since_s());
         if (!is_wanted(step_)) write();
     } else if (is_wanted(parts_.progress.step + 1)) {
-        begin();
+        begin(parts_.clock.since_s());
     }
 }
 

@@ -38,7 +38,7 @@ class StepTracer {
 
     bool is_wanted(std::int64_t step) const;
     std::int64_t unix_ns(double s) const;
-    void begin();
+    void begin(double since_s);
     void enter(const PhaseMark& begun);
     void close_phase(double now);
     void close_step(double now);

@@ -7,6 +7,7 @@
 #include "lockstep/core/process.hpp"
 #include "lockstep/core/signals.hpp"
 
+#include "support/eventually.hpp"
 #include "support/temp_dir.hpp"
 
 #include <functional>
@@ -93,16 +94,8 @@ class RankChild {
     while (true) ::pause();
 }
 
-/// Whether `holds` does within half a minute.
-template <class Condition>
-bool soon(const Condition& holds) {
-    for (const double end = now_s() + 30; now_s() < end; ::usleep(1000))
-        if (holds()) return true;
-    return false;
-}
-
 inline bool has_ring(const TempDir& folder, int rank) {
-    return soon([&] {
+    return eventually([&] {
         const RankTrace trace = read_rank_trace(ring_path(folder.path(), rank));
         return trace.damage.empty() && !trace.entries.empty();
     });

@@ -5,6 +5,7 @@
 #include "lockstep/core/signals.hpp"
 
 #include "support/caught.hpp"
+#include "support/eventually.hpp"
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
@@ -218,14 +219,6 @@ class Child {
     pid_t pid_;
 };
 
-/// Whether `condition` comes true within ten seconds.
-template <class Condition>
-bool comes_true(Condition&& condition) {
-    for (const double end = now_s() + 10; now_s() < end; ::usleep(1000))
-        if (condition()) return true;
-    return false;
-}
-
 TEST(FlightRecorder, IsNeverSeenTornByAnotherProcess) {
     const TempDir folder;
     Child child([&] {
@@ -233,7 +226,7 @@ TEST(FlightRecorder, IsNeverSeenTornByAnotherProcess) {
         const auto channel = recorder.add_channel("gradients");
         for (std::uint64_t i = 1;; ++i) recorder.end(recorder.enqueue(channel, call_number(i)));
     });
-    ASSERT_TRUE(comes_true([&] { return trace_in(folder).damage.empty(); }));
+    ASSERT_TRUE(test::eventually([&] { return trace_in(folder).damage.empty(); }));
     std::size_t seen = 0;
     for (int round = 0; round < 2000; ++round)
         for (const FlightEntry& entry : trace_in(folder).entries) {
@@ -252,10 +245,10 @@ TEST(FlightRecorder, TellsLifeStopAndDeathByKill) {
         auto* recorder = new FlightRecorder(folder.path(), 0, 1, small);
         recorder->start(recorder->enqueue(recorder->add_channel("x"), call_number(5)));
     });
-    ASSERT_TRUE(comes_true([&] { return trace_in(folder).entries.size() == 1; }));
+    ASSERT_TRUE(test::eventually([&] { return trace_in(folder).entries.size() == 1; }));
     EXPECT_EQ(trace_in(folder).life, Life::running);
     child.send(SIGSTOP);
-    EXPECT_TRUE(comes_true([&] { return trace_in(folder).life == Life::stopped; }));
+    EXPECT_TRUE(test::eventually([&] { return trace_in(folder).life == Life::stopped; }));
     child.kill();
     const RankTrace trace = trace_in(folder);
     EXPECT_EQ(trace.life, Life::gone);

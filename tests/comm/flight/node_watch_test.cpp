@@ -22,11 +22,11 @@
 namespace lockstep {
 namespace {
 
+using test::eventually;
 using test::has_ring;
 using test::Rank;
 using test::RankChild;
 using test::sleep_for_ever;
-using test::soon;
 using test::TempDir;
 using testing::AllOf;
 using testing::HasSubstr;
@@ -117,7 +117,7 @@ NodeMap two_nodes(int self, const std::vector<ProcessIdentity>& on_b) {
 }
 
 bool has_beat(const TempDir& folder, int node, std::uint64_t least) {
-    return soon([&] {
+    return eventually([&] {
         const auto beat = read_node_beat(node_beat_path(folder.path(), node));
         return beat && beat->count >= least;
     });
@@ -208,7 +208,7 @@ TEST(NodeWatch, HasDeputies) {
         const auto beat = read_node_beat(node_beat_path(folder.path(), 1));
         return beat && beat->ranks[0].state == RankState::stopped;
     };
-    EXPECT_TRUE(soon(calls_it_stopped));
+    EXPECT_TRUE(eventually(calls_it_stopped));
     b.rank(2).send(SIGSTOP);
     EXPECT_EQ(a->wait(60), 76);
     EXPECT_THAT(a->output(), HasSubstr("E660: ranks 1-2 (b) have given no sign of life"));

@@ -196,7 +196,7 @@ TEST_F(NcclCommunicatorTest, GivesUpAHangingCollectiveWithinTheLimits) {
         NcclCommunicator gradients = rank.communicator();
         sum_once(rank, gradients);
     });
-    EXPECT_LT(lockstep::now_s() - begin, 60);
+    EXPECT_LT(lockstep::now_s() - begin, 9);
     const auto late = std::ranges::find(errors, "E678", code_of);
     ASSERT_NE(late, errors.end());
     EXPECT_THAT(text_of(*late),
@@ -220,7 +220,7 @@ TEST_F(NcclCommunicatorTest, AbortsTheOthersWithinTheLimitWhenOneAbortHangs) {
             throw;
         }
     });
-    EXPECT_LT(lockstep::now_s() - begin, 60);
+    EXPECT_LT(lockstep::now_s() - begin, 9);
     EXPECT_THAT(text_of(errors[0]),
                 HasSubstr("aborted 'gradients'; 'metrics' hang in their abort within 1.0s"));
 }

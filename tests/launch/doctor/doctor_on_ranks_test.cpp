@@ -51,16 +51,20 @@ TEST(DoctorOnRanks, FindsNoErrorHere) {
 }
 
 /// The best of three: the machine may be busy with other things.
-TEST(DoctorOnRanks, PreflightTakesSeconds) {
+TEST(DoctorOnRanks, PreflightTakesLessThanTwoSeconds) {
     double best = 1e9;
-    for (int i = 0; i < 3; ++i) {
+    // Others may have the cores meanwhile.
+    std::int64_t quick = 0;
+    for (int i = 0; i < 10 && quick < ranks().size(); ++i) {
         ranks().barrier();
         const double begin = now_s();
         EXPECT_EQ(test::caught_text([] { run_preflight(ranks(), RankFacts(), {}); }), "");
         best = std::min(best, now_s() - begin);
+        quick = best < 2.0 ? 1 : 0;
+        ranks().all_reduce_sum({&quick, 1});
     }
     RecordProperty("best_ms", static_cast<int>(1000 * best));
-    EXPECT_LT(best, ranks().size() == 1 ? 2.0 : 20.0) << "these ranks share cores";
+    EXPECT_LT(best, 2.0);
 }
 
 TEST(DoctorOnRanks, PreflightStopsAllRanksAlike) {
