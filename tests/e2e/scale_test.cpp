@@ -72,6 +72,9 @@ TEST_F(ScaleRuns, HaveATableWhoseLossesSumToWhatIsMissing) {
     EXPECT_THAT(text, ContainsRegex("\n +2 +[0-9.]+ % = 100 [-+] [0-9.]+ "));
     EXPECT_THAT(text, HasSubstr("test_accuracy"));
     EXPECT_THAT(text, HasSubstr("forecast"));
+    const std::string crowded = said({"scale", run("p1"), run("p2"), "--cores", "2"});
+    EXPECT_THAT(crowded, HasSubstr("(P / min(P, 2))^0.2, as is usual where ranks share cores"));
+    EXPECT_EQ(scale.at("crowding"), 0.2);
 }
 
 // Every rank says which cores it has: without that, ranks that share them would be taken for ranks

@@ -50,6 +50,7 @@ struct ScalePoint {
     std::optional<StepParts> parts{};  ///< mean over the ranks, in seconds; they sum to `seconds`
 
     double at_once() const { return std::min<double>(ranks, room); }  ///< ranks that compute
+    double turns() const { return ranks / at_once(); }  ///< ranks that share what one computes on
 };
 
 /// Beside the fewest ranks that were measured.
@@ -87,18 +88,12 @@ struct FittedTerm {
     double seconds = 0;  ///< the factor, not negative
 };
 
-/// What becomes of terms other than work where ranks share cores. Points that share none tell
-/// nothing of it.
-enum class ScaleTurns {
-    free,   ///< they stay: what the machine does, such as memory that all wait for
-    taken,  ///< they grow by P/A, for A ranks that compute at a time: each rank's own work
-};
-
 /// T(P), as a sum of terms for each part, or for the whole where parts are not known.
 struct ScaleModel {
     std::vector<FittedTerm> terms;
     bool has_parts = false;
-    ScaleTurns turns = ScaleTurns::free;
+    /// Ranks that take turns on cores hold each other up: terms grow by turns to the power of this.
+    double crowding = 0;
     double misfit = 0;  ///< root mean square of what points and model differ by, relative
 
     /// On `ranks` with cores for `room` of them.
@@ -106,7 +101,8 @@ struct ScaleModel {
 };
 
 /// The model that differs least from `points` relative to their times, by least squares with no
-/// factor below 0. `points` is not empty.
+/// factor below 0. Its crowding is the usual one where no point shares cores. `points` is not
+/// empty.
 ScaleModel fit_scale_model(std::span<const ScalePoint> points);
 
 /// What a number of ranks would take.
@@ -117,8 +113,9 @@ struct ScaleForecast {
 };
 
 /// By the model of `points`, with cores for `room` ranks. Its band reaches over the models of all
-/// points but one and those of other terms or turns that fit as well, and beyond by what points and
-/// model differ by (Student's 95 %) or twice the points' own errors: wide where points are few.
+/// points but one and those of other terms that fit as well, over other crowding where more ranks
+/// share a core than in any point, and beyond by what points and model differ by (Student's 95 %)
+/// or twice the points' own errors: wide where points are few.
 ScaleForecast forecast_scale(std::span<const ScalePoint> points,
                              int ranks,
                              double room = std::numeric_limits<double>::infinity());

@@ -179,6 +179,22 @@ double sum_of(const ScaleModel& model, ScaleTerm term) {
     return seconds;
 }
 
+bool has_turns(const ScaleRow& row) {
+    return row.point.turns() > 1;
+}
+
+// The sum of terms, and what becomes of it where ranks share cores.
+std::string crowded_text(const ScaleReport& report, const std::string& terms) {
+    const bool is_known = std::ranges::any_of(report.rows, has_turns);
+    const bool is_foretold = std::ranges::any_of(report.forecasts, has_turns, &ScaleForecast::row);
+    if (std::isinf(report.room) || (!is_known && !is_foretold)) return terms;
+    return fmt::format("({}) (P / min(P, {:.3g}))^{:.2g}{}",
+                       terms,
+                       report.room,
+                       report.model.crowding,
+                       is_known ? "" : ", as is usual where ranks share cores");
+}
+
 std::string model_text(const ScaleReport& report) {
     std::vector<std::string> terms;
     for (const ScaleTerm term :
@@ -186,7 +202,7 @@ std::string model_text(const ScaleReport& report) {
         if (const double seconds = sum_of(report.model, term); seconds > 0)
             terms.push_back(seconds_text(seconds) + term_text(term, report.room));
     return fmt::format("model: {}, within {} of what was measured\n",
-                       fmt::join(terms, " + "),
+                       crowded_text(report, fmt::format("{}", fmt::join(terms, " + "))),
                        percent_text(report.model.misfit));
 }
 
@@ -311,6 +327,7 @@ Json scale_json(const ScaleReport& report) {
                  {"rows", rows},
                  {"forecasts", forecasts},
                  {"model", json_of(report.model)},
+                 {"crowding", report.model.crowding},
                  {"misfit", report.model.misfit},
                  {"notes", report.notes}};
     if (report.advice.worth_a_try) json["worth_a_try"] = *report.advice.worth_a_try;

@@ -3,11 +3,13 @@
 //
 // A step on P ranks is a sum of few laws (docs/scaling.md says whose they are):
 //
-//   T(P) = work / A + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P)
+//   T(P) = (P / A)^crowding
+//          * (work / A + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P))
 //
 // where A = min(P, room) is how many ranks compute at a time: beyond that they take turns on cores,
-// which bring no more together. Whether the other terms take turns as well (ScaleTurns) only points
-// with shared cores tell; without them the forecast takes them not to, and the band doubts it.
+// which bring no more together, and less than before: each finds its caches full of another's
+// data, and does once more what each does whole. How much less only points with shared cores tell;
+// without them the forecast takes what is usual, and the band doubts it.
 // Where the phases of the steps are known each is fitted alone, by the terms that it can have,
 // which tells terms apart that look alike in the sum: (P - 1) / P is 1 - 1 / P, so a time alone
 // cannot tell bytes from fixed and work.
@@ -34,6 +36,10 @@ struct Law {
     std::vector<ScaleTerm> terms;
 };
 using Laws = std::vector<Law>;
+
+// What is lost when twice as many ranks share cores: 15 %, and between nothing and 41 %
+// (docs/scaling.md has what was measured).
+constexpr double least_crowding = 0, usual_crowding = 0.2, most_crowding = 0.5;
 
 constexpr std::size_t index_of(StepPart part) {
     return static_cast<std::size_t>(part);
@@ -92,10 +98,9 @@ double plain_value(ScaleTerm term, double ranks) {
     return 0;
 }
 
-double value_of(ScaleTerm term, const ScalePoint& point, ScaleTurns turns) {
-    const double plain = plain_value(term, point.ranks);
-    const bool grows = term == ScaleTerm::work || turns == ScaleTurns::taken;
-    return grows ? plain * point.ranks / point.at_once() : plain;
+double value_of(ScaleTerm term, const ScalePoint& point, double crowding) {
+    const double ranks = term == ScaleTerm::work ? point.at_once() : point.ranks;
+    return plain_value(term, ranks) * std::pow(point.turns(), crowding);
 }
 
 bool have_parts(std::span<const ScalePoint> points) {
@@ -108,12 +113,12 @@ double measured(const ScalePoint& point, StepPart part) {
 }
 
 // Relative to the whole time: a part that is nothing beside it does not matter.
-Equations equations_of(const Law& law, std::span<const ScalePoint> points, ScaleTurns turns) {
+Equations equations_of(const Law& law, std::span<const ScalePoint> points, double crowding) {
     Equations equations;
     for (const ScalePoint& point : points) {
         std::vector<double> row;
         for (const ScaleTerm term : law.terms)
-            row.push_back(value_of(term, point, turns) / point.seconds);
+            row.push_back(value_of(term, point, crowding) / point.seconds);
         equations.rows.push_back(std::move(row));
         equations.targets.push_back(measured(point, law.part) / point.seconds);
     }
@@ -129,18 +134,37 @@ double misfit_of(const ScaleModel& model, std::span<const ScalePoint> points) {
     return std::sqrt(squares / static_cast<double>(points.size()));
 }
 
-ScaleModel fit(std::span<const ScalePoint> points,
-               const Laws& laws,
-               bool has_parts,
-               ScaleTurns turns) {
-    ScaleModel model{.terms = {}, .has_parts = has_parts, .turns = turns, .misfit = 0};
+ScaleModel fit_crowded(std::span<const ScalePoint> points,
+                       const Laws& laws,
+                       bool has_parts,
+                       double crowding) {
+    ScaleModel model{.terms = {}, .has_parts = has_parts, .crowding = crowding, .misfit = 0};
     for (const Law& law : laws) {
-        const Solution solution = solve_not_negative(equations_of(law, points, turns));
+        const Solution solution = solve_not_negative(equations_of(law, points, crowding));
         for (std::size_t i = 0; i < law.terms.size(); ++i)
             model.terms.push_back({law.part, law.terms[i], solution.factors[i]});
     }
     model.misfit = misfit_of(model, points);
     return model;
+}
+
+double most_turns(std::span<const ScalePoint> points) {
+    double most = 1;
+    for (const ScalePoint& point : points) most = std::max(most, point.turns());
+    return most;
+}
+
+ScaleModel fit(std::span<const ScalePoint> points, const Laws& laws, bool has_parts) {
+    const auto crowded = [&](double crowding) {
+        return fit_crowded(points, laws, has_parts, crowding);
+    };
+    if (most_turns(points) == 1) return crowded(usual_crowding);
+    // Where many fit as well, the one next to the usual.
+    const auto cost = [&](double crowding) {
+        const double misfit = crowded(crowding).misfit, unusual = crowding - usual_crowding;
+        return misfit * misfit + 1e-9 * unusual * unusual;
+    };
+    return crowded(lowest_between(0, 1, cost));
 }
 
 // Student's: what 95 of 100 differences stay below, in standard deviations that were estimated with
@@ -167,11 +191,11 @@ double relative_scatter(std::span<const ScalePoint> points) {
 }
 
 // How far a time may be from its model, relative: by what is seen and by what the steps' own
-// scatter allows for. Where there are as many factors as points nothing is seen, but runs of the
-// same differ all the same.
+// scatter allows for. Where there are as many factors as points, crowding among them, nothing is
+// seen, but runs of the same differ all the same.
 double doubt_of(const ScaleModel& model, std::span<const ScalePoint> points) {
     const double scatter = relative_scatter(points);
-    const std::size_t factors = most_factors(model);
+    const std::size_t factors = most_factors(model) + (most_turns(points) > 1 ? 1 : 0);
     constexpr double unseen = 0.05;
     if (points.size() <= factors) return std::max(scatter, unseen);
     const std::size_t freedom = points.size() - factors;
@@ -186,14 +210,12 @@ std::vector<ScaleModel> models_to_doubt(std::span<const ScalePoint> points,
     for (std::size_t out = 0; points.size() > 1 && out < points.size(); ++out) {
         std::vector<ScalePoint> others(points.begin(), points.end());
         others.erase(others.begin() + static_cast<std::ptrdiff_t>(out));
-        models.push_back(fit(others, usual_laws(model.has_parts), model.has_parts, model.turns));
+        models.push_back(fit(others, usual_laws(model.has_parts), model.has_parts));
     }
     const double as_well = std::max(1.5 * model.misfit, relative_scatter(points)) + 1e-9;
     for (const Laws& laws : laws_to_doubt(model.has_parts)) {
-        for (const ScaleTurns turns : {ScaleTurns::free, ScaleTurns::taken}) {
-            ScaleModel other = fit(points, laws, model.has_parts, turns);
-            if (other.misfit <= as_well) models.push_back(std::move(other));
-        }
+        ScaleModel other = fit(points, laws, model.has_parts);
+        if (other.misfit <= as_well) models.push_back(std::move(other));
     }
     return models;
 }
@@ -214,7 +236,7 @@ ScalePoint ScaleModel::at(int ranks, double room) const {
     ScalePoint point{.ranks = ranks, .room = room};
     StepParts parts{};
     for (const FittedTerm& term : terms)
-        parts[index_of(term.part)] += term.seconds * value_of(term.term, point, turns);
+        parts[index_of(term.part)] += term.seconds * value_of(term.term, point, crowding);
     for (const double seconds : parts) point.seconds += seconds;
     if (has_parts) point.parts = parts;
     return point;
@@ -223,10 +245,7 @@ ScalePoint ScaleModel::at(int ranks, double room) const {
 ScaleModel fit_scale_model(std::span<const ScalePoint> points) {
     expect(!points.empty(), "a model needs points");
     const bool has_parts = have_parts(points);
-    const Laws laws = usual_laws(has_parts);
-    ScaleModel model = fit(points, laws, has_parts, ScaleTurns::free);
-    ScaleModel other = fit(points, laws, has_parts, ScaleTurns::taken);
-    return other.misfit < model.misfit - 1e-9 ? other : model;
+    return fit(points, usual_laws(has_parts), has_parts);
 }
 
 ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks, double room) {
@@ -234,15 +253,17 @@ ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks, doub
     ScaleForecast forecast;
     const ScalePoint& base = fewest(points);
     forecast.row = scale_row(base, model.at(ranks, room));
-    forecast.least_s = forecast.most_s = forecast.row.point.seconds;
-    for (const ScaleModel& other : models_to_doubt(points, model)) {
-        const double seconds = other.at(ranks, room).seconds;
-        forecast.least_s = std::min(forecast.least_s, seconds);
-        forecast.most_s = std::max(forecast.most_s, seconds);
-    }
+    const double seconds = forecast.row.point.seconds;
+    std::vector<double> others{seconds};
+    for (const ScaleModel& other : models_to_doubt(points, model))
+        others.push_back(other.at(ranks, room).seconds);
+    const double unseen_turns = std::max(1.0, forecast.row.point.turns() / most_turns(points));
+    for (const double crowding : {least_crowding, most_crowding})
+        others.push_back(seconds * std::pow(unseen_turns, crowding - model.crowding));
     const double beyond = 1 + doubt_of(model, points);
-    forecast.least_s /= beyond;
-    forecast.most_s *= beyond;
+    const auto [least, most] = std::ranges::minmax(others);
+    forecast.least_s = least / beyond;
+    forecast.most_s = most * beyond;
     forecast.least_efficiency = forecast.row.ideal_s / forecast.most_s;
     forecast.most_efficiency = forecast.row.ideal_s / forecast.least_s;
     return forecast;

@@ -16,7 +16,7 @@ constexpr std::size_t place_of(StepPart part) {
 // Computing that turns on cores made longer is no fault of the smaller batches.
 void tell_sharing(StepParts& excess, const ScalePoint& base, const ScalePoint& point) {
     const double ideal_s = (*base.parts)[place_of(StepPart::computing)] * base.ranks / point.ranks;
-    const double turns = (point.ranks / point.at_once()) / (base.ranks / base.at_once());
+    const double turns = point.turns() / base.turns();
     const double shared_s = ideal_s * (turns - 1);
     excess[place_of(StepPart::sharing)] += shared_s;
     excess[place_of(StepPart::computing)] -= shared_s;
