@@ -15,6 +15,7 @@ namespace {
 
 using testing::ContainsRegex;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr const char* book_times = "1=707,2=393,3=276,4=208,5=172,6=142,7=122,8=109";
 
@@ -72,9 +73,6 @@ TEST_F(ScaleRuns, HaveATableWhoseLossesSumToWhatIsMissing) {
     EXPECT_THAT(text, ContainsRegex("\n +2 +[0-9.]+ % = 100 [-+] [0-9.]+ "));
     EXPECT_THAT(text, HasSubstr("test_accuracy"));
     EXPECT_THAT(text, HasSubstr("forecast"));
-    const std::string crowded = said({"scale", run("p1"), run("p2"), "--cores", "2"});
-    EXPECT_THAT(crowded, HasSubstr("(P / min(P, 2))^0.2, as is usual where ranks share cores"));
-    EXPECT_EQ(scale.at("crowding"), 0.2);
 }
 
 // Every rank says which cores it has: without that, ranks that share them would be taken for ranks
@@ -163,6 +161,18 @@ TEST(ScaleTimes, SayWhetherToDistributeAtAll) {
             .starts_with("distribute over 2 ranks: 1.11 times as fast as 1, 55.6 % efficient; "));
     EXPECT_TRUE(said({"scale", "--times", "1=10,2=9", "--least-efficiency", "80"})
                     .starts_with("do not distribute; 2 would be 55.6 % efficient, less than 80 %"));
+}
+
+TEST(ScaleTimes, SayWhatSharedCoresAreTakenToCost) {
+    const Words times{"scale", "--times", "1=10,2=5.5", "--forecast", "4"};
+    EXPECT_THAT(said(times), Not(HasSubstr("share cores")));
+    const Words crowded = times + Words{"--cores", "2"};
+    EXPECT_THAT(said(crowded),
+                HasSubstr(" (P / min(P, 2))^0.20, as is usual where ranks share cores, within"));
+    const Json scale = told(crowded);
+    EXPECT_NEAR(scale.at("forecasts")[0].at("seconds").get<double>(), 6.32, 0.01);
+    EXPECT_EQ(scale.at("crowding"), 0.2);
+    EXPECT_FALSE(scale.at("knows_crowding").get<bool>());
 }
 
 TEST(ScaleTimes, ThatAreNoneAreRefused) {

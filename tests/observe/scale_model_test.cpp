@@ -51,13 +51,6 @@ TEST(LeastSquares, LeaveOutWhatWouldBeBelowZeroAndWhatIsZero) {
     EXPECT_EQ(found.factors[2], 0);
 }
 
-RC_GTEST_PROP(LowestBetween, IsWhereTheValleyIs, ()) {
-    const double valley = 1e-3 * *rc::gen::inRange(-500, 1500), bend = *rc::gen::inRange(1, 4);
-    const double found =
-        lowest_between(0, 1, [&](double x) { return std::pow(std::abs(x - valley), bend); });
-    RC_ASSERT(std::abs(found - std::clamp(valley, 0.0, 1.0)) < 1e-6);
-}
-
 RC_GTEST_PROP(LeastSquares, AreNoWorseThanAnyOtherFactors, ()) {
     const auto number = [] { return 0.1 * *rc::gen::inRange(-50, 50); };
     Equations equations;
@@ -154,20 +147,20 @@ RC_GTEST_PROP(ScaleModel, LearnsFromSharedCoresHowMuchTheyHoldEachOtherUp, ()) {
     const ScaleModel truth{.terms = {{StepPart::computing, ScaleTerm::work, 1 + drawn_seconds()},
                                      {StepPart::computing, ScaleTerm::fixed, drawn_seconds()}},
                            .has_parts = true,
-                           .crowding = 1e-3 * *rc::gen::inRange(0, 501)};
+                           .crowding = 0.01 * *rc::gen::inRange(0, 61)};
     std::vector<ScalePoint> points{truth.at(1, 2), truth.at(2, 2)};
+    RC_ASSERT(!fit_scale_model(points).knows_crowding);
     for (const int ranks : {4, 8, 16}) {
         const ScaleForecast unsure = forecast_scale(points, ranks, 2);
         const double expected = truth.at(ranks, 2).seconds;
         RC_ASSERT(unsure.least_s <= expected * (1 + 1e-9));
         RC_ASSERT(unsure.most_s >= expected * (1 - 1e-9));
     }
-    points.push_back(truth.at(4, 2));
-    RC_ASSERT(std::abs(fit_scale_model(points).crowding - truth.crowding) < 1e-4);
-    for (const int ranks : {3, 8, 16}) {
-        const double foretold = forecast_scale(points, ranks, 2).row.point.seconds;
-        RC_ASSERT(std::abs(foretold / truth.at(ranks, 2).seconds - 1) < 1e-3);
-    }
+    for (const int ranks : {4, 8}) points.push_back(truth.at(ranks, 2));
+    const ScaleModel found = fit_scale_model(points);
+    RC_ASSERT(found.knows_crowding);
+    RC_ASSERT(std::abs(found.crowding - truth.crowding) < 0.03);
+    RC_ASSERT(std::abs(found.at(16, 2).seconds / truth.at(16, 2).seconds - 1) < 0.05);
 }
 
 // One rank, and four on two cores, leave open what is due to crowding.
@@ -179,14 +172,53 @@ TEST(ScaleModel, TakesTheUsualCrowdingWherePointsFitByMany) {
     EXPECT_NEAR(forecast_scale(points, 8, 2).row.point.seconds, truth.at(8, 2).seconds, 1e-3);
 }
 
-// Runs on the cnn of docs/scaling.md: two cores of a Xeon, batch 128.
-TEST(ScaleModel, ForetellsFourRanksOnTwoCores) {
-    std::vector<ScalePoint> points{{.ranks = 1, .seconds = 71.85, .room = 2},
-                                   {.ranks = 2, .seconds = 37.43, .room = 2}};
-    const ScaleForecast forecast = forecast_scale(points, 4, 2);
-    EXPECT_NEAR(forecast.row.point.seconds, 44.63, 0.15 * 44.63);
-    EXPECT_LT(forecast.least_s, 44.63);
-    EXPECT_GT(forecast.most_s, 44.63);
+// A quota a little below four cores does not say what three ranks on one would cost.
+TEST(ScaleModel, LearnsLittleFromCoresThatAreHardlyShared) {
+    const std::vector<ScalePoint> points{{.ranks = 1, .seconds = 100, .room = 3.9},
+                                         {.ranks = 2, .seconds = 52, .room = 3.9},
+                                         {.ranks = 4, .seconds = 30, .room = 3.9}};
+    EXPECT_LT(fit_scale_model(points).crowding, 0.3);
+    EXPECT_LT(forecast_scale(points, 16, 3.9).row.point.seconds, 50);
+}
+
+TEST(ScaleModel, DoubtsCrowdingWhereRanksTakeFewerTurnsThanAnyThatWereMeasured) {
+    const std::vector<ScalePoint> points{{.ranks = 4, .seconds = 40, .room = 2},
+                                         {.ranks = 8, .seconds = 46, .room = 2}};
+    const ScaleForecast forecast = forecast_scale(points, 8, 8);
+    EXPECT_GT(forecast.most_s, 1.15 * forecast.row.point.seconds);
+    EXPECT_LT(forecast.least_s, 0.85 * forecast.row.point.seconds);
+}
+
+/// Milliseconds of a step on 1, 2, 4 and 8 ranks, on two cores of a Xeon (docs/scaling.md).
+struct MeasuredSteps {
+    const char* what;
+    std::array<double, 4> ms;
+};
+
+TEST(ScaleModel, ForetellsMeasuredRanksThatShareCores) {
+    constexpr auto all = std::to_array<MeasuredSteps>({
+        {"cnn, batch 512, V = 16", {254.5, 124.7, 145.5, 162.4}},
+        {"cnn, batch 512", {270.1, 136.7, 145.8, 165.1}},
+        {"cnn, wide", {271.8, 142.6, 166.3, 231.2}},
+        {"cnn, narrow", {47.53, 24.27, 27.75, 29.01}},
+        {"cnn-bn", {221, 105.4, 121.2, 129.3}},
+        {"resnet18", {302.1, 178.6, 230.8, 339.1}},
+        {"mlp", {8.922, 4.838, 6.801, 9.513}},
+        {"mlp, large batch", {75.29, 42.54, 42.49, 42.62}},
+    });
+    for (const MeasuredSteps& steps : all) {
+        std::vector<ScalePoint> points;
+        for (std::size_t i = 0; i < steps.ms.size(); ++i) {
+            const double ms = steps.ms.at(i);
+            if (points.size() >= 2) {
+                const ScaleForecast forecast = forecast_scale(points, 1 << i, 2);
+                EXPECT_LT(forecast.least_s, ms) << steps.what << " on " << (1 << i);
+                EXPECT_GT(forecast.most_s, ms) << steps.what << " on " << (1 << i);
+                EXPECT_NEAR(forecast.row.point.seconds / ms, 1, 0.2) << steps.what;
+            }
+            points.push_back({.ranks = 1 << i, .seconds = ms, .room = 2});
+        }
+    }
 }
 
 TEST(ScaleModel, IsSurerTheLessStepsScatter) {

@@ -50,7 +50,7 @@ struct ScalePoint {
     std::optional<StepParts> parts{};  ///< mean over the ranks, in seconds; they sum to `seconds`
 
     double at_once() const { return std::min<double>(ranks, room); }  ///< ranks that compute
-    double turns() const { return ranks / at_once(); }  ///< ranks that share what one computes on
+    double turns() const { return ranks / at_once(); }  ///< ranks for each that computes
 };
 
 /// Beside the fewest ranks that were measured.
@@ -88,21 +88,22 @@ struct FittedTerm {
     double seconds = 0;  ///< the factor, not negative
 };
 
-/// T(P), as a sum of terms for each part, or for the whole where parts are not known.
+/// T(P), as a sum of terms for each part, or for the whole where parts are not known, times a power
+/// of the turns that ranks take on cores.
 struct ScaleModel {
     std::vector<FittedTerm> terms;
     bool has_parts = false;
-    /// Ranks that take turns on cores hold each other up: terms grow by turns to the power of this.
-    double crowding = 0;
-    double misfit = 0;  ///< root mean square of what points and model differ by, relative
+    double crowding = 0;          ///< that power: how much ranks that take turns hold each other up
+    bool knows_crowding = false;  ///< from points that share cores; else it is the usual
+    double misfit = 0;            ///< root mean square of what points and model differ by, relative
 
     /// On `ranks` with cores for `room` of them.
     ScalePoint at(int ranks, double room) const;
 };
 
 /// The model that differs least from `points` relative to their times, by least squares with no
-/// factor below 0. Its crowding is the usual one where no point shares cores. `points` is not
-/// empty.
+/// factor below 0; its crowding, as far as points leave that open, is what is usual. `points` is
+/// not empty.
 ScaleModel fit_scale_model(std::span<const ScalePoint> points);
 
 /// What a number of ranks would take.
@@ -113,9 +114,9 @@ struct ScaleForecast {
 };
 
 /// By the model of `points`, with cores for `room` ranks. Its band reaches over the models of all
-/// points but one and those of other terms that fit as well, over other crowding where more ranks
-/// share a core than in any point, and beyond by what points and model differ by (Student's 95 %)
-/// or twice the points' own errors: wide where points are few.
+/// points but one and those of other terms that fit as well, over other crowding where more or
+/// fewer ranks share a core than in any point, and beyond by what points and model differ by
+/// (Student's 95 %) or twice the points' own errors: wide where points are few.
 ScaleForecast forecast_scale(std::span<const ScalePoint> points,
                              int ranks,
                              double room = std::numeric_limits<double>::infinity());

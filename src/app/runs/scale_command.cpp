@@ -30,9 +30,10 @@ what is beyond it as lost, so that the parts sum to the loss; '+' is a gain.
 
 The forecast fits few terms to the times (a share for each rank, what each does whole, messages,
 bytes, the slowest of many) and says how far off it may be. It is made for the cores that the runs
-had, which more ranks share, unless --cores says that there will be more. Ranks that share cores hold
-each other up: twice as many take 15 % longer, unless a run with shared cores tells otherwise. The
-first step of a start, which warms caches up, is left out everywhere.
+had, which more ranks share, unless --cores says that there will be more. Ranks that share cores
+hold each other up: twice as many are taken to need 15 % longer for all they do, unless runs that
+share cores show something else. The first step of a start, which warms caches up, is left out
+everywhere.
 
 Examples:
   lockstep scale runs/p1 runs/p2 runs/p4

@@ -179,20 +179,19 @@ double sum_of(const ScaleModel& model, ScaleTerm term) {
     return seconds;
 }
 
-bool has_turns(const ScaleRow& row) {
-    return row.point.turns() > 1;
-}
-
 // The sum of terms, and what becomes of it where ranks share cores.
 std::string crowded_text(const ScaleReport& report, const std::string& terms) {
-    const bool is_known = std::ranges::any_of(report.rows, has_turns);
-    const bool is_foretold = std::ranges::any_of(report.forecasts, has_turns, &ScaleForecast::row);
-    if (std::isinf(report.room) || (!is_known && !is_foretold)) return terms;
-    return fmt::format("({}) (P / min(P, {:.3g}))^{:.2g}{}",
+    const auto has_turns = [](const ScaleForecast& forecast) {
+        return forecast.row.point.turns() > 1;
+    };
+    const ScaleModel& model = report.model;
+    const bool matters = model.knows_crowding || std::ranges::any_of(report.forecasts, has_turns);
+    if (!matters || std::isinf(report.room)) return terms;
+    return fmt::format("({}) (P / min(P, {:.3g}))^{:.2f}{}",
                        terms,
                        report.room,
-                       report.model.crowding,
-                       is_known ? "" : ", as is usual where ranks share cores");
+                       model.crowding,
+                       model.knows_crowding ? "" : ", as is usual where ranks share cores");
 }
 
 std::string model_text(const ScaleReport& report) {
@@ -328,6 +327,7 @@ Json scale_json(const ScaleReport& report) {
                  {"forecasts", forecasts},
                  {"model", json_of(report.model)},
                  {"crowding", report.model.crowding},
+                 {"knows_crowding", report.model.knows_crowding},
                  {"misfit", report.model.misfit},
                  {"notes", report.notes}};
     if (report.advice.worth_a_try) json["worth_a_try"] = *report.advice.worth_a_try;

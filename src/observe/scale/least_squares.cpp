@@ -107,25 +107,4 @@ Solution solve_not_negative(const Equations& equations) {
     return best;
 }
 
-double lowest_between(double least, double most, const std::function<double(double)>& function) {
-    constexpr double golden = 0.6180339887498949;
-    constexpr int steps = 40;
-    double low = most - golden * (most - least), high = least + golden * (most - least);
-    double at_low = function(low), at_high = function(high);
-    for (int i = 0; i < steps; ++i) {
-        if (at_low <= at_high) {
-            most = std::exchange(high, low);
-            at_high = at_low;
-            low = most - golden * (most - least);
-            at_low = function(low);
-        } else {
-            least = std::exchange(low, high);
-            at_low = at_high;
-            high = least + golden * (most - least);
-            at_high = function(high);
-        }
-    }
-    return (least + most) / 2;
-}
-
 }  // namespace lockstep

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Least squares with factors that are not negative, for a handful of them, and what a number that
-// is no factor must be for the least.
+// Least squares with factors that are not negative, for a handful of them.
 #pragma once
 
-#include <functional>
 #include <span>
 #include <vector>
 
@@ -25,9 +23,5 @@ struct Solution {
 /// these the ones that stand first. With so few it tries each set of them (Lawson and Hanson,
 /// "Solving Least Squares Problems", chapter 23: the solution is the plain one of some subset).
 Solution solve_not_negative(const Equations& equations);
-
-/// Where from `least` to `most` a function with one valley is lowest, to 1e-8 of the distance: by
-/// golden section (Kiefer, "Sequential minimax search for a maximum", Proc. AMS 4(3), 1953).
-double lowest_between(double least, double most, const std::function<double(double)>& function);
 
 }  // namespace lockstep
