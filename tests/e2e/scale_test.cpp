@@ -172,7 +172,7 @@ TEST(ScaleTimes, SayWhatSharedCoresAreTakenToCost) {
     const Json scale = told(crowded);
     EXPECT_NEAR(scale.at("forecasts")[0].at("seconds").get<double>(), 6.32, 0.01);
     EXPECT_EQ(scale.at("crowding"), 0.2);
-    EXPECT_FALSE(scale.at("knows_crowding").get<bool>());
+    EXPECT_FALSE(scale.at("runs_share_cores").get<bool>());
 }
 
 TEST(ScaleTimes, ThatAreNoneAreRefused) {

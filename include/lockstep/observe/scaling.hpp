@@ -93,17 +93,16 @@ struct FittedTerm {
 struct ScaleModel {
     std::vector<FittedTerm> terms;
     bool has_parts = false;
-    double crowding = 0;          ///< that power: how much ranks that take turns hold each other up
-    bool knows_crowding = false;  ///< from points that share cores; else it is the usual
-    double misfit = 0;            ///< root mean square of what points and model differ by, relative
+    double crowding = 0;        ///< that power: how much ranks that take turns hold each other up
+    bool shares_cores = false;  ///< some point does; else crowding is the usual
+    double misfit = 0;          ///< root mean square of what points and model differ by, relative
 
     /// On `ranks` with cores for `room` of them.
     ScalePoint at(int ranks, double room) const;
 };
 
-/// The model that differs least from `points` relative to their times, by least squares with no
-/// factor below 0; its crowding, as far as points leave that open, is what is usual. `points` is
-/// not empty.
+/// Factors by least squares relative to the points' times, none below 0, with the crowding from 0
+/// to 1 that is likeliest beside what is usual. `points` is not empty.
 ScaleModel fit_scale_model(std::span<const ScalePoint> points);
 
 /// What a number of ranks would take.
@@ -116,7 +115,8 @@ struct ScaleForecast {
 /// By the model of `points`, with cores for `room` ranks. Its band reaches over the models of all
 /// points but one and those of other terms that fit as well, over other crowding where more or
 /// fewer ranks share a core than in any point, and beyond by what points and model differ by
-/// (Student's 95 %) or twice the points' own errors: wide where points are few.
+/// (Student's 95 %), twice the points' own errors, or 5 %, whatever is most: wide where points are
+/// few.
 ScaleForecast forecast_scale(std::span<const ScalePoint> points,
                              int ranks,
                              double room = std::numeric_limits<double>::infinity());

@@ -185,13 +185,13 @@ std::string crowded_text(const ScaleReport& report, const std::string& terms) {
         return forecast.row.point.turns() > 1;
     };
     const ScaleModel& model = report.model;
-    const bool matters = model.knows_crowding || std::ranges::any_of(report.forecasts, has_turns);
+    const bool matters = model.shares_cores || std::ranges::any_of(report.forecasts, has_turns);
     if (!matters || std::isinf(report.room)) return terms;
     return fmt::format("({}) (P / min(P, {:.3g}))^{:.2f}{}",
                        terms,
                        report.room,
                        model.crowding,
-                       model.knows_crowding ? "" : ", as is usual where ranks share cores");
+                       model.shares_cores ? "" : ", as is usual where ranks share cores");
 }
 
 std::string model_text(const ScaleReport& report) {
@@ -327,7 +327,7 @@ Json scale_json(const ScaleReport& report) {
                  {"forecasts", forecasts},
                  {"model", json_of(report.model)},
                  {"crowding", report.model.crowding},
-                 {"knows_crowding", report.model.knows_crowding},
+                 {"runs_share_cores", report.model.shares_cores},
                  {"misfit", report.model.misfit},
                  {"notes", report.notes}};
     if (report.advice.worth_a_try) json["worth_a_try"] = *report.advice.worth_a_try;

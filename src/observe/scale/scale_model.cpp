@@ -38,8 +38,8 @@ struct Law {
 };
 using Laws = std::vector<Law>;
 
-// Twice as many ranks on a core take 15 % longer, and between 0 and 52 % in 21 of 22 cases
-// (docs/scaling.md has what was measured).
+// Twice as many ranks on a core take 15 % longer; docs/scaling.md has what was measured, by which
+// between nothing and 52 % is hardly ever left.
 constexpr double usual_crowding = 0.2, crowding_doubt = 0.4;
 
 constexpr std::size_t index_of(StepPart part) {
@@ -146,8 +146,8 @@ ScaleModel fit_crowded(std::span<const ScalePoint> points, const Laws& laws, dou
     return model;
 }
 
-// The most likely crowding, where times differ from their model by 2 % and crowding from the usual
-// by half its doubt (standard deviations): points that hardly share cores say little of it.
+// Of a crowding, where times differ from their model by 2 % and it from the usual by half its doubt
+// (standard deviations): points that hardly share cores say little of it.
 double unlikeliness(const ScaleModel& model, std::size_t points) {
     constexpr double times_differ = 0.02;
     const double misfit = model.misfit / times_differ;
@@ -165,23 +165,27 @@ ScaleModel fit(std::span<const ScalePoint> points, const Laws& laws) {
         if (unlikeliness(model, points.size()) < unlikeliness(best, points.size()))
             best = std::move(model);
     }
-    best.knows_crowding = true;
+    best.shares_cores = true;
     return best;
 }
 
 // Student's: what 95 of 100 differences stay below, in standard deviations that were estimated with
-// so many degrees of freedom.
+// so many degrees of freedom. With one it would be 12.7, as if nobody knew how runs differ.
 double student(std::size_t freedom) {
-    constexpr auto quantiles = std::to_array({12.7, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31});
+    constexpr auto quantiles = std::to_array({4.30, 4.30, 3.18, 2.78, 2.57, 2.45, 2.36, 2.31});
     return freedom <= quantiles.size() ? quantiles.at(freedom - 1) : 2;
 }
 
-// Each part was fitted by itself: the one with most factors was the freest.
-std::size_t most_factors(const ScaleModel& model) {
-    std::array<std::size_t, static_cast<std::size_t>(StepPart::count)> factors{};
-    for (const FittedTerm& term : model.terms)
+// Each part was fitted by itself; the one that takes most counts.
+std::size_t factors_of(const ScaleModel& model) {
+    StepParts seconds{};
+    std::array<std::size_t, std::tuple_size_v<StepParts>> factors{};
+    for (const FittedTerm& term : model.terms) {
+        seconds[index_of(term.part)] += term.seconds;
         if (term.seconds > 0) ++factors[index_of(term.part)];
-    return *std::ranges::max_element(factors);
+    }
+    return factors.at(
+        static_cast<std::size_t>(std::ranges::max_element(seconds) - seconds.begin()));
 }
 
 // Of the steps' own, relative.
@@ -192,18 +196,15 @@ double relative_scatter(std::span<const ScalePoint> points) {
     return scatter;
 }
 
-// How far a time may be from its model, relative: by what is seen and by what the steps' own
-// scatter allows for. Where there are as many factors as points, crowding among them, little is
-// seen, but runs of the same differ all the same.
+// How far a time may be from its model, relative: by what is seen, by what the steps' own scatter
+// allows for, and by what runs of the same differ by although few points may all fit.
 double doubt_of(const ScaleModel& model, std::span<const ScalePoint> points) {
-    const double scatter = relative_scatter(points);
-    const std::size_t factors = most_factors(model) + (model.knows_crowding ? 1 : 0);
     constexpr double unseen = 0.05;
-    if (points.size() <= factors) return std::max({scatter, unseen, 2 * model.misfit});
-    const std::size_t freedom = points.size() - factors;
-    const double deviation =
-        model.misfit * std::sqrt(static_cast<double>(points.size()) / static_cast<double>(freedom));
-    return std::max(scatter, student(freedom) * deviation);
+    const std::size_t factors = factors_of(model);
+    const std::size_t freedom = points.size() > factors ? points.size() - factors : 1;
+    const double share = static_cast<double>(points.size()) / static_cast<double>(freedom);
+    const double seen = student(freedom) * model.misfit * std::sqrt(share);
+    return std::max({relative_scatter(points), seen, unseen});
 }
 
 std::vector<ScaleModel> models_to_doubt(std::span<const ScalePoint> points,
