@@ -263,37 +263,35 @@ int show(const ScaleOptions& options, const Invocation& call) {
 
 Command scale_command() {
     auto options = std::make_shared<ScaleOptions>();
-    return {
-        .name = "scale",
-        .summary = "say what more ranks bring, where the rest goes, and how many are worth it",
-        .usage = "lockstep scale RUN RUN...|--times P=SECONDS,... [options]",
-        .text = scale_help,
-        .table = {{"Options",
-                   {list_option(
-                        "times",
-                        "P=SECONDS",
-                        options->times,
-                        "times that you took of the same work, in place of runs; each rank with "
-                        "cores of its own"),
-                    list_option("forecast",
-                                "P,...",
-                                options->forecast,
-                                "numbers of ranks to foretell; unset: twice and four times the "
-                                "most that were measured"),
-                    whole_option("cores",
-                                 options->cores,
-                                 0,
-                                 most_ranks,
-                                 "cores that the forecast's ranks have together; 0: as many as "
-                                 "the runs had"),
-                    real_option("least-efficiency",
-                                options->least_efficiency,
-                                0,
-                                100,
-                                "percent, below which more ranks are not worth it"),
-                    flag_option("json", options->json, "for programs")}}},
-        .optional_positionals = most_runs,
-        .run = [options](const Invocation& call) { return show(*options, call); }};
+    return {.name = "scale",
+            .summary = "say what more ranks bring, where the rest goes, and how many are worth it",
+            .usage = "lockstep scale RUN RUN...|--times P=SECONDS,... [options]",
+            .text = scale_help,
+            .table = {{"Options",
+                       {list_option(
+                            "times",
+                            "P=SECONDS",
+                            options->times,
+                            "times of the same work, each rank with its cores, instead of runs"),
+                        list_option("forecast",
+                                    "P,...",
+                                    options->forecast,
+                                    "numbers of ranks to foretell; unset: twice and four times the "
+                                    "most that were measured"),
+                        whole_option("cores",
+                                     options->cores,
+                                     0,
+                                     most_ranks,
+                                     "cores that the forecast's ranks have together; 0: as many as "
+                                     "the runs had"),
+                        real_option("least-efficiency",
+                                    options->least_efficiency,
+                                    0,
+                                    100,
+                                    "percent, below which more ranks are not worth it"),
+                        flag_option("json", options->json, "for programs")}}},
+            .optional_positionals = most_runs,
+            .run = [options](const Invocation& call) { return show(*options, call); }};
 }
 
 }  // namespace lockstep
