@@ -301,12 +301,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "on Debian."},
     {"E250",
      config,
-     "a file is no model for this program",
+     "a model cannot be trained by this program",
      "--model names a plug-in (.so) or a TorchScript file (.pt). A plug-in must have been built "
      "with\n"
      "this program's headers and LibTorch, and end with LOCKSTEP_MODEL_PLUGIN; a TorchScript file\n"
      "is what torch.jit.save() writes. Parameters must be f32, and buffers f32 or single whole\n"
-     "numbers: ranks sum and average them."},
+     "numbers: ranks sum and average them. Gradients must be dense, and reach some parameter.\n"
+     "Or the code of your own model failed: its exception is shown, and where it was thrown."},
     {"E251",
      bad_data,
      "a data file changed while it was in use",
@@ -887,7 +888,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "in\n"
      "it. They must be equal, or the model would depend on which rank computes which sample.\n"
      "Usual reasons are processors of several makes, and libraries or variables of the\n"
-     "environment that are not the same on all nodes."},
+     "environment that are not the same on all nodes; or a model of your own that keeps state\n"
+     "between calls, draws from a generator of its own or reads a clock. 'lockstep verify' finds\n"
+     "such a model by the parameters after a few steps."},
     {"E708",
      config,
      "this process rounds or flushes numbers",

@@ -7,6 +7,7 @@
 
 #include "loop/data_feed.hpp"
 #include "model/device_model.hpp"
+#include "model/known_errors.hpp"
 
 #include <algorithm>
 #include <iterator>
@@ -64,6 +65,10 @@ class EvalMode {
     Model& model_;
     at::NoGradGuard no_grad_;
 };
+
+NamedTensors outputs_here(Model& model, const NamedTensors& inputs) {
+    return in_model(model.author(), ModelPlace::forward, [&] { return model.forward(inputs); });
+}
 
 }  // namespace
 
@@ -132,7 +137,7 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
         const Batch& part = feed_->next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
-            const at::Tensor outputs = only(model.forward(input_.read_inputs(part, leaf)))
+            const at::Tensor outputs = only(outputs_here(model, input_.read_inputs(part, leaf)))
                                            .to(at::kCPU, at::kFloat)
                                            .contiguous(at::MemoryFormat::Contiguous);
             const std::span values(outputs.const_data_ptr<float>(),
@@ -150,7 +155,7 @@ void Evaluator::add(SampleSums& all, Model& model, const Batch& batch, std::int6
     for (const LeafRows& leaf : batch.leaves) {
         if (leaf.rows == 0) continue;
         const LeafSamples samples = feed_->read(leaf);
-        const NamedTensors outputs = model.forward(samples.inputs);
+        const NamedTensors outputs = outputs_here(model, samples.inputs);
         const SampleSums found =
             task_.sums(outputs, samples.with_targets_on(only(outputs).device()));
         all.reals[step * virtual_ranks_ + leaf.leaf].copy_(found.reals);

@@ -232,7 +232,9 @@ void Job::make_model() {
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
-        model_ = on_device(open_model(settings_.model, input_->shape(), settings_.seed), device());
+        auto model = open_model(settings_.model, input_->shape(), settings_.seed);
+        check_input_count(model->input_names(), *data_, settings_.inputs);
+        model_ = on_device(std::move(model), device());
         optimizer_ = make_optimizer(settings_.optimizer);
     });
 }
@@ -274,7 +276,8 @@ void Job::prove_model() {
     contract_.canary = blank.hash;
     contract_.processor = gpu_ ? gpu_->text() : node_.cpu_model;
     check_same_canary(mesh_.world,
-                      make_canary(blank.hash, node_.host, contract_.processor, Environment()));
+                      make_canary(blank.hash, node_.host, contract_.processor, Environment()),
+                      model_->author());
     // After the canary, which a resumed run computes without the file.
     agree(mesh_.world, [&] {
         if (!weights_.file.empty())

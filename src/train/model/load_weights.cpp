@@ -19,6 +19,8 @@ NamedTensors weights_of(const Model& model) {
     NamedTensors tensors = model.parameters();
     for (const NamedTensor& buffer : model.buffers())
         if (buffer.tensor.is_floating_point()) tensors.push_back(buffer);
+    if (!model.has_frozen_in_file())
+        for (const NamedTensor& frozen : model.frozen()) tensors.push_back(frozen);
     return tensors;
 }
 
@@ -77,9 +79,10 @@ void load_checkpointed(Model& model, const std::filesystem::path& checkpoints) {
 
 void load_weights(Model& model, const SafetensorsFile& file, const std::string& skip) {
     NamedTensors tensors = weights_of(model);
-    const std::size_t learning = tensors.size();
-    for (const NamedTensor& frozen : model.frozen())
-        if (has_tensor(file, frozen.name)) tensors.push_back(frozen);
+    const std::size_t loaded = tensors.size();
+    if (model.has_frozen_in_file())
+        for (const NamedTensor& frozen : model.frozen())
+            if (has_tensor(file, frozen.name)) tensors.push_back(frozen);
     std::vector<std::string> counters;
     for (const NamedTensor& buffer : model.buffers())
         if (!buffer.tensor.is_floating_point()) counters.push_back(buffer.name);
@@ -90,7 +93,7 @@ void load_weights(Model& model, const SafetensorsFile& file, const std::string& 
         const NamedTensor& own = tensors[match.tensor];
         const at::Tensor values = torch::empty(own.tensor.sizes());
         file.read(*match.stored, {values.data_ptr<float>(), match.stored->count()});
-        if (match.tensor < learning)
+        if (match.tensor < loaded)
             own.tensor.copy_(values);
         else
             check_frozen(own, values, file.path());

@@ -92,8 +92,18 @@ class ScriptModel : public Model {
     NamedTensors parameters() const override { return those(Learning::yes); }
     // They were frozen before the file was saved.
     NamedTensors frozen() const override { return those(Learning::no); }
+    bool has_frozen_in_file() const override { return true; }
     NamedTensors buffers() const override { return saved_tensors(module_.named_buffers()); }
     void set_mode(ModelMode mode) override { module_.train(mode == ModelMode::train); }
+    ModelAuthor author() const override { return ModelAuthor::user_script; }
+    std::vector<std::string> input_names() const override {
+        std::vector<std::string> names;
+        for (const c10::Argument& argument :
+             module_.get_method("forward").function().getSchema().arguments())
+            if (!argument.default_value()) names.push_back(argument.name());
+        names.erase(names.begin());  // the module
+        return names;
+    }
 
   private:
     enum class Learning { no, yes };

@@ -31,6 +31,10 @@ std::vector<std::int64_t> with_three_dimensions(const std::vector<std::int64_t>&
     return joined;
 }
 
+bool is_learned(const std::string& field) {
+    return field == "labels" || field == "targets" || field == "masks";
+}
+
 // What is learned must not be given, but for tokens, whose last one is held back.
 void check_input(const DatasetIndex& index, const Field& field) {
     const auto fail = [&](const std::string& why, const std::string& fix) {
@@ -40,11 +44,10 @@ void check_input(const DatasetIndex& index, const Field& field) {
             why,
             fix);
     };
-    for (const char* learned : {"labels", "targets", "masks"})
-        check(field.name != learned, [&] {
-            return fail("it is what a model learns",
-                        "see --inputs, or pack or name the fields otherwise");
-        });
+    check(!is_learned(field.name), [&] {
+        return fail("it is what a model learns",
+                    "see --inputs, or pack or name the fields otherwise");
+    });
     check(field.shape.size() <= most_dimensions, [&] {
         return fail(fmt::format("its samples are [{}], and a model is given three dimensions at "
                                 "most",
@@ -106,6 +109,29 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
         });
     }
     return places;
+}
+
+void check_input_count(std::span<const std::string> wanted,
+                       const DatasetIndex& index,
+                       const std::string& names) {
+    const std::size_t given = input_places(index, names).size();
+    if (wanted.empty() || wanted.size() == given) return;
+    std::vector<std::string> fields;
+    for (const Field& field : index.fields())
+        if (!is_learned(field.name)) fields.push_back(field.name);
+    const std::string fix =
+        wanted.size() == fields.size()
+            ? fmt::format("give --inputs {}", fmt::join(fields, " --inputs "))
+            : fmt::format(
+                  "give --inputs FIELD for each of them, in this order; of data without "
+                  "one, 'lockstep data pack' makes others");
+    throw Error("E217",
+                fmt::format("the model's forward() takes {} input(s), {}, and is given {}",
+                            wanted.size(),
+                            fmt::join(wanted, ", "),
+                            given),
+                fmt::format("the data have {}", fmt::join(fields, ", ")),
+                fix);
 }
 
 InputReader::InputReader(const DatasetIndex& index,

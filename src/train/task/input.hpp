@@ -11,6 +11,7 @@
 #include "task/task.hpp"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,12 @@ namespace lockstep {
 /// there is none, E217 if one is named twice, is what is learned, or has more than three
 /// dimensions.
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names);
+
+/// Whether these are as many as `wanted`, which a model takes; nobody may know: then it is empty.
+/// Errors: E217 with the fields that there are.
+void check_input_count(std::span<const std::string> wanted,
+                       const DatasetIndex& index,
+                       const std::string& names);
 
 /// Makes tensors of one data set's rows: inputs f32 [n, C, H, W], channels innermost in memory, or
 /// tokens i64 [n, T], of the input_places(), images by a pipeline of transforms, keyed by the
