@@ -234,6 +234,26 @@ TEST(Leaves, GoOneByOneWhereTheirNumberOrPlaceShows) {
               "random numbers of all samples at once");
 }
 
+/// Branches by a value, which made-up samples never have otherwise.
+struct Branching : Classifier {
+    nn::Linear last = register_module("last", nn::Linear(8, 3));
+    Tensor limit = register_buffer("limit", torch::full({}, 1e6F));
+    bool reads_samples;
+
+    explicit Branching(bool reads) : reads_samples(reads) {}
+    Tensor forward(const Tensor& images) override {
+        const Tensor x = last(images.flatten(1));
+        const float most = limit.item<float>();
+        return reads_samples && x.abs().max().item<float>() > most ? 2 * x : x;
+    }
+};
+
+TEST(Leaves, GoOneByOneWhereTheModelReadsValuesOfSamples) {
+    EXPECT_EQ(Rehearsal(std::make_shared<Branching>(true)).run(),
+              "the model reads values, as item() does");
+    EXPECT_EQ(Rehearsal(std::make_shared<Branching>(false)).run(), "");
+}
+
 TEST(Leaves, CallAModelsOwnHooks) {
     const auto model = std::make_shared<Mixed>();
     int calls = 0;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "task/input.hpp"
 
+#include "lockstep/core/error.hpp"
+
 #include "support/caught.hpp"
 #include "task/test_data.hpp"
 #include "train/made_up_index.hpp"
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -68,6 +71,22 @@ TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
     };
     EXPECT_EQ(refused(people(6)), "E217");
     EXPECT_EQ(refused(people(4)), "");
+}
+
+TEST_F(Inputs, AreAsManyAsTheModelTakes) {
+    const auto fix = [&](const std::vector<std::string>& wanted, const std::string& inputs) {
+        try {
+            check_input_count(wanted, data_, inputs);
+        } catch (const Error& error) {
+            return error.code() + ": " + error.fix();
+        }
+        return std::string("none");
+    };
+    EXPECT_EQ(fix({}, ""), "none");
+    EXPECT_EQ(fix({"x"}, ""), "none");
+    EXPECT_EQ(fix({"x", "y"}, "images,age"), "none");
+    EXPECT_EQ(fix({"x", "y", "z"}, ""), "E217: give --inputs images --inputs age --inputs tokens");
+    EXPECT_THAT(fix({"x"}, "images,age"), testing::StartsWith("E217: give --inputs FIELD"));
 }
 
 }  // namespace
