@@ -97,8 +97,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E206",
      usage,
      "a path is no file",
-     "It is a pipe (FIFO), a socket or a device. Data, models and configuration files are read at\n"
-     "any place and more than once, which only files allow."},
+     "It is a pipe (FIFO), a socket or a device, or a folder in place of weights. Data, models "
+     "and\n"
+     "configuration files are read at any place and more than once, which only files allow."},
     {"E207",
      bad_data,
      "a data set field is missing",
@@ -338,7 +339,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E309",
      bad_data,
      "a safetensors file is malformed",
-     "Header, offsets and file size must agree without holes or overlaps."},
+     "Header, offsets and file size must agree without holes or overlaps. If the file is of "
+     "another\n"
+     "kind, the message says which, and names the command that converts it."},
     {"E310",
      bad_data,
      "a checkpoint is damaged",
@@ -872,7 +875,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "'lockstep verify' runs 'lockstep train' on each number of ranks, 'lockstep tune' with each\n"
      "setting, 'lockstep drill' without a fault. One of them ended with an error of its own, which "
      "is\n"
-     "shown."},
+     "shown, and whose exit code the command has."},
     {"E706",
      config,
      "OpenMP gives fewer threads than were asked for",

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
@@ -21,56 +22,24 @@ using namespace std::string_view_literals;
 constexpr auto hdf5_signature = "\x89HDF\r\n\x1a\n"sv;
 
 // What stands before and behind the file's name in the command that makes HDF5 or a data set of it.
-struct KnownStart {
-    std::string_view bytes, meaning, before, behind;
+struct WayToHdf5 {
+    FileKind kind;
+    std::string_view before, behind;
 };
-constexpr auto known_starts = std::to_array<KnownStart>({
-    {"PK\x03\x04"sv, "a zip archive", "unpack it: unzip ", ""},
-    {"\x1f\x8b"sv, "gzip", "expand it: gunzip <", " >NAME.h5"},
-    {"\x28\xb5\x2f\xfd"sv, "zstd", "expand it: unzstd <", " >NAME.h5"},
-    {"\x93NUMPY"sv,
-     "NumPy's .npy",
-     "make shards of it: lockstep data pack --npy values=",
-     " --out NAME"},
-    {"\x89PNG"sv, "a PNG image", "", ""},
-    {"\xff\xd8\xff"sv, "a JPEG image", "", ""},
-    {"\x7f"
-     "ELF"sv,
-     "a program",
-     "",
-     ""},
-    {"<!DOCTYPE"sv, "a web page", "", ""},
-    {"<!doctype"sv, "a web page", "", ""},
-    {"<html"sv, "a web page", "", ""},
-    {"version https://git-lfs"sv,
-     "a Git LFS pointer",
-     "fetch what it stands for: git lfs pull --include ",
-     ""},
-    {"CDF"sv, "NetCDF classic", "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
-    {"\0\0\0\0\0\0\0\0"sv, "zeros: it was never written", "", ""},
+constexpr auto ways_to_hdf5 = std::to_array<WayToHdf5>({
+    {FileKind::zip, "unpack it: unzip ", ""},
+    {FileKind::numpy_archive, "unpack it: unzip ", ""},
+    {FileKind::gzip, "expand it: gunzip <", " >NAME.h5"},
+    {FileKind::zstd, "expand it: unzstd <", " >NAME.h5"},
+    {FileKind::numpy, "make shards of it: lockstep data pack --npy values=", " --out NAME"},
+    {FileKind::lfs_pointer, "fetch what it stands for: git lfs pull --include ", ""},
+    {FileKind::netcdf_classic, "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
 });
 
-const KnownStart* known_start(std::string_view start) {
-    const auto found = std::ranges::find_if(
-        known_starts, [&](const KnownStart& known) { return start.starts_with(known.bytes); });
-    return found == known_starts.end() ? nullptr : &*found;
-}
-
-std::string meaning_of(std::string_view start) {
-    if (start.empty()) return "it is empty";
-    if (const KnownStart* known = known_start(start))
-        return fmt::format("it begins like {}", known->meaning);
-    std::string hex;
-    for (const char byte : start.substr(0, 8))
-        hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));
-    return fmt::format("it begins with the bytes {}", hex);
-}
-
 std::string way_to_hdf5(std::string_view start, const fs::path& path) {
-    const KnownStart* known = known_start(start);
-    if (!known || known->before.empty())
-        return "copy it again from its source, or give the right folder";
-    return fmt::format("{}{}{}", known->before, shell_word(path.string()), known->behind);
+    const auto way = std::ranges::find(ways_to_hdf5, file_kind(start), &WayToHdf5::kind);
+    if (way == ways_to_hdf5.end()) return "copy it again from its source, or give the right folder";
+    return fmt::format("{}{}{}", way->before, shell_word(path.string()), way->behind);
 }
 
 // Where the superblock may lie (HDF5 File Format Specification 3.0, II.A): at the beginning, or
@@ -89,6 +58,7 @@ std::optional<std::uint64_t> superblock_offset(int file,
 
 constexpr std::size_t version_at = hdf5_signature.size();
 constexpr unsigned newest_superblock = 3;
+constexpr std::size_t superblock_bytes = 64;  // or fewer, of any version
 
 // The end of the file by its superblock (HDF5 File Format Specification 3.0, II.A), for 8-byte
 // offsets; nothing for other kinds of superblock.
@@ -135,17 +105,17 @@ void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expect
     const std::uint64_t bytes = fs::file_size(path);
     if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes, true);
     const auto superblock = superblock_offset(fd.value(), bytes, path);
-    std::array<char, 64> buffer{};
+    std::array<char, file_start_bytes> buffer{};
     const std::size_t got = read_at(
         fd.value(), std::as_writable_bytes(std::span(buffer)), superblock.value_or(0), path);
     const std::string_view start(buffer.data(), got);
     check(superblock.has_value(), [&] {
         return Error("E203",
                      fmt::format("'{}' is not HDF5", path.string()),
-                     meaning_of(start),
+                     file_start_text(start),
                      way_to_hdf5(expected_bytes > 0 ? "" : start, path));
     });
-    if (got < buffer.size()) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
+    if (got < superblock_bytes) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
     const auto end = end_by_superblock(start);
     if (end ? bytes < *end : bytes < expected_bytes)
         throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);

@@ -278,7 +278,10 @@ void Job::prove_model() {
     // After the canary, which a resumed run computes without the file.
     agree(mesh_.world, [&] {
         if (!weights_.file.empty())
-            load_weights(*model_, SafetensorsFile(weights_.file), settings_.load_skip);
+            notes_.push_back(load_weights(*model_,
+                                          SafetensorsFile(weights_.file),
+                                          settings_.load_skip,
+                                          WeightsFor::training));
     });
     // One rank's order for all; it decides how buckets are cut, never a bit.
     order_ = parse_json(mesh_.world.broadcast(Json(blank.order).dump()), "order of gradients")

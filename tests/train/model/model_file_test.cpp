@@ -117,7 +117,7 @@ TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
     }));
     const auto loaded = [&](const std::map<std::string, float>& values, const std::string& skip) {
         const SafetensorsFile file(save_weights(folder / "w.safetensors", values));
-        load_weights(*model, file, skip);
+        load_weights(*model, file, skip, WeightsFor::training);
         return model->parameters()[0].tensor[0][0].item<float>();
     };
     EXPECT_EQ(loaded({{"w", 2}}, ""), 2);
