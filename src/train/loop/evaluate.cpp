@@ -3,16 +3,20 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/observe/progress.hpp"
 
 #include "loop/data_feed.hpp"
+#include "loop/sample_error.hpp"
 #include "model/device_model.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -78,6 +82,7 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
     : index_(std::move(index)),
       task_(task),
       ranks_(ranks),
+      inputs_(settings.inputs),
       input_(evaluation_input(*index_, trained, settings, task)),
       watch_(index_),
       virtual_ranks_(settings.virtual_ranks),
@@ -105,7 +110,33 @@ Evaluation Evaluator::run(Model& model, PhaseClock& clock) {
     const std::size_t reals = all.reals.size();
     for (std::size_t i = 0; i < leaves.reals.size(); ++i) all.reals[i % reals] += leaves.reals[i];
     all.counts = std::move(leaves.counts);
-    return task_.evaluation(all, samples_);
+    const Evaluation evaluation = task_.evaluation(all, samples_);
+    if (const double loss = evaluation.metrics.at("loss"); !std::isfinite(loss)) warn_of_loss(loss);
+    return evaluation;
+}
+
+// Collective.
+void Evaluator::warn_of_loss(double loss) {
+    if (!blamed_) blamed_ = blame();
+    once(Level::warn, "the test loss is {}: {}", loss, *blamed_);
+}
+
+// Collective. Goes through the samples once more, without the model.
+std::string Evaluator::blame() {
+    std::optional<BadSample> first;
+    for (std::int64_t step = 0; step < own_steps(); ++step) {
+        const std::optional<BadSample> bad = bad_sample(feed_->next(), *index_, inputs_);
+        if (bad && (!first || (first->is_finite && !bad->is_finite))) first = bad;
+        feed_->look_ahead();
+    }
+    // As texts they sort by kind, then by sample.
+    constexpr std::size_t key = 21;
+    std::vector<std::string> all = ranks_.all_gather(
+        first ? fmt::format("{:d}{:020}{}", first->is_finite, first->sample, first->text) : "");
+    std::erase(all, "");
+    if (all.empty())
+        return "the samples are finite, so the model's outputs are not, or numbers overflow";
+    return std::ranges::min_element(all)->substr(key);
 }
 
 void Evaluator::check_files() const {
