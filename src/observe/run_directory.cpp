@@ -160,6 +160,28 @@ std::string options_of(const Json& ours, const Json& theirs, const Json& origins
     return options;
 }
 
+// How another run begins with this one's weights, where they fit its model.
+std::string way_of_weights(const fs::path& root, const Json& ours, const Json& theirs) {
+    const std::string other = "use another run directory";
+    for (const char* shaping : {"model",
+                                "channels",
+                                "layers",
+                                "heads",
+                                "width",
+                                "no-bias",
+                                "task",
+                                "inputs",
+                                "transform"})
+        if (ours.value(shaping, Json()) != theirs.value(shaping, Json())) return other;
+    std::error_code none;
+    if (fs::directory_iterator(RunPaths{root}.checkpoints(), none) == fs::directory_iterator())
+        return other;
+    return fmt::format(
+        "begin another run with its weights: 'lockstep export {} --out w.safetensors', "
+        "then this command with --load-weights w.safetensors and another --run",
+        shell_word(root.string()));
+}
+
 }  // namespace
 
 fs::path RunPaths::logs(std::int64_t incarnation) const {
@@ -195,12 +217,12 @@ void check_same_deciding(const fs::path& root,
     }
     if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
     const std::string options = options_of(recorded, deciding, origins);
+    const std::string other = way_of_weights(root, recorded, deciding);
     throw Error("E306",
                 fmt::format("run '{}' was made with other settings", root.string()),
                 text,
-                options.empty()
-                    ? "bring back what differs, or use another run directory"
-                    : fmt::format("go on with{}, or use another run directory", options));
+                options.empty() ? "bring back what differs, or use another run directory"
+                                : fmt::format("go on with{}, or {}", options, other));
 }
 
 RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {

@@ -5,6 +5,7 @@
 //
 // Tested: train/model/model_file_test.cpp, install/consumer (verify over numbers of ranks).
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 
 #include "model/model_file.hpp"
 
@@ -42,6 +43,7 @@ at::Tensor natural(const at::Tensor& input) {
 }
 
 torch::jit::Module load_script(const std::filesystem::path& path) {
+    open_for_reading(path);  // or the error is that there is no such file
     try {
         return torch::jit::load(path.string());
     } catch (const c10::Error& error) {
