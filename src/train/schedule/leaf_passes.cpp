@@ -277,9 +277,9 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
     }
 }
 
-std::optional<double> LeafPasses::price(const ModelShape& shape,
-                                        const LeafCut& cut,
-                                        const LossTerms& terms) {
+std::optional<LeafSpeed> LeafPasses::speed(const ModelShape& shape,
+                                           const LeafCut& cut,
+                                           const LossTerms& terms) {
     if (together_s_ > longest_to_time_s) return {};
     const at::Device device = device_of(replica_.model());
     const LeafSamples samples = blank_samples(task_, shape, cut.samples());
@@ -295,7 +295,8 @@ std::optional<double> LeafPasses::price(const ModelShape& shape,
         replica_.end_leaf();
     }
     replica_.end_rehearsal();
-    return together_s / as_one_s;
+    const auto count = static_cast<double>(cut.samples());
+    return LeafSpeed{.together = count / together_s, .as_one = count / as_one_s};
 }
 
 std::string LeafPasses::compare_ways(const ModelShape& shape,

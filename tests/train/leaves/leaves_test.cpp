@@ -102,11 +102,11 @@ class Rehearsal {
         return LeafPasses(replica_, *task, clock_)
             .rehearse(shape_, {plan_.virtual_ranks(), rows}, {.samples = 64}, most_bytes, walk);
     }
-    double price() {  // of leaves of four samples
+    LeafSpeed speed() {  // of leaves of four samples
         const auto task = make_classification({}, labels_);
         return LeafPasses(replica_, *task, clock_)
-            .price(shape_, {plan_.virtual_ranks(), 4}, {.samples = 64})
-            .value_or(0);
+            .speed(shape_, {plan_.virtual_ranks(), 4}, {.samples = 64})
+            .value_or(LeafSpeed{});
     }
     std::string hash() const { return replica_.hash(); }
 
@@ -139,8 +139,9 @@ TEST(Leaves, HaveTheSameBitsTogetherAsOneByOne) {
     const std::string before = rehearsal.hash();
     EXPECT_EQ(rehearsal.run(), "");
     EXPECT_EQ(rehearsal.run(20), "");
-    EXPECT_GT(rehearsal.price(), 0);
-    EXPECT_EQ(rehearsal.run(), "") << "after the price was found";
+    EXPECT_GT(rehearsal.speed().together, 0);
+    EXPECT_GT(rehearsal.speed().as_one, 0);
+    EXPECT_EQ(rehearsal.run(), "") << "after the speed was found";
     EXPECT_EQ(rehearsal.hash(), before);
     EXPECT_EQ(model->batch_norm->num_batches_tracked.item<std::int64_t>(), 0);
     EXPECT_TRUE(model->batch_norm->running_mean.equal(torch::zeros({8})));
