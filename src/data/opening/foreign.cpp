@@ -228,7 +228,12 @@ Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
     Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
     made.shape.assign(facts.size.begin() + 1, facts.size.end());
     if (is_text(field) || is_label_column(mapping, made)) made.shape.clear();
-    check_layout(mapping, made, files_[number]);
+    check_dimensions({files_, mappings_, ImageLayout::unstated, request_.links},
+                     field,
+                     files_[number],
+                     facts.size[0],
+                     made.shape);
+    check_is_settled(mapping, made, files_[number]);
     made.layout = layout_text(mapping.layout);
     return made;
 }

@@ -4,7 +4,9 @@
 #include "lockstep/core/shell_word.hpp"
 
 #include "contents.hpp"
+#include "format/labels.hpp"
 #include "hdf5/stored_blocks.hpp"
+#include "row_layout.hpp"
 
 #include <algorithm>
 #include <array>
@@ -41,6 +43,53 @@ std::string rewrite_command(const AskedFiles& asked, std::size_t field) {
     return fmt::format("for f in{}; do {}; done", files, command);
 }
 
+// As a shell takes them; a pattern for all of a folder, which may be many.
+std::string words_of(const std::vector<fs::path>& files) {
+    const fs::path folder = files[0].parent_path(), kind = files[0].extension();
+    const auto is_like = [&](const fs::path& path) {
+        return path.parent_path() == folder && path.extension() == kind;
+    };
+    std::error_code failed;
+    const auto there = fs::directory_iterator(folder.empty() ? "." : folder, failed);
+    const bool is_all =
+        files.size() > 1 && !failed && std::ranges::all_of(files, is_like) &&
+        static_cast<std::size_t>(std::count_if(begin(there), end(there), [&](const auto& entry) {
+            return entry.path().extension() == kind;
+        })) == files.size();
+    if (is_all) return shell_word((folder / "").string()) + "*" + shell_word(kind.string());
+    std::string text;
+    for (const fs::path& file : files)
+        text += (text.empty() ? "" : " ") + shell_word(file.string());
+    return text;
+}
+
+// Writes one file, whose data sets have a row for each of the files given.
+std::string stack_command(const AskedFiles& asked) {
+    std::string sources;
+    for (const FieldMapping& field : asked.fields)
+        sources += (sources.empty() ? "" : ",") + field.hdf5_path;
+    return fmt::format(
+        "python3 -c 'import sys,h5py,numpy as n; o,k,*r=sys.argv[1:]; h5py.File(o,\"w\").update("
+        "{{q: n.stack([h5py.File(f)[q][()] for f in r]) for q in k.split(\",\")}})' NAME.h5 {} {}",
+        shell_word(sources),
+        words_of(asked.files));
+}
+
+// What may be written of samples of so many dimensions.
+std::string other_layouts(FieldMapping field, std::size_t dimensions) {
+    std::vector<RowLayout> layouts{RowLayout::unstated};
+    if (dimensions == 3) layouts = {RowLayout::chw, RowLayout::hwc};
+    if (dimensions == 2 && !is_label_name(field.name)) layouts = {RowLayout::hw};
+    if (dimensions < 2 && field.name == "images") field.name = "features";
+    std::string options;
+    for (const RowLayout layout : layouts) {
+        field.layout = layout;
+        options +=
+            (options.empty() ? "write --field " : " or --field ") + shell_word(mapping_text(field));
+    }
+    return options;
+}
+
 // What else the file has.
 std::string other_fields(const AskedFiles& asked) {
     const std::string suggested = suggested_fields(candidates_of(asked.files[0]));
@@ -67,6 +116,28 @@ std::string pack_command(const AskedFiles& asked, Links links) {
         command += asked.layout == ImageLayout::chw ? " --layout chw" : " --layout hwc";
     if (links == Links::followed || asked.links == Links::followed) command += " --follow-links";
     return command + " --out NAME";
+}
+
+void check_dimensions(const AskedFiles& asked,
+                      std::size_t field,
+                      const fs::path& file,
+                      std::uint64_t count,
+                      const std::vector<std::int64_t>& shape) {
+    const FieldMapping& mapping = asked.fields[field];
+    const bool is_image = mapping.name == "images";
+    const bool is_for_all = mapping.layout == RowLayout::unstated && is_image &&
+                            asked.layout != ImageLayout::unstated && shape.size() == 2;
+    const RowLayout layout = is_for_all ? row_layout(asked.layout) : mapping.layout;
+    check(fits(layout, shape.size()), [&] {
+        return misfit(layout,
+                      {.field = mapping.name,
+                       .place = fmt::format("'{}' in '{}'", mapping.hdf5_path, file.string()),
+                       .count = count,
+                       .shape = shape,
+                       .stack = stack_command(asked),
+                       .otherwise = is_for_all ? "leave --layout away"
+                                               : other_layouts(mapping, shape.size())});
+    });
 }
 
 std::string way_past(Obstacle obstacle,

@@ -6,6 +6,7 @@
 
 #include "hdf5/file_facts.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -30,6 +31,14 @@ enum class Obstacle {
 
 /// "lockstep data pack --hdf5 a.h5 --field images=/x --out NAME".
 std::string pack_command(const AskedFiles& asked, Links links = Links::refused);
+
+/// Whether samples of `shape`, `count` of them in the file, can have the layout that field number
+/// `field` states. Errors: E235.
+void check_dimensions(const AskedFiles& asked,
+                      std::size_t field,
+                      const std::filesystem::path& file,
+                      std::uint64_t count,
+                      const std::vector<std::int64_t>& shape);
 
 /// How field number `field`, which `facts` describe, gets past `obstacle`; looks into the first
 /// file for another data set where it cannot.

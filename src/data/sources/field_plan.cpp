@@ -6,6 +6,7 @@
 
 #include "format/labels.hpp"
 #include "format/naming.hpp"
+#include "opening/row_layout.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -136,6 +137,33 @@ void check_counts(const std::vector<NamedInput>& inputs, const std::vector<std::
                          fmt::format("in '{}' and '{}'", inputs[0].place, inputs[i].place),
                          "give inputs of the same samples");
         });
+}
+
+void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout) {
+    const bool has_images = std::ranges::count(inputs, "images", &NamedInput::field) > 0;
+    check(has_images || layout == ImageLayout::unstated, [] {
+        return Error("E106",
+                     "--layout is given, and no field is called 'images'",
+                     "it says how images lie, and others stay as they are",
+                     "drop it, or call the field of images so");
+    });
+}
+
+void check_has_channels(const NamedInput& images,
+                        ImageLayout layout,
+                        std::uint64_t count,
+                        const std::vector<std::int64_t>& shape,
+                        const std::string& stack) {
+    const bool may_be_flat = images.field != "images" || layout == ImageLayout::unstated;
+    check(may_be_flat || shape.size() != 2, [&] {
+        return misfit(row_layout(layout),
+                      {.field = images.field,
+                       .place = fmt::format("'{}'", images.place),
+                       .count = count,
+                       .shape = shape,
+                       .stack = stack,
+                       .otherwise = "leave --layout away"});
+    });
 }
 
 void check_names(const std::string& option, const std::vector<NamedInput>& inputs) {

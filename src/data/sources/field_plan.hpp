@@ -34,6 +34,17 @@ RowTransform widening(ElementType from);
 /// E209 unless `rows`, by field, are all the same.
 void check_counts(const std::vector<NamedInput>& inputs, const std::vector<std::uint64_t>& rows);
 
+/// E106 if `layout` is stated, and no field has images.
+void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout);
+
+/// E235 if images of two dimensions are said to have channels, by one option for all.
+/// `stack`: as LaidOutRows has it.
+void check_has_channels(const NamedInput& images,
+                        ImageLayout layout,
+                        std::uint64_t count,
+                        const std::vector<std::int64_t>& shape,
+                        const std::string& stack);
+
 /// E103 if a field is named twice in the values of --`option`.
 void check_names(const std::string& option, const std::vector<NamedInput>& inputs);
 

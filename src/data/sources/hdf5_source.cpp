@@ -114,6 +114,9 @@ class Hdf5Import {
                 parts_[f].push_back(part(facts.datasets[f], path, f));
                 warn_of_unasked(facts.datasets[f], f);
                 check_like(parts_[f].back(), parts_[f].front());
+                if (path == files[0])
+                    check_dimensions(
+                        asked, f, path, parts_[f][0].size[0], sample_shape(parts_[f][0]));
                 check_pack_memory(parts_[f].back(), options.memory_bytes);
                 total_ += parts_[f].back().size[0] * parts_[f].back().row_bytes();
             }
@@ -211,7 +214,6 @@ class Hdf5Import {
         if (fields_[f].layout == RowLayout::unstated || is_label_name(fields_[f].name))
             return planned;
         if (fields_[f].name == "images") return planned;  // which are CHW whatever they were
-        check_layout(fields_[f], planned.field, part.path);
         planned.field.layout = layout_text(fields_[f].layout);
         return planned;
     }
@@ -248,16 +250,6 @@ class Hdf5Import {
 
     LabelColumn hot_rows_of(std::size_t f) {
         const Part& shape = parts_[f].front();
-        check(shape.size.size() == 2, [&] {
-            return Error(
-                "E214",
-                fmt::format(
-                    "'{}' of '{}' cannot be packed as 'onehot'", shape.name, shape.path.string()),
-                "one-hot labels are [samples, classes]",
-                fmt::format("--field {}={} without a layout takes it as it is",
-                            fields_[f].name,
-                            shape.name));
-        });
         HotLabels labels(shape.size[1]);
         for (const Part& part : parts_[f])
             for_rows(part, [&](std::span<const std::byte> rows, std::uint64_t first) {
@@ -332,6 +324,7 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& f
                                      const SourceOptions& options) {
     check_names("field", named_inputs(fields));
     expect(!files.empty() && !fields.empty(), "there are files and fields");
+    check_has_images(named_inputs(fields), layout);
     const AskedFiles asked{files, fields, layout, options.links};
     return Hdf5Import(files, asked, options).run();
 }

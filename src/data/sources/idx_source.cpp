@@ -178,21 +178,16 @@ void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
     });
 }
 
-Column column_of(const IdxArray& array) {
+Column column_of(const IdxArray& array, RowTransform transform) {
     const auto row = static_cast<std::size_t>(array.expected_bytes() / array.size[0]);
-    return {{{array.file, array.offset(), array.size[0], row}}, row};
+    return {{{array.file, array.offset(), array.size[0], row}}, row, std::move(transform)};
 }
 
-std::vector<Field> fields_of(const std::vector<std::uint64_t>& size) {
-    Field images, labels;
-    images.name = "images";
-    images.layout = "CHW";
-    if (size.size() == 3) images.shape.push_back(1);
-    for (std::size_t i = 1; i < size.size(); ++i)
-        images.shape.push_back(static_cast<std::int64_t>(size[i]));
-    labels.name = "labels";
-    labels.type = ElementType::i64;
-    return {std::move(images), std::move(labels)};
+FieldPlan plan_of(const IdxArray& pixels, ImageLayout layout) {
+    const std::vector<std::int64_t> shape(pixels.size.begin() + 1, pixels.size.end());
+    check_has_channels({"images", pixels.path.string()}, layout, pixels.size[0], shape, "");
+    const ImageLayout usual = layout == ImageLayout::unstated ? ImageLayout::chw : layout;
+    return plan_field("images", ElementType::u8, shape, usual, pixels.path);
 }
 
 }  // namespace
@@ -204,13 +199,15 @@ std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
 
 std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const std::filesystem::path& labels,
-                                    const SourceOptions& options) {
+                                    const SourceOptions& options,
+                                    ImageLayout layout) {
     const IdxArray pixels = read_idx(images, options), classes = read_idx(labels, options);
     check_shapes(pixels, classes);
-    Column numbers = column_of(classes);
-    numbers.transform = widening(ElementType::u8);
+    FieldPlan plan = plan_of(pixels, layout);
     return std::make_unique<ColumnSource>(
-        fields_of(pixels.size), std::vector<Column>{column_of(pixels), std::move(numbers)});
+        std::vector<Field>{std::move(plan.field), {.name = "labels", .type = ElementType::i64}},
+        std::vector<Column>{column_of(pixels, std::move(plan.transform)),
+                            column_of(classes, widening(ElementType::u8))});
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
@@ -39,10 +40,19 @@ RowTransform widened_first(Widening widening, RowTransform then) {
     };
 }
 
+// Writes one file of this one and others that are named behind it.
+std::string stack_command(const NamedInput& input) {
+    return fmt::format(
+        "python3 -c 'import sys,numpy as n; o,*r=sys.argv[1:]; n.save(o,n.stack([n.load(f) for f "
+        "in r]))' NAME.npy {}",
+        shell_word(input.place));
+}
+
 }  // namespace
 
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, ImageLayout layout) {
     check_names("npy", inputs);
+    check_has_images(inputs, layout);
     std::vector<Field> fields;
     std::vector<Column> columns;
     std::vector<std::uint64_t> rows;
@@ -56,11 +66,9 @@ std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, Image
         check_holds_all(header, input);
         std::size_t row_bytes = header.stored_bytes();
         for (std::size_t d = 1; d < header.shape.size(); ++d) row_bytes *= header.shape[d];
-        FieldPlan plan = plan_field(input.field,
-                                    header.type,
-                                    {header.shape.begin() + 1, header.shape.end()},
-                                    layout,
-                                    input.place);
+        const std::vector<std::int64_t> shape(header.shape.begin() + 1, header.shape.end());
+        check_has_channels(input, layout, count, shape, stack_command(input));
+        FieldPlan plan = plan_field(input.field, header.type, shape, layout, input.place);
         fields.push_back(std::move(plan.field));
         columns.push_back({{{file, header.data_offset, count, row_bytes}},
                            row_bytes,
@@ -76,7 +84,7 @@ std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
                                        ImageLayout layout,
                                        const SourceOptions& options) {
     if (!is_npy(InputFile(images)) && !is_npy(InputFile(labels)))
-        return open_idx(images, labels, options);
+        return open_idx(images, labels, options, layout);
     return open_npy({{"images", images.string()}, {"labels", labels.string()}}, layout);
 }
 

@@ -49,6 +49,22 @@ TEST_F(IdxSource, ReadsFourDimensionsAsChannels) {
     EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 2, 4));
 }
 
+TEST_F(IdxSource, TakesALayoutWhereRowsFitIt) {
+    const auto open = [&](const test::Samples& samples, ImageLayout layout) {
+        return open_images(folder_.file("images", test::images_text(samples)),
+                           folder_.file("labels", test::labels_text(samples)),
+                           layout);
+    };
+    const auto samples = test::make_samples(2, 1, {3, 2, 4, {}, {}});
+    EXPECT_THAT(open(samples, ImageLayout::chw)->fields()[0].shape, ElementsAre(3, 2, 4));
+    const auto turned = open(samples, ImageLayout::hwc);
+    EXPECT_THAT(turned->fields()[0].shape, ElementsAre(4, 3, 2));
+    std::string image(24, '?');
+    turned->read(0, 1, std::as_writable_bytes(std::span(image)));
+    EXPECT_EQ(image.substr(0, 2), (std::string{samples.images[1][0], samples.images[1][4]}));
+    EXPECT_EQ(caught([&] { open(samples_, ImageLayout::hwc); })->code(), "E235");
+}
+
 TEST_F(IdxSource, ReadsGzipAsThePlainFile) {
     test::write_gzip(folder_ / "images.gz", images_);
     test::write_gzip(folder_ / "labels.gz", labels_);

@@ -79,6 +79,21 @@ TEST_F(NpySource, PutsChannelsFirst) {
                 HasSubstr("images have 2 or 3"));
 }
 
+TEST_F(NpySource, RefusesALayoutThatRowsDoNotFit) {
+    const std::string picture =
+        npy_text<std::uint8_t>(ElementType::u8, {8, 7, 3}, std::vector<std::uint8_t>(168));
+    const Error one = error_of([&] { open("images", picture, ImageLayout::hwc); });
+    EXPECT_EQ(one.code(), "E235");
+    EXPECT_THAT(one.why(), HasSubstr("[7, 3]; all of it is [8, 7, 3]: a file holds one sample"));
+    EXPECT_THAT(one.fix(), HasSubstr("n.save(o,"));
+    const std::string gray =
+        npy_text<std::uint8_t>(ElementType::u8, {5, 8, 8}, std::vector<std::uint8_t>(320));
+    const Error other = error_of([&] { open("images", gray, ImageLayout::chw); });
+    EXPECT_EQ(other.code(), "E235");
+    EXPECT_THAT(other.fix(), HasSubstr("else leave --layout away"));
+    EXPECT_EQ(error_of([&] { open("pixels", gray, ImageLayout::chw); }).code(), "E106");
+}
+
 TEST_F(NpySource, ReadsVersions2And3) {
     for (const char version : {'\x02', '\x03'}) {
         std::string dictionary = "{'shape': (2,), 'fortran_order': False, 'descr': '|u1'}";
