@@ -144,9 +144,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E217",
      bad_data,
      "a data set does not fit the model",
-     "Shape, classes or, of test data, units differ from what the model takes; or --inputs names\n"
-     "fields that are no inputs, or more than the model takes; or some step has a sample that is\n"
-     "computed by itself, of which batch norm has no statistics (--drop-last)."},
+     "Shape, classes or, of test data, units or columns differ from what the model takes; or\n"
+     "--inputs names fields that are no inputs, or more than the model takes; or some step has a\n"
+     "sample that is computed by itself, of which batch norm has no statistics (--drop-last)."},
     {"E220",
      bad_data,
      "a path leaves its folder",

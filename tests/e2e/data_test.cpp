@@ -339,6 +339,32 @@ TEST_F(TableTrainData, KnowsTestDataWithFewerClassesByTheirNames) {
     EXPECT_GT(last_accuracy(folder_ / "run"), 0.95);
 }
 
+TEST_F(TableTrainData, IsKnownByTheNamesOfItsColumns) {
+    EXPECT_EQ(run("run", 1, {"--max-steps", "1"}).exit_code, 0);
+    EXPECT_THAT(run_lockstep({"data", "inspect", data_}).output,
+                testing::HasSubstr("\npressure of features: mean 101"));
+    write_file_atomically(folder_ / "moved.csv", "drift,pressure,kind\n0,101000,calm\n");
+    ASSERT_EQ(run_lockstep({"data",
+                            "pack",
+                            "--csv",
+                            folder_ / "moved.csv",
+                            "--label",
+                            "kind",
+                            "--out",
+                            folder_ / "moved"})
+                  .exit_code,
+              0);
+    const Words moved = {folder_ / "run", "--data", folder_ / "moved"};
+    for (const Words& use :
+         {Words{"eval"} + moved,
+          Words{"predict"} + moved + Words{"--out", folder_ / "out.npy"},
+          train(data_, folder_ / "other", 1) + Words{"--test-data", folder_ / "moved"}}) {
+        const ProcessResult result = run_lockstep(use);
+        EXPECT_EQ(result.exit_code, 65) << result.output;
+        EXPECT_THAT(result.output, testing::HasSubstr("column 1 of 'features' is 'drift'"));
+    }
+}
+
 class DamagedTrainData : public TrainData {
   protected:
     DamagedTrainData() {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/sources.hpp"
 
@@ -113,11 +114,48 @@ class CsvImport {
         }
         columns_.label = find_column(columns_, csv_.label, file_.path());
         columns_.target = find_column(columns_, csv_.target, file_.path());
+        check_names();
         const std::size_t others = has_answer() ? 1 : 0;
         check(columns_.count > others,
               [&] { return malformed("it has no column besides the one to be predicted"); });
         expect(csv_.label.empty() || csv_.target.empty(), "one column is predicted");
     }
+    // Whoever uses a trained model finds its columns by these.
+    void check_names() const {
+        std::map<std::string_view, std::size_t> first;
+        for (std::size_t c = 0; c < columns_.names.size(); ++c) {
+            const auto [met, is_new] = first.emplace(columns_.names[c], c);
+            check(is_new, [&] {
+                return Error("E214",
+                             fmt::format("'{}' has two columns of one name, '{}': {} and {}",
+                                         file_.path().string(),
+                                         printable(columns_.names[c]),
+                                         met->second + 1,
+                                         c + 1),
+                             "columns are known by their names where a trained model is used",
+                             "give one of them another name, in the first line of the file");
+            });
+        }
+    }
+
+    // Of all columns but the answer's; none where they are too long to be kept.
+    std::vector<std::string> feature_names() const {
+        std::vector<std::string> names;
+        std::size_t bytes = 0;
+        for (std::size_t c = 0; c < columns_.names.size(); ++c) {
+            if (c == columns_.label || c == columns_.target) continue;
+            names.push_back(columns_.names[c]);
+            bytes += names.back().size();
+        }
+        if (bytes <= most_column_bytes) return names;
+        once(Level::warn,
+             "the names of the columns are {} long, more than {}: they are not kept, and nobody "
+             "will notice columns in another order",
+             bytes_text(bytes),
+             bytes_text(most_column_bytes));
+        return {};
+    }
+
     bool has_answer() const { return columns_.label != no_column || columns_.target != no_column; }
 
     void add(const std::vector<std::string>& cells) {
@@ -179,6 +217,7 @@ class CsvImport {
         fields[0].name = "features";
         fields[0].type = csv_.type;
         fields[0].shape = {static_cast<std::int64_t>(width)};
+        fields[0].columns = feature_names();
         columns.push_back(column_of(features_, fields[0]));
         if (columns_.target != no_column) {
             fields.push_back({.name = "targets", .type = csv_.type});

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -59,6 +60,33 @@ TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
     EXPECT_EQ(refused("age,tokens", "resize 8x8"), "E248");
     EXPECT_EQ(refused("age", "resize 8x8"), "E248");
     EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
+}
+
+TEST_F(Inputs, OfTestDataAreTheSameColumns) {
+    Field table = input_field("features", ElementType::f32, {3});
+    table.columns = {"length", "mass", "temp"};
+    const Field target = input_field("targets", ElementType::f32, {});
+    settings_.inputs = "features";
+    const auto refused = [&](const std::vector<std::string>& columns) {
+        Field other = table;
+        other.columns = columns;
+        return test::caught_text([&] {
+            check_test_inputs(test::made_up_index({other, target}),
+                              test::made_up_index({table, target}),
+                              settings_,
+                              *task_);
+        });
+    };
+    EXPECT_EQ(refused({"length", "mass", "temp"}), "");
+    EXPECT_EQ(refused({}), "") << "nobody knows them";
+    const std::string moved = refused({"length", "temp", "mass"});
+    for (const char* wanted : {"E217",
+                               "column 2 of 'features' is 'temp', and in the training data 'mass'",
+                               "their order is: length, mass, temp",
+                               "w.writerows(r)' length mass temp < OLD.csv > NEW.csv"})
+        EXPECT_THAT(moved, testing::HasSubstr(wanted));
+    EXPECT_THAT(refused({"length", "width", "temp"}),
+                testing::HasSubstr("fix: pack a table of these columns"));
 }
 
 TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
