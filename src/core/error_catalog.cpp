@@ -292,7 +292,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a transform does not fit the images",
      "The step exists, but not for images of this size or number of channels: for example, a crop\n"
      "that is larger than the padded image. Shapes are checked step by step before training.\n"
-     "Numbers, tokens and images with masks are not transformed; several --inputs are not mixed."},
+     "Numbers, tokens and images with masks are not transformed; several --inputs are not mixed.\n"
+     "'normalise' needs the mean and deviation of an input, which packed data may have."},
     {"E249",
      config,
      "this build lacks the library of a format",

@@ -11,7 +11,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/axes.hpp"
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/observe/events.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -69,15 +68,6 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
 }
 
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
-// What the numbers of a stored sample are taken for: "images: u8, C 3, H 32, W 32".
-std::string input_text(const Field& field) {
-    const std::string axes = axes_text(field);
-    return fmt::format("{}: {}, {}",
-                       field.name,
-                       element_name(field.type),
-                       axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes);
-}
-
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
 }  // namespace
@@ -89,6 +79,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     check_same_settings(mesh_.world, settings_);
     early_watch_.emplace(mesh_.world, settings_);
     open_data();
+    agree(communicator, [&] { check_normalises(given.transform, *data_, settings_.inputs); });
     const RunAge age = settle_contract();
     make_model();
     cut_steps(age);
@@ -384,8 +375,8 @@ void Job::introduce() {
         settings_.threads,
         instruction_set_name(*settings_.instruction_set),
         mesh_.world.size());
-    for (const std::size_t place : input_places(*data_, settings_.inputs))
-        once(Level::info, "input {}", input_text(data_->fields()[place]));
+    for (const std::string& input : input_texts(*data_, settings_))
+        once(Level::info, "input {}", input);
     if (const std::string classes = task_->classes_text(); !classes.empty())
         once(Level::info, "{}", classes);
 }

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/split.hpp"
+#include "lockstep/data/axes.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -74,6 +75,51 @@ void check_several(const DatasetIndex& index,
     });
 }
 
+bool is_real(const Field& field) {
+    return field.type == ElementType::f32 || field.type == ElementType::f64;
+}
+
+// How a field that has no mean and deviation gets them: 'data pack' finds those of images and of
+// columns, if they are u8 images or real numbers.
+std::string normalising_advice(const Field& field, ManifestKind kind) {
+    constexpr std::int64_t most_columns = 4096;
+    const auto& shape = field.shape;
+    const bool is_picture = field.name == "images" && shape.size() > 1;
+    const bool has_columns = shape.empty() || (shape.size() == 1 && shape[0] <= most_columns);
+    const bool is_packed = kind == ManifestKind::packed;
+    if (!is_picture && !has_columns)
+        return fmt::format(
+            "'lockstep data pack' finds no mean and deviation of [{}]. numpy scales "
+            "it before, and test data by the same numbers: x = (x - mean) / std",
+            fmt::join(shape, ", "));
+    if (is_real(field) || (is_picture && field.type == ElementType::u8))
+        return fmt::format("{} has no mean and deviation, which 'lockstep data pack' finds",
+                           is_packed ? "it" : "a file of others");
+    return "'lockstep data pack' finds mean and deviation of floats. numpy makes them: x = "
+           "x.astype('float32')";
+}
+
+const Statistics* statistics_in(const TransformPipeline& pipeline) {
+    const auto found =
+        std::ranges::find(pipeline.ops(), TransformKind::normalise, &TransformOp::kind);
+    return found == pipeline.ops().end() ? nullptr : &found->statistics;
+}
+
+// What is done to numbers between the data set and the model.
+std::string treatment(const Field& field, const TransformPipeline& pipeline, ManifestKind kind) {
+    if (field.name == "tokens") return "";
+    const std::string divided = field.type == ElementType::u8 ? ", divided by 255" : "";
+    const Statistics* const whose = is_image(field) ? statistics_in(pipeline) : nullptr;
+    if (whose != nullptr && *whose == Statistics::imagenet)
+        return divided + ", normalised by ImageNet's mean and deviation";
+    if (field.mean.empty())
+        return fmt::format("{}, not normalised: {}", divided, normalising_advice(field, kind));
+    const char* const each = field.mean.size() == 1    ? ""
+                             : field.shape.size() == 1 ? " of each column"
+                                                       : " of each channel";
+    return fmt::format("{}, normalised by mean and deviation{}", divided, each);
+}
+
 InputShape shape_of(const Field& field, const FieldInput& input) {
     const ImageShape out = input.shape();
     return {out.channels, out.height, out.width, field.name == "tokens" ? field.classes() : 0};
@@ -106,6 +152,40 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
         });
     }
     return places;
+}
+
+std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings) {
+    const auto pipeline = TransformPipeline::parse(settings.transform);
+    std::vector<std::string> texts;
+    for (const std::size_t place : input_places(index, settings.inputs)) {
+        const Field& field = index.fields()[place];
+        const std::string axes = axes_text(field);
+        texts.push_back(
+            fmt::format("{}: {}, {}{}",
+                        field.name,
+                        element_name(field.type),
+                        axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes,
+                        treatment(field, pipeline, index.manifest().kind)));
+    }
+    return texts;
+}
+
+void check_normalises(const std::string& transform,
+                      const DatasetIndex& index,
+                      const std::string& inputs) {
+    if (!TransformPipeline::is_asked_to_normalise(transform)) return;
+    const std::vector<std::size_t> places = input_places(index, inputs);
+    const auto has_mean = [&](std::size_t place) { return !index.fields()[place].mean.empty(); };
+    check(std::ranges::any_of(places, has_mean), [&] {
+        const Field& field = index.fields()[places.front()];
+        return Error("E248",
+                     fmt::format("'normalise' would do nothing to '{}'", field.name),
+                     fmt::format("data set '{}' has no mean and deviation of it", index.place()),
+                     field.name == "tokens"
+                         ? "leave it away: tokens are numbers of words"
+                         : fmt::format("leave it away; or: {}",
+                                       normalising_advice(field, index.manifest().kind)));
+    });
 }
 
 InputReader::InputReader(const DatasetIndex& index,

@@ -62,6 +62,61 @@ TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
     EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
 }
 
+Field with_statistics(Field field) {
+    field.mean.assign(field.shape.empty() ? 1 : static_cast<std::size_t>(field.shape[0]), 0.5);
+    field.std = field.mean;
+    return field;
+}
+
+std::string treatment_of(const Field& field, const std::string& transform = "normalise") {
+    TrainSettings settings;
+    settings.inputs = field.name;
+    settings.transform = transform;
+    return input_texts(test::made_up_index({field}), settings).at(0);
+}
+
+TEST(InputTexts, SayWhatIsDone) {
+    using enum ElementType;
+    const Field image = input_field("images", u8, {3, 4, 4});
+    EXPECT_EQ(treatment_of(with_statistics(image)),
+              "images: u8, C 3, H 4, W 4, divided by 255, normalised by mean and deviation of each "
+              "channel");
+    EXPECT_EQ(treatment_of(image, "normalise imagenet"),
+              "images: u8, C 3, H 4, W 4, divided by 255, normalised by ImageNet's mean and "
+              "deviation");
+    EXPECT_EQ(treatment_of(with_statistics(input_field("features", f32, {2}))),
+              "features: f32, [2], normalised by mean and deviation of each column");
+    EXPECT_EQ(treatment_of(input_field("tokens", i32, {9}, 5)), "tokens: i32, [9]");
+}
+
+TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
+    using enum ElementType;
+    using testing::HasSubstr;
+    EXPECT_THAT(treatment_of(input_field("features", f32, {20, 6})),
+                HasSubstr("not normalised: 'lockstep data pack' finds no mean and deviation of "
+                          "[20, 6]. numpy scales it before"));
+    EXPECT_THAT(treatment_of(input_field("images", i32, {1, 8, 8})),
+                HasSubstr("not normalised: 'lockstep data pack' finds mean and deviation of "
+                          "floats"));
+    EXPECT_THAT(treatment_of(input_field("images", u8, {3, 4, 4})),
+                HasSubstr("divided by 255, not normalised: it has no mean and deviation"));
+}
+
+TEST(Normalise, IsRefusedWhereItWouldDoNothing) {
+    using enum ElementType;
+    const auto refused = [](const Field& field, const std::string& transform) {
+        return test::caught_code(
+            [&] { check_normalises(transform, test::made_up_index({field}), field.name); });
+    };
+    const Field raw = input_field("images", i32, {1, 4, 4});
+    for (const char* asked : {"normalise", "normalize", "flip, normalise"})
+        EXPECT_EQ(refused(raw, asked), "E248") << asked;
+    EXPECT_EQ(refused(input_field("tokens", u8, {4}, 5), "normalise"), "E248");
+    for (const char* other : {"none", "flip", "normalise imagenet", "book"})
+        EXPECT_EQ(refused(raw, other), "") << other;
+    EXPECT_EQ(refused(with_statistics(raw), "normalise"), "");
+}
+
 TEST_F(Inputs, OfTestDataAreTheSameColumns) {
     Field table = input_field("features", ElementType::f32, {3});
     table.columns = {"length", "mass", "temp"};
