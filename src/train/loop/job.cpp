@@ -220,6 +220,8 @@ void Job::make_model() {
     agree_on_torch(mesh_.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings_.transform);
         task_ = make_task(settings_.task, *data_, pipeline);
+        if (std::string text = task_->class_warning(); !text.empty())
+            settings_.warnings.push_back(std::move(text));
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);

@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/class_use.hpp"
 
 #include "task/field_input.hpp"
 
@@ -134,6 +135,20 @@ std::string FieldTask::classes_text() const {
     if (names.size() > most_named)
         text += fmt::format(", and {} more", grouped(names.size() - most_named));
     return text;
+}
+
+std::string FieldTask::class_warning() const {
+    if (rule_.holds != Holds::classes) return "";
+    check(field_.classes() > 1, [&] {
+        return Error(
+            "E217",
+            fmt::format("'{}' has one class only, 0", field_.name),
+            "there is nothing to tell apart: each output is right, and the loss is 0",
+            "give data of two classes at least; 'lockstep data pack --classes N' says that "
+            "there are others, which these data do not have");
+    });
+    check_class_numbers(field_);
+    return unused_classes_text(field_);
 }
 
 NamedTensors FieldTask::targets(const LeafSource& source) const {
