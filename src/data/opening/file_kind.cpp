@@ -20,20 +20,37 @@ using namespace std::string_view_literals;
 
 constexpr auto hdf5_signature = "\x89HDF\r\n\x1a\n"sv;
 
-// What stands before and behind the file's name in the command that makes HDF5 or a data set of it.
+// What a file begins like, and a command that makes data of it: the file's name follows where `way`
+// ends in a blank, '=' or '<', and `made` follows "NAME".
 struct KnownStart {
-    std::string_view bytes, meaning, before, behind;
+    std::string_view bytes, meaning, way, behind;
 };
 constexpr auto known_starts = std::to_array<KnownStart>({
-    {"PK\x03\x04"sv, "a zip archive", "unpack it: unzip ", ""},
-    {"\x1f\x8b"sv, "gzip", "expand it: gunzip <", " >NAME.h5"},
-    {"\x28\xb5\x2f\xfd"sv, "zstd", "expand it: unzstd <", " >NAME.h5"},
+    {"PK\x03\x04"sv,
+     "a zip archive",
+     "unpack it into a folder NAME: python3 -m zipfile -e ",
+     " NAME"},
+    {"\x1f\x8b"sv, "gzip", "expand it: gunzip <", " >NAME"},
+    {"\x28\xb5\x2f\xfd"sv, "zstd", "expand it: unzstd <", " >NAME"},
     {"\x93NUMPY"sv,
      "NumPy's .npy",
      "make shards of it: lockstep data pack --npy values=",
      " --out NAME"},
-    {"\x89PNG"sv, "a PNG image", "", ""},
-    {"\xff\xd8\xff"sv, "a JPEG image", "", ""},
+    {hdf5_signature, "HDF5", "see what it has, and how to train on it: lockstep data look ", ""},
+    {"\0\0\x08\x03"sv,
+     "IDX, as MNIST has it",
+     "make shards of it and of its labels: lockstep data pack --labels LABELS --out NAME --images ",
+     ""},
+    {"\x89PNG"sv,
+     "a PNG image",
+     "give a folder of folders of images, one for each class: lockstep data pack --folder FOLDER "
+     "--out NAME",
+     ""},
+    {"\xff\xd8\xff"sv,
+     "a JPEG image",
+     "give a folder of folders of images, one for each class: lockstep data pack --folder FOLDER "
+     "--out NAME",
+     ""},
     {"\x7f"
      "ELF"sv,
      "a program",
@@ -44,11 +61,13 @@ constexpr auto known_starts = std::to_array<KnownStart>({
     {"<html"sv, "a web page", "", ""},
     {"version https://git-lfs"sv,
      "a Git LFS pointer",
-     "fetch what it stands for: git lfs pull --include ",
+     "fetch what it stands for, in its repository: git lfs pull --include ",
      ""},
     {"CDF"sv, "NetCDF classic", "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
     {"\0\0\0\0\0\0\0\0"sv, "zeros: it was never written", "", ""},
 });
+
+constexpr std::string_view another_copy = "copy it again from its source, or give the right folder";
 
 const KnownStart* known_start(std::string_view start) {
     const auto found = std::ranges::find_if(
@@ -56,21 +75,44 @@ const KnownStart* known_start(std::string_view start) {
     return found == known_starts.end() ? nullptr : &*found;
 }
 
+bool is_text(std::string_view start) {
+    return !start.empty() && std::ranges::all_of(start, [](unsigned char letter) {
+        return letter >= 0x20 || letter == '\t' || letter == '\n' || letter == '\r';
+    });
+}
+
 std::string meaning_of(std::string_view start) {
     if (start.empty()) return "it is empty";
     if (const KnownStart* known = known_start(start))
         return fmt::format("it begins like {}", known->meaning);
+    if (is_text(start)) return "it begins like text";
     std::string hex;
     for (const char byte : start.substr(0, 8))
         hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));
     return fmt::format("it begins with the bytes {}", hex);
 }
 
-std::string way_to_hdf5(std::string_view start, const fs::path& path) {
+// A command for the file, or "".
+std::string way_of(std::string_view start, const fs::path& path, std::string_view made) {
+    const std::string word = shell_word(path.string()), name = path.filename().string();
     const KnownStart* known = known_start(start);
-    if (!known || known->before.empty())
-        return "copy it again from its source, or give the right folder";
-    return fmt::format("{}{}{}", known->before, shell_word(path.string()), known->behind);
+    if (!known)
+        return is_text(start) && path.extension() == ".csv"
+                   ? "make shards of it: lockstep data pack --csv " + word + " --out NAME"
+                   : "";
+    const bool is_tar = name.ends_with(".tgz") || name.find(".tar.") != name.npos;
+    if (is_tar && known->meaning == "gzip"sv) return "unpack it: tar xzf " + word;
+    if (known->way.empty()) return "";
+    const bool takes_name =
+        std::string_view(" =<").find(known->way.back()) != std::string_view::npos;
+    const bool is_made = known->behind == " >NAME"sv;
+    return fmt::format(
+        "{}{}{}{}", known->way, takes_name ? word : "", known->behind, is_made ? made : "");
+}
+
+std::string way_to_hdf5(std::string_view start, const fs::path& path) {
+    const std::string way = way_of(start, path, ".h5");
+    return way.empty() ? std::string(another_copy) : way;
 }
 
 // Where the superblock may lie (HDF5 File Format Specification 3.0, II.A): at the beginning, or
@@ -115,6 +157,19 @@ Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expecte
 }
 
 }  // namespace
+
+FileKind kind_of_file(const fs::path& path, std::string_view made) {
+    const UniqueFd fd = open_for_reading(path);
+    std::array<char, 64> buffer{};
+    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
+    const std::string_view start(buffer.data(), got);
+    const std::string way = way_of(start, path, made);
+    const KnownStart* known = known_start(start);
+    const bool are_zeros = known && known->bytes.find_first_not_of('\0') == known->bytes.npos;
+    return {known && !are_zeros,  // other kinds may begin so, too
+            meaning_of(start),
+            way.empty() ? "make or download it again, or check that it is the file you mean" : way};
+}
 
 bool is_hdf5(const std::filesystem::path& path) {
     const UniqueFd fd = open_for_reading(path);

@@ -31,7 +31,10 @@ class LabelTally : public Tally {
                                     label_text(field_, bad->label),
                                     grouped(row)),
                         fmt::format("{} classes are numbered 0 to {}", limit, limit - 1),
-                        fmt::format("check '{}', or the number of classes given", field_.name));
+                        limits_.expected > 0 && bad->label >= limit
+                            ? "leave --classes away: then the largest decides how many there are"
+                            : "call the field 'targets' to predict its numbers, or number its "
+                              "classes from 0 on");
         count_labels(field_, bytes, counts_);
     }
     void add(std::span<const std::uint64_t> words) override {

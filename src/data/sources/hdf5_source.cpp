@@ -10,6 +10,7 @@
 #include "hdf5/sandbox.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5_part.hpp"
+#include "opening/contents.hpp"
 #include "opening/label_column.hpp"
 #include "opening/row_layout.hpp"
 #include "opening/unpacking_asked.hpp"
@@ -177,6 +178,7 @@ class Hdf5Import {
     };
 
     Part part(const DatasetFacts& facts, const fs::path& path, std::size_t field) const {
+        check_is_there(facts, path, asked_, field);
         try {
             return part_of(facts, path, fields_[field], options_.links);
         } catch (const NotPacked& found) {
@@ -195,19 +197,29 @@ class Hdf5Import {
     }
 
     void check_rows(const fs::path& path) const {
-        std::vector<std::uint64_t> rows;
-        std::vector<NamedInput> named = named_inputs(fields_);
-        for (std::size_t f = 0; f < parts_.size(); ++f) {
-            rows.push_back(parts_[f].back().size[0]);
-            named[f].place = path.string() + ":" + fields_[f].hdf5_path;
-        }
-        check_counts(named, rows);
+        const std::vector<std::uint64_t>& first = parts_[0].back().size;
+        for (std::size_t f = 1; f < parts_.size(); ++f)
+            check(parts_[f].back().size[0] == first[0],
+                  [&] { return other_rows(path, asked_, f, first, parts_[f].back().size); });
+    }
+
+    FieldWays ways(std::size_t f) const {
+        return {
+            .given =
+                [this, f](const std::string& name, bool is_label) {
+                    return fmt::format(
+                        "--field {}={}{}", name, fields_[f].hdf5_path, is_label ? ":label" : "");
+                },
+            .rewritten =
+                [this, f](const std::string& numbers) {
+                    return rewrite_command(asked_, f, numbers);
+                }};
     }
 
     FieldPlan plan(std::size_t f, ImageLayout layout) const {
         const Part& part = parts_[f].front();
         FieldPlan planned =
-            plan_field(fields_[f].name, part.type, sample_shape(part), layout, part.path);
+            plan_field(fields_[f].name, part.type, sample_shape(part), layout, part.path, ways(f));
         if (fields_[f].layout == RowLayout::unstated || is_label_name(fields_[f].name))
             return planned;
         if (fields_[f].name == "images") return planned;  // which are CHW whatever they were

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
@@ -16,11 +17,10 @@
 namespace lockstep {
 namespace {
 
-Error malformed_idx(const fs::path& path, const std::string& why) {
-    return Error("E214",
-                 fmt::format("'{}' is not a whole IDX file", path.string()),
-                 why,
-                 "download it again, or check that it is the file you mean");
+constexpr const char* idx_kind = "a whole IDX file";
+
+Error malformed_idx(const fs::path& path, const std::string& why, const std::string& fix = "") {
+    return malformed_input(path, idx_kind, why, fix);
 }
 
 // A gzip file, expanded from its beginning. Move-only.
@@ -88,11 +88,11 @@ std::vector<std::uint64_t> parse_sizes(std::span<const std::byte> head, const fs
     if (head.size() < 4) throw malformed_idx(path, "it ends within its header");
     const std::uint32_t magic = big_endian(head), dimensions = magic & 0xff;
     if (magic >> 8 != 8 || dimensions < 1 || dimensions > 4)
-        throw malformed_idx(
-            path,
-            fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
-                        "begin with 00000801 to 00000804",
-                        magic));
+        throw other_kind(path,
+                         idx_kind,
+                         fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
+                                     "begin with 00000801 to 00000804",
+                                     magic));
     if (head.size() < 4 + 4 * dimensions) throw malformed_idx(path, "it ends within its header");
     std::vector<std::uint64_t> sizes;
     std::uint64_t total = 1;
@@ -158,16 +158,20 @@ IdxArray read_idx(const fs::path& path, const SourceOptions& options) {
 }
 
 void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
+    const std::string swapped = pixels.size.size() == 1 && classes.size.size() > 2
+                                    ? fmt::format("give --images {} --labels {}",
+                                                  shell_word(classes.path.string()),
+                                                  shell_word(pixels.path.string()))
+                                    : "give a file of images, and the file of their labels";
     if (pixels.size.size() < 3)
-        throw malformed_idx(pixels.path,
-                            fmt::format("it has {} dimensions; images have 3 or 4 (are these the "
-                                        "labels?)",
-                                        pixels.size.size()));
+        throw malformed_idx(
+            pixels.path,
+            fmt::format("it has {} dimensions; images have 3 or 4", pixels.size.size()),
+            swapped);
     if (classes.size.size() != 1)
         throw malformed_idx(classes.path,
-                            fmt::format("it has {} dimensions; labels have 1 (are these the "
-                                        "images?)",
-                                        classes.size.size()));
+                            fmt::format("it has {} dimensions; labels have 1", classes.size.size()),
+                            swapped);
     check(pixels.size[0] == classes.size[0], [&] {
         return Error(
             "E209",

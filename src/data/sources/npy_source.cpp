@@ -6,6 +6,7 @@
 #include "format/labels.hpp"
 #include "format/widening.hpp"
 #include "npy_header.hpp"
+#include "opening/way_out.hpp"
 
 #include <fmt/format.h>
 
@@ -19,9 +20,22 @@ void check_holds_all(const NpyHeader& header, const NamedInput& input) {
               return malformed_input(
                   input.place,
                   "an NPY file that can be packed",
-                  "whole numbers of 64 bits without sign are read for labels only: "
-                  "convert it with numpy's astype()");
+                  "whole numbers of 64 bits without sign are read for labels only",
+                  "make floats of them: " + rewrite_npy_command(input.place, "x.astype(\"f8\")"));
           });
+}
+
+FieldWays npy_ways(const NamedInput& input) {
+    return {
+        .given =
+            [=](const std::string& name, bool is_label) {
+                return is_label ? fmt::format("--npy {}=NAME.npy after {}",
+                                              name,
+                                              rewrite_npy_command(input.place, "x.astype(\"i8\")"))
+                                : fmt::format("--npy {}={}", name, input.place);
+            },
+        .rewritten =
+            [=](const std::string& numbers) { return rewrite_npy_command(input.place, numbers); }};
 }
 
 // Widens what is stored, before `then` makes a row of the field of it.
@@ -45,12 +59,15 @@ std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, Image
     check_names("npy", inputs);
     std::vector<Field> fields;
     std::vector<Column> columns;
-    std::vector<std::uint64_t> rows;
+    std::vector<std::vector<std::uint64_t>> sizes;
     for (const NamedInput& input : inputs) {
         const auto file = std::make_shared<const InputFile>(input.place);
         const NpyHeader header = read_npy_header(*file);
         check(!header.shape.empty(), [&] {
-            return malformed_input(input.place, "a list of samples", "it is a single value");
+            return malformed_input(input.place,
+                                   "a list of samples",
+                                   "it is a single value",
+                                   "save an array with a row for each sample");
         });
         const std::uint64_t count = header.shape[0];
         check_holds_all(header, input);
@@ -60,14 +77,15 @@ std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs, Image
                                     header.type,
                                     {header.shape.begin() + 1, header.shape.end()},
                                     layout,
-                                    input.place);
+                                    input.place,
+                                    npy_ways(input));
         fields.push_back(std::move(plan.field));
         columns.push_back({{{file, header.data_offset, count, row_bytes}},
                            row_bytes,
                            widened_first(header.widening, std::move(plan.transform))});
-        rows.push_back(count);
+        sizes.push_back(header.shape);
     }
-    check_counts(inputs, rows);
+    check_counts(inputs, sizes);
     return std::make_unique<ColumnSource>(std::move(fields), std::move(columns));
 }
 

@@ -59,7 +59,7 @@ void check_resident(const MemoryFacts& facts) {
         return Error("E227",
                      "the data set does not fit in memory",
                      why,
-                     "allow more memory for data, or stream it with the order 'lanes'");
+                     "stream it: --data-mode stream --order lanes; or allow more: --data-memory");
     });
 }
 

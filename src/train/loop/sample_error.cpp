@@ -2,6 +2,7 @@
 #include "loop/sample_error.hpp"
 
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/advice.hpp"
 
 #include "task/input.hpp"
 
@@ -47,17 +48,6 @@ std::vector<std::size_t> used_places(const DatasetIndex& index, const TrainSetti
     return places;
 }
 
-// "sample 417 is row 17 of '/x' in 'b.h5'", as far as that is more than its number.
-std::string place_of(const DatasetIndex& index, const Field& field, std::uint64_t sample) {
-    const auto& shards = index.shards();
-    const auto after = std::ranges::upper_bound(shards, sample, {}, &Shard::first_sample);
-    const Shard& shard = *std::prev(after);
-    return fmt::format("row {} of '{}' in '{}'",
-                       grouped(sample - shard.first_sample),
-                       field.source.empty() ? "/data/" + field.name : field.source,
-                       (index.path() / shard.name).string());
-}
-
 }  // namespace
 
 std::optional<Error> sample_error(double loss,
@@ -76,7 +66,7 @@ std::optional<Error> sample_error(double loss,
                                  field.name,
                                  grouped(sample),
                                  bad->value,
-                                 place_of(index, field, sample)),
+                                 row_text(index, field, sample)),
                      settings.wire == WireFormat::power_sgd
                          ? "mend the data, and begin a new run"
                          : "the same command with --on-nonfinite skip goes on from the last "

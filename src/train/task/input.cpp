@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/split.hpp"
+#include "lockstep/data/advice.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -32,7 +33,8 @@ std::vector<std::int64_t> with_three_dimensions(const std::vector<std::int64_t>&
 }
 
 // What is learned must not be given, but for tokens, whose last one is held back.
-void check_input(const DatasetIndex& index, const Field& field) {
+void check_input(const DatasetIndex& index, std::size_t place) {
+    const Field& field = index.fields()[place];
     const auto fail = [&](const std::string& why, const std::string& fix) {
         return Error(
             "E217",
@@ -46,13 +48,14 @@ void check_input(const DatasetIndex& index, const Field& field) {
                         "see --inputs, or pack or name the fields otherwise");
         });
     check(field.shape.size() <= most_dimensions, [&] {
-        return fail(fmt::format("its samples are [{}], and a model is given three dimensions at "
-                                "most",
-                                fmt::join(field.shape, ", ")),
-                    fmt::format("no option changes that: store them with fewer, such as "
-                                "x.reshape(len(x), {}) of numpy makes them, or name another field "
-                                "with --inputs",
-                                fmt::join(with_three_dimensions(field.shape), ", ")));
+        return fail(
+            fmt::format("its samples are [{}], and a model is given three dimensions at "
+                        "most",
+                        fmt::join(field.shape, ", ")),
+            way_to_rewrite(index,
+                           place,
+                           fmt::format("x.reshape(len(x), {})",
+                                       fmt::join(with_three_dimensions(field.shape), ", "))));
     });
 }
 
@@ -97,7 +100,7 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
     std::vector<std::size_t> places;
     for (const std::string& name : split(names.empty() ? first_input(index) : names, ',')) {
         places.push_back(index.field_position(name));
-        check_input(index, index.fields()[places.back()]);
+        check_input(index, places.back());
         check(std::ranges::count(places, places.back()) == 1, [&] {
             return Error("E217",
                          fmt::format("--inputs names '{}' twice", name),

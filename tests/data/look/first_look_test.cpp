@@ -95,7 +95,7 @@ TEST_F(FirstLook, SaysWhereThereAreNoImages) {
                         {{.path = "/x", .size = {5, 4}, .bytes = test::random_bytes(20, 1)}});
     EXPECT_EQ(test::caught_code([&] { look(table, {.sheet = folder_ / "no.png"}); }), "E217");
     EXPECT_FALSE(fs::exists(folder_ / "no.png"));
-    EXPECT_THAT(look(table), HasSubstr("--field features=/x --run"));
+    EXPECT_THAT(look(table), HasSubstr("no command to train on it: no labels"));
     const fs::path single = folder_ / "single.h5";
     test::write_foreign(single, {{.path = "/x", .size = {5}, .bytes = test::random_bytes(5, 1)}});
     EXPECT_THAT(look(single), HasSubstr("nothing here can be a model's input"));

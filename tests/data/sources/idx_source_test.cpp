@@ -59,13 +59,14 @@ TEST_F(IdxSource, ReadsGzipAsThePlainFile) {
 
 TEST_F(IdxSource, NamesWhatIsWrong) {
     EXPECT_EQ(error_of(images_, labels_).code(), "none");
-    EXPECT_THAT(error_of("<html>", labels_).why(), HasSubstr("begins with 3c68746d"));
+    EXPECT_THAT(error_of("text", labels_).why(), HasSubstr("begins with 74657874"));
+    EXPECT_EQ(error_of("<html>", labels_).why(), "it begins like a web page");
     EXPECT_THAT(error_of("", labels_).why(), HasSubstr("ends within its header"));
     EXPECT_THAT(error_of(images_.substr(0, images_.size() - 1), labels_).why(),
                 HasSubstr("need 320 bytes; it has 319"));
     EXPECT_THAT(error_of(images_ + "x", labels_).why(), HasSubstr("more than 320"));
-    EXPECT_THAT(error_of(labels_, images_).why(), HasSubstr("are these the labels?"));
-    EXPECT_THAT(error_of(images_, images_).why(), HasSubstr("are these the images?"));
+    EXPECT_THAT(error_of(labels_, images_).fix(), testing::StartsWith("give --images /"));
+    EXPECT_THAT(error_of(images_, images_).fix(), HasSubstr("the file of their labels"));
     EXPECT_EQ(error_of(images_, test::labels_text(test::make_samples(19))).code(), "E209");
 }
 
