@@ -840,6 +840,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "Weights, gradients and optimizer state take three to five times the model's size; what a "
      "leaf\n"
      "computes grows with its samples. --micro-batches, more ranks or --precision fp16 need less."},
+    {"E697",
+     config,
+     "mpirun started no rank",
+     "mpirun ended by itself before the ranks did, with words of its own, which are shown. Usual "
+     "reasons\n"
+     "are settings in OMPI_MCA_* variables or in mca-params.conf, another MPI's mpirun that comes\n"
+     "first in PATH, and a name of the host that is too long for Open MPI 4."},
     {"E700",
      bug,
      "this is a bug in Lockstep",

@@ -37,6 +37,7 @@
 #include "lockstep/core/log.hpp"
 
 #include "launch_limits.hpp"
+#include "launcher_end.hpp"
 #include "launcher_output.hpp"
 #include "launcher_process.hpp"
 
@@ -128,6 +129,11 @@ std::string meaning_of(int signal) {
     }
 }
 
+bool is_crash(int signal) {
+    constexpr std::array crashes{SIGSEGV, SIGABRT, SIGILL, SIGFPE, SIGBUS};
+    return std::ranges::count(crashes, signal) > 0;
+}
+
 Error killed(int signal) {
     return Error("E612",
                  fmt::format("the ranks were ended by signal {} ({})", signal, ::strsignal(signal)),
@@ -135,13 +141,17 @@ Error killed(int signal) {
                  "the same command again goes on from the newest checkpoint");
 }
 
-int exit_code_of(int status, bool interrupted) {
+int exit_code_of(int status, bool interrupted, RanksStage stage) {
     constexpr int by_interrupt = static_cast<int>(ExitCode::interrupted);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    const bool is_killed = code > 128 && code != by_interrupt;
+    const bool is_of_ranks = is_exit_code_of_ranks(code);
+    const bool is_killed = is_of_ranks && code > 128 && code != by_interrupt;
     const bool has_saved = code == static_cast<int>(ExitCode::saved_please_requeue);
     if (interrupted && (is_killed || has_saved)) return by_interrupt;
+    if (WIFSIGNALED(status) && is_crash(WTERMSIG(status)))
+        throw launcher_crashed(WTERMSIG(status), stage);
     if (is_killed) throw killed(code - 128);
+    if (!is_of_ranks) throw launcher_failed(code, stage);
     return code;
 }
 
@@ -178,7 +188,7 @@ class Supervision {
     int outcome() const {
         if (fault_) throw *fault_;
         const int status = launcher_.status();
-        if (!is_ended_on_request_) return exit_code_of(status, interrupts_ > 0);
+        if (!is_ended_on_request_) return exit_code_of(status, interrupts_ > 0, stage());
         const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
         const bool is_ranks_word = code >= static_cast<int>(ExitCode::usage) &&
                                    code <= static_cast<int>(ExitCode::config) &&
@@ -192,6 +202,11 @@ class Supervision {
     }
 
   private:
+    RanksStage stage() const {
+        if (!ranks_.have_begun) return RanksStage::unknown;
+        return have_begun_ || ranks_.have_begun() ? RanksStage::begun : RanksStage::not_begun;
+    }
+
     // Ranks elsewhere may begin unseen, where this host does not see their files.
     bool have_begun() {
         constexpr double unseen_s = 60;
@@ -262,6 +277,7 @@ int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun, Lau
     if (are_here && !request.oversubscribe) check_cores(request.np);
     const int ranks_here = are_here ? request.np : 1;
     settle_limits(ranks_here);
+    ready_for_mpirun(request.oversubscribe ? 1 : ranks_here);
     const LaunchFolder folder(ranks_here);
     request.folder = folder.path();
     std::map<std::string, std::string> environment;
@@ -277,8 +293,7 @@ int supervise(const std::vector<std::string>& argv,
               const SupervisedRanks& ranks) {
     const WatchedSignals signals;
     std::optional<OrphanWatch> orphans(std::in_place);
-    const ChildPipes pipes = ranks.log.folder ? ChildPipes::errors : ChildPipes::none;
-    Child child = start_child(argv, environment, pipes, &signals.before);
+    Child child = start_child(argv, environment, ChildPipes::errors, &signals.before);
     LauncherOutput output(std::move(child.output), ranks.log);
     LauncherProcess launcher(child.pid);
     Supervision supervision(launcher, ranks);

@@ -86,6 +86,43 @@ TEST_F(LauncherOutputs, GoOnUnchangedAndAreKeptByLine) {
     EXPECT_THAT(kept(), ElementsAre("one", "?[1mtwo", "", "no end"));
 }
 
+constexpr const char* rule =
+    "--------------------------------------------------------------------------\\n";
+
+TEST_F(LauncherOutputs, ShowOpenMpisBoxesWithoutRulesAndNoiseNotAtAll) {
+    OtherStderr seen;
+    const std::string box = "The job has\\nmore processes.\\n\\n  App: true\\n";
+    run(fmt::format(
+        "printf 'a\\n{0}{1}{0}{0}Primary job  terminated normally, but\\n1 failed.\\n{0}' "
+        ">&2; echo '[n1:7] 1 more process has sent help message x' >&2; echo [b] >&2",
+        rule,
+        box));
+    EXPECT_EQ(seen.read(), "a\nOpen MPI: The job has\n  more processes.\n    App: true\n[b]\n");
+    EXPECT_EQ(kept().size(), 13u) << "all of them";
+}
+
+TEST_F(LauncherOutputs, ShowABoxWithoutAnEndAsItCame) {
+    OtherStderr seen;
+    run(fmt::format("printf -- '{}half\\n--' >&2", rule));
+    EXPECT_EQ(seen.read(), std::string(74, '-') + "\nhalf\n--");
+    run("printf -- '----\\n-----' >&2");
+    EXPECT_EQ(seen.read(), "----\n-----") << "a program's own rules";
+}
+
+TEST_F(LauncherOutputs, ShowWhatWasHeldBackOnceNothingMoreComes) {
+    OtherStderr seen;
+    Child child =
+        start_child({"bash", "-c", "printf 'Sure? \n[y/n] ' >&2"}, {}, ChildPipes::errors);
+    LauncherOutput output(std::move(child.output), log());
+    reap_child(child.pid);
+    while (output.has_more()) output.move();
+    EXPECT_EQ(seen.read(), "Sure? \n");
+    output.settle();
+    output.settle();
+    output.move();
+    EXPECT_EQ(seen.read(), "[y/n] ");
+}
+
 TEST_F(LauncherOutputs, WaitForAPlace) {
     OtherStderr seen;
     Child child = start_child({"bash", "-c", "echo early >&2"}, {}, ChildPipes::errors);
