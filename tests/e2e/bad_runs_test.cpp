@@ -106,7 +106,15 @@ TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
         EXPECT_EQ(result.exit_code, 66);
         EXPECT_EQ(result.output, message);
     }
-    const Words mpirun = {"mpirun", "-np", "2", "--oversubscribe", "--quiet", alone, "train"};
+    const Words mpirun = {"mpirun",
+                          "-np",
+                          "2",
+                          "--oversubscribe",
+                          "--mca",
+                          "orte_execute_quiet",
+                          "1",
+                          alone,
+                          "train"};
     const auto result = run_process(mpirun + Words{"--data", data_, "--run", run_});
     EXPECT_EQ(result.exit_code, 66);
     EXPECT_EQ(result.output, message);
