@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program.hpp"
 
+#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
@@ -309,6 +310,11 @@ std::filesystem::path rank_program(const Program& program) {
     return program.train == nullptr ? self.parent_path() / "lockstep-train" : self;
 }
 
+std::filesystem::path launched_program(const Program& program) {
+    const bool is_bound_early = !openmp_binding(Environment()).empty();
+    return is_bound_early ? std::filesystem::path(this_executable()) : rank_program(program);
+}
+
 // Before MPI is up ranks cannot agree on who speaks: the first of each node does. The others let
 // it, for the first to end has the launcher end all.
 int fail_to_start(const std::exception& reason) {
@@ -342,7 +348,10 @@ int run_program(const std::vector<std::string>& words, const Program& program) {
     std::optional<MpiSession> session;
     Communicator ranks;
     try {
-        if (is_computing_rank) start_rank(words, {program, {}, facts});
+        if (is_computing_rank)
+            start_rank(words, {program, {}, facts});
+        else if (computes(words))
+            release_first_thread();
         ranks = join_ranks(session);
     } catch (const std::exception& exception) {
         if (is_computing_rank) return fail_to_start(exception);

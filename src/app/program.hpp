@@ -48,6 +48,10 @@ struct Program {
 /// lockstep-train beside it.
 std::filesystem::path rank_program(const Program& program);
 
+/// What an mpirun of our own starts: that program at once, unless OpenMP would bind its first
+/// thread while it is loaded. Then ranks begin as this program, which binds them first.
+std::filesystem::path launched_program(const Program& program);
+
 /// What every command finds in the process that it runs in.
 struct ProcessContext {
     Program program;

@@ -19,6 +19,7 @@
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
+#include "rank_count.hpp"
 #include "train/train_options.hpp"
 
 #include <algorithm>
@@ -91,8 +92,7 @@ void mark_failed(const fs::path& run, const Error& error) {
 }
 
 int launch(const TrainOptions& options, const Invocation& call) {
-    const auto program = rank_program(call.process.program);
-    check_rank_program(program);
+    check_rank_program(rank_program(call.process.program));
     const fs::path& run = options.settings.run;
     const LaunchedRun launched{[&] { return newest_flight(run); },
                                [&](const Error& error) { mark_failed(run, error); }};
@@ -110,10 +110,14 @@ int launch(const TrainOptions& options, const Invocation& call) {
                               return has_place ? RunPaths{run}.logs(start) : fs::path();
                           }};
     return explain_end(launched, [&] {
-        return supervise_ranks(
-            {options.np, options.oversubscribe, call.words, {}, program, options.hosts},
-            have_begun,
-            log);
+        return supervise_ranks({options.np,
+                                options.oversubscribe,
+                                call.words,
+                                {},
+                                launched_program(call.process.program),
+                                options.hosts},
+                               have_begun,
+                               log);
     });
 }
 
@@ -209,16 +213,17 @@ int run(TrainOptions& options, const Invocation& call) {
                                        options.oversubscribe,
                                        words,
                                        {},
-                                       rank_program(call.process.program),
+                                       launched_program(call.process.program),
                                        options.hosts},
                                       Environment());
         print_once(shell_text(line) + "\n");
         return 0;
     }
+    check_rank_count(call, options.hosts);
     const bool wants_ranks = options.np > 1 || !options.hosts.empty();
     if (wants_ranks && !launched_by_mpi()) return launch(options, call);
     const Program& program = call.process.program;
-    if (program.train == nullptr) become_rank(rank_program(program), call.words);
+    if (program.train == nullptr) become_rank(rank_program(program), call.words, kept_cores());
     if (!options.plan.empty()) check_plan(ranks, facts, options.plan);
     if (const std::string note = binding_note(facts); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();
