@@ -5,6 +5,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -218,8 +219,19 @@ bool computes(const std::vector<std::string>& words) {
     return is_train(words) || (!words.empty() && (words[0] == "eval" || words[0] == "predict"));
 }
 
+// What one rank alone ran into.
+int fail(const std::vector<std::string>& words, const ProcessContext& process, const Error& error) {
+    if (is_train(words)) note_rank_end(error);
+    if (process.ranks.size() > 1) fail_alone(process.ranks, error);
+    say_error(error.text());
+    return static_cast<int>(error.exit_code());
+}
+
 int run_guarded(const std::vector<std::string>& words, const ProcessContext& process) {
     try {
+        std::optional<ForeignEnd> only_ours;
+        if (process.program.train != nullptr)
+            only_ours.emplace([&](const Error& error) { fail(words, process, error); });
         return run_command(words, process);
     } catch (const AgreedError& error) {
         if (error.speaks()) {
@@ -228,11 +240,7 @@ int run_guarded(const std::vector<std::string>& words, const ProcessContext& pro
         }
         return static_cast<int>(error.exit_code());
     } catch (const std::exception& exception) {
-        const Error error = as_error(exception);
-        if (is_train(words)) note_rank_end(error);
-        if (process.ranks.size() > 1) fail_alone(process.ranks, error);
-        say_error(error.text());
-        return static_cast<int>(error.exit_code());
+        return fail(words, process, as_error(exception));
     }
 }
 
@@ -336,7 +344,10 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
 int run_program(const std::vector<std::string>& words, const Program& program) {
     keep_standard_streams();
     const auto facts = std::make_shared<RankFacts>();
-    if (is_train(words)) hold_stop_signals();  // none is lost before training takes them
+    if (is_train(words)) {
+        hold_stop_signals();  // none is lost before training takes them
+        outlive_readers();    // output that nobody reads is no reason to stop
+    }
     die_with_launch();
     const bool is_computing_rank = launched_by_mpi() && computes(words);
     std::optional<MpiSession> session;

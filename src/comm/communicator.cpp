@@ -3,6 +3,7 @@
 
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/foreign_end.hpp"
 
 #include "base/mpi_check.hpp"
 
@@ -216,7 +217,7 @@ void Communicator::all_reduce_sum(std::span<double> values) const {
 void Communicator::abort(int exit_code) const {
     std::fflush(nullptr);
     if (has_mpi()) MPI_Abort(MPI_COMM_WORLD, exit_code);
-    ::_exit(exit_code);
+    end_process(exit_code);
 }
 
 }  // namespace lockstep

@@ -905,6 +905,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "Go on there, or accept it with --accept-other-bits: then the log says so, and later "
      "checkpoints\n"
      "hold what these nodes compute."},
+    {"E713",
+     bug,
+     "the model ended the process",
+     "The model's code, or a library that it uses, called exit(), _exit() or quick_exit(). A rank "
+     "that\n"
+     "ends so, even with code 0, has not trained: the run is marked as failed. Let the model throw "
+     "an\n"
+     "exception instead."},
     {"E740",
      config,
      "a rehearsed fault did not end as it should",

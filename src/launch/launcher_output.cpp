@@ -86,7 +86,7 @@ void LauncherOutput::move() {
         if (got == 0) pipe_.reset();
         if (got <= 0) return;
         unsent_.assign(buffer.data(), static_cast<std::size_t>(got));
-        take_lines(unsent_);
+        if (log_.folder) take_lines(unsent_);
     }
     if (unsent_.empty() || !is_ready(STDERR_FILENO, POLLOUT)) return;
     const ssize_t wrote = ::write(STDERR_FILENO, unsent_.data(), unsent_.size());
@@ -105,6 +105,11 @@ void LauncherOutput::settle() {
         place(log_.folder(LaunchState::going_on));
     } catch (const std::exception&) {  // perhaps later
     }
+}
+
+void LauncherOutput::note(const std::string& line) {
+    if (is_ready(STDERR_FILENO, POLLOUT)) write_all(STDERR_FILENO, line + "\n");
+    if (log_.folder) take_lines(line + "\n");
 }
 
 void LauncherOutput::take_lines(std::string_view bytes) {

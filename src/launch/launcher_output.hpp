@@ -46,6 +46,9 @@ class LauncherOutput {
     /// Looks for a place for records.
     void settle();
 
+    /// A line of our own: to stderr, if that has room, and among the records.
+    void note(const std::string& line);
+
   private:
     void take_lines(std::string_view bytes);
     void keep(std::string_view line);

@@ -141,6 +141,22 @@ std::vector<std::string> differences(const Json& ours, const Json& theirs, const
     return found;
 }
 
+// In place of rank 0. What it wrote before is kept.
+void write_end_state(const fs::path& root,
+                     std::int64_t incarnation,
+                     RunPhase phase,
+                     std::int64_t step,
+                     const std::string& reason,
+                     ExitCode exit) {
+    check_newest(RunPaths{root}, incarnation);
+    RunState state = read_run_state(root).value_or(RunState{});
+    state.phase = phase;
+    state.step = step;
+    state.reason = reason;
+    state.exit = static_cast<int>(exit);
+    write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
+}
+
 // The options that bring back what the run has, " --lr 0.001"; "" where none can.
 std::string options_of(const Json& ours, const Json& theirs, const Json& origins) {
     std::string options;
@@ -174,12 +190,16 @@ void write_failed_state(const fs::path& root,
                         std::int64_t incarnation,
                         const std::string& reason,
                         ExitCode exit) {
-    check_newest(RunPaths{root}, incarnation);
-    RunState state = read_run_state(root).value_or(RunState{});
-    state.phase = RunPhase::failed;
-    state.reason = reason;
-    state.exit = static_cast<int>(exit);
-    write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
+    const auto step = read_run_state(root).value_or(RunState{}).step;
+    write_end_state(root, incarnation, RunPhase::failed, step, reason, exit);
+}
+
+void write_stopped_state(const fs::path& root,
+                         std::int64_t incarnation,
+                         std::int64_t step,
+                         ExitCode exit) {
+    const std::string reason = "ended by a signal before it could save";
+    write_end_state(root, incarnation, RunPhase::checkpointed, step, reason, exit);
 }
 
 void check_same_deciding(const fs::path& root,

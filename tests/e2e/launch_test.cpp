@@ -62,6 +62,18 @@ class Launch : public testing::Test {
         EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 20));
     }
 
+    /// What is said of a stop is what the run's state says.
+    void expect_true_word() const {
+        if (!fs::exists(run_ / "incarnation"))
+            return EXPECT_THAT(output(), HasSubstr("stopped before the ranks began: nothing was"));
+        const auto step = read_json(run_ / "state.json").at("step").get<std::int64_t>();
+        EXPECT_THAT(state_of(run_), testing::StartsWith("checkpointed, step "));
+        EXPECT_EQ(step > 0, fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
+        EXPECT_THAT(output(),
+                    HasSubstr(step > 0 ? fmt::format("stopped after step {}; ", step)
+                                       : "stopped before anything was saved; "));
+    }
+
     void expect_completes() const {
         const std::int64_t length = newest_step(run_) + usual_steps;
         const ProcessResult result = run_lockstep(train(1, length));
@@ -88,8 +100,9 @@ TEST_P(LaunchEarly, ASignalIsMetAndTheSameCommandGoesOn) {
     ASSERT_TRUE(holds(*job, SIGTERM));
     ::usleep(static_cast<useconds_t>(early.after_s * 1e6));
     job->send(early.signal);
-    EXPECT_EQ(job->wait(60), 75) << output();
+    EXPECT_EQ(job->wait(60), early.signal == SIGINT ? 130 : 75) << output();
     expect_nothing_left();
+    expect_true_word();
     expect_completes();
 }
 
@@ -98,6 +111,8 @@ INSTANTIATE_TEST_SUITE_P(,
                          testing::Values(EarlySignal{2, SIGTERM, 0},
                                          EarlySignal{2, SIGUSR1, 0.08},
                                          EarlySignal{2, SIGHUP, 0.4},
+                                         EarlySignal{2, SIGTERM, 0.8},
+                                         EarlySignal{2, SIGINT, 1.1},
                                          EarlySignal{1, SIGTERM, 0},
                                          EarlySignal{1, SIGHUP, 0.2}),
                          [](const auto& test) {
@@ -106,6 +121,56 @@ INSTANTIATE_TEST_SUITE_P(,
                                                 sigabbrev_np(test.param.signal),
                                                 static_cast<int>(1e3 * test.param.after_s));
                          });
+
+// As `| head` and a killed `tee` do.
+TEST_F(Launch, GoesOnAndSavesWithoutAReader) {
+    for (const int ranks : {1, 2}) {
+        const std::string line =
+            R"("$@" --log-every 20 2>"$ERRORS" | head -1; echo ${PIPESTATUS[0]})";
+        const ProcessResult result =
+            run_process(Words{"bash", "-c", line, "bash", program()} + train(ranks),
+                        {{"ERRORS", folder_ / "errors"}},
+                        100);
+        EXPECT_THAT(result.output, testing::EndsWith("\n0\n")) << ranks;
+        EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", usual_steps));
+        const std::string errors = content_of(folder_ / "errors");
+        const std::string said = "warn: nobody reads stdout any more: the training goes on";
+        EXPECT_THAT(errors, HasSubstr(said));
+        EXPECT_EQ(errors.find(said), errors.rfind(said));
+        EXPECT_THAT(run_lockstep({"logs", run_}).output, HasSubstr("nobody reads stdout any more"));
+        fs::remove_all(run_);
+    }
+}
+
+/// A model that does not give numbers any more after some steps.
+Variables without_numbers(const std::string& how) {
+    return {{"LD_PRELOAD", LOCKSTEP_OTHER_NUMBERS}, {"OTHER_NUMBERS", how}, {"OTHER_AFTER", "400"}};
+}
+
+TEST_F(Launch, NamesAModelThatEndsTheProcess) {
+    for (const auto& [ranks, how] : {std::pair{1, "exit"}, {1, "_Exit"}, {2, "exit"}}) {
+        const ProcessResult result = run_lockstep(train(ranks), without_numbers(how));
+        EXPECT_EQ(result.exit_code, 70) << result.output;
+        EXPECT_THAT(result.output, HasSubstr("error E713: the model ended the process: it called"));
+        EXPECT_THAT(state_of(run_), testing::MatchesRegex("failed, step [0-9]+, exit 70"));
+        EXPECT_THAT(run_lockstep({"status", run_}).output, HasSubstr("E713: "));
+        fs::remove_all(run_);
+    }
+}
+
+TEST_F(Launch, NamesAModelThatLoopsForEver) {
+    const ProcessResult result =
+        run_lockstep(train(1) + Words{"--comm-timeout", "1s"}, without_numbers("loop"));
+    EXPECT_EQ(result.exit_code, 76) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("error E660: rank 0 ("));
+    EXPECT_THAT(result.output, HasSubstr(") has not finished a phase for "));
+    EXPECT_THAT(result.output, HasSubstr("and is in update since "));
+    EXPECT_THAT(state_of(run_), testing::EndsWith("exit 76"));
+    const ProcessResult later = run_lockstep({"diagnose", run_});
+    EXPECT_EQ(later.exit_code, 76);
+    EXPECT_THAT(later.output, HasSubstr("no progress: rank 0 ("));
+    EXPECT_THAT(run_lockstep({"logs", run_, "--first-error"}).output, HasSubstr("no progress"));
+}
 
 TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
     auto job = start(2);

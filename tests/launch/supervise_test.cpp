@@ -37,6 +37,22 @@ TEST(Supervise, LeavesSignalsAsTheyWereHoweverItEnds) {
         EXPECT_EQ(::sigismember(&blocked, signal), 0) << signal;
 }
 
+TEST(Supervise, LetsTheOwnerSayWhatBecameOfRanksThatBeganMeanwhile) {
+    SupervisedRanks ranks{.have_begun = [] { return false; }};
+    ranks.tell_early_end = [](ExitCode usual) { return static_cast<int>(usual) + 1000; };
+    const auto end_by = [&](const std::string& signal, const std::string& last) {
+        return supervise(
+            {"bash", "-c", "trap '" + last + "' TERM; kill -" + signal + " $PPID; sleep 60 & wait"},
+            {},
+            ranks);
+    };
+    EXPECT_EQ(end_by("TERM", "exit 1"), 1075);
+    EXPECT_EQ(end_by("INT", "exit 0"), 1130);
+    EXPECT_EQ(end_by("TERM", "exit 75"), 75) << "they have said so themselves";
+    EXPECT_EQ(end_by("INT", "exit 75"), 130);
+    EXPECT_EQ(end_by("TERM", "exit 64"), 64);
+}
+
 constexpr const char* work = "while :; do sleep 0.05; done";
 
 // Ranks at work, of a launcher on this host.

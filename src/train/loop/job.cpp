@@ -149,6 +149,16 @@ void Job::note_failure(const Error& error) {
     }
 }
 
+void Job::note_end_alone(const Error& error) {
+    note_failure(error);
+    if (run_.directory || run_.paths.root.empty()) return;
+    write_failed_state(
+        run_.paths.root,
+        run_.incarnation,
+        fmt::format("{}: rank {}: {}", error.code(), mesh_.world.rank(), error.what()),
+        error.exit_code());
+}
+
 LeafRange Job::leaves() const {
     return leaves_of(mesh_.data.rank(), mesh_.data.size(), settings_.virtual_ranks);
 }

@@ -48,6 +48,9 @@ class Job {
     /// For who reads the run afterwards: this rank ends with `error`.
     void note_failure(const Error& error);
 
+    /// The same for an end that the other ranks do not share: `error` is this rank's alone.
+    void note_end_alone(const Error& error);
+
   private:
     void open_data();
     void split_data();
