@@ -52,8 +52,8 @@ TEST_F(BadRuns, BelongToOneJobAtATime) {
                   "' is in use (waited 20.0s)\n"
                   "  why: its lock is held by process 812 on n01 (ada@n01) since "
                   "2026-01-01T00:00:00.000Z\n"
-                  "  fix: wait for that job or end it (scancel, kill); or use another run "
-                  "directory\n");
+                  "  fix: 'lockstep stop " +
+                  run_ + "' lets it save and end; or wait for it, or use another run directory\n");
 }
 
 TEST_F(BadRuns, AreNotStartedOnMoreRanksThanCores) {
