@@ -64,8 +64,10 @@ class Launch : public testing::Test {
 
     /// What is said of a stop is what the run's state says.
     void expect_true_word() const {
-        if (!fs::exists(run_ / "incarnation"))
-            return EXPECT_THAT(output(), HasSubstr("stopped before the ranks began: nothing was"));
+        if (!fs::exists(run_ / "incarnation")) {
+            EXPECT_THAT(output(), HasSubstr("stopped before the ranks began: nothing was done"));
+            return;
+        }
         const auto step = read_json(run_ / "state.json").at("step").get<std::int64_t>();
         EXPECT_THAT(state_of(run_), testing::StartsWith("checkpointed, step "));
         EXPECT_EQ(step > 0, fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
