@@ -117,7 +117,7 @@ int tell_early_end(const fs::path& run, ExitCode usual) {
             const auto saved = std::max<std::int64_t>(status.saved_step, 0);
             write_stopped_state(run, status.incarnation, saved, usual);
             once(Level::info,
-                 "stopped before anything was saved; the same command goes on from step {}",
+                 "stopped before this start saved anything; the same command goes on from step {}",
                  saved);
     }
     return static_cast<int>(usual);

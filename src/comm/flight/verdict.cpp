@@ -11,8 +11,7 @@
 // rules are asked in the order of causes, and the first that holds is the verdict:
 //
 //     mismatch > dead > failed > did not join > stopped
-//              > exited early > stuck in init, stuck GPU or slow > no progress
-//              > ended from outside
+//              > exited early > stuck in init, stuck GPU or slow > no progress > ended from outside
 //
 // Nothing is asked of the ranks, and nothing of the clock but `now_s`: it is a pure function of
 // traces, the same for a watchdog in the middle of a hang and for `lockstep diagnose` a day later.
@@ -278,12 +277,11 @@ Verdict waiting(const Scene& scene, double patience_s) {
     return early.trouble != Trouble::none ? early : slow(scene, patience_s);
 }
 
-/// After how long a phase of computing is no long one any more: half of the time-out, three times
-/// as long during set-up, and at once if the rank was asked to stop.
+/// How long a phase of computing may last: half of the time-out (warn_s is a tenth of it), three
+/// times as long during set-up, and no longer once the rank was asked to stop.
 double longest_phase_s(const RankTrace& trace, double patience_s) {
-    constexpr double share = 5;  // warn_s is a tenth of the time-out
-    const double usual_s = share * trace.warn_s * (trace.is_running ? 1 : 3);
-    return trace.signal != 0 ? std::max(patience_s, 0.5) : std::max(patience_s, usual_s);
+    const double usual_s = 5 * trace.warn_s * (trace.is_running ? 1 : 3);
+    return std::max(patience_s, trace.signal != 0 ? 0.5 : usual_s);
 }
 
 // A model that loops or waits for ever, on all ranks: nobody waits in a collective.
@@ -292,21 +290,17 @@ Verdict no_progress(const Scene& scene, double patience_s) {
     if (scene.waiting().seq != 0 || !scene.missing().empty() || all.empty()) return {};
     double least_s = std::numeric_limits<double>::max();
     for (const RankTrace* trace : all) {
+        if (!scene.is_alive(*trace) || !is_computing(trace->phase)) return {};
         const double age_s = scene.seen_until_s(*trace) - trace->phase_since_s;
-        const bool is_long = age_s >= longest_phase_s(*trace, patience_s);
-        if (!scene.is_alive(*trace) || !is_computing(trace->phase) || !is_long) return {};
+        if (age_s < longest_phase_s(*trace, patience_s)) return {};
         least_s = std::min(least_s, age_s);
     }
-    Verdict verdict =
-        blaming(scene,
-                Trouble::no_progress,
-                all,
-                fmt::format("{} finished a phase for {}",
-                            all.size() == 1 ? rank_text(*all.front()) + " has not" : "no rank has",
-                            duration_text(least_s)));
+    const std::string who = all.size() == 1 ? rank_text(*all.front()) + " has not" : "no rank has";
+    const std::string what = fmt::format("{} finished a phase for {}", who, duration_text(least_s));
+    Verdict verdict = blaming(scene, Trouble::no_progress, all, what);
     verdict.fix =
-        "the model, or a library that it uses, loops or waits for ever: look there; if one pass "
-        "may take so long, give --comm-timeout more time";
+        "the model, or a library that it uses, loops or waits for ever: look there; if one "
+        "pass may take so long, give --comm-timeout more time";
     return verdict;
 }
 
@@ -322,7 +316,9 @@ Verdict ended(const Scene& scene, double) {
             .fix = resume_fix};
 }
 
-int speaker_of(const Scene& scene, const std::vector<int>& culprits) {
+int speaker_of(const Scene& scene, const Verdict& verdict) {
+    const std::vector<int>& culprits = verdict.culprits;
+    if (verdict.trouble == Trouble::no_progress) return culprits.front();
     for (const RankTrace* trace : scene.traces())
         if (scene.is_alive(*trace) && std::ranges::find(culprits, trace->rank) == culprits.end())
             return trace->rank;
@@ -348,8 +344,7 @@ Verdict diagnose(std::span<const RankTrace> traces,
         verdict = rule(scene, patience_s);
         if (verdict.trouble != Trouble::none) break;
     }
-    const bool is_everybody = verdict.trouble == Trouble::no_progress;
-    verdict.speaker = is_everybody ? verdict.culprits.front() : speaker_of(scene, verdict.culprits);
+    verdict.speaker = speaker_of(scene, verdict);
     return verdict;
 }
 
