@@ -82,7 +82,10 @@ UniqueFd open_append(const fs::path& path) {
     constexpr int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
     UniqueFd fd(::open(path.c_str(), flags, 0600));
     if (!fd) {
-        const Error reason = system_error("write", path, errno);
+        const int cause = errno;
+        const Error reason = system_error("write", path, cause);
+        for (const int limit : {EMFILE, ENFILE, ENOSPC, EDQUOT})
+            if (cause == limit) throw reason;  // another folder would not help
         throw Error("E401", reason.what(), reason.why(), "use a run folder that you may write to");
     }
     return fd;

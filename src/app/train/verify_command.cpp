@@ -124,7 +124,7 @@ int judge(const std::vector<std::string>& hashes, bool plain, int virtual_ranks)
     throw plain ? Error("E704",
                         "ordinary summation gave equal bits",
                         "this comparison has no power: it would not notice a difference",
-                        "use more --steps or another --seed")
+                        "compare more ranks: for example --ranks 1,2,4")
                 : Error("E703",
                         "the parameters differ between numbers of ranks",
                         "this breaks Lockstep's promise",
