@@ -716,8 +716,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E671",
      missing_input,
      "NCCL cannot be loaded",
-     "libnccl.so.2 was not found, is no NCCL, or is too old. --nccl-lib or\n"
-     "LOCKSTEP_NCCL_LIB names the file."},
+     "libnccl.so.2 was not found, is no NCCL, or is too old. LOCKSTEP_NCCL_LIB names the file."},
     {"E672",
      config,
      "two NCCL libraries in one process",

@@ -62,7 +62,7 @@ void check_proof(const std::vector<float>& got, const Inside& inside, int size) 
                                      got[i],
                                      sum),
                          fmt::format("{} gave it", inside.runtime()->nccl_text()),
-                         "another NCCL version (--nccl-lib), or NCCL_P2P_DISABLE=1 to leave out a "
+                         "another NCCL version (LOCKSTEP_NCCL_LIB), or NCCL_P2P_DISABLE=1 to leave out a "
                          "broken path between GPUs; nccl-tests show it, too");
         });
     }

@@ -19,7 +19,7 @@ from pathlib import Path
 FOLDER = Path(__file__).resolve().parent
 KEYS = ('make', 'run', 'fill', 'do', 'exit', 'aside', 'by', 'not')
 HEAD = re.compile(r'\[([^\]]+)\] (.+)')
-REASONS = ('gpu', 'nccl', 'cluster', 'administrator', 'hardware', 'install', 'bug', 'manual', 'prose', 'race')
+REASONS = ('gpu', 'nccl', 'cluster', 'administrator', 'hardware', 'install', 'bug', 'race', 'unseen')
 
 
 class Row:
