@@ -309,12 +309,25 @@ std::filesystem::path rank_program(const Program& program) {
     return program.train == nullptr ? self.parent_path() / "lockstep-train" : self;
 }
 
+namespace {
+
+// Also where the launcher's variables cannot be read, which may be what is to be said.
+bool is_first_of_node() {
+    try {
+        return read_launch_facts(Environment()).local_rank.value_or(0) == 0;
+    } catch (const Error&) {
+        return true;
+    }
+}
+
+}  // namespace
+
 // Before MPI is up ranks cannot agree on who speaks: the first of each node does. The others let
 // it, for the first to end has the launcher end all.
 int fail_to_start(const std::exception& reason) {
     const Error error = as_error(reason);
     note_rank_end(error);
-    if (read_launch_facts(Environment()).local_rank.value_or(0) == 0)
+    if (is_first_of_node())
         say_error(error.text());
     else
         std::this_thread::sleep_for(std::chrono::milliseconds(300));

@@ -3,6 +3,7 @@
 
 A row begins with one or more lines `[CODE] FRAGMENT`: a part of a fix as the sources have it, `{}` where a
 value is put in, `[-]` where no error code is known. Several such lines share what follows:
+  needs: root cores  what the machine must have; without it the row is left out
   make: COMMAND      what the situation needs
   run: COMMAND       prints the advice
   fill: --batch=64 DIR=D/test    values for what the advice leaves open
@@ -17,9 +18,9 @@ import re
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-KEYS = ('make', 'run', 'fill', 'do', 'exit', 'aside', 'by', 'not')
+KEYS = ('needs', 'make', 'run', 'fill', 'do', 'exit', 'aside', 'by', 'not')
 HEAD = re.compile(r'\[([^\]]+)\] (.+)')
-REASONS = ('gpu', 'nccl', 'cluster', 'administrator', 'hardware', 'install', 'bug', 'race', 'unseen')
+REASONS = ('gpu', 'nccl', 'cluster', 'administrator', 'hardware', 'install', 'bug', 'race', 'slow', 'unseen')
 
 
 class Row:
