@@ -2,9 +2,12 @@
 // `lockstep`: every command; starts at once, for it leaves LibTorch to lockstep-train.
 #include "app/program.hpp"
 
+#include <new>
 #include <string>
 #include <vector>
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
     return lockstep::run_program(std::vector<std::string>(argv + 1, argv + argc), {});
+} catch (const std::bad_alloc&) {
+    return lockstep::end_without_room();
 }

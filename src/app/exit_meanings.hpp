@@ -23,7 +23,7 @@ inline constexpr ExitMeaning exit_meanings[] = {
     {ExitCode::service_away,
      "a service is away (SLURM, a download), or a run is in use",
      "perhaps later, by hand"},
-    {ExitCode::bug, "a bug of ours", "would fail again"},
+    {ExitCode::bug, "a bug of ours, or a model that ended the process", "would fail again"},
     {ExitCode::cannot_create, "an output cannot be made", "would fail again"},
     {ExitCode::io, "input or output error", "would fail again"},
     {ExitCode::saved_please_requeue,

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "manual.hpp"
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/version.hpp"
 
 #include "exit_meanings.hpp"
 
 #include <algorithm>
+#include <system_error>
 
 #include <fmt/format.h>
 
@@ -202,16 +204,40 @@ std::string reference_page(const std::vector<Command>& commands) {
     return text + reference_exit_codes();
 }
 
-void write_manual(const std::vector<Command>& commands, const std::filesystem::path& folder) {
+namespace {
+
+// A prefix's share/ has folders alone; a run, a data set or a home has files.
+void check_holds_no_files(const std::filesystem::path& folder) {
+    std::error_code none;
+    for (const auto& entry : std::filesystem::directory_iterator(folder, none))
+        check(!entry.is_regular_file(none), [&] {
+            return Error("E407",
+                         fmt::format("'{}' holds other files, such as '{}'",
+                                     folder.string(),
+                                     entry.path().filename().string()),
+                         "'lockstep generate' writes Lockstep's own manual page, completions and "
+                         "reference",
+                         "name a folder that is new or holds folders alone");
+        });
+}
+
+}  // namespace
+
+std::vector<std::string> write_manual(const std::vector<Command>& commands,
+                                      const std::filesystem::path& folder) {
+    check_holds_no_files(folder);
+    std::vector<std::string> written;
     const auto write = [&](const char* place, const std::string& text) {
         make_directories((folder / place).parent_path());
         write_file_atomically(folder / place, text);
+        written.push_back((folder / place).string());
     };
     write("man/man1/lockstep.1", man_page(commands));
     write("bash-completion/completions/lockstep", bash_completion(commands));
     write("zsh/site-functions/_lockstep", zsh_completion(commands));
     write("fish/vendor_completions.d/lockstep.fish", fish_completion(commands));
     write("doc/lockstep/reference.md", reference_page(commands));
+    return written;
 }
 
 }  // namespace lockstep

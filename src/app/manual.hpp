@@ -24,7 +24,9 @@ std::string bash_completion(const std::vector<Command>& commands);
 std::string zsh_completion(const std::vector<Command>& commands);
 std::string fish_completion(const std::vector<Command>& commands);
 
-/// Writes them below `folder` as an installation's share/ has them, and reference.md.
-void write_manual(const std::vector<Command>& commands, const std::filesystem::path& folder);
+/// Writes them below `folder` as an installation's share/ has them, and reference.md; returns their
+/// paths. Errors: E407 where `folder` holds files, those of writing.
+std::vector<std::string> write_manual(const std::vector<Command>& commands,
+                                      const std::filesystem::path& folder);
 
 }  // namespace lockstep

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "program.hpp"
 
+#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -21,10 +23,12 @@
 #include "slurm/rank_ends.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <chrono>
 #include <csignal>
 #include <cstdint>
+#include <cstdio>
 #include <fstream>
 #include <optional>
 #include <thread>
@@ -218,8 +222,19 @@ bool computes(const std::vector<std::string>& words) {
     return is_train(words) || (!words.empty() && (words[0] == "eval" || words[0] == "predict"));
 }
 
+// What one rank alone ran into.
+int fail(const std::vector<std::string>& words, const ProcessContext& process, const Error& error) {
+    if (is_train(words)) note_rank_end(error);
+    if (process.ranks.size() > 1) fail_alone(process.ranks, error);
+    say_error(error.text());
+    return static_cast<int>(error.exit_code());
+}
+
 int run_guarded(const std::vector<std::string>& words, const ProcessContext& process) {
     try {
+        std::optional<ForeignEnd> only_ours;
+        if (process.program.train != nullptr)
+            only_ours.emplace([&](const Error& error) { fail(words, process, error); });
         return run_command(words, process);
     } catch (const AgreedError& error) {
         if (error.speaks()) {
@@ -228,11 +243,7 @@ int run_guarded(const std::vector<std::string>& words, const ProcessContext& pro
         }
         return static_cast<int>(error.exit_code());
     } catch (const std::exception& exception) {
-        const Error error = as_error(exception);
-        if (is_train(words)) note_rank_end(error);
-        if (process.ranks.size() > 1) fail_alone(process.ranks, error);
-        say_error(error.text());
-        return static_cast<int>(error.exit_code());
+        return fail(words, process, as_error(exception));
     }
 }
 
@@ -309,12 +320,30 @@ std::filesystem::path rank_program(const Program& program) {
     return program.train == nullptr ? self.parent_path() / "lockstep-train" : self;
 }
 
+std::filesystem::path launched_program(const Program& program) {
+    const bool is_bound_early = !openmp_binding(Environment()).empty();
+    return is_bound_early ? std::filesystem::path(this_executable()) : rank_program(program);
+}
+
+namespace {
+
+// Also where the launcher's variables cannot be read, which may be what is to be said.
+bool is_first_of_node() {
+    try {
+        return read_launch_facts(Environment()).local_rank.value_or(0) == 0;
+    } catch (const Error&) {
+        return true;
+    }
+}
+
+}  // namespace
+
 // Before MPI is up ranks cannot agree on who speaks: the first of each node does. The others let
 // it, for the first to end has the launcher end all.
 int fail_to_start(const std::exception& reason) {
     const Error error = as_error(reason);
     note_rank_end(error);
-    if (read_launch_facts(Environment()).local_rank.value_or(0) == 0)
+    if (is_first_of_node())
         say_error(error.text());
     else
         std::this_thread::sleep_for(std::chrono::milliseconds(300));
@@ -333,16 +362,37 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
     return code;
 }
 
+int end_without_room() noexcept {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_AS, &limit);
+    std::array<char, 256> text{};
+    const int bytes =
+        std::snprintf(text.data(),
+                      text.size(),
+                      "lockstep: error E225: there is no memory to start with\n"
+                      "  why: 'ulimit -v' leaves %llu KiB\n  fix: ulimit -v unlimited\n",
+                      static_cast<unsigned long long>(limit.rlim_cur >> 10));
+    const ssize_t wrote = ::write(STDERR_FILENO, text.data(), static_cast<std::size_t>(bytes));
+    static_cast<void>(wrote);  // nobody reads it
+    return static_cast<int>(ExitCode::config);
+}
+
 int run_program(const std::vector<std::string>& words, const Program& program) {
     keep_standard_streams();
     const auto facts = std::make_shared<RankFacts>();
-    if (is_train(words)) hold_stop_signals();  // none is lost before training takes them
+    if (is_train(words)) {
+        hold_stop_signals();  // none is lost before training takes them
+        outlive_readers();    // output that nobody reads is no reason to stop
+    }
     die_with_launch();
     const bool is_computing_rank = launched_by_mpi() && computes(words);
     std::optional<MpiSession> session;
     Communicator ranks;
     try {
-        if (is_computing_rank) start_rank(words, {program, {}, facts});
+        if (is_computing_rank)
+            start_rank(words, {program, {}, facts});
+        else if (computes(words))
+            release_first_thread();
         ranks = join_ranks(session);
     } catch (const std::exception& exception) {
         if (is_computing_rank) return fail_to_start(exception);

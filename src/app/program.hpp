@@ -48,6 +48,10 @@ struct Program {
 /// lockstep-train beside it.
 std::filesystem::path rank_program(const Program& program);
 
+/// What an mpirun of our own starts: that program at once, unless OpenMP would bind its first
+/// thread while it is loaded. Then ranks begin as this program, which binds them first.
+std::filesystem::path launched_program(const Program& program);
+
 /// What every command finds in the process that it runs in.
 struct ProcessContext {
     Program program;
@@ -62,6 +66,10 @@ int run_command(const std::vector<std::string>& words, const ProcessContext& pro
 /// exit code, and an error that all ranks share is said once. A rank of a command that computes
 /// in a program that cannot becomes lockstep-train: all else starts without loading LibTorch.
 int run_program(const std::vector<std::string>& words, const Program& program);
+
+/// For a process that is refused its first memory: writes E225 without any, and returns its exit
+/// code.
+int end_without_room() noexcept;
 
 /// Says why this process cannot even begin, once on each node. Returns the exit code.
 int fail_to_start(const std::exception& reason);

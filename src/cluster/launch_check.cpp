@@ -15,6 +15,8 @@ std::string values_text(const LaunchFacts& facts) {
     constexpr std::array shown{"OMPI_COMM_WORLD_RANK",
                                "OMPI_COMM_WORLD_SIZE",
                                "PMIX_RANK",
+                               "PMI_RANK",
+                               "PMI_SIZE",
                                "SLURM_PROCID",
                                "SLURM_STEP_NUM_TASKS",
                                "SLURM_NTASKS",
@@ -43,6 +45,17 @@ Error singletons(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
                 what,
                 "torchrun starts processes that do not know MPI; found " + values,
                 fmt::format("mpirun -np {} lockstep train ...", *facts.size)};
+    }
+    if (facts.launcher == Launcher::pmi) {
+        return {"E604",
+                what,
+                "this is the mpiexec of MPICH or Intel MPI, and the program is linked with Open "
+                "MPI; found " +
+                    values,
+                fmt::format("lockstep train --np {} ..., or Open MPI's mpirun -np {} lockstep "
+                            "train ...; where no mpiexec started this: unset ${{!PMI_*}}",
+                            *facts.size,
+                            *facts.size)};
     }
     if (facts.launcher == Launcher::srun) {
         const auto why = facts.pmix_rank ? "SLURM's PMIx and this program's MPI do not speak the "
@@ -106,6 +119,29 @@ void check_launch(const LaunchFacts& facts, int mpi_rank, int mpi_size) {
                                         mpi_size));
     });
     check_pmix_rank(facts);
+}
+
+void check_asked_ranks(const LaunchFacts& facts, std::int64_t asked, int mpi_size) {
+    const bool are_singletons = mpi_size == 1 && facts.size.value_or(1) > 1;  // check_launch()'s
+    check(asked == 0 || asked == mpi_size || are_singletons, [&] {
+        const bool is_step = facts.launcher == Launcher::srun;
+        const std::string_view name = is_step ? "srun" : "mpirun";
+        return Error(
+            "E604",
+            fmt::format("{} started {} rank(s), but {} are asked for", name, mpi_size, asked),
+            fmt::format("--np and --hosts start ranks of their own only where no launcher started "
+                        "this process; {} is set",
+                        is_step ? "SLURM_STEP_ID" : "OMPI_COMM_WORLD_SIZE or PMIX_RANK"),
+            is_step
+                ? fmt::format("leave --np out, and start it as: srun --mpi=pmix -n {0} lockstep "
+                              "... (in an interactive step: srun --overlap --mpi=pmix -n {0} "
+                              "lockstep ...)",
+                              asked)
+                : fmt::format("leave --np out, and start it as: mpirun -np {} lockstep ...; "
+                              "where no mpirun started this: unset ${{!OMPI_COMM_WORLD_*}} "
+                              "${{!PMIX_*}}",
+                              asked));
+    });
 }
 
 }  // namespace lockstep

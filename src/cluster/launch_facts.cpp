@@ -67,6 +67,13 @@ void read_torchrun(const Environment& environment, LaunchFacts& facts) {
     facts.local_size = environment.integer("LOCAL_WORLD_SIZE");
 }
 
+// MPICH's and Intel's mpiexec, whose protocol SLURM's PMI-2 has, too.
+void read_pmi(const Environment& environment, LaunchFacts& facts) {
+    facts.launcher = Launcher::pmi;
+    facts.size = environment.integer("PMI_SIZE");
+    facts.rank = environment.integer("PMI_RANK");
+}
+
 }  // namespace
 
 std::string_view launcher_name(Launcher launcher) {
@@ -77,6 +84,8 @@ std::string_view launcher_name(Launcher launcher) {
             return "srun";
         case Launcher::torchrun:
             return "torchrun";
+        case Launcher::pmi:
+            return "mpiexec";
         case Launcher::none:
             break;
     }
@@ -91,8 +100,13 @@ LaunchFacts read_launch_facts(const Environment& environment) {
         read_mpirun(environment, facts);
     } else if (environment.text("TORCHELASTIC_RUN_ID")) {
         read_torchrun(environment, facts);
-    } else if (facts.slurm_step_tasks) {
-        read_srun(environment, facts);
+    } else {
+        const auto pmi_size = environment.integer("PMI_SIZE");
+        const bool is_of_srun = facts.slurm_step_tasks && facts.slurm_step_tasks == pmi_size;
+        if (pmi_size.value_or(1) > 1 && !is_of_srun)
+            read_pmi(environment, facts);
+        else if (facts.slurm_step_tasks)
+            read_srun(environment, facts);
     }
     for (const auto& [name, reading] : environment.readings()) {
         if (reading.is_set) facts.found.emplace(name, reading.value);

@@ -3,6 +3,8 @@
 
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/foreign_end.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include "base/mpi_check.hpp"
 
@@ -82,9 +84,11 @@ std::vector<std::string> gather_for(Receivers to,
 
 bool launched_by_mpi() {
     const Environment environment;
-    constexpr std::array names = {"OMPI_COMM_WORLD_SIZE", "PMIX_RANK", "PMI_RANK"};
-    return std::ranges::any_of(
-        names, [&](const char* name) { return environment.text(name).has_value(); });
+    const auto has = [&](const char* name) { return environment.text(name).has_value(); };
+    // A number that somebody exported is no launcher: each of them sets more than a rank.
+    return has("OMPI_COMM_WORLD_SIZE") || (has("PMIX_RANK") && has("PMIX_NAMESPACE")) ||
+           (has("PMI_RANK") &&
+            parse_integer(environment.text("PMI_SIZE").value_or("")).value_or(1) > 1);
 }
 
 MpiSession::MpiSession() {
@@ -216,7 +220,7 @@ void Communicator::all_reduce_sum(std::span<double> values) const {
 void Communicator::abort(int exit_code) const {
     std::fflush(nullptr);
     if (has_mpi()) MPI_Abort(MPI_COMM_WORLD, exit_code);
-    ::_exit(exit_code);
+    end_process(exit_code);
 }
 
 }  // namespace lockstep

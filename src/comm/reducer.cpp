@@ -118,7 +118,6 @@ void Reducer::add(std::size_t tensor) {
 
 void Reducer::end_leaf() {
     expect(micro_batch_ == micro_batches_, "every micro-batch of the leaf has run");
-    note_missing({&slot_, 1});
     complete_all();
 }
 
@@ -131,9 +130,6 @@ void Reducer::begin_together() {
 }
 
 void Reducer::end_together() {
-    std::vector<float*> slots;
-    for (int index = 0; index < partials_; ++index) slots.push_back(slot(index));
-    note_missing(slots);
     complete_all();
 }
 
@@ -161,14 +157,11 @@ OverlapTimes Reducer::take_overlap() {
     return {.busy_s = pipeline_->take_busy_s(), .exposed_s = std::exchange(exposed_s_, 0.0)};
 }
 
-void Reducer::note_missing(std::span<float* const> slots) {
-    missing_.clear();
-    for (std::size_t tensor = 0; tensor < added_in_.size(); ++tensor) {
-        if (added_in_[tensor] != 0) continue;
-        missing_.push_back(tensor);
-        const FloatRange range = layout_.tensor(tensor);
-        for (float* slot : slots) exchange_.memory().clear(slot + range.begin, range.size());
-    }
+std::vector<std::size_t> Reducer::missing() const {
+    std::vector<std::size_t> missing;
+    for (std::size_t tensor = 0; tensor < added_in_.size(); ++tensor)
+        if (added_in_[tensor] == 0) missing.push_back(tensor);
+    return missing;
 }
 
 void Reducer::complete_bucket(std::size_t bucket) {

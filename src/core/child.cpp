@@ -65,8 +65,9 @@ Child start_child(const std::vector<std::string>& argv,
     const auto variables = environment_with(environment);
     const auto argument_list = pointers(argv);
     const auto variable_list = pointers(variables);
-    Pipe output, spoken;
+    Pipe output, errors, spoken;
     if (pipes != ChildPipes::none) output = open_pipe();
+    if (pipes == ChildPipes::apart) errors = open_pipe();
     if (pipes == ChildPipes::both) spoken = open_pipe();
     const int parent = ::getpid();
     const pid_t pid = ::fork();
@@ -79,13 +80,14 @@ Child start_child(const std::vector<std::string>& argv,
         ::dup2(
             spoken.read_end ? spoken.read_end.value() : ::open("/dev/null", O_RDONLY | O_CLOEXEC),
             STDIN_FILENO);
-        if (output.write_end) ::dup2(output.write_end.value(), STDERR_FILENO);
-        if (output.write_end && pipes != ChildPipes::errors)
-            ::dup2(output.write_end.value(), STDOUT_FILENO);
+        const UniqueFd& for_errors = errors.write_end ? errors.write_end : output.write_end;
+        if (output.write_end) ::dup2(output.write_end.value(), STDOUT_FILENO);
+        if (for_errors) ::dup2(for_errors.value(), STDERR_FILENO);
         ::execve(path.c_str(), argument_list.data(), variable_list.data());
         ::_exit(127);
     }
-    return {pid, std::move(output.read_end), std::move(spoken.write_end)};
+    return {
+        pid, std::move(output.read_end), std::move(errors.read_end), std::move(spoken.write_end)};
 }
 
 int reap_child(pid_t pid) {

@@ -59,6 +59,15 @@ Error::Error(std::string_view code, std::string what, std::string why, std::stri
     exit_code_ = entry ? entry->exit_code : ExitCode::bug;
 }
 
+Error Error::exiting_as(int child_exit) && {
+    const auto is_child = [&](const ErrorEntry& entry) {
+        return static_cast<int>(entry.exit_code) == child_exit;
+    };
+    if (std::ranges::any_of(error_catalog(), is_child))
+        exit_code_ = static_cast<ExitCode>(child_exit);
+    return std::move(*this);
+}
+
 std::string Error::text(std::string_view ranks) const {
     std::string head = fmt::format("lockstep: error {}: {}", code_, harmless(what_));
     if (!ranks.empty()) head += fmt::format(" ({})", ranks);

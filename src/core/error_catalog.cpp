@@ -97,8 +97,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E206",
      usage,
      "a path is no file",
-     "It is a pipe (FIFO), a socket or a device. Data, models and configuration files are read at\n"
-     "any place and more than once, which only files allow."},
+     "It is a pipe (FIFO), a socket or a device, or a folder in place of weights. Data, models "
+     "and\n"
+     "configuration files are read at any place and more than once, which only files allow."},
     {"E207",
      bad_data,
      "a data set field is missing",
@@ -144,9 +145,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E217",
      bad_data,
      "a data set does not fit the model",
-     "Shape, classes or, of test data, units differ from what the model takes; or --inputs names\n"
-     "fields that are no inputs, or more than the model takes; or some step has a sample that is\n"
-     "computed by itself, of which batch norm has no statistics (--drop-last)."},
+     "Shape, classes or, of test data, units or columns differ from what the model takes; or\n"
+     "--inputs names fields that are no inputs, or more than the model takes; or some step has a\n"
+     "sample that is computed by itself, of which batch norm has no statistics (--drop-last)."},
     {"E220",
      bad_data,
      "a path leaves its folder",
@@ -292,7 +293,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "a transform does not fit the images",
      "The step exists, but not for images of this size or number of channels: for example, a crop\n"
      "that is larger than the padded image. Shapes are checked step by step before training.\n"
-     "Numbers, tokens and images with masks are not transformed; several --inputs are not mixed."},
+     "Numbers, tokens and images with masks are not transformed; several --inputs are not mixed.\n"
+     "'normalise' needs the mean and deviation of an input, which packed data may have."},
     {"E249",
      config,
      "this build lacks the library of a format",
@@ -301,12 +303,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "on Debian."},
     {"E250",
      config,
-     "a file is no model for this program",
+     "a model cannot be trained by this program",
      "--model names a plug-in (.so) or a TorchScript file (.pt). A plug-in must have been built "
      "with\n"
      "this program's headers and LibTorch, and end with LOCKSTEP_MODEL_PLUGIN; a TorchScript file\n"
      "is what torch.jit.save() writes. Parameters must be f32, and buffers f32 or single whole\n"
-     "numbers: ranks sum and average them."},
+     "numbers: ranks sum and average them. Gradients must be dense, and reach some parameter.\n"
+     "Or the code of your own model failed: its exception is shown, and where it was thrown."},
     {"E251",
      bad_data,
      "a data file changed while it was in use",
@@ -338,7 +341,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E309",
      bad_data,
      "a safetensors file is malformed",
-     "Header, offsets and file size must agree without holes or overlaps."},
+     "Header, offsets and file size must agree without holes or overlaps. If the file is of "
+     "another\n"
+     "kind, the message says which, and names the command that converts it."},
     {"E310",
      bad_data,
      "a checkpoint is damaged",
@@ -716,8 +721,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E671",
      missing_input,
      "NCCL cannot be loaded",
-     "libnccl.so.2 was not found, is no NCCL, or is too old. --nccl-lib or\n"
-     "LOCKSTEP_NCCL_LIB names the file."},
+     "libnccl.so.2 was not found, is no NCCL, or is too old. LOCKSTEP_NCCL_LIB names the file."},
     {"E672",
      config,
      "two NCCL libraries in one process",
@@ -840,6 +844,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "Weights, gradients and optimizer state take three to five times the model's size; what a "
      "leaf\n"
      "computes grows with its samples. --micro-batches, more ranks or --precision fp16 need less."},
+    {"E697",
+     config,
+     "mpirun started no rank",
+     "mpirun ended by itself before the ranks did, with words of its own, which are shown. Usual "
+     "reasons\n"
+     "are settings in OMPI_MCA_* variables or in mca-params.conf, another MPI's mpirun that comes\n"
+     "first in PATH, and a name of the host that is too long for Open MPI 4."},
     {"E700",
      bug,
      "this is a bug in Lockstep",
@@ -872,7 +883,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "'lockstep verify' runs 'lockstep train' on each number of ranks, 'lockstep tune' with each\n"
      "setting, 'lockstep drill' without a fault. One of them ended with an error of its own, which "
      "is\n"
-     "shown."},
+     "shown, and whose exit code the command has."},
     {"E706",
      config,
      "OpenMP gives fewer threads than were asked for",
@@ -887,7 +898,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "in\n"
      "it. They must be equal, or the model would depend on which rank computes which sample.\n"
      "Usual reasons are processors of several makes, and libraries or variables of the\n"
-     "environment that are not the same on all nodes."},
+     "environment that are not the same on all nodes; or a model of your own that keeps state\n"
+     "between calls, draws from a generator of its own or reads a clock. 'lockstep verify' finds\n"
+     "such a model by the parameters after a few steps."},
     {"E708",
      config,
      "this process rounds or flushes numbers",
@@ -905,6 +918,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "Go on there, or accept it with --accept-other-bits: then the log says so, and later "
      "checkpoints\n"
      "hold what these nodes compute."},
+    {"E713",
+     bug,
+     "the model ended the process",
+     "The model's code, or a library that it uses, called exit(), _exit() or quick_exit(). A rank "
+     "that\n"
+     "ends so, even with code 0, has not trained: the run is marked as failed. Let the model throw "
+     "an\n"
+     "exception instead."},
     {"E740",
      config,
      "a rehearsed fault did not end as it should",

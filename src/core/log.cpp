@@ -7,6 +7,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/printed.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "stderr_capture.hpp"
 
@@ -15,6 +16,7 @@
 #include <cerrno>
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -37,6 +39,16 @@ int put(int fd, std::string_view text) {
     return 0;
 }
 
+// Of a process that nobody else watches: a launcher tells of its ranks' end itself.
+std::string crash_text(const LogTarget& target) {
+    if (target.world_size > 1) return "";
+    const fs::path run = target.directory.parent_path().parent_path();
+    return fmt::format(
+        "lockstep: the process crashed, and has not saved: 'lockstep logs {} --first-error' shows "
+        "its last words\n",
+        shell_word(run.string()));
+}
+
 // One that obeys no escapes would show them: editors and builds have such.
 bool is_dumb_terminal() {
     return Environment().text("TERM").value_or("") == "dumb";
@@ -55,6 +67,7 @@ class Sink {
         const std::lock_guard lock(mutex_);
         target_ = target;
         unprinted_ = 0;
+        is_unread_ = false;
         text_.reset();
         json_.reset();
         if (target.directory.empty()) return;
@@ -65,6 +78,7 @@ class Sink {
         if (!target.keeps_stderr) return;
         capture_ = std::make_unique<StderrCapture>(
             target.directory / (stem + ".stderr"),
+            crash_text(target),
             [this](std::string_view text, std::uint64_t end) {
                 event("stderr", {{"text", printable(text)}, {"end", end}});
             });
@@ -78,13 +92,7 @@ class Sink {
 
     void line(Level level, Audience audience, const std::string& text, std::string_view alike) {
         const std::lock_guard lock(mutex_);
-        if (audience == Audience::once && target_.rank != 0) return;
-        const double time = unix_time_s();
-        if (text_)
-            put(text_.value(),
-                fmt::format("{} {:5} {}\n", utc_text(time), level_name(level), text));
-        if (json_) put(json_.value(), line_record(time, level, audience, text, alike));
-        if (reaches_terminal(level, audience)) show(level, audience, text);
+        add_line(level, audience, text, alike);
     }
 
     void event(std::string_view name, Json fields) {
@@ -97,7 +105,7 @@ class Sink {
         const std::lock_guard lock(mutex_);
         if (target_.rank != 0) return;
         clear_live();
-        if (const int reason = put(STDOUT_FILENO, text)) unprinted_ = reason;
+        if (const int reason = say(text)) unprinted_ = reason;
         if (text_) put(text_.value(), text);
     }
 
@@ -110,7 +118,7 @@ class Sink {
         const std::lock_guard lock(mutex_);
         if (!live_terminal()) return;
         clear_live();
-        put(STDOUT_FILENO, text);
+        say(text);
         live_shown_ = !text.empty();
     }
 
@@ -120,6 +128,28 @@ class Sink {
     }
 
   private:
+    void add_line(Level level, Audience audience, const std::string& text, std::string_view alike) {
+        if (audience == Audience::once && target_.rank != 0) return;
+        const double time = unix_time_s();
+        if (text_)
+            put(text_.value(),
+                fmt::format("{} {:5} {}\n", utc_text(time), level_name(level), text));
+        if (json_) put(json_.value(), line_record(time, level, audience, text, alike));
+        if (reaches_terminal(level, audience)) show(level, audience, text);
+    }
+
+    // To stdout. Returns errno, else 0. That nobody reads it any more is news for the log, once.
+    int say(std::string_view text) {
+        const int reason = put(STDOUT_FILENO, text);
+        if (reason == EPIPE && text_ && !std::exchange(is_unread_, true))
+            add_line(Level::warn,
+                     Audience::here,
+                     "nobody reads stdout any more: the training goes on, and what it prints is in "
+                     "its log",
+                     {});
+        return reason;
+    }
+
     std::string line_record(double time,
                             Level level,
                             Audience audience,
@@ -154,13 +184,14 @@ class Sink {
         if (audience == Audience::here && target_.world_size > 1)
             from = fmt::format("[rank {} on {}] ", target_.rank, target_.host);
         const std::string mark = level >= Level::warn ? fmt::format("{}: ", level_name(level)) : "";
-        put(level >= Level::warn ? StderrCapture::before() : STDOUT_FILENO,
-            from + mark + text + "\n");
+        if (level >= Level::warn)
+            put(StderrCapture::before(), from + mark + text + "\n");
+        else
+            say(from + text + "\n");
     }
 
     void clear_live() {
-        if (live_shown_) put(STDOUT_FILENO, "\r\033[K");
-        live_shown_ = false;
+        if (std::exchange(live_shown_, false)) say("\r\033[K");
     }
 
     std::mutex mutex_;
@@ -168,6 +199,7 @@ class Sink {
     UniqueFd text_, json_;
     bool live_shown_ = false;
     int unprinted_ = 0;                       // errno of a print() that failed
+    bool is_unread_ = false;                  // the log says that nobody reads stdout
     std::unique_ptr<StderrCapture> capture_;  // the first to go: it logs to its end
 };
 

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 #include <csignal>
+#include <cstring>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -22,6 +24,7 @@ constexpr std::array crashes{SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 // For the handler of crashes.
 std::atomic<int> file_fd{-1}, before_fd{STDERR_FILENO};
 std::atomic<std::uint64_t> passed_on{0};
+std::atomic<const char*> last_word{nullptr};
 std::array<struct sigaction, crashes.size()> actions_before;
 
 // Nothing but system calls: a handler may call it. Whoever moves `passed_on` passes that piece on.
@@ -59,6 +62,8 @@ void handle_crash(int signal, siginfo_t* about, void* context) {
             old.sa_handler(signal);
     }
     pass_all_on();
+    if (const char* text = last_word.exchange(nullptr)) [[maybe_unused]]
+        const auto wrote = ::write(before_fd.load(), text, ::strlen(text));
     ::signal(signal, SIG_DFL);
     ::raise(signal);
 }
@@ -82,14 +87,18 @@ UniqueFd open_append(const fs::path& path) {
     constexpr int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
     UniqueFd fd(::open(path.c_str(), flags, 0600));
     if (!fd) {
-        const Error reason = system_error("write", path, errno);
+        const int cause = errno;
+        const Error reason = system_error("write", path, cause);
+        for (const int limit : {EMFILE, ENFILE, ENOSPC, EDQUOT})
+            if (cause == limit) throw reason;  // another folder would not help
         throw Error("E401", reason.what(), reason.why(), "use a run folder that you may write to");
     }
     return fd;
 }
 
-StderrCapture::StderrCapture(const fs::path& file, Take take)
+StderrCapture::StderrCapture(const fs::path& file, std::string at_crash, Take take)
     : path_(file),
+      at_crash_(std::move(at_crash)),
       take_(std::move(take)),
       file_(open_append(file)),
       before_(::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3)) {
@@ -98,6 +107,7 @@ StderrCapture::StderrCapture(const fs::path& file, Take take)
     passed_on = taken_;
     before_fd = before_.value();
     file_fd = file_.value();
+    last_word = at_crash_.empty() ? nullptr : at_crash_.c_str();
     ::dup2(file_.value(), STDERR_FILENO);
     take_crashes();
 }
@@ -111,6 +121,7 @@ StderrCapture::~StderrCapture() {
     thread_.join();
     ::dup2(before_.value(), STDERR_FILENO);
     give_crashes_back();
+    last_word = nullptr;
     drain();
     before_fd = STDERR_FILENO;
     file_fd = -1;

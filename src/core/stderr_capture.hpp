@@ -23,8 +23,9 @@ class StderrCapture {
     /// Told of each line, and where it ends in the file, from the thread or under drain().
     using Take = std::function<void(std::string_view line, std::uint64_t end)>;
 
-    /// Appends to `file`. Errors: E401; std::system_error where no thread can be had.
-    StderrCapture(const fs::path& file, Take take);
+    /// Appends to `file`. `at_crash` is written where stderr led before if the process crashes.
+    /// Errors: E401; std::system_error where no thread can be had.
+    StderrCapture(const fs::path& file, std::string at_crash, Take take);
 
     /// Passes on what is left, and removes the file where it is empty.
     ~StderrCapture();
@@ -42,6 +43,7 @@ class StderrCapture {
     void take_lines(std::string_view bytes);
 
     fs::path path_;
+    std::string at_crash_;
     Take take_;
     UniqueFd file_, before_;
     std::mutex draining_, sleeping_;

@@ -4,6 +4,7 @@
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/memory_policy.hpp"
+#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
 
 #include <exception>
@@ -29,6 +30,12 @@ std::map<std::string, std::string> bind_rank(const RankFacts& facts) {
         return {};  // what is wrong with the launch is said by all ranks together, once MPI is
                     // there
     }
+}
+
+std::map<std::string, std::string> kept_cores() {
+    const Environment environment;
+    if (openmp_binding(environment).empty() || environment.text(bound_variable)) return {};
+    return {{bound_variable, cpu_list_text(read_node_facts().allowed_cpus)}};
 }
 
 void release_first_thread() {

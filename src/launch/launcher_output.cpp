@@ -12,6 +12,7 @@
 #include <array>
 #include <cerrno>
 #include <climits>
+#include <utility>
 
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -60,6 +61,8 @@ LauncherOutput::LauncherOutput(UniqueFd pipe, LauncherLog log, const KeptOutput&
 }
 
 LauncherOutput::~LauncherOutput() {
+    if (const std::string rest = boxes_.rest(); is_ready(STDERR_FILENO, POLLOUT))
+        write_all(STDERR_FILENO, rest);
     if (pipe_signal_before_ != SIG_ERR) std::signal(SIGPIPE, pipe_signal_before_);
     try {
         if (!line_.empty()) keep(line_);
@@ -85,8 +88,10 @@ void LauncherOutput::move() {
         const ssize_t got = ::read(pipe_.value(), buffer.data(), buffer.size());
         if (got == 0) pipe_.reset();
         if (got <= 0) return;
-        unsent_.assign(buffer.data(), static_cast<std::size_t>(got));
-        take_lines(unsent_);
+        const std::string_view come(buffer.data(), static_cast<std::size_t>(got));
+        if (log_.folder) take_lines(come);
+        unsent_ = boxes_.pass(come);
+        is_quiet_ = false;
     }
     if (unsent_.empty() || !is_ready(STDERR_FILENO, POLLOUT)) return;
     const ssize_t wrote = ::write(STDERR_FILENO, unsent_.data(), unsent_.size());
@@ -100,11 +105,17 @@ bool LauncherOutput::has_more() const {
 }
 
 void LauncherOutput::settle() {
+    if (std::exchange(is_quiet_, true) && unsent_.empty()) unsent_ = boxes_.rest();
     if (file_ || head_.empty()) return;
     try {
         place(log_.folder(LaunchState::going_on));
     } catch (const std::exception&) {  // perhaps later
     }
+}
+
+void LauncherOutput::note(const std::string& line) {
+    if (is_ready(STDERR_FILENO, POLLOUT)) write_all(STDERR_FILENO, line + "\n");
+    if (log_.folder) take_lines(line + "\n");
 }
 
 void LauncherOutput::take_lines(std::string_view bytes) {

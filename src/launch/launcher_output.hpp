@@ -5,6 +5,8 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/launch/supervise.hpp"
 
+#include "launcher_boxes.hpp"
+
 #include <csignal>
 #include <cstddef>
 #include <deque>
@@ -46,6 +48,9 @@ class LauncherOutput {
     /// Looks for a place for records.
     void settle();
 
+    /// A line of our own: to stderr, if that has room, and among the records.
+    void note(const std::string& line);
+
   private:
     void take_lines(std::string_view bytes);
     void keep(std::string_view line);
@@ -55,9 +60,11 @@ class LauncherOutput {
     UniqueFd pipe_, file_;
     LauncherLog log_;
     KeptOutput limits_;
-    std::string unsent_;  // taken, and not passed on yet
-    std::string line_;    // the beginning of one
-    std::string head_;    // records without a place
+    LauncherBoxes boxes_;
+    bool is_quiet_ = false;  // nothing has come since settle()
+    std::string unsent_;     // taken, and not passed on yet
+    std::string line_;       // the beginning of one
+    std::string head_;       // records without a place
     std::size_t head_left_;
     std::deque<std::string> tail_;
     std::size_t tail_bytes_ = 0, left_out_ = 0;

@@ -37,10 +37,15 @@ using Words = std::vector<std::string>;
 // One node: shared memory only, no sockets.
 Words words_for_one_node(const LaunchRequest& request) {
     if (!request.oversubscribe) check_cores(request.np);
+    // Open MPI 5 complains of UCX, which is not used here, in each rank.
     Words words{"-np", fmt::format("{}", request.np), "--mca", "btl", "self,vader"};
+    words.insert(words.end(), {"--mca", "osc", "^ucx"});
     if (!request.folder.empty())
         for (const char* place :
-             {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
+             {"orte_tmpdir_base",  // Open MPI 5: prte_...; each skips unknown names
+              "prte_tmpdir_base",
+              "btl_vader_backing_directory",
+              "osc_sm_backing_directory"})
             words.insert(words.end(), {"--mca", place, request.folder.string()});
     return words;
 }
@@ -113,8 +118,7 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
         network = chosen_network(hosts, environment);
         add(words_for_hosts(hosts, ranks, network));
     }
-    // Quiet: our own messages say what went wrong.
-    add({"--bind-to", "none", "--quiet"});
+    add({"--bind-to", "none"});
     add(carrier_words(network, environment));
     if (request.oversubscribe) argv.emplace_back("--oversubscribe");
     argv.push_back(request.program.string());

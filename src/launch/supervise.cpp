@@ -19,6 +19,7 @@
 //   the time and taken by sigtimedwait() only, SIGCHLD among them.
 // - A terminal or pipe that takes no more of what mpirun says keeps signals waiting: see
 //   LauncherOutput.
+// - A reader that ends ends a training (`| head`): mpirun would crash without a stdout.
 // - A signal comes to ranks that have no handler yet: it would kill them, and say so. They have one
 //   once they have begun, which the launch's owner knows how to see.
 // - An end by a signal looks like an exit code of the run: it becomes E612, which says what killed
@@ -37,8 +38,10 @@
 #include "lockstep/core/log.hpp"
 
 #include "launch_limits.hpp"
+#include "launcher_end.hpp"
 #include "launcher_output.hpp"
 #include "launcher_process.hpp"
+#include "launcher_stdout.hpp"
 
 #include <algorithm>
 #include <array>
@@ -75,9 +78,9 @@ class WatchedSignals {
     WatchedSignals(const WatchedSignals&) = delete;
     WatchedSignals& operator=(const WatchedSignals&) = delete;
 
-    /// 0 after a while without any, or sooner where `other` is ready.
-    int wait(const pollfd& other) const {
-        std::array<pollfd, 2> awaited{pollfd{arrival_.value(), POLLIN, 0}, other};
+    /// 0 after a while without any, or sooner if one of the two is ready.
+    int wait(const pollfd& one, const pollfd& other) const {
+        std::array awaited{pollfd{arrival_.value(), POLLIN, 0}, one, other};
         ::poll(awaited.data(), awaited.size(), static_cast<int>(1e3 * pace_s));
         const timespec at_once{};
         const int signal = sigtimedwait(&watched_, nullptr, &at_once);
@@ -128,20 +131,33 @@ std::string meaning_of(int signal) {
     }
 }
 
-Error killed(int signal) {
+bool is_crash(int signal) {
+    constexpr std::array crashes{SIGSEGV, SIGABRT, SIGILL, SIGFPE, SIGBUS};
+    return std::ranges::count(crashes, signal) > 0;
+}
+
+std::string next_start(const SupervisedRanks& ranks) {
+    return ranks.tell_next_start ? ranks.tell_next_start() : "start the same command again";
+}
+
+Error killed(int signal, const SupervisedRanks& ranks) {
     return Error("E612",
                  fmt::format("the ranks were ended by signal {} ({})", signal, ::strsignal(signal)),
                  meaning_of(signal),
-                 "the same command again goes on from the newest checkpoint");
+                 next_start(ranks));
 }
 
-int exit_code_of(int status, bool interrupted) {
+int exit_code_of(int status, bool interrupted, RanksStage stage, const SupervisedRanks& ranks) {
     constexpr int by_interrupt = static_cast<int>(ExitCode::interrupted);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
-    const bool is_killed = code > 128 && code != by_interrupt;
+    const bool is_of_ranks = is_exit_code_of_ranks(code);
+    const bool is_killed = is_of_ranks && code > 128 && code != by_interrupt;
     const bool has_saved = code == static_cast<int>(ExitCode::saved_please_requeue);
     if (interrupted && (is_killed || has_saved)) return by_interrupt;
-    if (is_killed) throw killed(code - 128);
+    if (WIFSIGNALED(status) && is_crash(WTERMSIG(status)))
+        throw launcher_crashed(WTERMSIG(status), stage, next_start(ranks));
+    if (is_killed) throw killed(code - 128, ranks);
+    if (!is_of_ranks) throw launcher_failed(code, stage, next_start(ranks));
     return code;
 }
 
@@ -178,20 +194,26 @@ class Supervision {
     int outcome() const {
         if (fault_) throw *fault_;
         const int status = launcher_.status();
-        if (!is_ended_on_request_) return exit_code_of(status, interrupts_ > 0);
+        if (!is_ended_on_request_) return exit_code_of(status, interrupts_ > 0, stage(), ranks_);
         const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+        const auto usual = interrupts_ > 0 ? ExitCode::interrupted : ExitCode::saved_please_requeue;
+        if (code == static_cast<int>(ExitCode::saved_please_requeue))
+            return static_cast<int>(usual);
         const bool is_ranks_word = code >= static_cast<int>(ExitCode::usage) &&
                                    code <= static_cast<int>(ExitCode::config) &&
                                    code != static_cast<int>(ExitCode::peer_lost);
         if (is_ranks_word) return code;
-        if (interrupts_ > 0) return static_cast<int>(ExitCode::interrupted);
-        if (!ranks_.have_begun) return 128 + first_signal_;
-        once(Level::info,
-             "stopped before the ranks began: nothing was done; the same command does it");
-        return static_cast<int>(ExitCode::saved_please_requeue);
+        if (ranks_.tell_early_end) return ranks_.tell_early_end(usual);
+        const bool has_saved = ranks_.have_begun || interrupts_ > 0;
+        return has_saved ? static_cast<int>(usual) : 128 + first_signal_;
     }
 
   private:
+    RanksStage stage() const {
+        if (!ranks_.have_begun) return RanksStage::unknown;
+        return have_begun_ || ranks_.have_begun() ? RanksStage::begun : RanksStage::not_begun;
+    }
+
     // Ranks elsewhere may begin unseen, where this host does not see their files.
     bool have_begun() {
         constexpr double unseen_s = 60;
@@ -226,8 +248,7 @@ class Supervision {
             "E691",
             what + ": it was ended",
             "its own words above, if any, say more; a full /dev/shm and limits are usual",
-            "'lockstep doctor --np N' looks for causes; the same command goes on from the "
-            "newest checkpoint");
+            "'lockstep doctor --np N' looks for causes; " + next_start(ranks_));
         end();
     }
 
@@ -245,31 +266,44 @@ class Supervision {
     std::optional<Error> fault_;
 };
 
+// Whoever has something to save goes on; others end, as by SIGPIPE.
+void meet_lost_reader(LauncherOutput& output,
+                      Supervision& supervision,
+                      const SupervisedRanks& ranks) {
+    if (!ranks.have_begun) return supervision.take(SIGPIPE);
+    output.note(
+        "warn: nobody reads stdout any more: the training goes on, and what it prints is in "
+        "its log ('lockstep logs RUN')");
+}
+
 // All, however long a reader takes, but for somebody who does not want to wait for that.
-void pass_rest_on(LauncherOutput& output, const WatchedSignals& signals, Haste haste) {
-    for (output.move(); output.has_more(); output.move()) {
-        const bool has_no_room = output.awaited().fd == STDERR_FILENO;
+void pass_rest_on(LauncherStdout& words,
+                  LauncherOutput& output,
+                  const WatchedSignals& signals,
+                  Haste haste) {
+    for (; words.has_more() || output.has_more(); words.move(), output.move()) {
+        const bool has_no_room =
+            ((words.awaited().events | output.awaited().events) & POLLOUT) != 0;
         if (has_no_room && haste == Haste::great) return;
-        const int signal = signals.wait(output.awaited());
+        const int signal = signals.wait(words.awaited(), output.awaited());
         if (signal == SIGINT || signal == SIGTERM || signal == SIGHUP) return;
     }
 }
 
 }  // namespace
 
-int supervise_ranks(LaunchRequest request, std::function<bool()> have_begun, LauncherLog log) {
-    const bool are_here = request.hosts.empty();
+int supervise_ranks(LaunchRequest request, SupervisedRanks ranks) {
+    const bool are_here = ranks.are_here = request.hosts.empty();
     if (are_here && !request.oversubscribe) check_cores(request.np);
     const int ranks_here = are_here ? request.np : 1;
     settle_limits(ranks_here);
+    ready_for_mpirun(request.oversubscribe ? 1 : ranks_here);
     const LaunchFolder folder(ranks_here);
     request.folder = folder.path();
     std::map<std::string, std::string> environment;
     if (::isatty(STDOUT_FILENO) == 1) environment[live_variable] = "1";
     if (are_here) environment[launcher_variable] = std::to_string(::getpid());
-    return supervise(mpirun_line(request, Environment()),
-                     environment,
-                     {std::move(have_begun), are_here, {}, std::move(log)});
+    return supervise(mpirun_line(request, Environment()), environment, ranks);
 }
 
 int supervise(const std::vector<std::string>& argv,
@@ -277,21 +311,23 @@ int supervise(const std::vector<std::string>& argv,
               const SupervisedRanks& ranks) {
     const WatchedSignals signals;
     std::optional<OrphanWatch> orphans(std::in_place);
-    const ChildPipes pipes = ranks.log.folder ? ChildPipes::errors : ChildPipes::none;
-    Child child = start_child(argv, environment, pipes, &signals.before);
-    LauncherOutput output(std::move(child.output), ranks.log);
+    Child child = start_child(argv, environment, ChildPipes::apart, &signals.before);
+    LauncherStdout words(std::move(child.output));
+    LauncherOutput output(std::move(child.errors), ranks.log);
     LauncherProcess launcher(child.pid);
     Supervision supervision(launcher, ranks);
     for (LookPace pace; !launcher.has_ended();) {
-        const int signal = signals.wait(output.awaited());
+        const int signal = signals.wait(words.awaited(), output.awaited());
         if (signal != 0 && signal != SIGCHLD) supervision.take(signal);
+        words.move();
         output.move();
+        if (words.has_just_lost_reader()) meet_lost_reader(output, supervision, ranks);
         if (!pace.is_over()) continue;
         supervision.look();
         output.settle();
     }
     orphans.reset();  // whoever could still write
-    pass_rest_on(output, signals, supervision.haste());
+    pass_rest_on(words, output, signals, supervision.haste());
     return supervision.outcome();
 }
 

@@ -16,7 +16,9 @@
 namespace lockstep {
 namespace {
 
-constexpr double busy_enough = 0.6;  // of the cores' time
+constexpr double busy_enough = 0.6;     // of the cores' time
+constexpr double least_told_s = 3;      // of steps: less has no phase worth a change
+constexpr double least_coreless = 0.1;  // of a rank's time
 
 /// What a phase beyond `most` of the time is a sign of.
 struct Sign {
@@ -119,24 +121,69 @@ std::string link_clause(const Sign& sign, std::span<const RankUse> ranks) {
     return link_rate_clause(links);
 }
 
+double coreless_share(const RankUse& rank) {
+    return rank.wall_s > 0 ? rank.coreless_s / rank.wall_s : 0;
+}
+
+/// Somebody else's processes, or more ranks than cores, look like a slow rank, like ranks that wait
+/// for each other and like cores with nothing to do.
+bool blames_others(JobSummary& job, std::span<const RankUse> ranks) {
+    const RankUse& rank = *std::ranges::max_element(ranks, {}, coreless_share);
+    if (coreless_share(rank) < least_coreless) return false;
+    job.why = fmt::format(
+        "others used the cores of rank {} on {}: it was ready for {:.0f} % of the "
+        "time, but had no core",
+        rank.rank,
+        rank.host,
+        100 * coreless_share(rank));
+    job.advice = fmt::format(
+        "'top' on {} shows what else runs there; run again when that has ended, "
+        "or with fewer ranks",
+        rank.host);
+    return true;
+}
+
+/// Of cores that compute too little, if there is something that would use them.
+void suggest_ranks(JobSummary& job, std::span<const RankUse> ranks) {
+    int virtual_ranks = 0;
+    for (const RankUse& rank : ranks) virtual_ranks += rank.leaves;
+    const double room = job.cores / ranks.front().threads;
+    if (room < job.ranks + 1) return;
+    job.why = "cores have nothing to do";
+    const int more = std::min(static_cast<int>(room), virtual_ranks);
+    job.advice =
+        more > job.ranks
+            ? fmt::format(
+                  "more ranks: --np {}; the bits stay the same, for V is {}", more, virtual_ranks)
+            : fmt::format(
+                  "--threads, or ranks with a larger --virtual-ranks, of a new "
+                  "run: V is {} here",
+                  virtual_ranks);
+}
+
 void explain(JobSummary& job, std::span<const RankUse> ranks) {
+    const double each_s = total_of(job.phases);
+    if (each_s < least_told_s) return;
     const std::vector<Straggler> stragglers = stragglers_of(job, ranks);
+    const auto excess = [&](const Sign& sign) { return share_of(job, sign.phase) / sign.most; };
+    const Sign& sign = *std::ranges::max_element(signs, {}, excess);
+    const bool is_idle = cpu_share_of(job) < busy_enough && !ranks.front().is_on_gpu;
+    const bool has_slow_cores =
+        !stragglers.empty() && stragglers.front().cause == StragglerCause::cores;
+    const bool ranks_wait = stragglers.empty() && excess(sign) >= 1 && sign.phase == Phase::wait;
+    const bool cores_wait = stragglers.empty() && excess(sign) < 1 && is_idle;
+    if ((has_slow_cores || ranks_wait || cores_wait) && blames_others(job, ranks)) return;
     if (!stragglers.empty()) {
         job.why = stragglers_text(stragglers);
         job.advice = advice(stragglers.front());
-        return;
-    }
-    const auto excess = [&](const Sign& sign) { return share_of(job, sign.phase) / sign.most; };
-    const Sign& sign = *std::ranges::max_element(signs, {}, excess);
-    if (excess(sign) >= 1) {
+    } else if (excess(sign) >= 1) {
         job.why = fmt::format("{}: {:.0f} % of the time{}",
                               sign.why,
                               100 * share_of(job, sign.phase),
                               link_clause(sign, ranks));
         job.advice = sign.advice;
-    } else if (cpu_share_of(job) < busy_enough && !ranks.front().is_on_gpu) {
-        job.why = "cores have nothing to do";
-        job.advice = "more ranks (--np), up to V; --threads of a new run";
+    } else if (is_idle) {
+        suggest_ranks(job, ranks);
     }
 }
 

@@ -29,7 +29,9 @@ void describe(Record& record, RankUse& use) {
     record.field("host", use.host);
     record.field("wall_s", use.wall_s);
     record.field("cpu_s", use.cpu_s);
+    record.field("coreless_s", use.coreless_s);
     record.field("cores", use.cores);
+    record.field("threads", use.threads);
     record.field("peak_bytes", use.peak_bytes);
     record.field("shared_bytes", use.shared_bytes);
     record.field("limit_bytes", use.limit_bytes);

@@ -141,23 +141,63 @@ std::vector<std::string> differences(const Json& ours, const Json& theirs, const
     return found;
 }
 
-// The options that bring back what the run has, " --lr 0.001"; "" where none can.
+// In place of rank 0. What it wrote before is kept.
+void write_end_state(const fs::path& root,
+                     std::int64_t incarnation,
+                     RunPhase phase,
+                     std::int64_t step,
+                     const std::string& reason,
+                     ExitCode exit) {
+    check_newest(RunPaths{root}, incarnation);
+    RunState state = read_run_state(root).value_or(RunState{});
+    state.phase = phase;
+    state.step = step;
+    state.reason = reason;
+    state.exit = static_cast<int>(exit);
+    write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
+}
+
+// What brings back what the run has, " with --lr 0.001 without --no-bias"; "" where no option can.
 std::string options_of(const Json& ours, const Json& theirs, const Json& origins) {
-    std::string options;
+    std::string given, left_out;
     for (const auto& [name, value] : theirs.items())
         if (!ours.contains(name)) return "";
     for (const auto& [name, value] : ours.items()) {
         if (theirs.contains(name) && theirs[name] == value) continue;
         if (!origins.contains(name)) return "";  // a file's hash, or a version
-        if (value.is_boolean())
-            options += value.get<bool>() ? " --" + name : " without --" + name;
+        if (value == false || value == "")
+            left_out += " --" + name;
+        else if (value == true)
+            given += " --" + name;
         else
-            options += fmt::format(
+            given += fmt::format(
                 " --{} {}",
                 name,
                 shell_word(value.is_string() ? value.get<std::string>() : value.dump()));
     }
-    return options;
+    return (given.empty() ? "" : " with" + given) + (left_out.empty() ? "" : " without" + left_out);
+}
+
+// How another run begins with this one's weights, where they fit its model.
+std::string way_of_weights(const fs::path& root, const Json& ours, const Json& theirs) {
+    const std::string other = "use another run directory";
+    for (const char* shaping : {"model",
+                                "channels",
+                                "layers",
+                                "heads",
+                                "width",
+                                "no-bias",
+                                "task",
+                                "inputs",
+                                "transform"})
+        if (ours.value(shaping, Json()) != theirs.value(shaping, Json())) return other;
+    std::error_code none;
+    if (fs::directory_iterator(RunPaths{root}.checkpoints(), none) == fs::directory_iterator())
+        return other;
+    return fmt::format(
+        "begin another run with its weights: 'lockstep export {} --out w.safetensors', "
+        "then this command with --load-weights w.safetensors and another --run",
+        shell_word(root.string()));
 }
 
 }  // namespace
@@ -174,12 +214,16 @@ void write_failed_state(const fs::path& root,
                         std::int64_t incarnation,
                         const std::string& reason,
                         ExitCode exit) {
-    check_newest(RunPaths{root}, incarnation);
-    RunState state = read_run_state(root).value_or(RunState{});
-    state.phase = RunPhase::failed;
-    state.reason = reason;
-    state.exit = static_cast<int>(exit);
-    write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
+    const auto step = read_run_state(root).value_or(RunState{}).step;
+    write_end_state(root, incarnation, RunPhase::failed, step, reason, exit);
+}
+
+void write_stopped_state(const fs::path& root,
+                         std::int64_t incarnation,
+                         std::int64_t step,
+                         ExitCode exit) {
+    const std::string reason = "ended by a signal before it could save";
+    write_end_state(root, incarnation, RunPhase::checkpointed, step, reason, exit);
 }
 
 void check_same_deciding(const fs::path& root,
@@ -195,12 +239,12 @@ void check_same_deciding(const fs::path& root,
     }
     if (found.size() > most_shown) text += fmt::format("; and {} more", found.size() - most_shown);
     const std::string options = options_of(recorded, deciding, origins);
+    const std::string other = way_of_weights(root, recorded, deciding);
     throw Error("E306",
                 fmt::format("run '{}' was made with other settings", root.string()),
                 text,
-                options.empty()
-                    ? "bring back what differs, or use another run directory"
-                    : fmt::format("go on with{}, or use another run directory", options));
+                options.empty() ? "bring back what differs, or use another run directory"
+                                : fmt::format("go on{}, or {}", options, other));
 }
 
 RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {

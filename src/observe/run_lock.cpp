@@ -29,6 +29,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include <array>
 #include <cerrno>
@@ -143,10 +144,13 @@ bool try_lock(const UniqueFd& file, const fs::path& path) {
 
 Error in_use(const fs::path& path, double wait_s) {
     const auto waited = wait_s > 0 ? fmt::format(" (waited {})", duration_text(wait_s)) : "";
-    return {"E404",
-            fmt::format("run '{}' is in use{}", path.parent_path().string(), waited),
-            "its lock is held by " + holder_text(path),
-            "wait for that job or end it (scancel, kill); or use another run directory"};
+    return {
+        "E404",
+        fmt::format("run '{}' is in use{}", path.parent_path().string(), waited),
+        "its lock is held by " + holder_text(path),
+        fmt::format("'lockstep stop {}' lets it save and end; or wait for it, or use another run "
+                    "directory",
+                    shell_word(path.parent_path().string()))};
 }
 
 // A lock that was taken over lies no longer where others look for it.

@@ -46,10 +46,11 @@ std::string loss_text(const RunStatus& status) {
 
 std::string start_text(const StartRecord& start) {
     const auto length = duration_text(std::max(start.ended_unix_s - start.began_unix_s, 0.0));
-    const auto steps = start.from_step < 0 ? std::string("no step")
-                                           : fmt::format("steps {} to {}",
-                                                         start.from_step,
-                                                         std::max(start.to_step, start.from_step));
+    std::string steps = "no step";
+    if (start.to_step >= 0)
+        steps = fmt::format("steps {} to {}", start.from_step, start.to_step);
+    else if (start.from_step >= 0)
+        steps = fmt::format("from step {}, without a report", start.from_step);
     return fmt::format(
         "{}: {} | {} | {}", start.incarnation, utc_text(start.began_unix_s), length, steps);
 }
@@ -164,6 +165,15 @@ Json status_json(const RunStatus& status) {
     json["sign_of_life_s"] = status.sign_of_life_s < 0 ? Json() : Json(status.sign_of_life_s);
     json["asked"] = status.asked ? Json(control_action_name(status.asked->action)) : Json();
     json["goodput"] = times.elapsed > 0 ? Json(times.goodput()) : Json();
+    json["starts"] = Json::array();
+    for (const StartRecord& start : status.starts)
+        json["starts"].push_back({{"incarnation", start.incarnation},
+                                  {"began", utc_text(start.began_unix_s)},
+                                  {"ended", utc_text(start.ended_unix_s)},
+                                  {"from_step", start.from_step},
+                                  {"to_step", start.to_step}});
+    json["seconds"] = Json();
+    if (times.elapsed <= 0) return json;  // not known
     json["seconds"] = {{"elapsed", times.elapsed},
                        {"training", times.training},
                        {"repeated", times.repeated},
@@ -172,13 +182,6 @@ Json status_json(const RunStatus& status) {
                        {"starting", times.starting},
                        {"down", times.down},
                        {"other", times.other}};
-    json["starts"] = Json::array();
-    for (const StartRecord& start : status.starts)
-        json["starts"].push_back({{"incarnation", start.incarnation},
-                                  {"began", utc_text(start.began_unix_s)},
-                                  {"ended", utc_text(start.ended_unix_s)},
-                                  {"from_step", start.from_step},
-                                  {"to_step", start.to_step}});
     return json;
 }
 

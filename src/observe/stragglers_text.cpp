@@ -107,8 +107,9 @@ std::string advice(const Straggler& straggler) {
         case StragglerCause::copy:
             return "see 'copy' in docs/gpu.md";
         case StragglerCause::cores:
-            return fmt::format("lockstep doctor and lockstep map on {} show cores and limits",
-                               straggler.host.empty() ? "that node" : straggler.host);
+            return fmt::format(
+                "top on {} shows other programs on its cores; lockstep map, which cores ranks have",
+                straggler.host.empty() ? "that node" : straggler.host);
         case StragglerCause::link:
             return straggler.link
                        ? fmt::format(
@@ -124,7 +125,8 @@ std::string advice(const Straggler& straggler) {
         case StragglerCause::other:
             break;
     }
-    return "lockstep logs of that rank, and what else runs on its node";
+    return fmt::format("lockstep logs RUN --rank {} shows its phases; top, what else runs there",
+                       straggler.rank);
 }
 
 Json json_of(const Straggler& straggler) {

@@ -2,6 +2,7 @@
 #include "lockstep/train/train.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
 
@@ -28,8 +29,10 @@ void fail(Job& job, const c10::Error& thrown) {
 }  // namespace
 
 TrainResult train_model(const TrainSettings& settings, const Communicator& ranks) {
-    const SignalGuard signals;  // a request during set-up is met after the first step
+    // A request during set-up is met after the first step.
+    const SignalGuard signals(SignalGuard::SecondRequest::ends);
     Job job(settings, ranks);
+    const ForeignEnd only_ours([&](const Error& error) { job.note_end_alone(error); });
     try {
         const LoopParts parts = job.prepare();
         parts.recorder.mark_running();

@@ -96,6 +96,23 @@ TEST(LaunchFacts, DoNotTakeABatchScriptForAStep) {
     EXPECT_NO_THROW(check_launch(facts, 0, 1));
 }
 
+const Variables hydra{{"PMI_RANK", "1"}, {"PMI_SIZE", "2"}, {"PMI_FD", "9"}};
+
+TEST(LaunchFacts, ReadTheNumbersOfMpichsMpiexec) {
+    const auto facts = facts_of(hydra);
+    EXPECT_EQ(facts.launcher, Launcher::pmi);
+    EXPECT_EQ(facts.rank, 1);
+    EXPECT_EQ(facts.size, 2);
+    EXPECT_EQ(facts_of({{"PMI_RANK", "0"}}).launcher, Launcher::none) << "somebody exported it";
+    EXPECT_EQ(facts_of({{"PMI_RANK", "0"}, {"PMI_SIZE", "1"}}).launcher, Launcher::none);
+    EXPECT_EQ(facts_of(with(srun, {{"PMI_RANK", "5"}, {"PMI_SIZE", "9"}})).launcher, Launcher::srun)
+        << "SLURM's own PMI-2";
+    EXPECT_EQ(
+        facts_of(with(hydra, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}})).launcher,
+        Launcher::pmi)
+        << "srun started mpiexec's daemon";
+}
+
 TEST(LaunchFacts, RefuseTextInANumber) {
     EXPECT_EQ(caught_code([] { facts_of({{"OMPI_COMM_WORLD_SIZE", "two"}}); }), "E113");
 }
@@ -130,6 +147,29 @@ TEST(CheckLaunch, NamesAnotherMpisMpirun) {
     EXPECT_THAT(text, HasSubstr("OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4"));
     EXPECT_THAT(text, HasSubstr("ldd"));
     EXPECT_THAT(text, HasSubstr("where no mpirun started this: unset ${!OMPI_*} ${!PMIX_*}"));
+}
+
+TEST(CheckLaunch, NamesMpichsMpiexec) {
+    const auto text = caught_text([] { check_launch(facts_of(hydra), 0, 1); });
+    EXPECT_THAT(text, HasSubstr("E604: mpiexec started 2 processes, but MPI sees rank 0 of 1"));
+    EXPECT_THAT(text, HasSubstr("found PMI_RANK=1 PMI_SIZE=2"));
+    EXPECT_THAT(text, HasSubstr("fix: lockstep train --np 2"));
+    EXPECT_THAT(text, HasSubstr("unset ${!PMI_*}"));
+}
+
+TEST(CheckAskedRanks, NamesBothNumbersUnlessTheyAgree) {
+    EXPECT_NO_THROW(check_asked_ranks(facts_of(mpirun), 0, 4));
+    EXPECT_NO_THROW(check_asked_ranks(facts_of(mpirun), 4, 4));
+    const auto text = caught_text([] { check_asked_ranks(facts_of(mpirun), 2, 4); });
+    EXPECT_THAT(text, HasSubstr("E604: mpirun started 4 rank(s), but 2 are asked for"));
+    EXPECT_THAT(text, HasSubstr("start it as: mpirun -np 2 lockstep"));
+    EXPECT_THAT(text, HasSubstr("unset ${!OMPI_COMM_WORLD_*} ${!PMIX_*}"));
+    EXPECT_THAT(caught_text([] { check_asked_ranks(facts_of(srun), 2, 9); }),
+                HasSubstr("srun --overlap --mpi=pmix -n 2 lockstep"));
+}
+
+TEST(CheckAskedRanks, LeavesSingletonsToTheirOwnMessage) {
+    EXPECT_NO_THROW(check_asked_ranks(facts_of(hydra), 2, 1));
 }
 
 TEST(CheckLaunch, SendsTorchrunsUsersToMpirun) {

@@ -98,6 +98,9 @@ class Training {
             reducer.add(tensor);
         }
         fill_all(layout.state());
+        const FloatRange missing = layout.tensor(4);
+        for (int index = 0; index < reducer.partials(); ++index)
+            std::fill_n(reducer.slot(index) + missing.begin, missing.size(), 0.0F);
         reducer.end_together();
     }
 

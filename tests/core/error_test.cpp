@@ -34,6 +34,14 @@ TEST(Error, LooksAsTheDesignHasIt) {
     EXPECT_EQ(error.exit_code(), ExitCode::bad_data);
 }
 
+TEST(Error, ExitsAsTheChildThatCausedIt) {
+    EXPECT_EQ(Error("E705", "failed").exit_code(), ExitCode::bug);
+    EXPECT_EQ(Error("E705", "failed").exiting_as(78).exit_code(), ExitCode::config);
+    EXPECT_EQ(Error("E705", "failed").exiting_as(139).exit_code(), ExitCode::bug)
+        << "no error ends so";
+    EXPECT_EQ(Error("E705", "failed").exiting_as(0).exit_code(), ExitCode::bug);
+}
+
 TEST(Error, SaysWhichRanksFailedAlike) {
     EXPECT_EQ(Error("E402", "cannot write").text("same on ranks 1-3"),
               "lockstep: error E402: cannot write (same on ranks 1-3)");

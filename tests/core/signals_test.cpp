@@ -4,6 +4,9 @@
 #include "lockstep/core/process.hpp"
 
 #include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -55,6 +58,50 @@ TEST(SignalGuard, EndsTheProcessAtTheSecondInterrupt) {
                   ::raise(SIGINT);
               }),
               130);
+}
+
+TEST(SignalGuard, CountsRequestsThatAreNotTheSame) {
+    const SignalGuard guard;
+    std::atomic<std::uint64_t> word{0};
+    mirror_signals_to(&word);
+    EXPECT_EQ(stop_requests(), 0);
+    ::raise(SIGTERM);
+    ::raise(SIGUSR2);
+    EXPECT_EQ(stop_requests(), 1);
+    ::usleep(1'100'000);
+    ::raise(SIGTERM);
+    EXPECT_EQ(stop_requests(), 2);
+    mirror_signals_to(nullptr);
+}
+
+TEST(SignalGuard, EndsAProcessAtTheSecondRequestWhileNothingHasBegun) {
+    EXPECT_EQ(exit_of_child([] {
+                  const SignalGuard guard(SignalGuard::SecondRequest::ends);
+                  ::raise(SIGTERM);
+                  ::usleep(1'100'000);
+                  ::raise(SIGTERM);
+              }),
+              75);
+}
+
+TEST(Signals, AReaderThatIsGoneEndsOnlyOthers) {
+    const auto write_to_nobody = [] {
+        int ends[2];
+        if (::pipe(ends) != 0) ::_exit(1);
+        ::close(ends[0]);
+        return ::write(ends[1], "x", 1) == -1 && errno == EPIPE;
+    };
+    EXPECT_EQ(exit_of_child([&] { write_to_nobody(); }), 128 + SIGPIPE);
+    EXPECT_EQ(exit_of_child([&] {
+                  outlive_readers();
+                  ::_exit(write_to_nobody() ? 7 : 1);
+              }),
+              7);
+    EXPECT_EQ(exit_of_child([&] {
+                  outlive_readers();
+                  become_process({"bash", "-c", "kill -PIPE $$"});
+              }),
+              128 + SIGPIPE);
 }
 
 TEST(SignalGuard, ShowsTheLastSignalInTheMirror) {

@@ -133,7 +133,7 @@ std::vector<BadInput> bad_files_to_pack() {
          65,
          "lockstep: error E210: label 5 of input sample 5 is out of range\n"
          "  why: 5 classes are numbered 0 to 4\n"
-         "  fix: check 'labels', or the number of classes given\n",
+         "  fix: leave --classes away: then the largest decides how many there are\n",
          Finder::command_line,
          [=](const TempDir& folder) {
              fs::copy_file(images(), folder / "images");
@@ -154,9 +154,8 @@ std::vector<BadInput> bad_files_to_pack() {
          pack("<tmp>/images", "<tmp>/labels"),
          65,
          "lockstep: error E214: '<tmp>/images' is not a whole IDX file\n"
-         "  why: it begins with 3c68746d; unsigned bytes in 1 to 4 dimensions begin with 00000801 "
-         "to 00000804\n"
-         "  fix: download it again, or check that it is the file you mean\n",
+         "  why: it begins like a web page\n"
+         "  fix: make or download it again, or check that it is the file you mean\n",
          Finder::command_line,
          [](const TempDir& folder) {
              folder.file("images", "<html>404</html>");
@@ -167,7 +166,7 @@ std::vector<BadInput> bad_files_to_pack() {
          65,
          "lockstep: error E214: '<tmp>/images' is not a whole IDX file\n"
          "  why: 600 x 28 x 28 need 470,400 bytes; it has 99,984\n"
-         "  fix: download it again, or check that it is the file you mean\n",
+         "  fix: make or download it again, or check that it is the file you mean\n",
          Finder::command_line,
          [=](const TempDir& folder) {
              folder.file("images", content_of(images()).substr(0, 100'000));

@@ -234,7 +234,8 @@ std::vector<BadInput> bad_combinations() {
          train({"--task", "segmentation"}),
          65,
          "lockstep: error E207: data set '<data>' has no field 'masks'<same>\n"
-         "  why: its fields are images, labels\n",
+         "  why: its fields are images, labels\n"
+         "  fix: for a command that trains on them: lockstep data look <data>\n",
          Finder::every_rank},
         {"WeightsOfOtherClasses",
          train({"--class-weights", "1,2"}),

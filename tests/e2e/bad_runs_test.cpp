@@ -34,7 +34,36 @@ TEST_F(BadRuns, KeepTheSettingsThatDecideTheirResult) {
                   "' was made with other settings\n"
                   "  why: lr is 0.001 in the run, now 0.5 (from command line); seed is 1 in the "
                   "run, now 3 (from command line)\n"
-                  "  fix: go on with --lr 0.001 --seed 1, or use another run directory\n");
+                  "  fix: go on with --lr 0.001 --seed 1, or begin another run with its weights: "
+                  "'lockstep export " +
+                  run_ +
+                  " --out w.safetensors', then this command with --load-weights w.safetensors and "
+                  "another --run\n");
+    EXPECT_THAT(run_lockstep(train({"--max-steps", "1", "--channels", "32"})).output,
+                testing::EndsWith("fix: go on without --channels, or use another run directory\n"))
+        << "the weights would not fit";
+}
+
+TEST_F(BadRuns, NeedTheirTrainingDataAndModelToBeUsed) {
+    const fs::path moved = folder_ / "moved";
+    fs::copy(data_, moved, fs::copy_options::recursive);
+    ASSERT_EQ(run_lockstep(
+                  {"train", "--data", moved, "--run", run_, "--model", "mlp", "--max-steps", "1"})
+                  .exit_code,
+              0);
+    fs::remove_all(moved);
+    const Words eval = {"eval", run_, "--data", data_};
+    const ProcessResult refused = run_lockstep(eval);
+    EXPECT_EQ(refused.exit_code, 66);
+    EXPECT_THAT(refused.output, testing::HasSubstr("E201"));
+    EXPECT_THAT(refused.output,
+                testing::HasSubstr("fix: say with --train-data DIR where they are now"));
+    const ProcessResult given = run_lockstep(eval + Words{"--train-data", data_});
+    EXPECT_EQ(given.exit_code, 0) << given.output;
+    const ProcessResult none = run_lockstep(
+        {"train", "--data", data_, "--run", folder_ / "none", "--model", folder_ / "none.pt"});
+    EXPECT_EQ(none.exit_code, 66);
+    EXPECT_THAT(none.output, testing::HasSubstr("E201"));
 }
 
 TEST_F(BadRuns, BelongToOneJobAtATime) {
@@ -52,8 +81,8 @@ TEST_F(BadRuns, BelongToOneJobAtATime) {
                   "' is in use (waited 20.0s)\n"
                   "  why: its lock is held by process 812 on n01 (ada@n01) since "
                   "2026-01-01T00:00:00.000Z\n"
-                  "  fix: wait for that job or end it (scancel, kill); or use another run "
-                  "directory\n");
+                  "  fix: 'lockstep stop " +
+                  run_ + "' lets it save and end; or wait for it, or use another run directory\n");
 }
 
 TEST_F(BadRuns, AreNotStartedOnMoreRanksThanCores) {
@@ -106,7 +135,15 @@ TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
         EXPECT_EQ(result.exit_code, 66);
         EXPECT_EQ(result.output, message);
     }
-    const Words mpirun = {"mpirun", "-np", "2", "--oversubscribe", "--quiet", alone, "train"};
+    const Words mpirun = {"mpirun",
+                          "-np",
+                          "2",
+                          "--oversubscribe",
+                          "--mca",
+                          "orte_execute_quiet",
+                          "1",
+                          alone,
+                          "train"};
     const auto result = run_process(mpirun + Words{"--data", data_, "--run", run_});
     EXPECT_EQ(result.exit_code, 66);
     EXPECT_EQ(result.output, message);

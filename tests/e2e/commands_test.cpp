@@ -83,6 +83,20 @@ TEST(Commands, AreAsTheReferenceSays) {
         << "docs/reference.md is stale; docs/CONTRIBUTING.md says how it is made";
 }
 
+TEST(Commands, WriteTheirManualIntoNoRun) {
+    const TempDir folder;
+    folder.file("run.json", "{}");
+    const ProcessResult refused = run_lockstep({"generate", folder.path()});
+    EXPECT_EQ(refused.exit_code, 64);
+    EXPECT_THAT(refused.output, HasSubstr("E407"));
+    EXPECT_THAT(refused.output, HasSubstr("holds other files, such as 'run.json'"));
+    EXPECT_FALSE(fs::exists(folder / "man"));
+    fs::create_directories(folder / "share" / "applications");
+    EXPECT_THAT(output_of({"generate", folder / "share"}),
+                HasSubstr((folder / "share/man/man1/lockstep.1").string()));
+    output_of({"generate", folder / "share"});
+}
+
 TEST(Commands, AreCompletedByBash) {
     const TempDir folder;
     output_of({"generate", folder.path()});

@@ -173,6 +173,30 @@ TEST_F(ForeignTrainData, MayBeFloats) {
     const ProcessResult flipped = run("flipped", 1, fields + Words{"--transform", "flip"});
     EXPECT_NE(flipped.exit_code, 0);
     EXPECT_THAT(flipped.output, testing::HasSubstr("E248"));
+    const ProcessResult idle = run("idle", 2, fields + Words{"--transform", "normalise"});
+    EXPECT_EQ(idle.exit_code, 64) << idle.output;
+    EXPECT_THAT(idle.output, testing::HasSubstr("E248: 'normalise' would do nothing to 'images'"));
+}
+
+// What is odd about data is said before the first step.
+TEST_F(ForeignTrainData, IsNotTrainedOnWithoutAWordAboutItsNumbersAndClasses) {
+    constexpr std::size_t rows = 40;
+    std::vector<std::byte> classes(rows);
+    for (std::size_t row = 0; row < rows; ++row) classes[row] = std::byte(row % 4 + 1);
+    ForeignDataset odd = contiguous({rows}, classes);
+    odd.path = "/y";
+    data_ = folder_ / "odd.h5";
+    write_foreign(data_, {contiguous({rows, 8, 8}, random_bytes(rows * 64, 1)), odd});
+    const ProcessResult result =
+        run("run", 1, {"--field", "images=/x/data,labels=/y", "--max-steps", "1"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    for (const char* wanted : {"warn: labels: 1 of 5 classes does not occur: 0. If they are",
+                               "input images: u8, H 8, W 8, divided by 255, not normalised: a file "
+                               "of others has no mean and deviation"}) {
+        const std::size_t place = result.output.find(wanted);
+        ASSERT_NE(place, result.output.npos) << wanted << "\n" << result.output;
+        EXPECT_LT(place, result.output.find("step 1 "));
+    }
 }
 
 // Contiguous files, which nothing but their looks protects.
@@ -259,7 +283,6 @@ TEST_F(ForeignTrainData, OfTooManyDimensionsAreRefused) {
         run("run", 2, {"--field", "images=/x/data", "--field", "labels=/y"});
     EXPECT_NE(result.exit_code, 0);
     EXPECT_THAT(result.output, testing::HasSubstr("E217"));
-    EXPECT_THAT(result.output, testing::HasSubstr("no option changes that"));
     EXPECT_THAT(result.output, testing::HasSubstr("x.reshape(len(x), 4, 2, 2)"));
 }
 
@@ -337,6 +360,32 @@ TEST_F(TableTrainData, KnowsTestDataWithFewerClassesByTheirNames) {
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, testing::HasSubstr("classes of labels: 0 "));
     EXPECT_GT(last_accuracy(folder_ / "run"), 0.95);
+}
+
+TEST_F(TableTrainData, IsKnownByTheNamesOfItsColumns) {
+    EXPECT_EQ(run("run", 1, {"--max-steps", "1"}).exit_code, 0);
+    EXPECT_THAT(run_lockstep({"data", "inspect", data_}).output,
+                testing::HasSubstr("\npressure of features: mean 101"));
+    write_file_atomically(folder_ / "moved.csv", "drift,pressure,kind\n0,101000,calm\n");
+    ASSERT_EQ(run_lockstep({"data",
+                            "pack",
+                            "--csv",
+                            folder_ / "moved.csv",
+                            "--label",
+                            "kind",
+                            "--out",
+                            folder_ / "moved"})
+                  .exit_code,
+              0);
+    const Words moved = {folder_ / "run", "--data", folder_ / "moved"};
+    for (const Words& use :
+         {Words{"eval"} + moved,
+          Words{"predict"} + moved + Words{"--out", folder_ / "out.npy"},
+          train(data_, folder_ / "other", 1) + Words{"--test-data", folder_ / "moved"}}) {
+        const ProcessResult result = run_lockstep(use);
+        EXPECT_EQ(result.exit_code, 65) << result.output;
+        EXPECT_THAT(result.output, testing::HasSubstr("column 1 of 'features' is 'drift'"));
+    }
 }
 
 class DamagedTrainData : public TrainData {

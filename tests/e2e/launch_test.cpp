@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starting and ending ranks on this machine: signals at any moment, too little room, low limits.
+// Starting and ending ranks on this machine: signals at any moment, too little room, low limits,
+// other launchers, and what mpirun says of itself. Also run with the mpirun of Open MPI 5.
 #include "program.hpp"
 #include "run_files.hpp"
 #include "small_data.hpp"
 
 #include <csignal>
+#include <cstdlib>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -62,6 +66,20 @@ class Launch : public testing::Test {
         EXPECT_TRUE(eventually([&] { return processes_with(run_).empty(); }, 20));
     }
 
+    /// What is said of a stop is what the run's state says.
+    void expect_true_word() const {
+        if (!fs::exists(run_ / "incarnation")) {
+            EXPECT_THAT(output(), HasSubstr("stopped before the ranks began: nothing was done"));
+            return;
+        }
+        const auto step = read_json(run_ / "state.json").at("step").get<std::int64_t>();
+        EXPECT_THAT(state_of(run_), testing::StartsWith("checkpointed, step "));
+        EXPECT_EQ(step > 0, fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
+        EXPECT_THAT(output(),
+                    HasSubstr(step > 0 ? fmt::format("stopped after step {}; ", step)
+                                       : "stopped before this start saved anything; "));
+    }
+
     void expect_completes() const {
         const std::int64_t length = newest_step(run_) + usual_steps;
         const ProcessResult result = run_lockstep(train(1, length));
@@ -88,8 +106,9 @@ TEST_P(LaunchEarly, ASignalIsMetAndTheSameCommandGoesOn) {
     ASSERT_TRUE(holds(*job, SIGTERM));
     ::usleep(static_cast<useconds_t>(early.after_s * 1e6));
     job->send(early.signal);
-    EXPECT_EQ(job->wait(60), 75) << output();
+    EXPECT_EQ(job->wait(60), early.signal == SIGINT ? 130 : 75) << output();
     expect_nothing_left();
+    expect_true_word();
     expect_completes();
 }
 
@@ -98,6 +117,8 @@ INSTANTIATE_TEST_SUITE_P(,
                          testing::Values(EarlySignal{2, SIGTERM, 0},
                                          EarlySignal{2, SIGUSR1, 0.08},
                                          EarlySignal{2, SIGHUP, 0.4},
+                                         EarlySignal{2, SIGTERM, 0.8},
+                                         EarlySignal{2, SIGINT, 1.1},
                                          EarlySignal{1, SIGTERM, 0},
                                          EarlySignal{1, SIGHUP, 0.2}),
                          [](const auto& test) {
@@ -106,6 +127,56 @@ INSTANTIATE_TEST_SUITE_P(,
                                                 sigabbrev_np(test.param.signal),
                                                 static_cast<int>(1e3 * test.param.after_s));
                          });
+
+// As `| head` and a killed `tee` do.
+TEST_F(Launch, GoesOnAndSavesWithoutAReader) {
+    for (const int ranks : {1, 2}) {
+        const std::string line =
+            R"("$@" --log-every 20 2>"$ERRORS" | head -1; echo ${PIPESTATUS[0]})";
+        const ProcessResult result =
+            run_process(Words{"bash", "-c", line, "bash", program()} + train(ranks),
+                        {{"ERRORS", folder_ / "errors"}},
+                        100);
+        EXPECT_THAT(result.output, testing::EndsWith("\n0\n")) << ranks;
+        EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", usual_steps));
+        const std::string errors = content_of(folder_ / "errors");
+        const std::string said = "warn: nobody reads stdout any more: the training goes on";
+        EXPECT_THAT(errors, HasSubstr(said));
+        EXPECT_EQ(errors.find(said), errors.rfind(said));
+        EXPECT_THAT(run_lockstep({"logs", run_}).output, HasSubstr("nobody reads stdout any more"));
+        fs::remove_all(run_);
+    }
+}
+
+/// A model that does not give numbers any more after some steps.
+Variables without_numbers(const std::string& how) {
+    return {{"LD_PRELOAD", LOCKSTEP_OTHER_NUMBERS}, {"OTHER_NUMBERS", how}, {"OTHER_AFTER", "400"}};
+}
+
+TEST_F(Launch, NamesAModelThatEndsTheProcess) {
+    for (const auto& [ranks, how] : {std::pair{1, "exit"}, {1, "_Exit"}, {2, "exit"}}) {
+        const ProcessResult result = run_lockstep(train(ranks), without_numbers(how));
+        EXPECT_EQ(result.exit_code, 70) << result.output;
+        EXPECT_THAT(result.output, HasSubstr("error E713: the model ended the process: it called"));
+        EXPECT_THAT(state_of(run_), testing::MatchesRegex("failed, step [0-9]+, exit 70"));
+        EXPECT_THAT(run_lockstep({"status", run_}).output, HasSubstr("E713: "));
+        fs::remove_all(run_);
+    }
+}
+
+TEST_F(Launch, NamesAModelThatLoopsForEver) {
+    const ProcessResult result =
+        run_lockstep(train(1) + Words{"--comm-timeout", "1s"}, without_numbers("loop"));
+    EXPECT_EQ(result.exit_code, 76) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("error E660: rank 0 ("));
+    EXPECT_THAT(result.output, HasSubstr(") has not finished a phase for "));
+    EXPECT_THAT(result.output, HasSubstr("and is in update since "));
+    EXPECT_THAT(state_of(run_), testing::EndsWith("exit 76"));
+    const ProcessResult later = run_lockstep({"diagnose", run_});
+    EXPECT_EQ(later.exit_code, 76);
+    EXPECT_THAT(later.output, HasSubstr("no progress: rank 0 ("));
+    EXPECT_THAT(run_lockstep({"logs", run_, "--first-error"}).output, HasSubstr("no progress"));
+}
 
 TEST_F(Launch, ReachesRanksThroughAStoppedMpirun) {
     auto job = start(2);
@@ -179,6 +250,150 @@ TEST_F(Launch, RefusesThreadsThatWouldTakeMinutesForAStep) {
     EXPECT_EQ(result.exit_code, 64) << result.output;
     EXPECT_THAT(result.output, HasSubstr("error E601: --threads 1024 asks for more than 16"));
     EXPECT_FALSE(fs::exists(run_));
+}
+
+constexpr std::int64_t few_steps = 3;
+
+std::string line_with(const std::string& text, const std::string& word) {
+    const auto at = text.find(word);
+    return at == text.npos ? "" : text.substr(at, text.find('\n', at) - at);
+}
+
+TEST_F(Launch, GivesTheBitsOfOneRank) {
+    const ProcessResult two = run_lockstep(train(2, few_steps));
+    fs::remove_all(run_);
+    const ProcessResult one = run_lockstep(train(1, few_steps));
+    EXPECT_EQ(two.exit_code, 0) << two.output;
+    EXPECT_NE(line_with(one.output, "parameters    "), "");
+    EXPECT_EQ(line_with(two.output, "parameters    "), line_with(one.output, "parameters    "));
+}
+
+TEST_F(Launch, NamesBothNumbersIfALauncherStartedOtherRanksThanAsked) {
+    const ProcessResult other = run_under_mpirun(1, train(2, few_steps));
+    EXPECT_EQ(other.exit_code, 78) << other.output;
+    EXPECT_THAT(other.output,
+                HasSubstr("error E604: mpirun started 1 rank(s), but 2 are asked for"));
+    EXPECT_FALSE(fs::exists(run_));
+    const ProcessResult same = run_under_mpirun(2, train(2, few_steps));
+    EXPECT_EQ(same.exit_code, 0) << same.output;
+    EXPECT_THAT(same.output, HasSubstr("2 ranks x"));
+}
+
+TEST_F(Launch, TakesVariablesOfAnotherLaunchForNone) {
+    const ProcessResult result = run_lockstep(
+        train(2, few_steps), {{"PMI_RANK", "0"}, {"PMIX_RANK", "0"}, {"OMPI_UNIVERSE_SIZE", "3"}});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("2 ranks x"));
+}
+
+TEST_F(Launch, RefusesMpichsMpiexec) {
+    const Variables of_mpiexec{{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+    for (const Words& words : {train(1, few_steps), train(2, few_steps)}) {
+        const ProcessResult result = run_lockstep(words, of_mpiexec);
+        EXPECT_EQ(result.exit_code, 78) << result.output;
+        EXPECT_THAT(result.output, HasSubstr("error E604: mpiexec started 2 processes"));
+    }
+    EXPECT_FALSE(fs::exists(run_));
+    const ProcessResult doctor = run_lockstep({"doctor", "--only", "D"}, of_mpiexec);
+    EXPECT_EQ(doctor.exit_code, 78) << doctor.output;
+    EXPECT_THAT(doctor.output, HasSubstr("D1"));
+}
+
+TEST_F(Launch, SaysThatTasksOfABatchScriptAreIdle) {
+    const ProcessResult result = run_lockstep(
+        train(1, few_steps), {{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(
+        result.output,
+        HasSubstr("warn: D1: this process is 1 of the 4 tasks of the SLURM job; fix: srun"));
+}
+
+// Files that Open MPI 4.1 and 5.0 read.
+TEST_F(Launch, PassesOnWhyMpirunStartsNoRank) {
+    for (const auto& [folder, line] :
+         {std::pair{".openmpi", "rmaps_base_mapping_policy = ppr:1:node"},
+          std::pair{".prte", "rmaps_default_mapping_policy = ppr:1:node"}}) {
+        fs::create_directory(folder_ / folder);
+        folder_.file(std::string(folder) + "/mca-params.conf", std::string(line) + "\n");
+    }
+    const ProcessResult result =
+        run_lockstep(train(2, few_steps), {{"HOME", folder_.path().string()}});
+    EXPECT_EQ(result.exit_code, 78) << result.output;
+    EXPECT_THAT(result.output,
+                testing::AllOf(HasSubstr("Open MPI: Your job has requested more processes"),
+                               HasSubstr("PPR: 1:node"),
+                               testing::Not(HasSubstr("-----")),
+                               HasSubstr("error E697: mpirun ended with exit code "),
+                               HasSubstr("take the lines out of " +
+                                         (folder_ / ".openmpi/mca-params.conf").string())));
+    fs::remove_all(folder_ / ".openmpi");
+    fs::remove_all(folder_ / ".prte");
+    const ProcessResult advised =
+        run_lockstep(train(2, few_steps), {{"HOME", folder_.path().string()}});
+    EXPECT_EQ(advised.exit_code, 0) << advised.output;
+}
+
+TEST_F(Launch, SaysIfTheFirstMpirunIsAnotherMpis) {
+    const fs::path other =
+        folder_.file("mpirun", "#!/bin/sh\necho 'HYDRA build details:'; exit 255\n");
+    fs::permissions(other, fs::perms(0755));
+    const ProcessResult result = run_lockstep(
+        train(2, few_steps), {{"PATH", folder_.path().string() + ":" + std::getenv("PATH")}});
+    EXPECT_EQ(result.exit_code, 78) << result.output;
+    EXPECT_THAT(result.output,
+                HasSubstr("the mpirun that comes first in PATH is not Open MPI's (" +
+                          other.string() + ")"));
+}
+
+TEST_F(Launch, RefusesAHostNameThatOpenMpi4DoesNotSurvive) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root may name a host";
+    const auto on_host = [&](std::size_t length) {
+        return run_process(Words{"unshare",
+                                 "-u",
+                                 "sh",
+                                 "-c",
+                                 "hostname " + std::string(length, 'n') + "; exec \"$@\"",
+                                 "sh",
+                                 program()} +
+                               train(2, few_steps),
+                           {},
+                           100);
+    };
+    const bool is_old =
+        run_process({"mpirun", "--version"}).output.find("(Open MPI) 4.") != std::string::npos;
+    const ProcessResult longer = on_host(57);
+    EXPECT_EQ(longer.exit_code, is_old ? 78 : 0) << longer.output;
+    if (!is_old) return;
+    EXPECT_THAT(longer.output,
+                HasSubstr("E697: this mpirun crashes on a host whose name has 57 characters"));
+    EXPECT_EQ(on_host(56).exit_code, 0);
+}
+
+// Open MPI 4.1 looks for a home, which neither a variable nor the password file names.
+TEST_F(Launch, NeedsNoHome) {
+    const auto as_stranger = [](const Words& words) {
+        const Words stranger{"setpriv", "--reuid=54321", "--regid=54321", "--clear-groups"};
+        const Words bare{"env", "-i", std::string("PATH=") + std::getenv("PATH"), program()};
+        return run_process(stranger + bare + words, {}, 100);
+    };
+    if (::geteuid() != 0 || as_stranger({"version"}).exit_code != 0)
+        GTEST_SKIP() << "no other user can start it";
+    const ProcessResult result =
+        as_stranger({"doctor", "--np", "2", "--oversubscribe", "--only", "D1"});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+}
+
+TEST_F(Launch, BindsRanksAlsoWhereVariablesHaveOpenMpBindThem) {
+    if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "one core only";
+    const Variables binding{{"OMP_PROC_BIND", "spread"}, {"OMP_PLACES", "threads"}};
+    Words words = train(2, few_steps);
+    std::erase(words, "--oversubscribe");
+    const ProcessResult two = run_lockstep(words, binding);
+    EXPECT_EQ(two.exit_code, 0) << two.output;
+    fs::remove_all(run_);
+    const ProcessResult one = run_lockstep(train(1, few_steps) + Words{"--threads", "2"}, binding);
+    EXPECT_EQ(one.exit_code, 0) << one.output;
+    EXPECT_THAT(one.output, testing::Not(HasSubstr("threads share CPU")));
 }
 
 TEST_F(Launch, NamesAPlaceForTemporaryFilesThatIsNotThere) {

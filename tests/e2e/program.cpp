@@ -51,10 +51,13 @@ Words on_ranks(int ranks) {
 
 Words mpirun_words(int ranks) {
     static const TempDir folder;
-    Words words = {"mpirun", "--quiet", "-np", std::to_string(ranks), "--oversubscribe"};
+    Words words = {"mpirun", "-np", std::to_string(ranks), "--oversubscribe"};
+    words = words + Words{"--mca", "orte_execute_quiet", "1"};  // --quiet, which 5.0 does not have
     words = words + Words{"--bind-to", "none", "--mca", "btl", "self,vader", "--mca", "pml", "ob1"};
-    for (const char* place :
-         {"orte_tmpdir_base", "btl_vader_backing_directory", "osc_sm_backing_directory"})
+    for (const char* place : {"orte_tmpdir_base",
+                              "prte_tmpdir_base",
+                              "btl_vader_backing_directory",
+                              "osc_sm_backing_directory"})
         words = words + Words{"--mca", place, folder.path()};
     return words;
 }

@@ -30,7 +30,7 @@ ProcessResult run_lockstep(const Words& words,
                            const Variables& environment = {},
                            double timeout_s = ample_s);
 
-/// "mpirun --quiet -np N ..." up to the program, on fewer cores if need be.
+/// "mpirun -np N ..." up to the program, on fewer cores if need be.
 Words mpirun_words(int ranks);
 
 /// A training that wants a length yet.

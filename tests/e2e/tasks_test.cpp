@@ -227,6 +227,36 @@ TEST(NonFinite, StepsAreSkippedAlikeOnAnyNumberOfRanks) {
     EXPECT_EQ(hashes.begin()->size(), 32u);
 }
 
+TEST(NonFinite, TestDataAreNamed) {
+    const TempDir folder;
+    make_sums(folder / "data", {});
+    make_sums(folder / "test", {77});
+    const ProcessResult trained = run_lockstep(
+        Words{"train", "--data", folder / "data", "--test-data", folder / "test"} +
+        Words{"--run", folder / "run", "--model", "mlp", "--batch", "20", "--epochs", "9"} +
+        Words{
+            "--np", "2", "--oversubscribe", "--virtual-ranks", "2", "--evaluate-every", "1epoch"} +
+        Words{"--early-stop", "2"});
+    expect_success(trained);
+    EXPECT_THAT(trained.output, testing::HasSubstr("the test loss is nan: 'features' of sample "));
+    EXPECT_THAT(trained.output, testing::HasSubstr("test/test-00000-of-00001.h5"));
+    EXPECT_THAT(trained.output,
+                testing::HasSubstr("stopped early after step 20: 2 evaluations, and none with a "
+                                   "finite loss"));
+    EXPECT_THAT(run_lockstep({"eval", folder / "run", "--data", folder / "test"}).output,
+                testing::HasSubstr("the test loss is nan: 'features' of sample "));
+}
+
+TEST(NonFinite, LossesOfLargeTargetsAreExplained) {
+    const TempDir folder;
+    make_sums(folder / "data", {}, 1e30F);
+    const ProcessResult result = run_lockstep(
+        {"train", "--data", folder / "data", "--run", folder / "run", "--model", "mlp"});
+    EXPECT_EQ(result.exit_code, 65) << result.output;
+    EXPECT_THAT(result.output, testing::HasSubstr("why: 'targets' of sample "));
+    EXPECT_THAT(result.output, testing::HasSubstr("fix: scale 'targets' to numbers around 1"));
+}
+
 // The GPU withholds the update before the host knows.
 TEST(NonFinite, StepsAreWithheldAlikeOnAnyNumberOfGpus) {
     const TempDir folder;
@@ -494,7 +524,8 @@ TEST(MultiLabel, RefusesNumbersThatAreNoLabels) {
                                                "--batch",
                                                "32"});
     EXPECT_EQ(result.exit_code, 65);
-    EXPECT_THAT(result.output, testing::HasSubstr("E210: a label is neither 0 nor 1"));
+    EXPECT_THAT(result.output,
+                testing::ContainsRegex("E210: label [0-9]+ of sample [0-9]+ is 7: row "));
 }
 
 }  // namespace

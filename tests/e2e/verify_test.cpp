@@ -62,6 +62,16 @@ TEST(Verify, TakesNumbersOfRanksThatAreNoPowerOfTwo) {
                     verify({"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"}));
 }
 
+TEST(Verify, EndsAsTheTrainingThatFailed) {
+    const TempDir folder;
+    const auto refused =
+        verify({"--ranks", "1,2", "--model", folder.file("net.pt", "no model").string()});
+    EXPECT_EQ(refused.exit_code, 78) << refused.output;
+    EXPECT_THAT(refused.output, testing::HasSubstr("error E250"));
+    EXPECT_THAT(refused.output, testing::HasSubstr("E705: training on 1 rank(s) ended with"));
+    EXPECT_EQ(verify({"--ranks", "1,2", "--inputs", "none"}).exit_code, 65);
+}
+
 // Six steps of 128: five are an epoch of 600 samples, four without its last.
 TEST(Verify, FindsEpochsWithoutTheirLastStepEqual) {
     const Words words = Words{"verify", "--data", SmallData::get().train(), "--steps", "6"} +

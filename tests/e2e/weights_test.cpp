@@ -90,6 +90,72 @@ TEST_F(Weights, ThatDoNotFitAreNamedOrSkipped) {
     EXPECT_THAT(idle.output, HasSubstr("E107: --load-skip has no effect"));
 }
 
+TEST_F(Weights, ThatAreLoadedAreCounted) {
+    const ProcessResult some = run_lockstep(loading("some") + Words{"--load-skip", "fc2.*"});
+    EXPECT_THAT(some.output, HasSubstr("w.safetensors' loaded, 2 skipped")) << some.output;
+    const ProcessResult typo = run_lockstep(loading("typo") + Words{"--load-skip", "typo.*"});
+    EXPECT_EQ(typo.exit_code, 64);
+    EXPECT_THAT(typo.output, HasSubstr("E107: --load-skip 'typo.*' has no effect"));
+    const ProcessResult none = run_lockstep(loading("none") + Words{"--load-skip", "*"});
+    EXPECT_EQ(none.exit_code, 64);
+    EXPECT_THAT(none.output, HasSubstr("E107: --load-skip '*' leaves nothing to load"));
+}
+
+// As DistributedDataParallel makes names.
+constexpr const char* prefixing_script = R"(
+import json, struct, sys
+raw = open(sys.argv[1], 'rb').read()
+size = struct.unpack('<Q', raw[:8])[0]
+header = {'module.' + name: place for name, place in json.loads(raw[8:8 + size]).items()
+          if name != '__metadata__'}
+text = json.dumps(header).encode()
+open(sys.argv[2], 'wb').write(struct.pack('<Q', len(text)) + text + raw[8 + size:])
+)";
+
+TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedCommand) {
+    if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
+    const fs::path script = folder_.file("prefix.py", prefixing_script),
+                   ddp = folder_ / "ddp.safetensors";
+    ASSERT_EQ(run_process({"python3", script, file_, ddp}).exit_code, 0);
+    const ProcessResult refused =
+        run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", ddp});
+    EXPECT_THAT(refused.output, HasSubstr("E304"));
+    EXPECT_THAT(refused.output, HasSubstr("why: names begin with 'module.' in the file only"));
+    const std::size_t command = refused.output.find("python3 -c");
+    ASSERT_NE(command, refused.output.npos) << refused.output;
+    const ProcessResult renamed = run_process(
+        {"sh", "-c", refused.output.substr(command, refused.output.find('\n', command) - command)});
+    EXPECT_EQ(renamed.exit_code, 0) << renamed.output;
+    const fs::path made = folder_ / "ddp.new.safetensors";
+    EXPECT_EQ(
+        printed_hash(
+            run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", made}).output),
+        hash_);
+}
+
+TEST_F(Weights, OfARunsFolderAndItsShardsAreExported) {
+    const auto loaded = [&](const fs::path& file) {
+        return run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", file}).output;
+    };
+    const std::string command = "'lockstep export " + (folder_ / "first").string() +
+                                " --out weights.safetensors', and give that";
+    EXPECT_THAT(loaded(folder_ / "first"), HasSubstr("E206"));
+    EXPECT_THAT(loaded(folder_ / "first"), HasSubstr(command));
+    const std::string shard =
+        loaded(folder_ / "first/ckpt/step-000001/shard-00000-of-00001.safetensors");
+    EXPECT_THAT(shard, HasSubstr("E304"));
+    EXPECT_THAT(shard, HasSubstr(command));
+    const ProcessResult other = run_lockstep({"eval",
+                                              folder_ / "first",
+                                              "--data",
+                                              SmallData::get().train(),
+                                              "--weights",
+                                              folder_ / "first"});
+    EXPECT_THAT(other.output, HasSubstr(command));
+    folder_.file("w.npz", "PK\x03\x04");
+    EXPECT_THAT(loaded(folder_ / "w.npz"), HasSubstr("it begins like a zip archive"));
+}
+
 TEST_F(Weights, AreExportedAsTold) {
     EXPECT_THAT(exported({}).output, HasSubstr("E105: --out is missing"));
     EXPECT_THAT(exported({"--out", file_}).output, HasSubstr("E407"));
@@ -129,7 +195,8 @@ TEST_F(Weights, ArePrunedToFewerChannels) {
     const Words eval = {
         "eval", folder_ / "first", "--data", SmallData::get().train(), "--weights", small};
     EXPECT_EQ(run_lockstep(eval + Words{"--channels", "64"}).exit_code, 0);
-    EXPECT_THAT(run_lockstep(eval).output, HasSubstr("E304"));
+    EXPECT_THAT(run_lockstep(eval).output,
+                testing::AllOf(HasSubstr("E304"), testing::Not(HasSubstr("--load-skip"))));
     EXPECT_THAT(run_lockstep(eval + Words{"--channels", "64,3"}).output,
                 HasSubstr("E103: --channels is '64,3'"));
     EXPECT_THAT(run_lockstep(prune).output, HasSubstr("E407"));

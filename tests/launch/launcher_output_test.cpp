@@ -22,18 +22,18 @@ namespace {
 
 using testing::ElementsAre;
 
-/// This process's stderr is a pipe as long as it lives.
+/// This process's stderr, or `fd` instead, is a pipe as long as it lives.
 class OtherStderr {
   public:
-    OtherStderr() : before_(::dup(STDERR_FILENO)) {
+    explicit OtherStderr(int fd = STDERR_FILENO) : fd_(fd), before_(::dup(fd)) {
         int ends[2];
         EXPECT_EQ(::pipe2(ends, O_CLOEXEC), 0);
         reader_ = UniqueFd(ends[0]);
-        ::dup2(ends[1], STDERR_FILENO);
+        ::dup2(ends[1], fd_);
         ::close(ends[1]);
         ::fcntl(reader_.value(), F_SETFL, O_NONBLOCK);
     }
-    ~OtherStderr() { ::dup2(before_.value(), STDERR_FILENO); }
+    ~OtherStderr() { ::dup2(before_.value(), fd_); }
     OtherStderr(const OtherStderr&) = delete;
     OtherStderr& operator=(const OtherStderr&) = delete;
 
@@ -46,6 +46,7 @@ class OtherStderr {
     void stop_reading() { reader_.reset(); }
 
   private:
+    int fd_;
     UniqueFd before_, reader_;
 };
 
@@ -56,8 +57,8 @@ class LauncherOutputs : public testing::Test {
         return {3, [this](LaunchState) { return has_place_ ? folder_ / "i3" : fs::path(); }};
     }
     void run(const std::string& script, const KeptOutput& limits = {}) {
-        Child child = start_child({"bash", "-c", script}, {}, ChildPipes::errors);
-        LauncherOutput output(std::move(child.output), log(), limits);
+        Child child = start_child({"bash", "-c", script}, {}, ChildPipes::apart);
+        LauncherOutput output(std::move(child.errors), log(), limits);
         reap_child(child.pid);
         while (output.has_more()) output.move();
     }
@@ -86,10 +87,47 @@ TEST_F(LauncherOutputs, GoOnUnchangedAndAreKeptByLine) {
     EXPECT_THAT(kept(), ElementsAre("one", "?[1mtwo", "", "no end"));
 }
 
+constexpr const char* rule =
+    "--------------------------------------------------------------------------\\n";
+
+TEST_F(LauncherOutputs, ShowOpenMpisBoxesWithoutRulesAndNoiseNotAtAll) {
+    OtherStderr seen;
+    const std::string box = "The job has\\nmore processes.\\n\\n  App: true\\n";
+    run(fmt::format(
+        "printf 'a\\n{0}{1}{0}{0}Primary job  terminated normally, but\\n1 failed.\\n{0}' "
+        ">&2; echo '[n1:7] 1 more process has sent help message x' >&2; echo [b] >&2",
+        rule,
+        box));
+    EXPECT_EQ(seen.read(), "a\nOpen MPI: The job has\n  more processes.\n    App: true\n[b]\n");
+    EXPECT_EQ(kept().size(), 13u) << "all of them";
+}
+
+TEST_F(LauncherOutputs, ShowABoxWithoutAnEndAsItCame) {
+    OtherStderr seen;
+    run(fmt::format("printf -- '{}half\\n--' >&2", rule));
+    EXPECT_EQ(seen.read(), std::string(74, '-') + "\nhalf\n--");
+    run("printf -- '----\\n-----' >&2");
+    EXPECT_EQ(seen.read(), "----\n-----") << "a program's own rules";
+}
+
+TEST_F(LauncherOutputs, ShowWhatWasHeldBackOnceNothingMoreComes) {
+    OtherStderr seen;
+    Child child =
+        start_child({"bash", "-c", "printf 'Sure? \\n[y/n] ' >&2"}, {}, ChildPipes::apart);
+    LauncherOutput output(std::move(child.errors), log());
+    reap_child(child.pid);
+    while (output.has_more()) output.move();
+    EXPECT_EQ(seen.read(), "Sure? \n");
+    output.settle();
+    output.settle();
+    output.move();
+    EXPECT_EQ(seen.read(), "[y/n] ");
+}
+
 TEST_F(LauncherOutputs, WaitForAPlace) {
     OtherStderr seen;
-    Child child = start_child({"bash", "-c", "echo early >&2"}, {}, ChildPipes::errors);
-    LauncherOutput output(std::move(child.output), log());
+    Child child = start_child({"bash", "-c", "echo early >&2"}, {}, ChildPipes::apart);
+    LauncherOutput output(std::move(child.errors), log());
     reap_child(child.pid);
     has_place_ = false;
     while (output.has_more()) output.move();
@@ -127,8 +165,8 @@ TEST_F(LauncherOutputs, KeepTheBeginningAndTheEndOfMuch) {
 TEST_F(LauncherOutputs, DoNotWaitForAReader) {
     OtherStderr seen;
     Child child = start_child(
-        {"bash", "-c", "head -c 200000 /dev/zero | tr '\\0' x >&2"}, {}, ChildPipes::errors);
-    LauncherOutput output(std::move(child.output), log());
+        {"bash", "-c", "head -c 200000 /dev/zero | tr '\\0' x >&2"}, {}, ChildPipes::apart);
+    LauncherOutput output(std::move(child.errors), log());
     while (output.awaited().fd != STDERR_FILENO) output.move();
     output.move();
     EXPECT_TRUE(output.has_more()) << "it waits for a reader, and this process does not";
@@ -161,6 +199,20 @@ TEST_F(LauncherOutputs, AreNotWaitedForByWhoInterruptsTwice) {
     const std::string flood =
         "trap '' USR2; yes >&2 & for i in {1..150}; do sleep 0.2; kill -INT $PPID; done";
     EXPECT_EQ(supervise({"bash", "-c", flood}, {}, ranks), 130);
+}
+
+// mpirun would crash if its own stdout were closed.
+TEST_F(LauncherOutputs, OfATrainingGoOnWithoutAReader) {
+    OtherStderr seen, words(STDOUT_FILENO);
+    words.stop_reading();
+    const SupervisedRanks training{.have_begun = [] { return true; }, .log = log()};
+    const std::string talk = "for i in {1..40}; do echo line $i || exit 1; sleep 0.01; done";
+    EXPECT_EQ(supervise({"bash", "-c", talk}, {}, training), 0);
+    EXPECT_THAT(kept(), ElementsAre(testing::HasSubstr("nobody reads stdout any more")));
+    EXPECT_THAT(seen.read(), testing::StartsWith("warn: nobody reads stdout any more"));
+    EXPECT_EQ(supervise({"bash", "-c", talk + "; sleep 60"}, {}), 128 + SIGPIPE)
+        << "others have nothing to save";
+    EXPECT_EQ(seen.read(), "");
 }
 
 TEST_F(LauncherOutputs, AreKeptWhereNobodyReadsThemAnyMore) {

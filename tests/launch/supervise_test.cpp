@@ -2,10 +2,12 @@
 #include "lockstep/launch/supervise.hpp"
 
 #include "launch_limits.hpp"
+#include "launcher_end.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
 #include <csignal>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -35,6 +37,22 @@ TEST(Supervise, LeavesSignalsAsTheyWereHoweverItEnds) {
     ASSERT_EQ(::sigprocmask(SIG_BLOCK, nullptr, &blocked), 0);
     for (const int signal : {SIGUSR2, SIGTERM, SIGINT, SIGCHLD})
         EXPECT_EQ(::sigismember(&blocked, signal), 0) << signal;
+}
+
+TEST(Supervise, LetsTheOwnerSayWhatBecameOfRanksThatBeganMeanwhile) {
+    SupervisedRanks ranks{.have_begun = [] { return false; }};
+    ranks.tell_early_end = [](ExitCode usual) { return static_cast<int>(usual) + 1000; };
+    const auto end_by = [&](const std::string& signal, const std::string& last) {
+        return supervise(
+            {"bash", "-c", "trap '" + last + "' TERM; kill -" + signal + " $PPID; sleep 60 & wait"},
+            {},
+            ranks);
+    };
+    EXPECT_EQ(end_by("TERM", "exit 1"), 1075);
+    EXPECT_EQ(end_by("INT", "exit 0"), 1130);
+    EXPECT_EQ(end_by("TERM", "exit 75"), 75) << "they have said so themselves";
+    EXPECT_EQ(end_by("INT", "exit 75"), 130);
+    EXPECT_EQ(end_by("TERM", "exit 64"), 64);
 }
 
 constexpr const char* work = "while :; do sleep 0.05; done";
@@ -91,7 +109,7 @@ TEST(Supervise, ReachesAStoppedLauncher) {
         75);
     SupervisedRanks ranks = at_work();
     ranks.limits.gone_s = 1;
-    EXPECT_EQ(supervise({"bash", "-c", "kill -STOP $$; exit 7"}, {}, ranks), 7)
+    EXPECT_EQ(supervise({"bash", "-c", "kill -STOP $$; exit 66"}, {}, ranks), 66)
         << "whose ranks are gone, and who has only to see it";
 }
 
@@ -137,6 +155,66 @@ TEST(Supervise, SaysWhatASignalUsuallyMeans) {
     EXPECT_THAT(why(SIGUSR2),
                 testing::AllOf(testing::HasSubstr("somebody sent it"),
                                testing::Not(testing::HasSubstr("memory"))));
+}
+
+TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
+    const auto code = [](const std::string& script, const SupervisedRanks& ranks) {
+        const auto error = test::caught([&] { supervise({"bash", "-c", script}, {}, ranks); });
+        return error ? error->code() + " " + error->what() : "";
+    };
+    // 1 and 213 (-43) are what Open MPI 4.1 and 5.0 give for a setting that makes no sense.
+    for (const char* number : {"1", "205", "213", "255"}) {
+        const std::string script = std::string("exit ") + number;
+        const std::string end = std::string("mpirun ended with exit code ") + number;
+        EXPECT_EQ(code(script, not_begun()), "E697 " + end + " before the ranks began to train");
+        EXPECT_EQ(code(script, at_work()), "E612 " + end + " while the ranks trained");
+        EXPECT_EQ(code(script, {}), "E697 " + end);
+    }
+    EXPECT_THAT(code("kill -SEGV $$", not_begun()),
+                testing::StartsWith("E697 mpirun itself was ended by signal 11"));
+    EXPECT_THAT(code("kill -SEGV $$", at_work()), testing::StartsWith("E612 mpirun itself"));
+    EXPECT_THAT(code("exit 139", not_begun()), testing::StartsWith("E612 the ranks were ended"));
+    EXPECT_EQ(code("exit 78", not_begun()), "");
+}
+
+TEST(LauncherEnd, NamesTheSettingsThatMpirunWasGiven) {
+    const test::TempDir home;
+    std::filesystem::create_directory(home / ".openmpi");
+    std::ofstream(home / ".openmpi/mca-params.conf") << "# a comment\n\n x = y\nz=1\n";
+    const Environment environment(std::map<std::string, std::string>{
+        {"OMPI_MCA_plm", "slurm"}, {"PRTE_MCA_plm", "ssh"}, {"PATH", "/bin"}});
+    const MpiSettings found = mpi_settings(environment, home.path());
+    EXPECT_EQ(found.variables, "OMPI_MCA_plm PRTE_MCA_plm");
+    EXPECT_EQ(found.lines, "x = y, z=1");
+    EXPECT_EQ(found.files, (home / ".openmpi/mca-params.conf").string());
+    EXPECT_EQ(mpi_settings(Environment(std::map<std::string, std::string>{}), "/nowhere").lines,
+              "");
+}
+
+TEST(LauncherEnd, TakesWhatAnotherLaunchLeftOutOfTheEnvironment) {
+    for (const char* name :
+         {"OMPI_UNIVERSE_SIZE", "PMIX_RANK", "PMI_SIZE", "OMPI_MCA_orte_hnp_uri"})
+        ::setenv(name, "1", 1);
+    ::setenv("OMPI_MCA_oob_tcp_if_include", "lo", 1);
+    ready_for_mpirun(1);
+    for (const char* name :
+         {"OMPI_UNIVERSE_SIZE", "PMIX_RANK", "PMI_SIZE", "OMPI_MCA_orte_hnp_uri"})
+        EXPECT_EQ(std::getenv(name), nullptr) << name;
+    EXPECT_STREQ(std::getenv("OMPI_MCA_oob_tcp_if_include"), "lo") << "the user's own";
+    ::unsetenv("OMPI_MCA_oob_tcp_if_include");
+}
+
+TEST(LauncherEnd, RefusesAStepOfFewerTasks) {
+    ::setenv("SLURM_STEP_ID", "0", 1);
+    ::setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+    const auto error = test::caught([] { ready_for_mpirun(2); });
+    EXPECT_EQ(test::caught_code([] { ready_for_mpirun(1); }), "");
+    ::setenv("SLURM_STEP_ID", "4294967290", 1);
+    EXPECT_EQ(test::caught_code([] { ready_for_mpirun(2); }), "") << "salloc's own step";
+    for (const char* name : {"SLURM_STEP_ID", "SLURM_STEP_NUM_TASKS"}) ::unsetenv(name);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E697");
+    EXPECT_THAT(error->fix(), testing::HasSubstr("srun --overlap --mpi=pmix -n 2 lockstep"));
 }
 
 TEST(Supervise, ASecondInterruptEndsAStubbornChild) {

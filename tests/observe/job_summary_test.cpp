@@ -137,8 +137,50 @@ TEST(JobSummary, NamesANodeWhoseLinkIsSlow) {
 TEST(JobSummary, SaysThatCoresAreIdle) {
     RankUse rank = rank_of(0, "n1", 1);
     rank.cores = 16;
+    rank.leaves = 8;
     EXPECT_EQ(summary_of(std::vector{rank}).why, "cores have nothing to do");
+    EXPECT_EQ(summary_of(std::vector{rank}).advice,
+              "more ranks: --np 8; the bits stay the same, for V is 8");
+    rank.threads = 4;
+    EXPECT_THAT(summary_of(std::vector{rank}).advice, HasSubstr("--np 4;"));
     rank.is_on_gpu = true;
+    EXPECT_EQ(summary_of(std::vector{rank}).why, "");
+}
+
+TEST(JobSummary, AdvisesNoRanksThatCannotBe) {
+    RankUse rank = rank_of(0, "n1", 1);
+    rank.cores = 16;
+    EXPECT_THAT(summary_of(std::vector{rank}).advice, HasSubstr("of a new run: V is 1 here"));
+    rank.leaves = 8;
+    rank.cores = 1.5;
+    rank.cpu_s = 60;
+    EXPECT_EQ(summary_of(std::vector{rank}).why, "") << "there is no core for another rank";
+}
+
+TEST(JobSummary, SaysThatOthersUseTheCores) {
+    std::vector ranks{rank_of(0, "n1", 0.5), rank_of(1, "n1", 0.5), rank_of(2, "n2", 1)};
+    ranks[2].coreless_s = 60;
+    EXPECT_EQ(
+        summary_of(ranks).why,
+        "others used the cores of rank 2 on n2: it was ready for 50 % of the time, but had no "
+        "core");
+    EXPECT_THAT(summary_of(ranks).advice, HasSubstr("'top' on n2"));
+    ranks[2].coreless_s = 3;
+    EXPECT_THAT(summary_of(ranks).why, HasSubstr("rank 2 on n2 holds the others up"));
+    RankUse rank = rank_of(0, "n1", 0.7);
+    rank.coreless_s = 60;
+    EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("others used the cores"));
+    for (StepBudget& stretch : rank.stretches)
+        std::swap(stretch.phases[static_cast<std::size_t>(Phase::data)],
+                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+    EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("batches come too slowly"));
+}
+
+TEST(JobSummary, AdvisesNothingForLessThanSomeSeconds) {
+    RankUse rank = rank_of(0, "n1", 0.7);
+    EXPECT_NE(summary_of(std::vector{rank}).why, "");
+    for (StepBudget& stretch : rank.stretches)
+        for (double& seconds : stretch.phases) seconds *= 0.01;
     EXPECT_EQ(summary_of(std::vector{rank}).why, "");
 }
 

@@ -285,6 +285,25 @@ TEST_F(Status, CountsNothingBeyondTheNewestCheckpointOfALostRun) {
     EXPECT_NEAR(unsaved.times.other, 5, 1e-9);
 }
 
+// Steps were kept, and no report says how long they took.
+TEST_F(Status, TellsNoGoodputOfAStartThatEndedBeforeItsFirstReport) {
+    {
+        auto run = open();
+        run.create({});
+        run.begin_incarnation();
+        run.write_state({.phase = RunPhase::failed, .step = 20, .steps_total = 40});
+    }
+    log(1, LogText(t0).at(t0 + 3).first_step(1));
+    const RunStatus found = status({.now_unix_s = t0 + 1000, .saved_step = 20});
+    EXPECT_THAT(status_text(found), HasSubstr("| from step 0, without a report"));
+    EXPECT_THAT(status_text(found), testing::Not(HasSubstr("goodput")));
+    EXPECT_EQ(status_json(found)["goodput"], Json());
+    EXPECT_EQ(status_json(found)["seconds"], Json());
+    EXPECT_THAT(status_text(status({.now_unix_s = t0 + 1000, .saved_step = 0})),
+                HasSubstr("0 % of"))
+        << "all its steps are lost";
+}
+
 TEST_F(Status, ShowsWhatWasAskedAndNotMetYet) {
     auto run = open();
     run.create({});

@@ -56,8 +56,13 @@ int lockstep_cuda_mix(const MixLaunch* given, void* stream) {
 int lockstep_cuda_update(const UpdateLaunch* given, void* stream) {
     if (const int lost = simcuda::fault_of_call()) return lost;
     UpdateLaunch launch = *given;
-    simcuda::reach(
-        launch.values, launch.gradients, launch.first, launch.second, launch.decided, launch.rate);
+    simcuda::reach(launch.values,
+                   launch.gradients,
+                   launch.first,
+                   launch.second,
+                   launch.decided,
+                   launch.rate,
+                   launch.mark);
     run_kernel(launch, launch.count, lockstep::update::thread, stream);
     return 0;
 }

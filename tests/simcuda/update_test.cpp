@@ -43,6 +43,9 @@ struct Net : Classifier {
         register_parameter("wide_bias", torch::randn({70}));
         register_parameter("narrow_weight", torch::randn({3, 5, 2}));
         register_parameter("narrow_bias", torch::zeros({3}));
+        register_parameter("rare", torch::randn({50, 3}));
+        register_parameter("never", torch::randn({50, 2}));
+        register_parameter("frozen", torch::randn({5}), /*requires_grad=*/false);
         register_buffer("mean", torch::zeros({9}));
         register_buffer("batches", torch::zeros({}, torch::kLong));
     }
@@ -75,6 +78,12 @@ std::vector<Options> all_options() {
              {.loss_scale = 4, .clip_norm = 2, .measures_norm = true, .skips_nonfinite = true}}};
 }
 
+/// Whether leaf `leaf` of step `step` has a gradient for it.
+bool is_reached(const std::string& parameter, int step, int leaf) {
+    if (parameter == "rare") return step % 3 == 1 && leaf == virtual_ranks - 1;
+    return parameter != "never";
+}
+
 /// What is no number in a step, if anything.
 enum class Fault { none, gradient, buffer };
 
@@ -103,6 +112,7 @@ class Trainee {
             torch::manual_seed(static_cast<std::uint64_t>(100 * step + leaf));
             const bool is_at_fault = leaf == virtual_ranks - 2;
             for (const NamedTensor& parameter : replica_.model().parameters()) {
+                if (!is_reached(parameter.name, step, leaf)) continue;
                 at::Tensor gradient = torch::randn(parameter.tensor.sizes());
                 if (is_at_fault && fault == Fault::gradient) gradient.flatten()[1] = std::nanf("");
                 (parameter.tensor * gradient.to(device_)).sum().backward();
@@ -291,6 +301,40 @@ TEST_F(SimulatedUpdate, HasTheBitsOfOneCpuHoweverLateItsStreamsAre) {
                     << options.name << ", step " << step << ", seed " << seed;
             }
         }
+}
+
+// Twenty steps of weight decay, on GPUs and on a CPU.
+TEST_F(SimulatedUpdate, LeavesAloneWhatNoLeafReaches) {
+    for (const OptimizerKind kind : {OptimizerKind::sgd,
+                                     OptimizerKind::adam,
+                                     OptimizerKind::adamw,
+                                     OptimizerKind::lars,
+                                     OptimizerKind::lamb}) {
+        const Options options{"", {.kind = kind, .weight_decay = 0.1}, {.clip_norm = 3}};
+        const auto cpu = on_one_cpu(options), gpus = on_gpus(options);
+        const auto untouched = [](Trainee& trainee) {
+            std::vector<at::Tensor> values;
+            const NamedTensors tensors = trainee.replica().model().parameters();
+            values.push_back(tensors.back().tensor.cpu());
+            values.push_back(trainee.replica().model().frozen().front().tensor.cpu());
+            return values;
+        };
+        const auto before = untouched(*gpus);
+        for (int step = 0; step < 20; ++step) {
+            cpu->step(step, Fault::none);
+            gpus->step(step, Fault::none);
+        }
+        EXPECT_EQ(gpus->replica().hash(), cpu->replica().hash());
+        const Counters missed = gpus->replica().counters();
+        EXPECT_EQ(missed.at("optimizer.missed.never"), 20);
+        EXPECT_EQ(missed.at("optimizer.missed.rare"), 13);
+        EXPECT_EQ(cpu->replica().counters(), missed);
+        for (Trainee* const trainee : {cpu.get(), gpus.get()}) {
+            const auto after = untouched(*trainee);
+            for (std::size_t i = 0; i < after.size(); ++i)
+                EXPECT_TRUE(after[i].equal(before[i])) << static_cast<int>(kind) << ' ' << i;
+        }
+    }
 }
 
 TEST_F(SimulatedUpdate, LeavesNoTraceWhereItIsSkipped) {

@@ -11,10 +11,11 @@
 namespace lockstep::test {
 
 /// Of such fields, with a file that is not there.
-inline DatasetIndex made_up_index(std::vector<Field> fields) {
+inline DatasetIndex made_up_index(std::vector<Field> fields,
+                                  const std::string& row_order = "source") {
     Manifest manifest{.name = "made up", .uuid = "00000000-0000-8000-8000-000000000001"};
     manifest.writer = "test";
-    manifest.row_order = "source";
+    manifest.row_order = row_order;
     manifest.samples = manifest.block_rows = 4;
     const std::vector<IndexPlace> places(fields.size(), {100, 1, 7});
     manifest.fields = std::move(fields);

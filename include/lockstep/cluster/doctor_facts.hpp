@@ -54,6 +54,7 @@ struct ProgramFacts {
 struct FolderFacts {
     std::string path;
     bool exists = false;
+    bool is_file = false;  ///< no folder, although it exists
     bool is_writable = false;
     std::string file_system;  ///< "ext4", "nfs", "tmpfs"; "" unknown
     std::uint64_t inode = 0;  ///< the same on all nodes where the folder is shared

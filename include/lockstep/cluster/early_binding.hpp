@@ -17,6 +17,10 @@ namespace lockstep {
 /// Set for a rank that was bound so, to its cores ("4-7"); "off" forbids it.
 inline constexpr const char* bound_variable = "LOCKSTEP_BOUND";
 
+/// The variable, the first that is set, by which an OpenMP runtime binds the first thread of a
+/// program as it is loaded; "" if none is.
+std::string openmp_binding(const Environment& environment);
+
 /// What a rank does about its cores before anything has threads.
 struct EarlyBinding {
     std::vector<int> cpus;                         ///< empty: leave everything as it is

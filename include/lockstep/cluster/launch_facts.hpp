@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-/// Who started this process as one of several ranks.
-enum class Launcher { none, mpirun, srun, torchrun };
-std::string_view launcher_name(Launcher launcher);  ///< the enumerator's word
+/// Who started this process as one of several ranks; pmi: MPICH's or Intel's mpiexec.
+enum class Launcher { none, mpirun, srun, torchrun, pmi };
+std::string_view launcher_name(Launcher launcher);  ///< as messages say it
 
 /// The environment's claim. Numbers are the launcher's own; absent where it does not say.
 struct LaunchFacts {
@@ -37,5 +37,9 @@ LaunchFacts read_launch_facts(const Environment& environment);
 /// the launcher started several processes and each sees one rank, when rank or size differ, or
 /// when the variables contradict each other (left over from another launch).
 void check_launch(const LaunchFacts& facts, int mpi_rank, int mpi_size);
+
+/// For a process that a launcher started in a world of `mpi_size` ranks. `asked` is what --np or
+/// --hosts ask for, 0 if neither is given. Errors: E604 with both numbers if they differ.
+void check_asked_ranks(const LaunchFacts& facts, std::int64_t asked, int mpi_size);
 
 }  // namespace lockstep

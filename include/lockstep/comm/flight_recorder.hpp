@@ -116,7 +116,7 @@ class FlightRecorder {
     void beat();
 
     bool is_running() const;  ///< mark_running() was called
-    Phase phase() const;      ///< what phase_word() says now
+    PhaseMark phase() const;  ///< what phase_word() says now
 
     /// For PhaseClock::mirror_to() and mirror_signals_to(); valid for the lifetime of this.
     std::atomic<std::uint64_t>* phase_word();

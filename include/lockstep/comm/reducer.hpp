@@ -62,11 +62,12 @@ class Reducer {
     /// the last leaf it starts its exchange. Any order; called from autograd hooks.
     void add(std::size_t tensor);
 
-    /// Ends the leaf: tensors that no pass has added count as zero (see missing()).
+    /// Ends the leaf: what its slot has of missing() tensors, zeros unless the caller wrote there,
+    /// is summed, too.
     void end_leaf();
 
     /// In place of begin_leaf() for each own leaf: the caller fills slots as places() say and then
-    /// add()s tensors, each once.
+    /// add()s tensors, each once, or fills partials with what missing() ones count as.
     void begin_together();
 
     /// By own leaf.
@@ -78,7 +79,7 @@ class Reducer {
     /// Slots [0, partials()) hold the sums of all own leaves in the end.
     int partials() const { return partials_; }
 
-    /// The state must be there, too; tensors that were not added count as zero.
+    /// The state must be there, too.
     void end_together();
 
     /// Collective. Waits until every own stripe is summed. Throws what the communication thread
@@ -88,8 +89,8 @@ class Reducer {
     /// After finish(): the sum over all leaves of this rank's stripe of `bucket`.
     const float* reduced(std::size_t bucket) const;
 
-    /// Tensors that were not added in the last end_leaf().
-    std::span<const std::size_t> missing() const { return missing_; }
+    /// Tensors that no pass over the leaf, or over all of them, has added.
+    std::vector<std::size_t> missing() const;
 
     /// Seconds since the last call in which add() and the ends of leaves moved buckets through the
     /// exchange instead of a communication thread.
@@ -106,7 +107,6 @@ class Reducer {
     void complete_bucket(std::size_t bucket);
     void complete_all();
     void launch_ready();
-    void note_missing(std::span<float* const> slots);
     bool is_last_leaf() const { return next_leaf_ == places_.size(); }
 
     const FlatLayout& layout_;
@@ -123,7 +123,6 @@ class Reducer {
     std::vector<bool> complete_;  ///< by bucket, in the current leaf
     bool rehearses_ = false;
     std::size_t next_launch_ = 0;
-    std::vector<std::size_t> missing_;
     double exposed_s_ = 0;
     std::unique_ptr<BucketPipeline> pipeline_;
 };

@@ -27,6 +27,7 @@ enum class Trouble {
     stuck_gpu,       ///< all hosts are in the same collective, and this rank's GPU keeps them there
     slow_rank,       ///< it lives, but does not come to the collective that others wait in
     network_slow,    ///< all are in the same collective, and it does not end
+    no_progress,     ///< all compute, and no rank's phase ends
     ended,           ///< all ranks were told to end from outside
 };
 
@@ -40,8 +41,10 @@ struct Verdict {
     std::string what;                 ///< one sentence: who, where, how
     std::string why;                  ///< what the others do
     std::string fix;                  ///< what to do
-    int speaker = -1;                 ///< the lowest rank that lives and is no culprit; -1: none
-    bool pauses = false;              ///< the culprit lives and writes a checkpoint or evaluates
+    /// The lowest rank that lives and is no culprit; -1: none. Of those that all make no progress
+    /// the lowest.
+    int speaker = -1;
+    bool pauses = false;  ///< the culprit lives and writes a checkpoint or evaluates
 };
 
 /// After so long without a heartbeat a rank elsewhere counts as dead.

@@ -57,9 +57,11 @@ class StuckClock {
 
 /// Two threads that call no MPI and take no lock that the watched threads take. One counts and
 /// beats; the other reads files: other ranks' rings, from the recorder's folder, and /proc. A rank
-/// of this node that is gone without a word ends this one at once; otherwise the stages do. In the
-/// end one rank alone writes the verdict to stderr and verdict.json, `listener` is called, and the
-/// process exits with 76, at most 1.5 s after its time, whatever else hangs.
+/// of this node that is gone without a word ends this one at once; otherwise the stages do, of a
+/// collective that is pending and of a phase of computing (is_computing()) that does not end. Once
+/// stop_requests() is 1 such a phase has a minute, and once it is 2, a second. In the end one rank
+/// alone writes the verdict to stderr and verdict.json, `listener` is called, and the process exits
+/// with 76, at most 1.5 s after its time, whatever else hangs.
 class Watchdog {
   public:
     /// Called on the watchdog's thread. It may hang: the process ends all the same.

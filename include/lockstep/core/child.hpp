@@ -14,14 +14,16 @@
 
 namespace lockstep {
 
-/// What goes through pipes; `errors`: its stderr alone. Else a child reads nothing, and writes
-/// where this process does.
-enum class ChildPipes { none, errors, output, both };
+/// What goes through pipes. none: it writes where this process does; apart: its stdout and its
+/// stderr, each through a pipe of its own; output: both through one; both: that, and its stdin.
+/// Without a pipe to its stdin a child reads nothing.
+enum class ChildPipes { none, apart, output, both };
 
 /// A child that was started, and the pipes to it.
 struct Child {
     pid_t pid = -1;   ///< -1: none was started
-    UniqueFd output;  ///< what it writes to stderr, or to stdout and stderr, in order
+    UniqueFd output;  ///< what it writes to stdout, and to stderr as well unless that is apart
+    UniqueFd errors;  ///< what it writes to stderr, if that is apart
     UniqueFd input;   ///< to its stdin
 };
 

@@ -48,6 +48,11 @@ enum class Phase : std::size_t {
 };
 std::string_view phase_name(Phase phase);  ///< the enumerator's word, as in logs and metrics
 
+/// Whether the model or the optimizer is at work: no other rank, no disk and no evaluation.
+constexpr bool is_computing(Phase phase) {
+    return phase == Phase::forward || phase == Phase::backward || phase == Phase::update;
+}
+
 /// A phase and when it began, on the clock of now_s().
 struct PhaseMark {
     Phase phase = Phase::other;  ///< what is going on

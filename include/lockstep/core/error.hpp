@@ -44,7 +44,7 @@ std::span<const ErrorEntry> error_catalog();
 const ErrorEntry* find_error(std::string_view code);
 
 /// What went wrong, with the actual value and where it came from; why; and what to do.
-/// The exit code comes from the catalogue; an unknown code is a bug and exits 70.
+/// The exit code comes from the catalogue, or from a child; an unknown code is a bug and exits 70.
 class Error : public std::exception {
   public:
     /// `code` is one of the catalogue.
@@ -55,7 +55,11 @@ class Error : public std::exception {
     const std::string& code() const { return code_; }  ///< "E204"
     const std::string& why() const { return why_; }    ///< "" where nothing is known
     const std::string& fix() const { return fix_; }    ///< what to do; "" where nothing helps
-    ExitCode exit_code() const { return exit_code_; }  ///< the catalogue's
+    ExitCode exit_code() const { return exit_code_; }  ///< what the process exits with
+
+    /// The same error, which exits as the child process did that caused it: with `child_exit` if
+    /// that is the exit code of an error, else as before.
+    Error exiting_as(int child_exit) &&;
 
     /// The form users see: "lockstep: error E204: ...", "  why: ...", "  fix: ...".
     /// `ranks` ("same on ranks 1-3") is appended to the first line when not empty.

@@ -21,6 +21,10 @@ enum class StopRequest : int {
 /// becomes, before somebody takes them. A HUP that is ignored (nohup) stays so.
 void hold_stop_signals();
 
+/// From now on a write to a pipe that nobody reads any more fails with EPIPE and does not end this
+/// process. Programs that it starts or becomes are ended as usual.
+void outlive_readers();
+
 /// Lets signals that are held reach the calling thread again: for a child before its program
 /// starts.
 void release_stop_signals();
@@ -31,7 +35,12 @@ void release_stop_signals();
 /// ignored HUP stays ignored. One at a time.
 class SignalGuard {
   public:
-    SignalGuard();
+    /// What a second request to save and stop does before mirror_signals_to(): it only counts, or
+    /// ends the process at once, with 75, for nothing has begun yet.
+    enum class SecondRequest { counts, ends };
+
+    /// `second` holds until mirror_signals_to() is called.
+    explicit SignalGuard(SecondRequest second = SecondRequest::counts);
     ~SignalGuard();
     SignalGuard(const SignalGuard&) = delete;
     SignalGuard& operator=(const SignalGuard&) = delete;
@@ -42,6 +51,10 @@ class SignalGuard {
 
 /// The strongest request so far. Async-signal-safe, any thread.
 StopRequest stop_requested();
+
+/// How often the outside asked to save and stop, in this SignalGuard's lifetime. Signals within a
+/// second are one: launchers and batch systems send the same one twice. Async-signal-safe.
+int stop_requests();
 
 /// From now on the handlers of a SignalGuard also store the number of each signal in `word`, which
 /// may be memory that outlives the process. nullptr ends it; not to be called while signals come.

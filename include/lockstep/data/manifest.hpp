@@ -36,6 +36,9 @@ Codec parse_codec(std::string_view name);
 /// How many classes a field may have.
 inline constexpr std::int64_t max_classes = 1'000'000;
 
+/// How long the names of a field's columns may be together.
+inline constexpr std::size_t most_column_bytes = std::size_t{1} << 20;
+
 /// One column of a data set: /data/NAME in every shard, one row per sample.
 struct Field {
     std::string name;
@@ -45,7 +48,8 @@ struct Field {
     std::vector<double> mean, std;            ///< per channel, of value / 255; empty for labels
     std::vector<std::string> class_names;     ///< of fields of classes; may be empty
     std::vector<std::uint64_t> class_counts;  ///< of fields of classes: elements of each
-    std::string source;                       ///< path in foreign files; "" means /data/NAME
+    std::vector<std::string> columns;  ///< names of a table's, by element of {D}; may be empty
+    std::string source;                ///< path in foreign files; "" means /data/NAME
 
     std::size_t bytes_per_sample() const;  ///< decoded; the product of `shape` and the type's size
     /// Number of classes: of samples (labels), of pixels (masks [H, W]), or the vocabulary (tokens

@@ -43,15 +43,18 @@ struct NamedInput {
 /// Errors: E103 if `text` is not NAME=PLACE, with a name of letters, digits, '_' and '-'.
 NamedInput parse_named_input(const std::string& option, std::string_view text);
 
-/// As open_idx(images, labels); gzip files are expanded into `options.scratch`.
+/// As open_idx(images, labels); gzip files are expanded into `options.scratch`. Images of three
+/// dimensions are taken for CHW where `layout` is unstated. Errors: also E235, as open_npy().
 std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const std::filesystem::path& labels,
-                                    const SourceOptions& options);
+                                    const SourceOptions& options,
+                                    ImageLayout layout = ImageLayout::unstated);
 
 /// One NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions
 /// 1 to 3) per field: whole numbers, floats of 16 to 64 bits and truth values, in either byte
 /// order, converted as HDF5's are; C order; the first dimension is the sample. `images` become
-/// [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106.
+/// [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106; E235 where images of two
+/// dimensions are said to have a layout of three.
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     ImageLayout layout = ImageLayout::unstated);
 

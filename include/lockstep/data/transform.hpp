@@ -63,6 +63,10 @@ class TransformPipeline {
     /// Errors: E247 (unknown step, wrong order or arguments), E102 (a number out of range).
     static TransformPipeline parse(std::string_view text);
 
+    /// Whether `text`, of which this can be made, has `normalise` by the data set's statistics: all
+    /// pipelines do it, but who writes it wants it. Errors: E247.
+    static bool is_asked_to_normalise(std::string_view text);
+
     /// In the order in which they are applied.
     const std::vector<TransformOp>& ops() const { return ops_; }
 

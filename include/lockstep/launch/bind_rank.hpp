@@ -14,6 +14,10 @@ namespace lockstep {
 /// find in its environment; empty where nothing is bound. Call before MPI starts.
 std::map<std::string, std::string> bind_rank(const RankFacts& facts);
 
+/// For a process that starts no other ranks and becomes a program with OpenMP: what must be in its
+/// environment so that it keeps its cores. Empty if no variable has OpenMP bind its first thread.
+std::map<std::string, std::string> kept_cores();
+
 /// In the program that a bound rank became: OpenMP kept this thread for its first core, and threads
 /// that it makes (readers, communication) would all be there. Gives it the rank's cores back.
 void release_first_thread();

@@ -4,6 +4,7 @@
 /// behind.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/launch/launch_folder.hpp"
 #include "lockstep/launch/mpirun.hpp"
 
@@ -43,27 +44,36 @@ struct SupervisedRanks {
     /// They are the launcher's own children; of others less is seen.
     bool are_here = true;
 
-    SupervisionLimits limits;
-    LauncherLog log;  ///< of their launcher
+    SupervisionLimits limits = {};
+    LauncherLog log = {};  ///< of their launcher
+
+    /// What the same command does after an end without a word, as a sentence for users. Without:
+    /// nothing is resumed.
+    std::function<std::string()> tell_next_start = {};
+
+    /// Called after a signal came before the ranks had begun, and has ended them; meanwhile they
+    /// may have begun. Says what became of their work. Gets the usual exit code for this, and
+    /// returns the true one.
+    std::function<int(ExitCode usual)> tell_early_end = {};
 };
 
-/// Runs `argv` (an mpirun) with this process's output, through a pipe where its words are kept, and
-/// waits. USR1, USR2, TERM and HUP are
-/// passed on as USR2, which mpirun gives to every rank at once (its own way with TERM leaves them a
-/// second); INT as well, and a second INT ends all. Before the ranks have begun there is nothing to
-/// save: the launcher is ended. So it is where its ranks are gone, or do not begin. The child and
-/// whatever it leaves behind die with this process, and with this call.
-/// Returns the ranks' exit code; 75 after a signal before they began, 128 + signal for those that
-/// save nothing, 130 after INT. Errors: E612 if they were killed; E610; E691.
+/// Runs `argv` (an mpirun) with this process's output, through pipes, and waits. USR1, USR2, TERM
+/// and HUP are passed on as USR2, which mpirun gives to every rank at once (its own way with TERM
+/// leaves them a second); INT as well, and a second INT ends all. If nobody reads this process's
+/// stdout any more, ranks that save go on, and others are ended: 128 + SIGPIPE. Before the ranks
+/// have begun there is nothing to save: the launcher is ended. So it is where its ranks are gone,
+/// or do not begin. The child and whatever it leaves behind die with this process, and with this
+/// call. Returns the ranks' exit code; 75 (or what `tell_early_end` says) after a signal before
+/// they began, 128 + signal for those that save nothing, 130 after INT. Errors: E612 if they were
+/// killed; E610; E691.
 int supervise(const std::vector<std::string>& argv,
               const std::map<std::string, std::string>& environment,
               const SupervisedRanks& ranks = {});
 
 /// supervise() of the mpirun line for `request`, with a LaunchFolder of its own; ranks learn
-/// whether this process has a terminal. Errors: E693 for a limit of this process that would stop
-/// them; mpirun_line()'s, LaunchFolder's and supervise()'s.
-int supervise_ranks(LaunchRequest request,
-                    std::function<bool()> have_begun = {},
-                    LauncherLog log = {});
+/// whether this process has a terminal, and `ranks.are_here` follows from `request`. Errors: E693
+/// for a limit of this process that would stop them; mpirun_line()'s, LaunchFolder's and
+/// supervise()'s.
+int supervise_ranks(LaunchRequest request, SupervisedRanks ranks = {});
 
 }  // namespace lockstep

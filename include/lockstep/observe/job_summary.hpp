@@ -44,8 +44,10 @@ struct RankUse {
     int rank = 0;
     std::string host;
     double wall_s = 0;
-    double cpu_s = 0;                     ///< of all its threads, the system's part included
-    double cores = 0;                     ///< that it may use; those of several ranks by its share
+    double cpu_s = 0;       ///< of all its threads, the system's part included
+    double coreless_s = 0;  ///< that its first thread could have run, but others had its cores
+    double cores = 0;       ///< that it may use; those of several ranks by its share
+    int threads = 1;        ///< that compute
     std::uint64_t peak_bytes = 0;         ///< resident
     std::uint64_t shared_bytes = 0;       ///< of those, what is other ranks' as well
     std::uint64_t limit_bytes = 0;        ///< of the node's memory

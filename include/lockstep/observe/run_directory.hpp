@@ -88,6 +88,13 @@ void write_failed_state(const fs::path& root,
                         const std::string& reason,
                         ExitCode exit);
 
+/// Marks the run as ended by a signal, at `step` of its newest checkpoint (0: there is none), in
+/// place of a rank 0 that was gone before it could. Errors: as write_failed_state().
+void write_stopped_state(const fs::path& root,
+                         std::int64_t incarnation,
+                         std::int64_t step,
+                         ExitCode exit);
+
 /// Compares settings that decide bits with those that the run in `root` was made with. Errors: E306
 /// naming each key that differs with both values, and the origin of the new one where `origins`
 /// ({key: text}) has it.

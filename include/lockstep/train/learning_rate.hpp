@@ -31,8 +31,8 @@ std::string scale_text(const TrainSettings& settings, const RunLength& length);
 ///   without restarts);
 /// - linear, polynomial: down to `end` as the 1st, or any power of what is left;
 /// - one-cycle: half a cosine from a 25th of `peak` up to it in 30 % of the steps, another one down
-///   to `end` (Smith and Topin, https://arxiv.org/abs/1708.07120, as PyTorch writes it; momentum
-///   stays as it is).
+///   to `end`, which the last step has (Smith and Topin, https://arxiv.org/abs/1708.07120; the
+///   rates of PyTorch's OneCycleLR with cycle_momentum=False, whose min_lr is `end`).
 double learning_rate(double peak,
                      const ScheduleSettings& schedule,
                      std::int64_t step,

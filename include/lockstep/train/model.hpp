@@ -17,12 +17,16 @@
 
 namespace lockstep {
 
-/// A classifier of images. Buffers may be floats (running statistics, averaged over leaves) or
-/// integers (counters, which all leaves advance alike).
+/// A model, whatever its task. Buffers may be floats (running
+/// statistics, averaged over leaves) or integers (counters, which all leaves advance alike).
 class Classifier : public torch::nn::Module {
   public:
-    /// f32 [n, C, H, W] -> logits f32 [n, classes].
-    virtual torch::Tensor forward(const torch::Tensor& images) = 0;
+    /// What the first input of --inputs holds, by the shape of a sample: f32 [n, C, H, W] for
+    /// images, [n, F, 1, 1] for [F], [n, 1, T, F] for [T, F], [n, D, H, W] for other [D, H, W]; i64
+    /// [n, T] for tokens. Returns f32, by the task: logits [n, classes] for classification and
+    /// multi-label, numbers [n, K] for regression, logits [n, classes, H, W] for segmentation and
+    /// [n, T, vocabulary] for next-token.
+    virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 
     /// The same of several inputs, as --inputs names them, each as forward() takes one. Errors:
     /// E217 where the model takes one only.

@@ -43,4 +43,12 @@ std::span<const ModelFacts> built_in_models();
 /// One by its name; nullptr: not built in.
 const ModelFacts* find_built_in(std::string_view name);
 
+/// Why a user's own model may give other bits on other ranks, for E707.
+inline constexpr const char* stateful_why =
+    "your model keeps state between calls, draws from a generator of its own, or reads a clock";
+/// What to do about it.
+inline constexpr const char* stateful_fix =
+    "keep state in a buffer, such as register_buffer(\"calls\", torch::zeros({}, torch::kLong)), "
+    "and draw by torch::rand() and the like without a generator";
+
 }  // namespace lockstep

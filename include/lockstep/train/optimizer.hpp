@@ -47,6 +47,10 @@ struct ParameterPiece {
     float* values = nullptr;           ///< to be updated
     const float* gradients = nullptr;  ///< as long
     std::vector<float*> state;         ///< state[k] is the k-th state vector, as long
+    /// Updates of the others that left the tensor alone, as its gradient was none.
+    std::int64_t missed = 0;
+    /// Null, or -0 there, in memory of the loops: the tensor has no gradient in this step.
+    const float* mark = nullptr;
 };
 
 /// Exact sums of squares over one tensor, in memory of the loops.

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <type_traits>
 
 #include <torch/version.h>
 
@@ -30,12 +31,20 @@ inline constexpr std::size_t plugin_shape_bytes = sizeof(ModelShape) + sizeof(Mo
 /// What make_plugin() of an `Own` model is: see LOCKSTEP_MODEL_PLUGIN.
 template <class Own>
 constexpr ModelPlugin plugin_of() {
+    constexpr bool can_be_made =
+        std::is_constructible_v<Own, const ModelShape&, const ModelSettings&>;
+    static_assert(std::is_base_of_v<Classifier, Own>,
+                  "a plug-in's model is a class derived from lockstep::Classifier");
+    static_assert(can_be_made,
+                  "a plug-in's model needs a constructor that takes (const lockstep::ModelShape&, "
+                  "const lockstep::ModelSettings&), and its own forward()");
     return {
         plugin_version,
         TORCH_VERSION,
         plugin_shape_bytes,
         [](const ModelShape& shape, const ModelSettings& settings) -> std::shared_ptr<Classifier> {
-            return std::make_shared<Own>(shape, settings);
+            if constexpr (can_be_made) return std::make_shared<Own>(shape, settings);
+            return nullptr;
         }};
 }
 

@@ -15,6 +15,7 @@
 #include "bench/comm_options.hpp"
 #include "bench/comm_report.hpp"
 #include "command.hpp"
+#include "rank_count.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -238,6 +239,7 @@ int run(const BenchOptions& options, const Invocation& call) {
         check_launch(call.process.facts->launch(), world.rank(), world.size());
         check_bench_options(options);
     });
+    check_rank_count(call);
     if (!launched_by_mpi()) return launch(options, call);
     return measure_on_ranks(options, call.process);
 }

@@ -15,6 +15,7 @@
 #include "lockstep/launch/supervise.hpp"
 
 #include "command.hpp"
+#include "rank_count.hpp"
 
 #include <algorithm>
 #include <optional>
@@ -180,6 +181,7 @@ int run(const DoctorOptions& options, const Invocation& call) {
         answer_probe();
         return 0;
     }
+    check_rank_count(call);
     if (options.np > 0 && !launched_by_mpi())
         return supervise_ranks(
             {options.np, options.oversubscribe, call.words, {}, this_executable(), {}});

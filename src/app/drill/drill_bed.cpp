@@ -84,7 +84,8 @@ void check_trained(const Struck& trained) {
                          : fmt::format("the training without a fault ended with exit code {}",
                                        trained.exit_code),
                      "what it said is above",
-                     "mend that first");
+                     "mend that first")
+            .exiting_as(trained.exit_code);
     });
 }
 

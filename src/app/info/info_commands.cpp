@@ -109,7 +109,8 @@ Command generate_command() {
             .is_hidden = true,
             .is_about_lockstep = true,
             .run = [](const Invocation& call) {
-                write_manual(all_commands(), call.positionals[0]);
+                for (const std::string& path : write_manual(all_commands(), call.positionals[0]))
+                    print_once(fmt::format("wrote {}\n", path));
                 return 0;
             }};
 }

@@ -137,7 +137,7 @@ void check_together(const ExportArguments& arguments) {
         return Error("E106",
                      "--all does not go with --format torchscript",
                      "a model's file has no place for what the optimizer keeps",
-                     "drop --all, or use --format safetensors");
+                     "use --format safetensors");
     });
 }
 

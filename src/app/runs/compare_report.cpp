@@ -48,7 +48,12 @@ std::string speed_verdict(const RunComparison& runs) {
                            name,
                            root_text(runs.first),
                            ratio);
-    return fmt::format("{} is {:.2f} times as fast as {}", name, ratio, root_text(runs.first));
+    return fmt::format(
+        "{} is {:.2f} times as fast as {}; two runs of one command may differ by more "
+        "than their steps scatter",
+        name,
+        ratio,
+        root_text(runs.first));
 }
 
 std::string bits_verdict(const RunComparison& runs) {
@@ -89,7 +94,8 @@ std::string count_text(double count) {
 }
 
 std::string beyond_text(const Scatter& first, const Scatter& second) {
-    return is_beyond_scatter(first, second) ? "beyond their scatter" : "within their scatter";
+    return is_beyond_scatter(first, second) ? "beyond the steps' scatter"
+                                            : "within the steps' scatter";
 }
 
 std::string scatter_text(const Scatter& scatter) {

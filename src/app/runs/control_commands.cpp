@@ -69,7 +69,9 @@ void check_at_work(const RunStatus& status) {
                          : fmt::format("the run is {} at step {}",
                                        run_condition_name(status.condition),
                                        status.step),
-                     "nothing to do; the same 'lockstep train' command goes on with it");
+                     status.condition == RunCondition::complete
+                         ? "nothing to do: all its steps are done"
+                         : "nothing to do; the same 'lockstep train' command goes on with it");
     });
 }
 
@@ -130,7 +132,9 @@ RunStatus wait_for(const Request& request) {
                                      request.run.string(),
                                      duration_text(request.timeout_s)),
                          "a step, an evaluation or setting up takes long, or a rank hangs",
-                         "the request stays and will be met; 'lockstep diagnose' tells a hang");
+                         fmt::format("the request stays and will be met; 'lockstep diagnose {}' "
+                                     "tells a hang",
+                                     shell_text({request.run.string()})));
         });
         if (progress.is_due())
             progress.update(0,

@@ -1,14 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/data_words.hpp"
+#include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/train/infer.hpp"
 
 #include "command.hpp"
+#include "rank_count.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -62,14 +66,17 @@ int run_infer(InferArguments& arguments,
     check(!arguments.settings.data.empty(),
           [] { return Error("E105", "--data is missing", "", "name a data set: --data DIR"); });
     const Program& program = call.process.program;
+    const Communicator& ranks = call.process.ranks;
+    agree(ranks, [&] { check_launch(call.process.facts->launch(), ranks.rank(), ranks.size()); });
+    check_rank_count(call);
     if (arguments.np > 1 && !launched_by_mpi())
         return supervise_ranks({.np = arguments.np,
                                 .oversubscribe = arguments.oversubscribe,
                                 .words = call.words,
                                 .folder = {},
-                                .program = rank_program(program),
+                                .program = launched_program(program),
                                 .hosts = {}});
-    if (program.infer == nullptr) become_rank(rank_program(program), call.words);
+    if (program.infer == nullptr) become_rank(rank_program(program), call.words, kept_cores());
     const InferResult result = program.infer(arguments.settings, call.process.ranks);
     if (call.process.ranks.is_root()) show(result);
     return 0;

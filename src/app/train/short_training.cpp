@@ -58,12 +58,13 @@ std::string train_shortly(const ShortTraining& training, const std::function<voi
     const TrainingEnd end = run_training(training, meanwhile);
     check(end.exit_code == 0, [&] {
         print_once(end.output);
-        return Error(
-            "E705",
-            fmt::format(
-                "training on {} rank(s) ended with exit code {}", training.np, end.exit_code),
-            "its own message is above",
-            "mend that first");
+        return Error("E705",
+                     fmt::format("training on {} rank(s) ended with exit code {}",
+                                 training.np,
+                                 end.exit_code),
+                     "its own message is above",
+                     "mend that first")
+            .exiting_as(end.exit_code);
     });
     return end.parameters;
 }

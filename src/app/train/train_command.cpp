@@ -16,9 +16,12 @@
 #include "lockstep/launch/supervise.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/observe/run_status.hpp"
+#include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/train.hpp"
 
 #include "command.hpp"
+#include "rank_count.hpp"
+#include "runs/run_clues.hpp"
 #include "train/train_options.hpp"
 
 #include <algorithm>
@@ -90,9 +93,39 @@ void mark_failed(const fs::path& run, const Error& error) {
     }
 }
 
+// Of a crash nobody knows whether it comes again.
+std::string next_start_text(const fs::path& run) {
+    const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
+    if (checkpoints.empty())
+        return "no checkpoint was written: the same command begins again, and ends so again if the "
+               "model or its data are the reason";
+    return fmt::format("the same command again goes on from step {}", checkpoints.back().step);
+}
+
+// Of ranks that a signal ended while they began, by what they left.
+int tell_early_end(const fs::path& run, ExitCode usual) {
+    const RunStatus status = status_of_run(run, StatusDepth::now);
+    switch (status.condition) {
+        case RunCondition::complete:
+        case RunCondition::failed:  // and the ranks have said why
+            return status.exit;
+        case RunCondition::checkpointed:
+            once(Level::info,
+                 "stopped after step {}; the same command goes on from there",
+                 status.step);
+            break;
+        default:
+            const auto saved = std::max<std::int64_t>(status.saved_step, 0);
+            write_stopped_state(run, status.incarnation, saved, usual);
+            once(Level::info,
+                 "stopped before this start saved anything; the same command goes on from step {}",
+                 saved);
+    }
+    return static_cast<int>(usual);
+}
+
 int launch(const TrainOptions& options, const Invocation& call) {
-    const auto program = rank_program(call.process.program);
-    check_rank_program(program);
+    check_rank_program(rank_program(call.process.program));
     const fs::path& run = options.settings.run;
     const LaunchedRun launched{[&] { return newest_flight(run); },
                                [&](const Error& error) { mark_failed(run, error); }};
@@ -109,11 +142,23 @@ int launch(const TrainOptions& options, const Invocation& call) {
                               const bool has_place = state == LaunchState::over && is_run(run);
                               return has_place ? RunPaths{run}.logs(start) : fs::path();
                           }};
+    const auto after_early_signal = [&](ExitCode usual) {
+        if (have_begun()) return tell_early_end(run, usual);
+        once(Level::info,
+             "stopped before the ranks began: nothing was done; the same command does it");
+        return static_cast<int>(usual);
+    };
     return explain_end(launched, [&] {
-        return supervise_ranks(
-            {options.np, options.oversubscribe, call.words, {}, program, options.hosts},
-            have_begun,
-            log);
+        return supervise_ranks({options.np,
+                                options.oversubscribe,
+                                call.words,
+                                {},
+                                launched_program(call.process.program),
+                                options.hosts},
+                               {.have_begun = have_begun,
+                                .log = log,
+                                .tell_next_start = [&] { return next_start_text(run); },
+                                .tell_early_end = after_early_signal});
     });
 }
 
@@ -209,16 +254,17 @@ int run(TrainOptions& options, const Invocation& call) {
                                        options.oversubscribe,
                                        words,
                                        {},
-                                       rank_program(call.process.program),
+                                       launched_program(call.process.program),
                                        options.hosts},
                                       Environment());
         print_once(shell_text(line) + "\n");
         return 0;
     }
+    check_rank_count(call, options.hosts);
     const bool wants_ranks = options.np > 1 || !options.hosts.empty();
     if (wants_ranks && !launched_by_mpi()) return launch(options, call);
     const Program& program = call.process.program;
-    if (program.train == nullptr) become_rank(rank_program(program), call.words);
+    if (program.train == nullptr) become_rank(rank_program(program), call.words, kept_cores());
     if (!options.plan.empty()) check_plan(ranks, facts, options.plan);
     if (const std::string note = binding_note(facts); !note.empty()) once(Level::info, "{}", note);
     options.settings.shows_live = has_live_terminal();

@@ -7,6 +7,7 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/observe/progress.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include "command.hpp"
 #include "scratch_folder.hpp"
@@ -113,7 +114,21 @@ class TrainingsProgress {
     Progress progress_;
 };
 
-int judge(const std::vector<std::string>& hashes, bool plain, int virtual_ranks) {
+// A model of the user's may be what differs.
+Error different(const std::string& model) {
+    if (find_built_in(model) == nullptr)
+        return Error(
+            "E707", "the parameters differ between numbers of ranks", stateful_why, stateful_fix);
+    return Error("E703",
+                 "the parameters differ between numbers of ranks",
+                 "this breaks Lockstep's promise",
+                 "please report the table above and the settings");
+}
+
+int judge(const std::vector<std::string>& hashes,
+          const TrainSettings& settings,
+          int virtual_ranks) {
+    const bool plain = settings.plain_summation;
     const bool equal = std::ranges::adjacent_find(hashes, std::not_equal_to<>()) == hashes.end();
     if (equal != plain) {
         print_once(plain ? "different, as ordinary summation is expected to be\n"
@@ -124,11 +139,8 @@ int judge(const std::vector<std::string>& hashes, bool plain, int virtual_ranks)
     throw plain ? Error("E704",
                         "ordinary summation gave equal bits",
                         "this comparison has no power: it would not notice a difference",
-                        "use more --steps or another --seed")
-                : Error("E703",
-                        "the parameters differ between numbers of ranks",
-                        "this breaks Lockstep's promise",
-                        "please report the table above and the settings");
+                        "compare more ranks: for example --ranks 1,2,4")
+                : different(settings.model.name);
 }
 
 int run(VerifyOptions& options, const Invocation& call) {
@@ -155,7 +167,7 @@ int run(VerifyOptions& options, const Invocation& call) {
         hashes.push_back(train_shortly({program, words, np, folder}, look));
         print_once(fmt::format("{:5}  {}\n", np, hashes.back()));
     }
-    return judge(hashes, settings.plain_summation, virtual_ranks);
+    return judge(hashes, settings, virtual_ranks);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #include "tune/trials.hpp"
 
 #include "lockstep/core/clock.hpp"
-#include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
@@ -44,6 +43,7 @@ std::optional<TrialResult> Trials::train(const Variant& variant, std::int64_t st
     training.words.insert(training.words.end(), {"--max-steps", std::to_string(steps)});
     const double begin_s = now_s();
     const TrainingEnd end = run_training(training, [&] { look_(settings_text(variant)); });
+    exit_code_ = end.exit_code;
     why_not_ = end.exit_code == 0 ? "" : error_line(end.output);
     if (end.exit_code != 0) return {};
     TrialResult result{.step_s = mean_step(read_run_figures(training.run)).wall_s(),
@@ -53,6 +53,14 @@ std::optional<TrialResult> Trials::train(const Variant& variant, std::int64_t st
     std::error_code ignored;
     fs::remove_all(training.run, ignored);
     return result;
+}
+
+Error Trials::failure() const {
+    return Error("E705",
+                 "the training does not run as it is now",
+                 why_not_,
+                 "mend that first; 'lockstep train' with the same options shows all of it")
+        .exiting_as(exit_code_);
 }
 
 void add_round(KnobResult& result, std::size_t variant, const TrialResult& trial) {
@@ -81,12 +89,10 @@ KnobResult try_knob(Trials& trials, const Knob& knob, std::int64_t steps, int ro
             if (!result.why_not[i].empty()) continue;
             const auto trial = trials.train(knob.variants[i], steps);
             result.why_not[i] = trials.why_not();
+            check(trial || i > 0, [&] { return trials.failure(); });
             if (!trial) continue;
             add_round(result, i, *trial);
         }
-    check(result.why_not[0].empty(), [&] {
-        return Error("E705", "the training does not run as it is now", result.why_not[0]);
-    });
     result.quickest = quickest_way(result.step_s);
     return result;
 }

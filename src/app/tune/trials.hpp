@@ -2,6 +2,8 @@
 // Short trainings that take turns, and what they show of time and bits.
 #pragma once
 
+#include "lockstep/core/error.hpp"
+
 #include "train/short_training.hpp"
 #include "tune/knobs.hpp"
 
@@ -41,6 +43,9 @@ class Trials {
 
     const std::string& why_not() const { return why_not_; }
 
+    /// E705 for a training that should have run: ends as it did.
+    Error failure() const;
+
     /// How many trainings there were.
     int count() const { return count_; }
 
@@ -50,6 +55,7 @@ class Trials {
     std::function<void(const std::string&)> look_;
     Variant fixed_;
     std::string why_not_;
+    int exit_code_ = 0;
     int count_ = 0;
 };
 

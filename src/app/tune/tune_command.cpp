@@ -195,9 +195,7 @@ class Search {
         if (const int given = options_.train.settings.virtual_ranks; given > 0)
             trials_.fix("virtual-ranks", std::to_string(given));
         const auto first = trials_.train(original_, few);
-        check(first.has_value(), [&] {
-            return Error("E705", "the training does not run as it is now", trials_.why_not());
-        });
+        check(first.has_value(), [&] { return trials_.failure(); });
         trials_.fix("virtual-ranks", std::to_string(first->virtual_ranks));
         facts_.virtual_ranks = tuning_.virtual_ranks = first->virtual_ranks;
         tuning_.step_s = first->step_s;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/early_binding.hpp"
 
 #include "doctor/families.hpp"
 
@@ -33,10 +34,25 @@ int joined_threads(const NodeRanks& ranks) {
     return threads;
 }
 
+/// By whoever bound the rank.
+std::string more_cpus_for(const DoctorFacts& facts) {
+    const int threads = facts.plan.threads;
+    const bool is_own_share = facts.environment.contains(bound_variable);
+    for (const char* name : {"OMP_PROC_BIND", "OMP_PLACES"})
+        if (facts.environment.contains(name) && !is_own_share) return fmt::format("unset {}", name);
+    if (is_own_share) return "--threads 1, or fewer ranks on this node";
+    if (facts.environment.contains("OMPI_COMM_WORLD_SIZE"))
+        return fmt::format("mpirun --map-by slot:PE={}, or --bind-to none", threads);
+    if (facts.environment.contains("SLURM_STEP_ID"))
+        return fmt::format("srun --cpus-per-task {}", threads);
+    return "--threads 1, or start it without taskset";
+}
+
 Ailments threads_on_one_cpu(const DoctorFacts& facts) {
     const Cpus& cpus = facts.node.allowed_cpus;
     if (cpus.size() != 1 || facts.plan.threads <= 1) return {};
-    return {{fmt::format("{} threads share CPU {}", facts.plan.threads, cpus[0])}};
+    return {{.what = fmt::format("{} threads share CPU {}", facts.plan.threads, cpus[0]),
+             .fix = more_cpus_for(facts)}};
 }
 
 /// Ranks with exactly these CPUs; two or more of them are crowded if the CPUs are fewer than they.
@@ -191,8 +207,8 @@ const std::array cpu_table{
     DoctorCheck{"C1",
                 Severity::warning,
                 "several threads on one CPU",
-                "The launcher bound this rank to one CPU; its threads take turns there.",
-                "--cpus-per-task N (Slurm), --map-by slot:PE=N (mpirun), or --bind-to none",
+                "This rank is bound to one CPU; its threads take turns there.",
+                "srun --cpus-per-task N, mpirun --map-by slot:PE=N, or --threads 1",
                 threads_on_one_cpu},
     DoctorCheck{"C2",
                 Severity::warning,

@@ -38,6 +38,7 @@ void describe(Record& record, ProgramFacts& program) {
 void describe(Record& record, FolderFacts& folder) {
     record.sparse("path", folder.path);
     record.sparse("exists", folder.exists);
+    record.sparse("is_file", folder.is_file);
     record.sparse("is_writable", folder.is_writable);
     record.sparse("file_system", folder.file_system);
     record.sparse("inode", folder.inode);

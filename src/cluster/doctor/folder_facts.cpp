@@ -88,6 +88,7 @@ FolderFacts folder_facts(const fs::path& root, const std::string& path) {
     struct ::stat facts {};
     folder.exists = ::stat(full.c_str(), &facts) == 0;
     if (folder.exists) folder.inode = facts.st_ino;
+    folder.is_file = folder.exists && !S_ISDIR(facts.st_mode);
     const fs::path real = existing_part(full);
     folder.is_writable = folder.exists && ::access(full.c_str(), W_OK | X_OK) == 0;
     folder.file_system = file_system_of(real);

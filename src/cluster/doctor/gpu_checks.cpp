@@ -96,8 +96,11 @@ Ailments wrong_number_of_gpus(const NodeRanks& ranks) {
         return {
             {.what = fmt::format("{} ranks, {} usable GPU(s)", ranks.size(), visible.size()),
              .why = "Each rank needs a GPU of its own.",
-             .fix = fmt::format(
-                 "start {} rank(s) on this node, or ask for {} GPUs", visible.size(), ranks.size()),
+             .fix = visible.empty()
+                        ? fmt::format("ask for {} GPU(s), or train with --device cpu", ranks.size())
+                        : fmt::format("start {} rank(s) on this node, or ask for {} GPUs",
+                                      visible.size(),
+                                      ranks.size()),
              .severity = Severity::error}};
     std::vector<std::string> idle;
     std::ranges::set_difference(visible, used, std::back_inserter(idle));

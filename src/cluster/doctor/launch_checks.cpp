@@ -45,8 +45,22 @@ bool is_launcher(const std::string& path) {
     return is_mpirun(path) || name == "orted" || name == "prted";
 }
 
+/// In a batch script or salloc's shell, where srun or mpirun would start the tasks.
+Ailments idle_tasks(const DoctorFacts& facts) {
+    const auto tasks = whole_variable(facts, "SLURM_NTASKS");
+    const bool is_alone = facts.size == 1 && !facts.environment.contains("OMPI_COMM_WORLD_SIZE") &&
+                          !facts.environment.contains("SLURM_STEP_ID");
+    if (!is_alone || tasks.value_or(1) < 2 || !facts.environment.contains("SLURM_JOB_ID"))
+        return {};
+    return {{.what = fmt::format("this process is 1 of the {} tasks of the SLURM job", *tasks),
+             .why = "No srun and no mpirun started it: the cores of the other tasks stay idle.",
+             .fix = "srun --mpi=pmix lockstep ..., or mpirun lockstep ...",
+             .severity = Severity::warning}};
+}
+
 Ailments singletons(const DoctorFacts& facts) {
     auto found = judged(facts, true);
+    if (found.empty()) return idle_tasks(facts);
     const auto& ancestors = facts.program.ancestors;
     const bool is_leftover = facts.environment.contains("OMPI_COMM_WORLD_SIZE") &&
                              !ancestors.empty() && std::ranges::none_of(ancestors, is_launcher);
@@ -79,7 +93,11 @@ Ailments nested_launch(const DoctorFacts& facts) {
     const auto size = whole_variable(facts, "OMPI_COMM_WORLD_SIZE");
     const bool is_in_step = facts.rank == 0 && runs == 1 && step && *step < first_special_step;
     if (!is_in_step || !tasks || !size || *size <= *tasks) return {};
-    return {{fmt::format("mpirun starts {} ranks inside an srun step of {} tasks", *size, *tasks)}};
+    return {{.what = fmt::format(
+                 "mpirun starts {} ranks inside an srun step of {} tasks", *size, *tasks),
+             .fix = fmt::format("srun --overlap --mpi=pmix -n {} lockstep ..., without mpirun and "
+                                "--np; or on this node alone: unset ${{!SLURM_*}}",
+                                *size)}};
 }
 
 /// Whether a file lies below the folder that holds `launcher`'s bin.

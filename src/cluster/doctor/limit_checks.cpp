@@ -60,8 +60,10 @@ Ailments few_files(JobRanks ranks) {
         const auto& limit = facts.node.limits.open_files;
         if (limit && *limit < needed)
             found.push_back(
-                {.what = fmt::format("{} open files are allowed, {} may be needed", *limit, needed),
-                 .fix = fmt::format("ulimit -n {}", needed),
+                {.what = fmt::format("{} open files are allowed, {} may be needed, and one or two "
+                                     "for each file of data",
+                                     *limit,
+                                     needed),
                  .ranks = {facts.rank}});
     }
     return found;
@@ -128,7 +130,13 @@ Ailments bad_run_folder(JobRanks ranks) {
                              .severity = severity,
                              .ranks = {node.front()->rank}});
         };
-        if (folder.exists && !folder.is_writable)
+        if (folder.is_file)
+            found.push_back({.what = fmt::format("'{}' is a file", folder.path),
+                             .why = "A run is a folder.",
+                             .fix = "name another: --run runs/NAME",
+                             .severity = Severity::error,
+                             .ranks = {node.front()->rank}});
+        else if (folder.exists && !folder.is_writable)
             say(fmt::format("'{}' cannot be written to", folder.path), Severity::error);
         if (folder.free_inodes.value_or(few_inodes) < few_inodes)
             say(fmt::format("'{}' has {} inodes left", folder.path, *folder.free_inodes),
@@ -192,7 +200,8 @@ const std::array limit_table{
                 Severity::warning,
                 "few open files",
                 "Connections, shards and logs are open files.",
-                "ulimit -n 65536",
+                "ulimit -n 65536 (root or the site raises a hard limit), or make few files of the "
+                "data: lockstep data pack",
                 few_files},
     DoctorCheck{"L4",
                 Severity::warning,

@@ -45,6 +45,12 @@ bool knows_ranks(const LaunchFacts& launch) {
 
 }  // namespace
 
+std::string openmp_binding(const Environment& environment) {
+    constexpr std::array binding{
+        "OMP_PROC_BIND", "OMP_PLACES", "GOMP_CPU_AFFINITY", "KMP_AFFINITY", "KMP_HW_SUBSET"};
+    return first_set(environment, binding);
+}
+
 bool may_bind(const LaunchFacts& launch, const Environment& environment) {
     return !environment.text(bound_variable) && knows_ranks(launch);
 }

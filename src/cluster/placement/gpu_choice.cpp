@@ -64,13 +64,16 @@ Error too_few(const NodeTopology& node,
               std::size_t units,
               std::span<const LaunchedRank> ranks,
               const std::string& which) {
+    const bool are_hidden = ranks.size() <= units;
     return Error(
         "E608",
         fmt::format("{} ranks on {} for {} GPU(s): {}", ranks.size(), node.host, units, which),
         "each rank computes on a GPU of its own",
-        fmt::format("mpirun --map-by ppr:{0}:node, or srun --ntasks-per-node={0} "
-                    "--gpus-per-node={0}; --share-gpu for a test",
-                    std::max<std::size_t>(units, 1)));
+        are_hidden ? "let every rank see all GPUs: unset CUDA_VISIBLE_DEVICES (srun "
+                     "--gpus-per-node, not --gpus-per-task); --share-gpu for a test"
+                   : fmt::format("mpirun --map-by ppr:{0}:node, or srun --ntasks-per-node={0} "
+                                 "--gpus-per-node={0}; --share-gpu for a test",
+                                 std::max<std::size_t>(units, 1)));
 }
 
 /// Columns: each unit once, and where sharing is allowed once more for each further turn.

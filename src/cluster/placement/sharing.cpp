@@ -2,6 +2,7 @@
 #include "sharing.hpp"
 
 #include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/early_binding.hpp"
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/core/error.hpp"
 
@@ -55,6 +56,7 @@ void check_cores(std::span<const RankSeat> seats) {
 }  // namespace
 
 Error shared_core(const RankSeat& first, const RankSeat& second, int cpu, int each) {
+    const std::string variable = openmp_binding(Environment());
     return Error("E609",
                  fmt::format("ranks {} and {} share core {} of {} (cores {} and {})",
                              first.rank,
@@ -64,11 +66,12 @@ Error shared_core(const RankSeat& first, const RankSeat& second, int cpu, int ea
                              cpu_list_text(first.cpus),
                              cpu_list_text(second.cpus)),
                  "each runs at a fraction of its speed, and all others wait for them",
-                 fmt::format("mpirun --bind-to core --map-by slot:PE={0}, or srun "
-                             "--cpus-per-task={0} --cpu-bind=cores; --bind-to none lets lockstep "
-                             "bind the ranks, but for those where GOMP_CPU_AFFINITY, KMP_AFFINITY "
-                             "or KMP_HW_SUBSET is set",
-                             each));
+                 variable.empty()
+                     ? fmt::format("mpirun --bind-to core --map-by slot:PE={0}, or srun "
+                                   "--cpus-per-task={0} --cpu-bind=cores; --bind-to none lets "
+                                   "lockstep bind the ranks",
+                                   each)
+                     : fmt::format("unset {}, by which OpenMP put the ranks there", variable));
 }
 
 void check_no_sharing(std::span<const RankSeat> seats, const PlacementRules& rules) {

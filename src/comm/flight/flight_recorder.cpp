@@ -265,8 +265,8 @@ bool FlightRecorder::is_running() const {
     return mapping_->header->state.running.load() != 0;
 }
 
-Phase FlightRecorder::phase() const {
-    return unpacked_phase(mapping_->header->state.phase.load(std::memory_order_relaxed)).phase;
+PhaseMark FlightRecorder::phase() const {
+    return unpacked_phase(mapping_->header->state.phase.load(std::memory_order_relaxed));
 }
 
 std::atomic<std::uint64_t>* FlightRecorder::phase_word() {

@@ -29,7 +29,8 @@ namespace {
 
 constexpr const char* nccl_fix =
     "look at these nodes' links, and for Xid in dmesg; logs/iN/rank-NNNNN.log says which way NCCL "
-    "sends between them; start the same command again: it goes on from the newest checkpoint";
+    "sends between them; start the same command again: it goes on from the newest checkpoint, if "
+    "there is one";
 
 /// The part of `from` has not arrived at `at`.
 struct Missing {

@@ -42,6 +42,7 @@
 #include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
 
 #include "flight/link_watch.hpp"
@@ -83,15 +84,8 @@ RankState state_of(const RankPlace& place, const fs::path& folder) {
 bool may_wait(const FlightRecorder& recorder, double least_s) {
     const auto pending = recorder.oldest_pending();
     if (pending && pending->started_s > 0) return now_s() - pending->started_s > least_s;
-    switch (recorder.phase()) {
-        case Phase::data:
-        case Phase::forward:
-        case Phase::backward:
-        case Phase::update:
-            return false;
-        default:
-            return true;
-    }
+    const Phase phase = recorder.phase().phase;
+    return phase != Phase::data && !is_computing(phase);
 }
 
 }  // namespace
@@ -294,7 +288,7 @@ class NodeWatch::Impl {
             [[maybe_unused]] const auto wrote =
                 ::write(error_descriptor(), text.data(), text.size());
         }
-        ::_exit(static_cast<int>(ExitCode::peer_lost));
+        end_process(static_cast<int>(ExitCode::peer_lost));
     }
 
     const NodeMap map_;

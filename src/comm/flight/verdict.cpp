@@ -11,7 +11,7 @@
 // rules are asked in the order of causes, and the first that holds is the verdict:
 //
 //     mismatch > dead > failed > did not join > stopped
-//              > exited early > stuck in init, stuck GPU or slow > ended from outside
+//              > exited early > stuck in init, stuck GPU or slow > no progress > ended from outside
 //
 // Nothing is asked of the ranks, and nothing of the clock but `now_s`: it is a pure function of
 // traces, the same for a watchdog in the middle of a hang and for `lockstep diagnose` a day later.
@@ -37,6 +37,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -56,10 +57,11 @@ constexpr std::string_view trouble_names[] = {"none",
                                               "stuck GPU",
                                               "slow rank",
                                               "network slow",
+                                              "no progress",
                                               "ended from outside"};
 
 constexpr const char* resume_fix =
-    "start the same command again: it goes on from the newest checkpoint";
+    "start the same command again: it goes on from the newest checkpoint, if there is one";
 
 bool gave_up(const RankTrace& trace) {
     return trace.end == FlightEnd::failed &&
@@ -161,7 +163,7 @@ Verdict dead(const Scene& scene, double) {
     }
     verdict.fix = fmt::format(
         "killed (kill -9, out of memory: see dmesg){}, or crashed; the same command again goes on "
-        "from the newest checkpoint",
+        "from the newest checkpoint, if there is one",
         is_known ? "" : ", stopped, its node down");
     return verdict;
 }
@@ -275,6 +277,33 @@ Verdict waiting(const Scene& scene, double patience_s) {
     return early.trouble != Trouble::none ? early : slow(scene, patience_s);
 }
 
+/// How long a phase of computing may last: half of the time-out (warn_s is a tenth of it), three
+/// times as long during set-up, and no longer once the rank was asked to stop.
+double longest_phase_s(const RankTrace& trace, double patience_s) {
+    const double usual_s = 5 * trace.warn_s * (trace.is_running ? 1 : 3);
+    return std::max(patience_s, trace.signal != 0 ? 0.5 : usual_s);
+}
+
+// A model that loops or waits for ever, on all ranks: nobody waits in a collective.
+Verdict no_progress(const Scene& scene, double patience_s) {
+    const Traces& all = scene.traces();
+    if (scene.waiting().seq != 0 || !scene.missing().empty() || all.empty()) return {};
+    double least_s = std::numeric_limits<double>::max();
+    for (const RankTrace* trace : all) {
+        if (!scene.is_alive(*trace) || !is_computing(trace->phase)) return {};
+        const double age_s = scene.seen_until_s(*trace) - trace->phase_since_s;
+        if (age_s < longest_phase_s(*trace, patience_s)) return {};
+        least_s = std::min(least_s, age_s);
+    }
+    const std::string who = all.size() == 1 ? rank_text(*all.front()) + " has not" : "no rank has";
+    const std::string what = fmt::format("{} finished a phase for {}", who, duration_text(least_s));
+    Verdict verdict = blaming(scene, Trouble::no_progress, all, what);
+    verdict.fix =
+        "the model, or a library that it uses, loops or waits for ever: look there; if one "
+        "pass may take so long, give --comm-timeout more time";
+    return verdict;
+}
+
 Verdict ended(const Scene& scene, double) {
     const Traces found = scene.where(
         [&](const RankTrace& t) { return scene.is_gone(t) && t.end == FlightEnd::none; });
@@ -287,7 +316,9 @@ Verdict ended(const Scene& scene, double) {
             .fix = resume_fix};
 }
 
-int speaker_of(const Scene& scene, const std::vector<int>& culprits) {
+int speaker_of(const Scene& scene, const Verdict& verdict) {
+    const std::vector<int>& culprits = verdict.culprits;
+    if (verdict.trouble == Trouble::no_progress) return culprits.front();
     for (const RankTrace* trace : scene.traces())
         if (scene.is_alive(*trace) && std::ranges::find(culprits, trace->rank) == culprits.end())
             return trace->rank;
@@ -306,14 +337,14 @@ Verdict diagnose(std::span<const RankTrace> traces,
                  double silent_s) {
     const Scene scene(traces, now_s, silent_s);
     using Rule = Verdict (*)(const Scene&, double);
-    constexpr std::array<Rule, 7> rules = {
-        mismatch, dead, failed, did_not_join, stopped, waiting, ended};
+    constexpr std::array<Rule, 8> rules = {
+        mismatch, dead, failed, did_not_join, stopped, waiting, no_progress, ended};
     Verdict verdict;
     for (const Rule rule : rules) {
         verdict = rule(scene, patience_s);
         if (verdict.trouble != Trouble::none) break;
     }
-    verdict.speaker = speaker_of(scene, verdict.culprits);
+    verdict.speaker = speaker_of(scene, verdict);
     return verdict;
 }
 

@@ -4,7 +4,8 @@
 // logs, and with a hung file system or a full pipe those hang as well. Then the other still ends
 // the process.
 //
-//     counter    every period: beat; how long has the oldest collective been pending?
+//     counter    every period: beat; how long has the oldest collective been pending, and how long
+//        |       has the model or the optimizer been at work without an end of that phase?
 //        |         warn ----> dump ----> abort ---------------- farewell_s ----> _exit(76)
 //        | wanted_   |          |          |                         ^
 //        v           v          v          v                         | has_spoken_ or is_postponed_
@@ -22,6 +23,9 @@
 //   as the scribe holds it, which is never while it reads or writes.
 // - A wait with a good reason ends the job. A culprit that saves or evaluates is an excuse, a few
 //   times; time in which this process was itself stopped or saving does not count (StuckClock).
+// - A model that loops for ever keeps a job: ranks that all compute wait for nobody. Evaluations,
+//   checkpoints and waits for data may be long; a pass of a leaf or an update is not.
+// - A signal that no step can answer ends nothing: see is_overdue().
 // - exit() instead of _exit(): destructors and MPI_Finalize would wait for the rank that is lost.
 // - A hang becomes a success: the end mark is written before the process ends, with 76.
 //
@@ -31,7 +35,9 @@
 #include "lockstep/comm/watchdog.hpp"
 
 #include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/signals.hpp"
 
 #include "flight/node_beat.hpp"
 #include "flight/peers.hpp"
@@ -56,6 +62,8 @@ constexpr double give_way_s = 0.5;  // for the rank that is to speak
 constexpr double last_words_s = 5;  // for a rank that failed, or was told to end, to end all
 constexpr double longest_period_s = 0.25;
 constexpr int most_postponements = 3;
+constexpr double patience_when_asked_s = 60;  // with a phase, once somebody asked to save and stop
+constexpr double patience_when_urged_s = 1;   // and once more
 
 using Seconds = std::chrono::duration<double>;
 
@@ -114,14 +122,19 @@ class Watchdog::Impl {
     // The counting thread: touches no file, so that nothing can hold it up.
 
     void count() {
-        StuckClock clock(period_s_);
+        StuckClock waiting(period_s_), computing(period_s_), asked(period_s_);
         std::unique_lock lock(mutex_);
         while (true) {
             changed_.wait_for(lock, Seconds(period_s_), [&] { return is_over_ || is_lost_; });
             if (is_over_) return;
             recorder_.beat();
-            if (std::exchange(is_postponed_, false)) clock.reset();
-            const Stage stage = is_lost_ ? Stage::abort : stage_after(waited_s(clock));
+            if (std::exchange(is_postponed_, false))
+                for (StuckClock* clock : {&waiting, &computing, &asked}) clock->reset();
+            const auto phase = stuck_phase();
+            const double waited = waited_s(waiting);
+            const double computed = computing.update(phase, now_s(), StuckClock::Counting::on);
+            const bool ends_now = is_overdue(asked, phase) || is_lost_;
+            const Stage stage = ends_now ? Stage::abort : stage_after(std::max(waited, computed));
             const bool rises = stage > wanted_;
             wanted_ = stage;
             if (rises) changed_.notify_all();
@@ -130,11 +143,29 @@ class Watchdog::Impl {
     }
 
     double waited_s(StuckClock& clock) const {
-        const Phase phase = recorder_.phase();
+        const Phase phase = recorder_.phase().phase;
         const bool pauses = phase == Phase::checkpoint || phase == Phase::evaluate;
         return clock.update(recorder_.oldest_pending(),
                             now_s(),
                             pauses ? StuckClock::Counting::paused : StuckClock::Counting::on);
+    }
+
+    /// The phase, if it must end soon, as if it were a collective: for a StuckClock.
+    std::optional<FlightEntry> stuck_phase() const {
+        const PhaseMark mark = recorder_.phase();
+        if (!is_computing(mark.phase)) return {};
+        return FlightEntry{.channel = static_cast<std::uint32_t>(mark.phase),
+                           .seq = packed(mark),
+                           .enqueued_s = mark.since_s};
+    }
+
+    /// Whether somebody has asked to save and stop, and the phase has not ended for too long since.
+    bool is_overdue(StuckClock& clock, const std::optional<FlightEntry>& phase) const {
+        const int requests = stop_requests();
+        const double since_s =
+            clock.update(requests > 0 ? phase : std::nullopt, now_s(), StuckClock::Counting::on);
+        if (requests > 1) return since_s > patience_when_urged_s;
+        return !settings_.is_patient() && since_s > patience_when_asked_s;
     }
 
     Stage stage_after(double waited_s) const {
@@ -152,7 +183,7 @@ class Watchdog::Impl {
         if (is_postponed_ || is_over_) return;
         if (!has_spoken_) say_without_verdict();
         recorder_.mark_failed(static_cast<int>(ExitCode::peer_lost));
-        ::_exit(static_cast<int>(ExitCode::peer_lost));
+        end_process(static_cast<int>(ExitCode::peer_lost));
     }
 
     /// Files or locks hold the verdict up. Says so if stderr can take it at once.
@@ -184,8 +215,8 @@ class Watchdog::Impl {
 
     void report(Stage stage) {
         recorder_.flush();
-        if (stage == Stage::dump) dump_threads();
         const Verdict verdict = verdict_now(0);
+        if (stage == Stage::dump || verdict.trouble == Trouble::no_progress) dump_threads();
         const bool excused = verdict.pauses && ++postponements_ <= most_postponements;
         if (stage == Stage::abort && !excused && verdict.trouble != Trouble::none)
             return give_up(verdict);

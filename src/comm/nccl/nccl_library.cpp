@@ -40,7 +40,7 @@ class Filler {
             return Error("E671",
                          fmt::format("'{}' lacks {}", library_.path(), missing_),
                          "it is no NCCL, or one before 2.14",
-                         "name another with --nccl-lib or LOCKSTEP_NCCL_LIB");
+                         "name another with LOCKSTEP_NCCL_LIB");
         });
     }
 
@@ -65,7 +65,7 @@ SharedLibrary open_nccl(const std::string& name) {
                      fmt::format("NCCL cannot be loaded from '{}'", name),
                      reason,
                      "install NCCL (it is part of LibTorch for CUDA), or name the file with "
-                     "--nccl-lib or LOCKSTEP_NCCL_LIB");
+                     "LOCKSTEP_NCCL_LIB");
     });
     return library;
 }
@@ -76,7 +76,7 @@ void check_only_one() {
         return Error("E672",
                      fmt::format("two NCCL libraries in one process: {}", fmt::join(loaded, ", ")),
                      "each would start its own threads and connections for the same GPU",
-                     "leave out --nccl-lib and LOCKSTEP_NCCL_LIB, or name the first");
+                     "unset LOCKSTEP_NCCL_LIB, or name the first");
     });
 }
 
@@ -138,7 +138,7 @@ NcclLibrary load_nccl(const std::string& path, const Environment& environment) {
         return Error("E671",
                      fmt::format("{} is too old", result.text()),
                      "communicators that can be aborted came with 2.14",
-                     "name a newer one with --nccl-lib or LOCKSTEP_NCCL_LIB");
+                     "name a newer one with LOCKSTEP_NCCL_LIB");
     });
     return result;
 }

@@ -54,16 +54,17 @@ void check_proof(const std::vector<float>& got, const Inside& inside, int size) 
         double sum = 0;
         for (int rank = 0; rank < size; ++rank) sum += proof_value(rank, i);
         check(got[i] == static_cast<float>(sum), [&] {
-            return Error("E679",
-                         fmt::format("the first sum of communicator '{}' is wrong: element {} is "
-                                     "{}, not {}",
-                                     inside.options().name,
-                                     i,
-                                     got[i],
-                                     sum),
-                         fmt::format("{} gave it", inside.runtime()->nccl_text()),
-                         "another NCCL version (--nccl-lib), or NCCL_P2P_DISABLE=1 to leave out a "
-                         "broken path between GPUs; nccl-tests show it, too");
+            return Error(
+                "E679",
+                fmt::format("the first sum of communicator '{}' is wrong: element {} is "
+                            "{}, not {}",
+                            inside.options().name,
+                            i,
+                            got[i],
+                            sum),
+                fmt::format("{} gave it", inside.runtime()->nccl_text()),
+                "another NCCL version (LOCKSTEP_NCCL_LIB), or NCCL_P2P_DISABLE=1 to leave out a "
+                "broken path between GPUs; nccl-tests show it, too");
         });
     }
 }

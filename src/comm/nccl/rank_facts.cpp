@@ -107,7 +107,7 @@ void check_versions(const std::vector<NcclRankFacts>& facts) {
         return Error("E674",
                      fmt::format("ranks have different NCCLs: {}", who_has_what(versions)),
                      "they would not understand each other",
-                     "name the same file on all nodes with --nccl-lib or LOCKSTEP_NCCL_LIB");
+                     "name the same file on all nodes with LOCKSTEP_NCCL_LIB");
     });
 }
 

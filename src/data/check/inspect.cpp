@@ -59,6 +59,12 @@ void describe_head(const DatasetIndex& index, Text out) {
     fmt::format_to(out, "uuid       {}\n", printable(index.uuid()));
 }
 
+// What has a mean of its own.
+std::string channel_text(const Field& field, std::size_t number) {
+    if (number < field.columns.size()) return printable(field.columns[number]);
+    return fmt::format("{} {}", field.shape.size() == 1 ? "column" : "channel", number);
+}
+
 void describe_fields(const DatasetIndex& index, Text out) {
     fmt::format_to(out,
                    "\n{:<12} {:<5} {:<16} {:>12} {:>12} {:>7}\n",
@@ -87,9 +93,9 @@ void describe_fields(const DatasetIndex& index, Text out) {
     for (const Field& field : index.fields())
         for (std::size_t c = 0; c < std::min(field.mean.size(), most_lines); ++c)
             fmt::format_to(out,
-                           "{}channel {} of {}: mean {:.6g}, deviation {:.6g}{}\n",
+                           "{}{} of {}: mean {:.6g}, deviation {:.6g}{}\n",
                            c == 0 ? "\n" : "",
-                           c,
+                           channel_text(field, c),
                            field.name,
                            field.mean[c],
                            field.std[c],

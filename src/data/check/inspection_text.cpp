@@ -124,6 +124,7 @@ std::string inspection_json(const DatasetIndex& index, const Inspection& inspect
                                   {"stored_bytes", layout.stored_bytes},
                                   {"mean", field.mean},
                                   {"std", field.std},
+                                  {"columns", field.columns},
                                   {"class_counts", field.class_counts},
                                   {"class_names", field.class_names}});
     }

@@ -74,12 +74,14 @@ std::size_t DatasetIndex::field_position(std::string_view name) const {
         return Error("E207",
                      fmt::format("data set '{}' has no field '{}'", place(), name),
                      fmt::format("its fields are {}", fmt::join(names, ", ")),
-                     !meant.empty() || !is_foreign
-                         ? meant
-                         : fmt::format("add --field {}=/PATH; 'lockstep data look {}' shows which "
+                     !meant.empty() ? meant
+                     : is_foreign
+                         ? fmt::format("add --field {}=/PATH; 'lockstep data look {}' shows which "
                                        "there are",
                                        name,
-                                       shell_word((path_ / shards()[0].name).string())));
+                                       shell_word((path_ / shards()[0].name).string()))
+                         : fmt::format("for a command that trains on them: lockstep data look {}",
+                                       shell_word(path_.string())));
     });
     return static_cast<std::size_t>(found - fields().begin());
 }

@@ -104,6 +104,7 @@ std::string read_manifest_text(const std::filesystem::path& folder) {
     std::error_code failed;
     const fs::file_status status = fs::status(folder, failed);
     if (status.type() == fs::file_type::not_found) throw system_error("open", folder, ENOENT);
+    if (failed) throw system_error("open", folder, failed.value());
     const bool is_missing = fs::is_directory(status)
                                 ? fs::status(path, failed).type() == fs::file_type::not_found
                                 : true;

@@ -133,6 +133,7 @@ void add_dataset(ByteWriter& out, const DatasetFacts& facts) {
     out.add(std::uint64_t{facts.is_text});
     out.add(std::string_view(facts.type_text));
     out.add(std::uint64_t{facts.has_numbers});
+    out.add(std::uint64_t{facts.has_bytes});
     add_numbers(out, facts.size);
     out.add(facts.offset);
     add_numbers(out, facts.chunk);
@@ -166,6 +167,7 @@ DatasetFacts take_dataset(ByteReader& in, std::uint64_t most, bool is_part = fal
     facts.is_text = in.number() != 0;
     facts.type_text = in.text();
     facts.has_numbers = in.number() != 0;
+    facts.has_bytes = in.number() != 0;
     facts.size = take_numbers(in, most_dimensions);
     facts.offset = in.number();
     facts.chunk = take_numbers(in, most_dimensions);
@@ -202,6 +204,12 @@ bool DatasetFacts::has_sound_chunks() const {
         count *= along;
     }
     return true;
+}
+
+bool DatasetFacts::has_one_number_a_row() const {
+    return !size.empty() && std::all_of(size.begin() + 1, size.end(), [](std::uint64_t extent) {
+        return extent == 1;
+    });
 }
 
 bool DatasetFacts::has_whole_rows() const {

@@ -81,6 +81,7 @@ struct DatasetFacts {
     bool is_text = false;               ///< of fixed or variable length
     std::string type_text;              ///< of any type, for people
     bool has_numbers = false;           ///< are any, also of arrays or of a compound's members
+    bool has_bytes = false;             ///< lists of bytes, of any length: as a rule encoded images
     std::vector<std::uint64_t> size;    ///< by dimension
     std::uint64_t offset = nowhere;     ///< in the file, of contiguous data; nowhere: never written
     std::vector<std::uint64_t> chunk;
@@ -94,6 +95,7 @@ struct DatasetFacts {
     std::vector<DatasetFacts> parts;
 
     bool has_sound_chunks() const;      ///< a size in each dimension, and how many there are fits
+    bool has_one_number_a_row() const;  ///< [n], or [n, 1, 1] of any number of ones
     bool has_whole_rows() const;        ///< each chunk holds whole rows, and nothing but rows
     std::uint64_t chunk_count() const;  ///< of sound chunks
     std::span<const DatasetFacts> stored() const;  ///< its parts, or itself

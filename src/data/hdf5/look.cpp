@@ -77,6 +77,12 @@ bool has_numbers(hid_t type) {
     }
 }
 
+bool has_bytes(hid_t type) {
+    if (H5Tget_class(type) != H5T_VLEN) return false;
+    const h5::Handle element(H5Tget_super(type), H5Tclose);
+    return H5Tget_class(element.id()) == H5T_INTEGER && H5Tget_size(element.id()) == 1;
+}
+
 std::string type_text(hid_t type) {
     const H5T_class_t kind = H5Tget_class(type);
     if (kind == H5T_INTEGER || kind == H5T_FLOAT) {
@@ -252,6 +258,7 @@ DatasetFacts look_at_dataset(const h5::Handle& file, const std::string& name, Li
     const h5::Handle properties(H5Dget_create_plist(dataset.id()), H5Pclose);
     describe_type(type, facts);
     facts.has_numbers = has_numbers(type.id());
+    facts.has_bytes = has_bytes(type.id());
     if (facts.number && facts.members.empty()) facts.cf = cf_attributes_of(dataset, *facts.number);
     facts.size = size_of(dataset);
     facts.layout = layout_of(properties);

@@ -8,6 +8,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -37,6 +39,16 @@ ProbedShard probe_untrusted_shard(Sandbox& sandbox,
                                   const std::filesystem::path& path,
                                   const Manifest& manifest,
                                   std::size_t number);
+
+/// What a file begins like.
+struct FileGuess {
+    bool is_known = false;
+    std::string meaning;  ///< "it begins like a zip archive", "it begins with the bytes 0a 0b"
+    std::string way;      ///< a command that makes data of it, or what else to do
+};
+
+/// `made` is the ending of what comes out of a compressed file, such as ".h5". Errors: E201, E202.
+FileGuess guess_of_file(const std::filesystem::path& path, std::string_view made = "");
 
 /// Errors: E203 saying what the file begins with; E204 if the file is shorter than its own
 /// superblock says, or is shorter than `expected_bytes` and has no readable superblock.

@@ -37,6 +37,9 @@ class Look {
     Look(LookedAtPlace place, const FirstLookOptions& options) : options_(options) {
         seen_.place = std::move(place);
         for (const LookedAt& data : seen_.place.all) seen_.values.push_back(look_into(data));
+        if (!seen_.place.is_packed)
+            seen_.place.fields = suggested_mappings(seen_.place.candidates, known_values());
+        seen_.train = train_command(seen_);
         if (!options_.sheet.empty()) write_sheet();
     }
 
@@ -50,15 +53,33 @@ class Look {
         try {
             sample = sample_rows(data.index, data.field);
         } catch (const Error& error) {
-            return SeenValues{.fault = error.code() + std::string(": ") + error.what()};
+            return SeenValues{.fault = error.code() + std::string(": ") + error.what(),
+                              .is_damaged = true};
         }
         if (!sample) return SeenValues{.fault = "too large a chunk or sample for a first look"};
-        SeenValues values{.summary = summary_of(*sample), .rows = sample->rows, .of = sample->of};
+        SeenValues values{.summary = summary_of(*sample),
+                          .is_one_hot = is_one_hot(*sample),
+                          .rows = sample->rows,
+                          .of = sample->of};
         values.classes = classes_of(data, *sample);
         const bool is_counted = !data.index->fields()[data.field].class_counts.empty();
         values.counted_rows = is_counted ? sample->of : sample->rows;
         if (is_images(data)) images_ = std::move(sample);
         return values;
+    }
+
+    std::vector<std::optional<KnownValues>> known_values() const {
+        std::vector<std::optional<KnownValues>> known;
+        for (const std::optional<SeenValues>& values : seen_.values) {
+            known.emplace_back();
+            if (!values || values->summary.count == 0) continue;
+            const ValueSummary& summary = values->summary;
+            known.back() = KnownValues{summary.least,
+                                       summary.most,
+                                       summary.are_whole && summary.not_finite == 0,
+                                       values->is_one_hot};
+        }
+        return known;
     }
 
     // What --field images= is suggested for; of packed data, the field of that name.

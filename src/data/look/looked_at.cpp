@@ -8,7 +8,6 @@
 #include "hdf5/listing.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5/stored_blocks.hpp"
-#include "opening/contents.hpp"
 #include "opening/foreign.hpp"
 
 #include <algorithm>
@@ -94,18 +93,14 @@ LookedAtPlace look_at_files(const fs::path& where) {
         .title = fmt::format("{}, {}", files[0].string(), bytes_text(fs::file_size(files[0])))};
     if (files.size() > 1)
         seen.title += fmt::format(", the first of {} files", grouped(files.size()));
-    const std::vector<Candidate> candidates = candidates_of(files[0]);
-    for (const Candidate& candidate : candidates)
+    seen.candidates = candidates_of(files[0]);
+    for (const Candidate& candidate : seen.candidates)
         seen.all.push_back(looked_at(candidate, files[0]));
-    seen.is_cut_off = candidates.size() >= most_listed;
-    seen.others = compare_files(candidates, std::span(files).subspan(1));
-    seen.fields = suggested_mappings(candidates);
-    if (seen.fields.empty()) return seen;
-    const fs::path data = data_of(where, files);
-    seen.train_line = fmt::format("lockstep train --data {} {}{}",
-                                  shell_word(data.string()),
-                                  suggested_fields(candidates),
-                                  run_option(data));
+    seen.is_cut_off = seen.candidates.size() >= most_listed;
+    seen.others = compare_files(seen.candidates, std::span(files).subspan(1));
+    seen.fields = suggested_mappings(seen.candidates);
+    seen.data = data_of(where, files);
+    seen.run_option = run_option(seen.data);
     return seen;
 }
 
@@ -117,7 +112,10 @@ LookedAtPlace look_at_packed(const fs::path& folder) {
     LookedAtPlace seen{.title = fmt::format("{}, {} in {} shard(s) that 'lockstep data pack' made",
                                             folder.string(),
                                             bytes_text(bytes),
-                                            grouped(index->shards().size()))};
+                                            grouped(index->shards().size())),
+                       .is_packed = true,
+                       .data = folder,
+                       .run_option = run_option(folder)};
     for (std::size_t f = 0; f < index->fields().size(); ++f) {
         const Field& field = index->fields()[f];
         LookedAt each{
@@ -132,8 +130,6 @@ LookedAtPlace look_at_packed(const fs::path& folder) {
         each.size.insert(each.size.end(), field.shape.begin(), field.shape.end());
         seen.all.push_back(std::move(each));
     }
-    seen.train_line =
-        fmt::format("lockstep train --data {}{}", shell_word(folder.string()), run_option(folder));
     return seen;
 }
 

@@ -5,6 +5,7 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/foreign.hpp"
 
+#include "opening/contents.hpp"
 #include "other_files.hpp"
 
 #include <cstddef>
@@ -31,10 +32,13 @@ struct LookedAt {
 struct LookedAtPlace {
     std::string title;  ///< what it is, and how large
     std::vector<LookedAt> all;
-    bool is_cut_off = false;           ///< there may be more
-    OtherFiles others;                 ///< of others' files
-    std::vector<FieldMapping> fields;  ///< that sizes suggest; none of packed data
-    std::string train_line;            ///< "" if nothing can be trained on
+    bool is_cut_off = false;            ///< there may be more
+    OtherFiles others;                  ///< of others' files
+    std::vector<Candidate> candidates;  ///< as `all`; none of packed data
+    std::vector<FieldMapping> fields;   ///< that are suggested; none of packed data
+    bool is_packed = false;
+    fs::path data;           ///< as --data takes it
+    std::string run_option;  ///< " --run NAME"
 };
 
 /// Errors: those of opening; a data set that cannot be read has an obstacle.

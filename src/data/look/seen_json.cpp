@@ -46,7 +46,8 @@ std::string json_text(const Seen& seen) {
                 {"compared", others.compared},
                 {"alike", others.alike},
                 {"difference", others.difference}}},
-              {"train", seen.place.train_line}};
+              {"train", seen.train.line},
+              {"no_train", seen.train.obstacle}};
     for (std::size_t i = 0; i < seen.place.all.size(); ++i)
         json["datasets"].push_back(json_of(seen.place.all[i], seen.values[i]));
     if (seen.sheet)

@@ -69,9 +69,9 @@ std::string tree_text(const Seen& seen, std::size_t columns) {
     }
     if (place.all.empty()) tree += "it has no data sets\n";
     if (place.is_cut_off) tree += "... and maybe more: these are the first\n";
-    const std::string train = place.train_line.empty()
-                                  ? "\nnothing here can be a model's input\n"
-                                  : "\ntrain on it:\n  " + printable(place.train_line) + "\n";
+    const std::string train = seen.train.line.empty()
+                                  ? "\nno command to train on it: " + seen.train.obstacle + "\n"
+                                  : "\ntrain on it:\n  " + printable(seen.train.line) + "\n";
     return tree + others_text(place.others) + histograms + sheet_text(seen.sheet) + train;
 }
 

@@ -59,10 +59,26 @@ ValueSummary summary_of(const SampledRows& sample) {
         summary.least = summary.count == 0 ? value : std::min(summary.least, value);
         summary.most = summary.count == 0 ? value : std::max(summary.most, value);
         ++summary.count;
+        summary.are_whole = summary.are_whole && value == std::floor(value);
         sum += value;
     }
     if (summary.count > 0) summary.mean = sum / static_cast<double>(summary.count);
     return summary;
+}
+
+bool is_one_hot(const SampledRows& sample) {
+    if (sample.shape.size() != 1 || sample.shape[0] < 2) return false;
+    const auto places = static_cast<std::size_t>(sample.shape[0]);
+    for (std::uint64_t row = 0; row < sample.rows; ++row) {
+        std::size_t ones = 0, zeros = 0;
+        for (std::size_t i = 0; i < places; ++i) {
+            const double value = value_at(sample.type, sample.row(row), i);
+            ones += value == 1 ? 1 : 0;
+            zeros += value == 0 ? 1 : 0;
+        }
+        if (ones != 1 || zeros != places - 1) return false;
+    }
+    return sample.rows > 0;
 }
 
 std::string range_text(const ValueSummary& summary) {

@@ -14,12 +14,16 @@ namespace lockstep {
 struct ValueSummary {
     double least = 0, most = 0, mean = 0;
     std::uint64_t count = 0, not_finite = 0;
+    bool are_whole = true;
 };
 
 /// Number `i` of rows of any type.
 double value_at(ElementType type, std::span<const std::byte> rows, std::size_t i);
 
 ValueSummary summary_of(const SampledRows& sample);
+
+/// Whether each row, of several numbers, has one 1, and 0 elsewhere.
+bool is_one_hot(const SampledRows& sample);
 
 /// "0 .. 255, mean 72.9", and how many are not finite.
 std::string range_text(const ValueSummary& summary);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/advice.hpp"
 
 #include "foreign.hpp"
 #include "format/labels.hpp"
@@ -33,8 +33,12 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
                     index.shards()[blocks[b].shard].name,
                     is_whole_number ? "out of range" : "no whole number"),
                 "a label is a class number: 0 and up",
-                fmt::format("if it is no label: --field {}",
-                            shell_word(described.name + "=" + described.source + ":value")));
+                (described.shape.empty()
+                     ? "to predict these numbers: " + way_to_rename(index, field, "targets") + "; "
+                     : "") +
+                    "to number what occurs from 0 on, as it sorts, " +
+                    way_to_rewrite(
+                        index, field, "n.unique(x,return_inverse=True)[1].reshape(x.shape)"));
         });
         count_labels(described, rows, counts);
     }

@@ -2,19 +2,18 @@
 #include "contents.hpp"
 
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/axes.hpp"
+#include "lockstep/core/split.hpp"
 #include "lockstep/data/foreign.hpp"
 
 #include "foreign.hpp"
-#include "format/labels.hpp"
 #include "hdf5/sandbox.hpp"
 #include "hdf5/shard_probe.hpp"
-#include "way_out.hpp"
+#include "row_layout.hpp"
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
+#include <set>
 #include <system_error>
-#include <tuple>
 
 #include <fmt/format.h>
 
@@ -23,51 +22,8 @@ namespace {
 
 constexpr std::size_t most_lines = 20;
 
-bool is_whole_number(const DatasetFacts& facts) {
-    return facts.type ? is_whole(*facts.type) : facts.number && facts.number->is_whole;
-}
-
-bool may_be_classes(const DatasetFacts& facts) {
-    return is_whole_number(facts) || is_column_of_texts(facts);
-}
-
-bool is_one_number_a_sample(const DatasetFacts& facts) {
-    return facts.size.size() == 1 || (facts.size.size() == 2 && facts.size[1] == 1);
-}
-
-double elements(const DatasetFacts& facts) {
-    return std::accumulate(
-        facts.size.begin(), facts.size.end(), 1.0, [](double product, std::uint64_t size) {
-            return product * static_cast<double>(size);
-        });
-}
-
 std::string field_option(const std::string& mapping) {
     return "--field " + shell_word(mapping);
-}
-
-bool may_be_input(const Candidate& each) {
-    const std::size_t dimensions = each.facts.size.size();
-    return each.obstacle.empty() && dimensions >= 2 && dimensions <= 4 &&
-           !is_one_number_a_sample(each.facts) && !each.facts.is_text;
-}
-
-// nullptr if nothing has one class for each of its samples.
-const Candidate* label_for(const Candidate& input, const std::vector<Candidate>& all) {
-    const auto label = std::ranges::find_if(all, [&](const Candidate& each) {
-        return each.obstacle.empty() && is_one_number_a_sample(each.facts) &&
-               may_be_classes(each.facts) && each.facts.size[0] == input.facts.size[0];
-    });
-    return label == all.end() ? nullptr : &*label;
-}
-
-// Of a model's input, by its dimensions: [n, C, H, W], [n, H, W] or [n, features].
-FieldMapping input_mapping(const Candidate& input) {
-    const std::vector<std::int64_t> shape(input.facts.size.begin() + 1, input.facts.size.end());
-    if (shape.size() == 3)
-        return {
-            "images", input.name, may_have_channels_last(shape) ? RowLayout::hwc : RowLayout::chw};
-    return {shape.size() == 2 ? "images" : "features", input.name};
 }
 
 std::string form_text(const DatasetFacts& facts) {
@@ -82,6 +38,106 @@ std::vector<fs::path> files_at(const fs::path& where) {
     } catch (const Error&) {
         return {};
     }
+}
+
+// By field, a file that has its data set; nothing where some field's is nowhere. Only some files
+// are looked at: those of one kind lie side by side.
+std::optional<std::vector<DatasetPlace>> places_of(const AskedFiles& asked) {
+    constexpr std::size_t most_files = 64;
+    FileRequest request{.links = asked.links};
+    for (const FieldMapping& field : asked.fields) request.datasets.push_back(field.hdf5_path);
+    std::vector<DatasetPlace> places(asked.fields.size());
+    Sandbox sandbox;
+    const std::size_t step = (asked.files.size() - 1) / most_files + 1;
+    for (std::size_t number = 0; number < asked.files.size(); number += step) {
+        request.path = asked.files[number];
+        if (!is_hdf5(request.path)) continue;
+        const FileFacts facts = sandbox.look(request);
+        for (std::size_t f = 0; f < places.size(); ++f)
+            if (places[f].name.empty() && !is_absent(facts.datasets[f]))
+                places[f] = {request.path, asked.fields[f].hdf5_path};
+    }
+    const bool is_complete =
+        std::ranges::none_of(places, [](const DatasetPlace& place) { return place.name.empty(); });
+    return is_complete ? std::optional(std::move(places)) : std::nullopt;
+}
+
+// E207 where another of the files has what this one lacks.
+std::optional<Error> lies_in_another_file(const std::string& what,
+                                          const AskedFiles& asked,
+                                          std::size_t field) {
+    if (asked.files.size() < 2) return {};
+    const auto places = places_of(asked);
+    if (!places) return {};
+    std::set<fs::path> files;
+    for (const DatasetPlace& place : *places) files.insert(place.file);
+    if (files.size() < 2) return {};
+    const bool is_one_group = files.size() == asked.files.size();
+    return Error("E207",
+                 what,
+                 fmt::format("'{}' has it; each file must have all fields, because Lockstep does "
+                             "not join fields from several files yet",
+                             (*places)[field].file.string()),
+                 fmt::format("{} in a file NAME.h5 with h5py, and give NAME.h5 instead: {}",
+                             is_one_group ? "join them"
+                                          : "join each group of files that belong together, such "
+                                            "as these,",
+                             join_command(*places)));
+}
+
+std::size_t members_of_group(const std::string& name, const std::vector<Candidate>& all) {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        all, [&](const Candidate& each) { return each.name.starts_with(name + "/"); }));
+}
+
+// Members of one size can be stacked; lists of bytes of different lengths are encoded images.
+std::string way_past_group(const AskedFiles& asked,
+                           std::size_t field,
+                           const std::vector<Candidate>& all) {
+    const std::string begin = asked.fields[field].hdf5_path + "/";
+    const DatasetFacts* first = nullptr;
+    bool is_alike = true, are_bytes = true;
+    for (const Candidate& each : all) {
+        if (!each.name.starts_with(begin)) continue;
+        if (!first) first = &each.facts;
+        is_alike = is_alike && each.facts.size == first->size && each.facts.number &&
+                   each.name.find('/', begin.size()) == each.name.npos;
+        are_bytes = are_bytes && each.facts.size.size() == 1 && each.facts.number &&
+                    each.facts.number->bytes == 1;
+    }
+    if (is_alike)
+        return "if each is a sample, let h5py stack them, in the order of their names, in a folder "
+               "NAME: " +
+               stack_group_command(asked, field);
+    if (are_bytes)
+        return "if these are encoded images, let h5py and Pillow ('pip install pillow') write "
+               "their "
+               "pixels, all resized to 224 x 224, into a folder NAME: " +
+               decode_command(asked, field);
+    return "name one of these data sets";
+}
+
+// What a typing error may have meant: no other field's, and one that can be a field.
+const Candidate* nearest_to(const FieldMapping& wanted,
+                            const AskedFiles& asked,
+                            const std::vector<Candidate>& all) {
+    std::vector<std::string> names;
+    for (const Candidate& each : all)
+        if (each.obstacle.empty() &&
+            std::ranges::find(asked.fields, each.name, &FieldMapping::hdf5_path) ==
+                asked.fields.end())
+            names.push_back(each.name);
+    const std::string nearest = nearest_name(wanted.hdf5_path, names);
+    const auto found = std::ranges::find(all, nearest, &Candidate::name);
+    return nearest.empty() || found == all.end() ? nullptr : &*found;
+}
+
+// `wanted` of another data set, with a layout where images need one.
+FieldMapping mapping_of(const Candidate& found, FieldMapping wanted) {
+    wanted.hdf5_path = found.name;
+    if (wanted.name == "images" && wanted.layout == RowLayout::unstated && may_be_input(found))
+        wanted.layout = input_mapping(found).layout;
+    return wanted;
 }
 
 }  // namespace
@@ -109,21 +165,6 @@ std::string list_text(const std::vector<Candidate>& all) {
     return text;
 }
 
-std::vector<FieldMapping> suggested_mappings(const std::vector<Candidate>& all) {
-    const Candidate *input = nullptr, *label = nullptr;
-    for (const Candidate& each : all) {
-        if (!may_be_input(each)) continue;
-        const Candidate* labels = label_for(each, all);
-        const bool is_better = !input || (labels && !label) ||
-                               (!labels == !label && elements(each.facts) > elements(input->facts));
-        if (is_better) std::tie(input, label) = std::tuple(&each, labels);
-    }
-    if (!input) return {};
-    std::vector<FieldMapping> mappings{input_mapping(*input)};
-    if (label) mappings.push_back({"labels", label->name});
-    return mappings;
-}
-
 std::string suggested_fields(const std::vector<Candidate>& all) {
     std::string options;
     for (const FieldMapping& mapping : suggested_mappings(all))
@@ -131,27 +172,47 @@ std::string suggested_fields(const std::vector<Candidate>& all) {
     return options;
 }
 
-Error no_such_dataset(const fs::path& file, const std::string& wanted, const std::string& field) {
+Error no_such_dataset(const fs::path& file, const AskedFiles& asked, std::size_t field) {
+    const FieldMapping& wanted = asked.fields[field];
+    const std::string what =
+        fmt::format("'{}' has no data set '{}'", file.string(), wanted.hdf5_path);
+    if (const std::optional<Error> apart = lies_in_another_file(what, asked, field)) return *apart;
     const std::vector<Candidate> all = candidates_of(file);
-    std::vector<std::string> names;
-    for (const Candidate& each : all) names.push_back(each.name);
-    const std::string meant = nearest_name(wanted, names), suggested = suggested_fields(all);
-    return Error("E207",
-                 fmt::format("'{}' has no data set '{}'", file.string(), wanted),
-                 fmt::format("it was given as field '{}'; {}", field, list_text(all)),
-                 !meant.empty()      ? fmt::format("did you mean '{}'? Then give {}",
-                                              meant,
-                                              field_option(field + "=" + meant))
-                 : suggested.empty() ? "give the path of a data set"
-                                     : "name what is there, such as " + suggested);
+    const std::string why =
+        fmt::format("it was given as field '{}'; {}", wanted.name, list_text(all));
+    if (const std::size_t members = members_of_group(wanted.hdf5_path, all); members > 1)
+        return {"E207",
+                what,
+                fmt::format("'{}' is a group of data sets, and a field is one data set with a row "
+                            "for each sample; {}",
+                            wanted.hdf5_path,
+                            list_text(all)),
+                way_past_group(asked, field, all)};
+    const Candidate* meant = nearest_to(wanted, asked, all);
+    const std::string suggested = suggested_fields(all);
+    if (meant)
+        return {"E207",
+                what,
+                why,
+                fmt::format("did you mean '{}'? Then give {}",
+                            meant->name,
+                            field_option(mapping_text(mapping_of(*meant, wanted))))};
+    return {"E207",
+            what,
+            why,
+            suggested.empty() ? "give another file: this one has no data set that can be a field"
+                              : "name what is there, such as " + suggested};
 }
 
 bool is_absent(const DatasetFacts& facts) {
     return facts.layout == StorageLayout::missing && facts.chunks.fault.empty();
 }
 
-void check_is_there(const DatasetFacts& facts, const fs::path& file, const FieldMapping& field) {
-    if (is_absent(facts)) throw no_such_dataset(file, field.hdf5_path, field.name);
+void check_is_there(const DatasetFacts& facts,
+                    const fs::path& file,
+                    const AskedFiles& asked,
+                    std::size_t field) {
+    if (is_absent(facts)) throw no_such_dataset(file, asked, field);
 }
 
 bool is_packed(const fs::path& where) {
@@ -167,10 +228,57 @@ struct Strangers {
     std::vector<Candidate> all;
 };
 
+// One data set of several packed ones, as far as its classes are known to be the same.
+std::string way_to_join(const std::vector<std::string>& places) {
+    const std::string source = "pack them together from their sources";
+    AskedFiles asked;
+    std::vector<std::string> names;
+    for (const std::string& place : places) {
+        if (!is_packed(place)) return source;
+        const Manifest manifest =
+            parse_manifest(read_manifest_text(place), place, ManifestKind::packed);
+        std::vector<FieldMapping> fields;
+        std::vector<std::string> classes;
+        for (const Field& field : manifest.fields) {
+            const auto layout = parse_layout(field.layout);
+            fields.push_back(
+                {field.name, "/data/" + field.name, layout.value_or(RowLayout::unstated)});
+            classes.insert(classes.end(), field.class_names.begin(), field.class_names.end());
+        }
+        const bool is_alike = asked.files.empty() || (fields == asked.fields && classes == names);
+        if (!is_alike) return source;
+        asked.files.emplace_back(place);
+        asked.fields = fields;
+        names = classes;
+    }
+    return "make one of them: " + pack_command(asked);
+}
+
+// Several --data are one data set where they are files.
+void check_is_one(const fs::path& where) {
+    const std::vector<std::string> places = split(where.string(), ',');
+    const bool has_packed = places.size() > 1 && std::ranges::any_of(places, is_packed);
+    std::error_code failed;
+    check(!has_packed || fs::exists(where, failed), [&] {
+        return Error(
+            "E216",
+            fmt::format(
+                "'{}' are {} places, and a packed data set is one", where.string(), places.size()),
+            "Lockstep does not join packed data sets yet",
+            way_to_join(places));
+    });
+}
+
 Strangers strangers_at(const fs::path& where) {
     if (is_packed(where)) return {};
+    check_is_one(where);
     std::vector<fs::path> files = files_at(where);
-    if (files.empty() || !is_hdf5(files[0])) return {};
+    if (files.empty()) return {};
+    if (!is_hdf5(files[0])) {
+        const FileGuess kind = guess_of_file(files[0], ".h5");
+        throw Error(
+            "E216", fmt::format("'{}' is no data set", files[0].string()), kind.meaning, kind.way);
+    }
     check_is_whole_hdf5(files[0], 0);
     std::vector<Candidate> all = candidates_of(files[0]);
     return {std::move(files), std::move(all)};
@@ -182,9 +290,9 @@ Error no_packed_dataset(const fs::path& where, const Strangers& found, const std
                  fmt::format("'{}' is HDF5 that somebody else wrote; {}",
                              found.files[0].string(),
                              list_text(found.all)),
-                 fix.empty() ? "write it anew as numbers: it has no data set that can be a model's "
-                               "input"
-                             : fix);
+                 fix.empty()
+                     ? "give another file: this one has no data set that can be a model's input"
+                     : fix);
 }
 
 }  // namespace

@@ -7,7 +7,9 @@
 #include "lockstep/data/foreign.hpp"
 
 #include "hdf5/file_facts.hpp"
+#include "way_out.hpp"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,22 +28,41 @@ std::vector<Candidate> candidates_of(const fs::path& file);
 /// A line for each: name, type, size, and why it is not streamed; the first twenty.
 std::string list_text(const std::vector<Candidate>& all);
 
-/// A model's input first, then labels: those that the sizes suggest, the largest input that has
-/// labels, else the largest; none if none do.
-std::vector<FieldMapping> suggested_mappings(const std::vector<Candidate>& all);
+/// What is known of a data set's numbers.
+struct KnownValues {
+    double least = 0, most = 0;
+    bool are_whole = false;   ///< all of them, whatever their type
+    bool is_one_hot = false;  ///< each row has one 1, and 0 elsewhere
+};
+
+/// Whether a model can be given its rows.
+bool may_be_input(const Candidate& each);
+
+/// Of a model's input, by its dimensions: [n, C, H, W], [n, H, W], [n, features], or [n, T] of
+/// tokens by its name.
+FieldMapping input_mapping(const Candidate& input);
+
+/// A model's input first, then what it may learn: those that sizes, types and names suggest, and
+/// `values`, by data set, where they are known; none if nothing can be an input.
+std::vector<FieldMapping> suggested_mappings(
+    const std::vector<Candidate>& all, const std::vector<std::optional<KnownValues>>& values = {});
 
 /// The same as options: "--field images=/x/data:CHW --field labels=/y"; "" for none.
 std::string suggested_fields(const std::vector<Candidate>& all);
 
-/// E207: the file has no `wanted`, and what it has.
-Error no_such_dataset(const fs::path& file, const std::string& wanted, const std::string& field);
+/// E207: `file` lacks the data set of field number `field`; says where else it is, or what there
+/// is.
+Error no_such_dataset(const fs::path& file, const AskedFiles& asked, std::size_t field);
 
 /// Whether there is no data set, not even one that the library does not open.
 bool is_absent(const DatasetFacts& facts);
 
 /// Nothing if the file has the field's data set, even if the library does not open it. Errors: as
 /// no_such_dataset().
-void check_is_there(const DatasetFacts& facts, const fs::path& file, const FieldMapping& field);
+void check_is_there(const DatasetFacts& facts,
+                    const fs::path& file,
+                    const AskedFiles& asked,
+                    std::size_t field);
 
 /// Whether it is the folder of a packed data set.
 bool is_packed(const fs::path& where);

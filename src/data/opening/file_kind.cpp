@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
@@ -20,57 +21,53 @@ using namespace std::string_view_literals;
 
 constexpr auto hdf5_signature = "\x89HDF\r\n\x1a\n"sv;
 
-// What stands before and behind the file's name in the command that makes HDF5 or a data set of it.
-struct KnownStart {
-    std::string_view bytes, meaning, before, behind;
+// What stands before and behind the file's name in a command that makes data of it. `is_named`: the
+// name stands there at all; `made` follows NAME at the end if `is_made`.
+struct KnownWay {
+    FileKind kind;
+    std::string_view before, behind;
+    bool is_named = true, is_made = false;
 };
-constexpr auto known_starts = std::to_array<KnownStart>({
-    {"PK\x03\x04"sv, "a zip archive", "unpack it: unzip ", ""},
-    {"\x1f\x8b"sv, "gzip", "expand it: gunzip <", " >NAME.h5"},
-    {"\x28\xb5\x2f\xfd"sv, "zstd", "expand it: unzstd <", " >NAME.h5"},
-    {"\x93NUMPY"sv,
-     "NumPy's .npy",
-     "make shards of it: lockstep data pack --npy values=",
-     " --out NAME"},
-    {"\x89PNG"sv, "a PNG image", "", ""},
-    {"\xff\xd8\xff"sv, "a JPEG image", "", ""},
-    {"\x7f"
-     "ELF"sv,
-     "a program",
-     "",
+constexpr std::string_view as_folders =
+    "give a folder of folders of images, one for each class: lockstep data pack --folder FOLDER "
+    "--out NAME";
+constexpr auto known_ways = std::to_array<KnownWay>({
+    {FileKind::zip, "unpack it into a folder NAME: python3 -m zipfile -e ", " NAME"},
+    {FileKind::numpy_archive, "unpack it into a folder NAME: python3 -m zipfile -e ", " NAME"},
+    {FileKind::gzip, "expand it: gunzip <", " >NAME", true, true},
+    {FileKind::zstd, "expand it: unzstd <", " >NAME", true, true},
+    {FileKind::numpy, "make shards of it: lockstep data pack --npy values=", " --out NAME"},
+    {FileKind::hdf5, "see what it has, and how to train on it: lockstep data look ", ""},
+    {FileKind::idx,
+     "make shards of it and of its labels: lockstep data pack --labels LABELS --out NAME --images ",
      ""},
-    {"<!DOCTYPE"sv, "a web page", "", ""},
-    {"<!doctype"sv, "a web page", "", ""},
-    {"<html"sv, "a web page", "", ""},
-    {"version https://git-lfs"sv,
-     "a Git LFS pointer",
-     "fetch what it stands for: git lfs pull --include ",
+    {FileKind::png, as_folders, "", false},
+    {FileKind::jpeg, as_folders, "", false},
+    {FileKind::lfs_pointer,
+     "fetch what it stands for, in its repository: git lfs pull --include ",
      ""},
-    {"CDF"sv, "NetCDF classic", "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
-    {"\0\0\0\0\0\0\0\0"sv, "zeros: it was never written", "", ""},
+    {FileKind::netcdf_classic, "make HDF5 of it: nccopy -k nc4 ", " NAME.h5"},
 });
 
-const KnownStart* known_start(std::string_view start) {
-    const auto found = std::ranges::find_if(
-        known_starts, [&](const KnownStart& known) { return start.starts_with(known.bytes); });
-    return found == known_starts.end() ? nullptr : &*found;
-}
+constexpr std::string_view another_copy = "copy it again from its source, or give the right folder";
 
-std::string meaning_of(std::string_view start) {
-    if (start.empty()) return "it is empty";
-    if (const KnownStart* known = known_start(start))
-        return fmt::format("it begins like {}", known->meaning);
-    std::string hex;
-    for (const char byte : start.substr(0, 8))
-        hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));
-    return fmt::format("it begins with the bytes {}", hex);
+// A command for the file, or "".
+std::string way_of(std::string_view start, const fs::path& path, std::string_view made) {
+    const std::string word = shell_word(path.string()), name = path.filename().string();
+    const FileKind kind = file_kind(start);
+    if (kind == FileKind::text && path.extension() == ".csv")
+        return "make shards of it: lockstep data pack --csv " + word + " --out NAME";
+    const bool is_tar = name.ends_with(".tgz") || name.find(".tar.") != name.npos;
+    if (is_tar && kind == FileKind::gzip) return "unpack it: tar xzf " + word;
+    const auto way = std::ranges::find(known_ways, kind, &KnownWay::kind);
+    if (way == known_ways.end()) return "";
+    return fmt::format(
+        "{}{}{}{}", way->before, way->is_named ? word : "", way->behind, way->is_made ? made : "");
 }
 
 std::string way_to_hdf5(std::string_view start, const fs::path& path) {
-    const KnownStart* known = known_start(start);
-    if (!known || known->before.empty())
-        return "copy it again from its source, or give the right folder";
-    return fmt::format("{}{}{}", known->before, shell_word(path.string()), known->behind);
+    const std::string way = way_of(start, path, ".h5");
+    return way.empty() ? std::string(another_copy) : way;
 }
 
 // Where the superblock may lie (HDF5 File Format Specification 3.0, II.A): at the beginning, or
@@ -89,6 +86,7 @@ std::optional<std::uint64_t> superblock_offset(int file,
 
 constexpr std::size_t version_at = hdf5_signature.size();
 constexpr unsigned newest_superblock = 3;
+constexpr std::size_t superblock_bytes = 64;  // or fewer, of any version
 
 // The end of the file by its superblock (HDF5 File Format Specification 3.0, II.A), for 8-byte
 // offsets; nothing for other kinds of superblock.
@@ -116,6 +114,21 @@ Error cut_short(const fs::path& path, std::uint64_t bytes, std::uint64_t expecte
 
 }  // namespace
 
+FileGuess guess_of_file(const fs::path& path, std::string_view made) {
+    const UniqueFd fd = open_for_reading(path);
+    std::array<char, file_start_bytes> buffer{};
+    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
+    const std::string_view start(buffer.data(), got);
+    const std::string way = way_of(start, path, made);
+    const FileKind kind = file_kind(start);
+    const bool may_be_any = kind == FileKind::unknown || kind == FileKind::empty ||
+                            kind == FileKind::text || kind == FileKind::zeros ||
+                            kind == FileKind::json || kind == FileKind::pickle;
+    return {!may_be_any,
+            file_start_text(start),
+            way.empty() ? "make or download it again, or check that it is the file you mean" : way};
+}
+
 bool is_hdf5(const std::filesystem::path& path) {
     const UniqueFd fd = open_for_reading(path);
     return superblock_offset(fd.value(), fs::file_size(path), path).has_value();
@@ -135,17 +148,17 @@ void check_is_whole_hdf5(const std::filesystem::path& path, std::uint64_t expect
     const std::uint64_t bytes = fs::file_size(path);
     if (bytes == 0 && expected_bytes > 0) throw cut_short(path, 0, expected_bytes, true);
     const auto superblock = superblock_offset(fd.value(), bytes, path);
-    std::array<char, 64> buffer{};
+    std::array<char, file_start_bytes> buffer{};
     const std::size_t got = read_at(
         fd.value(), std::as_writable_bytes(std::span(buffer)), superblock.value_or(0), path);
     const std::string_view start(buffer.data(), got);
     check(superblock.has_value(), [&] {
         return Error("E203",
                      fmt::format("'{}' is not HDF5", path.string()),
-                     meaning_of(start),
+                     file_start_text(start),
                      way_to_hdf5(expected_bytes > 0 ? "" : start, path));
     });
-    if (got < buffer.size()) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
+    if (got < superblock_bytes) throw cut_short(path, bytes, expected_bytes, expected_bytes > 0);
     const auto end = end_by_superblock(start);
     if (end ? bytes < *end : bytes < expected_bytes)
         throw cut_short(path, bytes, std::max(end.value_or(0), expected_bytes), expected_bytes > 0);

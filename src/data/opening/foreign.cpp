@@ -20,6 +20,7 @@
 #include "way_out.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <set>
 
@@ -51,22 +52,26 @@ std::uint64_t part_of_band(std::uint64_t rows, std::uint64_t row_bytes) {
     return std::max<std::uint64_t>(rows / least, 1);
 }
 
-// A column, [n, 1], is what a table's library makes of one number for each sample.
+// Libraries of tables and images write one number for each sample as [n, 1] or [n, 1, 1, 1].
 bool is_label_column(const FieldMapping& mapping, const Field& field) {
     const bool is_named = mapping.name == "labels" || mapping.layout == RowLayout::label;
     return is_named && may_be_label(mapping) && mapping.name != "tokens" && is_whole(field.type) &&
-           field.shape == std::vector<std::int64_t>{1};
+           std::ranges::count(field.shape, 1) == std::ssize(field.shape);
 }
 
-bool is_one_for_each_row(const std::vector<std::uint64_t>& size) {
-    return size.size() == 1 || (size.size() == 2 && size[1] == 1);
+std::string_view numpy_name(ElementType type) {
+    constexpr std::array<std::string_view, 5> names{"u1", "i4", "i8", "f4", "f8"};
+    return names.at(static_cast<std::size_t>(type));
 }
 
 void check_fields(const std::vector<FieldMapping>& fields) {
     std::set<std::string> names;
     for (const FieldMapping& field : fields) {
         check(names.insert(field.name).second, [&] {
-            return Error("E235", fmt::format("field '{}' is described twice", field.name));
+            return Error("E235",
+                         fmt::format("field '{}' is described twice", field.name),
+                         "",
+                         "drop one of them");
         });
     }
     check(!fields.empty(), [] { return Error("E235", "no field is described"); });
@@ -100,9 +105,13 @@ DatasetIndex ForeignOpening::run() {
     }
 }
 
+AskedFiles ForeignOpening::asked_files() const {
+    return {.files = files_, .fields = mappings_, .links = request_.links};
+}
+
 // Only what was tried is said to work: the first row of each field, as packing would read it.
 std::string ForeignOpening::way_out(const NotStreamable& reason) const {
-    const AskedFiles asked{.files = files_, .fields = mappings_, .links = request_.links};
+    const AskedFiles asked = asked_files();
     try {
         check_packs_hdf5(looked_at_, asked);
     } catch (const Error& error) {
@@ -182,7 +191,7 @@ bool ForeignOpening::may_become_labels(std::size_t number, std::size_t field) co
     const Field& first = manifest_.fields[field];
     return may_be_label(mappings_[field]) && !becomes_labels_[field] &&
            is_whole(type_of(number, field)) && is_whole(first.type) && first.shape.empty() &&
-           is_one_for_each_row(facts_.datasets[field].size);
+           facts_.datasets[field].has_one_number_a_row();
 }
 
 void ForeignOpening::ask(std::size_t number) {
@@ -196,7 +205,7 @@ const DatasetFacts& ForeignOpening::checked(std::size_t number, std::size_t fiel
     const FieldMapping& mapping = mappings_[field];
     const fs::path& path = files_[number];
     const DatasetFacts& facts = facts_.datasets[field];
-    check_is_there(facts, path, mapping);
+    check_is_there(facts, path, asked_files(), field);
     if (facts.layout == StorageLayout::missing)
         throw not_streamable(path,
                              mapping.hdf5_path,
@@ -228,7 +237,12 @@ Field ForeignOpening::field_of(std::size_t number, std::size_t field) const {
     Field made{.name = mapping.name, .type = type_of(number, field), .source = mapping.hdf5_path};
     made.shape.assign(facts.size.begin() + 1, facts.size.end());
     if (is_text(field) || is_label_column(mapping, made)) made.shape.clear();
-    check_layout(mapping, made, files_[number]);
+    check_dimensions({files_, mappings_, ImageLayout::unstated, request_.links},
+                     field,
+                     files_[number],
+                     facts.size[0],
+                     made.shape);
+    check_is_settled(mapping, made, files_[number]);
     made.layout = layout_text(mapping.layout);
     return made;
 }
@@ -243,13 +257,7 @@ bool ForeignOpening::add_file(std::size_t number) {
         const Field field = field_of(number, f);
         const DatasetFacts& facts = facts_.datasets[f];
         check(facts.size[0] == samples, [&] {
-            return Error("E209",
-                         fmt::format("'{}' has {} rows of '{}' and {} of '{}'",
-                                     path.string(),
-                                     grouped(samples),
-                                     mappings_[0].hdf5_path,
-                                     grouped(facts.size[0]),
-                                     mappings_[f].hdf5_path));
+            return other_rows(path, asked_files(), f, facts_.datasets[0].size, facts.size);
         });
         if (number == 0) manifest_.fields.push_back(field);
         note_labels(number, f);
@@ -270,7 +278,16 @@ bool ForeignOpening::add_file(std::size_t number) {
                          fmt::format("it is {}, in '{}' it is {}",
                                      describe(field),
                                      files_[0].string(),
-                                     describe(manifest_.fields[f])));
+                                     describe(manifest_.fields[f])),
+                         field.shape == manifest_.fields[f].shape
+                             ? fmt::format("let h5py convert it, and give the file in NAME in its "
+                                           "place: {}",
+                                           rewrite_command(
+                                               {{path}, mappings_},
+                                               f,
+                                               fmt::format("x.astype(\"{}\")",
+                                                           numpy_name(manifest_.fields[f].type))))
+                             : "leave the file out: its samples have another shape");
         });
     }
     add_shards(number);

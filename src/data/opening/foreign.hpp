@@ -54,6 +54,7 @@ class ForeignOpening {
     DatasetIndex open_all();
 
   private:
+    AskedFiles asked_files() const;
     std::string way_out(const NotStreamable& reason) const;
     void ask(std::size_t number);
     bool add_files();

@@ -74,7 +74,10 @@ bool is_hidden(const fs::path& path) {
 std::vector<fs::path> files_in(const fs::path& folder) {
     std::vector<fs::path> files;
     std::size_t hidden = 0;
-    for (const fs::directory_entry& entry : fs::directory_iterator(folder)) {
+    std::error_code failed;
+    const fs::directory_iterator entries(folder, failed);
+    if (failed) throw system_error("read", folder, failed.value());
+    for (const fs::directory_entry& entry : entries) {
         if (!looks_like_hdf5(entry.path()) || !entry.is_regular_file()) continue;
         if (is_hidden(entry.path()))
             ++hidden;
@@ -161,6 +164,8 @@ std::vector<std::filesystem::path> foreign_files(const std::filesystem::path& wh
     std::error_code missing;
     const fs::file_status status = fs::status(where, missing);
     if (fs::is_regular_file(status)) return {where};
+    // A folder above it that may not be entered; a pattern may be too long for a name.
+    if (missing.value() == EACCES) throw system_error("open", where, EACCES);
     if (!fs::exists(status) && where.native().find(',') != std::string::npos)
         return files_of_each(where);
     const std::vector<fs::path> files =

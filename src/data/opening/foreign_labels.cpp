@@ -32,15 +32,28 @@ bool ForeignOpening::is_label(std::size_t field) const {
     const Field& made = manifest_.fields[field];
     const bool is_possible = is_of_classes(made) || (made.shape.empty() && is_whole(made.type));
     check(is_possible || mapping.layout != RowLayout::label, [&] {
-        return Error("E235",
-                     fmt::format("field '{}' is no label", mapping.name),
-                     "a label is one whole number or text per sample; of 'masks' [H, W] one number "
-                     "per pixel, of 'tokens' [T] per place",
-                     made.shape.size() == 1
-                         ? fmt::format("if each row has one 1 and else 0: {}={}:onehot",
-                                       mapping.name,
-                                       mapping.hdf5_path)
-                         : "");
+        const std::string place = mapping.hdf5_path;
+        return Error(
+            "E235",
+            fmt::format("field '{}' is no label: samples of '{}' are {} [{}]",
+                        mapping.name,
+                        place,
+                        element_name(made.type),
+                        fmt::join(made.shape, ", ")),
+            "a label is one whole number or text per sample; of 'masks' [H, W] one number per "
+            "pixel, of 'tokens' [T] per place",
+            made.shape.size() == 1
+                ? fmt::format(
+                      "if each row has one 1 and else 0: --field {0}={1}:onehot; if several "
+                      "may be 1: --field {0}={1}",
+                      mapping.name,
+                      place)
+            : made.shape.size() == 2
+                ? fmt::format("if each pixel has a class: --field masks={}:label", place)
+                : fmt::format(
+                      "to predict these numbers, give --field targets={} of a folder NAME: {}",
+                      place,
+                      rewrite_command(asked_files(), field, "x.reshape(len(x), -1)")));
     });
     return may_be_label(mapping) && is_possible;
 }

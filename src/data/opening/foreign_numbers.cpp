@@ -48,8 +48,7 @@ ElementType ForeignOpening::type_of(std::size_t number, std::size_t field) const
             "the field 'labels'");
     if (!widening.is_known())
         throw refuse("whole numbers of 8 to 64 bits and floating ones of 16, 32 and 64 are read");
-    if (!widening.holds_all() &&
-        !(may_be_label(mappings_[field]) && is_one_for_each_row(facts.size)))
+    if (!widening.holds_all() && !(may_be_label(mappings_[field]) && facts.has_one_number_a_row()))
         throw refuse("only labels of it are read, because i64 does not hold all its values");
     return widening.type();
 }

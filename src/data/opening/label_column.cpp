@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -18,13 +19,14 @@ constexpr std::uint64_t most_name_bytes = std::uint64_t{64} << 20;
 Error bad_row(const RowsOfFile& from,
               std::uint64_t row,
               const std::string& what,
-              const std::string& why) {
+              const std::string& why,
+              const std::string& fix) {
     return Error(
         "E210",
         fmt::format(
             "row {} of '{}' in '{}' {}", grouped(row), from.dataset, from.path.string(), what),
         why,
-        "give the field a layout such as 'value' if it is no label");
+        fix);
 }
 
 // Of rows of one type: the class of each, or how the first bad one differs.
@@ -68,7 +70,10 @@ void add_hot(std::span<const std::byte> rows,
             return bad_row(from,
                            first + row,
                            "is not one-hot: it " + hot.difference(),
-                           "a label that is one-hot has one 1, and 0 elsewhere");
+                           "a label that is one-hot has one 1, and 0 elsewhere",
+                           fmt::format("give --field labels={0} if several labels may be 1, or "
+                                       "--field targets={0} to predict these numbers",
+                                       from.dataset));
         });
         numbers.push_back(static_cast<std::uint32_t>(*place));
     }
@@ -122,10 +127,23 @@ void TextLabels::add(Sandbox& sandbox, const RowsOfFile& from) {
 
 std::uint32_t TextLabels::number_of(std::string text, const RowsOfFile& from, std::uint64_t row) {
     const char* const named = "a label that is a text is the name of a class";
-    if (text.empty()) throw bad_row(from, row, "is empty", named);
-    if (text.size() > most_text_bytes)
+    if (text.empty())
         throw bad_row(
-            from, row, fmt::format("has more than {} bytes", grouped(most_text_bytes)), named);
+            from,
+            row,
+            "is empty",
+            named,
+            fmt::format("to call such rows '?', which changes the file: python3 -c 'import "
+                        "sys,h5py; f=h5py.File(sys.argv[1],\"r+\"); d=f[sys.argv[2]]; x=d[()]; "
+                        "x[x==b\"\"]=b\"?\"; d[...]=x' {} {}",
+                        shell_word(from.path.string()),
+                        shell_word(from.dataset)));
+    if (text.size() > most_text_bytes)
+        throw bad_row(from,
+                      row,
+                      fmt::format("has more than {} bytes", grouped(most_text_bytes)),
+                      named,
+                      "give a data set of shorter names");
     const auto [at, is_new] =
         met_.try_emplace(std::move(text), static_cast<std::uint32_t>(met_.size()));
     name_bytes_ += is_new ? at->first.size() : 0;
@@ -134,7 +152,8 @@ std::uint32_t TextLabels::number_of(std::string text, const RowsOfFile& from, st
             from,
             row,
             fmt::format("is one of more than {} different texts", grouped(met_.size() - 1)),
-            named);
+            named,
+            "give a data set of fewer classes");
     return at->second;
 }
 

@@ -41,16 +41,16 @@ bool is_word(std::string_view word, const LayoutWord& known) {
            is_same_word(word.substr(1), known.word);
 }
 
-Error other_dimensions(const FieldMapping& mapping,
-                       const Field& field,
-                       const std::filesystem::path& file) {
-    return Error("E235",
-                 fmt::format("field '{}' is not {}", mapping.name, layout_text(mapping.layout)),
-                 fmt::format("samples of '{}' in '{}' are [{}]",
-                             mapping.hdf5_path,
-                             file.string(),
-                             fmt::join(field.shape, ", ")),
-                 "CHW and HWC are of three dimensions, HW is of two, onehot of one, value of any");
+std::size_t dimensions_of(RowLayout layout) {
+    const auto found = std::ranges::find(words, layout, &LayoutWord::layout);
+    return found == words.end() ? 0 : found->dimensions;
+}
+
+// Whether all of the data looks like one sample of the layout, and not like several of another.
+bool is_one_sample(RowLayout layout, const std::vector<std::int64_t>& whole) {
+    constexpr std::int64_t most_channels = 4;
+    if (layout == RowLayout::hwc) return may_have_channels_last(whole);
+    return layout == RowLayout::hw || whole[0] <= most_channels;
 }
 
 Error open_question(const FieldMapping& mapping,
@@ -76,6 +76,11 @@ std::string layout_words() {
     return text;
 }
 
+RowLayout row_layout(ImageLayout layout) {
+    if (layout == ImageLayout::chw) return RowLayout::chw;
+    return layout == ImageLayout::hwc ? RowLayout::hwc : RowLayout::unstated;
+}
+
 std::optional<RowLayout> parse_layout(std::string_view word) {
     const auto found =
         std::ranges::find_if(words, [&](const LayoutWord& known) { return is_word(word, known); });
@@ -99,20 +104,40 @@ std::string layout_text(RowLayout layout) {
     return layout == RowLayout::label ? "" : std::string(layout_word(layout));
 }
 
-void check_layout(const FieldMapping& mapping,
-                  const Field& field,
-                  const std::filesystem::path& file) {
+bool fits(RowLayout layout, std::size_t dimensions) {
+    const std::size_t wanted = dimensions_of(layout);
+    return wanted == 0 || wanted == dimensions;
+}
+
+Error misfit(RowLayout layout, const LaidOutRows& rows) {
+    const std::string what = fmt::format("field '{}' is not {}", rows.field, layout_word(layout));
+    std::vector<std::int64_t> whole{static_cast<std::int64_t>(rows.count)};
+    whole.insert(whole.end(), rows.shape.begin(), rows.shape.end());
+    const std::string why =
+        fmt::format("samples of {} are [{}]", rows.place, fmt::join(rows.shape, ", "));
+    const bool may_be_one = dimensions_of(layout) > 1 && whole.size() == dimensions_of(layout);
+    if (rows.stack.empty() || !may_be_one) return {"E235", what, why, rows.otherwise};
+    const bool is_one = is_one_sample(layout, whole);
+    return {"E235",
+            what,
+            fmt::format("{}; all of it is [{}]{}",
+                        why,
+                        fmt::join(whole, ", "),
+                        is_one ? ": a file holds one sample" : ""),
+            fmt::format("{}put the files into one, whose first dimension counts samples, and give "
+                        "that: {}{}",
+                        is_one ? "" : "if a file holds one sample, ",
+                        rows.stack,
+                        is_one ? "" : "; else " + rows.otherwise)};
+}
+
+void check_is_settled(const FieldMapping& mapping,
+                      const Field& field,
+                      const std::filesystem::path& file) {
     const bool is_image = mapping.name == "images" || field.type == ElementType::u8;
-    if (mapping.layout == RowLayout::unstated) {
-        const bool is_open =
-            is_image && field.shape.size() == 3 && may_have_channels_last(field.shape);
-        check(!is_open, [&] { return open_question(mapping, field, file); });
-        return;
-    }
-    const std::size_t wanted =
-        std::ranges::find(words, mapping.layout, &LayoutWord::layout)->dimensions;
-    check(wanted == 0 || wanted == field.shape.size(),
-          [&] { return other_dimensions(mapping, field, file); });
+    const bool is_open = mapping.layout == RowLayout::unstated && is_image &&
+                         field.shape.size() == 3 && may_have_channels_last(field.shape);
+    check(!is_open, [&] { return open_question(mapping, field, file); });
 }
 
 }  // namespace lockstep

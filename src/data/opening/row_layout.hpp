@@ -2,18 +2,26 @@
 // The words that may stand behind a field's path, and what they claim of its samples.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
+#include "lockstep/data/sources.hpp"
 
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
 /// "CHW, HWC, HW, label, onehot, value": for messages.
 std::string layout_words();
+
+/// As a field's own; unstated for what is not.
+RowLayout row_layout(ImageLayout layout);
 
 /// In upper or lower case, and with an N for the samples in front; nothing for other words.
 std::optional<RowLayout> parse_layout(std::string_view word);
@@ -27,11 +35,25 @@ bool may_be_label(const FieldMapping& mapping);
 /// As manifests have it; "" if there is nothing to say.
 std::string layout_text(RowLayout layout);
 
-/// Whether `field` of `file`, made by `mapping`, can have the layout that is stated, or does
-/// without. Errors: E235 for another number of dimensions, and for images whose sizes leave open
-/// what counts their channels.
-void check_layout(const FieldMapping& mapping,
-                  const Field& field,
-                  const std::filesystem::path& file);
+/// Whether a sample of so many dimensions can have the layout.
+bool fits(RowLayout layout, std::size_t dimensions);
+
+/// Rows that do not fit the layout that they are said to have.
+struct LaidOutRows {
+    std::string field, place;  ///< "images", "'/x' in 'a.h5'"
+    std::uint64_t count = 0;
+    std::vector<std::int64_t> shape;  ///< of a row
+    std::string stack;      ///< command that makes one file of several of one sample; "": none
+    std::string otherwise;  ///< what to do about rows that are samples
+};
+
+/// E235: the same words wherever a layout is given.
+Error misfit(RowLayout layout, const LaidOutRows& rows);
+
+/// Errors: E235 for images of `file` whose sizes leave open what counts their channels, where no
+/// layout is stated.
+void check_is_settled(const FieldMapping& mapping,
+                      const Field& field,
+                      const std::filesystem::path& file);
 
 }  // namespace lockstep

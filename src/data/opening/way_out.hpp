@@ -2,10 +2,12 @@
 // What to do about a data set that cannot be a field as it is: a command, and only one that works.
 #pragma once
 
+#include "lockstep/core/error.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "hdf5/file_facts.hpp"
 
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <vector>
@@ -31,12 +33,54 @@ enum class Obstacle {
 /// "lockstep data pack --hdf5 a.h5 --field images=/x --out NAME".
 std::string pack_command(const AskedFiles& asked, Links links = Links::refused);
 
+/// Whether samples of `shape`, `count` of them in the file, can have the layout that field number
+/// `field` states. Errors: E235.
+void check_dimensions(const AskedFiles& asked,
+                      std::size_t field,
+                      const std::filesystem::path& file,
+                      std::uint64_t count,
+                      const std::vector<std::int64_t>& shape);
+
+/// A data set in a file.
+struct DatasetPlace {
+    std::filesystem::path file;
+    std::string name;
+};
+
+/// A command that writes the files anew into a folder NAME, with `numbers` in the data set of field
+/// number `field`: a Python expression of its array `x` and of NumPy, `n`, without single quotes.
+std::string rewrite_command(const AskedFiles& asked, std::size_t field, const std::string& numbers);
+
+/// The same of an NPY file, into NAME.npy.
+std::string rewrite_npy_command(const std::filesystem::path& file, const std::string& numbers);
+
+/// A command that decodes the images of field number `field`, of which each is a row of its data
+/// set, or a data set of its group.
+std::string decode_command(const AskedFiles& asked, std::size_t field);
+
+/// A command that makes one data set of the data sets in the group of field number `field`.
+std::string stack_group_command(const AskedFiles& asked, std::size_t field);
+
+/// A command that makes one file NAME.h5 of files of one sample each.
+std::string stack_command(const AskedFiles& asked);
+
+/// A command that copies data sets of several files into a file NAME.h5.
+std::string join_command(const std::vector<DatasetPlace>& places);
+
 /// How field number `field`, which `facts` describe, gets past `obstacle`; looks into the first
 /// file for another data set where it cannot.
 std::string way_past(Obstacle obstacle,
                      const AskedFiles& asked,
                      std::size_t field,
                      const DatasetFacts& facts);
+
+/// E209: in `file`, field number `field` has `size`, which is other rows than `first`, the size of
+/// the first field.
+Error other_rows(const std::filesystem::path& file,
+                 const AskedFiles& asked,
+                 std::size_t field,
+                 const std::vector<std::uint64_t>& first,
+                 const std::vector<std::uint64_t>& size);
 
 /// How libhdf5 gets a filter that it lacks, and the command that then works, where one is known.
 std::string way_past_filter(std::uint64_t kind, const AskedFiles& asked);

@@ -144,7 +144,7 @@ void scan_field(const RowSource& source,
     const std::string bytes(reinterpret_cast<const char*>(mine.data()),
                             mine.size() * sizeof mine[0]);
     for (const std::string& one : gather(team, bytes)) add_parts(one, *total);
-    total->finish(samples, field);
+    together(team, [&] { total->finish(samples, field); });
 }
 
 }  // namespace

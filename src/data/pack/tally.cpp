@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/class_use.hpp"
 
 #include "format/labels.hpp"
 
@@ -31,7 +32,10 @@ class LabelTally : public Tally {
                                     label_text(field_, bad->label),
                                     grouped(row)),
                         fmt::format("{} classes are numbered 0 to {}", limit, limit - 1),
-                        fmt::format("check '{}', or the number of classes given", field_.name));
+                        limits_.expected > 0 && bad->label >= limit
+                            ? "leave --classes away: then the largest decides how many there are"
+                            : "call the field 'targets' to predict its numbers, or number its "
+                              "classes from 0 on");
         count_labels(field_, bytes, counts_);
     }
     void add(std::span<const std::uint64_t> words) override {
@@ -42,9 +46,23 @@ class LabelTally : public Tally {
     void finish(std::uint64_t, Field& field) const override {
         field.class_counts = counts_;
         if (!limits_.names.empty()) field.class_names = limits_.names;
+        if (limits_.expected == 0) look_at_classes(field);
     }
 
   private:
+    // Of those that were counted: whoever said how many there are knows of the others.
+    static void look_at_classes(const Field& field) {
+        check_class_numbers(field);
+        if (const std::string text = unused_classes_text(field); !text.empty())
+            once(Level::warn, "{}", text);
+        const bool is_learned = field.name == "labels" || field.name == "masks";
+        if (is_learned && field.classes() == 1)
+            once(Level::warn,
+                 "{}: one class only, from which 'lockstep train' can learn nothing; if training "
+                 "data have more, all is well",
+                 field.name);
+    }
+
     const Field& field_;
     ClassLimits limits_;
     std::vector<std::uint64_t> counts_;
@@ -117,11 +135,14 @@ class RealTally : public Tally {
                 sums_[c].origin = value;
     }
 
-    void add(std::uint64_t, std::span<const std::byte> bytes) override {
+    void add(std::uint64_t row, std::span<const std::byte> bytes) override {
         for (std::size_t c = 0; c < sums_.size(); ++c)
             for (std::size_t i = c * plane_; i < (c + 1) * plane_; ++i) {
                 const double value = value_at(bytes, i) - sums_[c].origin;
-                if (!std::isfinite(value)) continue;
+                if (!std::isfinite(value)) {
+                    note(row, i);
+                    continue;
+                }
                 ++sums_[c].count;
                 sums_[c].sum += value;
                 sums_[c].squares += value * value;
@@ -133,6 +154,7 @@ class RealTally : public Tally {
             sums_[c].sum += std::bit_cast<double>(words[3 * c + 1]);
             sums_[c].squares += std::bit_cast<double>(words[3 * c + 2]);
         }
+        note(words[3 * sums_.size()], words[3 * sums_.size() + 1]);
     }
     std::vector<std::uint64_t> words() const override {
         std::vector<std::uint64_t> words;
@@ -141,6 +163,7 @@ class RealTally : public Tally {
                          {sums.count,
                           std::bit_cast<std::uint64_t>(sums.sum),
                           std::bit_cast<std::uint64_t>(sums.squares)});
+        words.insert(words.end(), {bad_row_, bad_element_});
         return words;
     }
     void finish(std::uint64_t samples, Field& field) const override {
@@ -159,9 +182,12 @@ class RealTally : public Tally {
         if (!fits) field.mean.clear(), field.std.clear();
         if (left_out > 0)
             once(Level::warn,
-                 "{} values of field '{}' are not finite; its mean and deviation leave them out",
+                 "{} values of field '{}' are not finite, the first in input sample {}{}; its mean "
+                 "and deviation leave them out",
                  grouped(left_out),
-                 field.name);
+                 field.name,
+                 grouped(bad_row_),
+                 element_text(field, bad_element_));
     }
 
   private:
@@ -170,12 +196,25 @@ class RealTally : public Tally {
         std::memcpy(&value, bytes.data() + index * sizeof value, sizeof value);
         return static_cast<double>(value);
     }
+    // ", column 'mass'"; "" of a single number.
+    static std::string element_text(const Field& field, std::uint64_t element) {
+        if (field.shape.empty()) return "";
+        if (element < field.columns.size())
+            return fmt::format(", column '{}'", printable(field.columns[element]));
+        return fmt::format(", at place {} of [{}]", element, fmt::join(field.shape, ", "));
+    }
+    void note(std::uint64_t row, std::uint64_t element) {
+        if (row >= bad_row_) return;
+        bad_row_ = row;
+        bad_element_ = element;
+    }
     struct Sums {
         double origin = 0, sum = 0, squares = 0;
         std::uint64_t count = 0;
     };
     std::size_t plane_ = 1;
     std::vector<Sums> sums_;
+    std::uint64_t bad_row_ = UINT64_MAX, bad_element_ = 0;  // the first that is not finite
 };
 
 }  // namespace

@@ -27,7 +27,7 @@ class Tally {
     /// What it summed, for add() elsewhere.
     virtual std::vector<std::uint64_t> words() const = 0;
 
-    /// Puts the result into `field`, of `samples` rows.
+    /// Puts the result into `field`, of `samples` rows. Errors: E210.
     virtual void finish(std::uint64_t samples, Field& field) const = 0;
 };
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
@@ -53,6 +54,30 @@ const CifarKind& cifar100() {
     return kind;
 }
 
+// Its authors give three versions; that for Python has the same names without an ending.
+void check_is_binary(const CifarKind& kind, const fs::path& folder) {
+    std::vector<std::string> pickles;
+    for (const auto* names : {&kind.train, &kind.test})
+        for (const std::string& name : *names) {
+            if (fs::exists(folder / name)) return;
+            const fs::path pickle = folder / fs::path(name).stem();
+            if (fs::exists(pickle)) pickles.push_back(shell_word(pickle.string()));
+        }
+    check(pickles.empty(), [&] {
+        return malformed_input(
+            folder,
+            fmt::format("the binary version of {}", kind.name),
+            "it is the version for Python",
+            fmt::format(
+                "if you trust these files, write binary ones beside them: python3 -c 'import "
+                "pickle,sys,numpy as n; [n.c_[n.array([d[k] for k in "
+                "(b\"coarse_labels\",b\"fine_labels\",b\"labels\") if k in d],\"u1\").T,"
+                "d[b\"data\"]].tofile(f+\".bin\") for f in sys.argv[1:] for d in "
+                "[pickle.load(open(f,\"rb\"),encoding=\"bytes\")]]' {}",
+                fmt::join(pickles, " ")));
+    });
+}
+
 std::vector<fs::path> files_of(const CifarKind& kind,
                                const std::vector<fs::path>& inputs,
                                const std::string& split) {
@@ -63,6 +88,7 @@ std::vector<fs::path> files_of(const CifarKind& kind,
             continue;
         }
         const fs::path folder = fs::is_directory(input / kind.folder) ? input / kind.folder : input;
+        check_is_binary(kind, folder);
         for (const std::string& name : split == "test" ? kind.test : kind.train)
             files.push_back(folder / name);
     }
@@ -116,11 +142,11 @@ FileRows records_of(const CifarKind& kind, const fs::path& path) {
     const auto file = std::make_shared<const InputFile>(path);
     const std::uint64_t records = file->bytes() / kind.record_bytes();
     check(records > 0 && file->bytes() % kind.record_bytes() == 0, [&] {
-        return malformed_input(path,
-                               fmt::format("a binary file of {}", kind.name),
-                               fmt::format("its {} bytes are no multiple of {}",
-                                           grouped(file->bytes()),
-                                           grouped(kind.record_bytes())));
+        return other_kind(path,
+                          fmt::format("a binary file of {}", kind.name),
+                          fmt::format("its {} bytes are no multiple of {}",
+                                      grouped(file->bytes()),
+                                      grouped(kind.record_bytes())));
     });
     check_labels(kind, *file, records);
     return {file, 0, records, kind.record_bytes()};

@@ -3,6 +3,8 @@
 
 #include "lockstep/core/numbers.hpp"
 
+#include "hdf5/shard_probe.hpp"
+
 #include <algorithm>
 #include <cerrno>
 
@@ -22,11 +24,23 @@ std::uint64_t rows_of(const Column& column) {
 
 }  // namespace
 
-Error malformed_input(const fs::path& path, const std::string& kind, const std::string& why) {
-    return Error("E214",
-                 fmt::format("'{}' is not {}", path.string(), kind),
-                 why,
-                 "make or download it again, or check that it is the file you mean");
+Error malformed_input(const fs::path& path,
+                      const std::string& kind,
+                      const std::string& why,
+                      const std::string& fix) {
+    return Error(
+        "E214",
+        fmt::format("'{}' is not {}", path.string(), kind),
+        why,
+        fix.empty() ? "make or download it again, or check that it is the file you mean" : fix);
+}
+
+Error other_kind(const fs::path& path,
+                 const std::string& kind,
+                 const std::string& why,
+                 std::string_view made) {
+    const FileGuess found = guess_of_file(path, made);
+    return malformed_input(path, kind, found.is_known ? found.meaning : why, found.way);
 }
 
 InputFile::InputFile(const fs::path& path) : InputFile(open_for_reading(path), path) {}

@@ -17,7 +17,17 @@
 namespace lockstep {
 
 /// E214 about an input; `kind` is what it should be, e.g. "a whole NPY file".
-Error malformed_input(const fs::path& path, const std::string& kind, const std::string& why);
+Error malformed_input(const fs::path& path,
+                      const std::string& kind,
+                      const std::string& why,
+                      const std::string& fix = "");
+
+/// The same of a file that does not begin as `kind` does: says what it is instead, where that is
+/// known. `made` is what files of the kind end with.
+Error other_kind(const fs::path& path,
+                 const std::string& kind,
+                 const std::string& why,
+                 std::string_view made = "");
 
 /// A file that rows are read from. Any thread.
 class InputFile {

@@ -3,6 +3,8 @@
 
 #include "lockstep/core/numbers.hpp"
 
+#include "hdf5/shard_probe.hpp"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -18,6 +20,8 @@ constexpr std::string_view byte_order_mark = "\xef\xbb\xbf";
 
 CsvReader::CsvReader(const InputFile& file, char separator, const std::string& encoding)
     : file_(file), separator_(separator) {
+    if (const FileGuess kind = guess_of_file(file.path()); kind.is_known)
+        throw malformed_input(file.path(), "a CSV file", kind.meaning, kind.way);
     if (!encoding.empty()) recoder_.emplace(encoding);
     peek();
     if (buffer_.starts_with(byte_order_mark)) at_ = byte_order_mark.size();

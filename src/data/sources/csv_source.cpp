@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "csv_reader.hpp"
@@ -7,6 +9,7 @@
 #include "spool.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 #include <cstring>
@@ -42,6 +45,7 @@ std::optional<Number> number_in(std::string_view text) {
 struct CsvColumns {
     std::vector<std::string> names;  // empty if there is no header
     std::size_t count = 0, label = no_column, target = no_column;
+    std::string_view separator;  // that --separator should name; "" where columns are several
 
     std::string name_of(std::size_t column) const {
         return names.empty() ? fmt::format("{}", column + 1)
@@ -75,7 +79,42 @@ std::size_t find_column(const CsvColumns& columns,
                           fmt::join(std::span(columns.names)
                                         .first(std::min<std::size_t>(columns.names.size(), 20)),
                                     ", ")),
-        "give a column's name, or its number from 1");
+        columns.separator.empty() ? "give a column's name, or its number from 1"
+                                  : fmt::format("give --separator {}", columns.separator));
+}
+
+// Python's csv writes the records `r` of which `kept` is true, with `cells`, to NAME.csv. Bytes of
+// other encodings stay as they are.
+std::string rewrite_csv_command(const fs::path& path,
+                                char separator,
+                                const std::string& cells,
+                                const std::string& kept = "") {
+    return fmt::format(
+        "python3 -c 'import csv,sys; k=dict(newline=\"\",encoding=\"latin1\"); "
+        "w=csv.writer(open(\"NAME.csv\",\"w\",**k),delimiter={0}); [w.writerow({1}) for j,r in "
+        "enumerate(csv.reader(open(sys.argv[1],**k),delimiter={0})) if r{2}]' {3}",
+        separator == '\t' ? std::string("\"\\t\"") : fmt::format("\"{}\"", separator),
+        cells,
+        kept.empty() ? "" : " and " + kept,
+        shell_word(path.string()));
+}
+
+constexpr std::array<std::string_view, 8> no_values{
+    "", "NA", "N/A", "nan", "NaN", "null", "NULL", "?"};
+
+// Whether it is a number once a comma in it is a point.
+bool has_decimal_comma(std::string cell) {
+    if (std::ranges::count(cell, ',') != 1) return false;
+    std::ranges::replace(cell, ',', '.');
+    return number_in<double>(cell).has_value();
+}
+
+// The word of --separator for what seems to be between columns; "" if `cells` are several.
+std::string_view other_separator(const std::vector<std::string>& cells) {
+    if (cells.size() != 1) return "";
+    if (cells[0].find(';') != cells[0].npos) return "semicolon";
+    if (cells[0].find('\t') != cells[0].npos) return "tab";
+    return cells[0].find(',') != cells[0].npos ? "comma" : "";
 }
 
 // Turns records into rows of two spools: features, and labels or targets.
@@ -107,17 +146,61 @@ class CsvImport {
   private:
     void settle_columns(const std::vector<std::string>& cells) {
         columns_.count = cells.size();
+        columns_.separator = other_separator(cells);
         if (is_header(cells, csv_.header)) {
             columns_.names = cells;
             for (std::string& name : columns_.names) name = trimmed(name);
         }
         columns_.label = find_column(columns_, csv_.label, file_.path());
         columns_.target = find_column(columns_, csv_.target, file_.path());
+        check_names();
         const std::size_t others = has_answer() ? 1 : 0;
-        check(columns_.count > others,
-              [&] { return malformed("it has no column besides the one to be predicted"); });
+        check(columns_.count > others, [&] {
+            return malformed_input(file_.path(),
+                                   "a CSV file that can be packed",
+                                   "it has no column besides the one to be predicted",
+                                   columns_.separator.empty()
+                                       ? "give a file with features, too"
+                                       : fmt::format("give --separator {}", columns_.separator));
+        });
         expect(csv_.label.empty() || csv_.target.empty(), "one column is predicted");
     }
+    // Whoever uses a trained model finds its columns by these.
+    void check_names() const {
+        std::map<std::string_view, std::size_t> first;
+        for (std::size_t c = 0; c < columns_.names.size(); ++c) {
+            const auto [met, is_new] = first.emplace(columns_.names[c], c);
+            check(is_new, [&] {
+                return Error("E214",
+                             fmt::format("'{}' has two columns of one name, '{}': {} and {}",
+                                         file_.path().string(),
+                                         printable(columns_.names[c]),
+                                         met->second + 1,
+                                         c + 1),
+                             "columns are known by their names where a trained model is used",
+                             "give one of them another name, in the first line of the file");
+            });
+        }
+    }
+
+    // Of all columns but the answer's; none where they are too long to be kept.
+    std::vector<std::string> feature_names() const {
+        std::vector<std::string> names;
+        std::size_t bytes = 0;
+        for (std::size_t c = 0; c < columns_.names.size(); ++c) {
+            if (c == columns_.label || c == columns_.target) continue;
+            names.push_back(columns_.names[c]);
+            bytes += names.back().size();
+        }
+        if (bytes <= most_column_bytes) return names;
+        once(Level::warn,
+             "the names of the columns are {} long, more than {}: they are not kept, and nobody "
+             "will notice columns in another order",
+             bytes_text(bytes),
+             bytes_text(most_column_bytes));
+        return {};
+    }
+
     bool has_answer() const { return columns_.label != no_column || columns_.target != no_column; }
 
     void add(const std::vector<std::string>& cells) {
@@ -179,6 +262,7 @@ class CsvImport {
         fields[0].name = "features";
         fields[0].type = csv_.type;
         fields[0].shape = {static_cast<std::int64_t>(width)};
+        fields[0].columns = feature_names();
         columns.push_back(column_of(features_, fields[0]));
         if (columns_.target != no_column) {
             fields.push_back({.name = "targets", .type = csv_.type});
@@ -226,7 +310,30 @@ class CsvImport {
                      csv_.label.empty() && csv_.target.empty()
                          ? "all columns are features: none was given with --label or --target"
                          : "",
-                     "fill or drop such records, or drop the column");
+                     way_past(column, cell));
+    }
+
+    std::string way_past(std::size_t column, const std::string& cell) const {
+        const auto rewrite = [&](const std::string& cells, const std::string& kept = "") {
+            return rewrite_csv_command(file_.path(), csv_.separator, cells, kept);
+        };
+        if (!columns_.separator.empty())
+            return fmt::format("give --separator {}", columns_.separator);
+        if (has_decimal_comma(cell))
+            return "write points for decimal commas, into NAME.csv: " +
+                   rewrite("[c.replace(\",\",\".\") for c in r]");
+        if (std::ranges::find(no_values, trimmed(cell)) != no_values.end())
+            return "leave out records without a value there, into NAME.csv: " +
+                   rewrite(
+                       "r",
+                       fmt::format(
+                           "r[{}].strip() not in (\"{}\")", column, fmt::join(no_values, "\",\"")));
+        const std::string number = std::to_string(column + 1);
+        const bool may_be_label = csv_.label.empty() && csv_.target.empty();
+        return (may_be_label ? fmt::format("give --label {} if it is to be predicted, or ", number)
+                             : "") +
+               "leave the column out, into NAME.csv: " +
+               rewrite(fmt::format("r[:{}]+r[{}:]", column, column + 1));
     }
 
     const CsvOptions& csv_;

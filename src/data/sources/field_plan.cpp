@@ -6,9 +6,13 @@
 
 #include "format/labels.hpp"
 #include "format/naming.hpp"
+#include "opening/row_layout.hpp"
+#include "opening/way_out.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
+#include <numeric>
 #include <set>
 
 #include <fmt/format.h>
@@ -36,7 +40,37 @@ RowTransform channels_first(std::size_t channels, std::size_t bytes) {
     };
 }
 
-FieldPlan plan_images(Field field, ImageLayout layout, const fs::path& origin) {
+// Two or three dimensions of what has fewer or more; "" where nothing is likely.
+std::string image_numbers(const std::vector<std::int64_t>& shape) {
+    if (shape.size() > 3) {
+        const auto kept = shape.end() - 2;
+        const std::int64_t first =
+            std::accumulate(shape.begin(), kept, std::int64_t{1}, std::multiplies<>());
+        return fmt::format("x.reshape(len(x), {}, {})", first, fmt::join(kept, shape.end(), ", "));
+    }
+    const std::int64_t pixels = shape.size() == 1 ? shape[0] : 0;
+    const auto side_of = [](std::int64_t square) {
+        const auto side = static_cast<std::int64_t>(std::lround(std::sqrt(square)));
+        return side * side == square ? side : 0;
+    };
+    if (const std::int64_t side = side_of(pixels); side > 1)
+        return fmt::format("x.reshape(len(x), {0}, {0})", side);
+    const std::int64_t side = pixels % 3 == 0 ? side_of(pixels / 3) : 0;
+    return side > 1 ? fmt::format("x.reshape(len(x), 3, {0}, {0})", side) : "";
+}
+
+std::string way_to_images(const std::vector<std::int64_t>& shape, const FieldWays& ways) {
+    if (!ways.given) return "";
+    const std::string numbers = image_numbers(shape), other = ways.given("features", false);
+    if (numbers.empty()) return "call them otherwise: " + other;
+    return (shape.size() > 3 ? "" : "call them otherwise, " + other + "; or ") +
+           "give them such dimensions: " + ways.rewritten(numbers);
+}
+
+FieldPlan plan_images(Field field,
+                      ImageLayout layout,
+                      const fs::path& origin,
+                      const FieldWays& ways) {
     auto& shape = field.shape;
     const bool is_flat = shape.size() == 2;
     if (is_flat) shape.insert(shape.begin(), 1);
@@ -44,7 +78,8 @@ FieldPlan plan_images(Field field, ImageLayout layout, const fs::path& origin) {
         return malformed_input(
             origin,
             "a file of images",
-            fmt::format("a sample has {} dimensions; images have 2 or 3", shape.size()));
+            fmt::format("a sample has {} dimensions; images have 2 or 3", field.shape.size()),
+            way_to_images(field.shape, ways));
     });
     field.layout = "CHW";
     check(is_flat || layout != ImageLayout::unstated || !may_have_channels_last(shape), [&] {
@@ -63,21 +98,32 @@ FieldPlan plan_images(Field field, ImageLayout layout, const fs::path& origin) {
     return {std::move(field), std::move(transform)};
 }
 
-FieldPlan plan_labels(Field field, const fs::path& origin) {
-    const bool is_one = field.shape.empty() || (field.shape.size() == 1 && field.shape[0] == 1);
+std::string way_to_labels(const Field& field, const FieldWays& ways) {
+    if (!ways.given) return "";
+    const std::size_t dimensions = field.shape.size();
+    if (dimensions == 2)
+        return "if each pixel has a class: " + ways.given("masks", !is_whole(field.type));
+    if (dimensions > 2)
+        return "give each sample one row: " + ways.rewritten("x.reshape(len(x), -1)");
+    return fmt::format("to predict these numbers: {}; if they are classes: {}",
+                       ways.given("targets", false),
+                       ways.given(field.name, true));
+}
+
+FieldPlan plan_labels(Field field, const fs::path& origin, const FieldWays& ways) {
+    const bool is_one = std::ranges::count(field.shape, 1) == std::ssize(field.shape);
     const bool is_several = field.shape.size() == 1 && !is_one;
-    const bool may_be_shares = field.type == ElementType::u8 || !is_whole(field.type);
-    if (is_several && may_be_shares) return {std::move(field), {}};
+    if (is_several) return {std::move(field), {}};
     check(is_one && is_whole(field.type), [&] {
         return malformed_input(
             origin,
             "a file of labels",
-            fmt::format("a sample is {} [{}]; '{}' are one whole number each, or for each class "
-                        "0 or 1 in u8 or a real number (name the field otherwise, e.g. targets or "
-                        "masks, if they are something else)",
+            fmt::format("a sample is {} [{}]; '{}' are one whole number each, or a number from 0 "
+                        "to 1 for each class",
                         element_name(field.type),
                         fmt::join(field.shape, ", "),
-                        field.name));
+                        field.name),
+            way_to_labels(field, ways));
     });
     RowTransform transform = widening(field.type);
     field.shape.clear();
@@ -113,29 +159,70 @@ FieldPlan plan_field(const std::string& name,
                      ElementType type,
                      std::vector<std::int64_t> shape,
                      ImageLayout layout,
-                     const fs::path& origin) {
+                     const fs::path& origin,
+                     const FieldWays& ways) {
     Field field;
     field.name = name;
     field.type = type;
     field.shape = std::move(shape);
-    if (name == "images") return plan_images(std::move(field), layout, origin);
-    if (is_label_name(name)) return plan_labels(std::move(field), origin);
+    if (name == "images") return plan_images(std::move(field), layout, origin, ways);
+    if (is_label_name(name)) return plan_labels(std::move(field), origin, ways);
     if (name == "masks" && field.shape.size() == 2) field.layout = "HW";
     return {std::move(field), {}};
 }
 
-void check_counts(const std::vector<NamedInput>& inputs, const std::vector<std::uint64_t>& rows) {
-    for (std::size_t i = 1; i < rows.size(); ++i)
-        check(rows[i] == rows[0], [&] {
-            return Error("E209",
-                         fmt::format("{} {} but {} {}",
-                                     grouped(rows[0]),
-                                     inputs[0].field,
-                                     grouped(rows[i]),
-                                     inputs[i].field),
-                         fmt::format("in '{}' and '{}'", inputs[0].place, inputs[i].place),
-                         "give inputs of the same samples");
-        });
+void check_counts(const std::vector<NamedInput>& inputs,
+                  const std::vector<std::vector<std::uint64_t>>& shapes) {
+    for (std::size_t i = 1; i < shapes.size(); ++i) {
+        const auto &first = shapes[0], &shape = shapes[i];
+        if (shape[0] == first[0]) continue;
+        const bool is_last = shape.size() > 1 && shape.back() == first[0];
+        const bool is_last_of_first = first.size() > 1 && first.back() == shape[0];
+        const std::string fix =
+            is_last || is_last_of_first
+                ? "put the samples first: " +
+                      rewrite_npy_command(inputs[is_last ? i : 0].place, "n.moveaxis(x,-1,0)")
+                : "give files of the same samples, with a row for each";
+        throw Error("E209",
+                    fmt::format("{} {} but {} {}",
+                                grouped(first[0]),
+                                inputs[0].field,
+                                grouped(shape[0]),
+                                inputs[i].field),
+                    fmt::format("the first dimension counts samples: '{}' is [{}], '{}' is [{}]",
+                                inputs[0].place,
+                                fmt::join(first, ", "),
+                                inputs[i].place,
+                                fmt::join(shape, ", ")),
+                    fix);
+    }
+}
+
+void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout) {
+    const bool has_images = std::ranges::count(inputs, "images", &NamedInput::field) > 0;
+    check(has_images || layout == ImageLayout::unstated, [] {
+        return Error("E106",
+                     "--layout is given, and no field is called 'images'",
+                     "it says how images lie, and others stay as they are",
+                     "drop it, or call the field of images so");
+    });
+}
+
+void check_has_channels(const NamedInput& images,
+                        ImageLayout layout,
+                        std::uint64_t count,
+                        const std::vector<std::int64_t>& shape,
+                        const std::string& stack) {
+    const bool may_be_flat = images.field != "images" || layout == ImageLayout::unstated;
+    check(may_be_flat || shape.size() != 2, [&] {
+        return misfit(row_layout(layout),
+                      {.field = images.field,
+                       .place = fmt::format("'{}'", images.place),
+                       .count = count,
+                       .shape = shape,
+                       .stack = stack,
+                       .otherwise = "leave --layout away"});
+    });
 }
 
 void check_names(const std::string& option, const std::vector<NamedInput>& inputs) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
@@ -35,11 +36,18 @@ struct Listing {
     LeftOut others;
 };
 
-Error unreadable(const fs::path& path, const std::string& why) {
-    return Error("E214",
-                 fmt::format("'{}' cannot be packed", path.string()),
-                 why,
-                 "the folder must have one sub-folder per class, with nothing but images in each");
+Error unreadable(const fs::path& path, const std::string& why, const std::string& fix) {
+    return Error("E214", fmt::format("'{}' cannot be packed", path.string()), why, fix);
+}
+
+std::string way_past_bad_image(const fs::path& path) {
+    const std::string word = shell_word(path.string());
+    return path.extension() == ".png"
+               ? "remove it: rm " + word
+               : fmt::format(
+                     "let ImageMagick write a PNG in its place, if it can: mogrify -format "
+                     "png {0} && rm {0}; or remove it: rm {0}",
+                     word);
 }
 
 // In lower case.
@@ -89,7 +97,9 @@ fs::file_type type_of(const fs::directory_entry& entry) {
     std::error_code failed;
     const fs::file_status status = entry.status(failed);
     if (failed || status.type() == fs::file_type::not_found)
-        throw unreadable(entry.path(), "it is a link that leads nowhere");
+        throw unreadable(entry.path(),
+                         "it is a link that leads nowhere",
+                         "remove it: rm " + shell_word(entry.path().string()));
     return status.type();
 }
 
@@ -112,7 +122,13 @@ Listing list_classes(const fs::path& folder) {
             ++listing.others[ending_of(entry.path())];
     });
     std::ranges::sort(listing.names);
-    if (listing.names.empty()) throw unreadable(folder, "it has no sub-folders");
+    if (listing.names.empty())
+        throw unreadable(
+            folder,
+            "it has no sub-folders, of which each is a class",
+            fmt::format("put the images of each class into a folder of their own; for one class "
+                        "of all, give NAME after: mkdir NAME && ln -s {} NAME/all",
+                        shell_word(fs::absolute(folder).string())));
     return listing;
 }
 
@@ -131,14 +147,21 @@ Listing list_images(const fs::path& folder) {
     for_each_entry(folder, [&](const fs::directory_entry& entry) {
         const fs::file_type type = type_of(entry);
         if (type == fs::file_type::directory)
-            throw unreadable(entry.path(), "it is a folder within the folder of a class");
+            throw unreadable(
+                entry.path(),
+                "it is a folder within the folder of a class",
+                fmt::format("give --folder {} if its folders are the classes, or move it away",
+                            shell_word(folder.string())));
         if (type == fs::file_type::regular && is_read_image(ending_of(entry.path())))
             listing.names.push_back(entry.path().filename());
         else
             ++listing.others[ending_of(entry.path())];
     });
     std::ranges::sort(listing.names);
-    if (listing.names.empty()) throw unreadable(folder, no_images(listing.others));
+    if (listing.names.empty())
+        throw unreadable(folder,
+                         no_images(listing.others),
+                         "put images there, or move this folder out of the one that you give");
     return listing;
 }
 
@@ -235,7 +258,7 @@ class FolderSource : public RowSource {
             throw Error("E237",
                         fmt::format("image '{}' cannot be decoded", path.string()),
                         printable(bad.what()),
-                        "replace, convert or remove it");
+                        way_past_bad_image(path));
         } catch (const NoDecoder& none) {
             throw Error("E249",
                         fmt::format("image '{}' cannot be decoded", path.string()),

@@ -7,7 +7,6 @@
 #include "format/index_columns.hpp"
 #include "format/labels.hpp"
 #include "hdf5/stored_blocks.hpp"
-#include "opening/contents.hpp"
 #include "opening/label_column.hpp"
 #include "opening/row_layout.hpp"
 #include "opening/unpacking_asked.hpp"
@@ -46,9 +45,8 @@ bool is_text_label(const DatasetFacts& facts, const FieldMapping& field) {
 
 // One class number a sample, which files may have in different types.
 bool is_numbered_label(const DatasetFacts& facts, const FieldMapping& field) {
-    const bool is_one = facts.size.size() == 1 || (facts.size.size() == 2 && facts.size[1] == 1);
     const bool is_stated = field.layout == RowLayout::label;
-    return is_one && is_label_name(field.name) && facts.number &&
+    return facts.has_one_number_a_row() && is_label_name(field.name) && facts.number &&
            (facts.number->is_whole || is_stated);
 }
 
@@ -232,7 +230,6 @@ Part part_of(const DatasetFacts& facts,
              const FieldMapping& field,
              Links links) {
     Part part{path, field.hdf5_path, field.name, facts.size};
-    check_is_there(facts, path, field);
     if (facts.layout == StorageLayout::missing)
         throw malformed(part,
                         fmt::format("HDF5 says: {}", printable(facts.chunks.fault)),

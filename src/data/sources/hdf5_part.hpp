@@ -58,7 +58,7 @@ NotPacked malformed(const Part& part,
                     Obstacle obstacle,
                     const char* code = "E214");
 
-/// What `facts` say of `field` in the file at `path`. Throws NotPacked; E207 and E235.
+/// What `facts` say of `field` in the file at `path`. Throws NotPacked; E235.
 Part part_of(const DatasetFacts& facts,
              const fs::path& path,
              const FieldMapping& field,

@@ -10,6 +10,7 @@
 #include "hdf5/sandbox.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5_part.hpp"
+#include "opening/contents.hpp"
 #include "opening/label_column.hpp"
 #include "opening/row_layout.hpp"
 #include "opening/unpacking_asked.hpp"
@@ -114,6 +115,9 @@ class Hdf5Import {
                 parts_[f].push_back(part(facts.datasets[f], path, f));
                 warn_of_unasked(facts.datasets[f], f);
                 check_like(parts_[f].back(), parts_[f].front());
+                if (path == files[0])
+                    check_dimensions(
+                        asked, f, path, parts_[f][0].size[0], sample_shape(parts_[f][0]));
                 check_pack_memory(parts_[f].back(), options.memory_bytes);
                 total_ += parts_[f].back().size[0] * parts_[f].back().row_bytes();
             }
@@ -177,6 +181,7 @@ class Hdf5Import {
     };
 
     Part part(const DatasetFacts& facts, const fs::path& path, std::size_t field) const {
+        check_is_there(facts, path, asked_, field);
         try {
             return part_of(facts, path, fields_[field], options_.links);
         } catch (const NotPacked& found) {
@@ -195,23 +200,32 @@ class Hdf5Import {
     }
 
     void check_rows(const fs::path& path) const {
-        std::vector<std::uint64_t> rows;
-        std::vector<NamedInput> named = named_inputs(fields_);
-        for (std::size_t f = 0; f < parts_.size(); ++f) {
-            rows.push_back(parts_[f].back().size[0]);
-            named[f].place = path.string() + ":" + fields_[f].hdf5_path;
-        }
-        check_counts(named, rows);
+        const std::vector<std::uint64_t>& first = parts_[0].back().size;
+        for (std::size_t f = 1; f < parts_.size(); ++f)
+            check(parts_[f].back().size[0] == first[0],
+                  [&] { return other_rows(path, asked_, f, first, parts_[f].back().size); });
+    }
+
+    FieldWays ways(std::size_t f) const {
+        return {
+            .given =
+                [this, f](const std::string& name, bool is_label) {
+                    return fmt::format(
+                        "--field {}={}{}", name, fields_[f].hdf5_path, is_label ? ":label" : "");
+                },
+            .rewritten =
+                [this, f](const std::string& numbers) {
+                    return rewrite_command(asked_, f, numbers);
+                }};
     }
 
     FieldPlan plan(std::size_t f, ImageLayout layout) const {
         const Part& part = parts_[f].front();
         FieldPlan planned =
-            plan_field(fields_[f].name, part.type, sample_shape(part), layout, part.path);
+            plan_field(fields_[f].name, part.type, sample_shape(part), layout, part.path, ways(f));
         if (fields_[f].layout == RowLayout::unstated || is_label_name(fields_[f].name))
             return planned;
         if (fields_[f].name == "images") return planned;  // which are CHW whatever they were
-        check_layout(fields_[f], planned.field, part.path);
         planned.field.layout = layout_text(fields_[f].layout);
         return planned;
     }
@@ -248,16 +262,6 @@ class Hdf5Import {
 
     LabelColumn hot_rows_of(std::size_t f) {
         const Part& shape = parts_[f].front();
-        check(shape.size.size() == 2, [&] {
-            return Error(
-                "E214",
-                fmt::format(
-                    "'{}' of '{}' cannot be packed as 'onehot'", shape.name, shape.path.string()),
-                "one-hot labels are [samples, classes]",
-                fmt::format("--field {}={} without a layout takes it as it is",
-                            fields_[f].name,
-                            shape.name));
-        });
         HotLabels labels(shape.size[1]);
         for (const Part& part : parts_[f])
             for_rows(part, [&](std::span<const std::byte> rows, std::uint64_t first) {
@@ -332,6 +336,7 @@ std::unique_ptr<RowSource> open_hdf5(const std::vector<std::filesystem::path>& f
                                      const SourceOptions& options) {
     check_names("field", named_inputs(fields));
     expect(!files.empty() && !fields.empty(), "there are files and fields");
+    check_has_images(named_inputs(fields), layout);
     const AskedFiles asked{files, fields, layout, options.links};
     return Hdf5Import(files, asked, options).run();
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/data/sources.hpp"
 
 #include "column.hpp"
@@ -16,11 +17,10 @@
 namespace lockstep {
 namespace {
 
-Error malformed_idx(const fs::path& path, const std::string& why) {
-    return Error("E214",
-                 fmt::format("'{}' is not a whole IDX file", path.string()),
-                 why,
-                 "download it again, or check that it is the file you mean");
+constexpr const char* idx_kind = "a whole IDX file";
+
+Error malformed_idx(const fs::path& path, const std::string& why, const std::string& fix = "") {
+    return malformed_input(path, idx_kind, why, fix);
 }
 
 // A gzip file, expanded from its beginning. Move-only.
@@ -88,11 +88,11 @@ std::vector<std::uint64_t> parse_sizes(std::span<const std::byte> head, const fs
     if (head.size() < 4) throw malformed_idx(path, "it ends within its header");
     const std::uint32_t magic = big_endian(head), dimensions = magic & 0xff;
     if (magic >> 8 != 8 || dimensions < 1 || dimensions > 4)
-        throw malformed_idx(
-            path,
-            fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
-                        "begin with 00000801 to 00000804",
-                        magic));
+        throw other_kind(path,
+                         idx_kind,
+                         fmt::format("it begins with {:08x}; unsigned bytes in 1 to 4 dimensions "
+                                     "begin with 00000801 to 00000804",
+                                     magic));
     if (head.size() < 4 + 4 * dimensions) throw malformed_idx(path, "it ends within its header");
     std::vector<std::uint64_t> sizes;
     std::uint64_t total = 1;
@@ -158,16 +158,20 @@ IdxArray read_idx(const fs::path& path, const SourceOptions& options) {
 }
 
 void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
+    const std::string swapped = pixels.size.size() == 1 && classes.size.size() > 2
+                                    ? fmt::format("give --images {} --labels {}",
+                                                  shell_word(classes.path.string()),
+                                                  shell_word(pixels.path.string()))
+                                    : "give a file of images, and the file of their labels";
     if (pixels.size.size() < 3)
-        throw malformed_idx(pixels.path,
-                            fmt::format("it has {} dimensions; images have 3 or 4 (are these the "
-                                        "labels?)",
-                                        pixels.size.size()));
+        throw malformed_idx(
+            pixels.path,
+            fmt::format("it has {} dimensions; images have 3 or 4", pixels.size.size()),
+            swapped);
     if (classes.size.size() != 1)
         throw malformed_idx(classes.path,
-                            fmt::format("it has {} dimensions; labels have 1 (are these the "
-                                        "images?)",
-                                        classes.size.size()));
+                            fmt::format("it has {} dimensions; labels have 1", classes.size.size()),
+                            swapped);
     check(pixels.size[0] == classes.size[0], [&] {
         return Error(
             "E209",
@@ -178,21 +182,16 @@ void check_shapes(const IdxArray& pixels, const IdxArray& classes) {
     });
 }
 
-Column column_of(const IdxArray& array) {
+Column column_of(const IdxArray& array, RowTransform transform) {
     const auto row = static_cast<std::size_t>(array.expected_bytes() / array.size[0]);
-    return {{{array.file, array.offset(), array.size[0], row}}, row};
+    return {{{array.file, array.offset(), array.size[0], row}}, row, std::move(transform)};
 }
 
-std::vector<Field> fields_of(const std::vector<std::uint64_t>& size) {
-    Field images, labels;
-    images.name = "images";
-    images.layout = "CHW";
-    if (size.size() == 3) images.shape.push_back(1);
-    for (std::size_t i = 1; i < size.size(); ++i)
-        images.shape.push_back(static_cast<std::int64_t>(size[i]));
-    labels.name = "labels";
-    labels.type = ElementType::i64;
-    return {std::move(images), std::move(labels)};
+FieldPlan plan_of(const IdxArray& pixels, ImageLayout layout) {
+    const std::vector<std::int64_t> shape(pixels.size.begin() + 1, pixels.size.end());
+    check_has_channels({"images", pixels.path.string()}, layout, pixels.size[0], shape, "");
+    const ImageLayout usual = layout == ImageLayout::unstated ? ImageLayout::chw : layout;
+    return plan_field("images", ElementType::u8, shape, usual, pixels.path);
 }
 
 }  // namespace
@@ -204,13 +203,15 @@ std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
 
 std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
                                     const std::filesystem::path& labels,
-                                    const SourceOptions& options) {
+                                    const SourceOptions& options,
+                                    ImageLayout layout) {
     const IdxArray pixels = read_idx(images, options), classes = read_idx(labels, options);
     check_shapes(pixels, classes);
-    Column numbers = column_of(classes);
-    numbers.transform = widening(ElementType::u8);
+    FieldPlan plan = plan_of(pixels, layout);
     return std::make_unique<ColumnSource>(
-        fields_of(pixels.size), std::vector<Column>{column_of(pixels), std::move(numbers)});
+        std::vector<Field>{std::move(plan.field), {.name = "labels", .type = ElementType::i64}},
+        std::vector<Column>{column_of(pixels, std::move(plan.transform)),
+                            column_of(classes, widening(ElementType::u8))});
 }
 
 }  // namespace lockstep

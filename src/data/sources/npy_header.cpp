@@ -4,6 +4,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
+#include "opening/way_out.hpp"
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -26,8 +28,20 @@ constexpr std::array<NpyType, 5> types{{{"|u1", ElementType::u8},
                                         {"<f4", ElementType::f32},
                                         {"<f8", ElementType::f64}}};
 
-Error malformed_npy(const fs::path& path, const std::string& why) {
-    return malformed_input(path, "an NPY file that can be packed", why);
+Error malformed_npy(const fs::path& path, const std::string& why, const std::string& fix = "") {
+    return malformed_input(path, "an NPY file that can be packed", why, fix);
+}
+
+// How NumPy makes elements of `kind` numbers; "" where it does not without being asked what for.
+std::string way_to_numbers(char kind, const fs::path& path) {
+    const auto way = [&](const char* begin, const char* numbers) {
+        return fmt::format("{}: {}", begin, rewrite_npy_command(path, numbers));
+    };
+    if (kind == 'U' || kind == 'S')
+        return way("number the texts, as classes sort", "n.unique(x,return_inverse=True)[1]");
+    if (kind == 'c') return way("make two numbers of each", "n.stack([x.real,x.imag],1)");
+    if (kind == 'm' || kind == 'M') return way("count them", "x.astype(\"i8\")");
+    return kind == 'f' ? way("make them shorter", "x.astype(\"f8\")") : "";
 }
 
 // By what numpy writes: an order, a kind and bytes, as ">u2".
@@ -50,10 +64,10 @@ NpyHeader header_of(const NpyLayout& layout, const fs::path& path) {
     if (!header.widening.is_known())
         throw malformed_npy(
             path,
-            fmt::format("its type is '{}'; whole numbers of 8 to 64 bits, floats of "
-                        "16, 32 and 64 and truth values can be packed: convert it "
-                        "with numpy's astype()",
-                        printable(descr)));
+            fmt::format("its type is '{}'; whole numbers of 8 to 64 bits, floats of 16, 32 and 64 "
+                        "and truth values can be packed",
+                        printable(descr)),
+            way_to_numbers(kind, path));
     header.type = header.widening.type();
     return header;
 }
@@ -83,15 +97,22 @@ class HeaderParser {
     void parse_value(const std::string& key) {
         if (key == "descr" && !has_type_) {
             has_type_ = true;
-            if (peek() == '[') throw malformed_npy(path_, "its elements are structures");
+            if (peek() == '[')
+                throw malformed_npy(
+                    path_,
+                    "its elements are structures",
+                    "save one member, whose name stands for MEMBER, or more of them, each by "
+                    "itself: " +
+                        rewrite_npy_command(path_, "x[\"MEMBER\"]"));
             layout_.descr = quoted();
         } else if (key == "fortran_order" && !has_order_) {
             has_order_ = true;
             const std::string value = word();
             if (value == "True")
-                throw malformed_npy(path_,
-                                    "it is in Fortran order, in which samples are not together; "
-                                    "convert it with numpy's ascontiguousarray()");
+                throw malformed_npy(
+                    path_,
+                    "it is in Fortran order, in which samples are not together",
+                    "save it in C order: " + rewrite_npy_command(path_, "n.ascontiguousarray(x)"));
             if (value != "False") throw nonsense("fortran_order is neither True nor False");
         } else if (key == "shape" && !has_shape_) {
             has_shape_ = true;
@@ -179,7 +200,10 @@ Extent header_extent(const InputFile& file) {
     if (!std::equal(npy_magic.begin(), npy_magic.end(), head.begin(), [](char a, unsigned char b) {
             return static_cast<unsigned char>(a) == b;
         }))
-        throw malformed_npy(file.path(), "it does not begin as NPY files do");
+        throw other_kind(file.path(),
+                         "an NPY file that can be packed",
+                         "it does not begin as NPY files do",
+                         ".npy");
     const int version = head[6];
     if (version < 1 || version > 3)
         throw malformed_npy(file.path(),

@@ -12,6 +12,7 @@
 
 #include "column.hpp"
 #include "npy_header.hpp"
+#include "opening/way_out.hpp"
 
 #include <algorithm>
 #include <array>
@@ -209,16 +210,16 @@ TokenRun npy_run(const std::shared_ptr<const InputFile>& file) {
         return malformed_input(
             file->path(),
             "an NPY file of tokens",
-            fmt::format("its type is '{}'; u1, u2, u4, i4 and i8, little-endian, can be packed: "
-                        "convert it with numpy's astype()",
-                        layout.descr));
+            fmt::format("its type is '{}'; u1, u2, u4, i4 and i8, little-endian, can be packed",
+                        layout.descr),
+            "convert it: " + rewrite_npy_command(file->path(), "x.astype(\"<i8\")"));
     });
     check(layout.shape.size() == 1, [&] {
         return malformed_input(
             file->path(),
             "an NPY file of tokens",
-            fmt::format("it has {} dimensions; tokens are one row, as numpy's ravel() makes it",
-                        layout.shape.size()));
+            fmt::format("it has {} dimensions; tokens are one row", layout.shape.size()),
+            "join its rows: " + rewrite_npy_command(file->path(), "x.ravel()"));
     });
     check_npy_bytes(*file, layout, facts->bytes);
     return {

@@ -6,6 +6,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "hdf5/shard_writer.hpp"
 #include "pack/workspace.hpp"
@@ -133,13 +134,15 @@ std::string Staging::enter() {
                      "give another folder, or remove it first");
     });
     check(marker->digest == manifest_.digest, [&] {
-        return Error("E243",
-                     fmt::format("'{}' is a copy of another data set", target.string()),
-                     fmt::format("its digest is {}, that of '{}' is {}",
-                                 marker->digest,
-                                 options_.source.string(),
-                                 manifest_.digest),
-                     "remove it with 'lockstep data stage --unstage', or give another folder");
+        return Error(
+            "E243",
+            fmt::format("'{}' is a copy of another data set", target.string()),
+            fmt::format("its digest is {}, that of '{}' is {}",
+                        marker->digest,
+                        options_.source.string(),
+                        manifest_.digest),
+            fmt::format("remove it: lockstep data stage {} --unstage; or give another folder",
+                        shell_word(target.string())));
     });
     return Json{{"folder", fs::absolute(target).string()}, {"is_new", false}}.dump();
 }

@@ -59,7 +59,8 @@ void check_resident(const MemoryFacts& facts) {
         return Error("E227",
                      "the data set does not fit in memory",
                      why,
-                     "allow more memory for data, or stream it with the order 'lanes'");
+                     "give a larger --data-memory, or stream them: --data-mode auto and, in a new "
+                     "run, --order lanes");
     });
 }
 

@@ -59,7 +59,7 @@ ResidentRows::ResidentRows(std::shared_ptr<const DatasetIndex> index,
             "E227",
             fmt::format("{} samples are too many to keep in memory", grouped(index_->samples())),
             fmt::format("{} is the limit", grouped(most_resident_samples)),
-            "read them as a stream");
+            "stream them: --data-mode stream --order lanes");
     });
     ask_for_huge_pages(memory);
     for (const Field& field : index_->fields()) {

@@ -2,23 +2,49 @@
 #include "shard_files.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace lockstep {
+namespace {
+
+// For everything else that is or will be open.
+constexpr rlim_t reserve = 512;
+
+Error too_many_files(std::size_t files) {
+    rlimit limit{};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    return Error("E402",
+                 fmt::format("the data are {} files, and this process may open {}",
+                             grouped(files),
+                             grouped(limit.rlim_max)),
+                 "each file of data stays open while it is read; the limit is that of 'ulimit -n'",
+                 fmt::format("ulimit -n {} (root or the site raises a hard limit), or make few "
+                             "files of them: lockstep data pack",
+                             2 * files + reserve));
+}
+
+bool has_no_descriptor_left() {
+    const UniqueFd one(::dup(STDIN_FILENO));
+    return !one && (errno == EMFILE || errno == ENFILE);
+}
+
+}  // namespace
 
 void allow_open_files(std::size_t count) {
     static std::mutex mutex;
     const std::scoped_lock lock(mutex);
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-    // A few hundred for everything else that is or will be open.
-    const rlim_t wanted = std::min<rlim_t>(count + 512, limit.rlim_max);
+    const rlim_t wanted = std::min<rlim_t>(count + reserve, limit.rlim_max);
     if (wanted <= limit.rlim_cur) return;
     limit.rlim_cur = wanted;
     ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -48,7 +74,12 @@ int ShardFiles::descriptor(std::uint32_t shard) {
     const std::scoped_lock lock(mutex_);
     UniqueFd& file = shard == kept_in_index ? files_.back() : files_[shard];
     if (!file) {
-        file = open(shard);
+        try {
+            file = open(shard);
+        } catch (const Error&) {
+            if (has_no_descriptor_left()) throw too_many_files(files_.size() - 1);
+            throw;
+        }
         if (access_ == Access::scattered)
             ::posix_fadvise(file.value(), 0, 0, POSIX_FADV_RANDOM);  // only advice
     }

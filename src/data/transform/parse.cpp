@@ -186,6 +186,14 @@ TransformPipeline TransformPipeline::parse(std::string_view text) {
     return pipeline;
 }
 
+bool TransformPipeline::is_asked_to_normalise(std::string_view text) {
+    std::vector<TransformOp> ops;
+    for (const std::string& item : split(text, ',')) append_item(ops, trimmed(item), text);
+    return std::ranges::any_of(ops, [](const TransformOp& op) {
+        return op.kind == normalise && op.statistics == Statistics::data_set;
+    });
+}
+
 std::string transform_help() {
     std::string text = "steps, between commas:\n";
     for (const Form& form : forms)

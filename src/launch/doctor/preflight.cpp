@@ -4,6 +4,7 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/ranks_text.hpp"
 #include "lockstep/launch/examine.hpp"
 
 #include <algorithm>
@@ -22,7 +23,7 @@ void judge_preflight(std::span<const DoctorFinding> findings) {
     const auto others =
         errors > 1 ? fmt::format("; and {} more, which 'lockstep doctor' shows", errors - 1) : "";
     throw Error("E613",
-                fmt::format("check {}: {} ({})", first->id, first->what, fold_ranks(first->ranks)),
+                fmt::format("check {}: {} ({})", first->id, first->what, ranks_text(first->ranks)),
                 first->why + others,
                 first->fix);
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The words are those of Open MPI 4.1 (orte/tools/orterun/help-orterun.txt,
-// ompi/mpi/help-mpi-api.txt), of SLURM's srun, and of Error::text() and here() of this program.
+// Boxes are those of core/mpi_boxes.hpp; other words are those of Error::text() and here() of this
+// program.
 #include "logs/launcher_fold.hpp"
 
+#include "lockstep/core/mpi_boxes.hpp"
+
 #include <algorithm>
-#include <array>
 #include <utility>
 
 #include <fmt/format.h>
@@ -12,34 +13,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t longest_box = 64, longest_title = 240, shortest_rule = 40;
+constexpr std::size_t longest_box = 64;
 constexpr double longest_box_s = 5;
-
-bool is_rule(std::string_view text) {
-    return text.size() >= shortest_rule && text.find_first_not_of('-') == text.npos;
-}
-
-bool is_blank(std::string_view text) {
-    return text.find_first_not_of(" \t\r") == text.npos;
-}
-
-// Others say why.
-bool is_noise(std::string_view text) {
-    constexpr std::array begins{"Primary job ",
-                                "mpirun detected that one or more",
-                                "MPI_ABORT was invoked",
-                                "srun: Job step aborted",
-                                "srun: launch/",
-                                "srun: Terminating",
-                                "srun: Force Terminated"};
-    constexpr std::array parts{"sent help message",
-                               "\"orte_base_help_aggregate\"",
-                               ": error: *** STEP",
-                               ": error: *** JOB"};
-    return std::ranges::any_of(begins, [&](const char* word) { return text.starts_with(word); }) ||
-           std::ranges::any_of(parts,
-                               [&](const char* word) { return text.find(word) != text.npos; });
-}
 
 /// What lies between `before` and `after`; "" where they are not there.
 std::string between(std::string_view text, std::string_view before, std::string_view after) {
@@ -49,36 +24,24 @@ std::string between(std::string_view text, std::string_view before, std::string_
     return std::string(text.substr(0, text.find(after)));
 }
 
-// The first sentence of the first paragraph, in single spaces.
-std::string title_of(const std::vector<std::string>& box) {
-    std::string title;
-    for (const std::string& line : box) {
-        if (is_rule(line)) continue;
-        if (is_blank(line) && !title.empty()) break;
-        for (const char c : line + " ")
-            if (c != ' ' || (!title.empty() && title.back() != ' ')) title += c;
-    }
-    title = title.substr(0, title.find(". "));
-    while (!title.empty() && (title.back() == ' ' || title.back() == '.')) title.pop_back();
-    return title.substr(0, longest_title);
-}
-
 // A rank's stderr has a box that the rank wrote line by line: by the first of them it is known.
 std::string first_of(const std::vector<std::string>& box) {
-    const auto is_text = [](const std::string& line) { return !is_rule(line) && !is_blank(line); };
+    const auto is_text = [](const std::string& line) {
+        return !is_box_rule(line) && !is_blank_line(line);
+    };
     const auto found = std::ranges::find_if(box, is_text);
     return found == box.end() ? "" : *found;
 }
 
 LauncherLine line_of_box(const std::vector<std::string>& box) {
-    std::string title = title_of(box);
-    const std::string rank = between(title, "mpirun noticed that process rank ", " ");
+    std::string title = box_title(box);
+    const std::string rank = between(title, "run noticed that process rank ", " ");
     if (!rank.empty())
         title = fmt::format("mpirun: process rank {} on {} {}",
                             rank,
                             between(title, " on node ", " "),
                             title.substr(std::min(title.find("exited on "), title.size())));
-    return {.level = is_noise(title) ? Level::info : Level::warn,
+    return {.level = is_launcher_noise(title) ? Level::info : Level::warn,
             .text = fmt::format("{} ({} lines)", title, box.size()),
             .alike = first_of(box)};
 }
@@ -86,7 +49,7 @@ LauncherLine line_of_box(const std::vector<std::string>& box) {
 // "[rank 3 on n1] warn: text" as here() shows it, and "warn: text" as once() does.
 LauncherLine plain_line(double time_s, std::string_view text) {
     LauncherLine line{.time_s = time_s,
-                      .level = is_noise(text) ? Level::info : Level::warn,
+                      .level = is_launcher_noise(text) ? Level::info : Level::warn,
                       .text = std::string(text)};
     std::string_view said = text;
     if (const auto end = said.find("] "); said.starts_with("[rank ") && end != said.npos)
@@ -126,14 +89,15 @@ void LauncherFold::add(double time_s, std::string_view text) {
     close_error();
     if (!box_.empty() && (time_s > box_s_ + longest_box_s || box_.size() >= longest_box))
         close_box();
-    const bool is_first_rule = box_.empty() && is_rule(text);
+    const bool is_first_rule = box_.empty() && is_box_rule(text);
     if (is_first_rule) box_s_ = time_s;
-    if (is_first_rule || (!box_.empty() && !(box_.size() == 1 && is_rule(text)))) {
+    if (is_first_rule || (!box_.empty() && !(box_.size() == 1 && is_box_rule(text)))) {
         box_.emplace_back(text);
-        if (!is_first_rule && is_rule(text)) close_box();
+        if (!is_first_rule && is_box_rule(text)) close_box();
         return;
     }
-    if (!box_.empty() || is_blank(text)) return;  // a second rule begins a box as the first did
+    if (!box_.empty() || is_blank_line(text))
+        return;  // a second rule begins a box as the first did
     error_ = begun_error(time_s, text);
     if (!error_) ready_.push_back(plain_line(time_s, text));
 }
@@ -153,13 +117,13 @@ void LauncherFold::close_error() {
 // One that is not whole was none.
 void LauncherFold::close_box() {
     std::vector<std::string> box = std::exchange(box_, {});
-    if (box.size() > 1 && is_rule(box.back())) {
+    if (box.size() > 1 && is_box_rule(box.back())) {
         ready_.push_back(line_of_box(box));
         ready_.back().time_s = box_s_;
         return;
     }
     for (const std::string& line : box)
-        if (!is_rule(line) && !is_blank(line)) ready_.push_back(plain_line(box_s_, line));
+        if (!is_box_rule(line) && !is_blank_line(line)) ready_.push_back(plain_line(box_s_, line));
 }
 
 void LauncherFold::finish() {

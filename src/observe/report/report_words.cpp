@@ -155,9 +155,9 @@ std::int64_t reached_step(const RunStatus& status) {
 
 std::string start_steps(const StartRecord& start) {
     if (start.from_step < 0) return "no step";
-    return fmt::format("steps {} to {}",
-                       count_words(start.from_step),
-                       count_words(std::max(start.to_step, start.from_step)));
+    const std::string from = count_words(start.from_step);
+    if (start.to_step < 0) return fmt::format("from step {}, without a report", from);
+    return fmt::format("steps {} to {}", from, count_words(start.to_step));
 }
 
 std::string start_length(const StartRecord& start) {

@@ -36,7 +36,7 @@ Found find_straggler(const Evidence& seen) {
                          FindingWeight::warning,
                          plain_text(stragglers_text(stragglers)),
                          plain_text(advice(worst)),
-                         fmt::format("lockstep logs {} --diff-rank {}", seen.folder(), worst.rank)};
+                         fmt::format("lockstep logs {} --rank {}", seen.folder(), worst.rank)};
 }
 
 /// V leaves on P ranks: some ranks have one more than others.
@@ -84,7 +84,7 @@ Found find_waiting(const Evidence& seen) {
         "and what its log says that the others' do not",
         slowest == rows.end()
             ? ""
-            : fmt::format("lockstep logs {} --diff-rank {}", seen.folder(), slowest->first)};
+            : fmt::format("lockstep logs {} --rank {}", seen.folder(), slowest->first)};
 }
 
 Found find_slow_data(const Evidence& seen) {

@@ -32,6 +32,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/observe/progress.hpp"
 
 #include "checkpoint/checkpoint_manifest.hpp"
@@ -68,6 +69,18 @@ void check_finite(std::span<const TensorMeta> tensors, std::span<const TensorPie
             });
 }
 
+// With more than one checkpoint an old one can go; nothing else makes the new one smaller.
+std::string way_to_room(const fs::path& root) {
+    const std::vector<CheckpointInfo> kept = list_checkpoints(root);
+    const std::string move =
+        "move the run's folder to a file system with more room (mv), and give "
+        "its new place with --run";
+    return kept.size() < 2 ? "free space there, or " + move
+                           : fmt::format("remove the oldest one: rm -r {}; or {}",
+                                         shell_word(kept.front().path.string()),
+                                         move);
+}
+
 void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
     std::uint64_t bytes = 1u << 20;
     for (const TensorMeta& tensor : tensors) bytes += tensor.count() * sizeof(float);
@@ -75,8 +88,10 @@ void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
     check(free >= bytes, [&] {
         return Error("E403",
                      fmt::format("a checkpoint needs {} in '{}'", bytes_text(bytes), root.string()),
-                     fmt::format("{} are free", bytes_text(free)),
-                     "free some space or use --keep-checkpoints 1");
+                     fmt::format("{} are free, and the last checkpoint stays until the new one is "
+                                 "there",
+                                 bytes_text(free)),
+                     way_to_room(root));
     });
 }
 

@@ -44,8 +44,8 @@ class Selection {
         });
     }
 
-    bool has(const TensorMeta& meta) const {
-        return !meta.name.starts_with(optimizer_prefix) || wanted_ == ExportedTensors::all;
+    bool has(const std::string& name) const {
+        return !name.starts_with(optimizer_prefix) || wanted_ == ExportedTensors::all;
     }
 
     /// The number of the tensor whose values tensor number `i` gets.
@@ -70,7 +70,7 @@ std::vector<ExportedTensor> exported_tensors(const fs::path& checkpoint,
     std::vector<ExportedTensor> tensors;
     for (std::size_t i = 0; i < manifest.tensors.size(); ++i) {
         const TensorMeta& meta = manifest.tensors[i];
-        if (!selection.has(meta)) continue;
+        if (!selection.has(meta.name)) continue;
         const std::size_t source = selection.values_of(i);
         tensors.push_back(
             {.name = meta.name, .shape = meta.shape, .values = [checkpoint, &manifest, source] {
@@ -78,9 +78,10 @@ std::vector<ExportedTensor> exported_tensors(const fs::path& checkpoint,
              }});
     }
     for (const auto& [name, counter] : manifest.state.counters)
-        tensors.push_back({.name = name,
-                           .element = ExportedElement::i64,
-                           .values = [value = counter] { return values_of(value); }});
+        if (selection.has(name))
+            tensors.push_back({.name = name,
+                               .element = ExportedElement::i64,
+                               .values = [value = counter] { return values_of(value); }});
     return tensors;
 }
 

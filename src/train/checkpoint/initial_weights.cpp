@@ -6,6 +6,8 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/observe/run_directory.hpp"
 
+#include "checkpoint/weights_advice.hpp"
+
 #include <algorithm>
 #include <map>
 #include <ranges>
@@ -28,13 +30,17 @@ std::vector<std::string> patterns_of(const std::string& skip) {
     return patterns;
 }
 
+bool matches(const std::string& pattern, const std::string& name) {
+    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
+}
+
 bool is_skipped(const std::string& name, const std::vector<std::string>& patterns) {
-    return std::ranges::any_of(patterns, [&](const std::string& pattern) {
-        return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-    });
+    return std::ranges::any_of(patterns,
+                               [&](const std::string& pattern) { return matches(pattern, name); });
 }
 
 std::string fact_of(const TrainSettings& settings) {
+    check_is_weights_file(settings.load_weights);
     const std::string digest = file_digest(settings.load_weights);
     return settings.load_skip.empty() ? digest : digest + " without " + settings.load_skip;
 }
@@ -68,10 +74,30 @@ std::string list_text(const std::vector<std::string>& names) {
     return text;
 }
 
+// How many of `names` --load-skip leaves out. A pattern that matches none is a mistake.
+std::size_t count_skipped(const std::set<std::string>& names,
+                          const std::vector<std::string>& patterns) {
+    for (const std::string& pattern : patterns)
+        check(std::ranges::any_of(names, [&](const auto& name) { return matches(pattern, name); }),
+              [&] {
+                  return Error("E107",
+                               fmt::format("--load-skip '{}' has no effect", printable(pattern)),
+                               "neither the model nor the file has a tensor of such a name: " +
+                                   list_text({names.begin(), names.end()}),
+                               "drop it, or give one of these names or a pattern for them");
+              });
+    return static_cast<std::size_t>(std::ranges::count_if(
+        names, [&](const std::string& name) { return is_skipped(name, patterns); }));
+}
+
 // What does not fit, by kind.
 struct Misfits {
     std::vector<std::string> missing, unexpected, other;
 
+    bool is_of_checkpoint() const {
+        return std::ranges::any_of(
+            unexpected, [](const std::string& name) { return name.starts_with("optimizer."); });
+    }
     std::string text() const {
         std::vector<std::string> parts;
         if (!missing.empty()) parts.push_back("missing in the file: " + list_text(missing));
@@ -90,6 +116,32 @@ void compare(const StoredTensor& stored, const TensorMeta& wanted, Misfits& misf
     else if (stored.type == StoredFloat::other)
         misfits.other.push_back(
             fmt::format("{} is {} in the file", wanted.name, printable(stored.dtype)));
+}
+
+// What makes the file fit, as far as its names tell.
+Error misfit(const Misfits& misfits, const fs::path& path, WeightsFor use) {
+    const Renaming renaming = renaming_between(misfits.missing, misfits.unexpected);
+    const auto error = [&](const std::string& why, const std::string& fix) {
+        return Error("E304", fmt::format("'{}' does not fit the model", path.string()), why, fix);
+    };
+    if (!renaming.prefix.empty())
+        return error(fmt::format("names begin with '{}' in {} only",
+                                 renaming.prefix,
+                                 renaming.is_in_the_file ? "the file" : "the model"),
+                     "write a file with the model's names, and give that: " +
+                         rename_command(renaming, path));
+    if (misfits.is_of_checkpoint())
+        return error(
+            "it has what the optimizer keeps, and perhaps only a part of each tensor: " +
+                misfits.text(),
+            fmt::format("write the weights alone with '{}', and give that", export_command(path)));
+    if (use == WeightsFor::evaluation)
+        return error(misfits.text(),
+                     "use weights of the run's model; those that 'lockstep prune' wrote need its "
+                     "--channels");
+    return error(misfits.text(),
+                 "leave tensors at their initial values with --load-skip 'NAME*', or use the model "
+                 "that the weights are of");
 }
 
 }  // namespace
@@ -121,16 +173,21 @@ InitialWeights settle_initial_weights(const Communicator& ranks,
     return {.fact = mine, .file = settings.load_weights};
 }
 
-std::vector<MatchedWeights> match_weights(const SafetensorsFile& file,
-                                          std::span<const TensorMeta> wanted,
-                                          std::span<const std::string> known,
-                                          const std::string& skip) {
+WeightsMatch match_weights(const SafetensorsFile& file,
+                           std::span<const TensorMeta> wanted,
+                           std::span<const std::string> known,
+                           const std::string& skip,
+                           WeightsFor use) {
     const auto patterns = patterns_of(skip);
     std::map<std::string, const StoredTensor*> stored;
-    for (const StoredTensor& tensor : file.tensors())
+    std::set<std::string> names(known.begin(), known.end());
+    for (const TensorMeta& tensor : wanted) names.insert(tensor.name);
+    for (const StoredTensor& tensor : file.tensors()) {
+        names.insert(printable(tensor.name));
         if (!is_skipped(tensor.name, patterns)) stored[tensor.name] = &tensor;
+    }
+    WeightsMatch match{.skipped = count_skipped(names, patterns)};
     for (const std::string& name : known) stored.erase(name);
-    std::vector<MatchedWeights> matched;
     Misfits misfits;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
         if (is_skipped(wanted[i].name, patterns)) continue;
@@ -140,19 +197,18 @@ std::vector<MatchedWeights> match_weights(const SafetensorsFile& file,
             continue;
         }
         compare(*found->second, wanted[i], misfits);
-        matched.push_back({i, found->second});
+        match.tensors.push_back({i, found->second});
         stored.erase(found);
     }
     for (const auto& [name, tensor] : stored) misfits.unexpected.push_back(printable(name));
-    const std::string why = misfits.text();
-    check(why.empty(), [&] {
-        return Error("E304",
-                     fmt::format("'{}' does not fit the model", file.path().string()),
-                     why,
-                     "leave tensors at their initial values with --load-skip 'NAME*', or use the "
-                     "model that the weights are of");
+    if (!misfits.text().empty()) throw misfit(misfits, file.path(), use);
+    check(!match.tensors.empty(), [&] {
+        return Error("E107",
+                     fmt::format("--load-skip '{}' leaves nothing to load", printable(skip)),
+                     fmt::format("it matches all {} tensors of the model", wanted.size()),
+                     "drop --load-weights and --load-skip, or skip fewer tensors");
     });
-    return matched;
+    return match;
 }
 
 }  // namespace lockstep

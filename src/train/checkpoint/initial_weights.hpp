@@ -34,12 +34,22 @@ struct MatchedWeights {
     const StoredTensor* stored = nullptr;
 };
 
-/// The file's tensors for the model's `wanted`, but those that --load-skip names. Names in `known`
-/// may be in the file, too. Errors: E304 naming all that are missing, unexpected or of other
-/// shapes.
-std::vector<MatchedWeights> match_weights(const SafetensorsFile& file,
-                                          std::span<const TensorMeta> wanted,
-                                          std::span<const std::string> known,
-                                          const std::string& skip);
+/// What is left out of a file, and what fits the model.
+struct WeightsMatch {
+    std::vector<MatchedWeights> tensors{};
+    std::size_t skipped = 0;  ///< names of the model or the file that --load-skip leaves out
+};
+
+/// Who uses weights: `train --load-weights`, or `eval --weights`, which can skip none.
+enum class WeightsFor { training, evaluation };
+
+/// The file's tensors for the model's `wanted`, but those that `skip`, the value of --load-skip,
+/// names. Names in `known` may be in the file, too. Errors: E107 a pattern that matches nothing, or
+/// all; E304 naming all that are missing, unexpected or of other shapes.
+WeightsMatch match_weights(const SafetensorsFile& file,
+                           std::span<const TensorMeta> wanted,
+                           std::span<const std::string> known,
+                           const std::string& skip,
+                           WeightsFor use);
 
 }  // namespace lockstep

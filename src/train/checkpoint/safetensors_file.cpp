@@ -2,10 +2,13 @@
 #include "checkpoint/safetensors_file.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/file_start.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+
+#include "checkpoint/weights_advice.hpp"
 
 #include <algorithm>
 #include <array>
@@ -44,11 +47,25 @@ constexpr std::array<StoredType, 14> stored_types{{{"F16", 2, StoredFloat::f16},
                                                    {"F8_E4M3", 1},
                                                    {"BOOL", 1}}};
 
-Error malformed(const fs::path& path, const std::string& why) {
-    return Error("E309",
-                 fmt::format("'{}' is not a whole safetensors file", path.string()),
-                 why,
-                 "make or download it again, or check that it is the file you mean");
+Error malformed(const fs::path& path,
+                const std::string& why,
+                const std::string& way =
+                    "make or download it again, or check that it is the "
+                    "file you mean") {
+    return Error(
+        "E309", fmt::format("'{}' is not a whole safetensors file", path.string()), why, way);
+}
+
+// Of a file whose header makes no sense, for it may be of another kind.
+Error malformed_header(const UniqueFd& fd, const fs::path& path, const std::string& why) {
+    std::array<char, file_start_bytes> buffer{};
+    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(std::span(buffer)), 0, path);
+    const std::string_view start(buffer.data(), got);
+    const FileKind kind = file_kind(start);
+    if (kind == FileKind::unknown || kind == FileKind::text) return malformed(path, why);
+    const std::string way = way_to_safetensors(start, path);
+    return way.empty() ? malformed(path, file_start_text(start))
+                       : malformed(path, file_start_text(start), way);
 }
 
 // sign, 5 bits of exponent, 10 of fraction.
@@ -105,14 +122,15 @@ StoredTensor tensor_of(const std::string& name, const Json& json, const fs::path
 std::string header_of(const UniqueFd& fd, std::uint64_t file_bytes, const fs::path& path) {
     std::array<unsigned char, 8> head{};
     if (read_at(fd.value(), std::as_writable_bytes(std::span(head)), 0, path) < head.size())
-        throw malformed(path, "it ends within its header");
+        throw malformed_header(fd, path, "it ends within its header");
     std::uint64_t length = 0;
     for (std::size_t i = head.size(); i-- > 0;) length = length << 8 | head[i];
     if (length > longest_header || length > file_bytes - head.size())
-        throw malformed(path,
-                        fmt::format("its header would have {} bytes; the file has {}",
-                                    grouped(length),
-                                    grouped(file_bytes)));
+        throw malformed_header(fd,
+                               path,
+                               fmt::format("its header would have {} bytes; the file has {}",
+                                           grouped(length),
+                                           grouped(file_bytes)));
     std::string text(length, '\0');
     read_at(fd.value(), std::as_writable_bytes(std::span(text)), head.size(), path);
     return text;
@@ -137,7 +155,9 @@ std::uint64_t StoredTensor::count() const {
     return count;
 }
 
-SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path), fd_(open_for_reading(path)) {
+SafetensorsFile::SafetensorsFile(const fs::path& path) : path_(path) {
+    check_is_weights_file(path);
+    fd_ = open_for_reading(path);
     const std::uint64_t bytes = fs::file_size(path);
     const std::string text = header_of(fd_, bytes, path);
     const Json header = parsed_header(text, path);

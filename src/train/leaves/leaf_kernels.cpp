@@ -345,6 +345,19 @@ std::tuple<Tensor, Tensor> leaf_dropout(const Tensor& input, double p, std::opti
     return {LeafCut::whole(outputs), LeafCut::whole(masks)};
 }
 
+at::Scalar leaf_item(const Tensor& tensor) {
+    const OwnKernels own;
+    LeafScope::current().note_read(tensor);
+    return at::_local_scalar_dense(tensor);
+}
+
+bool leaf_equal(const Tensor& one, const Tensor& other) {
+    const OwnKernels own;
+    LeafScope::current().note_read(one);
+    LeafScope::current().note_read(other);
+    return at::equal(one, other);
+}
+
 }  // namespace
 
 void register_leaf_kernels() {
@@ -364,6 +377,8 @@ void register_leaf_kernels() {
     kernels.impl("uniform_", leaf_uniform);
     kernels.impl("normal_", leaf_normal);
     kernels.impl("native_dropout", leaf_dropout);
+    kernels.impl("_local_scalar_dense", leaf_item);
+    kernels.impl("equal", leaf_equal);
 }
 
 }  // namespace lockstep

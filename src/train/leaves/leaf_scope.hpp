@@ -98,6 +98,12 @@ class LeafScope {
     /// What `buffer` holds is what leaf `leaf` makes of it.
     void keep_buffer(const at::Tensor& buffer, std::int64_t leaf);
 
+    /// The host reads a number of `tensor`, as item() does.
+    void note_read(const at::Tensor& tensor) { read_.push_back(tensor.storage().data()); }
+
+    /// Where the numbers are that it has read.
+    const std::vector<const void*>& read() const { return read_; }
+
     /// What the next batch norm of backward gives its input: its gradients by leaf are known.
     std::optional<at::Tensor> norm_input_gradient;
 
@@ -109,6 +115,7 @@ class LeafScope {
     LeafVerdicts& verdicts_;
     std::vector<at::Generator> generators_;
     std::map<const void*, std::vector<at::Tensor>> buffers_;
+    std::vector<const void*> read_;
     c10::impl::IncludeDispatchKeyGuard included_{leaf_key};
 };
 

@@ -150,6 +150,15 @@ inline Tile* add_leaf(const float* left,
     return top + 1;
 }
 
+// A sum of zeros is 0, never -0 by underflow: that would say that there is no gradient.
+void end_sums(Tile& tile) {
+    for (std::size_t i = 0; i < tile_rows; ++i)
+        for (std::size_t j = 0; j < tile_vectors; ++j) {
+            float* const sums = tile.values[i] + j * lanes;
+            store(sums, load(sums) + spread(0));
+        }
+}
+
 void write_tile(
     const ProductTask& task, const Tile& tile, float* output, std::size_t row, std::size_t column) {
     const std::size_t rows = smaller(tile_rows, task.left_columns - row);
@@ -175,8 +184,10 @@ void multiply(const ProductTask& task, const float* packed, float* panel, std::s
             top = add_leaf(packed + row * rows, panel, first, end, task.merges_after[leaf], top);
             first = end;
         }
-        for (std::size_t i = 0; i < task.output_count; ++i)
+        for (std::size_t i = 0; i < task.output_count; ++i) {
+            end_sums(stack[i]);
             write_tile(task, stack[i], task.outputs[i], row, begin);
+        }
     }
 }
 

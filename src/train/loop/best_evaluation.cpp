@@ -53,6 +53,19 @@ void note_evaluation(BestEvaluation& best,
         ++best.not_since;
 }
 
+std::string passed_over(const TrainSettings& settings,
+                        const std::map<std::string, double>& metrics) {
+    if (settings.keep_best.empty() && settings.early_stop == 0) return "";
+    const std::string metric = judged_metric(settings);
+    const double value = metrics.at(metric);
+    if (std::isfinite(value)) return "";
+    return fmt::format(
+        "the test {} is {}: {} passes this evaluation over",
+        metric,
+        value,
+        settings.keep_best.empty() ? "--early-stop" : "--keep-best " + settings.keep_best);
+}
+
 std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best) {
     return best.metric == settings.keep_best ? best.step : 0;
 }
@@ -61,6 +74,9 @@ std::string reason_to_stop(const TrainSettings& settings, const BestEvaluation& 
     const bool is_due = settings.early_stop > 0 && best.metric == judged_metric(settings) &&
                         best.not_since >= settings.early_stop;
     if (!is_due) return "";
+    if (best.step == 0)
+        return fmt::format(
+            "{} evaluations, and none with a finite {}", best.not_since, best.metric);
     return fmt::format("{} evaluations without a better {} than {:.6g} of step {}",
                        best.not_since,
                        best.metric,

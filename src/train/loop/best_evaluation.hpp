@@ -21,6 +21,11 @@ void note_evaluation(BestEvaluation& best,
                      const std::map<std::string, double>& metrics,
                      std::int64_t step);
 
+/// For the log: that this evaluation cannot be the best, for its metric is not finite; "": it can,
+/// or none is looked for.
+std::string passed_over(const TrainSettings& settings,
+                        const std::map<std::string, double>& metrics);
+
 /// The step whose checkpoint stays; 0: none.
 std::int64_t kept_step(const TrainSettings& settings, const BestEvaluation& best);
 

@@ -3,16 +3,21 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/observe/progress.hpp"
 
 #include "loop/data_feed.hpp"
+#include "loop/sample_error.hpp"
 #include "model/device_model.hpp"
+#include "model/known_errors.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 #include <torch/types.h>
 
 namespace lockstep {
@@ -65,6 +70,10 @@ class EvalMode {
     at::NoGradGuard no_grad_;
 };
 
+NamedTensors outputs_here(Model& model, const NamedTensors& inputs) {
+    return in_model(model.author(), ModelPlace::forward, [&] { return model.forward(inputs); });
+}
+
 }  // namespace
 
 Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
@@ -78,6 +87,7 @@ Evaluator::Evaluator(std::shared_ptr<const DatasetIndex> index,
     : index_(std::move(index)),
       task_(task),
       ranks_(ranks),
+      inputs_(settings.inputs),
       input_(evaluation_input(*index_, trained, settings, task)),
       watch_(index_),
       virtual_ranks_(settings.virtual_ranks),
@@ -105,7 +115,33 @@ Evaluation Evaluator::run(Model& model, PhaseClock& clock) {
     const std::size_t reals = all.reals.size();
     for (std::size_t i = 0; i < leaves.reals.size(); ++i) all.reals[i % reals] += leaves.reals[i];
     all.counts = std::move(leaves.counts);
-    return task_.evaluation(all, samples_);
+    const Evaluation evaluation = task_.evaluation(all, samples_);
+    if (const double loss = evaluation.metrics.at("loss"); !std::isfinite(loss)) warn_of_loss(loss);
+    return evaluation;
+}
+
+// Collective.
+void Evaluator::warn_of_loss(double loss) {
+    if (!blamed_) blamed_ = blame();
+    once(Level::warn, "the test loss is {}: {}", loss, *blamed_);
+}
+
+// Collective. Goes through the samples once more, without the model.
+std::string Evaluator::blame() {
+    std::optional<BadSample> first;
+    for (std::int64_t step = 0; step < own_steps(); ++step) {
+        const std::optional<BadSample> bad = bad_sample(feed_->next(), *index_, inputs_);
+        if (bad && (!first || (first->is_finite && !bad->is_finite))) first = bad;
+        feed_->look_ahead();
+    }
+    // As texts they sort by kind, then by sample.
+    constexpr std::size_t key = 21;
+    std::vector<std::string> all = ranks_.all_gather(
+        first ? fmt::format("{:d}{:020}{}", first->is_finite, first->sample, first->text) : "");
+    std::erase(all, "");
+    if (all.empty())
+        return "the samples are finite, so the model's outputs are not, or numbers overflow";
+    return std::ranges::min_element(all)->substr(key);
 }
 
 void Evaluator::check_files() const {
@@ -132,7 +168,7 @@ void Evaluator::for_each_output(Model& model, const OutputSink& sink) {
         const Batch& part = feed_->next();
         for (const LeafRows& leaf : part.leaves) {
             if (leaf.rows == 0) continue;
-            const at::Tensor outputs = only(model.forward(input_.read_inputs(part, leaf)))
+            const at::Tensor outputs = only(outputs_here(model, input_.read_inputs(part, leaf)))
                                            .to(at::kCPU, at::kFloat)
                                            .contiguous(at::MemoryFormat::Contiguous);
             const std::span values(outputs.const_data_ptr<float>(),
@@ -150,7 +186,7 @@ void Evaluator::add(SampleSums& all, Model& model, const Batch& batch, std::int6
     for (const LeafRows& leaf : batch.leaves) {
         if (leaf.rows == 0) continue;
         const LeafSamples samples = feed_->read(leaf);
-        const NamedTensors outputs = model.forward(samples.inputs);
+        const NamedTensors outputs = outputs_here(model, samples.inputs);
         const SampleSums found =
             task_.sums(outputs, samples.with_targets_on(only(outputs).device()));
         all.reals[step * virtual_ranks_ + leaf.leaf].copy_(found.reals);

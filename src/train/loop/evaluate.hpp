@@ -17,6 +17,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 namespace lockstep {
 
@@ -35,7 +36,8 @@ class Evaluator {
 
     /// Collective. Over all samples of the part; the same bits on all ranks and for any number of
     /// them. The model's mode is put back to training afterwards. Errors: E251.
-    /// Waiting for the other ranks is counted as `clock`'s Phase::wait.
+    /// Waiting for the other ranks is counted as `clock`'s Phase::wait. A loss that is not finite
+    /// is a warning, which names the sample if one is to blame.
     Evaluation run(Model& model, PhaseClock& clock);
 
     /// Collective. Looks at files without hashes again. Errors: E251.
@@ -51,10 +53,14 @@ class Evaluator {
     std::uint64_t samples_after(std::int64_t step) const;
     void add(SampleSums& all, Model& model, const Batch& batch, std::int64_t step);
     TaskSums sums_of_leaves(Model& model);
+    void warn_of_loss(double loss);
+    std::string blame();
 
     std::shared_ptr<const DatasetIndex> index_;
     const Task& task_;
     Communicator ranks_;
+    std::string inputs_;
+    std::optional<std::string> blamed_;  ///< what blame() found, for it reads all samples
     InputReader input_;
     FileWatch watch_;
     int virtual_ranks_;

@@ -11,7 +11,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/axes.hpp"
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/observe/events.hpp"
 #include "lockstep/train/checkpoint.hpp"
@@ -69,15 +68,6 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
 }
 
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
-// What the numbers of a stored sample are taken for: "images: u8, C 3, H 32, W 32".
-std::string input_text(const Field& field) {
-    const std::string axes = axes_text(field);
-    return fmt::format("{}: {}, {}",
-                       field.name,
-                       element_name(field.type),
-                       axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes);
-}
-
 constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
 
 }  // namespace
@@ -89,6 +79,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     check_same_settings(mesh_.world, settings_);
     early_watch_.emplace(mesh_.world, settings_);
     open_data();
+    agree(communicator, [&] { check_normalises(given.transform, *data_, settings_.inputs); });
     const RunAge age = settle_contract();
     make_model();
     cut_steps(age);
@@ -147,6 +138,16 @@ void Job::note_failure(const Error& error) {
     } catch (const Error&) {
         // The run was taken over or its disk is gone: the first error is the one to show.
     }
+}
+
+void Job::note_end_alone(const Error& error) {
+    note_failure(error);
+    if (run_.directory || run_.paths.root.empty()) return;
+    write_failed_state(
+        run_.paths.root,
+        run_.incarnation,
+        fmt::format("{}: rank {}: {}", error.code(), mesh_.world.rank(), error.what()),
+        error.exit_code());
 }
 
 LeafRange Job::leaves() const {
@@ -229,10 +230,14 @@ void Job::make_model() {
     agree_on_torch(mesh_.world, [&] {
         const auto pipeline = TransformPipeline::parse(settings_.transform);
         task_ = make_task(settings_.task, *data_, pipeline);
+        if (std::string text = task_->class_warning(); !text.empty())
+            settings_.warnings.push_back(std::move(text));
         input_ = std::make_unique<InputReader>(*data_, pipeline, settings_, *data_, *task_);
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
-        model_ = on_device(open_model(settings_.model, input_->shape(), settings_.seed), device());
+        auto model = open_model(settings_.model, input_->shape(), settings_.seed);
+        check_input_count(model->input_names(), *data_, settings_.inputs);
+        model_ = on_device(std::move(model), device());
         optimizer_ = make_optimizer(settings_.optimizer);
     });
 }
@@ -274,11 +279,15 @@ void Job::prove_model() {
     contract_.canary = blank.hash;
     contract_.processor = gpu_ ? gpu_->text() : node_.cpu_model;
     check_same_canary(mesh_.world,
-                      make_canary(blank.hash, node_.host, contract_.processor, Environment()));
+                      make_canary(blank.hash, node_.host, contract_.processor, Environment()),
+                      model_->author());
     // After the canary, which a resumed run computes without the file.
     agree(mesh_.world, [&] {
         if (!weights_.file.empty())
-            load_weights(*model_, SafetensorsFile(weights_.file), settings_.load_skip);
+            notes_.push_back(load_weights(*model_,
+                                          SafetensorsFile(weights_.file),
+                                          settings_.load_skip,
+                                          WeightsFor::training));
     });
     // One rank's order for all; it decides how buckets are cut, never a bit.
     order_ = parse_json(mesh_.world.broadcast(Json(blank.order).dump()), "order of gradients")
@@ -384,8 +393,8 @@ void Job::introduce() {
         settings_.threads,
         instruction_set_name(*settings_.instruction_set),
         mesh_.world.size());
-    for (const std::size_t place : input_places(*data_, settings_.inputs))
-        once(Level::info, "input {}", input_text(data_->fields()[place]));
+    for (const std::string& input : input_texts(*data_, settings_))
+        once(Level::info, "input {}", input);
     if (const std::string classes = task_->classes_text(); !classes.empty())
         once(Level::info, "{}", classes);
 }

@@ -48,6 +48,9 @@ class Job {
     /// For who reads the run afterwards: this rank ends with `error`.
     void note_failure(const Error& error);
 
+    /// The same for an end that the other ranks do not share: `error` is this rank's alone.
+    void note_end_alone(const Error& error);
+
   private:
     void open_data();
     void split_data();
@@ -69,6 +72,7 @@ class Job {
     void rehearse_graph();
     void start_ledger();
     static double processor_s();
+    static double coreless_s();
     RankUse use() const;
     LeafRange leaves() const;
     at::Device device() const;
@@ -86,7 +90,8 @@ class Job {
     Mesh mesh_;
     TrainSettings settings_;  ///< with V and instruction set filled in
     const NodeFacts node_ = read_node_facts();
-    const double began_s_ = now_s(), processor_began_s_ = processor_s();
+    const double began_s_ = now_s(), processor_began_s_ = processor_s(),
+                 coreless_began_s_ = coreless_s();
     std::shared_ptr<const DatasetIndex> data_, test_data_;
     std::uint64_t samples_ = 0;  ///< to train on
     RunAccess run_;

@@ -36,6 +36,7 @@ void Job::save() {
     feed_->check_files();
     if (ledger_) agree(mesh_.world, [&] { ledger_->flush(); });
     ReplicaTensors tensors = replica_->tensors();
+    if (!mesh_.world.is_root()) tensors.pieces.resize(tensors.own_pieces);
     if (!tensors.is_first_copy) tensors.pieces.clear();
     CheckpointPlace place{.root = run_.paths.checkpoints(),
                           .incarnation = run_.incarnation,

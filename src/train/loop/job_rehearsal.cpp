@@ -3,12 +3,14 @@
 // the bits of computing them one by one, and what they cost.
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 
 #include "loop/agree_on_torch.hpp"
 #include "loop/job.hpp"
 #include "replica/torch_cuda.hpp"
 
+#include <bit>
 #include <optional>
 #include <string>
 #include <utility>
@@ -42,9 +44,18 @@ std::string graph_text(const CaptureVerdict& verdict) {
     return "leaves are recorded once and replayed, which takes " + times;
 }
 
-// Of computing leaves together.
-std::string price_text(std::optional<double> price) {
-    return price ? fmt::format(", which takes {:.2f} times as long as one leaf", *price) : "";
+// What computing leaves together costs, and what would not.
+std::string speed_text(const std::optional<LeafSpeed>& speed, int ranks) {
+    constexpr double worth_a_word = 0.9;
+    if (!speed) return "";
+    const auto rate = [](double per_s) { return grouped(static_cast<std::uint64_t>(per_s)); };
+    return fmt::format(", at {} samples/s forward and backward; as one leaf {}{}",
+                       rate(speed->together),
+                       rate(speed->as_one),
+                       speed->together < worth_a_word * speed->as_one
+                           ? fmt::format(" (--virtual-ranks {} of a new run)",
+                                         std::bit_ceil(static_cast<unsigned>(ranks)))
+                           : "");
 }
 
 }  // namespace
@@ -72,7 +83,7 @@ void Job::rehearse() {
              "leaves: {} a rank of {} samples, {}",
              count,
              rows,
-             why.empty() ? "computed together" + price_text(step_->leaves_price())
+             why.empty() ? "computed together" + speed_text(step_->leaf_speed(), mesh_.data.size())
                          : "computed one by one: " + why);
     });
 }

@@ -9,6 +9,7 @@
 #include "loop/job.hpp"
 
 #include <algorithm>
+#include <fstream>
 #include <numeric>
 
 #include <sys/resource.h>
@@ -36,6 +37,14 @@ double Job::processor_s() {
     return seconds_of(used.ru_utime) + seconds_of(used.ru_stime);
 }
 
+// That this process's first thread was ready to run and had no core; 0 where the kernel does not
+// say (CONFIG_SCHED_INFO).
+double Job::coreless_s() {
+    double computed_ns = 0, coreless_ns = 0;
+    std::ifstream("/proc/self/schedstat") >> computed_ns >> coreless_ns;
+    return 1e-9 * coreless_ns;
+}
+
 RankUse Job::use() const {
     const MemoryUse memory = memory_use();
     const UsableMemory limit = memory_limit(node_, Environment());
@@ -44,7 +53,9 @@ RankUse Job::use() const {
             .host = node_.host,
             .wall_s = now_s() - began_s_,
             .cpu_s = processor_s() - processor_began_s_,
+            .coreless_s = coreless_s() - coreless_began_s_,
             .cores = cores_,
+            .threads = settings_.threads,
             .peak_bytes = memory.peak_resident_bytes,
             .shared_bytes = memory.resident_bytes - std::min(own_bytes, memory.resident_bytes),
             .limit_bytes = limit.bytes,

@@ -21,9 +21,12 @@ double annealed(double from, double to, double done) {
     return to + (from - to) * 0.5 * (1 + std::cos(std::numbers::pi * done));
 }
 
-double one_cycle(double peak, double end, double done) {
-    return done < rising_share ? annealed(peak * first_share, peak, done / rising_share)
-                               : annealed(peak, end, (done - rising_share) / (1 - rising_share));
+// Of step `at` of `steps`: the last one has `end`, and the peak may lie between two steps.
+double one_cycle(double peak, double end, double at, double steps) {
+    const double top = rising_share * steps - 1;
+    const double last = steps - 1;
+    return at <= top ? annealed(peak * first_share, peak, at / top)
+                     : annealed(peak, end, (std::min(at, last) - top) / (last - top));
 }
 
 std::int64_t steps_of(const Period& period, const RunLength& length) {
@@ -45,8 +48,8 @@ double scheduled(double peak,
                  std::int64_t step,
                  const RunLength& length) {
     const auto left = std::max<std::int64_t>(1, length.total_steps - schedule.warmup_steps);
-    const double done = std::min(
-        1.0, static_cast<double>(step - schedule.warmup_steps) / static_cast<double>(left));
+    const auto at = static_cast<double>(step - schedule.warmup_steps);
+    const double done = std::min(1.0, at / static_cast<double>(left));
     const double span = peak - schedule.end;
     switch (schedule.kind) {
         case ScheduleKind::constant:
@@ -60,7 +63,7 @@ double scheduled(double peak,
         case ScheduleKind::polynomial:
             return schedule.end + span * std::pow(1 - done, schedule.power);
         case ScheduleKind::one_cycle:
-            return one_cycle(peak, schedule.end, done);
+            return one_cycle(peak, schedule.end, at, static_cast<double>(left));
     }
     throw Error("E103",
                 "no schedule has the number " + std::to_string(static_cast<int>(schedule.kind)),
@@ -101,7 +104,9 @@ double learning_rate(double peak,
                      std::int64_t step,
                      const RunLength& length) {
     if (step >= schedule.warmup_steps) return scheduled(peak, schedule, step, length);
-    const double first = scheduled(peak, schedule, schedule.warmup_steps, length);
+    const double first = schedule.kind == ScheduleKind::one_cycle
+                             ? peak * first_share
+                             : scheduled(peak, schedule, schedule.warmup_steps, length);
     return first * static_cast<double>(step + 1) / static_cast<double>(schedule.warmup_steps);
 }
 

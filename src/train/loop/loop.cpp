@@ -130,6 +130,8 @@ void evaluate(const LoopParts& parts, Reporter& reporter) {
     parts.progress.evaluated = {evaluation.metrics, evaluation.text};
     note_evaluation(parts.progress.best, parts.settings, evaluation.metrics, parts.progress.step);
     reporter.after_evaluation(evaluation);
+    const std::string note = passed_over(parts.settings, evaluation.metrics);
+    if (!note.empty()) once(Level::warn, "{}", note);
 }
 
 void write_state(const LoopParts& parts, RunPhase phase, const std::string& reason, ExitCode exit) {

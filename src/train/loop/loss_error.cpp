@@ -7,9 +7,12 @@ namespace lockstep {
 
 Error loss_error(double loss, std::int64_t step, const TrainSettings& settings) {
     const bool is_first = step <= 1;
-    std::string why = is_first ? "no weight has changed yet: a sample, an initial weight"
-                               : "the weights have diverged, a sample is not finite";
-    std::string fix = is_first ? "look at the data and at the model's initial weights"
+    std::string why = is_first
+                          ? "no weight has changed yet, and the samples are finite: an initial "
+                            "weight is not, or numbers overflow in the model or the loss"
+                          : "the weights have diverged";
+    std::string fix = is_first ? "scale inputs and targets to numbers around 1, and look at the "
+                                 "model's initial weights"
                                : "lower --lr, use --warmup-steps, or look at the data; the last "
                                  "checkpoint is good";
     if (settings.precision == Precision::fp16) {
@@ -20,7 +23,6 @@ Error loss_error(double loss, std::int64_t step, const TrainSettings& settings) 
         why += fmt::format(", or an operation went wrong on {} threads", settings.threads);
         fix += "; if --threads 1 does without it, look at OMP_* variables";
     }
-    if (is_first) why += " is not finite";
     return {"E701", fmt::format("the loss is {} at step {}", loss, step), why, fix};
 }
 

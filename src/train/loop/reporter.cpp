@@ -125,8 +125,15 @@ DataReport Reporter::data_report(double elapsed_s) {
 }
 
 // A start that SLURM has lost sight of ends here, before it writes into its successor's files.
-void Reporter::check_still_ours() const {
-    if (parts_.run.directory) parts_.run.directory->check_still_ours();
+void Reporter::check_still_ours() {
+    if (!parts_.run.directory) return;
+    parts_.run.directory->check_still_ours();
+    std::error_code failed;
+    const fs::path logs = parts_.run.paths.logs(parts_.run.incarnation);
+    if (fs::exists(logs, failed) || failed || std::exchange(has_lost_logs_, true)) return;
+    once(Level::warn,
+         "'{}' is gone: the training goes on without logs; checkpoints are not affected",
+         logs.string());
 }
 
 // With sums, so that who asks for a run's status need not read all of a long log.

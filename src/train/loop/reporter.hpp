@@ -41,7 +41,7 @@ class Reporter {
     void finish();
 
   private:
-    void check_still_ours() const;
+    void check_still_ours();
     PhaseSeconds take_phases();
     void close_step();
     void keep_phases();
@@ -73,7 +73,7 @@ class Reporter {
     std::int64_t skipped_ = 0, skipped_said_ = 0, last_skipped_ = 0;
     std::optional<double> skipped_said_at_s_, warned_at_s_;  ///< of skipped steps
     Level skipped_level_ = Level::info;                      ///< of what has not been said yet
-    bool is_first_ = true;
+    bool is_first_ = true, has_lost_logs_ = false;
     StartSums sums_;    ///< of this start
     StreamStats data_;  ///< at the last report
 };

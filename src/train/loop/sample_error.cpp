@@ -2,12 +2,14 @@
 #include "loop/sample_error.hpp"
 
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/advice.hpp"
 
 #include "task/input.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <fmt/format.h>
 
@@ -19,15 +21,24 @@ struct BadValue {
     double value = 0;
 };
 
+// Whether losses that square it overflow; those of larger ones do as well.
+bool is_too_large(double value) {
+    static const double most = std::sqrt(double{std::numeric_limits<float>::max()});
+    return std::abs(value) > most;
+}
+
 template <class Real>
 std::optional<BadValue> first_bad(std::span<const std::byte> bytes, std::size_t rows) {
     const std::size_t elements = bytes.size() / sizeof(Real);
+    std::optional<BadValue> large;
     for (std::size_t i = 0; i < elements; ++i) {
         Real value = 0;
         std::memcpy(&value, bytes.data() + i * sizeof(Real), sizeof value);
-        if (!std::isfinite(value)) return BadValue{i / (elements / rows), double{value}};
+        const BadValue here{i / (elements / rows), double{value}};
+        if (!std::isfinite(value)) return here;
+        if (!large && is_too_large(here.value)) large = here;
     }
-    return {};
+    return large;
 }
 
 std::optional<BadValue> first_bad(const Batch& batch, const Field& field, std::size_t place) {
@@ -39,50 +50,62 @@ std::optional<BadValue> first_bad(const Batch& batch, const Field& field, std::s
 }
 
 // What the model is given, and what it learns.
-std::vector<std::size_t> used_places(const DatasetIndex& index, const TrainSettings& settings) {
-    std::vector<std::size_t> places = input_places(index, settings.inputs);
+std::vector<std::size_t> used_places(const DatasetIndex& index, const std::string& inputs) {
+    std::vector<std::size_t> places = input_places(index, inputs);
     for (std::size_t place = 0; place < index.fields().size(); ++place)
         for (const char* learned : {"labels", "targets"})
             if (index.fields()[place].name == learned) places.push_back(place);
     return places;
 }
 
-// "sample 417 is row 17 of '/x' in 'b.h5'", as far as that is more than its number.
-std::string place_of(const DatasetIndex& index, const Field& field, std::uint64_t sample) {
-    const auto& shards = index.shards();
-    const auto after = std::ranges::upper_bound(shards, sample, {}, &Shard::first_sample);
-    const Shard& shard = *std::prev(after);
-    return fmt::format("row {} of '{}' in '{}'",
-                       grouped(sample - shard.first_sample),
-                       field.source.empty() ? "/data/" + field.name : field.source,
-                       (index.path() / shard.name).string());
-}
-
 }  // namespace
+
+std::optional<BadSample> bad_sample(const Batch& batch,
+                                    const DatasetIndex& index,
+                                    const std::string& inputs) {
+    std::optional<BadSample> large;
+    for (const std::size_t place : used_places(index, inputs)) {
+        const Field& field = index.fields()[place];
+        const std::optional<BadValue> bad = first_bad(batch, field, place);
+        if (!bad) continue;
+        const bool is_finite = std::isfinite(bad->value);
+        if (large && is_finite) continue;
+        const std::uint64_t sample = batch.sample_ids[bad->row];
+        BadSample found{.sample = sample,
+                        .text = fmt::format("'{}' of sample {} has {}: {}",
+                                            field.name,
+                                            grouped(sample),
+                                            bad->value,
+                                            row_text(index, field, sample)),
+                        .field = field.name,
+                        .is_finite = is_finite};
+        if (!is_finite) return found;
+        large = std::move(found);
+    }
+    return large;
+}
 
 std::optional<Error> sample_error(double loss,
                                   std::int64_t step,
                                   const Batch& batch,
                                   const DatasetIndex& index,
                                   const TrainSettings& settings) {
-    for (const std::size_t place : used_places(index, settings)) {
-        const Field& field = index.fields()[place];
-        const std::optional<BadValue> bad = first_bad(batch, field, place);
-        if (!bad) continue;
-        const std::uint64_t sample = batch.sample_ids[bad->row];
-        return Error("E701",
-                     fmt::format("the loss is {} at step {}", loss, step),
-                     fmt::format("'{}' of sample {} has {}: {}",
-                                 field.name,
-                                 grouped(sample),
-                                 bad->value,
-                                 place_of(index, field, sample)),
-                     settings.wire == WireFormat::power_sgd
-                         ? "mend the data, and begin a new run"
-                         : "the same command with --on-nonfinite skip goes on from the last "
-                           "checkpoint, and leaves out steps with such samples");
-    }
-    return {};
+    const std::optional<BadSample> bad = bad_sample(batch, index, settings.inputs);
+    if (!bad) return {};
+    const std::string what = fmt::format("the loss is {} at step {}", loss, step);
+    if (bad->is_finite)
+        return Error(
+            "E701",
+            what,
+            bad->text + "; its square is beyond f32's 3.4e+38",
+            fmt::format("scale '{}' to numbers around 1, and begin a new run", bad->field));
+    return Error("E701",
+                 what,
+                 bad->text,
+                 settings.wire == WireFormat::power_sgd
+                     ? "mend the data, and begin a new run"
+                     : "the same command with --on-nonfinite skip goes on from the last "
+                       "checkpoint, and leaves out steps with such samples");
 }
 
 }  // namespace lockstep

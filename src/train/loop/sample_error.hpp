@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which sample a loss that is not finite comes from.
+// Which sample a loss or a metric that is not finite comes from.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -8,11 +8,25 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 namespace lockstep {
 
-/// E701 for the loss of step `step` that names the first sample of `batch`, rows of `index`, whose
-/// inputs or targets as they are stored are not finite; nothing if all of this rank's are.
+/// A stored number that no loss can be finite with.
+struct BadSample {
+    std::uint64_t sample = 0;
+    std::string text;        ///< "'features' of sample 3 has nan: row 3 of '/x' in 'b.h5'"
+    std::string field;       ///< "features"
+    bool is_finite = false;  ///< then its square is beyond f32
+};
+
+/// The first sample of `batch`, rows of `index`, that has one in an input, of those that `inputs`
+/// names as --inputs does, or in a target; nothing if none of this rank's has.
+std::optional<BadSample> bad_sample(const Batch& batch,
+                                    const DatasetIndex& index,
+                                    const std::string& inputs);
+
+/// E701 for the loss of step `step` that names such a sample.
 std::optional<Error> sample_error(double loss,
                                   std::int64_t step,
                                   const Batch& batch,

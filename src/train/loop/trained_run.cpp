@@ -13,8 +13,10 @@
 #include "loop/run_data.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
+#include "model/model_source.hpp"
 #include "model/precision.hpp"
 #include "replica/numerics.hpp"
+#include "task/input.hpp"
 #include "task/test_data.hpp"
 
 #include <fmt/format.h>
@@ -41,6 +43,39 @@ void check_same_data(const Communicator& ranks,
                     settings,
                     data,
                     {{"data-digest", run.data_digest}, {"data-content", run.data_content}});
+}
+
+// Collective. The run's data, whose statistics normalise.
+std::shared_ptr<const DatasetIndex> open_training_data(const Communicator& ranks,
+                                                       const InferSettings& given,
+                                                       const TrainSettings& settings) {
+    try {
+        return open_dataset(
+            ranks, settings.data, settings.fields, links_of(settings.follows_links));
+    } catch (const Error& error) {
+        if (error.exit_code() != ExitCode::missing_input || !given.train_data.empty()) throw;
+        agree_on_failure(
+            ranks,
+            Error(error.code(),
+                  error.what(),
+                  fmt::format("the data that '{}' was trained on were there; their mean and "
+                              "deviation normalise what it is given",
+                              given.run.string()),
+                  "say with --train-data DIR where they are now"));
+        throw;
+    }
+}
+
+// The path is the one that was given to `train`, perhaps in another folder.
+void check_has_model_file(const TrainSettings& settings) {
+    const std::string& name = settings.model.name;
+    if (source_of(name) == ModelSource::registered || fs::path(name).is_absolute()) return;
+    check(fs::exists(name), [&] {
+        return Error("E201",
+                     fmt::format("cannot open '{}': there is no such file", name),
+                     "the run was made with this --model, in the folder where 'train' ran",
+                     "give the command in that folder");
+    });
 }
 
 // Which side a sample is on goes by its number, so it says nothing of other data.
@@ -77,7 +112,7 @@ void load(TrainedRun& trained, const InferSettings& settings) {
     if (settings.weights.empty())
         load_checkpointed(*trained.model, RunPaths{settings.run}.checkpoints());
     else
-        load_weights(*trained.model, SafetensorsFile(settings.weights), "");
+        load_weights(*trained.model, SafetensorsFile(settings.weights), "", WeightsFor::evaluation);
 }
 
 }  // namespace
@@ -90,12 +125,13 @@ TrainedRun open_trained_run(const InferSettings& given, const Communicator& rank
     if (!given.train_data.empty()) settings.data = given.train_data;
     settings.follows_links = settings.follows_links || given.follows_links;
     const Links links = links_of(settings.follows_links);
-    trained.learned_from = open_dataset(ranks, settings.data, settings.fields, links);
+    trained.learned_from = open_training_data(ranks, given, settings);
     // Fields that are given are all there are: predicting needs no labels.
     trained.data = open_test_dataset(
         ranks, given.data, given.fields.empty() ? settings.fields : "", given.fields, links);
     check_same_data(ranks, trained.learned_from, trained.run);
     agree(ranks, [&] {
+        check_has_model_file(settings);
         trained.part = part_of_run(given.part, trained);
         const auto pipeline = TransformPipeline::parse(settings.transform);
         trained.task = make_task(settings.task, *trained.learned_from, pipeline);

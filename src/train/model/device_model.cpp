@@ -28,7 +28,9 @@ class DeviceModel : public Model {
     NamedTensors parameters() const override { return model_->parameters(); }
     NamedTensors buffers() const override { return model_->buffers(); }
     NamedTensors frozen() const override { return model_->frozen(); }
+    bool has_frozen_in_file() const override { return model_->has_frozen_in_file(); }
     void set_mode(ModelMode mode) override { model_->set_mode(mode); }
+    ModelAuthor author() const override { return model_->author(); }
 
   private:
     std::unique_ptr<Model> model_;

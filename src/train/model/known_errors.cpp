@@ -6,6 +6,26 @@
 #include <c10/util/Exception.h>
 
 namespace lockstep {
+namespace {
+
+const char* place_text(ModelPlace place) {
+    switch (place) {
+        case ModelPlace::constructor:
+            return "constructor";
+        case ModelPlace::forward:
+            return "forward()";
+        case ModelPlace::backward:
+            return "backward pass";
+    }
+    return "";
+}
+
+Error failure(ModelPlace place, const std::string& reason) {
+    const std::string where = place_text(place);
+    return Error("E250", "the model's " + where + " failed", reason, "mend the model's " + where);
+}
+
+}  // namespace
 
 std::string reason_of(const std::exception& error) {
     if (const auto* torch = dynamic_cast<const c10::Error*>(&error)) {
@@ -17,7 +37,17 @@ std::string reason_of(const std::exception& error) {
     return text.substr(text.rfind('\n') + 1);
 }
 
+std::string reason_of(const std::exception& error, ModelAuthor author) {
+    const bool is_torchs = dynamic_cast<const c10::Error*>(&error) != nullptr;
+    const std::string text = error.what();
+    const std::string reason = is_torchs || author != ModelAuthor::user_class
+                                   ? reason_of(error)
+                                   : text.substr(0, text.find('\n'));
+    return reason.empty() ? "its exception has no text" : reason;
+}
+
 void throw_if_known(const std::exception& error) {
+    if (const Error known = as_error(error); known.exit_code() != ExitCode::bug) throw known;
     const std::string reason = reason_of(error);
     if (dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr)
         throw Error("E696",
@@ -37,6 +67,22 @@ void throw_if_known(const std::exception& error) {
                         reason,
                         "nvidia-smi and the kernel's log (dmesg, 'NVRM: Xid') say whether the GPU "
                         "is well; start the same command again to resume");
+}
+
+void rethrow_of_model(ModelAuthor author, ModelPlace place) {
+    try {
+        throw;
+    } catch (const Error&) {
+        throw;
+    } catch (const c10::OutOfMemoryError&) {
+        throw;
+    } catch (const std::exception& error) {
+        throw_if_known(error);
+        if (author == ModelAuthor::lockstep) throw;
+        throw failure(place, reason_of(error, author));
+    } catch (...) {
+        throw failure(place, "it threw what is no std::exception");
+    }
 }
 
 }  // namespace lockstep

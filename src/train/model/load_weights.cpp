@@ -4,7 +4,6 @@
 #include "lockstep/core/error.hpp"
 
 #include "checkpoint/checkpoint_manifest.hpp"
-#include "checkpoint/initial_weights.hpp"
 
 #include <algorithm>
 
@@ -19,6 +18,8 @@ NamedTensors weights_of(const Model& model) {
     NamedTensors tensors = model.parameters();
     for (const NamedTensor& buffer : model.buffers())
         if (buffer.tensor.is_floating_point()) tensors.push_back(buffer);
+    if (!model.has_frozen_in_file())
+        for (const NamedTensor& frozen : model.frozen()) tensors.push_back(frozen);
     return tensors;
 }
 
@@ -29,13 +30,16 @@ bool has_tensor(const SafetensorsFile& file, const std::string& name) {
 // A run that goes on has them from the model's file: what differs there would be lost.
 void check_frozen(const NamedTensor& frozen,
                   const at::Tensor& values,
-                  const std::filesystem::path& path) {
+                  const std::filesystem::path& path,
+                  WeightsFor use) {
     check(frozen.tensor.to(torch::kFloat32).equal(values), [&] {
         return Error(
             "E304",
             fmt::format("'{}' does not fit the model", path.string()),
             fmt::format("{} is frozen and has other values in the model's file", frozen.name),
-            "keep those with --load-skip, or use the model that the weights are of");
+            use == WeightsFor::training
+                ? "keep those with --load-skip, or use the model that the weights are of"
+                : "use weights of the run's model");
     });
 }
 
@@ -75,26 +79,35 @@ void load_checkpointed(Model& model, const std::filesystem::path& checkpoints) {
     for (std::size_t i = 0; i < tensors.size(); ++i) tensors[i].tensor.copy_(values[i]);
 }
 
-void load_weights(Model& model, const SafetensorsFile& file, const std::string& skip) {
+std::string load_weights(Model& model,
+                         const SafetensorsFile& file,
+                         const std::string& skip,
+                         WeightsFor use) {
     NamedTensors tensors = weights_of(model);
-    const std::size_t learning = tensors.size();
-    for (const NamedTensor& frozen : model.frozen())
-        if (has_tensor(file, frozen.name)) tensors.push_back(frozen);
+    const std::size_t loaded = tensors.size();
+    if (model.has_frozen_in_file())
+        for (const NamedTensor& frozen : model.frozen())
+            if (has_tensor(file, frozen.name)) tensors.push_back(frozen);
     std::vector<std::string> counters;
     for (const NamedTensor& buffer : model.buffers())
         if (!buffer.tensor.is_floating_point()) counters.push_back(buffer.name);
     std::vector<TensorMeta> wanted;
     for (const auto& [name, tensor] : tensors) wanted.push_back({name, tensor.sizes().vec()});
     const torch::NoGradGuard no_gradients;
-    for (const MatchedWeights& match : match_weights(file, wanted, counters, skip)) {
+    const WeightsMatch matched = match_weights(file, wanted, counters, skip, use);
+    for (const MatchedWeights& match : matched.tensors) {
         const NamedTensor& own = tensors[match.tensor];
         const at::Tensor values = torch::empty(own.tensor.sizes());
         file.read(*match.stored, {values.data_ptr<float>(), match.stored->count()});
-        if (match.tensor < learning)
+        if (match.tensor < loaded)
             own.tensor.copy_(values);
         else
-            check_frozen(own, values, file.path());
+            check_frozen(own, values, file.path(), use);
     }
+    return fmt::format("weights: {} tensors of '{}' loaded, {} skipped",
+                       matched.tensors.size(),
+                       file.path().string(),
+                       matched.skipped);
 }
 
 }  // namespace lockstep

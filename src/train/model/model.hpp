@@ -24,6 +24,9 @@ const at::Tensor& only(const NamedTensors& tensors);
 
 enum class ModelMode { train, evaluate };
 
+/// Whose code a model is: what goes wrong in it is a bug of ours, or the user's to mend.
+enum class ModelAuthor { lockstep, user_class, user_script };
+
 /// Named tensors in, named tensors out, and weights between.
 class Model {
   public:
@@ -38,13 +41,23 @@ class Model {
     virtual NamedTensors parameters() const = 0;
     virtual NamedTensors buffers() const = 0;
 
-    /// Parameters that do not learn: they stay what the model's file says.
+    /// Parameters that do not learn: requires_grad was false when the model was made. parameters()
+    /// has none of them.
     virtual NamedTensors frozen() const { return {}; }
 
+    /// Whether the model's file has the values of frozen(), so that checkpoints need not.
+    virtual bool has_frozen_in_file() const { return false; }
+
     virtual void set_mode(ModelMode mode) = 0;
+
+    virtual ModelAuthor author() const { return ModelAuthor::lockstep; }
+
+    /// What forward() calls its inputs; empty where nobody can know.
+    virtual std::vector<std::string> input_names() const { return {}; }
 };
 
 /// A module with one input and one output, called "output".
-std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module);
+std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module,
+                                ModelAuthor author = ModelAuthor::lockstep);
 
 }  // namespace lockstep

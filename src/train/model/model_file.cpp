@@ -3,7 +3,9 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/train/model_table.hpp"
 
+#include "model/known_errors.hpp"
 #include "model/model_source.hpp"
 
 #include <cstring>
@@ -42,7 +44,7 @@ const ModelPlugin& open_plugin(const fs::path& path) {
 // Names may share a tensor, but one vector has a place for each name. Buffers are copied as they
 // lie, and sums of what is not finite say nothing.
 template <class Fail>
-void check_memory(const Model& model, const Fail& fail) {
+void check_memory(const Model& model, const std::string& name, const Fail& fail) {
     std::map<const void*, std::string> owners;
     NamedTensors tensors = model.parameters();
     for (const NamedTensor& buffer : model.buffers()) {
@@ -57,7 +59,9 @@ void check_memory(const Model& model, const Fail& fail) {
         if (tensor.numel() == 0) continue;
         const auto [other, is_new] = owners.try_emplace(tensor.const_data_ptr(), key);
         check(is_new, [&, owner = other->second] {
-            return fail(fmt::format("'{}' and '{}' are one tensor", owner, key));
+            return unusable(name,
+                            fmt::format("'{}' and '{}' are one tensor", owner, key),
+                            "register it once, and use it in forward() as often as you like");
         });
     }
 }
@@ -75,7 +79,11 @@ void check_tensors(const Model& model, const std::string& name) {
     for (const auto& [key, tensor] : parameters)
         check(tensor.scalar_type() == at::kFloat,
               [&] { return fail(fmt::format("parameter '{}' is not f32", key)); });
-    check_memory(model, fail);
+    if (!model.has_frozen_in_file())
+        for (const auto& [key, tensor] : model.frozen())
+            check(tensor.scalar_type() == at::kFloat,
+                  [&] { return fail(fmt::format("frozen parameter '{}' is not f32", key)); });
+    check_memory(model, name, fail);
     for (const auto& [key, tensor] : model.buffers()) {
         const bool is_counter =
             !tensor.is_floating_point() && tensor.numel() == 1 && !tensor.is_complex();
@@ -88,17 +96,36 @@ void check_tensors(const Model& model, const std::string& name) {
     }
 }
 
+// Of a name that is no file's.
+ModelAuthor author_of(const std::string& name) {
+    return find_built_in(name) != nullptr ? ModelAuthor::lockstep : ModelAuthor::user_class;
+}
+
+template <class Make>
+std::unique_ptr<Model> constructed(const ModelSettings& settings, ModelAuthor author, Make&& make) {
+    auto module = in_model(author, ModelPlace::constructor, make);
+    check(module != nullptr, [&] {
+        return unusable(settings.name, "its factory gives none", "return a model from it");
+    });
+    return model_of(std::move(module), author);
+}
+
 std::unique_ptr<Model> opened(const ModelSettings& settings,
                               const ModelShape& shape,
                               std::uint64_t seed) {
     switch (source_of(settings.name)) {
         case ModelSource::script:
             return open_script(settings.name);
-        case ModelSource::plugin:
+        case ModelSource::plugin: {
+            const ModelPlugin& plugin = open_plugin(settings.name);
             torch::manual_seed(CounterRandom(Purpose::initial_weights, {seed}).next() >> 1);
-            return model_of(open_plugin(settings.name).make(shape, settings));
+            return constructed(
+                settings, ModelAuthor::user_class, [&] { return plugin.make(shape, settings); });
+        }
         default:
-            return model_of(make_model(settings, shape, seed));
+            return constructed(settings, author_of(settings.name), [&] {
+                return make_model(settings, shape, seed);
+            });
     }
 }
 

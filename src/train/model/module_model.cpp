@@ -3,6 +3,8 @@
 
 #include "model/model.hpp"
 
+#include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -20,19 +22,50 @@ NamedTensors tensors_in(const Items& items) {
 
 class ModuleModel : public Model {
   public:
-    explicit ModuleModel(std::shared_ptr<Classifier> module) : module_(std::move(module)) {}
+    ModuleModel(std::shared_ptr<Classifier> module, ModelAuthor author)
+        : module_(std::move(module)), author_(author) {
+        for (const auto& parameter : module_->named_parameters())
+            if (!parameter.value().requires_grad()) frozen_.insert(parameter.key());
+    }
 
     NamedTensors forward(const NamedTensors& inputs) override {
         std::vector<at::Tensor> values;
         for (const NamedTensor& input : inputs) values.push_back(input.tensor);
+        check_frozen();
         return {{"output", module_->forward_all(values)}};
     }
-    NamedTensors parameters() const override { return tensors_in(module_->named_parameters()); }
+    NamedTensors parameters() const override { return those(Learning::yes); }
+    NamedTensors frozen() const override { return those(Learning::no); }
     NamedTensors buffers() const override { return tensors_in(module_->named_buffers()); }
     void set_mode(ModelMode mode) override { module_->train(mode == ModelMode::train); }
+    ModelAuthor author() const override { return author_; }
 
   private:
+    enum class Learning { no, yes };
+    NamedTensors those(Learning wanted) const {
+        NamedTensors found = tensors_in(module_->named_parameters());
+        std::erase_if(found, [&](const NamedTensor& one) {
+            return frozen_.contains(one.name) == (wanted == Learning::yes);
+        });
+        return found;
+    }
+
+    // One that thaws would have gradients that nobody sums.
+    void check_frozen() const {
+        if (frozen_.empty()) return;
+        for (const NamedTensor& one : frozen())
+            check(!one.tensor.requires_grad(), [&] {
+                return Error("E250",
+                             fmt::format("parameter '{}' learns now", one.name),
+                             "requires_grad was false when the model was made, and which "
+                             "parameters learn stays the same in a run",
+                             "set requires_grad in the model's constructor alone");
+            });
+    }
+
     std::shared_ptr<Classifier> module_;
+    ModelAuthor author_;
+    std::set<std::string> frozen_;  ///< names
 };
 
 }  // namespace
@@ -52,8 +85,8 @@ const at::Tensor& only(const NamedTensors& tensors) {
     return tensors.front().tensor;
 }
 
-std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module) {
-    return std::make_unique<ModuleModel>(std::move(module));
+std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module, ModelAuthor author) {
+    return std::make_unique<ModuleModel>(std::move(module), author);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 //
 // Tested: train/model/model_file_test.cpp, install/consumer (verify over numbers of ranks).
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 
 #include "model/model_file.hpp"
 
@@ -42,6 +43,7 @@ at::Tensor natural(const at::Tensor& input) {
 }
 
 torch::jit::Module load_script(const std::filesystem::path& path) {
+    open_for_reading(path);  // or the error is that there is no such file
     try {
         return torch::jit::load(path.string());
     } catch (const c10::Error& error) {
@@ -92,8 +94,18 @@ class ScriptModel : public Model {
     NamedTensors parameters() const override { return those(Learning::yes); }
     // They were frozen before the file was saved.
     NamedTensors frozen() const override { return those(Learning::no); }
+    bool has_frozen_in_file() const override { return true; }
     NamedTensors buffers() const override { return saved_tensors(module_.named_buffers()); }
     void set_mode(ModelMode mode) override { module_.train(mode == ModelMode::train); }
+    ModelAuthor author() const override { return ModelAuthor::user_script; }
+    std::vector<std::string> input_names() const override {
+        std::vector<std::string> names;
+        for (const c10::Argument& argument :
+             module_.get_method("forward").function().getSchema().arguments())
+            if (!argument.default_value()) names.push_back(argument.name());
+        names.erase(names.begin());  // the module
+        return names;
+    }
 
   private:
     enum class Learning { no, yes };

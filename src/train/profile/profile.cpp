@@ -39,7 +39,7 @@ StepTimes take_step(
         return at::ones_like(output);
     }();
     const double resumed_s = now_s();
-    output.backward(gradient);
+    in_model(model.author(), ModelPlace::backward, [&] { output.backward(gradient); });
     return {middle_s - begin_s, now_s() - resumed_s};
 }
 

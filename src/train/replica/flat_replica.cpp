@@ -16,6 +16,11 @@
 // increments are small and exact in a float, and their mean over the leaves is what one leaf would
 // have counted.
 //
+// A parameter that no leaf of a step reaches has no gradient, which is not one of zeros: it stays
+// as it is, and so does what the optimizer keeps of it. Each leaf that does not reach it fills its
+// place with -0. A gradient that autograd adds to zeros has none of them, x + -0 is x, and -0 + -0
+// is -0: who owns a part of the sum reads there whether all leaves of all ranks have passed it by.
+//
 // What must never happen:
 // - Autograd puts a gradient elsewhere. It replaces .grad() in some cases instead of adding to it;
 //   the slot would keep zeros, and training would go on, wrong and without a sign: ready() looks.
@@ -25,6 +30,8 @@
 // - A step that is skipped leaves a trace: counters and buffers, too, stay as at its start.
 // - The host waits for what the sums of a step decide before it has asked for the update.
 // - A norm counts parameters twice: nodes hold equal copies, and only the first copy is added.
+// - Whether a parameter has a gradient depends on how leaves are spread over ranks, or costs a
+//   message.
 //
 // Tested: train/replica/flat_replica_test.cpp (views keep values, gradients equal autograd's own,
 // buffers and counters of several leaves, tensors and hash), e2e/verify_test.cpp,
@@ -54,6 +61,11 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t decision_floats = sizeof(UpdateDecision) / sizeof(float);
+
+// Of a counter that a checkpoint has beside the model's.
+std::string missed_name(const FlatTensor& parameter) {
+    return "optimizer.missed." + parameter.name;
+}
 
 FloatRange common(FloatRange a, FloatRange b) {
     const std::size_t begin = std::max(a.begin, b.begin);
@@ -120,9 +132,12 @@ FlatReplica::FlatReplica(Parts parts)
     const auto floats = at::TensorOptions(at::kFloat).device(parts_.device);
     for (std::size_t k = 0; k < parts_.optimizer->state_names().size(); ++k)
         state_.push_back(torch::zeros({static_cast<std::int64_t>(owned)}, floats));
-    told_ = torch::zeros({static_cast<std::int64_t>(decision_floats + told_state().size())},
-                         at::TensorOptions(at::kFloat).pinned_memory(!is_on_host()));
+    missed_leaves_.assign(parameters_.size(), 0);
+    missed_.assign(parameters_.size(), 0);
     cut_pieces();
+    const std::size_t told = decision_floats + told_state().size() + pieces_.size();
+    told_ = torch::zeros({static_cast<std::int64_t>(told)},
+                         at::TensorOptions(at::kFloat).pinned_memory(!is_on_host()));
     take_initial_weights();
     begin_average();
     install_hooks();
@@ -234,7 +249,9 @@ const std::vector<at::Tensor>& FlatReplica::gradient_views(float* slot) {
 
 void FlatReplica::begin_step(LeafNorms norms) {
     mirror_ = {};
+    kept_ = {};
     norms_ = norms;
+    std::ranges::fill(missed_leaves_, 0);
     reducer_.begin_step();
 }
 
@@ -276,8 +293,8 @@ void FlatReplica::add(StepScalar which, const at::Tensor& value) {
 void FlatReplica::end_leaf() {
     if (has_samples_) store_buffers();
     if (norms_ == LeafNorms::measure) add(StepScalar::leaf_squares, finite_float(leaf_squares()));
+    mark_missing({&slot_, 1}, 1);
     reducer_.end_leaf();
-    if (has_samples_) report_missing();
 }
 
 void FlatReplica::begin_together() {
@@ -302,8 +319,12 @@ void FlatReplica::end_together(const LeafScope& scope, std::span<const LeafResul
         add(StepScalar::loss_sum, results[leaf].loss);
         sums_->merge(leaf, state());
     }
+    has_samples_ = true;
+    std::vector<float*> partials;
+    for (int index = 0; index < reducer_.partials(); ++index)
+        partials.push_back(reducer_.slot(index));
+    mark_missing(partials, static_cast<int>(sums_->leaves()));
     reducer_.end_together();
-    report_missing();
 }
 
 // As forward of this leaf left them.
@@ -336,11 +357,16 @@ std::string FlatReplica::sums_hash() const {
     return hasher.value().hex();
 }
 
-void FlatReplica::report_missing() {
-    if (reported_missing_) return;
+// What the leaf, or so many of them, whose sums go to `slots`, did not reach.
+void FlatReplica::mark_missing(std::span<float* const> slots, int leaves) {
+    const bool is_new = has_samples_ && !reported_missing_;
     for (const std::size_t parameter : reducer_.missing()) {
+        missed_leaves_[parameter] += leaves;
+        for (float* const slot : slots) gradient_views(slot)[parameter].fill_(-0.0);
+        if (!is_new) continue;
         once(Level::warn,
-             "parameter '{}' got no gradient; it counts as zero",
+             "parameter '{}' got no gradient; a step in which no sample reaches it leaves it and "
+             "its optimizer state as they are",
              parts_.layout->parameters()[parameter].name);
         reported_missing_ = true;
     }
@@ -390,12 +416,58 @@ const UpdateDecision* FlatReplica::decide(const UpdateRule& rule) {
     return loops.decide({.rule = rule, .squares = squares, .others = others});
 }
 
+// Whether a leaf of this rank does.
+bool FlatReplica::reaches(std::size_t parameter) const {
+    return missed_leaves_[parameter] < static_cast<int>(reducer_.places().size());
+}
+
+// Collective. By parameter: 1 where a leaf of any rank reaches it.
+std::vector<std::int64_t> FlatReplica::reached() const {
+    std::vector<std::int64_t> reached;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) reached.push_back(reaches(i) ? 1 : 0);
+    parts_.ranks.all_reduce_max(reached);
+    return reached;
+}
+
+// A lossy format may lose signs of zeros. It has messages of its own, and one more is little.
+void FlatReplica::set_marks() {
+    static constexpr float no_gradient = -0.0F;
+    const std::vector<std::int64_t> agreed =
+        parts_.lossy.hook ? reached() : std::vector<std::int64_t>();
+    float* const told = told_.data_ptr<float>() + decision_floats + told_state().size();
+    for (std::size_t i = 0; i < pieces_.size(); ++i) {
+        ParameterPiece& piece = pieces_[i];
+        piece.missed = missed_[piece.tensor];
+        piece.mark = nullptr;
+        if (!reaches(piece.tensor)) piece.mark = piece.gradients;
+        if (!agreed.empty()) piece.mark = agreed[piece.tensor] == 0 ? &no_gradient : nullptr;
+        if (piece.mark != nullptr) memory_.copy(told + i, piece.mark, 1);
+    }
+}
+
+// After the host has been told.
+void FlatReplica::count_missed() {
+    if (decision_.is_withheld != 0) return;
+    const float* const told = told_.const_data_ptr<float>() + decision_floats + told_state().size();
+    for (std::size_t i = 0; i < pieces_.size(); ++i)
+        if (pieces_[i].mark != nullptr && update::is_no_gradient(told[i]))
+            ++missed_[pieces_[i].tensor];
+}
+
+// Collective: each rank knows of its own pieces, and counts are zero at first.
+std::vector<std::int64_t> FlatReplica::all_missed() const {
+    std::vector<std::int64_t> missed = missed_;
+    parts_.ranks.all_reduce_max(missed);
+    return missed;
+}
+
 void FlatReplica::update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) {
     decided_ = decide(rule);
     step.gradient_scale = update::gradient_scale(rule, 0);
     step.decided = decided_;
     for (std::size_t i = 0; i < pieces_.size(); ++i)
         pieces_[i].gradients = reducer_.reduced(gradients_[i].bucket) + gradients_[i].offset;
+    set_marks();
     update_pieces(*parts_.optimizer,
                   parts_.ranks,
                   pieces_,
@@ -429,6 +501,7 @@ void FlatReplica::update_state(std::int64_t samples) {
 void FlatReplica::publish() {
     parts_.exchange->publish();
     read_told();
+    count_missed();
     for (std::size_t i = 0; i < counters_.size(); ++i)
         counters_[i].at_start += std::lround(told(parts_.layout->counters()[i].range.begin));
     restore_buffers();
@@ -495,10 +568,34 @@ ReplicaTensors FlatReplica::tensors() {
             for (const OwnStripe& own : stripes_)
                 add_piece(all, place, own.range, host.state[k] + own.first);
         }
+    all.own_pieces = all.pieces.size();
+    kept_.clear();
+    for (const auto& [name, tensor] : saved_frozen()) {
+        kept_.push_back(tensor.detach().cpu().contiguous());
+        all.metas.push_back({name, tensor.sizes().vec()});
+        if (tensor.numel() > 0)
+            all.pieces.push_back({all.metas.size() - 1,
+                                  0,
+                                  static_cast<std::uint64_t>(tensor.numel()),
+                                  kept_.back().data_ptr<float>()});
+    }
     return all;
 }
 
+// Each rank has all of them.
+NamedTensors FlatReplica::saved_frozen() const {
+    return parts_.model->has_frozen_in_file() ? NamedTensors() : parts_.model->frozen();
+}
+
 Counters FlatReplica::counters() const {
+    Counters values = model_counters();
+    const std::vector<std::int64_t> missed = all_missed();
+    for (std::size_t i = 0; i < missed.size(); ++i)
+        if (missed[i] > 0) values[missed_name(parts_.layout->parameters()[i])] = missed[i];
+    return values;
+}
+
+Counters FlatReplica::model_counters() const {
     Counters values;
     for (std::size_t i = 0; i < counters_.size(); ++i)
         values[parts_.layout->counters()[i].name] = counters_[i].at_start;
@@ -513,9 +610,15 @@ std::string FlatReplica::hash() const {
             hasher.add(bytes_of(place.name));
             hasher.add(std::as_bytes(values.subspan(place.range.begin, place.range.size())));
         }
-    for (const auto& [name, value] : counters()) {
+    for (const auto& [name, value] : model_counters()) {
         hasher.add(bytes_of(name));
         hasher.add(std::as_bytes(std::span(&value, 1)));
+    }
+    for (const auto& [name, tensor] : saved_frozen()) {
+        const at::Tensor values_here = tensor.detach().cpu().contiguous();
+        hasher.add(bytes_of(name));
+        hasher.add(
+            {static_cast<const std::byte*>(values_here.const_data_ptr()), values_here.nbytes()});
     }
     return hasher.value().hex();
 }
@@ -527,6 +630,10 @@ void FlatReplica::start(const Counters& counters) {
         check(found != counters.end(),
               [&] { return Error("E304", "the checkpoint lacks counter '" + name + "'"); });
         counters_[i].at_start = found->second;
+    }
+    for (std::size_t i = 0; i < missed_.size(); ++i) {
+        const auto found = counters.find(missed_name(parts_.layout->parameters()[i]));
+        missed_[i] = found == counters.end() ? 0 : found->second;
     }
     take_host_vectors();
     parts_.exchange->publish();
@@ -558,6 +665,9 @@ FlatReplica::HostVectors FlatReplica::host_vectors() {
 
 // What a checkpoint was read into.
 void FlatReplica::take_host_vectors() {
+    const NamedTensors frozen = saved_frozen();
+    for (std::size_t i = 0; i < kept_.size(); ++i) frozen[i].tensor.copy_(kept_[i]);
+    kept_ = {};
     if (mirror_.empty()) return;
     const std::size_t floats = parts_.layout->flat().size();
     memory_.copy(values_, mirror_.data(), floats);
@@ -570,9 +680,12 @@ void FlatReplica::take_host_vectors() {
 }
 
 std::string FlatReplica::description() const {
+    std::int64_t frozen = 0;
+    for (const NamedTensor& one : parts_.model->frozen()) frozen += one.tensor.numel();
     return fmt::format(
-        "{} parameters | {} buckets by {}{}",
+        "{} parameters{} | {} buckets by {}{}",
         grouped(static_cast<std::uint64_t>(parts_.layout->parameter_count())),
+        frozen == 0 ? "" : fmt::format(", {} frozen", grouped(static_cast<std::uint64_t>(frozen))),
         stripes_.size() + 1,
         parts_.exchange->name(),
         parts_.progress.mode == ProgressMode::thread ? " on a thread of its own" : "");

@@ -103,6 +103,7 @@ class FlatReplica : public Replica {
     float told(std::size_t place) const;
     void cut_pieces();
     void take_initial_weights();
+    NamedTensors saved_frozen() const;
     void begin_average();
     bool keeps_average() const;
     void install_hooks();
@@ -116,7 +117,13 @@ class FlatReplica : public Replica {
     void restore_buffers();
     void take_buffers(const LeafScope& scope, std::int64_t leaf);
     void store_buffers();
-    void report_missing();
+    void mark_missing(std::span<float* const> slots, int leaves);
+    bool reaches(std::size_t parameter) const;
+    std::vector<std::int64_t> reached() const;
+    void set_marks();
+    void count_missed();
+    std::vector<std::int64_t> all_missed() const;
+    Counters model_counters() const;
     const UpdateDecision* decide(const UpdateRule& rule);
     void update_state(std::int64_t samples);
 
@@ -130,6 +137,8 @@ class FlatReplica : public Replica {
     std::vector<at::Tensor> state_;         ///< the optimizer's, of the stripes one after another
     std::vector<ParameterPiece> pieces_;    ///< of the stripes
     std::vector<GradientPlace> gradients_;  ///< by piece
+    std::vector<int> missed_leaves_;        ///< by parameter: own leaves of this step without it
+    std::vector<std::int64_t> missed_;      ///< by parameter: see ParameterPiece, of own pieces
     std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
     float* slot_ = nullptr;                            ///< of the current leaf
     std::optional<LeafSums> sums_;                     ///< of the current leaf, or of all
@@ -140,8 +149,10 @@ class FlatReplica : public Replica {
     std::vector<std::optional<double>> squares_;  ///< by parameter, of the current leaf's gradient
     const UpdateDecision* decided_ = nullptr;     ///< in memory of the loops, if it was late
     UpdateDecision decision_;                     ///< the same, after publish()
-    at::Tensor told_;  ///< to the host, page-locked: *decided_, then told_state() as published
+    /// To the host, page-locked: *decided_, then told_state() as published, then marks of pieces.
+    at::Tensor told_;
     std::vector<float> mirror_;        ///< of a GPU's vectors, while tensors() are lent
+    std::vector<at::Tensor> kept_;     ///< frozen parameters on the host, meanwhile
     mutable std::vector<float> seen_;  ///< of a GPU's, by the host, for a moment
 };
 

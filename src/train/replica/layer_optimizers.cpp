@@ -85,6 +85,7 @@ class Lamb : public Optimizer {
             launch.kind = UpdateKind::lamb_directions;
             launch.gradients = part.values;
             launch.values = directions.data();
+            launch.mark = nullptr;  // what the sums get is a number in any case
             loops.run(launch);
             loops.add_squares(sums.updates, directions.data(), part.count);
             loops.add_squares(sums.weights, part.values, part.count);
@@ -100,8 +101,8 @@ class Lamb : public Optimizer {
 
   private:
     UpdateTerms terms_of(const ParameterPiece& piece, const UpdateStep& step) const {
-        UpdateTerms terms = moment_terms(settings_, step);
-        terms.of_m = static_cast<float>(1 / first_correction(settings_, step));
+        UpdateTerms terms = moment_terms(settings_, piece, step);
+        terms.of_m = static_cast<float>(1 / first_correction(settings_, piece, step));
         terms.decay = static_cast<float>(is_spared(settings_, piece) ? 0 : settings_.weight_decay);
         return terms;
     }

@@ -53,8 +53,8 @@ class Adam : public Optimizer {
             parameter_group(settings_, piece.dimensions) == ParameterGroup::decayed;
         const double decay = is_decayed ? settings_.weight_decay : 0;
         const bool is_coupled = settings_.kind == OptimizerKind::adam;
-        UpdateTerms terms = moment_terms(settings_, step);
-        terms.rate = static_cast<float>(step.rate / first_correction(settings_, step));
+        UpdateTerms terms = moment_terms(settings_, piece, step);
+        terms.rate = static_cast<float>(step.rate / first_correction(settings_, piece, step));
         terms.decay = static_cast<float>(is_coupled ? decay : 0);
         terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - step.rate * decay);
         loops.run(launch_of(UpdateKind::adam, piece, step, terms));

@@ -53,6 +53,7 @@ using Counters = std::map<std::string, std::int64_t>;
 struct ReplicaTensors {
     std::vector<TensorMeta> metas;
     std::vector<TensorPiece> pieces;  ///< in the replica's memory
+    std::size_t own_pieces = 0;       ///< pieces after these are on all ranks, and one saves them
     bool is_first_copy = true;
 };
 
@@ -86,7 +87,7 @@ class Replica {
     /// The same of one number that may still be computed, where the model is.
     virtual void add(StepScalar which, const at::Tensor& value) = 0;
 
-    /// A parameter that no pass has reached counts as zero; the user hears of it once.
+    /// A parameter that no pass has reached has no gradient; the user hears of it once.
     virtual void end_leaf() = 0;
 
     /// All own leaves at once, each of which has samples: backward gives nothing to parameters by
@@ -113,10 +114,11 @@ class Replica {
     /// Collective. Waits for the sums over all leaves.
     virtual void finish() = 0;
 
-    /// Collective. Updates what this rank owns, by gradients as `rule` scales them; or, where it
-    /// says so, nothing: weights, optimizer state, buffers and counters stay as they are.
-    /// `samples`: of the step; buffers become their mean over the leaves that had some. The host
-    /// waits for nothing that a GPU decides.
+    /// Collective. Updates what this rank owns, by gradients as `rule` scales them, and leaves
+    /// alone what no leaf of the step has reached; or, where it says so, nothing: weights,
+    /// optimizer state, buffers and counters stay as they are. `samples`: of the step; buffers
+    /// become their mean over the leaves that had some. The host waits for nothing that a GPU
+    /// decides.
     virtual void update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) = 0;
 
     /// Collective. Afterwards every rank computes with all updates.
@@ -134,10 +136,14 @@ class Replica {
 
     /// Of initial weights, or of the end of a step.
     virtual ReplicaTensors tensors() = 0;
+
+    /// Collective. The model's, and by "optimizer.missed." and a parameter's name how many updates
+    /// left it alone, if any did.
     virtual Counters counters() const = 0;
 
-    /// XXH3-128 over all parameters, then float buffers, then counters, each in the model's order
-    /// with its name. Any rank; between steps.
+    /// XXH3-128 over all parameters, then float buffers, then the model's counters, then frozen
+    /// parameters that no file has, each in the model's order with its name. Any rank; between
+    /// steps.
     virtual std::string hash() const = 0;
 
     /// Collective, between steps and before the first: pieces of tensors() may have been filled.

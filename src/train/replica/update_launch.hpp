@@ -54,6 +54,7 @@ struct UpdateLaunch {
     UpdateTerms terms;
     const UpdateDecision* decided = nullptr;  ///< null: `terms` have the scale, and it happens
     const float* rate = nullptr;              ///< null: `terms` have it
+    const float* mark = nullptr;              ///< null, or withheld where is_no_gradient(*mark)
 };
 
 namespace update {
@@ -100,8 +101,15 @@ LOCKSTEP_HOST_DEVICE inline void average(float value, float& average, UpdateTerm
     average += t.keep * (value - average);
 }
 
+/// Of a sum of gradients: no leaf has added anything. Leaves that do not reach a parameter give
+/// -0, leaves that do never give it, and sums keep it only if all of them did.
+LOCKSTEP_HOST_DEVICE inline bool is_no_gradient(float sum) {
+    return sum == 0 && std::signbit(sum);
+}
+
 LOCKSTEP_HOST_DEVICE inline bool is_withheld(const UpdateLaunch& l) {
-    return l.decided != nullptr && l.decided->is_withheld != 0;
+    return (l.decided != nullptr && l.decided->is_withheld != 0) ||
+           (l.mark != nullptr && is_no_gradient(*l.mark));
 }
 
 /// With what became known late.

@@ -10,13 +10,22 @@
 
 namespace lockstep {
 
+/// Updates that the moments of `piece` have taken with this one: t of the paper.
+inline double moment_number(const ParameterPiece& piece, const UpdateStep& step) {
+    return static_cast<double>(step.number - piece.missed);
+}
+
 /// 1 - beta1^t: the first moment is divided by this.
-inline double first_correction(const OptimizerSettings& settings, const UpdateStep& step) {
-    return 1 - std::pow(settings.beta1, static_cast<double>(step.number));
+inline double first_correction(const OptimizerSettings& settings,
+                               const ParameterPiece& piece,
+                               const UpdateStep& step) {
+    return 1 - std::pow(settings.beta1, moment_number(piece, step));
 }
 
 /// Factors of the moments, and of gradients.
-inline UpdateTerms moment_terms(const OptimizerSettings& settings, const UpdateStep& step) {
+inline UpdateTerms moment_terms(const OptimizerSettings& settings,
+                                const ParameterPiece& piece,
+                                const UpdateStep& step) {
     return {.scale = step.gradient_scale,
             .beta1 = static_cast<float>(settings.beta1),
             .beta2 = static_cast<float>(settings.beta2),
@@ -24,7 +33,7 @@ inline UpdateTerms moment_terms(const OptimizerSettings& settings, const UpdateS
             .keep2 = static_cast<float>(1 - settings.beta2),
             .epsilon = static_cast<float>(settings.epsilon),
             .root2 = static_cast<float>(
-                std::sqrt(1 - std::pow(settings.beta2, static_cast<double>(step.number))))};
+                std::sqrt(1 - std::pow(settings.beta2, moment_number(piece, step))))};
 }
 
 /// All of `piece`; `first` and `second` are its first two state vectors, as far as there are any.
@@ -41,7 +50,8 @@ inline UpdateLaunch launch_of(UpdateKind kind,
             .count = static_cast<std::int64_t>(piece.count),
             .terms = terms,
             .decided = step.decided,
-            .rate = rate};
+            .rate = rate,
+            .mark = piece.mark};
 }
 
 }  // namespace lockstep

@@ -58,22 +58,67 @@ at::Tensor blank_input(const InputShape& shape, std::int64_t rows) {
     return images;
 }
 
-Error does_not_fit(const std::string& what, const std::string& why) {
-    return Error(
-        "E217", what, why, "'lockstep models' says which model takes what, and is for which task");
+constexpr const char* see_models =
+    "'lockstep models' says which model takes what, and is for which task";
+
+// "f32 [8, 1, 28, 28] and i64 [8, 20]"
+std::string shapes_text(const NamedTensors& tensors) {
+    std::vector<std::string> texts;
+    for (const auto& [name, tensor] : tensors)
+        texts.push_back(fmt::format("{} [{}]",
+                                    tensor.is_floating_point() ? "f32" : "i64",
+                                    fmt::join(tensor.sizes(), ", ")));
+    return fmt::format("{}", fmt::join(texts, " and "));
 }
 
-void check_outputs(const NamedTensors& outputs, const Task& task, std::int64_t rows) {
+std::string fix_of_forward(ModelAuthor author, const NamedTensors& inputs) {
+    if (author == ModelAuthor::lockstep) return see_models;
+    const std::string given =
+        "mend the model's forward(), which is given " + shapes_text(inputs) + " here";
+    if (author == ModelAuthor::user_class) return given;
+    return given +
+           "; a file that was traced keeps the sizes of its example, the number of samples, too: "
+           "write x.flatten(1) or x.size(0) in place of such a number, or use torch.jit.script";
+}
+
+void check_outputs(const Model& model,
+                   const NamedTensors& outputs,
+                   const Task& task,
+                   std::int64_t rows) {
     std::vector<std::int64_t> wanted = task.output_shape();
     wanted.insert(wanted.begin(), rows);
     const at::IntArrayRef found = only(outputs).sizes();
     check(found == at::IntArrayRef(wanted), [&] {
-        return does_not_fit(
+        return Error(
+            "E217",
             "the model is not for this task",
             fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
                         rows,
                         fmt::join(found, ", "),
-                        fmt::join(wanted, ", ")));
+                        fmt::join(wanted, ", ")),
+            model.author() == ModelAuthor::lockstep
+                ? see_models
+                : "return that shape from the model's forward(), or use the --task that "
+                  "its output is for");
+    });
+    check(only(outputs).requires_grad(), [] {
+        return Error("E250",
+                     "the model's output has no gradient",
+                     "no parameter that learns leads to it: forward() detaches what it computes, "
+                     "or does so without gradients",
+                     "leave out detach(), data() and NoGradGuard on the way from parameters to "
+                     "the output");
+    });
+}
+
+// Ranks sum gradients as dense vectors.
+void check_dense(const NamedTensor& parameter) {
+    check(parameter.tensor.grad().layout() == at::kStrided, [&] {
+        return Error("E250",
+                     fmt::format("the gradient of parameter '{}' is sparse", parameter.name),
+                     "ranks sum dense gradients only",
+                     "leave out sparse(true) (Python: sparse=True) where the model makes its "
+                     "embedding");
     });
 }
 
@@ -81,7 +126,7 @@ at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, s
     torch::manual_seed(1);
     const LeafSamples samples = blank_samples(task, shape, rows);
     const NamedTensors outputs = outputs_of(model, samples.inputs);
-    check_outputs(outputs, task, rows);
+    check_outputs(model, outputs, task, rows);
     const LeafSamples there = samples.with_targets_on(only(outputs).device());
     return task.loss(outputs, there) / static_cast<double>(rows);
 }
@@ -175,13 +220,21 @@ LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_
 }
 
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {
+    const auto misfit = [&](const std::string& why) {
+        return Error("E217",
+                     "the model cannot take these data",
+                     why,
+                     fix_of_forward(model.author(), inputs));
+    };
     try {
         return model.forward(inputs);
     } catch (const Error&) {
         throw;
     } catch (const std::exception& error) {
         throw_if_known(error);
-        throw does_not_fit("the model cannot take these data", reason_of(error));
+        throw misfit(reason_of(error, model.author()));
+    } catch (...) {
+        throw misfit("it threw what is no std::exception");
     }
 }
 
@@ -193,6 +246,8 @@ bool takes_single_rows(Model& model, const ModelShape& shape) {
         model.forward(blank_inputs(shape, 1));
     } catch (const std::exception& error) {
         return !lacks_statistics(error.what());
+    } catch (...) {
+        return true;  // a blank step says what it was
     }
     return true;
 }
@@ -203,7 +258,8 @@ double blank_step_seconds(
     double quickest = std::numeric_limits<double>::infinity();
     for (int pass = 0; pass < timed_passes && (pass == 0 || quickest <= enough_s); ++pass) {
         const double begin_s = now_s();
-        blank_loss(model, task, shape, rows).backward();
+        const at::Tensor loss = blank_loss(model, task, shape, rows);
+        in_model(model.author(), ModelPlace::backward, [&] { loss.backward(); });
         quickest = std::min(quickest, now_s() - begin_s);
         kept.restore();
         for (const NamedTensor& parameter : model.parameters())
@@ -224,12 +280,11 @@ BlankStep run_blank_step(Model& model,
         on_gradient(parameters[i].tensor,
                     [&step, i](const at::Tensor&) { step.order.push_back(i); });
     const at::Tensor loss = blank_loss(model, task, shape, rows);
-    try {
-        compute_gradients(loss, parameters, rows, step.order);
-    } catch (const c10::Error& error) {
-        throw_if_known(error);
-        throw;
-    }
+    with_known_errors([&] {
+        in_model(model.author(), ModelPlace::backward, [&] {
+            compute_gradients(loss, parameters, rows, step.order);
+        });
+    });
 
     Hasher128 hasher;
     add(hasher, loss);
@@ -239,6 +294,7 @@ BlankStep run_blank_step(Model& model,
         if (std::ranges::find(step.order, i) == step.order.end()) {
             step.order.push_back(i);
         } else {
+            check_dense(parameters[i]);
             add(hasher, parameter.grad());
             add_update(hasher, parameter, optimizer);
         }

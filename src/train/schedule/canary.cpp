@@ -5,6 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include <algorithm>
 #include <set>
@@ -68,7 +69,24 @@ std::string variables_text(const Flock& one, const Flock& other) {
     return found.empty() ? "" : fmt::format("; {}", fmt::join(found, "; "));
 }
 
-Error other_bits(const std::vector<Flock>& flocks) {
+bool have_same_processor(const std::vector<Flock>& flocks) {
+    return std::ranges::all_of(flocks, [&](const Flock& flock) {
+        return flock.first->processor == flocks[0].first->processor;
+    });
+}
+
+// What a user is to do about it.
+std::string fix_of(const std::vector<Flock>& flocks, ModelAuthor author) {
+    const std::string same_nodes =
+        "use nodes with the same processor (sbatch --constraint), and give all ranks the same "
+        "environment and libraries";
+    if (author == ModelAuthor::lockstep) return same_nodes;
+    return have_same_processor(flocks) ? std::string(stateful_fix)
+                                       : same_nodes + "; or " + stateful_fix;
+}
+
+Error other_bits(const std::vector<Flock>& flocks, ModelAuthor author) {
+    const bool is_models = author != ModelAuthor::lockstep && have_same_processor(flocks);
     std::vector<std::string> texts, hashes;
     for (const Flock& flock : flocks) {
         if (texts.size() == most_shown) break;
@@ -79,11 +97,11 @@ Error other_bits(const std::vector<Flock>& flocks) {
                  fmt::format("ranks compute {} different results from the same samples: {}",
                              flocks.size(),
                              fmt::join(texts, "; ")),
-                 fmt::format("a step before the run gave {}{}",
+                 fmt::format("{}a step before the run gave {}{}",
+                             is_models ? std::string(stateful_why) + "; " : "",
                              fmt::join(hashes, " and "),
                              variables_text(flocks[0], flocks[1])),
-                 "use nodes with the same processor (sbatch --constraint), and give all ranks the "
-                 "same environment and libraries");
+                 fix_of(flocks, author));
 }
 
 }  // namespace
@@ -119,12 +137,12 @@ Canary make_canary(const std::string& hash,
     return canary;
 }
 
-void check_same_canary(const Communicator& ranks, const Canary& mine) {
+void check_same_canary(const Communicator& ranks, const Canary& mine, ModelAuthor author) {
     std::vector<Canary> all;
     for (const std::string& text : ranks.all_gather(json_of_record(mine).dump()))
         all.push_back(record_from_json<Canary>(parse_json(text, "canary"), "canary"));
     const std::vector<Flock> flocks = flocks_of(all);
-    agree(ranks, [&] { check(flocks.size() == 1, [&] { return other_bits(flocks); }); });
+    agree(ranks, [&] { check(flocks.size() == 1, [&] { return other_bits(flocks, author); }); });
 }
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/environment.hpp"
 
+#include "model/model.hpp"
+
 #include <map>
 #include <string>
 
@@ -29,7 +31,8 @@ Canary make_canary(const std::string& hash,
                    const std::string& processor,
                    const Environment& environment);
 
-/// Collective. Errors: E707 naming ranks, nodes, processors and variables that are not alike.
-void check_same_canary(const Communicator& ranks, const Canary& mine);
+/// Collective. Of a model by `author`. Errors: E707 naming ranks, nodes, processors and variables
+/// that are not alike, or a user's model where these are.
+void check_same_canary(const Communicator& ranks, const Canary& mine, ModelAuthor author);
 
 }  // namespace lockstep

@@ -15,6 +15,7 @@
 #include <exception>
 #include <limits>
 #include <numeric>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -56,6 +57,7 @@ class DrawnNumbers {
         for (const at::Generator& generator : generators_) states_.push_back(generator.get_state());
     }
     bool have_moved() const {
+        const LeafScope::Pause pause;  // it is not the model that compares
         for (std::size_t i = 0; i < states_.size(); ++i)
             if (!at::equal(generators_[i].get_state(), states_[i])) return true;
         return false;
@@ -114,7 +116,10 @@ std::vector<at::Tensor> leaf_losses(Model& model,
                                     const LeafSamples& samples,
                                     const LeafCut& cut,
                                     const LossTerms& terms) {
-    const auto outputs = by_leaf(model.forward(samples.inputs), cut);
+    const auto outputs = by_leaf(
+        in_model(
+            model.author(), ModelPlace::forward, [&] { return model.forward(samples.inputs); }),
+        cut);
     std::vector<at::Tensor> losses;
     for (std::size_t leaf = 0; leaf < outputs.size(); ++leaf) {
         const auto first = static_cast<std::int64_t>(leaf) * cut.rows;
@@ -135,6 +140,19 @@ std::string cannot_take(const std::exception& error) {
 }
 
 constexpr const char* shared_numbers = "random numbers of all samples at once";
+constexpr const char* read_values = "the model reads values, as item() does";
+
+// What a forward pass over all leaves at once may have made of them that one alone would not.
+std::string obstacle_of(const LeafScope& scope, const DrawnNumbers& drawn, const Model& model) {
+    if (drawn.have_moved()) return shared_numbers;
+    if (scope.read().empty()) return "";
+    std::set<const void*> alike;  // for all leaves
+    for (const NamedTensors& tensors : {model.parameters(), model.buffers(), model.frozen()})
+        for (const NamedTensor& one : tensors) alike.insert(one.tensor.storage().data());
+    const bool is_alike =
+        std::ranges::all_of(scope.read(), [&](const void* from) { return alike.contains(from); });
+    return is_alike ? "" : read_values;
+}
 
 constexpr double longest_to_time_s = 1;
 
@@ -175,7 +193,8 @@ std::string leaves_obstacle(Model& model,
     try {
         const std::vector<at::Tensor> losses =
             leaf_losses(model, task, blank_samples(task, shape, cut.samples()), cut, {});
-        if (drawn.have_moved()) return shared_numbers;
+        const std::string obstacle = obstacle_of(scope, drawn, model);
+        if (!obstacle.empty()) return obstacle;
         return LeafGraph(losses, {.parameters = parameters}, cut, &scope).unknown();
     } catch (const std::exception& error) {
         return cannot_take(error);
@@ -201,16 +220,22 @@ void LeafPasses::compute(const LeafSamples& leaf,
 }
 
 at::Tensor LeafPasses::forward(const LeafSamples& samples, const LossTerms& terms) {
-    const at::Tensor sum = loss_of(task_, replica_.model().forward(samples.inputs), samples, terms);
+    Model& model = replica_.model();
+    const NamedTensors outputs = in_model(
+        model.author(), ModelPlace::forward, [&] { return model.forward(samples.inputs); });
+    const at::Tensor sum = loss_of(task_, outputs, samples, terms);
     replica_.add(StepScalar::loss_sum, sum);
     return terms.scale == 1 ? sum : sum * terms.scale;
 }
 
 void LeafPasses::backward(const at::Tensor& value, std::int64_t rows, int parts) {
-    if (parts > 1 || !value.is_cpu()) return value.backward();
+    const auto run = [&] {
+        in_model(replica_.model().author(), ModelPlace::backward, [&] { value.backward(); });
+    };
+    if (parts > 1 || !value.is_cpu()) return run();
     LeafGraph graph({value}, replica_.places(), {.leaves = 1, .rows = rows}, nullptr);
     graph.take(Taking::products, replica_.sums());
-    value.backward();
+    run();
     graph.finish();
 }
 
@@ -233,14 +258,17 @@ std::string LeafPasses::compute_together(const LeafSamples& samples,
             if (terms.scale != 1) losses[leaf] = losses[leaf] * terms.scale;
         }
     }
-    if (drawn.have_moved()) return shared_numbers;
+    if (const std::string why = obstacle_of(scope, drawn, replica_.model()); !why.empty())
+        return why;
     {
         const PhaseScope phase(clock_, Phase::backward);
         LeafGraph graph(losses, replica_.places(), cut, &scope);
         if (walk_ == Walk::counts && !graph.unknown().empty()) return graph.unknown();
         replica_.begin_together();
         graph.take(Taking::all, replica_.sums());
-        torch::autograd::backward(losses, std::vector<at::Tensor>(losses.size()));
+        in_model(replica_.model().author(), ModelPlace::backward, [&] {
+            torch::autograd::backward(losses, std::vector<at::Tensor>(losses.size()));
+        });
         graph.finish();
     }
     replica_.end_together(scope, results);
@@ -277,9 +305,9 @@ std::string LeafPasses::rehearse_together(const LeafSamples& samples,
     }
 }
 
-std::optional<double> LeafPasses::price(const ModelShape& shape,
-                                        const LeafCut& cut,
-                                        const LossTerms& terms) {
+std::optional<LeafSpeed> LeafPasses::speed(const ModelShape& shape,
+                                           const LeafCut& cut,
+                                           const LossTerms& terms) {
     if (together_s_ > longest_to_time_s) return {};
     const at::Device device = device_of(replica_.model());
     const LeafSamples samples = blank_samples(task_, shape, cut.samples());
@@ -295,7 +323,8 @@ std::optional<double> LeafPasses::price(const ModelShape& shape,
         replica_.end_leaf();
     }
     replica_.end_rehearsal();
-    return together_s / as_one_s;
+    const auto count = static_cast<double>(cut.samples());
+    return LeafSpeed{.together = count / together_s, .as_one = count / as_one_s};
 }
 
 std::string LeafPasses::compare_ways(const ModelShape& shape,

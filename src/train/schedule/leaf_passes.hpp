@@ -24,6 +24,12 @@ struct CaptureVerdict {
     double price = 0;     ///< how many times as long as one that is computed a replayed leaf takes
 };
 
+/// How many samples a rank's forward and backward passes take in a second.
+struct LeafSpeed {
+    double together = 0;  ///< in its leaves, computed together
+    double as_one = 0;    ///< as one leaf
+};
+
 /// Whether a leaf may be recorded and replayed. Not where others wait for its gradients, which
 /// are told of at the end only.
 enum class Capture { no, yes };
@@ -72,11 +78,11 @@ class LeafPasses {
                          std::uint64_t most_bytes,
                          Walk walk = Walk::counts);
 
-    /// After a rehearsal in which nothing stood in the way: how many times as long as one leaf of
-    /// all samples its leaves take together; nothing where finding out would take seconds.
-    std::optional<double> price(const ModelShape& shape,
-                                const LeafCut& cut,
-                                const LossTerms& terms);
+    /// After a rehearsal in which nothing stood in the way: what leaves cost; nothing where finding
+    /// out would take seconds.
+    std::optional<LeafSpeed> speed(const ModelShape& shape,
+                                   const LeafCut& cut,
+                                   const LossTerms& terms);
 
   private:
     at::Tensor forward(const LeafSamples& samples, const LossTerms& terms);

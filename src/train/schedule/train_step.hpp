@@ -70,9 +70,9 @@ class TrainStep {
     /// way, see LeafPasses::rehearse(); "": nothing.
     [[nodiscard]] std::string rehearse(std::uint64_t most_bytes);
 
-    /// After that, where nothing stands in the way: see LeafPasses::price().
-    std::optional<double> leaves_price() {
-        return passes_.price(parts_.shape, cut(), terms(settings_.batch));
+    /// After that, where nothing stands in the way: see LeafPasses::speed().
+    std::optional<LeafSpeed> leaf_speed() {
+        return passes_.speed(parts_.shape, cut(), terms(settings_.batch));
     }
 
     /// Before the first step of leaves that are computed one by one on a GPU: records them and

@@ -286,6 +286,17 @@ void check_lr_every(const Period& every) {
     });
 }
 
+// Nor may what is tested: it tells which checkpoint is the best, and when to stop.
+void check_evaluate_every(const Period& every) {
+    check(every.unit != Period::Unit::seconds, [&] {
+        return Error(
+            "E103",
+            fmt::format("--evaluate-every is '{}'", period_text(every)),
+            "evaluations come after steps or epochs, so that they do not depend on a clock",
+            "for example --evaluate-every 500steps");
+    });
+}
+
 }  // namespace
 
 std::vector<std::string> idle_settings(const TrainSettings& settings) {
@@ -298,6 +309,7 @@ std::vector<std::string> idle_settings(const TrainSettings& settings) {
 std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts) {
     check_deadline(settings);
     check_lr_every(settings.schedule.every);
+    check_evaluate_every(settings.evaluate_every);
     std::vector<std::string> notes;
     std::vector<Misfit> rows = misfits(settings, facts);
     for (Misfit& row : contradictions(settings)) rows.push_back(std::move(row));

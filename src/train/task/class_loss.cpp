@@ -44,6 +44,15 @@ std::vector<float> given_weights(const std::string& text, const Field& field) {
             fmt::format("it must be none, balanced, or {} numbers of 0 or more", field.classes()),
             "give one weight for each class, with commas between");
     });
+    bool has_weight = false;
+    for (std::size_t i = 0; i < weights.size(); ++i)
+        has_weight = has_weight || (weights[i] > 0 && field.class_counts[i] > 0);
+    check(has_weight, [&] {
+        return Error("E103",
+                     fmt::format("--class-weights is '{}'", printable(text)),
+                     "all classes that occur have the weight 0: nothing would be learned",
+                     "give those that count a weight above 0");
+    });
     return weights;
 }
 

@@ -4,6 +4,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/data/advice.hpp"
+#include "lockstep/data/class_use.hpp"
 
 #include "task/field_input.hpp"
 
@@ -22,7 +24,7 @@ using Holds = TargetRule::Holds;
 // In the order of TaskKind, without `automatic`.
 constexpr std::array rules{
     TargetRule{"classification", "labels", Holds::classes, 0, 0, "whole numbers [n]"},
-    TargetRule{"multi-label", "labels", Holds::flags, 1, 1, "u8 or floats, 0 to 1 [n, K]"},
+    TargetRule{"multi-label", "labels", Holds::flags, 1, 1, "numbers from 0 to 1 [n, K]"},
     TargetRule{"regression", "targets", Holds::numbers, 0, 1, "numbers [n] or [n, K]"},
     TargetRule{"segmentation", "masks", Holds::classes, 2, 2, "whole numbers [n, H, W]"},
     TargetRule{"next-token", "tokens", Holds::classes, 1, 1, "whole numbers [n, T + 1]"}};
@@ -32,15 +34,34 @@ bool is_whole(ElementType type) {
 }
 
 bool holds(const Field& field, TargetRule::Holds what) {
-    if (what == Holds::classes) return is_whole(field.type) && field.classes() > 0;
-    const bool is_large_whole = is_whole(field.type) && field.type != ElementType::u8;
-    return what == Holds::numbers || !is_large_whole;
+    return what != Holds::classes || (is_whole(field.type) && field.classes() > 0);
 }
 
 bool fits(const Field& field, const TargetRule& rule) {
     const std::size_t dimensions = field.shape.size();
     return dimensions >= rule.least_dimensions && dimensions <= rule.most_dimensions &&
            holds(field, rule.holds);
+}
+
+// A name or a layout that the field can have, or numbers of another shape.
+std::string way_to_fit(const DatasetIndex& data, std::size_t place, const TargetRule& rule) {
+    const Field& field = data.fields()[place];
+    const std::size_t dimensions = field.shape.size();
+    const std::string name(rule.field);
+    const auto kept = field.shape.end() - std::min<std::ptrdiff_t>(2, std::ssize(field.shape));
+    const bool has_plane = std::count(field.shape.begin(), kept, 1) == kept - field.shape.begin();
+    if (rule.holds == Holds::classes && dimensions >= rule.least_dimensions &&
+        dimensions <= rule.most_dimensions)
+        return fmt::format("{} if these are whole numbers, or {} to predict numbers",
+                           way_to_rename(data, place, name, ":label"),
+                           way_to_rename(data, place, "targets"));
+    if (name == "masks" && dimensions > 2 && has_plane)
+        return way_to_rewrite(
+            data, place, fmt::format("x.reshape(len(x), {}, {})", kept[0], kept[1]));
+    if (name == "labels" && dimensions == 2)
+        return way_to_rename(data, place, "masks", is_whole(field.type) ? "" : ":label");
+    if (dimensions < 2) return way_to_rename(data, place, dimensions == 0 ? "labels" : "targets");
+    return way_to_rewrite(data, place, "x.reshape(len(x), -1)");
 }
 
 Error other_data(const DatasetIndex& test, const std::string& why) {
@@ -88,7 +109,8 @@ const TargetRule& target_rule(TaskKind kind) {
 }
 
 const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
-    const Field& field = data.field(std::string(rule.field));
+    const std::size_t place = data.field_position(rule.field);
+    const Field& field = data.fields()[place];
     check(fits(field, rule), [&] {
         return Error("E217",
                      fmt::format("'{}' of '{}' are {} [{}]",
@@ -97,9 +119,7 @@ const Field& target_field(const DatasetIndex& data, const TargetRule& rule) {
                                  element_name(field.type),
                                  fmt::join(field.shape, ", ")),
                      fmt::format("{} takes '{}' of {}", rule.task, rule.field, rule.form),
-                     rule.field == "labels" && field.shape.size() == 1
-                         ? "if each row has one 1 and else 0: --field labels=PATH:onehot"
-                         : "pack or name them otherwise");
+                     way_to_fit(data, place, rule));
     });
     return field;
 }
@@ -134,6 +154,20 @@ std::string FieldTask::classes_text() const {
     if (names.size() > most_named)
         text += fmt::format(", and {} more", grouped(names.size() - most_named));
     return text;
+}
+
+std::string FieldTask::class_warning() const {
+    if (rule_.holds != Holds::classes) return "";
+    check(field_.classes() > 1, [&] {
+        return Error(
+            "E217",
+            fmt::format("'{}' has one class only, 0", field_.name),
+            "there is nothing to tell apart: each output is right, and the loss is 0",
+            "give data of two classes at least; 'lockstep data pack --classes N' says that "
+            "there are others, which these data do not have");
+    });
+    check_class_numbers(field_);
+    return unused_classes_text(field_);
 }
 
 NamedTensors FieldTask::targets(const LeafSource& source) const {

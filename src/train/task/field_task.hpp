@@ -35,6 +35,7 @@ class FieldTask : public Task {
 
     std::int64_t outputs() const override { return field_.classes(); }
     std::string classes_text() const override;
+    std::string class_warning() const override;
     void check_test_data(const DatasetIndex& test) const override;
     ClassNumbers class_numbers(const DatasetIndex& data) const override;
     NamedTensors targets(const LeafSource& source) const override;

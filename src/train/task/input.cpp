@@ -3,6 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/split.hpp"
+#include "lockstep/data/advice.hpp"
+#include "lockstep/data/axes.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -31,8 +33,13 @@ std::vector<std::int64_t> with_three_dimensions(const std::vector<std::int64_t>&
     return joined;
 }
 
+bool is_learned(const std::string& field) {
+    return field == "labels" || field == "targets" || field == "masks";
+}
+
 // What is learned must not be given, but for tokens, whose last one is held back.
-void check_input(const DatasetIndex& index, const Field& field) {
+void check_input(const DatasetIndex& index, std::size_t place) {
+    const Field& field = index.fields()[place];
     const auto fail = [&](const std::string& why, const std::string& fix) {
         return Error(
             "E217",
@@ -40,19 +47,19 @@ void check_input(const DatasetIndex& index, const Field& field) {
             why,
             fix);
     };
-    for (const char* learned : {"labels", "targets", "masks"})
-        check(field.name != learned, [&] {
-            return fail("it is what a model learns",
-                        "see --inputs, or pack or name the fields otherwise");
-        });
+    check(!is_learned(field.name), [&] {
+        return fail("it is what a model learns",
+                    "see --inputs, or pack or name the fields otherwise");
+    });
     check(field.shape.size() <= most_dimensions, [&] {
-        return fail(fmt::format("its samples are [{}], and a model is given three dimensions at "
-                                "most",
-                                fmt::join(field.shape, ", ")),
-                    fmt::format("no option changes that: store them with fewer, such as "
-                                "x.reshape(len(x), {}) of numpy makes them, or name another field "
-                                "with --inputs",
-                                fmt::join(with_three_dimensions(field.shape), ", ")));
+        return fail(
+            fmt::format("its samples are [{}], and a model is given three dimensions at "
+                        "most",
+                        fmt::join(field.shape, ", ")),
+            way_to_rewrite(index,
+                           place,
+                           fmt::format("x.reshape(len(x), {})",
+                                       fmt::join(with_three_dimensions(field.shape), ", "))));
     });
 }
 
@@ -72,6 +79,51 @@ void check_several(const DatasetIndex& index,
         return fail("images alone are transformed, and none of these is one",
                     "leave --transform away");
     });
+}
+
+bool is_real(const Field& field) {
+    return field.type == ElementType::f32 || field.type == ElementType::f64;
+}
+
+// How a field that has no mean and deviation gets them: 'data pack' finds those of images and of
+// columns, if they are u8 images or real numbers.
+std::string normalising_advice(const Field& field, ManifestKind kind) {
+    constexpr std::int64_t most_columns = 4096;
+    const auto& shape = field.shape;
+    const bool is_picture = field.name == "images" && shape.size() > 1;
+    const bool has_columns = shape.empty() || (shape.size() == 1 && shape[0] <= most_columns);
+    const bool is_packed = kind == ManifestKind::packed;
+    if (!is_picture && !has_columns)
+        return fmt::format(
+            "'lockstep data pack' finds no mean and deviation of [{}]. numpy scales "
+            "it before, and test data by the same numbers: x = (x - mean) / std",
+            fmt::join(shape, ", "));
+    if (is_real(field) || (is_picture && field.type == ElementType::u8))
+        return fmt::format("{} has no mean and deviation, which 'lockstep data pack' finds",
+                           is_packed ? "it" : "a file of others");
+    return "'lockstep data pack' finds mean and deviation of floats. numpy makes them: x = "
+           "x.astype('float32')";
+}
+
+const Statistics* statistics_in(const TransformPipeline& pipeline) {
+    const auto found =
+        std::ranges::find(pipeline.ops(), TransformKind::normalise, &TransformOp::kind);
+    return found == pipeline.ops().end() ? nullptr : &found->statistics;
+}
+
+// What is done to numbers between the data set and the model.
+std::string treatment(const Field& field, const TransformPipeline& pipeline, ManifestKind kind) {
+    if (field.name == "tokens") return "";
+    const std::string divided = field.type == ElementType::u8 ? ", divided by 255" : "";
+    const Statistics* const whose = is_image(field) ? statistics_in(pipeline) : nullptr;
+    if (whose != nullptr && *whose == Statistics::imagenet)
+        return divided + ", normalised by ImageNet's mean and deviation";
+    if (field.mean.empty())
+        return fmt::format("{}, not normalised: {}", divided, normalising_advice(field, kind));
+    const char* const each = field.mean.size() == 1    ? ""
+                             : field.shape.size() == 1 ? " of each column"
+                                                       : " of each channel";
+    return fmt::format("{}, normalised by mean and deviation{}", divided, each);
 }
 
 InputShape shape_of(const Field& field, const FieldInput& input) {
@@ -97,7 +149,7 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
     std::vector<std::size_t> places;
     for (const std::string& name : split(names.empty() ? first_input(index) : names, ',')) {
         places.push_back(index.field_position(name));
-        check_input(index, index.fields()[places.back()]);
+        check_input(index, places.back());
         check(std::ranges::count(places, places.back()) == 1, [&] {
             return Error("E217",
                          fmt::format("--inputs names '{}' twice", name),
@@ -106,6 +158,63 @@ std::vector<std::size_t> input_places(const DatasetIndex& index, const std::stri
         });
     }
     return places;
+}
+
+void check_input_count(std::span<const std::string> wanted,
+                       const DatasetIndex& index,
+                       const std::string& names) {
+    const std::size_t given = input_places(index, names).size();
+    if (wanted.empty() || wanted.size() == given) return;
+    std::vector<std::string> fields;
+    for (const Field& field : index.fields())
+        if (!is_learned(field.name)) fields.push_back(field.name);
+    const std::string fix =
+        wanted.size() == fields.size()
+            ? fmt::format("give --inputs {}", fmt::join(fields, " --inputs "))
+            : fmt::format(
+                  "give --inputs FIELD for each of them, in this order; of data without "
+                  "one, 'lockstep data pack' makes others");
+    throw Error("E217",
+                fmt::format("the model's forward() takes {} input(s), {}, and is given {}",
+                            wanted.size(),
+                            fmt::join(wanted, ", "),
+                            given),
+                fmt::format("the data have {}", fmt::join(fields, ", ")),
+                fix);
+}
+
+std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings) {
+    const auto pipeline = TransformPipeline::parse(settings.transform);
+    std::vector<std::string> texts;
+    for (const std::size_t place : input_places(index, settings.inputs)) {
+        const Field& field = index.fields()[place];
+        const std::string axes = axes_text(field);
+        texts.push_back(
+            fmt::format("{}: {}, {}{}",
+                        field.name,
+                        element_name(field.type),
+                        axes.empty() ? fmt::format("[{}]", fmt::join(field.shape, ", ")) : axes,
+                        treatment(field, pipeline, index.manifest().kind)));
+    }
+    return texts;
+}
+
+void check_normalises(const std::string& transform,
+                      const DatasetIndex& index,
+                      const std::string& inputs) {
+    if (!TransformPipeline::is_asked_to_normalise(transform)) return;
+    const std::vector<std::size_t> places = input_places(index, inputs);
+    const auto has_mean = [&](std::size_t place) { return !index.fields()[place].mean.empty(); };
+    check(std::ranges::any_of(places, has_mean), [&] {
+        const Field& field = index.fields()[places.front()];
+        return Error("E248",
+                     fmt::format("'normalise' would do nothing to '{}'", field.name),
+                     fmt::format("data set '{}' has no mean and deviation of it", index.place()),
+                     field.name == "tokens"
+                         ? "leave it away: tokens are numbers of words"
+                         : fmt::format("leave it away; or: {}",
+                                       normalising_advice(field, index.manifest().kind)));
+    });
 }
 
 InputReader::InputReader(const DatasetIndex& index,

@@ -11,6 +11,7 @@
 #include "task/task.hpp"
 
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,22 @@ namespace lockstep {
 /// there is none, E217 if one is named twice, is what is learned, or has more than three
 /// dimensions.
 std::vector<std::size_t> input_places(const DatasetIndex& index, const std::string& names);
+
+/// Whether these are as many as `wanted`, which a model takes; nobody may know: then it is empty.
+/// Errors: E217 with the fields that there are.
+void check_input_count(std::span<const std::string> wanted,
+                       const DatasetIndex& index,
+                       const std::string& names);
+
+/// For the log, by input: its numbers as they are stored, and what is done to them. `settings` has
+/// the canonical text of transforms. "images: u8, C 3, H 32, W 32, divided by 255, ...".
+std::vector<std::string> input_texts(const DatasetIndex& index, const TrainSettings& settings);
+
+/// Errors: E248 if `transform`, as the user wrote it, has `normalise`, and no input of `index` has
+/// the mean and deviation that it takes.
+void check_normalises(const std::string& transform,
+                      const DatasetIndex& index,
+                      const std::string& inputs);
 
 /// Makes tensors of one data set's rows: inputs f32 [n, C, H, W], channels innermost in memory, or
 /// tokens i64 [n, T], of the input_places(), images by a pipeline of transforms, keyed by the

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/data/advice.hpp"
 
 #include "task/field_task.hpp"
 
@@ -20,11 +22,11 @@ class MultiLabel : public FieldTask {
     NamedTensors targets(const LeafSource& source) const override {
         NamedTensors targets = FieldTask::targets(source);
         const at::Tensor& labels = targets[0].tensor;
-        check(labels.ge(0).logical_and(labels.le(1)).all().item<bool>(), [] {
-            return Error("E210",
-                         "a label is neither 0 nor 1",
-                         "'labels' of several numbers a sample say which of K labels it has",
-                         "pack 0 and 1; or name the field 'targets' for regression");
+        const at::Tensor are_flags = labels.ge(0).logical_and(labels.le(1));
+        check(are_flags.all().item<bool>(), [&] {
+            const at::Tensor bad = are_flags.logical_not().nonzero()[0];
+            const auto row = static_cast<std::size_t>(bad[0].item<std::int64_t>());
+            return bad_flag(source, row, bad[1].item<std::int64_t>(), labels);
         });
         return targets;
     }
@@ -55,6 +57,27 @@ class MultiLabel : public FieldTask {
                             {"accuracy", accuracy}},
                 .text = fmt::format("F1 {}, accuracy of labels {}", percent(f1), percent(accuracy)),
                 .confusion = {}};
+    }
+
+  private:
+    // Of the source's row number `row`.
+    static Error bad_flag(const LeafSource& source,
+                          std::size_t row,
+                          std::int64_t label,
+                          const at::Tensor& labels) {
+        const std::size_t place = source.index.field_position("labels");
+        const Field& field = source.index.fields()[place];
+        const std::uint64_t sample = source.batch.sample_ids[source.leaf.first_row + row];
+        return {"E210",
+                fmt::format("label {} of sample {} is {}: {}",
+                            label,
+                            grouped(sample),
+                            labels[static_cast<std::int64_t>(row)][label].item<double>(),
+                            row_text(source.index, field, sample)),
+                fmt::format("'labels' [n, {}] say whether a sample has each label: 0 no, 1 yes",
+                            field.shape[0]),
+                fmt::format("to predict these numbers, in a new run: {}",
+                            way_to_rename(source.index, place, "targets"))};
     }
 
   protected:

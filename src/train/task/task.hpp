@@ -78,6 +78,10 @@ class Task {
     /// For the log: how many classes, and what they are called; "" where there are none.
     virtual std::string classes_text() const { return ""; }
 
+    /// Whether there is something to learn; for the user, which classes do not occur, or "".
+    /// Errors: E210, E217.
+    virtual std::string class_warning() const { return ""; }
+
     /// Whether a model that learns this can be evaluated on `test`. Errors: E217.
     virtual void check_test_data(const DatasetIndex& test) const = 0;
 

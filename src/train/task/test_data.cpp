@@ -2,8 +2,13 @@
 #include "task/test_data.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/shell_word.hpp"
 
 #include "task/input.hpp"
+
+#include <algorithm>
 
 #include <fmt/format.h>
 
@@ -35,6 +40,54 @@ void check_units(const Field& test, const Field& data, const TrainSettings& sett
     });
 }
 
+std::string order_of(const std::vector<std::string>& columns) {
+    constexpr std::size_t most_listed = 20;
+    std::string text;
+    for (std::size_t c = 0; c < std::min(columns.size(), most_listed); ++c)
+        text += (c == 0 ? "" : ", ") + printable(columns[c]);
+    if (columns.size() > most_listed)
+        text += fmt::format(" and {} more", grouped(columns.size() - most_listed));
+    return text;
+}
+
+// Puts a table's columns in the training data's order, and others, such as labels, behind them.
+std::string reorder_command(const std::vector<std::string>& columns) {
+    std::string words;
+    for (const std::string& column : columns) words += " " + shell_word(column);
+    return fmt::format(
+        "python3 -c 'import csv,sys; o=sys.argv[1:]; r=csv.DictReader(sys.stdin); "
+        "w=csv.DictWriter(sys.stdout,o+[c for c in r.fieldnames if c not in o]); "
+        "w.writeheader(); w.writerows(r)'{} < OLD.csv > NEW.csv",
+        words);
+}
+
+// A model knows columns by their places; names are compared where both have them.
+void check_columns(const Field& test, const Field& data, const TrainSettings& settings) {
+    constexpr std::size_t most_in_command = 100;
+    const auto &there = test.columns, &here = data.columns;
+    if (there.empty() || here.empty() || there == here) return;
+    const auto first =
+        static_cast<std::size_t>(std::ranges::mismatch(there, here).in1 - there.begin());
+    std::vector<std::string> sorted_there = there, sorted_here = here;
+    std::ranges::sort(sorted_there);
+    std::ranges::sort(sorted_here);
+    const bool are_same = sorted_there == sorted_here;
+    throw Error(
+        "E217",
+        fmt::format("test data '{}' do not fit the training data", settings.test_data.string()),
+        fmt::format("column {} of '{}' is '{}', and in the training data '{}'; their order is: {}",
+                    first + 1,
+                    test.name,
+                    printable(there[first]),
+                    printable(here[first]),
+                    order_of(here)),
+        are_same && here.size() <= most_in_command
+            ? "put the columns in that order, and pack the table again. If it has commas between "
+              "cells: " +
+                  reorder_command(here)
+            : "pack a table of these columns, in that order");
+}
+
 // A model has no embedding for tokens beyond its vocabulary.
 void check_vocabulary(const Field& test, const Field& data, const TrainSettings& settings) {
     check(test.classes() <= data.classes(), [&] {
@@ -63,6 +116,7 @@ void check_test_inputs(const DatasetIndex& test,
         const Field &there = test.fields()[tested[i]], &here = data.fields()[learned[i]];
         const auto check_field = here.name == "tokens" ? check_vocabulary : check_units;
         check_field(there, here, settings);
+        check_columns(there, here, settings);
     }
 }
 

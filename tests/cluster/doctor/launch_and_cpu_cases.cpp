@@ -14,6 +14,30 @@ void become_singletons(Job& job) {
                           {"SLURM_PROCID", "0"}};
 }
 
+void become_singletons_of_mpich(Job& job) {
+    job.resize(1);
+    job[0].size = job[0].local_size = 1;
+    job[0].environment = {{"PMI_RANK", "0"}, {"PMI_SIZE", "2"}};
+}
+
+/// A batch script of four tasks that starts the program without srun.
+void leave_tasks_idle(Job& job) {
+    job.resize(1);
+    job[0].size = job[0].local_size = 1;
+    job[0].environment = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}};
+}
+
+/// Two threads on the one CPU that the variables name as the binder's.
+auto two_threads_by(std::map<std::string, std::string> binder) {
+    return [binder](Job& job) {
+        job[0].node.allowed_cpus = {0};
+        job[0].plan.threads = 2;
+        for (const char* name : {"OMPI_COMM_WORLD_SIZE", "SLURM_STEP_ID"})
+            job[0].environment.erase(name);
+        job[0].environment.insert(binder.begin(), binder.end());
+    };
+}
+
 void nest_in_srun(Job& job) {
     job[0].environment["SLURM_STEP_ID"] = "3";
     job[0].environment["SLURM_STEP_NUM_TASKS"] = "1";
@@ -55,6 +79,8 @@ std::vector<Sick> launch_and_cpu_cases() {
     };
     return {
         {"D1", error, "srun --mpi=pmix", small_job, become_singletons},
+        {"D1", error, "lockstep train --np 2", small_job, become_singletons_of_mpich},
+        {"D1", warning, "1 of the 4 tasks of the SLURM job", small_job, leave_tasks_idle},
         {"D1",
          error,
          "No mpirun is among the programs",
@@ -77,6 +103,7 @@ std::vector<Sick> launch_and_cpu_cases() {
          small_job,
          variable("OMPI_COMM_WORLD_SIZE", "two")},
         {"D3", error, "2 ranks inside an srun step of 1 tasks", small_job, nest_in_srun},
+        {"D3", error, "srun --overlap --mpi=pmix -n 2 lockstep", small_job, nest_in_srun},
         {"D3",
          error,
          "2 launchers of MPI",
@@ -122,6 +149,23 @@ std::vector<Sick> launch_and_cpu_cases() {
              job[0].node.allowed_cpus = {3};
              job[0].plan.threads = 4;
          }},
+        {"C1",
+         warning,
+         "--threads 1, or fewer ranks",
+         small_job,
+         two_threads_by({{"LOCKSTEP_BOUND", "0"}})},
+        {"C1",
+         warning,
+         "unset OMP_PROC_BIND",
+         small_job,
+         two_threads_by({{"OMP_PROC_BIND", "true"}})},
+        {"C1", warning, "slot:PE=2", small_job, two_threads_by({{"OMPI_COMM_WORLD_SIZE", "2"}})},
+        {"C1",
+         warning,
+         "srun --cpus-per-task 2",
+         small_job,
+         two_threads_by({{"SLURM_STEP_ID", "0"}})},
+        {"C1", warning, "without taskset", small_job, two_threads_by({})},
         {"C2", warning, "ranks 0-1 share core 0", small_job, bind_all_to_cpu_0},
         {"C2",
          warning,

@@ -71,6 +71,9 @@ std::vector<Sick> limit_and_self_test_cases() {
              facts.run_folder.inode = 43;
              facts.run_folder.file_system = "ext4";
          })},
+        {"L7", error, "is a file", run_job, first([](DoctorFacts& facts) {
+             facts.run_folder.is_file = true;
+         })},
         {"L7", error, "cannot be written to", run_job, first([](DoctorFacts& facts) {
              facts.run_folder.is_writable = false;
          })},

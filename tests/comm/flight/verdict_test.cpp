@@ -7,6 +7,7 @@
 #include "support/temp_dir.hpp"
 
 #include <algorithm>
+#include <csignal>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -253,6 +254,30 @@ TEST(Diagnose, BlamesTheNetworkWhereAllAreInOneCollective) {
     EXPECT_EQ(verdict.trouble, Trouble::network_slow);
     EXPECT_TRUE(verdict.culprits.empty());
     EXPECT_THAT(verdict.what, HasSubstr("all ranks are in #813 reduce bucket 3 (25 MiB)"));
+}
+
+TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {
+    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
+    for (RankTrace& trace : traces) trace.phase_since_s = now - 299;
+    EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "half of ten times 60 s is not over";
+    traces[1].phase_since_s = now - 400;
+    traces[0].phase_since_s = now - 301;
+    const Verdict verdict = verdict_on(traces);
+    EXPECT_EQ(verdict.trouble, Trouble::no_progress);
+    EXPECT_EQ(verdict.what, "no rank has finished a phase for 5m01s");
+    EXPECT_THAT(verdict.culprits, ElementsAre(0, 1));
+    EXPECT_EQ(verdict.speaker, 0);
+    for (const Phase phase : {Phase::data, Phase::checkpoint, Phase::evaluate, Phase::other}) {
+        traces[0].phase = phase;
+        EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << phase_name(phase);
+    }
+    traces[0].phase = Phase::backward;
+    traces[1].is_running = false;
+    EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << "setting up";
+    for (RankTrace& trace : traces) trace.signal = SIGTERM;
+    EXPECT_EQ(verdict_on(traces).trouble, Trouble::no_progress) << "asked to stop";
+    traces[1].life = Life::stopped;
+    EXPECT_EQ(verdict_on(traces).trouble, Trouble::stopped);
 }
 
 TEST(Diagnose, NamesARankThatAnnouncedAndThenStayedAway) {

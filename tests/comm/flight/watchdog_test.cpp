@@ -182,6 +182,63 @@ TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
     EXPECT_GE(now_s() - begin, 0.9);
 }
 
+/// A rank that computes for ever.
+void compute_for_ever(const TempDir& folder, int rank, int ranks, double timeout_s) {
+    FlightRecorder recorder(folder.path(), rank, ranks, {.entries = 64, .warn_s = timeout_s / 10});
+    const Watchdog watchdog(
+        recorder, WatchdogSettings::within(timeout_s), [](const WatchReport&) {});
+    const SignalGuard signals;
+    mirror_signals_to(recorder.signal_word());
+    recorder.end(recorder.enqueue(recorder.add_channel("test"), call));
+    recorder.mark_running();
+    *recorder.phase_word() = packed(PhaseMark{Phase::forward, now_s()});
+    sleep_for_ever();
+}
+
+TEST(Watchdog, EndsRanksThatAllComputeForEver) {
+    const TempDir folder;
+    std::vector<std::unique_ptr<RankChild>> ranks;
+    for (int n : {0, 1})
+        ranks.push_back(
+            std::make_unique<RankChild>(folder, n, [&, n] { compute_for_ever(folder, n, 2, 1); }));
+    std::string output;
+    for (const auto& child : ranks) {
+        EXPECT_EQ(child->wait(20), 76);
+        output += child->output();
+    }
+    EXPECT_THAT(output, HasSubstr("error E660: no rank has finished a phase for 1."));
+    EXPECT_THAT(output, HasSubstr("rank 1 last finished #1 and is in forward since 1."));
+    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
+    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::no_progress);
+    EXPECT_THAT(test::content_of(folder / "rank-00000.threads"), HasSubstr("thread"));
+}
+
+TEST(Watchdog, EndsARankThatCannotAnswerASecondRequestToStop) {
+    const TempDir folder;
+    const RankChild stuck(folder, 0, [&] { compute_for_ever(folder, 0, 1, 0); });
+    ASSERT_TRUE(has_ring(folder, 0));
+    ASSERT_TRUE(test::eventually(
+        [&] { return read_rank_trace(ring_path(folder.path(), 0)).phase == Phase::forward; }));
+    stuck.send(SIGTERM);
+    EXPECT_EQ(stuck.wait(1.2), -1) << "a step may take that long";
+    stuck.send(SIGTERM);
+    EXPECT_EQ(stuck.wait(20), 76);
+    EXPECT_THAT(stuck.output(), HasSubstr(", pid "));
+    EXPECT_THAT(stuck.output(), HasSubstr("has not finished a phase for"));
+}
+
+TEST(Watchdog, LeavesPhasesAloneThatMayBeLong) {
+    const TempDir folder;
+    for (const Phase phase : {Phase::data, Phase::checkpoint, Phase::evaluate, Phase::other}) {
+        const RankChild busy(folder, 0, [&] {
+            Rank rank(folder, 0, 1, 0.1);
+            *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
+            sleep_for_ever();
+        });
+        EXPECT_EQ(busy.wait(0.4), -1) << phase_name(phase) << ": " << busy.output();
+    }
+}
+
 TEST(Watchdog, LeavesAHealthyRankAlone) {
     const TempDir folder;
     const RankChild healthy(folder, 0, [&] {

@@ -67,6 +67,33 @@ TEST_F(Contents, AreListedWhereAFieldIsMissing) {
                 HasSubstr("such as --field images=/x/data:HWC --field labels=/deep/y"));
 }
 
+TEST_F(Contents, OfAPlaceThatCannotBeEnteredAreNotSaidToBeMissing) {
+    fs::create_symlink("loop", folder_ / "loop");
+    const auto error = caught([&] { DatasetIndex::open(folder_ / "loop", {}); });
+    ASSERT_TRUE(error);
+    EXPECT_THAT(error->what(), HasSubstr("Too many levels"));
+}
+
+TEST_F(Contents, OfOtherFieldsAreNotMeant) {
+    const std::string text =
+        error_with({{"images", "/x/data", RowLayout::hwc}, {"labels", "/x/dat"}});
+    EXPECT_THAT(text, Not(HasSubstr("did you mean")));
+    EXPECT_THAT(text, HasSubstr("--field labels=/deep/y"));
+}
+
+TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
+    const fs::path other = folder_ / "labels.h5";
+    test::write_foreign(other,
+                        {{.path = "/z", .size = {8, 1, 1, 1}, .bytes = test::random_bytes(8, 2)}});
+    const std::vector<FieldMapping> fields{{"images", "/x/data", RowLayout::hwc}, {"labels", "/z"}};
+    const auto error = caught([&] { DatasetIndex::open_foreign({file_, other}, fields); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E207");
+    EXPECT_THAT(error->why(), HasSubstr("labels.h5' has it; each file must have all fields"));
+    EXPECT_THAT(error->fix(), HasSubstr(" /x/data "));
+    EXPECT_THAT(error->fix(), testing::EndsWith("labels.h5 /z"));
+}
+
 TEST_F(Contents, ThatCanBePackedComeWithTheCommand) {
     EXPECT_THAT(error_with({{"features", "/unwritten"}, {"labels", "/deep/y"}}),
                 HasSubstr("it's.h5' cannot be streamed"));

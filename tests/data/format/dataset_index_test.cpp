@@ -104,7 +104,7 @@ TEST_P(Index, SaysWhatAFileIsThatIsNotHdf5) {
     EXPECT_EQ(error().code(), "E203");
     EXPECT_THAT(error().why(), HasSubstr("zip"));
     folder_.file(fs::path("toy") / manifest_.shards[0].name, "abc");
-    EXPECT_THAT(error().why(), HasSubstr("61 62 63"));
+    EXPECT_THAT(error().why(), HasSubstr("like text"));
 }
 
 TEST_P(Index, NoticesMissingAndExchangedShards) {

@@ -111,6 +111,16 @@ TEST_F(LabelForms, TextsOfAnyLengthAreClassesAsTheySortOverAllFiles) {
     EXPECT_EQ(field.source, "/y");
 }
 
+TEST_F(LabelForms, MayHaveDimensionsOfOne) {
+    const fs::path file = write("a.h5",
+                                {.type = H5T_STD_U8LE,
+                                 .size = {3, 1, 1, 1},
+                                 .bytes = bytes_of_all<std::uint8_t>({2, 0, 2})});
+    const DatasetIndex index = open({file}, "labels=/y:label");
+    EXPECT_THAT(classes_of(index), ElementsAre(2, 0, 2));
+    EXPECT_TRUE(index.fields()[0].shape.empty());
+}
+
 TEST_F(LabelForms, TextsOfFixedLengthLosePaddingOnly) {
     const std::vector<std::string> texts{"b", "a ", "abcd", "b"};
     const auto names = [&](H5T_str_t padding, char pad) {

@@ -31,13 +31,16 @@ Manifest example() {
     manifest.samples = 40;
     manifest.block_rows = 16;
     manifest.fields = {field("images", ElementType::u8, {3, 2, 2}),
-                       field("labels", ElementType::i64, {})};
+                       field("labels", ElementType::i64, {}),
+                       field("features", ElementType::f32, {2})};
     manifest.fields[0].mean = {0.1, 1.0 / 3, 1e-9};
     manifest.fields[0].std = {0.5, 0.25, 2};
     manifest.fields[1].class_counts = {30, 10};
     manifest.fields[1].class_names = {"cat", "d\"og"};
-    manifest.shards = {{"a.h5", 5000, 32, 0, std::string(32, 'a'), {{100, 2, 7}, {200, 2, 8}}},
-                       {"b.h5", 4000, 8, 32, std::string(32, 'b'), {{100, 1, 9}, {200, 1, ~0ull}}}};
+    manifest.fields[2].columns = {"mass", "caf\xe9"};
+    manifest.shards = {
+        {"a.h5", 5000, 32, 0, std::string(32, 'a'), {{100, 2, 7}, {200, 2, 8}, {300, 2, 8}}},
+        {"b.h5", 4000, 8, 32, std::string(32, 'b'), {{100, 1, 9}, {200, 1, ~0ull}, {300, 1, 8}}}};
     return manifest;
 }
 
@@ -101,6 +104,11 @@ TEST(Manifest, RefusesWhatContradictsItself) {
     EXPECT_EQ(changed([](Manifest& m) { m.fields[0].shape = {1ll << 40, 1ll << 40}; }), "E222");
     EXPECT_EQ(changed([](Manifest& m) { m.fields[0].name = "../images"; }), "E222");
     EXPECT_EQ(changed([](Manifest& m) { m.fields[1].class_names.pop_back(); }), "E222");
+    EXPECT_EQ(changed([](Manifest& m) { m.fields[2].columns.pop_back(); }), "E222");
+    EXPECT_EQ(changed([](Manifest& m) { m.fields[2].columns.clear(); }), "") << "as before";
+    EXPECT_EQ(changed([](Manifest& m) { m.fields[0].columns = {"a", "b", "c"}; }), "E222");
+    EXPECT_EQ(changed([](Manifest& m) { m.fields[2].columns[0].assign(most_column_bytes, 'm'); }),
+              "E222");
 }
 
 TEST(Manifest, RefusesVersionsFromTheFuture) {

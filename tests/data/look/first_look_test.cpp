@@ -61,7 +61,7 @@ TEST_F(FirstLook, ShowsTreeRangesClassesAndTheCommand) {
     EXPECT_THAT(text, HasSubstr("\n/scan/y: 3 classes in 8 rows\n  0  3  ####"));
     EXPECT_THAT(text,
                 HasSubstr("\n  lockstep train --data '" + file_.string() +
-                          "' --field images=/scan/x:CHW --field labels=/scan/y --run "
+                          "' --field images=/scan/x:CHW --field labels=/scan/y --batch 8 --run "
                           "'runs/my scan'\n"));
     EXPECT_THAT(text, Not(HasSubstr("\x1b"))) << "names are shown, not obeyed";
 }
@@ -95,7 +95,7 @@ TEST_F(FirstLook, SaysWhereThereAreNoImages) {
                         {{.path = "/x", .size = {5, 4}, .bytes = test::random_bytes(20, 1)}});
     EXPECT_EQ(test::caught_code([&] { look(table, {.sheet = folder_ / "no.png"}); }), "E217");
     EXPECT_FALSE(fs::exists(folder_ / "no.png"));
-    EXPECT_THAT(look(table), HasSubstr("--field features=/x --run"));
+    EXPECT_THAT(look(table), HasSubstr("no command to train on it: no labels"));
     const fs::path single = folder_ / "single.h5";
     test::write_foreign(single, {{.path = "/x", .size = {5}, .bytes = test::random_bytes(5, 1)}});
     EXPECT_THAT(look(single), HasSubstr("nothing here can be a model's input"));
@@ -186,9 +186,9 @@ TEST_F(FirstLook, OfPackedDataCountsAllClasses) {
     EXPECT_THAT(text, HasSubstr("\nimages  u8 [60, 1, 4, 4]  blocks of 16 rows, lz4  0 .. "));
     EXPECT_THAT(text, HasSubstr("\nlabels: 10 classes in 60 rows\n"));
     EXPECT_THAT(text, HasSubstr("packed.png: 60 of 60 images\n"));
-    EXPECT_THAT(
-        text,
-        HasSubstr("\n  lockstep train --data " + options.output.string() + " --run runs/set\n"));
+    EXPECT_THAT(text,
+                HasSubstr("\n  lockstep train --data " + options.output.string() +
+                          " --batch 32 --run runs/set\n"));
 }
 
 TEST_F(FirstLook, SaysWhatIsDamagedAndGoesOn) {

@@ -105,6 +105,31 @@ TEST_F(Classes, OutOfRangeAreNamed) {
                 HasSubstr("value 1000000 of 'tokens' of input sample 0"));
 }
 
+TEST_F(Classes, ThatDoNotOccurAreNamedUnlessTheyWereSaid) {
+    const auto said = [&](const std::vector<std::int64_t>& labels) {
+        testing::internal::CaptureStderr();
+        packed("labels", ElementType::i64, {labels.size()}, labels);
+        return testing::internal::GetCapturedStderr();
+    };
+    EXPECT_THAT(said({1, 2, 2, 4}), HasSubstr("labels: 2 of 5 classes do not occur: 0 and 3"));
+    EXPECT_THAT(said({0, 0, 0, 0}), HasSubstr("labels: one class only"));
+    EXPECT_THAT(caught_text([&] {
+                    packed<std::int64_t>("labels", ElementType::i64, {3}, {0, 1, 999'999});
+                }),
+                HasSubstr("E210: 'labels' has 1,000,000 classes, of which 3 occur"));
+    options_.classes = 1'000'000;
+    EXPECT_EQ(said({0, 1, 2, 999'999}), "");
+}
+
+TEST_F(Classes, AndNumbersThatAreNotFiniteAreFound) {
+    const float none = std::numeric_limits<float>::quiet_NaN();
+    testing::internal::CaptureStderr();
+    packed<float>("features", ElementType::f32, {3, 2}, {1, 2, 3, none, none, 6});
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                HasSubstr("2 values of field 'features' are not finite, the first in input sample "
+                          "1, at place 1 of [2]"));
+}
+
 // Numpy's whole numbers are i64.
 TEST_F(Classes, AreNotOfNumbersToPredict) {
     const Field scalar =

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/dataset_index.hpp"
+
 #include "data/samples.hpp"
 #include "rows.hpp"
 
@@ -147,10 +149,43 @@ TEST_F(Hdf5Source, TakesLayoutsThatGoWithNames) {
     EXPECT_EQ(layouts_of("values=/x:hwc"), "HWC4") << "others are said to be so";
     for (const char* bad : {"values=/x:label", "labels=/y:value", "values=/x:HW", "x=/y:onehot"})
         EXPECT_EQ(error_of([&] { layouts_of(bad); }).code(), "E235") << bad;
-    EXPECT_EQ(error_of([&] { layouts_of("labels=/y:onehot"); }).code(), "E214");
+    EXPECT_EQ(error_of([&] { layouts_of("labels=/y:onehot"); }).code(), "E235");
     const auto labels = open_hdf5({path}, {parse_field_mapping("labels=/y:label")});
     EXPECT_EQ(test::label_of(*labels, 0, 0), 1);
     EXPECT_LT(test::label_of(*labels, 0, 1), 0) << "0.5 is no class, which packing says";
+}
+
+// What training says of the same files.
+TEST_F(Hdf5Source, RefusesALayoutThatRowsDoNotFitAsTrainingDoes) {
+    const fs::path one = create("one.h5");
+    add_numbers("picture", {12, 11, 3}, H5T_STD_U8LE);
+    add_numbers("channels", {3, 12, 11}, H5T_STD_U8LE);
+    add_numbers("gray", {12, 11, 11}, H5T_STD_U8LE);
+    add_numbers("rows", {12}, H5T_STD_I32LE);
+    close();
+    const auto refused = [&](const char* field) {
+        const std::vector<FieldMapping> fields{parse_field_mapping(field)};
+        const Error packed = error_of([&] { open_hdf5({one}, fields); });
+        const Error streamed = error_of([&] { DatasetIndex::open_foreign({one}, fields); });
+        EXPECT_EQ(packed.code(), "E235") << field;
+        EXPECT_EQ(packed.text(), streamed.text());
+        return packed.text();
+    };
+    for (const char* field : {"images=/picture:HWC", "images=/channels:CHW", "masks=/rows:HW"}) {
+        const bool is_one = field != std::string("masks=/rows:HW");
+        EXPECT_EQ(refused(field).find("a file holds one sample") != std::string::npos, is_one);
+        EXPECT_EQ(refused(field).find("NAME.h5 /") != std::string::npos, is_one) << field;
+    }
+    EXPECT_THAT(refused("images=/gray:HWC"), HasSubstr("if a file holds one sample"));
+    EXPECT_THAT(refused("images=/gray:HWC"), HasSubstr("else write --field images=/gray:HW"));
+    EXPECT_THAT(refused("labels=/rows:CHW"), HasSubstr("fix: write --field labels=/rows"));
+    EXPECT_THAT(refused("images=/rows:HW"), HasSubstr("fix: write --field features=/rows"));
+    EXPECT_EQ(open_hdf5({one}, {parse_field_mapping("images=/gray:HW")})->samples(), 12U);
+    const auto with_option = [&](ImageLayout layout, const char* field) {
+        return error_of([&] { open_hdf5({one}, {parse_field_mapping(field)}, layout); });
+    };
+    EXPECT_EQ(with_option(ImageLayout::hwc, "images=/picture").code(), "E235");
+    EXPECT_EQ(with_option(ImageLayout::hwc, "pictures=/picture").code(), "E106");
 }
 
 TEST_F(Hdf5Source, ReadsFilesOneAfterAnother) {
@@ -176,7 +211,8 @@ TEST_F(Hdf5Source, NamesWhatIsWrong) {
     close();
     const Error counts = error_of([&] { open_hdf5({path}, {{"x", "x"}, {"y", "y"}}); });
     EXPECT_EQ(counts.code(), "E209");
-    EXPECT_THAT(counts.why(), HasSubstr("a.h5:y"));
+    EXPECT_THAT(counts.what(), HasSubstr("a.h5' has 3 rows of 'x' and 2 of 'y'"));
+    EXPECT_THAT(counts.fix(), HasSubstr("lockstep data look "));
     EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "none"}}); }).code(), "E207");
     EXPECT_THAT(error_of([&] {
                     open_hdf5({path}, {{"x", "scalar"}});

@@ -49,6 +49,22 @@ TEST_F(IdxSource, ReadsFourDimensionsAsChannels) {
     EXPECT_THAT(source->fields()[0].shape, ElementsAre(3, 2, 4));
 }
 
+TEST_F(IdxSource, TakesALayoutWhereRowsFitIt) {
+    const auto open = [&](const test::Samples& samples, ImageLayout layout) {
+        return open_images(folder_.file("images", test::images_text(samples)),
+                           folder_.file("labels", test::labels_text(samples)),
+                           layout);
+    };
+    const auto samples = test::make_samples(2, 1, {3, 2, 4, {}, {}});
+    EXPECT_THAT(open(samples, ImageLayout::chw)->fields()[0].shape, ElementsAre(3, 2, 4));
+    const auto turned = open(samples, ImageLayout::hwc);
+    EXPECT_THAT(turned->fields()[0].shape, ElementsAre(4, 3, 2));
+    std::string image(24, '?');
+    turned->read(0, 1, std::as_writable_bytes(std::span(image)));
+    EXPECT_EQ(image.substr(0, 2), (std::string{samples.images[1][0], samples.images[1][4]}));
+    EXPECT_EQ(caught([&] { open(samples_, ImageLayout::hwc); })->code(), "E235");
+}
+
 TEST_F(IdxSource, ReadsGzipAsThePlainFile) {
     test::write_gzip(folder_ / "images.gz", images_);
     test::write_gzip(folder_ / "labels.gz", labels_);
@@ -59,13 +75,14 @@ TEST_F(IdxSource, ReadsGzipAsThePlainFile) {
 
 TEST_F(IdxSource, NamesWhatIsWrong) {
     EXPECT_EQ(error_of(images_, labels_).code(), "none");
-    EXPECT_THAT(error_of("<html>", labels_).why(), HasSubstr("begins with 3c68746d"));
+    EXPECT_THAT(error_of("text", labels_).why(), HasSubstr("begins with 74657874"));
+    EXPECT_EQ(error_of("<html>", labels_).why(), "it begins like a web page");
     EXPECT_THAT(error_of("", labels_).why(), HasSubstr("ends within its header"));
     EXPECT_THAT(error_of(images_.substr(0, images_.size() - 1), labels_).why(),
                 HasSubstr("need 320 bytes; it has 319"));
     EXPECT_THAT(error_of(images_ + "x", labels_).why(), HasSubstr("more than 320"));
-    EXPECT_THAT(error_of(labels_, images_).why(), HasSubstr("are these the labels?"));
-    EXPECT_THAT(error_of(images_, images_).why(), HasSubstr("are these the images?"));
+    EXPECT_THAT(error_of(labels_, images_).fix(), testing::StartsWith("give --images /"));
+    EXPECT_THAT(error_of(images_, images_).fix(), HasSubstr("the file of their labels"));
     EXPECT_EQ(error_of(images_, test::labels_text(test::make_samples(19))).code(), "E209");
 }
 

@@ -56,8 +56,8 @@ TEST_F(NpySource, WidensLabels) {
     EXPECT_EQ(test::label_of(*middle, 0, 1), -6);
     EXPECT_THAT(error(npy_text<float>(ElementType::f32, {1}, {1}), "labels").why(),
                 HasSubstr("one whole number each"));
-    EXPECT_THAT(error(npy_text<std::int64_t>(ElementType::i64, {1, 2}, {1, 2}), "labels").why(),
-                HasSubstr("i64 [2]"));
+    EXPECT_THAT(error(npy_text<std::int64_t>(ElementType::i64, {1, 2, 1}, {1, 2}), "labels").why(),
+                HasSubstr("i64 [2, 1]"));
 }
 
 TEST_F(NpySource, PutsChannelsFirst) {
@@ -79,6 +79,21 @@ TEST_F(NpySource, PutsChannelsFirst) {
                 HasSubstr("images have 2 or 3"));
 }
 
+TEST_F(NpySource, RefusesALayoutThatRowsDoNotFit) {
+    const std::string picture =
+        npy_text<std::uint8_t>(ElementType::u8, {8, 7, 3}, std::vector<std::uint8_t>(168));
+    const Error one = error_of([&] { open("images", picture, ImageLayout::hwc); });
+    EXPECT_EQ(one.code(), "E235");
+    EXPECT_THAT(one.why(), HasSubstr("[7, 3]; all of it is [8, 7, 3]: a file holds one sample"));
+    EXPECT_THAT(one.fix(), HasSubstr("n.save(o,"));
+    const std::string gray =
+        npy_text<std::uint8_t>(ElementType::u8, {5, 8, 8}, std::vector<std::uint8_t>(320));
+    const Error other = error_of([&] { open("images", gray, ImageLayout::chw); });
+    EXPECT_EQ(other.code(), "E235");
+    EXPECT_THAT(other.fix(), HasSubstr("else leave --layout away"));
+    EXPECT_EQ(error_of([&] { open("pixels", gray, ImageLayout::chw); }).code(), "E106");
+}
+
 TEST_F(NpySource, ReadsVersions2And3) {
     for (const char version : {'\x02', '\x03'}) {
         std::string dictionary = "{'shape': (2,), 'fortran_order': False, 'descr': '|u1'}";
@@ -96,7 +111,10 @@ TEST_F(NpySource, NamesWhatIsWrong) {
     EXPECT_THAT(error(good + "x").why(), HasSubstr("it has 9"));
     EXPECT_THAT(error(good.substr(0, 30)).why(), HasSubstr("ends within its header"));
     EXPECT_THAT(error("").why(), HasSubstr("ends within its header"));
-    EXPECT_THAT(error("PK\x03\x04 and so on").why(), HasSubstr("does not begin as NPY files do"));
+    EXPECT_THAT(error("PKZIP and so on").why(), HasSubstr("does not begin as NPY files do"));
+    const Error zipped = error("PK\x03\x04 and so on");
+    EXPECT_EQ(zipped.why(), "it begins like a zip archive");
+    EXPECT_THAT(zipped.fix(), HasSubstr("python3 -m zipfile -e "));
     std::string newer = good;
     newer[6] = 9;
     EXPECT_THAT(error(newer).why(), HasSubstr("version 9"));
@@ -114,7 +132,7 @@ TEST_F(NpySource, RefusesHeadersThatItCannotPack) {
     EXPECT_EQ(error_of_header(with("'<f4'", "False", "(1,)")).code(), "none");
     EXPECT_THAT(why(with("'<c8'", "False", "(1,)")), HasSubstr("'<c8'"));
     EXPECT_THAT(why(with("'<f16'", "False", "(1,)")), HasSubstr("'<f16'"));
-    EXPECT_THAT(why(with("'<U3'", "False", "(1,)")), HasSubstr("astype()"));
+    EXPECT_THAT(why(with("'<U3'", "False", "(1,)")), HasSubstr("'<U3'"));
     EXPECT_THAT(why(with("'<i3'", "False", "(1,)")), HasSubstr("'<i3'"));
     EXPECT_THAT(why(with("'<f4'", "True", "(1,)")), HasSubstr("Fortran order"));
     EXPECT_THAT(why(with("[('a', '<f4')]", "False", "(1,)")), HasSubstr("structures"));

@@ -126,7 +126,7 @@ TEST_F(Tokens, NameWhatIsWrong) {
     EXPECT_THAT(error(npy + "d").why(), HasSubstr("need 6 bytes; it has 7"));
     EXPECT_THAT(error(tokens_npy("<u2", "(3, 1)", "aabbcc")).why(), HasSubstr("2 dimensions"));
     EXPECT_THAT(error(tokens_npy(">u2", "(3,)", "aabbcc")).why(), HasSubstr("its type is '>u2'"));
-    EXPECT_THAT(error(tokens_npy("<f4", "(1,)", "abcd")).why(), HasSubstr("astype()"));
+    EXPECT_THAT(error(tokens_npy("<f4", "(1,)", "abcd")).fix(), HasSubstr("x.astype(\"<i8\")"));
 }
 
 }  // namespace

@@ -55,6 +55,24 @@ TEST_F(Reading, OpensMoreFilesThanTheSoftLimitAllowed) {
     ::setrlimit(RLIMIT_NOFILE, &usual);
 }
 
+TEST_F(Reading, NamesBothNumbersWhereTheHardLimitAllowsFewerFiles) {
+    if (::geteuid() != 0) GTEST_SKIP() << "only root may raise a hard limit again";
+    const auto index = pack(Codec::none, 4, 70);
+    rlimit usual{};
+    ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &usual), 0);
+    const rlimit low{40, 40};
+    ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &low), 0);
+    const auto error = test::caught([&] {
+        ShardFiles files(index);
+        for (std::uint32_t shard = 0; shard < 70; ++shard) files.descriptor(shard);
+    });
+    ::setrlimit(RLIMIT_NOFILE, &usual);
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E402");
+    EXPECT_EQ(error->what(), "the data are 70 files, and this process may open 40");
+    EXPECT_NE(error->fix().find("lockstep data pack"), std::string::npos) << error->fix();
+}
+
 TEST(BadData, IsWhatIsWrongWithDataAndNothingElse) {
     for (const char* code : {"E201", "E202", "E204", "E210", "E213", "E409"})
         EXPECT_TRUE(is_about_data(Error(code, ""))) << code;

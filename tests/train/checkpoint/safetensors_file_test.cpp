@@ -115,7 +115,12 @@ TEST_F(SafetensorsInput, HasADigestOfAllItsBytes) {
 class MatchedTensors : public testing::Test {
   protected:
     std::string error(const std::vector<TensorMeta>& wanted, const std::string& skip = "") {
-        return caught_text([&] { match_weights(file_, wanted, known_, skip); });
+        return caught_text([&] { matched(wanted, skip); });
+    }
+    WeightsMatch matched(const std::vector<TensorMeta>& wanted,
+                         const std::string& skip = "",
+                         WeightsFor use = WeightsFor::training) {
+        return match_weights(file_, wanted, known_, skip, use);
     }
 
     test::TempDir folder_;
@@ -130,47 +135,76 @@ class MatchedTensors : public testing::Test {
 };
 
 TEST_F(MatchedTensors, AreThoseOfTheSameNames) {
-    const std::vector<TensorMeta> wanted{{"fc.weight", {3}}, {"b", {2}}};
-    const auto matched = match_weights(file_, wanted, known_, "");
-    ASSERT_EQ(matched.size(), 2u);
-    EXPECT_EQ(matched[0].stored->name, "fc.weight");
-    EXPECT_EQ(matched[1].stored->name, "b");
+    const WeightsMatch match = matched({{"fc.weight", {3}}, {"b", {2}}});
+    ASSERT_EQ(match.tensors.size(), 2u);
+    EXPECT_EQ(match.tensors[0].stored->name, "fc.weight");
+    EXPECT_EQ(match.tensors[1].stored->name, "b");
+    EXPECT_EQ(match.skipped, 0u);
 }
 
 TEST_F(MatchedTensors, MissingUnexpectedAndOtherOnesAreNamedTogether) {
     EXPECT_THAT(error({{"fc.weight", {5, 3}}, {"fc.bias", {5}}}),
                 HasSubstr("missing in the file: fc.bias; not in the model: b; fc.weight is [3] in "
                           "the file and [5, 3] in the model"));
-    EXPECT_THAT(error({{"fc.weight", {3}}, {"b", {2}}, {"bn.count", {}}}, "none*"),
-                HasSubstr("E304"));
-    EXPECT_THAT(caught_text([&] { match_weights(file_, {}, {}, "b"); }),
-                HasSubstr("not in the model: bn.count, fc.weight"));
+    EXPECT_THAT(
+        caught_text([&] { match_weights(file_, {}, {}, "b", WeightsFor::training); }),
+        HasSubstr("not in the model: bn.count, fc.weight\n  fix: leave tensors at their initial "
+                  "values with --load-skip"));
+    EXPECT_THAT(caught_text([&] {
+                    matched({{"c", {2}}}, "", WeightsFor::evaluation);
+                }),
+                Not(HasSubstr("--load-skip")));
 }
 
 TEST_F(MatchedTensors, OfATypeThatIsNoTextAreNamedAsText) {
     const SafetensorsFile hostile(folder_.file(
         "h", container(R"({"w":{"dtype":"\u001b[2J","shape":[],"data_offsets":[0,1]}})", "x")));
     const std::vector<TensorMeta> wanted{{"w", {}}};
-    const std::string text = caught_text([&] { match_weights(hostile, wanted, {}, ""); });
+    const std::string text =
+        caught_text([&] { match_weights(hostile, wanted, {}, "", WeightsFor::training); });
     EXPECT_THAT(text, HasSubstr("w is "));
     EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
 TEST_F(MatchedTensors, AreLeftOutWherePatternsSay) {
     const std::vector<TensorMeta> wanted{{"fc.weight", {5, 3}}, {"fc.bias", {5}}, {"b", {2}}};
-    const auto matched = match_weights(file_, wanted, known_, "fc.*");
-    ASSERT_EQ(matched.size(), 1u);
-    EXPECT_EQ(matched[0].tensor, 2u);
-    EXPECT_EQ(match_weights(file_, wanted, known_, "b,fc.?eight,fc.bias").size(), 0u);
+    const WeightsMatch match = matched(wanted, "fc.*");
+    ASSERT_EQ(match.tensors.size(), 1u);
+    EXPECT_EQ(match.tensors[0].tensor, 2u);
+    EXPECT_EQ(match.skipped, 2u) << "one of them is in the model alone";
     EXPECT_THAT(error(wanted, "fc.w*"), HasSubstr("why: missing in the file: fc.bias\n"));
 }
 
+TEST_F(MatchedTensors, AreSome) {
+    const std::vector<TensorMeta> wanted{{"fc.weight", {3}}, {"fc.bias", {5}}, {"b", {2}}};
+    EXPECT_THAT(error(wanted, "*"),
+                HasSubstr("E107: --load-skip '*' leaves nothing to load\n  why: it matches all 3"));
+    EXPECT_THAT(error(wanted, "fc.bias,typo.*"),
+                HasSubstr("E107: --load-skip 'typo.*' has no effect\n  why: neither the model nor "
+                          "the file has a tensor of such a name: b, bn.count, fc.bias, fc.weight"));
+}
+
+TEST_F(MatchedTensors, OfNamesThatDifferByAPrefixAreRenamedByACommand) {
+    const std::string longer = error({{"net.fc.weight", {3}}, {"net.b", {2}}});
+    EXPECT_THAT(longer, HasSubstr("E304"));
+    EXPECT_THAT(longer, HasSubstr("why: names begin with 'net.' in the model only\n"));
+    EXPECT_THAT(longer, HasSubstr("else 'net.' + k: v for k, v"));
+    const std::string shorter = error({{"weight", {3}}});
+    EXPECT_THAT(shorter, HasSubstr("why: names begin with 'fc.' in the file only\n"));
+    EXPECT_THAT(shorter, HasSubstr("k.removeprefix('fc.'): v for k, v"));
+    EXPECT_THAT(error({{"weight", {3}}, {"a", {1}}, {"c", {1}}}), HasSubstr("missing in the file"))
+        << "most names have no such prefix";
+}
+
 TEST_F(MatchedTensors, OfWholeNumbersAreNoWeights) {
-    EXPECT_THAT(
-        caught_text([&] {
-            match_weights(file_, std::vector<TensorMeta>{{"bn.count", {}}}, {}, "b,fc.weight");
-        }),
-        HasSubstr("bn.count is I64 in the file"));
+    EXPECT_THAT(caught_text([&] {
+                    match_weights(file_,
+                                  std::vector<TensorMeta>{{"bn.count", {}}},
+                                  {},
+                                  "b,fc.weight",
+                                  WeightsFor::training);
+                }),
+                HasSubstr("bn.count is I64 in the file"));
 }
 
 }  // namespace

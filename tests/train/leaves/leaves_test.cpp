@@ -102,11 +102,11 @@ class Rehearsal {
         return LeafPasses(replica_, *task, clock_)
             .rehearse(shape_, {plan_.virtual_ranks(), rows}, {.samples = 64}, most_bytes, walk);
     }
-    double price() {  // of leaves of four samples
+    LeafSpeed speed() {  // of leaves of four samples
         const auto task = make_classification({}, labels_);
         return LeafPasses(replica_, *task, clock_)
-            .price(shape_, {plan_.virtual_ranks(), 4}, {.samples = 64})
-            .value_or(0);
+            .speed(shape_, {plan_.virtual_ranks(), 4}, {.samples = 64})
+            .value_or(LeafSpeed{});
     }
     std::string hash() const { return replica_.hash(); }
 
@@ -139,8 +139,9 @@ TEST(Leaves, HaveTheSameBitsTogetherAsOneByOne) {
     const std::string before = rehearsal.hash();
     EXPECT_EQ(rehearsal.run(), "");
     EXPECT_EQ(rehearsal.run(20), "");
-    EXPECT_GT(rehearsal.price(), 0);
-    EXPECT_EQ(rehearsal.run(), "") << "after the price was found";
+    EXPECT_GT(rehearsal.speed().together, 0);
+    EXPECT_GT(rehearsal.speed().as_one, 0);
+    EXPECT_EQ(rehearsal.run(), "") << "after the speed was found";
     EXPECT_EQ(rehearsal.hash(), before);
     EXPECT_EQ(model->batch_norm->num_batches_tracked.item<std::int64_t>(), 0);
     EXPECT_TRUE(model->batch_norm->running_mean.equal(torch::zeros({8})));
@@ -232,6 +233,26 @@ TEST(Leaves, GoOneByOneWhereTheirNumberOrPlaceShows) {
     EXPECT_EQ(Rehearsal(std::make_shared<Counting>(0)).run(), "");
     EXPECT_EQ(Rehearsal(std::make_shared<SharedNoise>()).run(),
               "random numbers of all samples at once");
+}
+
+/// Branches by a value, which made-up samples never have otherwise.
+struct Branching : Classifier {
+    nn::Linear last = register_module("last", nn::Linear(8, 3));
+    Tensor limit = register_buffer("limit", torch::full({}, 1e6F));
+    bool reads_samples;
+
+    explicit Branching(bool reads) : reads_samples(reads) {}
+    Tensor forward(const Tensor& images) override {
+        const Tensor x = last(images.flatten(1));
+        const float most = limit.item<float>();
+        return reads_samples && x.abs().max().item<float>() > most ? 2 * x : x;
+    }
+};
+
+TEST(Leaves, GoOneByOneWhereTheModelReadsValuesOfSamples) {
+    EXPECT_EQ(Rehearsal(std::make_shared<Branching>(true)).run(),
+              "the model reads values, as item() does");
+    EXPECT_EQ(Rehearsal(std::make_shared<Branching>(false)).run(), "");
 }
 
 TEST(Leaves, CallAModelsOwnHooks) {

@@ -48,6 +48,19 @@ TEST(BestEvaluation, IsNeverOneThatIsNotFinite) {
     EXPECT_EQ(best.not_since, 2);
 }
 
+TEST(BestEvaluation, IsMissedWhereNoneIsFinite) {
+    const double nan = std::numeric_limits<double>::quiet_NaN();
+    const TrainSettings settings = judged_by("", 2);
+    EXPECT_EQ(reason_to_stop(settings, best_of(settings, "loss", {nan, nan})),
+              "2 evaluations, and none with a finite loss");
+    EXPECT_EQ(passed_over(settings, {{"loss", nan}}),
+              "the test loss is nan: --early-stop passes this evaluation over");
+    EXPECT_EQ(passed_over(judged_by("r2"), {{"loss", 1}, {"r2", -nan}}).substr(0, 11),
+              "the test r2");
+    EXPECT_EQ(passed_over(judged_by("r2"), {{"loss", nan}, {"r2", 1}}), "");
+    EXPECT_EQ(passed_over(judged_by(""), {{"loss", nan}}), "") << "nothing is asked for";
+}
+
 TEST(BestEvaluation, BeginsAnewWithAnotherMetric) {
     BestEvaluation best = best_of(judged_by("loss"), "loss", {1, 2, 3});
     const TrainSettings other = judged_by("accuracy", 2);

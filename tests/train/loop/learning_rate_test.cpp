@@ -81,13 +81,42 @@ TEST(LearningRate, StepsDownEachPeriodFromTheBeginning) {
     EXPECT_EQ(rate(schedule, 100), 0.5);
 }
 
-TEST(LearningRate, RisesAndFallsInOneCycle) {
-    const ScheduleSettings schedule{
-        .kind = ScheduleKind::one_cycle, .warmup_steps = 10, .end = 0.5};
-    EXPECT_NEAR(rate(schedule, 10), 0.08, 1e-12);
-    EXPECT_DOUBLE_EQ(rate(schedule, 25), (2 + 0.08) / 2);
-    EXPECT_DOUBLE_EQ(rate(schedule, 40), 2);
-    EXPECT_DOUBLE_EQ(rate(schedule, 75), 1.25);
+// PyTorch 2.11: OneCycleLR(SGD, max_lr=PEAK, total_steps=N, final_div_factor=PEAK / 25 / END,
+// cycle_momentum=False), with 1e30 where END is 0.
+TEST(LearningRate, OfOneCycleIsThatOfPyTorch) {
+    const auto expect_rates = [](double peak, double end, const std::vector<double>& of_pytorch) {
+        const ScheduleSettings schedule{.kind = ScheduleKind::one_cycle, .end = end};
+        const auto steps = static_cast<std::int64_t>(of_pytorch.size());
+        for (std::int64_t step = 0; step < steps; ++step)
+            EXPECT_NEAR(learning_rate(peak, schedule, step, {steps, steps}),
+                        of_pytorch[static_cast<std::size_t>(step)],
+                        1e-9 * peak)
+                << step << " of " << steps;
+    };
+    expect_rates(2,
+                 0.5,
+                 {0.08,
+                  1.04,
+                  2,
+                  1.925726651,
+                  1.717617351,
+                  1.4168907,
+                  1.0831093,
+                  0.7823826486,
+                  0.5742733491,
+                  0.5});
+    expect_rates(0.01, 0, {0.0004,         0.0008622713073, 0.002160045745, 0.004043355028,
+                           0.006149449221, 0.008072667108,  0.009442571837, 0.009995301887,
+                           0.009944154131, 0.009752707745,  0.009430247552, 0.008985662536,
+                           0.008431208189, 0.007782168678,  0.007056435516, 0.006274014364,
+                           0.005456473555, 0.004626349532,  0.00380652561,  0.00301960117,
+                           0.002287268681, 0.001629715722,  0.001065068492, 0.0006088921331,
+                           0.000273761668, 6.891534954e-05, 4e-34});
+}
+
+TEST(LearningRate, WarmsUpToOneCycleThatHasNoStep) {
+    const ScheduleSettings schedule{.kind = ScheduleKind::one_cycle, .warmup_steps = 110};
+    EXPECT_NEAR(rate(schedule, 109), 2.0 / 25, 1e-12);
 }
 
 TEST(PeakRate, FollowsTheBatch) {

@@ -19,7 +19,7 @@ TEST(LossError, DoesNotBlameTheLearningRateForTheFirstStep) {
     EXPECT_THAT(error.what(), HasSubstr("is nan at step 1"));
     EXPECT_THAT(error.why(),
                 AllOf(HasSubstr("no weight has changed yet"), Not(HasSubstr("thread"))));
-    EXPECT_THAT(error.fix(), Not(HasSubstr("--lr")));
+    EXPECT_THAT(error.fix(), AllOf(Not(HasSubstr("--lr")), HasSubstr("scale inputs and targets")));
 }
 
 TEST(LossError, NamesThreadsWhereThereAreSeveral) {

@@ -6,6 +6,7 @@
 
 #include "checkpoint/tensor_files.hpp"
 #include "model/load_weights.hpp"
+#include "schedule/blank_step.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
@@ -117,7 +118,7 @@ TEST(LoadWeights, TakesWhatIsFrozenWithTheModelsOwnValues) {
     }));
     const auto loaded = [&](const std::map<std::string, float>& values, const std::string& skip) {
         const SafetensorsFile file(save_weights(folder / "w.safetensors", values));
-        load_weights(*model, file, skip);
+        load_weights(*model, file, skip, WeightsFor::training);
         return model->parameters()[0].tensor[0][0].item<float>();
     };
     EXPECT_EQ(loaded({{"w", 2}}, ""), 2);
@@ -153,7 +154,7 @@ TEST(ScriptModel, IsWrittenAnewWithOtherValues) {
     EXPECT_TRUE(out.equal(torch::full({4, 2}, 6.0F)));
     for (const NamedTensor& other : {NamedTensor{"v", w}, NamedTensor{"w", torch::ones({2, 3})}})
         EXPECT_EQ(test::caught_code([&] { script_with(path, {other}); }), "E304");
-    EXPECT_EQ(test::caught_code([&] { script_with(folder / "none.pt", {}); }), "E250");
+    EXPECT_EQ(test::caught_code([&] { script_with(folder / "none.pt", {}); }), "E201");
 }
 
 TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
@@ -176,6 +177,37 @@ TEST(OpenModel, RefusesTensorsThatRanksCannotSum) {
     EXPECT_EQ(refusal([&] { opened(path); }), "E250: 'w' and 'tied' are one tensor");
     save(path, [](auto& net) { net.register_buffer("n", torch::zeros({}, torch::kInt64)); });
     EXPECT_EQ(refusal([&] { opened(path); }), "none");
+}
+
+TEST(ScriptModel, KnowsItsInputs) {
+    const test::TempDir folder;
+    torch::jit::Module net("net");
+    net.register_attribute("training", c10::BoolType::get(), true);
+    net.register_parameter("w", torch::ones({1}).requires_grad_(), false);
+    net.define(
+        "def forward(self, images, meta, factor: int = 2):\n    return images * meta * self.w\n");
+    net.save(folder / "net.pt");
+    EXPECT_EQ(opened(folder / "net.pt")->input_names(),
+              (std::vector<std::string>{"images", "meta"}));
+}
+
+// As a file that was traced with eight samples.
+TEST(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
+    const test::TempDir folder;
+    const auto model = opened(save(
+        folder / "net.pt", [](auto&) {}, "return torch.mm(x.reshape([8, 3]), self.w)"));
+    try {
+        outputs_of(*model, {{"features", torch::ones({4, 3, 1, 1})}});
+        FAIL() << "four samples are no eight";
+    } catch (const Error& error) {
+        EXPECT_EQ(error.code(), "E217");
+        EXPECT_THAT(error.why(),
+                    testing::HasSubstr("shape '[8, 3]' is invalid for input of size 12"));
+        EXPECT_THAT(
+            error.fix(),
+            testing::StartsWith("mend the model's forward(), which is given f32 [4, 3, 1, 1] "
+                                "here; a file that was traced keeps"));
+    }
 }
 
 TEST(OpenModel, RefusesModelsThatGiveNoTensor) {

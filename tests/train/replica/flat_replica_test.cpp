@@ -10,6 +10,7 @@
 
 #include <gtest/gtest.h>
 #include <torch/nn.h>
+#include <torch/optim.h>
 #include <torch/utils.h>
 
 namespace lockstep {
@@ -246,6 +247,113 @@ TEST_F(TwoLeaves, CountersComeBack) {
     EXPECT_EQ(replica.counters().at("norm2.num_batches_tracked"), 42);
     EXPECT_EQ(buffer("norm1.num_batches_tracked").item<std::int64_t>(), 41);
     EXPECT_THROW(replica.start({{"norm1.num_batches_tracked", 1}}), Error);
+}
+
+/// y = always x, with a parameter that some steps use, one that none does, and a frozen one.
+struct Partly : Classifier {
+    Partly() {
+        torch::manual_seed(3);
+        for (const char* name : {"always", "sometimes", "never", "frozen"})
+            register_parameter(name, torch::randn({6, 4}), std::string(name) != "frozen");
+    }
+    at::Tensor forward(const at::Tensor& x) override { return x.mm(parameters()[0]); }
+};
+
+/// Of weights that are the replica's, or an optimizer's of LibTorch: the second leaf of every third
+/// step uses "sometimes".
+at::Tensor partly_loss(Classifier& module, int step, int leaf) {
+    torch::manual_seed(10 * step + leaf);
+    const at::Tensor x = torch::randn({5, 6});
+    const auto named = module.named_parameters();
+    at::Tensor y = x.mm(named["always"]) + x.mm(named["frozen"]);
+    if (step % 3 == 1 && leaf == 1) y = y + x.mm(named["sometimes"]);
+    return y.pow(2).mean();
+}
+
+/// What `optimizer` makes of them in 20 steps.
+std::shared_ptr<Classifier> trained_partly(const OptimizerSettings& optimizer) {
+    const auto module = std::make_shared<Partly>();
+    const TreePlan plan(2, 1);
+    auto model = model_of(module);
+    auto layout = std::make_unique<const ModelLayout>(*model);
+    auto exchange = make_exchange(Communicator(), layout->flat(), plan);
+    auto replica =
+        std::make_unique<FlatReplica>(FlatReplica::Parts{.model = std::move(model),
+                                                         .layout = std::move(layout),
+                                                         .plan = plan,
+                                                         .lossy = {},
+                                                         .exchange = std::move(exchange),
+                                                         .optimizer = make_optimizer(optimizer),
+                                                         .ranks = {},
+                                                         .progress = {}});
+    replica->start(replica->counters());
+    for (int step = 0; step < 20; ++step) {
+        replica->begin_step(LeafNorms::ignore);
+        for (int leaf = 0; leaf < 2; ++leaf) {
+            replica->begin_leaf(1);
+            partly_loss(*module, step, leaf).backward();
+            replica->end_leaf();
+        }
+        replica->finish();
+        replica->update({.number = step + 1, .rate = 0.01}, {}, 10);
+        replica->publish();
+    }
+    EXPECT_EQ(replica->counters(),
+              (Counters{{"optimizer.missed.never", 20}, {"optimizer.missed.sometimes", 13}}));
+    // Views of the replica's memory do not outlive it.
+    const at::NoGradGuard none;
+    for (at::Tensor& parameter : module->parameters()) parameter.set_data(parameter.clone());
+    return module;
+}
+
+std::shared_ptr<Classifier> trained_by_torch(torch::optim::Optimizer& optimizer,
+                                             const std::shared_ptr<Classifier>& module) {
+    for (int step = 0; step < 20; ++step) {
+        optimizer.zero_grad(/*set_to_none=*/true);
+        for (int leaf = 0; leaf < 2; ++leaf) partly_loss(*module, step, leaf).backward();
+        optimizer.step();
+    }
+    return module;
+}
+
+TEST(FlatReplica, LeavesParametersWithoutGradientsAloneAsLibTorchDoes) {
+    constexpr double decay = 0.1, rate = 0.01;
+    const auto compare = [&](const OptimizerSettings& settings, auto make) {
+        const auto ours = trained_partly(settings);
+        const auto module = std::make_shared<Partly>();
+        const auto optimizer = make(module->parameters());
+        const auto theirs = trained_by_torch(*optimizer, module);
+        const auto start = std::make_shared<Partly>()->named_parameters();
+        for (const auto& parameter : ours->named_parameters()) {
+            const at::Tensor expected = theirs->named_parameters()[parameter.key()];
+            EXPECT_LT((*parameter - expected).abs().max().item<double>(), 1e-6) << parameter.key();
+            const bool stays = parameter.key() == "never" || parameter.key() == "frozen";
+            EXPECT_EQ(parameter->equal(start[parameter.key()]), stays) << parameter.key();
+        }
+    };
+    using namespace torch::optim;
+    compare({.kind = OptimizerKind::sgd, .momentum = 0.9, .weight_decay = decay},
+            [&](const auto& parameters) {
+                return std::make_unique<SGD>(parameters,
+                                             SGDOptions(rate).momentum(0.9).weight_decay(decay));
+            });
+    compare({.kind = OptimizerKind::adam, .weight_decay = decay}, [&](const auto& parameters) {
+        return std::make_unique<Adam>(parameters, AdamOptions(rate).weight_decay(decay));
+    });
+    compare({.kind = OptimizerKind::adamw, .weight_decay = decay}, [&](const auto& parameters) {
+        return std::make_unique<AdamW>(parameters, AdamWOptions(rate).weight_decay(decay));
+    });
+}
+
+TEST(FlatReplica, LeavesParametersWithoutGradientsAloneWhereTensorsHaveRates) {
+    for (const OptimizerKind kind : {OptimizerKind::lars, OptimizerKind::lamb}) {
+        const auto ours = trained_partly({.kind = kind, .weight_decay = 0.1});
+        const auto start = std::make_shared<Partly>()->named_parameters();
+        for (const auto& parameter : ours->named_parameters()) {
+            const bool stays = parameter.key() == "never" || parameter.key() == "frozen";
+            EXPECT_EQ(parameter->equal(start[parameter.key()]), stays) << parameter.key();
+        }
+    }
 }
 
 }  // namespace

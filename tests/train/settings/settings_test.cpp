@@ -419,6 +419,15 @@ std::vector<NoEffect> misfit_cases() {
          "E103",
          "--lr-every is '10m'\n  why: the learning rate falls after steps or epochs\n"
          "  fix: for example --lr-every 30epochs"},
+        {"EvaluationsByTheClock",
+         [](auto& s) {
+             s.test_data = "t";
+             s.evaluate_every = {Period::Unit::seconds, 600};
+         },
+         "E103",
+         "--evaluate-every is '10m'\n  why: evaluations come after steps or epochs, so that they "
+         "do "
+         "not depend on a clock\n  fix: for example --evaluate-every 500steps"},
         {"SkippedStepsOfPowerSgd",
          [](auto& s) {
              s.on_nonfinite = NonFinite::skip;

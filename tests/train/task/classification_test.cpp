@@ -114,6 +114,22 @@ TEST(Classification, BalancesRareClasses) {
                 1e-5);
 }
 
+TEST(Classification, RefusesWhatNothingCanBeLearnedFrom) {
+    EXPECT_EQ(test::caught_code([] { classes(1)->class_warning(); }), "E217");
+    EXPECT_EQ(classes(2)->class_warning(), "");
+    Field labels{.name = "labels"};
+    labels.class_counts = {0, 5, 4, 0};
+    const auto refused = [&](const char* weights) {
+        TaskSettings settings;
+        settings.class_weights = weights;
+        return test::caught_code([&] { make_classification(settings, labels); });
+    };
+    EXPECT_EQ(refused("0,0,0,0"), "E103");
+    EXPECT_EQ(refused("1,0,0,1"), "E103") << "no sample has any of these";
+    EXPECT_EQ(refused("0,1,0,0"), "");
+    EXPECT_NE(make_classification({}, labels)->class_warning(), "");
+}
+
 TEST(Classification, RefusesWeightsThatAreNoneForEachClass) {
     for (const char* text : {"1,2", "1,x,1", "1,-1,1", "", "ballanced"}) {
         TaskSettings settings;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "task/input.hpp"
 
+#include "lockstep/core/error.hpp"
+
 #include "support/caught.hpp"
 #include "task/test_data.hpp"
 #include "train/made_up_index.hpp"
@@ -8,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace lockstep {
@@ -61,6 +64,88 @@ TEST_F(Inputs, AreTransformedIfOneIsAnImage) {
     EXPECT_EQ(refused("images,age", "mixup 0.2"), "E248");
 }
 
+Field with_statistics(Field field) {
+    field.mean.assign(field.shape.empty() ? 1 : static_cast<std::size_t>(field.shape[0]), 0.5);
+    field.std = field.mean;
+    return field;
+}
+
+std::string treatment_of(const Field& field, const std::string& transform = "normalise") {
+    TrainSettings settings;
+    settings.inputs = field.name;
+    settings.transform = transform;
+    return input_texts(test::made_up_index({field}), settings).at(0);
+}
+
+TEST(InputTexts, SayWhatIsDone) {
+    using enum ElementType;
+    const Field image = input_field("images", u8, {3, 4, 4});
+    EXPECT_EQ(treatment_of(with_statistics(image)),
+              "images: u8, C 3, H 4, W 4, divided by 255, normalised by mean and deviation of each "
+              "channel");
+    EXPECT_EQ(treatment_of(image, "normalise imagenet"),
+              "images: u8, C 3, H 4, W 4, divided by 255, normalised by ImageNet's mean and "
+              "deviation");
+    EXPECT_EQ(treatment_of(with_statistics(input_field("features", f32, {2}))),
+              "features: f32, [2], normalised by mean and deviation of each column");
+    EXPECT_EQ(treatment_of(input_field("tokens", i32, {9}, 5)), "tokens: i32, [9]");
+}
+
+TEST(InputTexts, SayWhatToDoWhereNothingIsNormalised) {
+    using enum ElementType;
+    using testing::HasSubstr;
+    EXPECT_THAT(treatment_of(input_field("features", f32, {20, 6})),
+                HasSubstr("not normalised: 'lockstep data pack' finds no mean and deviation of "
+                          "[20, 6]. numpy scales it before"));
+    EXPECT_THAT(treatment_of(input_field("images", i32, {1, 8, 8})),
+                HasSubstr("not normalised: 'lockstep data pack' finds mean and deviation of "
+                          "floats"));
+    EXPECT_THAT(treatment_of(input_field("images", u8, {3, 4, 4})),
+                HasSubstr("divided by 255, not normalised: it has no mean and deviation"));
+}
+
+TEST(Normalise, IsRefusedWhereItWouldDoNothing) {
+    using enum ElementType;
+    const auto refused = [](const Field& field, const std::string& transform) {
+        return test::caught_code(
+            [&] { check_normalises(transform, test::made_up_index({field}), field.name); });
+    };
+    const Field raw = input_field("images", i32, {1, 4, 4});
+    for (const char* asked : {"normalise", "normalize", "flip, normalise"})
+        EXPECT_EQ(refused(raw, asked), "E248") << asked;
+    EXPECT_EQ(refused(input_field("tokens", u8, {4}, 5), "normalise"), "E248");
+    for (const char* other : {"none", "flip", "normalise imagenet", "book"})
+        EXPECT_EQ(refused(raw, other), "") << other;
+    EXPECT_EQ(refused(with_statistics(raw), "normalise"), "");
+}
+
+TEST_F(Inputs, OfTestDataAreTheSameColumns) {
+    Field table = input_field("features", ElementType::f32, {3});
+    table.columns = {"length", "mass", "temp"};
+    const Field target = input_field("targets", ElementType::f32, {});
+    settings_.inputs = "features";
+    const auto refused = [&](const std::vector<std::string>& columns) {
+        Field other = table;
+        other.columns = columns;
+        return test::caught_text([&] {
+            check_test_inputs(test::made_up_index({other, target}),
+                              test::made_up_index({table, target}),
+                              settings_,
+                              *task_);
+        });
+    };
+    EXPECT_EQ(refused({"length", "mass", "temp"}), "");
+    EXPECT_EQ(refused({}), "") << "nobody knows them";
+    const std::string moved = refused({"length", "temp", "mass"});
+    for (const char* wanted : {"E217",
+                               "column 2 of 'features' is 'temp', and in the training data 'mass'",
+                               "their order is: length, mass, temp",
+                               "w.writerows(r)' length mass temp < OLD.csv > NEW.csv"})
+        EXPECT_THAT(moved, testing::HasSubstr(wanted));
+    EXPECT_THAT(refused({"length", "width", "temp"}),
+                testing::HasSubstr("fix: pack a table of these columns"));
+}
+
 TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
     settings_.inputs = "age,tokens";
     const auto refused = [&](const DatasetIndex& other) {
@@ -68,6 +153,22 @@ TEST_F(Inputs, OfTestDataHaveNoTokensBeyondTheVocabulary) {
     };
     EXPECT_EQ(refused(people(6)), "E217");
     EXPECT_EQ(refused(people(4)), "");
+}
+
+TEST_F(Inputs, AreAsManyAsTheModelTakes) {
+    const auto fix = [&](const std::vector<std::string>& wanted, const std::string& inputs) {
+        try {
+            check_input_count(wanted, data_, inputs);
+        } catch (const Error& error) {
+            return error.code() + ": " + error.fix();
+        }
+        return std::string("none");
+    };
+    EXPECT_EQ(fix({}, ""), "none");
+    EXPECT_EQ(fix({"x"}, ""), "none");
+    EXPECT_EQ(fix({"x", "y"}, "images,age"), "none");
+    EXPECT_EQ(fix({"x", "y", "z"}, ""), "E217: give --inputs images --inputs age --inputs tokens");
+    EXPECT_THAT(fix({"x"}, "images,age"), testing::StartsWith("E217: give --inputs FIELD"));
 }
 
 }  // namespace

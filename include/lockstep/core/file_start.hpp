@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// What a file is by its first bytes, for messages about files of another kind than expected.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace lockstep {
+
+/// Kinds of files that people give in place of data sets and weights.
+enum class FileKind {
+    unknown,
+    empty,
+    zip,
+    numpy_archive,  ///< .npz
+    torch_save,     ///< a zip archive that torch.save() wrote
+    torch_script,   ///< a zip archive that torch.jit.save() wrote
+    pickle,         ///< Python objects, as torch.save() wrote them before PyTorch 1.6
+    json,
+    hdf5,
+    gzip,
+    zstd,
+    numpy,  ///< .npy
+    png,
+    jpeg,
+    program,
+    web_page,
+    lfs_pointer,  ///< the text that Git LFS keeps in place of a large file
+    netcdf_classic,
+    idx,  ///< images, as MNIST has them
+    zeros,
+    text,  ///< of no kind above
+};
+
+/// So many first bytes tell all kinds apart.
+constexpr std::size_t file_start_bytes = 512;
+
+/// The kind of a file that begins with `start`; with fewer bytes than `file_start_bytes` of a
+/// longer file an archive may be just FileKind::zip.
+FileKind file_kind(std::string_view start);
+
+/// "it begins like a zip archive", "it is empty", "it begins with the bytes 01 02".
+std::string file_start_text(std::string_view start);
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// The end of a process by somebody else's exit(): a model's, or that of a library below it.
+#pragma once
+
+#include "lockstep/core/error.hpp"
+
+#include <functional>
+
+namespace lockstep {
+
+/// While one lives, only this program ends its process. If other code calls exit(), _exit(),
+/// _Exit() or quick_exit(), whatever the code, each guard's function is told, the innermost first,
+/// and the process exits with the code of E713. A child that was forked may end as it likes. One
+/// thread makes and destroys them.
+class ForeignEnd {
+  public:
+    /// Called on the thread that calls exit(); what it throws is dropped.
+    using Tell = std::function<void(const Error&)>;
+
+    /// `tell` must be safe to call while the process ends.
+    explicit ForeignEnd(Tell tell);
+    ~ForeignEnd();
+    ForeignEnd(const ForeignEnd&) = delete;
+    ForeignEnd& operator=(const ForeignEnd&) = delete;
+
+  private:
+    friend void tell_of_foreign_end(int status);
+
+    Tell tell_;
+    ForeignEnd* outer_;
+};
+
+/// As _exit(), by our own decision: no guard is told. Async-signal-safe.
+[[noreturn]] void end_process(int exit_code);
+
+}  // namespace lockstep

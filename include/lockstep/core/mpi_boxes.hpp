@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+/// @file
+/// How Open MPI's programs write to stderr: a message is a box, lines between two rules.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+
+/// Whether a line is the first or last of a box: dashes alone.
+bool is_box_rule(std::string_view line);
+
+/// Whether a line has nothing to read.
+bool is_blank_line(std::string_view line);
+
+/// The first sentence of the box's first paragraph, in single spaces.
+std::string box_title(const std::vector<std::string>& box);
+
+/// Whether a launcher's line, or the title of its box, only tells of an end that others explain.
+bool is_launcher_noise(std::string_view text);
+
+}  // namespace lockstep

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lockstep/core/file_start.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+using namespace std::string_view_literals;
+
+struct KnownStart {
+    std::string_view bytes;
+    FileKind kind;
+};
+constexpr auto known_starts = std::to_array<KnownStart>({
+    {"PK\x03\x04"sv, FileKind::zip},
+    {"\x80\x02"sv, FileKind::pickle},
+    {"\x80\x03"sv, FileKind::pickle},
+    {"\x80\x04"sv, FileKind::pickle},
+    {"\x80\x05"sv, FileKind::pickle},
+    {"{"sv, FileKind::json},
+    {"\x89HDF\r\n\x1a\n"sv, FileKind::hdf5},
+    {"\x1f\x8b"sv, FileKind::gzip},
+    {"\x28\xb5\x2f\xfd"sv, FileKind::zstd},
+    {"\x93NUMPY"sv, FileKind::numpy},
+    {"\x89PNG"sv, FileKind::png},
+    {"\xff\xd8\xff"sv, FileKind::jpeg},
+    {"\x7f"
+     "ELF"sv,
+     FileKind::program},
+    {"<!DOCTYPE"sv, FileKind::web_page},
+    {"<!doctype"sv, FileKind::web_page},
+    {"<html"sv, FileKind::web_page},
+    {"version https://git-lfs"sv, FileKind::lfs_pointer},
+    {"CDF"sv, FileKind::netcdf_classic},
+    {"\0\0\x08\x03"sv, FileKind::idx},
+    {"\0\0\0\0\0\0\0\0"sv, FileKind::zeros},
+});
+
+// Of a zip archive, as far as it is in `start`: a header of 30 bytes has its length at byte 26
+// (PKWARE, APPNOTE.TXT, 4.3.7).
+std::string_view first_name(std::string_view start) {
+    constexpr std::size_t header = 30, length_at = 26;
+    if (start.size() < header) return "";
+    const auto byte = [&](std::size_t at) { return static_cast<unsigned char>(start[at]); };
+    return start.substr(header, byte(length_at) | std::size_t{byte(length_at + 1)} << 8);
+}
+
+// What each library writes first.
+FileKind archive_kind(std::string_view start) {
+    const std::string_view name = first_name(start);
+    if (name.ends_with(".npy")) return FileKind::numpy_archive;
+    if (name.ends_with("/data.pkl")) return FileKind::torch_save;
+    return name.find("/code/") != name.npos || name.ends_with("/data/0") ? FileKind::torch_script
+                                                                         : FileKind::zip;
+}
+
+std::string_view meaning_of(FileKind kind) {
+    switch (kind) {
+        case FileKind::zip:
+            return "a zip archive";
+        case FileKind::numpy_archive:
+            return "NumPy's .npz, a zip archive of arrays";
+        case FileKind::torch_save:
+            return "a file of torch.save()";
+        case FileKind::torch_script:
+            return "a file of torch.jit.save()";
+        case FileKind::pickle:
+            return "Python's pickle, as torch.save() once wrote it";
+        case FileKind::json:
+            return "JSON";
+        case FileKind::hdf5:
+            return "HDF5";
+        case FileKind::gzip:
+            return "gzip";
+        case FileKind::zstd:
+            return "zstd";
+        case FileKind::numpy:
+            return "NumPy's .npy";
+        case FileKind::png:
+            return "a PNG image";
+        case FileKind::jpeg:
+            return "a JPEG image";
+        case FileKind::program:
+            return "a program";
+        case FileKind::web_page:
+            return "a web page";
+        case FileKind::lfs_pointer:
+            return "a Git LFS pointer";
+        case FileKind::netcdf_classic:
+            return "NetCDF classic";
+        case FileKind::idx:
+            return "IDX, as MNIST has it";
+        case FileKind::text:
+            return "text";
+        case FileKind::zeros:
+            return "zeros: it was never written";
+        case FileKind::unknown:
+        case FileKind::empty:
+            break;
+    }
+    return "";
+}
+
+bool is_text(std::string_view start) {
+    return std::ranges::all_of(start, [](unsigned char letter) {
+        return letter >= 0x20 || letter == '\t' || letter == '\n' || letter == '\r';
+    });
+}
+
+}  // namespace
+
+FileKind file_kind(std::string_view start) {
+    if (start.empty()) return FileKind::empty;
+    const auto found = std::ranges::find_if(
+        known_starts, [&](const KnownStart& known) { return start.starts_with(known.bytes); });
+    if (found == known_starts.end()) return is_text(start) ? FileKind::text : FileKind::unknown;
+    return found->kind == FileKind::zip ? archive_kind(start) : found->kind;
+}
+
+std::string file_start_text(std::string_view start) {
+    if (start.empty()) return "it is empty";
+    const std::string_view meaning = meaning_of(file_kind(start));
+    if (!meaning.empty()) return fmt::format("it begins like {}", meaning);
+    std::string hex;
+    for (const char byte : start.substr(0, 8))
+        hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(byte));
+    return fmt::format("it begins with the bytes {}", hex);
+}
+
+}  // namespace lockstep

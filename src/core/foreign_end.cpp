@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// exit() and quick_exit() call handlers, which are ours here. _exit() calls nothing: this program
+// defines it itself, and the loader finds that definition before the C library's, for models and
+// libraries too. The C library's own calls, as in a child of popen(), do not come here.
+#include "lockstep/core/foreign_end.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <exception>
+#include <utility>
+
+#include <fmt/format.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+// Handlers can reach nothing but globals.
+std::atomic<ForeignEnd*> innermost{nullptr};
+std::atomic<pid_t> guarded{0};  // this process, and no child that it forks
+
+}  // namespace
+
+void tell_of_foreign_end(int status) {
+    if (innermost.load() == nullptr || guarded.load() != ::getpid()) return;
+    const Error error("E713",
+                      fmt::format("the model ended the process: it called exit({})", status),
+                      "Lockstep did not call it: the model's code did, or a library that it uses",
+                      "throw an exception there instead of exit(): its text is shown then");
+    for (ForeignEnd* guard = innermost.exchange(nullptr); guard != nullptr; guard = guard->outer_)
+        try {
+            guard->tell_(error);
+        } catch (const std::exception&) {  // the process ends
+        }
+    end_process(static_cast<int>(error.exit_code()));
+}
+
+ForeignEnd::ForeignEnd(Tell tell) : tell_(std::move(tell)), outer_(innermost.load()) {
+    static const bool are_set = [] {
+        ::on_exit([](int status, void*) { tell_of_foreign_end(status); }, nullptr);
+        std::at_quick_exit([] { tell_of_foreign_end(0); });
+        return true;
+    }();
+    static_cast<void>(are_set);
+    guarded = ::getpid();
+    innermost = this;
+}
+
+ForeignEnd::~ForeignEnd() {
+    innermost = outer_;
+}
+
+void end_process(int exit_code) {
+    while (true) ::syscall(SYS_exit_group, exit_code);
+}
+
+}  // namespace lockstep
+
+extern "C" {
+
+void _exit(int status) {
+    lockstep::tell_of_foreign_end(status);
+    lockstep::end_process(status);
+}
+
+void _Exit(int status) noexcept {
+    _exit(status);
+}
+}

@@ -1,0 +1,225 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launcher_end.hpp"
+
+#include "lockstep/core/host_name.hpp"
+#include "lockstep/core/process.hpp"
+
+#include <algorithm>
+#include <array>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <pwd.h>
+#include <unistd.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t longest_host = 56;  // Open MPI 4.1.4 writes beyond an array with more
+constexpr int last_plain_signal = 31;
+
+/// Of the mpirun that is first in PATH: "mpirun (Open MPI) 4.1.4".
+std::string mpirun_version() {
+    const std::string said = run_process({"mpirun", "--version"}, {}, 10).output;
+    return said.substr(0, said.find('\n'));
+}
+
+bool is_open_mpi(const std::string& version) {
+    return version.find("Open MPI") != version.npos;
+}
+
+std::string settings_in(const fs::path& file) {
+    constexpr std::size_t most = 4;
+    std::vector<std::string> found;
+    std::ifstream lines(file);
+    for (std::string line; std::getline(lines, line) && found.size() < most;) {
+        const auto begin = line.find_first_not_of(" \t");
+        if (begin != line.npos && line[begin] != '#') found.push_back(line.substr(begin));
+    }
+    return fmt::format("{}", fmt::join(found, ", "));
+}
+
+Error no_rank(std::string what) {
+    const std::string version = mpirun_version();
+    if (!is_open_mpi(version))
+        return {"E697",
+                std::move(what),
+                fmt::format("the mpirun that comes first in PATH is not Open MPI's ({})",
+                            find_program("mpirun")),
+                "put Open MPI's first: export PATH=DIR:$PATH, with the DIR that 'which -a mpirun' "
+                "shows for it, or load its module"};
+    const char* const home = std::getenv("HOME");
+    const MpiSettings settings = mpi_settings(Environment(), home == nullptr ? "/" : home);
+    std::string found, fix;
+    if (!settings.variables.empty()) {
+        found = settings.variables;
+        fix = "unset " + settings.variables;
+    }
+    if (!settings.lines.empty()) {
+        found += (found.empty() ? "" : "; ") + settings.lines + " in " + settings.files;
+        fix += (fix.empty() ? "" : ", and ") + ("take the lines out of " + settings.files);
+    }
+    if (found.empty())
+        return {"E697",
+                std::move(what),
+                "what it wrote above, if anything, says why",
+                "try the launcher alone: mpirun -np 2 true"};
+    return {"E697",
+            std::move(what),
+            "what it wrote above says why; settings that it was given: " + found,
+            "if its words are about one of them: " + fix};
+}
+
+Error ended_with_ranks(std::string what, std::string next_start) {
+    return {"E612",
+            std::move(what),
+            "mpirun failed by itself and took the ranks along; what it wrote is above",
+            std::move(next_start)};
+}
+
+Error error_of(std::string what, RanksStage stage, std::string next_start) {
+    if (stage == RanksStage::begun)
+        return ended_with_ranks(what + " while the ranks trained", std::move(next_start));
+    return no_rank(stage == RanksStage::unknown ? std::move(what)
+                                                : what + " before the ranks began to train");
+}
+
+/// What mpirun sets for ranks. A second mpirun takes it for its own and fails.
+bool is_of_another_launch(const std::string& name) {
+    constexpr std::array prefixes{"OMPI_COMM_WORLD_",
+                                  "OMPI_MCA_ess_base_",
+                                  "OMPI_MCA_orte_ess_",
+                                  "PMIX_SERVER_",
+                                  "PMIX_DSTORE_",
+                                  "PMI_"};
+    constexpr std::array names{"OMPI_APP_CTX_NUM_PROCS",
+                               "OMPI_ARGV",
+                               "OMPI_COMMAND",
+                               "OMPI_FILE_LOCATION",
+                               "OMPI_FIRST_RANKS",
+                               "OMPI_MCA_initial_wdir",
+                               "OMPI_MCA_orte_app_num",
+                               "OMPI_MCA_orte_bound_at_launch",
+                               "OMPI_MCA_orte_hnp_uri",
+                               "OMPI_MCA_orte_jobfam_session_dir",
+                               "OMPI_MCA_orte_launch",
+                               "OMPI_MCA_orte_local_daemon_uri",
+                               "OMPI_MCA_orte_num_nodes",
+                               "OMPI_MCA_orte_precondition_transports",
+                               "OMPI_MCA_orte_top_session_dir",
+                               "OMPI_NUM_APP_CTX",
+                               "OMPI_UNIVERSE_SIZE",
+                               "PMIX_ID",
+                               "PMIX_NAMESPACE",
+                               "PMIX_RANK",
+                               "PRTE_LAUNCHED"};
+    return std::ranges::count(names, name) > 0 ||
+           std::ranges::any_of(prefixes,
+                               [&](const char* prefix) { return name.starts_with(prefix); });
+}
+
+void forget_other_launches() {
+    const Environment environment;
+    // These two are set by users as well.
+    if (environment.text("OMPI_MCA_orte_hnp_uri"))
+        for (const char* name : {"OMPI_MCA_ess", "OMPI_MCA_pmix"}) ::unsetenv(name);
+    for (const char* prefix : {"OMPI_", "PMIX_", "PMI_", "PRTE_"})
+        for (const std::string& name : environment.names_with_prefix(prefix))
+            if (is_of_another_launch(name)) ::unsetenv(name.c_str());
+}
+
+void check_host_name() {
+    const std::string host = host_name();
+    const std::size_t length = std::min(host.find('.'), host.size());
+    if (length <= longest_host) return;
+    const std::string version = mpirun_version();
+    check(version.find("(Open MPI) 4.") == version.npos, [&] {
+        return Error(
+            "E697",
+            fmt::format("this mpirun crashes on a host whose name has {} characters", length),
+            fmt::format("{} takes {} of them; this host is '{}'", version, longest_host, host),
+            "give the host a shorter name (root: hostname NAME; docker run --hostname "
+            "NAME; Kubernetes: hostname in the pod's spec), or use Open MPI 5");
+    });
+}
+
+// There mpirun finds as many slots as the step has tasks.
+void check_step(int ranks) {
+    constexpr std::int64_t first_special_step = 4294967000;  // SLURM's own, such as a batch script
+    const Environment environment;
+    const auto step = environment.integer("SLURM_STEP_ID");
+    const auto tasks = environment.integer("SLURM_STEP_NUM_TASKS");
+    const bool is_step = step && *step < first_special_step && tasks;
+    check(!is_step || ranks <= *tasks, [&] {
+        return Error(
+            "E697",
+            fmt::format("mpirun starts no {} ranks in an srun step of {} task(s)", ranks, *tasks),
+            fmt::format("this shell is a step of SLURM (SLURM_STEP_ID={}), such as 'srun "
+                        "--pty bash' makes",
+                        *step),
+            fmt::format("srun --overlap --mpi=pmix -n {} lockstep ..., without --np (the "
+                        "job needs a CPU for each); or on this node alone: unset "
+                        "${{!SLURM_*}}, then the same command",
+                        ranks));
+    });
+}
+
+}  // namespace
+
+bool is_exit_code_of_ranks(int code) {
+    constexpr int by_signal = 128;
+    const auto is = [&](ExitCode one) { return code == static_cast<int>(one); };
+    const bool is_ours =
+        is(ExitCode::complete) || is(ExitCode::do_not_requeue) || is(ExitCode::interrupted) ||
+        (code >= static_cast<int>(ExitCode::usage) && code <= static_cast<int>(ExitCode::config));
+    return is_ours || (code > by_signal && code <= by_signal + last_plain_signal);
+}
+
+Error launcher_failed(int code, RanksStage stage, std::string next_start) {
+    return error_of(
+        fmt::format("mpirun ended with exit code {}", code), stage, std::move(next_start));
+}
+
+Error launcher_crashed(int signal, RanksStage stage, std::string next_start) {
+    return error_of(
+        fmt::format("mpirun itself was ended by signal {} ({})", signal, ::strsignal(signal)),
+        stage,
+        std::move(next_start));
+}
+
+MpiSettings mpi_settings(const Environment& environment, const fs::path& home) {
+    MpiSettings settings;
+    std::vector<std::string> names;
+    for (const char* prefix : {"OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_"})
+        for (std::string& name : environment.names_with_prefix(prefix))
+            names.push_back(std::move(name));
+    settings.variables = fmt::format("{}", fmt::join(names, " "));
+    for (const char* folder : {".openmpi", ".prte", ".pmix"}) {
+        const fs::path file = home / folder / "mca-params.conf";
+        const std::string lines = settings_in(file);
+        if (lines.empty()) continue;
+        settings.lines += (settings.lines.empty() ? "" : ", ") + lines;
+        settings.files += (settings.files.empty() ? "" : " ") + file.string();
+    }
+    return settings;
+}
+
+void ready_for_mpirun(int ranks_here) {
+    forget_other_launches();
+    check_step(ranks_here);
+    check_host_name();
+    // Open MPI's PMIx follows the null pointer that is left then.
+    if (std::getenv("HOME") == nullptr && ::getpwuid(::geteuid()) == nullptr)
+        ::setenv("HOME", "/", 1);
+}
+
+}  // namespace lockstep

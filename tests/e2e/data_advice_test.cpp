@@ -1,0 +1,419 @@
+// SPDX-License-Identifier: Apache-2.0
+// What the program advises about data is done as it says: each command is copied and run.
+#include "program.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <fstream>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+using testing::HasSubstr;
+
+// Commands of one folder, in which `lockstep` is the program under test.
+class DataAdvice : public testing::Test {
+  protected:
+    ProcessResult shell(const std::string& command) const {
+        const std::string path = fs::path(program()).parent_path().string() + ":/usr/bin:/bin";
+        return run_process({"/bin/sh", "-c", "cd \"$0\" && " + command, folder_.path()},
+                           {{"PATH", path}},
+                           ample_s);
+    }
+    /// Python with NumPy as `n`, and h5py.
+    void python(const std::string& program) const {
+        const std::string text = "import h5py, numpy as n; r=n.random.default_rng(1)\n" + program;
+        const ProcessResult made = run_process(
+            {"/bin/sh", "-c", "cd \"$0\" && /usr/bin/python3 -c \"$1\"", folder_.path(), text});
+        ASSERT_EQ(made.exit_code, 0) << made.output;
+    }
+
+    TempDir folder_;
+};
+
+// From the first word of a command to the end of the line.
+std::string command_in(const std::string& output) {
+    const std::string fix = output.substr(std::min(output.find("  fix: "), output.size()));
+    std::size_t begin = fix.npos;
+    for (const char* word : {"python3 -", "for f in ", "lockstep data ", "mkdir ", "sed "})
+        begin = std::min(begin, fix.find(word));
+    return begin == fix.npos ? "" : fix.substr(begin, fix.find('\n', begin) - begin);
+}
+
+// A mistake, and what works once the advice about it was followed.
+struct Advised {
+    std::string name, python, mistake, code, then;
+};
+
+void PrintTo(const Advised& advised, std::ostream* out) {
+    *out << advised.name;
+}
+
+class DataAdviceWorks : public DataAdvice, public testing::WithParamInterface<Advised> {};
+
+TEST_P(DataAdviceWorks, AsItIsPrinted) {
+    const Advised& advised = GetParam();
+    python(advised.python);
+    const ProcessResult refused = shell(advised.mistake);
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.output, HasSubstr("error " + advised.code + ": "));
+    const std::string command = command_in(refused.output);
+    ASSERT_NE(command, "") << refused.output;
+    const ProcessResult followed = shell(command);
+    ASSERT_EQ(followed.exit_code, 0) << command << '\n' << followed.output;
+    const ProcessResult worked = shell(advised.then);
+    EXPECT_EQ(worked.exit_code, 0) << refused.output << worked.output;
+}
+
+// `inspect` opens fields as `train` does.
+std::vector<Advised> advised() {
+    const std::string fields = " --field images=/x:HWC --field labels=/y:label";
+    const std::string one_each =
+        "import os; os.mkdir('s')\n"
+        "for i in range(6):\n"
+        "  f=h5py.File(f's/{i}.h5','w'); f['x']=n.zeros((8,8,3),'u1'); "
+        "f['y']=n.int64(i%2); f.close()";
+    const std::string column =
+        "f=h5py.File('m.mat','w'); f['x']=n.zeros((12,8,8,3)); "
+        "f['y']=n.ones((1,12))";
+    const std::string apart =
+        "h5py.File('x.h5','w')['x']=n.zeros((12,8,8,3),'u1'); "
+        "h5py.File('y.h5','w')['y']=n.zeros((12,1,1,1),'u1')";
+    const std::string volumes =
+        "f=h5py.File('v.h5','w'); f['x']=n.zeros((12,1,4,4,4),'f4'); f['y']=n.arange(12)%2; "
+        "n.save('x.npy',n.zeros((12,1,4,4,4),'f4')); n.save('y.npy',n.arange(12)%2)";
+    const std::string pack = "lockstep data pack --out P ";
+    const std::string floats =
+        "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,4,4,3),'u1'); "
+        "f['y']=n.arange(12.)%2";
+    const std::string two_packs =
+        "lockstep data pack --npy images=x.npy --npy labels=y.npy --out A "
+        ">o && lockstep data pack --npy images=x.npy --npy labels=y.npy "
+        "--out B >o && ";
+    return {
+        {"LabelsInASecondFile",
+         apart,
+         "lockstep data inspect x.h5 y.h5" + fields,
+         "E207",
+         "lockstep data inspect NAME.h5" + fields},
+        {"LabelsInASecondFileToPack",
+         apart,
+         pack + "--hdf5 x.h5 y.h5" + fields,
+         "E207",
+         pack + "--hdf5 NAME.h5" + fields},
+        {"SamplesLast",
+         column,
+         "lockstep data inspect m.mat" + fields,
+         "E209",
+         "lockstep data inspect NAME" + fields},
+        {"SamplesLastToPack",
+         column,
+         pack + "--hdf5 m.mat" + fields,
+         "E209",
+         pack + "--hdf5 NAME" + fields},
+        {"OneLabelAFile",
+         one_each,
+         "lockstep data inspect 's/*.h5' --field labels=/y --field images=/x:HWC",
+         "E234",
+         "lockstep data inspect NAME.h5" + fields},
+        {"ADataSetASample",
+         "f=h5py.File('g.h5','w'); [f.__setitem__(f'x/{i}.jpg',n.full((8,8,3),i,'u1')) for i in "
+         "range(12)]; f['y']=n.arange(12)",
+         "lockstep data inspect g.h5" + fields,
+         "E207",
+         "lockstep data inspect NAME" + fields},
+        {"Volumes",
+         volumes,
+         "lockstep train --run R --batch 4 --max-steps 1 --data v.h5 --field images=/x --field "
+         "labels=/y",
+         "E217",
+         "lockstep train --run R --batch 4 --max-steps 1 --data NAME --field images=/x:CHW --field "
+         "labels=/y"},
+        {"VolumesToPack",
+         volumes,
+         pack + "--hdf5 v.h5 --field images=/x --field labels=/y",
+         "E214",
+         pack + "--hdf5 NAME --field images=/x:CHW --field labels=/y"},
+        {"VolumesOfNumPyToPack",
+         volumes,
+         pack + "--npy images=x.npy --npy labels=y.npy",
+         "E214",
+         pack + "--npy images=NAME.npy --npy labels=y.npy --layout chw"},
+        {"ArraysInAZip",
+         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
+         pack + "--npy images=m.npz --npy labels=m.npz",
+         "E214",
+         pack + "--npy images=NAME/x.npy --npy labels=NAME/y.npy"},
+        {"ArraysInAZipAsImages",
+         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
+         pack + "--images m.npz --labels m.npz",
+         "E214",
+         pack + "--images NAME/x.npy --labels NAME/y.npy"},
+        {"ArraysInAZipToTrain",
+         "n.savez('m.npz',x=n.zeros((12,4,4),'u1'),y=n.arange(12)%2)",
+         "lockstep train --run R --data m.npz",
+         "E216",
+         pack + "--npy images=NAME/x.npy --npy labels=NAME/y.npy"},
+        {"SamplesLastOfNumPy",
+         "n.save('x.npy',n.zeros((12,4,4),'u1')); n.save('y.npy',n.ones((1,12),'i8'))",
+         pack + "--npy images=x.npy --npy labels=y.npy",
+         "E209",
+         pack + "--npy images=x.npy --npy labels=NAME.npy"},
+        {"FortranOrder",
+         "n.save('x.npy',n.asfortranarray(n.zeros((12,4))))",
+         pack + "--npy features=x.npy",
+         "E214",
+         pack + "--npy features=NAME.npy"},
+        {"TextsOfNumPy",
+         "n.save('x.npy',n.zeros((12,4))); n.save('y.npy',n.array(['a','b']*6))",
+         pack + "--npy features=x.npy --npy labels=y.npy",
+         "E214",
+         pack + "--npy features=x.npy --npy labels=NAME.npy"},
+        {"FloatLabelsOfNumPy",
+         "n.save('x.npy',n.zeros((12,4))); n.save('y.npy',n.arange(12.)%2)",
+         pack + "--npy features=x.npy --npy labels=y.npy",
+         "E214",
+         pack + "--npy features=x.npy --npy labels=NAME.npy"},
+        {"DecimalCommas",
+         "open('t.csv','w').write('a;kind\\n0,5;u\\n1,5;v\\n')",
+         pack + "--csv t.csv --label kind --separator semicolon",
+         "E239",
+         pack + "--csv NAME.csv --label kind --separator semicolon"},
+        {"CellsWithoutAValue",
+         "open('t.csv','w').write('a,b,kind\\n1,2,u\\n,2,v\\nNA,3,u\\n4,4,v\\n')",
+         pack + "--csv t.csv --label kind",
+         "E239",
+         pack + "--csv NAME.csv --label kind"},
+        {"CellsWithText",
+         "open('t.csv','w').write('a,day,kind\\n1,mon,u\\n2,tue,v\\n')",
+         pack + "--csv t.csv --label kind",
+         "E239",
+         pack + "--csv NAME.csv --label kind"},
+        {"CifarForPython",
+         "import os,pickle; os.mkdir('c'); [pickle.dump({b'labels':[1,2],b'data':n.zeros((2,3072),"
+         "'u1')},open(f'c/data_batch_{i}','wb')) for i in range(1,6)]",
+         pack + "--cifar10 c",
+         "E214",
+         pack + "--cifar10 c"},
+        {"AFlatFolderOfImages",
+         "import os; os.mkdir('d'); open('d/a.pgm','wb').write(b'P5 4 4 255 '+bytes(16))",
+         pack + "--folder d",
+         "E214",
+         pack + "--folder NAME"},
+        {"TwoPackedDataSets",
+         "n.save('x.npy',n.zeros((12,4,4),'u1')); n.save('y.npy',n.arange(12)%2)",
+         two_packs + "lockstep train --run R --data A --data B",
+         "E216",
+         "lockstep data inspect NAME"},
+        {"LabelsBelowZero",
+         "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,8,8,3),'u1'); f['y']=n.arange(12)%3-1",
+         "lockstep data inspect f.h5" + fields,
+         "E210",
+         "lockstep data inspect NAME" + fields},
+        {"EmptyTexts",
+         "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,8,8,3),'u1'); f['y']=n.array([b'a',b'']*6)",
+         "lockstep data inspect f.h5" + fields,
+         "E210",
+         "lockstep data inspect f.h5" + fields},
+        {"FilesOfTwoTypes",
+         "[h5py.File(f'{k}.h5','w').update({'v':n.zeros((5,3),k)}) for k in ('f4','f8')]",
+         "lockstep data inspect f4.h5 f8.h5 --field values=/v",
+         "E208",
+         "lockstep data inspect f4.h5 NAME/f8.h5 --field values=/v"},
+        {"UnknownKinds",
+         floats,
+         "lockstep data pack --out P --csv f.h5",
+         "E214",
+         "lockstep data look f.h5"},
+    };
+}
+
+std::string advised_name(const testing::TestParamInfo<Advised>& info) {
+    return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, DataAdviceWorks, testing::ValuesIn(advised()), advised_name);
+
+// A mistake, and options that its advice names: the same command works with them.
+struct Optioned {
+    std::string name, python, mistake, code, begin, then;
+};
+
+void PrintTo(const Optioned& optioned, std::ostream* out) {
+    *out << optioned.name;
+}
+
+class DataOptions : public DataAdvice, public testing::WithParamInterface<Optioned> {};
+
+TEST_P(DataOptions, WorkAsTheyArePrinted) {
+    const Optioned& optioned = GetParam();
+    python(optioned.python);
+    const ProcessResult refused = shell(optioned.mistake);
+    EXPECT_NE(refused.exit_code, 0);
+    EXPECT_THAT(refused.output, HasSubstr("error " + optioned.code + ": "));
+    const std::size_t fix = refused.output.find("  fix: ");
+    const std::size_t begin = refused.output.find(optioned.begin, fix);
+    ASSERT_NE(begin, refused.output.npos) << refused.output;
+    const std::size_t end = refused.output.find_first_of(" ,;\n", begin + optioned.begin.size());
+    const std::string option = refused.output.substr(begin, end - begin);
+    const ProcessResult worked = shell(optioned.then + " " + option);
+    EXPECT_EQ(worked.exit_code, 0) << option << '\n' << worked.output;
+}
+
+std::vector<Optioned> optioned() {
+    const std::string floats =
+        "f=h5py.File('f.h5','w'); f['x']=n.zeros((12,4,4,3),'u1'); "
+        "f['y']=n.arange(12.)%2; f['m']=n.zeros((12,4,4)); f['m'][0]=1; "
+        "f['k']=n.eye(3,dtype='i8')[n.arange(12)%3]*3";
+    const std::string train =
+        "lockstep train --run R --batch 4 --max-steps 1 --model mlp --data f.h5 "
+        "--field images=/x:HWC ";
+    const std::string pack = "lockstep data pack --out P ";
+    return {
+        {"FloatsAsClasses",
+         floats,
+         train + "--field labels=/y",
+         "E217",
+         "--field labels=/y",
+         train},
+        {"FloatsAsTargets",
+         floats,
+         train + "--field labels=/y",
+         "E217",
+         "--field targets=/y",
+         train},
+        {"FloatsAsClassesToPack",
+         floats,
+         pack + "--hdf5 f.h5 --field labels=/y",
+         "E214",
+         "--field labels=/y",
+         pack + "--hdf5 f.h5"},
+        {"MasksAsLabels",
+         floats,
+         train + "--field labels=/m",
+         "E217",
+         "--field masks=/m",
+         "lockstep data inspect f.h5 --field images=/x:HWC"},
+        {"NumbersAsFlags",
+         floats,
+         train + "--field labels=/k",
+         "E210",
+         "--field targets=/k",
+         "rm -r R && " + train},
+        {"ANearName",
+         floats,
+         train + "--field labels=/yy",
+         "E207",
+         "--field labels=/y",
+         train + "--task regression --field targets=/y"},
+        {"AnotherSeparator",
+         "open('t.csv','w').write('a;kind\\n0.5;u\\n1.5;v\\n')",
+         pack + "--csv t.csv --label kind",
+         "E106",
+         "--separator ",
+         pack + "--csv t.csv --label kind"},
+        {"AnotherSeparatorWithoutALabel",
+         "open('t.csv','w').write('a;b\\n0.5;1\\n1.5;2\\n')",
+         pack + "--csv t.csv",
+         "E239",
+         "--separator ",
+         pack + "--csv t.csv"},
+    };
+}
+
+std::string optioned_name(const testing::TestParamInfo<Optioned>& info) {
+    return info.param.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Each, DataOptions, testing::ValuesIn(optioned()), optioned_name);
+
+// A file or folder, and the words of the line that trains on it, or of why there is none.
+struct Look {
+    std::string place, words;
+};
+
+class LookLine : public DataAdvice {
+  protected:
+    // One of each kind that people have.
+    void make_files() const {
+        python(R"(
+def h5(name, **data):
+    with h5py.File(name + '.h5', 'w') as f:
+        for key, value in data.items(): f[key] = value
+i4, f4 = r.integers(0, 4, 40), r.normal(size=(40, 8)).astype('f4')
+pixels = r.integers(0, 256, (40, 16, 16, 3)).astype('u1')
+h5('images', x=pixels, y=i4)
+h5('matlab', X=r.normal(size=(40, 9, 9)), Y=i4.reshape(40, 1).astype('f8'))
+h5('flat', data=f4, label=i4)
+h5('texts', data=f4, label=n.array(['a', 'b'] * 20, 'S1'))
+h5('regression', features=f4, targets=f4[:, 0])
+h5('several', features=f4, targets=f4[:, :3])
+h5('flags', images=pixels, labels=r.integers(0, 2, (40, 5)))
+h5('onehot', data=f4, label=n.eye(4, dtype='f4')[i4])
+h5('masks', images=pixels, masks=r.integers(0, 3, (40, 16, 16)))
+h5('tokens', tokens=r.integers(0, 50, (40, 17)).astype('i4'))
+h5('volumes', x=n.zeros((40, 1, 4, 4, 4), 'f4'), y=i4)
+h5('labels', y=i4)
+h5('alone', x=pixels)
+n.save('nodes.npy', f4.reshape(40, 4, 2)); n.save('edges.npy', n.zeros((40, 4, 4), 'f4'))
+n.save('x.npy', f4); n.save('y.npy', i4); n.save('z.npy', f4[:, 0])
+n.save('l.npy', r.integers(0, 2, (40, 5)))
+n.save('s.npy', f4.reshape(40, 2, 4))
+open('t.csv', 'w').write('a,b,kind\n' + ''.join(f'{i},{i * i},{"uv"[i % 2]}\n' for i in range(40)))
+open('book.txt', 'w').write('all work and no play ' * 40)
+)");
+        const ProcessResult packed = shell(
+            "p='lockstep data pack'; $p --csv t.csv --label kind --out csv && "
+            "$p --npy features=x.npy --npy labels=y.npy --npy targets=z.npy --out both && "
+            "$p --npy nodes=nodes.npy --npy edges=edges.npy --npy labels=y.npy --out graph && "
+            "$p --npy features=x.npy --npy labels=l.npy --out many && "
+            "$p --npy features=s.npy --npy targets=z.npy --out series && "
+            "$p --text book.txt --length 16 --out text");
+        ASSERT_EQ(packed.exit_code, 0) << packed.output;
+    }
+
+    static std::vector<Look> looks() {
+        return {{"images.h5", "--field images=/x:HWC --field labels=/y --batch 32 --run"},
+                {"matlab.h5", "--field images=/X --field labels=/Y:label --batch 32 --run"},
+                {"flat.h5", "--field features=/data --field labels=/label --model mlp"},
+                {"texts.h5", "--field features=/data --field labels=/label --model mlp"},
+                {"regression.h5", "--field features=/features --field targets=/targets"},
+                {"several.h5", "--field targets=/targets --model mlp"},
+                {"flags.h5", "--field images=/images:HWC --field labels=/labels --batch 32 --run"},
+                {"onehot.h5", "--field labels=/label:onehot --model mlp"},
+                {"masks.h5", "--field masks=/masks --model unet"},
+                {"tokens.h5", "--field tokens=/tokens --model gpt"},
+                {"volumes.h5", "no command to train on it: "},
+                {"labels.h5", "no command to train on it: "},
+                {"alone.h5", "no command to train on it: no labels"},
+                {"csv", "--data csv --model mlp --batch 32 --run runs/csv"},
+                {"both", "--data both --task classification --model mlp"},
+                {"graph", "--data graph --inputs edges --model mlp"},
+                {"many", "--data many --model mlp"},
+                {"series", "--data series --model mlp"},
+                {"text", "--data text --model gpt"}};
+    }
+};
+
+TEST_F(LookLine, TrainsOnEachKindOfData) {
+    make_files();
+    for (const Look& look : looks()) {
+        const ProcessResult looked = shell("lockstep data look " + look.place);
+        EXPECT_EQ(looked.exit_code, 0) << looked.output;
+        EXPECT_THAT(looked.output, HasSubstr(look.words));
+        const std::size_t begin = looked.output.find("lockstep train --data ");
+        if (begin == looked.output.npos) continue;
+        const std::string line =
+            looked.output.substr(begin, looked.output.find('\n', begin) - begin);
+        const ProcessResult trained = shell(line + " --max-steps 2");
+        EXPECT_EQ(trained.exit_code, 0) << line << '\n' << trained.output;
+    }
+}
+
+}  // namespace
+}  // namespace lockstep::test

@@ -1,0 +1,205 @@
+// SPDX-License-Identifier: Apache-2.0
+// What users are told whose own model fails, or is none that ranks can train: that it is theirs to
+// mend, in its own words, the same on all ranks. Those that train are in soak/own_models.
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/json.hpp"
+
+#include "program.hpp"
+#include "small_data.hpp"
+#include "support/temp_dir.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <ostream>
+#include <regex>
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lockstep::test {
+namespace {
+
+constexpr int config = 78, bad_data = 65;
+
+/// A model of support/own_models, and what `train` says of it.
+struct Mistake {
+    std::string model;
+    int exit_code;
+    std::string what, why, fix;
+};
+
+void PrintTo(const Mistake& mistake, std::ostream* out) {
+    *out << mistake.model;
+}
+
+Mistake unusable(const std::string& model, const std::string& why, const std::string& fix = "") {
+    const std::string usual =
+        "make parameters f32, buffers f32 or single whole numbers, each its own and finite";
+    return {model,
+            config,
+            "E250: 'own_models.so' is no model for this program",
+            why,
+            fix.empty() ? usual : fix};
+}
+
+Mistake throws(const std::string& model, const std::string& where, const std::string& reason) {
+    return {model,
+            config,
+            "E250: the model's " + where + " failed",
+            reason,
+            "mend the model's " + where};
+}
+
+std::vector<Mistake> mistakes() {
+    return {
+        unusable("AllFrozen", "it has no parameter that learns"),
+        unusable("BoolBuffer", "buffer 'mask' holds 4 values of type Bool"),
+        unusable("DoubleParameter", "parameter 'scale' is not f32"),
+        unusable("NoParameter", "it has no parameter that learns"),
+        unusable("Tied",
+                 "'again' and 'last.weight' are one tensor",
+                 "register it once, and use it in forward() as often as you like"),
+        {"Detached",
+         config,
+         "E250: the model's output has no gradient",
+         "no parameter that learns leads to it: forward() detaches what it computes, or does so "
+         "without gradients",
+         "leave out detach(), data() and NoGradGuard on the way from parameters to the output"},
+        {"SparseGradients",
+         config,
+         "E250: the gradient of parameter 'words.weight' is sparse",
+         "ranks sum dense gradients only",
+         "leave out sparse(true) (Python: sparse=True) where the model makes its embedding"},
+        {"Thawing",
+         config,
+         "E250: parameter 'first.weight' learns now",
+         "requires_grad was false when the model was made, and which parameters learn stays the "
+         "same in a run",
+         "set requires_grad in the model's constructor alone"},
+        throws("ThrowsInBackward", "backward pass", "no way back"),
+        throws("ThrowsInConstructor", "constructor", "I need 77 classes, not 10"),
+        throws("ThrowsLater", "forward()", "after 40 calls"),
+        {"ThrowsInForward",
+         bad_data,
+         "E217: the model cannot take these data",
+         "first line",
+         "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
+        {"ThrowsNumber",
+         bad_data,
+         "E217: the model cannot take these data",
+         "it threw what is no std::exception",
+         "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
+        {"WrongInput",
+         bad_data,
+         "E217: the model cannot take these data",
+         "mat1 and mat2 shapes cannot be multiplied (4x784 and 3x10)",
+         "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
+        {"WrongShape",
+         bad_data,
+         "E217: the model is not for this task",
+         "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
+         "return that shape from the model's forward(), or use the --task that its output is "
+         "for"},
+    };
+}
+
+Words training_of_own(const std::string& run) {
+    return Words{"train", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
+           Words{"--run", run, "--batch", "16", "--virtual-ranks", "4", "--max-steps", "40"} +
+           Words{"--leaves", "one-by-one"};
+}
+
+// What it says from the error on, without the folder of the plug-in.
+std::string error_of(const ProcessResult& result) {
+    const std::string said =
+        std::regex_replace(result.output, std::regex("'[^']*/own_models.so'"), "'own_models.so'");
+    return said.substr(std::min(said.find("lockstep: error"), said.size()));
+}
+
+class OwnModels : public testing::TestWithParam<Mistake> {};
+
+TEST_P(OwnModels, AreTheirAuthorsToMend) {
+    const Mistake& mistake = GetParam();
+    const TempDir folder;
+    const std::string said = fmt::format(
+        "lockstep: error {}\n  why: {}\n  fix: {}\n", mistake.what, mistake.why, mistake.fix);
+    const auto result =
+        run_lockstep(training_of_own(folder / "run") + on_ranks(2), {{"OWN_MODEL", mistake.model}});
+    EXPECT_EQ(result.exit_code, mistake.exit_code) << result.output;
+    const std::string error = std::regex_replace(
+        error_of(result), std::regex(R"( \((same on rank 1|rank [01]( only| on \S+)?)\))"), "");
+    // Of two ranks that fail in one step, the second may have the time to say so, too.
+    EXPECT_THAT(error, testing::AnyOf(said, said + said));
+    EXPECT_THAT(result.output, testing::Not(testing::HasSubstr("please report")));
+}
+
+// https://huggingface.co/docs/safetensors
+std::string tensor_in(const fs::path& file, const std::string& name) {
+    const std::string bytes = read_file(file);
+    std::uint64_t head = 0;
+    std::memcpy(&head, bytes.data(), sizeof head);
+    const Json json = parse_json(bytes.substr(sizeof head, head), file.string());
+    const auto place = json[name]["data_offsets"].get<std::vector<std::size_t>>();
+    return bytes.substr(sizeof head + head + place[0], place[1] - place[0]);
+}
+
+// The first layer is frozen: its weights are saved, loaded and left alone.
+TEST(OwnModel, KeepsWhatIsFrozenInCheckpointsAndExports) {
+    const TempDir folder;
+    const Variables frozen = {{"OWN_MODEL", "Frozen"}};
+    const auto train = [&](const std::string& run, const Words& more) {
+        return run_lockstep(
+            Words{"train", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
+                Words{"--run", folder / run, "--virtual-ranks", "4", "--batch", "48"} +
+                Words{"--weight-decay", "0.5", "--lr", "0.01"} + more,
+            frozen);
+    };
+    const auto weights = [&](const std::string& run, const std::string& tensor) {
+        const fs::path file = folder / (run + ".safetensors");
+        if (!fs::exists(file)) run_lockstep({"export", folder / run, "--out", file});
+        return tensor_in(file, tensor);
+    };
+    const auto first = train("a", Words{"--max-steps", "2"} + on_ranks(2));
+    EXPECT_THAT(first.output, testing::HasSubstr("330 parameters, 25,120 frozen"));
+    const std::string start = weights("a", "first.weight");
+    fs::remove(folder / "a.safetensors");
+    train("a", Words{"--max-steps", "20"} + on_ranks(4));
+    EXPECT_EQ(weights("a", "first.weight"), start);
+    // Weights of another seed come from the file, and stay where the run goes on without it.
+    const Words from = {"--load-weights", folder / "a.safetensors", "--seed", "2"};
+    train("b", Words{"--max-steps", "2"} + from);
+    train("b", Words{"--max-steps", "4", "--seed", "2"} + on_ranks(2));
+    EXPECT_EQ(weights("b", "first.weight"), start);
+    EXPECT_NE(weights("b", "last.weight"), weights("a", "last.weight"));
+    const auto tested =
+        run_lockstep({"eval", folder / "b", "--data", SmallData::get().test()}, frozen);
+    EXPECT_EQ(tested.exit_code, 0) << tested.output;
+}
+
+constexpr const char* keeps_state =
+    "why: your model keeps state between calls, draws from a generator of its own, or reads a "
+    "clock";
+
+TEST(OwnModel, IsTheReasonWhereRanksDiffer) {
+    const TempDir folder;
+    const auto clock =
+        run_lockstep(training_of_own(folder / "run") + on_ranks(2), {{"OWN_MODEL", "Clock"}});
+    EXPECT_EQ(clock.exit_code, config) << clock.output;
+    EXPECT_THAT(clock.output, testing::HasSubstr("error E707: ranks compute 2 different results"));
+    EXPECT_THAT(clock.output, testing::HasSubstr(keeps_state));
+    const auto counter = run_lockstep(
+        Words{"verify", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
+            Words{"--ranks", "1,2", "--steps", "3", "--batch", "16"},
+        {{"OWN_MODEL", "Counting"}});
+    EXPECT_EQ(counter.exit_code, config) << counter.output;
+    EXPECT_THAT(counter.output, testing::HasSubstr("error E707: the parameters differ"));
+    EXPECT_THAT(counter.output, testing::HasSubstr(keeps_state));
+}
+
+INSTANTIATE_TEST_SUITE_P(, OwnModels, testing::ValuesIn(mistakes()), [](const auto& of) {
+    return of.param.model;
+});
+
+}  // namespace
+}  // namespace lockstep::test
