@@ -287,14 +287,16 @@ double longest_phase_s(const RankTrace& trace, double patience_s) {
 // A model that loops or waits for ever, on all ranks: nobody waits in a collective.
 Verdict no_progress(const Scene& scene, double patience_s) {
     const Traces& all = scene.traces();
-    if (scene.waiting().seq != 0 || !scene.missing().empty() || all.empty()) return {};
+    if (scene.waiting().seq != 0 || !scene.missing().empty()) return {};
     double least_s = std::numeric_limits<double>::max();
     for (const RankTrace* trace : all) {
+        if (gave_up(*trace)) continue;  // on the same verdict, a moment earlier
         if (!scene.is_alive(*trace) || !is_computing(trace->phase)) return {};
         const double age_s = scene.seen_until_s(*trace) - trace->phase_since_s;
         if (age_s < longest_phase_s(*trace, patience_s)) return {};
         least_s = std::min(least_s, age_s);
     }
+    if (least_s == std::numeric_limits<double>::max()) return {};
     const std::string who = all.size() == 1 ? rank_text(*all.front()) + " has not" : "no rank has";
     const std::string what = fmt::format("{} finished a phase for {}", who, duration_text(least_s));
     Verdict verdict = blaming(scene, Trouble::no_progress, all, what);

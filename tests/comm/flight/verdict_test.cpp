@@ -267,6 +267,11 @@ TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {
     EXPECT_EQ(verdict.what, "no rank has finished a phase for 5m01s");
     EXPECT_THAT(verdict.culprits, ElementsAre(0, 1));
     EXPECT_EQ(verdict.speaker, 0);
+    std::vector<RankTrace> one_left = traces;
+    one_left[0].life = Life::gone;
+    one_left[0].end = FlightEnd::failed;
+    one_left[0].exit_code = static_cast<int>(ExitCode::peer_lost);
+    EXPECT_EQ(verdict_on(one_left).trouble, Trouble::no_progress) << "rank 0 gave up a moment ago";
     for (const Phase phase : {Phase::data, Phase::checkpoint, Phase::evaluate, Phase::other}) {
         traces[0].phase = phase;
         EXPECT_EQ(verdict_on(traces).trouble, Trouble::none) << phase_name(phase);

@@ -69,7 +69,7 @@ TEST_F(Reading, NamesBothNumbersWhereTheHardLimitAllowsFewerFiles) {
     ::setrlimit(RLIMIT_NOFILE, &usual);
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E402");
-    EXPECT_EQ(error->what(), "the data are 70 files, and this process may open 40");
+    EXPECT_STREQ(error->what(), "the data are 70 files, and this process may open 40");
     EXPECT_NE(error->fix().find("lockstep data pack"), std::string::npos) << error->fix();
 }
 
