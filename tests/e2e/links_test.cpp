@@ -25,7 +25,7 @@ ProcessResult train_on_hosts(const fs::path& run, const std::string& slow) {
     const Words mpirun = {LOCKSTEP_TWO_HOSTS, slow, "mpirun", "--bind-to", "none", program()};
     const Words train = {"train", "--data", SmallData::get().train(), "--run", run};
     const Words model = {"--model", "mlp", "--batch", "48", "--virtual-ranks", "4"};
-    return run_process(hosts + mpirun + train + model + Words{"--max-steps", "60"},
+    return run_process(hosts + mpirun + train + model + Words{"--max-steps", "120"},
                        {{"OMPI_MCA_mpi_yield_when_idle", "1"}},
                        ample_s);
 }

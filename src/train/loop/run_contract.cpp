@@ -7,6 +7,7 @@
 #include "lockstep/train/virtual_ranks.hpp"
 
 #include "loop/run_facts.hpp"
+#include "profile/operator_ledger.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/leaf_passes.hpp"
 
@@ -24,6 +25,23 @@ bool is_batch_statistic(const NamedTensor& buffer) {
     return std::string_view(buffer.name).ends_with("running_mean");
 }
 
+// By the shapes of one forward pass. Whether V depends on it is decided by all ranks alike.
+std::uint64_t products_of(Model& model, const ModelShape& shape) {
+    constexpr std::int64_t rows = 2;  // of one sample batch norm has no statistics
+    const KeptBuffers kept(model);
+    const auto ledger = std::make_shared<OperatorLedger>(model);
+    try {
+        const NamedTensors inputs = blank_inputs(shape, rows);
+        const OperatorWatch watch(ledger);
+        static_cast<void>(outputs_of(model, inputs));
+    } catch (const std::exception&) {
+        return 0;  // the blank step says what is wrong
+    }
+    std::uint64_t flops = 0;
+    for (const OperatorCost& cost : ledger->operators(1)) flops += cost.flops.value_or(0);
+    return flops / 2 / rows;
+}
+
 ModelTraits traits_of(Model& model, const ModelShape& shape, const std::string& transform) {
     ModelTraits traits{.looks_across_samples =
                            std::ranges::any_of(model.buffers(), is_batch_statistic) ||
@@ -31,6 +49,7 @@ ModelTraits traits_of(Model& model, const ModelShape& shape, const std::string& 
                            !takes_single_rows(model, shape)};
     for (const NamedTensor& parameter : model.parameters())
         traits.parameters += parameter.tensor.numel();
+    traits.products = products_of(model, shape);
     return traits;
 }
 

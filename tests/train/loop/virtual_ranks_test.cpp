@@ -52,6 +52,17 @@ TEST(DefaultVirtualRanks, HoldNoMoreThanAGigabyteOfGradients) {
     EXPECT_EQ(chosen(512, {.parameters = 86'567'656}), 4);
 }
 
+// A fully connected network has one product for each weight, a convolutional one has many.
+TEST(DefaultVirtualRanks, LeaveEnoughProductsForEachWeight) {
+    const ModelTraits mlp{.parameters = 203'530, .products = 203'264};
+    EXPECT_EQ(chosen(128, mlp), 4);
+    EXPECT_EQ(chosen(1024, mlp), 32);
+    EXPECT_EQ(chosen(32, mlp), 4) << "some room to grow";
+    EXPECT_EQ(chosen(16, mlp), 2) << "of eight samples";
+    EXPECT_EQ(chosen(128, mlp, 8), 8) << "as many as ranks need";
+    EXPECT_EQ(chosen(128, {.parameters = 1'630'090, .products = 5'450'000}), 16);
+}
+
 TEST(DefaultVirtualRanks, AreFewWhereLeavesAreNotComputedTogether) {
     TrainSettings settings;
     settings.micro_batches = 2;
