@@ -16,19 +16,37 @@
 // would be sums of unlike things, or a hang, long after the mistake.
 //
 // Tested: comm/exchange_test.cpp (each transport, too small a /dev/shm),
-// comm/hierarchical/node_exchange_test.cpp, and comm/flight/signature_check_test.cpp (another
-// layout on one rank).
+// comm/hierarchical/node_exchange_test.cpp, and comm/flight/recorded_test.cpp (another layout on
+// one rank).
 
 #include "lockstep/comm/exchange.hpp"
 
-#include "lockstep/comm/signature_check.hpp"
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "base/one_node.hpp"
+#include "flight/signatures.hpp"
 #include "hierarchical/exchanges.hpp"
 #include "hierarchical/node_room.hpp"
 
+#include <algorithm>
+#include <functional>
+#include <string>
+
 namespace lockstep {
+namespace {
+
+/// Collective. Errors: E662 naming the ranks whose layout or plan differs.
+void agree_on_layout(const Communicator& ranks, const FlatLayout& layout, const TreePlan& plan) {
+    const LayoutSignature mine = signature_of(layout, plan);
+    const auto given =
+        ranks.all_gather(std::string(reinterpret_cast<const char*>(&mine.bits), sizeof mine.bits));
+    if (std::ranges::adjacent_find(given, std::not_equal_to<>()) == given.end()) return;
+    agree_on_failure(ranks, difference_of(given, "E662", ranks.broadcast(mine.text)));
+}
+
+}  // namespace
+
 std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         const FlatLayout& layout,
                                         const TreePlan& plan,

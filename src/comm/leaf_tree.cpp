@@ -28,7 +28,7 @@
 #include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/core/error.hpp"
 
-#include "collectives/sum_kernels.hpp"
+#include "sums/sum_kernels.hpp"
 
 #include <algorithm>
 #include <array>
@@ -108,17 +108,16 @@ void tree_sum(const TreePlan& plan,
               float* out,
               std::size_t count) {
     expect(count % line_floats == 0, "whole lines");
-    const std::vector<const void*> from(inputs.begin(), inputs.end());
-    const std::array<void*, 1> to = {out};
-    sum_into(DataType::float32, plan.merges_after(), from, to, count);
+    const std::array<float*, 1> to = {out};
+    sum_into(plan.merges_after(), inputs, to, count);
 }
 
 void add_into(float* into, const float* from, std::size_t count) {
     constexpr std::array left_to_right = {0, 1};
     expect(count % line_floats == 0, "whole lines");
-    const std::array<const void*, 2> both = {into, from};
-    const std::array<void*, 1> to = {into};
-    sum_into(DataType::float32, left_to_right, both, to, count);
+    const std::array<const float*, 2> both = {into, from};
+    const std::array<float*, 1> to = {into};
+    sum_into(left_to_right, both, to, count);
 }
 
 }  // namespace lockstep

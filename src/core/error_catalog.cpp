@@ -615,11 +615,6 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      cannot_create,
      "no room for shared memory",
      "Open MPI backs shared windows by files in its session directory or /dev/shm."},
-    {"E633",
-     bug,
-     "ranks are in different collective calls",
-     "All ranks make the same collective calls, of the same size and type, in the same order. One\n"
-     "that does not would wait for ever, or sum what does not belong together."},
     {"E640",
      usage,
      "more ranks than virtual ranks",
@@ -666,17 +661,17 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E650",
      usage,
      "buffers larger than memory",
-     "'lockstep bench comm' holds a buffer of --max-bytes for each rank, and one more for each\n"
-     "algorithm that keeps buffers in a window of its own."},
+     "'lockstep bench comm' holds two buffers of --max-bytes for each rank, and one for each "
+     "node."},
     {"E651",
      bug,
      "an all-reduce gave a wrong sum",
-     "'lockstep bench comm' sums whole numbers whose sum is exact in every type and order. The\n"
+     "'lockstep bench comm' sums whole numbers whose sum is exact in every order. The\n"
      "column #wrong counts elements that differ."},
     {"E652",
      service_away,
      "slower than --min-busbw",
-     "The best bus bandwidth of an algorithm over all sizes is below what was asked for."},
+     "Lockstep's best bus bandwidth over all sizes is below what was asked for."},
     {"E653",
      usage,
      "a group has too few ranks to measure",

@@ -150,11 +150,11 @@ std::vector<BadInput> bad_bench_options() {
          "lockstep: error E102: --factor is '1' (from command line)\n"
          "  why: it must be 1.01 to 1000000\n"
          "  fix: give a number in that range\n"},
-        {"BenchOfUnknownAlgorithm",
-         bench({"--algo", "open-mpi,rign"}),
+        {"BenchBesideAnUnknownAllReduce",
+         bench({"--beside", "open-mpi,rign"}),
          64,
-         "lockstep: error E103: --algo is 'open-mpi,rign' (from command line)\n"
-         "  why: no algorithm is named 'rign'\n"
+         "lockstep: error E103: --beside is 'open-mpi,rign' (from command line)\n"
+         "  why: no all-reduce is named 'rign'\n"
          "  fix: did you mean 'ring'?\n"},
         {"BenchOfTooLittle",
          bench({"--min-bytes", "4"}),
@@ -162,12 +162,6 @@ std::vector<BadInput> bad_bench_options() {
          "lockstep: error E103: --min-bytes is '4' (from command line)\n"
          "  why: it must be a size of at least 8 B\n"
          "  fix: for example --min-bytes 256MiB\n"},
-        {"BenchInTwoPlaces",
-         bench({"--in-window", "--private-memory"}),
-         64,
-         "lockstep: error E106: --in-window and --private-memory are both given\n"
-         "  why: buffers lie in one of them\n"
-         "  fix: drop one; a second call measures the other\n"},
         {"ShortOptionWithoutValue",
          bench({"-b"}),
          64,

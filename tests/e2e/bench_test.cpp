@@ -27,33 +27,37 @@ std::string output_of(int ranks, const Words& more) {
 }
 
 TEST(BenchComm, PrintsNcclTestsColumnsAndAVerdict) {
-    const std::string text = output_of(2, {});
+    const std::string text = output_of(2, {"--beside", "all"});
     EXPECT_THAT(text, testing::StartsWith("# lockstep "));
-    EXPECT_THAT(text, ContainsRegex("size +count +type +algo +time +best +algbw +busbw +#wrong"));
-    for (const char* algorithm : {"ring", "recursive-doubling", "tree", "parameter-server"})
-        EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +float +") + algorithm + " .* 0\n"));
+    EXPECT_THAT(text, ContainsRegex("size +count +algo +time +best +algbw +busbw +#wrong"));
+    for (const char* method :
+         {"lockstep", "ring", "recursive-doubling", "tree", "parameter-server"})
+        EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +") + method + " .* 0\n"));
     EXPECT_THAT(text, HasSubstr("# times as fast as open-mpi"));
-    EXPECT_THAT(text, ContainsRegex("\nverdict: every sum is exact; [a-z-]+ is the fastest at "));
+    EXPECT_THAT(text, HasSubstr("\n# lockstep (shared memory)\n"));
+    EXPECT_THAT(text,
+                ContainsRegex("\nverdict: every sum is exact; [a-z-]+ is the fastest at .*; "
+                              "lockstep is [0-9.]+ \\(at .* times as fast as open-mpi\n"));
     EXPECT_THAT(text, Not(HasSubstr("\x1b")));
 }
 
-TEST(BenchComm, MeasuresEveryTypeOnAnyNumberOfRanks) {
+TEST(BenchComm, MeasuresOneRankAndThree) {
     for (const int ranks : {1, 3}) {
-        const std::string text = output_of(ranks, {"--type", "all", "--private-memory"});
-        EXPECT_THAT(text, HasSubstr("private memory"));
-        for (const char* type : {"float", "bfloat16", "double", "int64"})
-            EXPECT_THAT(text, ContainsRegex(std::string(" ") + type + " +ring .* 0\n"));
+        const std::string text = output_of(ranks, {"--beside", "parameter-server"});
+        for (const char* method : {"lockstep", "parameter-server"})
+            EXPECT_THAT(text, ContainsRegex(std::string("512 +128 +") + method + " .* 0\n"));
+        EXPECT_THAT(text, Not(HasSubstr("open-mpi")));
     }
 }
 
 TEST(BenchComm, SpeaksJson) {
-    const std::string text = output_of(2, {"--json", "--algo", "tree,open-mpi"});
+    const std::string text = output_of(2, {"--json", "--beside", "tree,open-mpi"});
     const Json report = parse_json(text, "bench comm --json");
     EXPECT_EQ(report["ranks"], 2);
-    EXPECT_EQ(report["memory"], "in-window");
-    ASSERT_EQ(report["results"].size(), 8u);
+    EXPECT_EQ(report["transport"], "shared memory");
+    ASSERT_EQ(report["results"].size(), 12u);
     const Json& first = report["results"][0];
-    EXPECT_EQ(first["algo"], "tree");
+    EXPECT_EQ(first["algo"], "lockstep");
     EXPECT_EQ(first["bytes"], 8);
     EXPECT_EQ(first["wrong"], 0);
     EXPECT_GT(first["best_us"].get<double>(), 0.0);
@@ -62,7 +66,7 @@ TEST(BenchComm, SpeaksJson) {
 
 TEST(BenchComm, RunsUnderMpirunAndSplitsByNode) {
     const ProcessResult result =
-        run_under_mpirun(2, quick + Words{"--split", "intra", "--algo", "ring"});
+        run_under_mpirun(2, quick + Words{"--split", "intra", "--beside", "ring"});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, HasSubstr("split intra"));
 }
@@ -74,11 +78,11 @@ TEST(BenchComm, NeedsTwoNodesBetweenNodes) {
 }
 
 TEST(BenchComm, FailsBelowTheBandwidthAskedFor) {
-    const ProcessResult result = bench(2, {"--algo", "tree", "--min-busbw", "100000"});
+    const ProcessResult result = bench(2, {"--beside", "none", "--min-busbw", "100000"});
     EXPECT_EQ(result.exit_code, 69);
     EXPECT_THAT(result.output, HasSubstr("verdict: "));
-    EXPECT_THAT(result.output, ContainsRegex("error E652: tree reaches [0-9.]+ GB/s"));
-    EXPECT_EQ(bench(2, {"--algo", "tree", "--min-busbw", "0.000001"}).exit_code, 0);
+    EXPECT_THAT(result.output, ContainsRegex("error E652: lockstep reaches [0-9.]+ GB/s"));
+    EXPECT_EQ(bench(2, {"--beside", "none", "--min-busbw", "0.000001"}).exit_code, 0);
 }
 
 TEST(BenchComm, RefusesMoreThanTheMemory) {
@@ -87,12 +91,6 @@ TEST(BenchComm, RefusesMoreThanTheMemory) {
     EXPECT_EQ(result.exit_code, 64);
     EXPECT_THAT(result.output, HasSubstr("error E650: buffers of "));
     EXPECT_THAT(result.output, ContainsRegex("why: it has [0-9.]+ .iB"));
-}
-
-TEST(BenchComm, FitsTheCostModelAndSaysWhatIsOnlyPredicted) {
-    const std::string text = output_of(2, {"--fit"});
-    EXPECT_THAT(text, ContainsRegex("# hold-out error: median [0-9.]+ % over [0-9]+ points\n"));
-    EXPECT_THAT(text, HasSubstr("predicted, not measured"));
 }
 
 }  // namespace

@@ -113,7 +113,7 @@ TEST(Commands, AreCompletedByBash) {
     EXPECT_EQ(completed("lockstep train --opt"), "--optimizer\n");
     EXPECT_EQ(completed("lockstep train --optimizer s"), "sgd\n");
     EXPECT_EQ(completed("lockstep bench comm --min-b"), "--min-bytes --min-busbw\n");
-    EXPECT_EQ(completed("lockstep bench comm -d b"), "bfloat16\n");
+    EXPECT_EQ(completed("lockstep bench comm --split int"), "intra inter\n");
 }
 
 // What `script` prints in `shell`.
@@ -131,8 +131,8 @@ TEST(Commands, AreCompletedByFish) {
     output_of({"generate", folder.path()});
     const fs::path file = folder.path() / "fish/vendor_completions.d/lockstep.fish";
     EXPECT_THAT(content_of(file),
-                HasSubstr("complete -c lockstep -n '__lockstep_is bench comm' -l type -s d -x -a "
-                          "'float bfloat16 double int64 all' -d 'of the elements'\n"));
+                HasSubstr("complete -c lockstep -n '__lockstep_is bench comm' -l split -x -a "
+                          "'all intra inter' -d '"));
     if (find_program("fish").empty()) GTEST_SKIP() << "no fish here: scripts/setup test";
     const auto expect_completed = [&](const std::string& words, const std::string& expected) {
         const auto printed = printed_by(
@@ -152,8 +152,10 @@ TEST(Commands, AreCompletedByZsh) {
     output_of({"generate", folder.path()});
     const fs::path file = folder.path() / "zsh/site-functions/_lockstep";
     EXPECT_THAT(content_of(file), testing::StartsWith("#compdef lockstep\n"));
-    const std::string type = "[of the elements]:word:(float bfloat16 double int64 all)";
-    EXPECT_THAT(content_of(file), HasSubstr("'--type" + type + "' \\\n            '-d" + type));
+    const std::string smallest = "[smallest buffer]:value: ";
+    EXPECT_THAT(content_of(file),
+                HasSubstr("'--min-bytes" + smallest + "' \\\n            '-b" + smallest));
+    EXPECT_THAT(content_of(file), HasSubstr(":word:(all intra inter)'"));
     if (find_program("zsh").empty()) GTEST_SKIP() << "no zsh here: scripts/setup test";
     const auto expect_offered = [&](const std::string& words, const std::string& expected) {
         const auto printed = printed_by(

@@ -113,7 +113,7 @@ class Lasting : public testing::Test {
                  Words{"--rounds", "1", "--pass", "1MiB"}},
             {"bench comm",
              Words{"bench", "comm", "--np", "2", "--oversubscribe", "-b", "4KiB", "-e", "8KiB"} +
-                 Words{"--algo", "shared-memory", "--rounds", "1"}},
+                 Words{"--beside", "none", "--rounds", "1"}},
             {"verify ranks",
              Words{"verify", "--data", data, "--ranks", "1,2", "--steps", "2"} +
                  Words{"--model", "mlp", "--batch", "48"}},

@@ -105,60 +105,12 @@ class FaultyExchange : public Exchange {
     double waited_s_ = 0;
 };
 
-class FaultyCollectives : public Collectives {
-  public:
-    FaultyCollectives(std::unique_ptr<Collectives> inner, const Faults& faults)
-        : inner_(std::move(inner)), trigger_(faults), link_(faults.bytes_per_s) {}
-
-    std::string_view name() const override { return inner_->name(); }
-    std::byte* lend(std::size_t bytes) override { return inner_->lend(bytes); }
-    void all_reduce(void* data, std::size_t count, DataType type) override {
-        const std::size_t called = before(data, count, size_of(type));
-        inner_->all_reduce(data, called, type);
-    }
-    void reduce_scatter(void* data, std::size_t count, DataType type) override {
-        const std::size_t called = before(data, count, size_of(type));
-        inner_->reduce_scatter(data, called, type);
-    }
-    void all_gather(void* data, std::size_t count, DataType type) override {
-        const std::size_t called = before(data, count, size_of(type));
-        inner_->all_gather(data, called, type);
-    }
-    void broadcast(void* data, std::size_t bytes, int root) override {
-        const std::size_t called = before(data, bytes, 1);
-        inner_->broadcast(data, called, root);
-    }
-    void barrier() override {
-        before(nullptr, 0, 1);
-        inner_->barrier();
-    }
-    void set_deadline(double seconds) override { inner_->set_deadline(seconds); }
-
-  private:
-    /// The number of elements to call with.
-    std::size_t before(void* data, std::size_t count, std::size_t element_bytes) {
-        const Fault fault = trigger_.next_call();
-        if (fault == Fault::corrupt) flip_one_bit(data, count * element_bytes);
-        sleep_until(link_.through_at(count * element_bytes));
-        return fault == Fault::wrong_size && count > 0 ? count - 1 : count;
-    }
-
-    std::unique_ptr<Collectives> inner_;
-    Trigger trigger_;
-    Link link_;
-};
-
 }  // namespace
 
 std::unique_ptr<Exchange> faulty(std::unique_ptr<Exchange> exchange,
                                  const FlatLayout& layout,
                                  const Faults& faults) {
     return std::make_unique<FaultyExchange>(std::move(exchange), layout, faults);
-}
-
-std::unique_ptr<Collectives> faulty(std::unique_ptr<Collectives> collectives,
-                                    const Faults& faults) {
-    return std::make_unique<FaultyCollectives>(std::move(collectives), faults);
 }
 
 }  // namespace lockstep::test

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Decorators that misbehave on purpose: one rank's faults, and links that are slow for all.
+// A decorator that misbehaves on purpose: one rank's faults, and links that are slow for all.
 #pragma once
 
-#include "lockstep/comm/collectives.hpp"
 #include "lockstep/comm/exchange.hpp"
 
 #include <cstdint>
@@ -13,17 +12,16 @@ namespace lockstep::test {
 
 enum class Fault {
     none,
-    delay,       ///< `delay_s` later
-    hang,        ///< never comes back
-    stop,        ///< SIGSTOP
-    kill,        ///< SIGKILL
-    exit,        ///< _exit(0)
-    corrupt,     ///< one bit of its part is another
-    wrong_size,  ///< Collectives only: one element less
+    delay,    ///< `delay_s` later
+    hang,     ///< never comes back
+    stop,     ///< SIGSTOP
+    kill,     ///< SIGKILL
+    exit,     ///< _exit(0)
+    corrupt,  ///< one bit of its part is another
 };
 
-/// What goes wrong, once, in the call with number `at_call` (from 0); for an Exchange arrive() is
-/// the call. A link of `bytes_per_s` (0: no limit) carries one buffer after another.
+/// What goes wrong, once, in the arrive() with number `at_call` (from 0). A link of `bytes_per_s`
+/// (0: no limit) carries one buffer after another.
 struct Faults {
     Fault fault = Fault::none;
     std::uint64_t at_call = std::numeric_limits<std::uint64_t>::max();
@@ -36,6 +34,5 @@ struct Faults {
 std::unique_ptr<Exchange> faulty(std::unique_ptr<Exchange> exchange,
                                  const FlatLayout& layout,
                                  const Faults& faults);
-std::unique_ptr<Collectives> faulty(std::unique_ptr<Collectives> collectives, const Faults& faults);
 
 }  // namespace lockstep::test

@@ -118,7 +118,8 @@ struct SelfTestFacts {
     std::vector<WrongSum> wrong_sums;
     double median_link = 0;             ///< bytes a second between nodes; 0: fewer than three nodes
     std::vector<PairSpeed> slow_pairs;  ///< the slowest of this rank's slow links, as it saw them
-    std::optional<double> measured_s, predicted_s;  ///< one all-reduce of `reduced_bytes`
+    /// One sum of `reduced_bytes` over all ranks, and what memory alone would take for it.
+    std::optional<double> measured_s, memory_s;
     std::uint64_t reduced_bytes = 0;
     std::string state_hash;        ///< of a computation that must agree on all ranks
     std::uint64_t not_finite = 0;  ///< numbers of it that are NaN or infinite

@@ -4,7 +4,6 @@
 /// end.
 #pragma once
 
-#include "lockstep/comm/data_type.hpp"
 #include "lockstep/comm/gpu_stand.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
@@ -32,10 +31,9 @@ std::string_view name_of(FlightOp op);  ///< "all-reduce", ...
 
 /// One collective as all ranks call it; whatever differs between ranks is a bug of the caller.
 struct FlightCall {
-    FlightOp op = FlightOp::barrier;    ///< which collective
-    DataType type = DataType::float32;  ///< of its elements
-    std::uint64_t bytes = 0;            ///< of one rank's buffer
-    std::int32_t bucket = -1;           ///< -1: none
+    FlightOp op = FlightOp::barrier;  ///< which collective
+    std::uint64_t bytes = 0;          ///< of one rank's buffer
+    std::int32_t bucket = -1;         ///< -1: none
     bool operator==(const FlightCall&) const = default;
 };
 

@@ -1,51 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How fast the all-reduce algorithms are here, side by side, and whether their sums are exact.
+/// How fast the exchange that training uses is here, beside other all-reduces, and whether sums are
+/// exact.
 #pragma once
 
-#include "lockstep/comm/collectives.hpp"
+#include "lockstep/comm/communicator.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
 
-/// Where the summed buffers lie: in memory that the algorithm lends (a window where it has one), or
-/// in each process's own.
-enum class BufferPlace { lent, own };
+/// What sums floats over all ranks. All but the first are there to be compared with it.
+enum class SumMethod {
+    lockstep,            ///< one bucket through the Exchange of training
+    ring,                ///< textbook, over MPI point-to-point
+    recursive_doubling,  ///< likewise
+    tree,                ///< likewise: binomial reduce, then broadcast
+    parameter_server,    ///< likewise: synchronous, every rank also serves one part
+    open_mpi,            ///< MPI_Allreduce
+};
+
+/// In the order of the enumeration.
+std::span<const SumMethod> all_sum_methods();
+
+/// "lockstep", or as `bench comm --beside` spells it.
+std::string_view name_of(SumMethod method);
 
 /// What is measured and how often.
 struct MeasurePlan {
-    std::vector<std::size_t> sizes;                     ///< bytes of one rank's buffer, ascending
-    std::vector<DataType> types = {DataType::float32};  ///< of the elements
-    std::vector<Algorithm> algorithms;                  ///< that take turns
-    BufferPlace place = BufferPlace::lent;              ///< of what is summed
-    int iterations = 0;      ///< all-reduces in one timed block; 0: as many as fill block_s
-    int warmup = 5;          ///< untimed ones before each size
-    int rounds = 5;          ///< blocks of each algorithm at each size; algorithms alternate
-    int checks = 1;          ///< all-reduces of each size whose result is compared; 0: none
+    std::vector<std::size_t> sizes;  ///< bytes of one rank's floats, ascending
+    std::vector<SumMethod> methods = {SumMethod::lockstep, SumMethod::open_mpi};  ///< take turns
+    int iterations = 0;      ///< sums in one timed block; 0: as many as fill block_s
+    int warmup = 5;          ///< untimed sums before each size
+    int rounds = 5;          ///< blocks of each method at each size; methods alternate
+    int checks = 1;          ///< sums of each size whose result is compared; 0: none
     double block_s = 0.005;  ///< length of a timed block, where `iterations` is 0
-    std::function<void(std::size_t bytes, DataType type)> on_size;  ///< before each; may be empty
+    std::function<void(std::size_t bytes)> on_size;  ///< before each; may be empty
 };
 
-/// One algorithm at one size. Seconds are of one all-reduce, averaged over a block, of the slowest
-/// rank.
+/// One method at one size. Seconds are of one sum, averaged over a block, of the slowest rank.
 struct Measurement {
-    Algorithm algorithm = Algorithm::open_mpi;  ///< that was measured
-    DataType type = DataType::float32;          ///< of the elements
-    std::size_t bytes = 0;                      ///< of one rank's buffer
-    std::size_t count = 0;                      ///< elements in it
-    double best_s = 0;                          ///< of the fastest round
-    double median_s = 0;                        ///< over rounds
-    std::optional<std::uint64_t> wrong;  ///< elements on all ranks that were not the exact sum
+    SumMethod method = SumMethod::open_mpi;  ///< that was measured
+    std::size_t bytes = 0;                   ///< of one rank's floats
+    double best_s = 0;                       ///< of the fastest round
+    double median_s = 0;                     ///< over rounds
+    std::optional<std::uint64_t> wrong;      ///< elements on all ranks that were not the exact sum
 };
 
-/// How fast all ranks together sum buffers of their own, each by itself: what no all-reduce over
-/// shared memory can beat. `bytes`: memory of one rank that is touched.
+/// How fast all ranks together add floats of their own, each by itself: what no sum over shared
+/// memory can beat.
 struct MemoryLimit {
     std::size_t bytes = 0;   ///< memory of one rank that is touched
     double bytes_per_s = 0;  ///< of all ranks together
@@ -53,11 +63,12 @@ struct MemoryLimit {
 
 /// What measure() found.
 struct Measurements {
-    std::vector<Measurement> rows;    ///< by type, then size, then algorithm
-    std::vector<MemoryLimit> limits;  ///< of float32, where shared memory was measured
+    std::string transport;            ///< Exchange::name(); "" where it was not measured
+    std::vector<Measurement> rows;    ///< by size, then method
+    std::vector<MemoryLimit> limits;  ///< where the exchange went over shared memory alone
 };
 
-/// Collective. Errors: E631 and E632 of make_all_reduce() and lend().
+/// Collective. Errors: as make_exchange().
 Measurements measure(const Communicator& ranks, const MeasurePlan& plan);
 
 /// Collective over groups that measured the same plan at the same time: the slowest time and all
@@ -71,12 +82,14 @@ double algorithm_gb_per_s(std::size_t bytes, double seconds);
 /// The second of these figures.
 double bus_gb_per_s(std::size_t bytes, double seconds, int ranks);
 
-/// Share of the memory limit that an all-reduce over shared memory reaches: it reads and writes
-/// each of P buffers once, 2 P n bytes.
+/// Bytes that an exchange over shared memory moves at least: it reads each of P buffers once and
+/// writes one sum.
+double shared_memory_bytes(std::size_t bytes, int ranks);
+
+/// Share of the memory limit that an exchange over shared memory reaches.
 double fraction_of(const MemoryLimit& limit, double seconds, int ranks);
 
-/// min, min * factor, ... up to max, rounded down to whole elements of 8 bytes and without
-/// repetition.
+/// min, min * factor, ... up to max, rounded down to multiples of 8 bytes and without repetition.
 std::vector<std::size_t> size_steps(std::size_t min_bytes, std::size_t max_bytes, double factor);
 
 }  // namespace lockstep

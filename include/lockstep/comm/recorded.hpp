@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Decorators that note every collective in a rank's flight recorder.
+/// A decorator that notes every collective in a rank's flight recorder.
 #pragma once
 
-#include "lockstep/comm/collectives.hpp"
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/flight_recorder.hpp"
 
@@ -12,16 +11,11 @@
 
 namespace lockstep {
 
-/// What goes through them is recorded as one channel of `recorder`, which outlives them. Everything
-/// else is as in what they wrap. The same ones in the same order on every rank.
+/// What goes through it is recorded as one channel of `recorder`, which outlives them. Everything
+/// else is as in what it wraps. The same ones in the same order on every rank.
 std::unique_ptr<Exchange> recorded(std::unique_ptr<Exchange> exchange,
                                    const FlatLayout& layout,
                                    FlightRecorder& recorder,
                                    std::string_view channel = "gradients");
-
-/// As above, for collectives.
-std::unique_ptr<Collectives> recorded(std::unique_ptr<Collectives> collectives,
-                                      FlightRecorder& recorder,
-                                      std::string_view channel);
 
 }  // namespace lockstep

@@ -27,17 +27,17 @@ namespace lockstep {
 namespace {
 
 constexpr const char* bench_help =
-    R"(Measures all-reduce algorithms side by side, in nccl-tests' columns. Every size is checked: whole
-numbers are summed whose sum is exact in every type, and #wrong counts elements that differ.
-Algorithms take turns, so that what disturbs one disturbs all; compare their ratios.
+    R"(Measures how fast ranks sum gradients here: one bucket of each size goes through the exchange that
+training uses, over shared memory inside a node and by messages between nodes. Open MPI's all-reduce
+takes turns with it, and others if you ask with --beside; compare their ratios. The sums of every
+size are checked: they are whole numbers, and #wrong counts elements that differ.
 
-time is the median block's, best the fastest block's, of the slowest rank, for one all-reduce;
-algbw = size / time; busbw = algbw * 2(P-1)/P, which can be compared between numbers of ranks.
+Columns are nccl-tests': time is the median block's, best the fastest block's, of the slowest rank, for
+one sum; algbw = size / time; busbw = algbw * 2(P-1)/P, which can be compared between numbers of ranks.
 
 Examples:
   lockstep bench comm --np 2
-  lockstep bench comm --np 2 -b 4KiB -e 64MiB -f 4 --algo shared-memory,open-mpi --type all
-  lockstep bench comm --np 2 --fit --json
+  lockstep bench comm --np 2 -b 4KiB -e 64MiB -f 4 --beside ring,tree,open-mpi
   mpirun -np 8 lockstep bench comm --split inter --min-busbw 10
 )";
 
@@ -46,10 +46,6 @@ struct Group {
     Communicator ranks;
     bool is_measured = true;
 };
-
-bool is_one_node(const Communicator& ranks) {
-    return ranks.split_by_node().size() == ranks.size();
-}
 
 void check_group(const Communicator& world, const Group& group, RankSplit split) {
     agree(world, [&] {
@@ -74,37 +70,23 @@ Group make_group(const Communicator& world, RankSplit split) {
     return group;
 }
 
-std::vector<Algorithm> algorithms_for(const BenchOptions& options, const Communicator& ranks) {
-    if (!options.algorithms.empty()) return options.algorithms;
-    std::vector<Algorithm> algorithms(all_algorithms().begin(), all_algorithms().end());
-    if (!is_one_node(ranks)) std::erase(algorithms, Algorithm::shared_memory);
-    return algorithms;
-}
-
-MeasurePlan plan_of(const BenchOptions& options, const Communicator& ranks) {
+MeasurePlan plan_of(const BenchOptions& options) {
     MeasurePlan plan;
     plan.sizes = size_steps(options.min_bytes, options.max_bytes, options.factor);
-    plan.algorithms = algorithms_for(options, ranks);
-    plan.place = options.private_memory ? BufferPlace::own : BufferPlace::lent;
+    plan.methods = {SumMethod::lockstep};
+    plan.methods.insert(plan.methods.end(), options.beside.begin(), options.beside.end());
     plan.iterations = options.iterations;
     plan.warmup = options.warmup;
     plan.rounds = options.rounds;
     plan.checks = options.checks;
-    plan.types.assign(all_data_types().begin(), all_data_types().end());
-    if (options.type) plan.types = {*options.type};
     return plan;
 }
 
-/// Collective. Buffers of all ranks of a node beside its memory.
+/// Collective. Each rank has a slot of the exchange and a buffer for the others that take turns; a
+/// node has one copy of the sums.
 void check_memory(const Communicator& world, const MeasurePlan& plan) {
     const auto on_node = static_cast<std::uint64_t>(world.split_by_node().size());
-    const bool lends = plan.place == BufferPlace::lent;
-    const auto windows = std::ranges::count_if(plan.algorithms, [&](Algorithm algorithm) {
-        return lends &&
-               (algorithm == Algorithm::shared_memory || algorithm == Algorithm::hierarchical);
-    });
-    const std::uint64_t needed =
-        on_node * (static_cast<std::uint64_t>(windows) + 1) * plan.sizes.back();
+    const std::uint64_t needed = (2 * on_node + 1) * plan.sizes.back();
     agree(world, [&] {
         const std::uint64_t memory = read_node_facts().usable_memory_bytes();
         check(memory == 0 || needed <= memory, [&] {
@@ -113,7 +95,7 @@ void check_memory(const Communicator& world, const MeasurePlan& plan) {
                                      bytes_text(plan.sizes.back()),
                                      bytes_text(needed)),
                          fmt::format("it has {}", bytes_text(memory)),
-                         "give a smaller --max-bytes (-e), or fewer ranks or algorithms");
+                         "give a smaller --max-bytes (-e), or fewer ranks");
         });
     });
 }
@@ -131,7 +113,7 @@ CommReport make_report(const BenchOptions& options,
                        const ProcessContext& process,
                        const Group& group) {
     CommReport report;
-    report.plan = plan_of(options, group.ranks);
+    report.plan = plan_of(options);
     report.seats = gather_seats(process);
     report.cpu_model = process.facts->node().cpu_model;
     report.split = options.split;
@@ -147,46 +129,22 @@ class CommProgress {
   public:
     CommProgress(const BenchOptions& options, const Communicator& world, MeasurePlan& plan) {
         if (!world.is_root()) return;
-        total_ = plan.sizes.size() * plan.types.size();
+        total_ = plan.sizes.size();
         progress_.emplace("measuring",
                           total_,
                           ProgressUnit::count,
                           options.json ? ProgressSink::beside_output() : ProgressSink::log_sink());
-        plan.on_size = [this](std::size_t bytes, DataType type) {
-            progress_->update(done_++,
-                              fmt::format("measuring {} of {}", bytes_text(bytes), name_of(type)));
+        plan.on_size = [this](std::size_t bytes) {
+            progress_->update(done_++, fmt::format("measuring {}", bytes_text(bytes)));
         };
     }
     CommProgress(const CommProgress&) = delete;
     CommProgress& operator=(const CommProgress&) = delete;
 
-    void fits_model() {
-        if (progress_) progress_->update(total_, "measuring the cost model's constants");
-    }
-
   private:
     std::uint64_t done_ = 0, total_ = 0;
     std::optional<Progress> progress_;
 };
-
-FittedModel fit_model(const CommReport& report, const Communicator& ranks) {
-    FittedModel model;
-    model.cost = calibrate(ranks);
-    model.points = hold_out(model.cost, report.measured, report.plan.place, ranks.size());
-    return model;
-}
-
-void check_fit(const BenchOptions& options, const Communicator& world, const Group& group) {
-    const bool fits = !group.is_measured || (is_one_node(group.ranks) && group.ranks.size() > 1);
-    agree(world, [&] {
-        check(!options.fit || fits, [] {
-            return Error("E653",
-                         "--fit needs two ranks or more, all of one node",
-                         "the cost model's constants are those of one node",
-                         "start --np 2, or add --split intra");
-        });
-    });
-}
 
 /// Collective over all ranks; those without a part in it wait without using their core.
 void measure_all(const BenchOptions& options,
@@ -195,11 +153,7 @@ void measure_all(const BenchOptions& options,
                  CommReport& report) {
     constexpr double forever_s = 1e9;
     CommProgress progress(options, world, report.plan);
-    if (group.is_measured) {
-        report.measured = measure(group.ranks, report.plan);
-        if (options.fit) progress.fits_model();
-        if (options.fit) report.model = fit_model(report, group.ranks);
-    }
+    if (group.is_measured) report.measured = measure(group.ranks, report.plan);
     barrier_within(world, forever_s, "the end of measuring");
     if (options.split == RankSplit::intra) report.measured = worst_of(world, report.measured);
     report.plan.on_size = {};
@@ -208,7 +162,6 @@ void measure_all(const BenchOptions& options,
 int measure_on_ranks(const BenchOptions& options, const ProcessContext& process) {
     const Communicator& world = process.ranks;
     const Group group = make_group(world, options.split);
-    check_fit(options, world, group);
     CommReport report = make_report(options, process, group);
     check_memory(world, report.plan);
     if (!options.json) print_once(header_text(report));
@@ -249,8 +202,8 @@ int run(const BenchOptions& options, const Invocation& call) {
 Command bench_comm_command() {
     auto options = std::make_shared<BenchOptions>();
     return {.name = "bench comm",
-            .summary = "measure all-reduce algorithms side by side",
-            .usage = "lockstep bench comm --np N [-b SIZE] [-e SIZE] [--algo NAME,..] [options]",
+            .summary = "measure how fast ranks sum gradients, beside Open MPI",
+            .usage = "lockstep bench comm --np N [-b SIZE] [-e SIZE] [--beside NAME,..] [options]",
             .text = bench_help,
             .table = bench_option_table(*options),
             .run = [options](const Invocation& call) { return run(*options, call); }};

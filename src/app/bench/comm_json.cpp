@@ -7,10 +7,9 @@ namespace lockstep {
 namespace {
 
 Json row_json(const CommReport& report, const Measurement& row) {
-    Json json = {{"algo", name_of(row.algorithm)},
-                 {"type", name_of(row.type)},
+    Json json = {{"algo", name_of(row.method)},
                  {"bytes", row.bytes},
-                 {"count", row.count},
+                 {"count", row.bytes / sizeof(float)},
                  {"best_us", 1e6 * row.best_s},
                  {"median_us", 1e6 * row.median_s},
                  {"algbw_gb_per_s", algorithm_gb_per_s(row.bytes, row.median_s)},
@@ -18,32 +17,6 @@ Json row_json(const CommReport& report, const Measurement& row) {
                  {"wrong", row.wrong ? Json(*row.wrong) : Json()}};
     if (const auto ratio = ratio_to_open_mpi(report.measured, row)) json["times_open_mpi"] = *ratio;
     return json;
-}
-
-Json cost_json(const Cost& cost) {
-    Json lines = Json::array();
-    for (const Cost::Regime& line : cost.regimes)
-        lines.push_back({{"from_bytes", line.from_bytes},
-                         {"to_bytes", line.to_bytes},
-                         {"a_us", 1e6 * line.a_s},
-                         {"b_ns_per_byte", 1e9 * line.b_s_per_byte}});
-    return lines;
-}
-
-Json model_json(const FittedModel& model) {
-    Json points = Json::array();
-    for (const HeldOut& point : model.points)
-        points.push_back({{"algo", name_of(point.measured.algorithm)},
-                          {"bytes", point.measured.bytes},
-                          {"measured_us", 1e6 * point.measured.best_s},
-                          {"predicted_us", 1e6 * point.predicted_s},
-                          {"error", point.error()}});
-    return {{"message", cost_json(model.cost.message)},
-            {"exchange", cost_json(model.cost.exchange)},
-            {"sum", cost_json(model.cost.sum)},
-            {"barrier_us", 1e6 * model.cost.barrier_s},
-            {"hold_out", points},
-            {"median_error", median_error(model.points)}};
 }
 
 Json hosts_json(const std::vector<RankSeat>& seats) {
@@ -64,7 +37,7 @@ Json report_json(const CommReport& report) {
                  {"ranks", report.ranks},
                  {"nodes", report.nodes},
                  {"split", split_name(report.split)},
-                 {"memory", report.plan.place == BufferPlace::lent ? "in-window" : "private"},
+                 {"transport", report.measured.transport},
                  {"rounds", report.plan.rounds},
                  {"results", Json::array()},
                  {"memory_limits", Json::array()}};
@@ -73,7 +46,6 @@ Json report_json(const CommReport& report) {
     for (const MemoryLimit& limit : report.measured.limits)
         json["memory_limits"].push_back(
             {{"bytes", limit.bytes}, {"gb_per_s", limit.bytes_per_s / 1e9}});
-    if (report.model) json["model"] = model_json(*report.model);
     json["verdict"] = verdict_text(report);
     return json;
 }

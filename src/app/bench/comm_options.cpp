@@ -13,52 +13,48 @@
 namespace lockstep {
 namespace {
 
-std::vector<std::string> algorithm_names() {
+std::vector<std::string> names_beside() {
     std::vector<std::string> names;
-    for (const Algorithm algorithm : all_algorithms()) names.emplace_back(name_of(algorithm));
+    for (const SumMethod method : all_sum_methods().subspan(1)) names.emplace_back(name_of(method));
     return names;
 }
 
-Algorithm algorithm_named(const std::string& name, const GivenValue& given) {
-    for (const Algorithm algorithm : all_algorithms())
-        if (name_of(algorithm) == name) return algorithm;
-    const std::string nearest = did_you_mean(name, algorithm_names());
+SumMethod method_named(const std::string& name, const GivenValue& given) {
+    for (const SumMethod method : all_sum_methods().subspan(1))
+        if (name_of(method) == name) return method;
+    const std::string nearest = did_you_mean(name, names_beside());
     throw Error("E103",
-                fmt::format("--algo is '{}' (from {})", given.text, given.origin),
-                fmt::format("no algorithm is named '{}'", name),
+                fmt::format("--beside is '{}' (from {})", given.text, given.origin),
+                fmt::format("no all-reduce is named '{}'", name),
                 nearest.empty() ? "see --help" : nearest);
 }
 
-std::vector<Algorithm> parse_algorithms(const GivenValue& given) {
-    std::vector<Algorithm> algorithms;
-    if (given.text == "all") return algorithms;
+std::vector<SumMethod> parse_beside(const GivenValue& given) {
+    const auto all = all_sum_methods().subspan(1);
+    if (given.text == "all") return {all.begin(), all.end()};
+    std::vector<SumMethod> methods;
+    if (given.text == "none") return methods;
     for (const std::string& name : split(given.text, ',')) {
-        const Algorithm found = algorithm_named(name, given);
-        if (std::ranges::find(algorithms, found) == algorithms.end()) algorithms.push_back(found);
+        const SumMethod found = method_named(name, given);
+        if (std::ranges::find(methods, found) == methods.end()) methods.push_back(found);
     }
-    return algorithms;
+    return methods;
 }
 
-Option algorithms_option(std::vector<Algorithm>& target) {
-    return {"algo",
+Option beside_option(std::vector<SumMethod>& target) {
+    return {"beside",
             "NAME[,NAME]",
-            "all",
-            fmt::format("all, or some of {}", fmt::join(algorithm_names(), ", ")),
+            "open-mpi",
+            fmt::format("what takes turns with Lockstep: all, none, or some of {}",
+                        fmt::join(names_beside(), ", ")),
             OptionKind::text,
-            [&target](auto& given) { target = parse_algorithms(given); }};
+            [&target](auto& given) { target = parse_beside(given); }};
 }
 
 std::vector<Choice<RankSplit>> split_choices() {
     std::vector<Choice<RankSplit>> choices;
     for (const RankSplit split : {RankSplit::all, RankSplit::intra, RankSplit::inter})
         choices.emplace_back(split_name(split), split);
-    return choices;
-}
-
-std::vector<Choice<std::optional<DataType>>> type_choices() {
-    std::vector<Choice<std::optional<DataType>>> choices;
-    for (const DataType type : all_data_types()) choices.emplace_back(name_of(type), type);
-    choices.emplace_back("all", std::nullopt);
     return choices;
 }
 
@@ -70,41 +66,32 @@ OptionSection sizes(BenchOptions& o) {
 }
 
 OptionSection what(BenchOptions& o) {
-    return {
-        "What is measured",
-        {with_letter("a", algorithms_option(o.algorithms)),
-         with_letter("d", choice_option("type", o.type, type_choices(), "of the elements")),
-         flag_option("in-window",
-                     o.in_window,
-                     "buffers in the memory that an algorithm lends (the default)"),
-         flag_option(
-             "private-memory", o.private_memory, "buffers in each process's own memory instead"),
-         choice_option("split",
-                       o.split,
-                       split_choices(),
-                       "all ranks together; those of each node, all nodes at once; or one rank "
-                       "of each node")}};
+    return {"What is measured",
+            {with_letter("a", beside_option(o.beside)),
+             choice_option("split",
+                           o.split,
+                           split_choices(),
+                           "all ranks together; those of each node, all nodes at once; or one rank "
+                           "of each node")}};
 }
 
 OptionSection how(BenchOptions& o) {
-    return {"How",
-            {with_letter("n",
-                         whole_option("iterations",
-                                      o.iterations,
-                                      0,
-                                      1'000'000,
-                                      "all-reduces in a timed block; 0: as many as fill 5 ms")),
-             with_letter(
-                 "w", whole_option("warmup", o.warmup, 0, 1'000'000, "untimed ones of each size")),
-             whole_option("rounds", o.rounds, 1, 1000, "blocks of each size; algorithms alternate"),
-             with_letter("c",
-                         whole_option("check",
-                                      o.checks,
-                                      0,
-                                      1000,
-                                      "all-reduces of each size whose sum is compared exactly")),
-             flag_option(
-                 "fit", o.fit, "fit the cost model's constants and show how well they predict")}};
+    return {
+        "How",
+        {with_letter("n",
+                     whole_option("iterations",
+                                  o.iterations,
+                                  0,
+                                  1'000'000,
+                                  "sums in a timed block; 0: as many as fill 5 ms")),
+         with_letter("w",
+                     whole_option("warmup", o.warmup, 0, 1'000'000, "untimed ones of each size")),
+         whole_option(
+             "rounds", o.rounds, 1, 1000, "timed blocks of each size; what is measured alternates"),
+         with_letter(
+             "c",
+             whole_option(
+                 "check", o.checks, 0, 1000, "sums of each size that are compared exactly"))}};
 }
 
 OptionSection output(BenchOptions& o) {
@@ -114,7 +101,7 @@ OptionSection output(BenchOptions& o) {
                          o.min_busbw,
                          0,
                          1e6,
-                         "fail unless every algorithm's best bus bandwidth is so many GB/s")}};
+                         "fail unless Lockstep's best bus bandwidth is so many GB/s")}};
 }
 
 OptionSection ranks(BenchOptions& o) {
@@ -143,12 +130,6 @@ void check_bench_options(const BenchOptions& options) {
                                  bytes_text(options.max_bytes)),
                      "sizes go from the smallest to the largest",
                      fmt::format("for example -b {} -e {}", options.max_bytes, options.min_bytes));
-    });
-    check(!options.in_window || !options.private_memory, [] {
-        return Error("E106",
-                     "--in-window and --private-memory are both given",
-                     "buffers lie in one of them",
-                     "drop one; a second call measures the other");
     });
 }
 

@@ -7,7 +7,6 @@
 #include "options.hpp"
 
 #include <cstdint>
-#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -22,12 +21,10 @@ struct BenchOptions {
     std::uint64_t min_bytes = 8, max_bytes = 256u << 20;
     double factor = 2;
     int iterations = 0, warmup = 5, rounds = 5, checks = 1;
-    std::optional<DataType> type = DataType::float32;  ///< nothing: all
-    std::vector<Algorithm> algorithms;                 ///< empty: all that can run
-    bool in_window = false, private_memory = false;
+    std::vector<SumMethod> beside = {SumMethod::open_mpi};
     RankSplit split = RankSplit::all;
     double min_busbw = 0;
-    bool fit = false, json = false;
+    bool json = false;
     int np = 0;  ///< 0: not given
     bool oversubscribe = false;
 };

@@ -3,7 +3,6 @@
 #pragma once
 
 #include "lockstep/cluster/placement.hpp"
-#include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/json.hpp"
 
@@ -15,12 +14,6 @@
 
 namespace lockstep {
 
-/// The cost model's constants and how far it is off.
-struct FittedModel {
-    MachineCost cost;
-    std::vector<HeldOut> points;
-};
-
 /// Everything the outputs are made from.
 struct CommReport {
     MeasurePlan plan;
@@ -30,25 +23,25 @@ struct CommReport {
     int ranks = 1;  ///< of one group
     int nodes = 1;
     Measurements measured;
-    std::optional<FittedModel> model;
 };
 
 /// Before measuring: machine, ranks, versions, what is done. Lines begin with "# ".
 std::string header_text(const CommReport& report);
 
-/// nccl-tests' columns, a block for each algorithm; ratios; limit; model.
+/// nccl-tests' columns, a block for each method; ratios; limit.
 std::string tables_text(const CommReport& report);
 
-/// One sentence: whether sums are exact, who is fastest where, and how it compares to Open MPI.
+/// One sentence: whether sums are exact, what is fastest where, and how Lockstep compares to Open
+/// MPI.
 std::string verdict_text(const CommReport& report);
 
 /// The same for programs.
 Json report_json(const CommReport& report);
 
-/// Throws E651 for wrong sums, E652 if an algorithm's best bus bandwidth is below `min_gb_per_s`.
+/// Throws E651 for wrong sums, E652 if Lockstep's best bus bandwidth is below `min_gb_per_s`.
 void judge(const CommReport& report, double min_gb_per_s);
 
-/// By how much `row` beats Open MPI at the same size and type; nothing if that was not measured.
+/// By how much `row` beats Open MPI at the same size; nothing if that was not measured.
 std::optional<double> ratio_to_open_mpi(const Measurements& measured, const Measurement& row);
 
 /// Open MPI's name and version without its build.

@@ -18,30 +18,30 @@ std::uint64_t wrong_elements(const CommReport& report) {
     return wrong;
 }
 
-/// The fastest algorithm of each type and size.
+/// The fastest of each size.
 std::vector<const Measurement*> winners(const Measurements& measured) {
-    std::map<std::pair<DataType, std::size_t>, const Measurement*> best;
+    std::map<std::size_t, const Measurement*> best;
     for (const Measurement& row : measured.rows) {
-        const Measurement*& winner = best[{row.type, row.bytes}];
+        const Measurement*& winner = best[row.bytes];
         if (winner == nullptr || row.best_s < winner->best_s) winner = &row;
     }
     std::vector<const Measurement*> found;
-    for (const auto& [where, row] : best) found.push_back(row);
+    for (const auto& [bytes, row] : best) found.push_back(row);
     return found;
 }
 
-std::string against_open_mpi(const CommReport& report, Algorithm algorithm) {
+std::string against_open_mpi(const CommReport& report) {
     const Measurement *worst = nullptr, *best = nullptr;
     const auto ratio = [&](const Measurement& row) {
         return *ratio_to_open_mpi(report.measured, row);
     };
     for (const Measurement& row : report.measured.rows) {
-        if (row.algorithm != algorithm || !ratio_to_open_mpi(report.measured, row)) continue;
+        if (row.method != SumMethod::lockstep || !ratio_to_open_mpi(report.measured, row)) continue;
         if (worst == nullptr || ratio(row) < ratio(*worst)) worst = &row;
         if (best == nullptr || ratio(row) > ratio(*best)) best = &row;
     }
-    if (worst == nullptr || algorithm == Algorithm::open_mpi) return {};
-    return fmt::format(", {:.1f} (at {}) to {:.1f} (at {}) times as fast as open-mpi",
+    if (worst == nullptr) return {};
+    return fmt::format("; lockstep is {:.1f} (at {}) to {:.1f} (at {}) times as fast as open-mpi",
                        ratio(*worst),
                        bytes_text(worst->bytes),
                        ratio(*best),
@@ -52,26 +52,25 @@ std::string against_open_mpi(const CommReport& report, Algorithm algorithm) {
 
 std::optional<double> ratio_to_open_mpi(const Measurements& measured, const Measurement& row) {
     for (const Measurement& other : measured.rows)
-        if (other.algorithm == Algorithm::open_mpi && other.type == row.type &&
-            other.bytes == row.bytes)
+        if (other.method == SumMethod::open_mpi && other.bytes == row.bytes)
             return other.best_s / row.best_s;
     return {};
 }
 
 std::string verdict_text(const CommReport& report) {
     const auto best = winners(report.measured);
-    std::map<Algorithm, std::size_t> wins;
-    for (const Measurement* row : best) ++wins[row->algorithm];
+    std::map<SumMethod, std::size_t> wins;
+    for (const Measurement* row : best) ++wins[row->method];
     const auto [most, count] =
         *std::ranges::max_element(wins, {}, [](auto& x) { return x.second; });
     const std::uint64_t wrong = wrong_elements(report);
     std::string text = report.plan.checks == 0 ? "sums were not checked"
                        : wrong == 0            ? "every sum is exact"
                                     : fmt::format("{} elements are WRONG", grouped(wrong));
-    if (report.plan.algorithms.size() > 1)
+    if (report.plan.methods.size() > 1)
         text +=
             fmt::format("; {} is the fastest at {} of {} sizes", name_of(most), count, best.size());
-    return text + against_open_mpi(report, most);
+    return text + against_open_mpi(report);
 }
 
 void judge(const CommReport& report, double min_gb_per_s) {
@@ -79,26 +78,22 @@ void judge(const CommReport& report, double min_gb_per_s) {
     check(wrong == 0, [&] {
         return Error("E651",
                      fmt::format("{} elements are not the sum", grouped(wrong)),
-                     "the tables above say of which algorithm, type and size",
+                     "the tables above say which method and size",
                      "please report them with the versions in the first line");
     });
-    for (const Algorithm algorithm : report.plan.algorithms) {
-        double best = 0;
-        for (const Measurement& row : report.measured.rows)
-            if (row.algorithm == algorithm)
-                best = std::max(best, bus_gb_per_s(row.bytes, row.best_s, report.ranks));
-        check(best >= min_gb_per_s, [&] {
-            return Error(
-                "E652",
-                fmt::format("{} reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks for "
-                            "{}",
-                            name_of(algorithm),
-                            best,
-                            min_gb_per_s),
-                "no size was faster",
-                "look for other work on these cores, or for slower memory than expected");
-        });
-    }
+    double best = 0;
+    for (const Measurement& row : report.measured.rows)
+        if (row.method == SumMethod::lockstep)
+            best = std::max(best, bus_gb_per_s(row.bytes, row.best_s, report.ranks));
+    check(best >= min_gb_per_s, [&] {
+        return Error("E652",
+                     fmt::format("lockstep reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks "
+                                 "for {}",
+                                 best,
+                                 min_gb_per_s),
+                     "no size was faster",
+                     "look for other work on these cores, or for slower memory than expected");
+    });
 }
 
 }  // namespace lockstep

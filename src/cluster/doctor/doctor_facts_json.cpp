@@ -94,7 +94,7 @@ void describe(Record& record, SelfTestFacts& test) {
     record.sparse("median_link", test.median_link);
     record.sparse("slow_pairs", test.slow_pairs);
     record.sparse("measured_s", test.measured_s);
-    record.sparse("predicted_s", test.predicted_s);
+    record.sparse("memory_s", test.memory_s);
     record.sparse("reduced_bytes", test.reduced_bytes);
     record.sparse("state_hash", test.state_hash);
     record.sparse("not_finite", test.not_finite);

@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double least_model_share = 0.6;  // of the predicted speed
-constexpr double straggler_factor = 1.2;   // of the median rank
+constexpr double least_memory_share = 0.2;  // of the speed that memory allows
+constexpr double straggler_factor = 1.2;    // of the median rank
 constexpr std::size_t least_steps = 20;
 
 double median(std::vector<double> values) {
@@ -63,18 +63,18 @@ Ailments slow_links(JobRanks ranks) {
     return found;
 }
 
-Ailments below_model(JobRanks ranks) {
+Ailments below_memory(JobRanks ranks) {
     const auto& test = ranks.front().self_test;
-    if (!test || !test->measured_s || !test->predicted_s) return {};
-    const double share = *test->predicted_s / *test->measured_s;
-    if (share >= least_model_share) return {};
-    return {
-        {fmt::format("an all-reduce of {} takes {:.1f} ms, the model says {:.1f} ms: {:.0f} % "
-                     "of its speed",
-                     bytes_text(test->reduced_bytes),
-                     1e3 * *test->measured_s,
-                     1e3 * *test->predicted_s,
-                     100 * share)}};
+    if (!test || !test->measured_s || !test->memory_s) return {};
+    const double share = *test->memory_s / *test->measured_s;
+    if (share >= least_memory_share) return {};
+    return {{fmt::format(
+        "a sum of {} over all ranks takes {:.1f} ms, memory alone would take {:.1f} ms: "
+        "{:.0f} % of its speed",
+        bytes_text(test->reduced_bytes),
+        1e3 * *test->measured_s,
+        1e3 * *test->memory_s,
+        100 * share)}};
 }
 
 Ailments different_state(JobRanks ranks) {
@@ -127,14 +127,15 @@ const std::array self_test_table{
                 "use other nodes (sbatch --exclude), and tell the system's staff",
                 slow_links,
                 Pace::slow},
-    DoctorCheck{"T3",
-                Severity::warning,
-                "all-reduces are slower than the model",
-                "The model is fitted here, to the parts of an all-reduce: something comes between "
-                "them, such as other processes, shared cores (C2) or quotas (C6).",
-                "mend the findings above first; 'lockstep bench comm --fit' shows all sizes",
-                below_model,
-                Pace::slow},
+    DoctorCheck{
+        "T3",
+        Severity::warning,
+        "sums are much slower than memory",
+        "Ranks that wait for each other lose time where other processes take their cores, or "
+        "cores are shared (C2) or under quotas (C6).",
+        "mend the findings above first; 'lockstep bench comm' shows all sizes",
+        below_memory,
+        Pace::slow},
     DoctorCheck{"T4",
                 Severity::error,
                 "ranks compute different bits",

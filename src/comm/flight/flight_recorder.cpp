@@ -53,8 +53,7 @@ constexpr std::string_view op_names[] = {
     "all-reduce", "reduce-scatter", "all-gather", "broadcast", "barrier", "reduce", "publish"};
 
 std::uint64_t packed(const FlightCall& call, std::uint32_t channel) {
-    return static_cast<std::uint64_t>(call.op) | static_cast<std::uint64_t>(call.type) << 8 |
-           static_cast<std::uint64_t>(channel) << 16 |
+    return static_cast<std::uint64_t>(call.op) | static_cast<std::uint64_t>(channel) << 16 |
            static_cast<std::uint64_t>(static_cast<std::uint32_t>(call.bucket + 1)) << 32;
 }
 

@@ -12,8 +12,7 @@
 // ranks there is none, and then the call that was made before is (a loop repeats itself; a mistake
 // is new).
 //
-// Tested: comm/flight/verdict_test.cpp (minority, two ranks, a mismatch nobody hangs in),
-// signature_check_test.cpp for the debug mode that finds it before.
+// Tested: comm/flight/verdict_test.cpp (minority, two ranks, a mismatch nobody hangs in).
 
 #include "flight/mismatch.hpp"
 

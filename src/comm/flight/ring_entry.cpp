@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "flight/ring_entry.hpp"
 
-#include <algorithm>
 #include <limits>
 
 namespace lockstep {
@@ -9,11 +8,6 @@ namespace {
 
 bool is_known(FlightOp op) {
     return op >= FlightOp::all_reduce && op <= FlightOp::publish;
-}
-
-bool is_known(DataType type) {
-    const auto all = all_data_types();
-    return std::find(all.begin(), all.end(), type) != all.end();
 }
 
 double seconds(const RingWord& nanoseconds) {
@@ -33,14 +27,13 @@ std::optional<FlightEntry> whole_entry(const RingEntry& entry, std::uint64_t ind
     found.channel = static_cast<std::uint32_t>(what >> 16 & 0xffff);
     found.seq = entry.seq.load(acquire);
     found.call = {.op = static_cast<FlightOp>(what & 0xff),
-                  .type = static_cast<DataType>(what >> 8 & 0xff),
                   .bytes = entry.bytes.load(acquire),
                   .bucket = static_cast<std::int32_t>(bucket)};
     found.enqueued_s = seconds(entry.enqueued);
     found.started_s = seconds(entry.started);
     found.ended_s = seconds(entry.ended);
-    const bool makes_sense = found.channel < ring_channels && found.seq > 0 &&
-                             is_known(found.call.op) && is_known(found.call.type);
+    const bool makes_sense =
+        found.channel < ring_channels && found.seq > 0 && is_known(found.call.op);
     const bool is_same = entry.stamp.load(acquire) == stamp;
     return makes_sense && is_same ? std::optional(found) : std::nullopt;
 }

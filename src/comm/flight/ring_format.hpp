@@ -64,7 +64,7 @@ static_assert(sizeof(RingHeader) <= ring_header_bytes);
 /// started and ended change from 0 later.
 struct alignas(64) RingEntry {
     RingWord stamp;
-    RingWord what;  ///< op | type << 8 | channel << 16 | (bucket + 1) << 32
+    RingWord what;  ///< op | channel << 16 | (bucket + 1) << 32
     RingWord seq, bytes;
     RingWord enqueued, started, ended;
 };

@@ -95,8 +95,7 @@ Verdict mismatch(const Scene& scene, double) {
     const auto found = find_mismatch(scene);
     if (!found) return {};
     const auto call_text = [](const FlightCall& call) {
-        return fmt::format(
-            "{} of {} x {}", text_of(call), call.bytes / size_of(call.type), name_of(call.type));
+        return fmt::format("{} of {} x float", text_of(call), call.bytes / sizeof(float));
     };
     return {.trouble = found->is_order() ? Trouble::order_mismatch : Trouble::size_mismatch,
             .culprits = numbers_of(found->culprits),

@@ -193,11 +193,8 @@ class NodeExchange : public Exchange {
     /// In place: nobody else reads this rank's own stripe.
     void submit(std::size_t bucket) {
         const FloatRange own = own_stripe(bucket);
-        const auto bytes_of = [&](float* vector) {
-            return reinterpret_cast<std::byte*>(vector + own.begin);
-        };
-        RailJob job{DataType::float32, {}, bytes_of(slot(0)), own.size()};
-        for (float* partial : local_partials_) job.inputs.push_back(bytes_of(partial));
+        RailJob job{{}, slot(0) + own.begin, own.size()};
+        for (float* partial : local_partials_) job.inputs.push_back(partial + own.begin);
         pipeline_->submit(std::move(job));
     }
 

@@ -11,8 +11,7 @@
 //   others are idle.
 // - A node picks another plan for a job than its peers: the choice depends on the job's size alone.
 //
-// Tested: comm/hierarchical/hierarchical_test.cpp (messages of many segments),
-// node_exchange_test.cpp (large buckets).
+// Tested: comm/hierarchical/node_exchange_test.cpp (large buckets).
 
 #include "hierarchical/rail_pipeline.hpp"
 
@@ -79,7 +78,7 @@ std::vector<int> RailPipeline::awaited_ranks() const {
 
 /// Chunks need lanes only where messages travel.
 std::size_t RailPipeline::chunk_count(const RailJob& job) const {
-    return long_plan_.steps.empty() ? job.count : chunk_bytes / size_of(job.type);
+    return long_plan_.steps.empty() ? job.count : chunk_bytes / sizeof(float);
 }
 
 bool RailPipeline::times_next_chunk() const {
@@ -87,7 +86,7 @@ bool RailPipeline::times_next_chunk() const {
 }
 
 const RailPlan& RailPipeline::plan_for(const RailJob& job) const {
-    const bool is_short = job.count * size_of(job.type) <= longest_short_message_bytes;
+    const bool is_short = job.count * sizeof(float) <= longest_short_message_bytes;
     if (is_short) return short_plan_;
     if (!times_next_chunk()) return long_plan_;
     return timed_plans_[chunks_ / timed_every(chunks_) % timed_plans_.size()];
@@ -105,12 +104,10 @@ std::optional<std::size_t> RailPipeline::next_to_begin() const {
 void RailPipeline::begin_chunk(std::size_t position) {
     ActiveJob& active = jobs_[position];
     const RailJob& job = active.job;
-    const std::size_t offset = active.begun * size_of(job.type);
     const std::size_t count = std::min(chunk_count(job), job.count - active.begun);
-    RailTask task{
-        &plan_for(job), job.type, job.inputs, job.out + offset, count, times_next_chunk()};
+    RailTask task{&plan_for(job), job.inputs, job.out + active.begun, count, times_next_chunk()};
     ++chunks_;
-    for (std::byte*& input : task.inputs) input += offset;
+    for (float*& input : task.inputs) input += active.begun;
     Lane& lane = lanes_[next_lane_];
     lane.job = finished_ + position;
     lane.sum->begin(std::move(task));

@@ -15,9 +15,8 @@ namespace lockstep {
 
 /// What is summed on one rail; see RailTask.
 struct RailJob {
-    DataType type = DataType::float32;
-    std::vector<std::byte*> inputs;
-    std::byte* out = nullptr;
+    std::vector<float*> inputs;
+    float* out = nullptr;
     std::size_t count = 0;
 };
 
@@ -47,7 +46,7 @@ class RailPipeline {
   private:
     struct ActiveJob {
         RailJob job;
-        std::size_t begun = 0;  ///< elements
+        std::size_t begun = 0;  ///< floats
         int chunks_under_way = 0;
         bool is_done() const { return begun == job.count && chunks_under_way == 0; }
     };

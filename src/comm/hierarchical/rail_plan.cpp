@@ -22,7 +22,7 @@
 // of the two kinds of plan is used depends on the size of the whole job, which is equal everywhere.
 //
 // Tested: comm/hierarchical/rail_plan_test.cpp plays all nodes of random groupings in one process
-// and compares bits; on real ranks hierarchical_test.cpp and node_exchange_test.cpp beside it.
+// and compares bits; on real ranks node_exchange_test.cpp beside it.
 
 #include "hierarchical/rail_plan.hpp"
 
@@ -126,15 +126,15 @@ RailPlan make_plan(
 
 }  // namespace
 
-ElementRange share_of(ElementRange range, Share share, DataType type) {
-    const ElementRange low = stripe_of(range.size(), type, 0, 2);
+FloatRange share_of(FloatRange range, Share share) {
+    const std::size_t middle = range.begin + range.size() / line_floats / 2 * line_floats;
     switch (share) {
         case Share::none:
             return {range.begin, range.begin};
         case Share::low:
-            return {range.begin, range.begin + low.end};
+            return {range.begin, middle};
         case Share::high:
-            return {range.begin + low.end, range.end};
+            return {middle, range.end};
         case Share::all:
             return range;
     }

@@ -2,7 +2,7 @@
 // Who sends what to whom when the owners of one stripe, one on each node, sum it: pure functions.
 #pragma once
 
-#include "lockstep/comm/data_type.hpp"
+#include "lockstep/comm/flat_layout.hpp"
 
 #include "hierarchical/sum_tree.hpp"
 
@@ -11,11 +11,11 @@
 
 namespace lockstep {
 
-/// A part of the elements that a node is still concerned with.
+/// A part of the floats that a node is still concerned with.
 enum class Share { none, low, high, all };
 
 /// The part of `range` that is meant; halves meet at a 64-byte line counted from its begin.
-ElementRange share_of(ElementRange range, Share share, DataType type);
+FloatRange share_of(FloatRange range, Share share);
 
 /// One exchange with one other node. On the way in: every piece's `sends` goes to the peer, its
 /// pieces' `keeps` come from there, and both add up. On the way out, in reverse order, the finished

@@ -15,8 +15,7 @@
 // - Two chunks' messages meet: each lane has its tag, and in one lane MPI keeps the order, also of
 //   a note that goes ahead of a message that is timed (link_timer.cpp).
 //
-// Tested: comm/hierarchical/rail_plan_test.cpp (the plan), hierarchical_test.cpp (many chunks, from
-// any memory), node_exchange_test.cpp.
+// Tested: comm/hierarchical/rail_plan_test.cpp (the plan), node_exchange_test.cpp (many chunks).
 
 #include "hierarchical/rail_sum.hpp"
 
@@ -24,19 +23,13 @@
 #include "lockstep/core/error.hpp"
 
 #include "base/mpi_check.hpp"
-#include "collectives/sum_kernels.hpp"
+#include "sums/sum_kernels.hpp"
 
-#include <new>
+#include <array>
 #include <utility>
 
 namespace lockstep {
 namespace {
-
-constexpr std::size_t line_bytes = 64;
-
-std::size_t whole_lines(std::size_t bytes) {
-    return (bytes + line_bytes - 1) / line_bytes * line_bytes;
-}
 
 /// Never waits.
 bool are_through(std::span<MPI_Request> requests) {
@@ -96,38 +89,37 @@ int RailSum::awaited_rank() const {
 /// The largest that all steps together receive.
 void RailSum::make_room() {
     std::size_t needed = 0;
-    ElementRange range = ranges_.front();
+    FloatRange range = ranges_.front();
     for (const RailStep& step : task_.plan->steps) {
-        range = share_of(range, step.keeps, task_.type);
-        needed += static_cast<std::size_t>(step.received) * whole_lines(bytes(range.size()));
+        range = share_of(range, step.keeps);
+        needed += static_cast<std::size_t>(step.received) * rounded_to_lines(range.size());
     }
     room_used_ = 0;
-    if (needed <= room_bytes_) return;
-    room_.reset(static_cast<std::byte*>(std::aligned_alloc(line_bytes, needed)));
-    if (!room_) throw std::bad_alloc();
-    room_bytes_ = needed;
+    if (needed <= room_floats_) return;
+    room_ = make_aligned_floats(needed);
+    room_floats_ = needed;
 }
 
 /// Sends this node's pieces of what the peer keeps; the peer's pieces of what this node keeps come
 /// behind its own.
 void RailSum::post_in() {
-    const ElementRange range = ranges_.back();
-    const ElementRange sent = share_of(range, step().sends, task_.type);
-    const ElementRange kept = share_of(range, step().keeps, task_.type);
+    const FloatRange range = ranges_.back();
+    const FloatRange sent = share_of(range, step().sends);
+    const FloatRange kept = share_of(range, step().keeps);
     const std::size_t own = pieces_.size();
-    begin_receiving(bytes(kept.size()) * static_cast<std::size_t>(step().received));
+    begin_receiving(kept.size() * sizeof(float) * static_cast<std::size_t>(step().received));
     for (int i = 0; i < step().received; ++i) {
-        // Element 0 would lie before the buffer: every access adds at least kept.begin.
-        pieces_.push_back(room_.get() + room_used_ - bytes(kept.begin));
+        // Float 0 would lie before the buffer: every access adds at least kept.begin.
+        pieces_.push_back(room_.get() + room_used_ - kept.begin);
         receive(pieces_.back(), kept);
-        room_used_ += whole_lines(bytes(kept.size()));
+        room_used_ += rounded_to_lines(kept.size());
     }
-    begin_sending(bytes(sent.size()) * own);
+    begin_sending(sent.size() * sizeof(float) * own);
     for (std::size_t i = 0; i < own; ++i) send(pieces_[i], sent);
 }
 
 void RailSum::take_in() {
-    const ElementRange kept = share_of(ranges_.back(), step().keeps, task_.type);
+    const FloatRange kept = share_of(ranges_.back(), step().keeps);
     ranges_.push_back(kept);
     if (step().keeps == Share::none) return;
     add_up(step().sums, kept);
@@ -135,12 +127,12 @@ void RailSum::take_in() {
 
 /// The finished part goes to the peer, the part that the peer finished comes back.
 void RailSum::post_out() {
-    const ElementRange before = ranges_[step_];
-    const ElementRange received = share_of(before, step().sends, task_.type);
-    const ElementRange sent = share_of(before, step().keeps, task_.type);
-    begin_receiving(bytes(received.size()));
+    const FloatRange before = ranges_[step_];
+    const FloatRange received = share_of(before, step().sends);
+    const FloatRange sent = share_of(before, step().keeps);
+    begin_receiving(received.size() * sizeof(float));
     receive(task_.out, received);
-    begin_sending(bytes(sent.size()));
+    begin_sending(sent.size() * sizeof(float));
     send(task_.out, sent);
 }
 
@@ -162,27 +154,27 @@ bool RailSum::has_note(std::size_t bytes) const {
 /// What comes is timed from here on, if it is.
 void RailSum::begin_receiving(std::size_t bytes) {
     if (!has_note(bytes)) return;
-    receive_bytes(nullptr, 0);
+    receive_floats(nullptr, 0);
     timer_->begin(awaited_rank(), bytes, now_s());
 }
 
 void RailSum::begin_sending(std::size_t bytes) {
     receives_ = requests_.size();
-    if (has_note(bytes)) send_bytes(nullptr, 0);
+    if (has_note(bytes)) send_floats(nullptr, 0);
 }
 
-void RailSum::send(std::byte* from, ElementRange range) {
-    if (range.size() > 0) send_bytes(at(from, range.begin), bytes(range.size()));
+void RailSum::send(const float* from, FloatRange range) {
+    if (range.size() > 0) send_floats(from + range.begin, range.size());
 }
 
-void RailSum::receive(std::byte* to, ElementRange range) {
-    if (range.size() > 0) receive_bytes(at(to, range.begin), bytes(range.size()));
+void RailSum::receive(float* to, FloatRange range) {
+    if (range.size() > 0) receive_floats(to + range.begin, range.size());
 }
 
-void RailSum::send_bytes(const void* from, std::size_t bytes) {
+void RailSum::send_floats(const float* from, std::size_t count) {
     check_mpi(MPI_Isend(from,
-                        static_cast<int>(bytes),
-                        MPI_BYTE,
+                        static_cast<int>(count),
+                        MPI_FLOAT,
                         awaited_rank(),
                         tag_,
                         rail_.ranks.handle(),
@@ -190,10 +182,10 @@ void RailSum::send_bytes(const void* from, std::size_t bytes) {
               "MPI_Isend");
 }
 
-void RailSum::receive_bytes(void* to, std::size_t bytes) {
+void RailSum::receive_floats(float* to, std::size_t count) {
     check_mpi(MPI_Irecv(to,
-                        static_cast<int>(bytes),
-                        MPI_BYTE,
+                        static_cast<int>(count),
+                        MPI_FLOAT,
                         awaited_rank(),
                         tag_,
                         rail_.ranks.handle(),
@@ -203,16 +195,16 @@ void RailSum::receive_bytes(void* to, std::size_t bytes) {
 
 /// Replaces pieces by their sums, which lie where the first part of each lay; the whole sum goes to
 /// `out`.
-void RailSum::add_up(std::span<const Combination> sums, ElementRange range) {
-    std::vector<std::byte*> results;
+void RailSum::add_up(std::span<const Combination> sums, FloatRange range) {
+    std::vector<float*> results;
     for (const Combination& sum : sums) {
         const bool is_whole = sum.whole == task_.plan->root;
         results.push_back(is_whole ? task_.out : pieces_[sum.from.front()]);
         if (sum.from.size() == 1 && !is_whole) continue;
-        std::vector<const void*> inputs;
-        for (const std::size_t i : sum.from) inputs.push_back(at(pieces_[i], range.begin));
-        const std::array<void*, 1> output = {at(results.back(), range.begin)};
-        sum_into(task_.type, sum.merges_after, inputs, output, range.size());
+        std::vector<const float*> inputs;
+        for (const std::size_t i : sum.from) inputs.push_back(pieces_[i] + range.begin);
+        const std::array<float*, 1> output = {results.back() + range.begin};
+        sum_into(sum.merges_after, inputs, output, range.size());
     }
     pieces_ = std::move(results);
 }

@@ -4,13 +4,11 @@
 
 #include "lockstep/comm/communicator.hpp"
 
+#include "base/aligned_floats.hpp"
 #include "hierarchical/link_timer.hpp"
 #include "hierarchical/rail_plan.hpp"
 
-#include <array>
 #include <cstddef>
-#include <cstdlib>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
@@ -29,9 +27,8 @@ struct Rail {
 /// Inputs are overwritten; `out` may be one of them.
 struct RailTask {
     const RailPlan* plan = nullptr;
-    DataType type = DataType::float32;
-    std::vector<std::byte*> inputs;
-    std::byte* out = nullptr;
+    std::vector<float*> inputs;
+    float* out = nullptr;
     std::size_t count = 0;
     bool is_timed = false;  ///< its long messages are; the same on all nodes
 };
@@ -59,13 +56,8 @@ class RailSum {
 
   private:
     enum class Phase { idle, in, out };
-    struct FreeMemory {
-        void operator()(std::byte* memory) const { std::free(memory); }
-    };
 
     const RailStep& step() const { return task_.plan->steps[step_]; }
-    std::size_t bytes(std::size_t elements) const { return elements * size_of(task_.type); }
-    std::byte* at(std::byte* piece, std::size_t element) const { return piece + bytes(element); }
 
     void post_in();
     void take_in();
@@ -75,11 +67,11 @@ class RailSum {
     void begin_receiving(std::size_t bytes);
     void begin_sending(std::size_t bytes);
     void tell_timer();
-    void send(std::byte* from, ElementRange range);
-    void receive(std::byte* to, ElementRange range);
-    void send_bytes(const void* from, std::size_t bytes);
-    void receive_bytes(void* to, std::size_t bytes);
-    void add_up(std::span<const Combination> sums, ElementRange range);
+    void send(const float* from, FloatRange range);
+    void receive(float* to, FloatRange range);
+    void send_floats(const float* from, std::size_t count);
+    void receive_floats(float* to, std::size_t count);
+    void add_up(std::span<const Combination> sums, FloatRange range);
     void make_room();
 
     const Rail& rail_;
@@ -87,13 +79,13 @@ class RailSum {
     RailTask task_;
     Phase phase_ = Phase::idle;
     std::size_t step_ = 0;
-    std::vector<std::byte*> pieces_;     ///< element 0 of the chunk, wherever each lies
-    std::vector<ElementRange> ranges_;   ///< before each step, and after the last
+    std::vector<float*> pieces_;         ///< float 0 of the chunk, wherever each lies
+    std::vector<FloatRange> ranges_;     ///< before each step, and after the last
     std::vector<MPI_Request> requests_;  ///< receives first; of those that are timed a note's
     std::size_t receives_ = 0;
     std::optional<LinkTimer> timer_;
-    std::unique_ptr<std::byte[], FreeMemory> room_;  ///< for what is received
-    std::size_t room_bytes_ = 0, room_used_ = 0;
+    AlignedFloats room_;  ///< for what is received
+    std::size_t room_floats_ = 0, room_used_ = 0;
 };
 
 }  // namespace lockstep

@@ -14,8 +14,12 @@ double bus_gb_per_s(std::size_t bytes, double seconds, int ranks) {
     return algorithm_gb_per_s(bytes, seconds) * 2 * (ranks - 1) / ranks;
 }
 
+double shared_memory_bytes(std::size_t bytes, int ranks) {
+    return static_cast<double>(bytes) * (ranks + 1);
+}
+
 double fraction_of(const MemoryLimit& limit, double seconds, int ranks) {
-    return 2.0 * ranks * static_cast<double>(limit.bytes) / seconds / limit.bytes_per_s;
+    return shared_memory_bytes(limit.bytes, ranks) / seconds / limit.bytes_per_s;
 }
 
 std::vector<std::size_t> size_steps(std::size_t min_bytes, std::size_t max_bytes, double factor) {

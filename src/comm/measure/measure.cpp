@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/measure.hpp"
 
+#include "lockstep/comm/exchange.hpp"
 #include "lockstep/core/clock.hpp"
 
-#include "collectives/private_memory.hpp"
-#include "collectives/sum_kernels.hpp"
+#include "base/aligned_floats.hpp"
 #include "measure/exact_pattern.hpp"
+#include "measure/textbook.hpp"
+#include "sums/sum_kernels.hpp"
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cmath>
-#include <cstring>
 #include <memory>
 
 namespace lockstep {
@@ -18,79 +20,108 @@ namespace {
 
 constexpr double most_iterations = 20000;
 
-/// What takes turns: an algorithm on its buffer, or the memory limit.
+/// One bucket of `count` floats through the exchange, as a step of training does it; a copy of the
+/// sums stands for the optimizer's update. This rank's share is added to its own sum of before.
+class BucketSum {
+  public:
+    BucketSum(const Communicator& ranks, std::size_t count)
+        : layout_(std::array{count}, 0),
+          plan_(static_cast<int>(std::bit_ceil(static_cast<unsigned>(ranks.size()))),
+                ranks.size(),
+                Summation::plain),
+          exchange_(make_exchange(ranks, layout_, plan_)) {}
+
+    std::string transport() const { return std::string(exchange_->name()); }
+    float* in() { return exchange_->slot(0); }
+    const float* out() { return exchange_->values(); }
+
+    void run() {
+        constexpr std::size_t bucket = 0;
+        exchange_->arrive(bucket);
+        const float* sums = exchange_->reduce(bucket, Wait::yes);
+        const FloatRange own = exchange_->own_stripe(bucket);
+        std::copy_n(sums, own.size(), exchange_->values() + own.begin);
+        exchange_->publish();
+    }
+
+  private:
+    const FlatLayout layout_;
+    const TreePlan plan_;
+    std::unique_ptr<Exchange> exchange_;
+};
+
+/// What takes turns at one size: a method, or the memory limit.
 struct Contestant {
-    std::byte* buffer = nullptr;
-    std::function<void(std::size_t count, DataType type)> run;
+    std::span<float> in;
+    std::span<const float> out;
+    std::function<void()> run;
 };
 
 /// Everything that is set up once for a plan.
 class Measuring {
   public:
-    Measuring(const Communicator& ranks, const MeasurePlan& plan) : ranks_(ranks), plan_(plan) {
-        const std::size_t bytes = plan.sizes.back();
-        for (const Algorithm algorithm : plan.algorithms) {
-            AllReduce& reduce =
-                *algorithms_.emplace_back(make_all_reduce(ranks.duplicate(), algorithm));
-            contestants_.push_back(contestant(reduce, bytes));
-            if (algorithm == Algorithm::shared_memory && plan.place == BufferPlace::lent)
-                add_limit(contestants_.back().buffer);
-        }
-        if (has_limit_) contestants_.push_back(limit_);
+    Measuring(const Communicator& ranks, const MeasurePlan& plan)
+        : ranks_(ranks), plan_(plan), own_(make_aligned_floats(plan.sizes.back() / sizeof(float))) {
+        for (const SumMethod method : plan.methods)
+            if (method != SumMethod::lockstep)
+                textbook_.push_back(make_textbook_sum(ranks, method));
     }
 
     Measurements run() {
         Measurements all;
-        for (const DataType type : plan_.types)
-            for (const std::size_t bytes : plan_.sizes) {
-                if (plan_.on_size) plan_.on_size(bytes, type);
-                run_size(bytes, type, all);
-            }
+        for (const std::size_t bytes : plan_.sizes) {
+            if (plan_.on_size) plan_.on_size(bytes);
+            run_size(bytes, all);
+        }
         return all;
     }
 
   private:
-    /// Algorithms without a window share one buffer: they never run at the same time.
-    Contestant contestant(AllReduce& reduce, std::size_t bytes) {
-        const bool has_window = dynamic_cast<Collectives*>(&reduce) != nullptr;
-        const auto run = [&reduce](std::byte* buffer) {
-            return [&reduce, buffer](std::size_t count, DataType type) {
-                reduce.all_reduce(buffer, count, type);
-            };
-        };
-        if (has_window && plan_.place == BufferPlace::lent) {
-            std::byte* buffer = reduce.lend(bytes);
-            return {buffer, run(buffer)};
+    /// Those that are not the exchange share one buffer: they never run at the same time.
+    std::vector<Contestant> contestants(std::size_t count, BucketSum* exchange) {
+        const std::span<float> own(own_.get(), count);
+        std::vector<Contestant> all;
+        std::size_t next = 0;
+        for (const SumMethod method : plan_.methods) {
+            if (method == SumMethod::lockstep)
+                all.push_back(
+                    {{exchange->in(), count}, {exchange->out(), count}, [=] { exchange->run(); }});
+            else
+                all.push_back({own, own, [own, &sum = textbook_[next]] { sum(own); }}), ++next;
         }
-        if (own_ == nullptr) own_ = own_memory_.lend(bytes);
-        return {own_, run(own_)};
+        return all;
     }
 
-    /// Each rank adds the halves of its own buffer and writes the sum to both: as many bytes read
-    /// and written, in the same mix, as an all-reduce over shared memory, but nobody to wait for.
-    void add_limit(std::byte* buffer) {
-        has_limit_ = true;
-        limit_ = {buffer, [buffer](std::size_t count, DataType type) {
-                      constexpr std::array merges = {0, 1};
-                      std::byte* const other = buffer + count / 2 * size_of(type);
-                      const std::array<const void*, 2> inputs = {buffer, other};
-                      const std::array<void*, 2> outputs = {buffer, other};
-                      sum_into(type, merges, inputs, outputs, count / 2);
-                  }};
+    /// Each rank adds two thirds of its own buffer into the last one: it reads twice as much as it
+    /// writes, as an exchange of two ranks does, but has nobody to wait for.
+    static Contestant memory_limit(std::span<float> own) {
+        const std::size_t third = own.size() / 3;
+        return {own, own, [data = own.data(), third] {
+                    constexpr std::array left_to_right = {0, 1};
+                    const std::array<const float*, 2> both = {data, data + third};
+                    const std::array<float*, 1> to = {data + 2 * third};
+                    sum_into(left_to_right, both, to, third);
+                }};
     }
 
-    void run_size(std::size_t bytes, DataType type, Measurements& all) {
-        const std::size_t count = bytes / size_of(type);
-        const std::vector<std::int64_t> wrong = check_all(count, type);
-        const std::vector<int> iterations = warm_up(count, type);
-        const std::vector<std::vector<double>> seconds = time_all(count, type, iterations);
-        for (std::size_t i = 0; i < contestants_.size(); ++i) {
+    void run_size(std::size_t bytes, Measurements& all) {
+        const std::size_t count = bytes / sizeof(float);
+        std::optional<BucketSum> exchange;
+        if (std::ranges::count(plan_.methods, SumMethod::lockstep) > 0) {
+            exchange.emplace(ranks_, count);
+            all.transport = exchange->transport();
+        }
+        std::vector<Contestant> turns = contestants(count, exchange ? &*exchange : nullptr);
+        const std::vector<std::int64_t> wrong = check_all(turns);
+        if (all.transport == "shared memory") turns.push_back(memory_limit({own_.get(), count}));
+        const auto seconds = time_all(turns, warm_up(turns));
+        for (std::size_t i = 0; i < turns.size(); ++i) {
             const double best = seconds[i].front(), median = seconds[i][seconds[i].size() / 2];
-            if (i < plan_.algorithms.size())
-                all.rows.push_back(
-                    {plan_.algorithms[i], type, bytes, count, best, median, wrong_of(wrong[i])});
-            else if (type == DataType::float32)
-                all.limits.push_back({bytes, limit_bytes(bytes) / best});
+            if (i < plan_.methods.size())
+                all.rows.push_back({plan_.methods[i], bytes, best, median, wrong_of(wrong[i])});
+            else
+                all.limits.push_back(
+                    {bytes, static_cast<double>(bytes / 12 * 12) * ranks_.size() / best});
         }
     }
 
@@ -99,33 +130,27 @@ class Measuring {
         return static_cast<std::uint64_t>(wrong);
     }
 
-    /// All of every rank's buffer is read once and written once.
-    double limit_bytes(std::size_t bytes) const {
-        return 2.0 * static_cast<double>(bytes) * ranks_.size();
-    }
-
-    std::vector<std::int64_t> check_all(std::size_t count, DataType type) {
-        std::vector<std::int64_t> wrong(contestants_.size());
-        for (std::size_t i = 0; i < plan_.algorithms.size(); ++i) {
-            Contestant& one = contestants_[i];
+    std::vector<std::int64_t> check_all(std::vector<Contestant>& turns) {
+        std::vector<std::int64_t> wrong(turns.size());
+        for (std::size_t i = 0; i < turns.size(); ++i) {
             for (int round = 0; round < plan_.checks; ++round) {
-                fill_exact(one.buffer, count, type, ranks_.rank(), ranks_.size(), round);
-                one.run(count, type);
-                wrong[i] += static_cast<std::int64_t>(
-                    count_wrong(one.buffer, count, type, ranks_.size(), round));
+                fill_exact(turns[i].in, ranks_.rank(), ranks_.size(), round);
+                turns[i].run();
+                wrong[i] +=
+                    static_cast<std::int64_t>(count_wrong(turns[i].out, ranks_.size(), round));
             }
-            std::memset(one.buffer, 0, count * size_of(type));  // sums of zeros never overflow
+            std::ranges::fill(turns[i].in, 0.0f);  // sums of zeros never overflow
         }
         ranks_.all_reduce_sum(wrong);
         return wrong;
     }
 
-    /// How many all-reduces make a block, by contestant.
-    std::vector<int> warm_up(std::size_t count, DataType type) {
+    /// How many sums make a block, by contestant.
+    std::vector<int> warm_up(std::vector<Contestant>& turns) {
         std::vector<std::int64_t> ns;
-        for (Contestant& one : contestants_) {
-            (void)time_block(one, count, type, std::max(plan_.warmup - 1, 0));
-            ns.push_back(std::llround(1e9 * time_block(one, count, type, 1)));
+        for (Contestant& one : turns) {
+            (void)time_block(one, std::max(plan_.warmup - 1, 0));
+            ns.push_back(std::llround(1e9 * time_block(one, 1)));
         }
         ranks_.all_reduce_max(ns);
         std::vector<int> iterations;
@@ -139,19 +164,17 @@ class Measuring {
         return iterations;
     }
 
-    /// Seconds of one all-reduce, by contestant, ascending over rounds.
-    std::vector<std::vector<double>> time_all(std::size_t count,
-                                              DataType type,
+    /// Seconds of one sum, by contestant, ascending over rounds.
+    std::vector<std::vector<double>> time_all(std::vector<Contestant>& turns,
                                               const std::vector<int>& iterations) {
         const auto rounds = static_cast<std::size_t>(plan_.rounds);
-        std::vector<std::int64_t> ns(contestants_.size() * rounds);
+        std::vector<std::int64_t> ns(turns.size() * rounds);
         for (std::size_t round = 0; round < rounds; ++round)
-            for (std::size_t i = 0; i < contestants_.size(); ++i)
-                ns[i * rounds + round] =
-                    std::llround(1e9 * time_block(contestants_[i], count, type, iterations[i]));
+            for (std::size_t i = 0; i < turns.size(); ++i)
+                ns[i * rounds + round] = std::llround(1e9 * time_block(turns[i], iterations[i]));
         ranks_.all_reduce_max(ns);
-        std::vector<std::vector<double>> seconds(contestants_.size());
-        for (std::size_t i = 0; i < contestants_.size(); ++i) {
+        std::vector<std::vector<double>> seconds(turns.size());
+        for (std::size_t i = 0; i < turns.size(); ++i) {
             for (std::size_t round = 0; round < rounds; ++round)
                 seconds[i].push_back(1e-9 * static_cast<double>(ns[i * rounds + round]) /
                                      iterations[i]);
@@ -160,24 +183,36 @@ class Measuring {
         return seconds;
     }
 
-    double time_block(Contestant& one, std::size_t count, DataType type, int iterations) {
+    double time_block(Contestant& one, int iterations) {
         ranks_.barrier();
         const double begin = now_s();
-        for (int i = 0; i < iterations; ++i) one.run(count, type);
+        for (int i = 0; i < iterations; ++i) one.run();
         return now_s() - begin;
     }
 
     const Communicator ranks_;
     const MeasurePlan& plan_;
-    std::vector<std::unique_ptr<AllReduce>> algorithms_;
-    PrivateMemory own_memory_;
-    std::byte* own_ = nullptr;
-    std::vector<Contestant> contestants_;  ///< by algorithm, then perhaps the limit
-    Contestant limit_;
-    bool has_limit_ = false;
+    const AlignedFloats own_;
+    std::vector<InPlaceSum> textbook_;  ///< of the methods that are not the exchange
 };
 
 }  // namespace
+
+std::span<const SumMethod> all_sum_methods() {
+    static constexpr std::array methods = {SumMethod::lockstep,
+                                           SumMethod::ring,
+                                           SumMethod::recursive_doubling,
+                                           SumMethod::tree,
+                                           SumMethod::parameter_server,
+                                           SumMethod::open_mpi};
+    return methods;
+}
+
+std::string_view name_of(SumMethod method) {
+    constexpr std::array<std::string_view, 6> names = {
+        "lockstep", "ring", "recursive-doubling", "tree", "parameter-server", "open-mpi"};
+    return names[static_cast<std::size_t>(method)];
+}
 
 Measurements measure(const Communicator& ranks, const MeasurePlan& plan) {
     return Measuring(ranks, plan).run();

@@ -6,7 +6,7 @@
 
 #include "lockstep/core/host_device.hpp"
 
-#include "collectives/sum_order.hpp"
+#include "sums/sum_order.hpp"
 
 #include <cstddef>
 #include <cstdint>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "doctor/self_test.hpp"
 
-#include "lockstep/comm/cost_model.hpp"
 #include "lockstep/comm/link_probe.hpp"
 #include "lockstep/comm/measure.hpp"
 #include "lockstep/core/clock.hpp"
@@ -20,12 +19,9 @@ namespace lockstep {
 namespace {
 
 constexpr std::size_t link_bytes = std::size_t{4} << 20;
-constexpr std::size_t modelled_bytes = std::size_t{4} << 20;
+constexpr std::size_t reduced_bytes = std::size_t{4} << 20;
 constexpr int steps = 24;
 constexpr std::array<std::size_t, 4> tested_counts{1, 3, 1023, (std::size_t{1} << 20) + 1};
-
-/// Shared memory that the cost model's measurements take for one rank.
-constexpr std::uint64_t calibration_bytes = std::uint64_t{160} << 20;
 
 /// One step of a small dense recurrence in operations that IEEE 754 defines to the last bit.
 void work(std::span<float> state) {
@@ -37,37 +33,34 @@ void work(std::span<float> state) {
         }
 }
 
-MeasurePlan exact_plan(DataType type, bool is_one_node) {
+MeasurePlan exact_plan() {
     MeasurePlan plan;
-    for (const std::size_t count : tested_counts) plan.sizes.push_back(count * size_of(type));
-    plan.types = {type};
-    plan.algorithms = {is_one_node ? Algorithm::shared_memory : Algorithm::hierarchical,
-                       Algorithm::open_mpi};
+    for (const std::size_t count : tested_counts) plan.sizes.push_back(count * sizeof(float));
     plan.iterations = plan.rounds = 1;
     plan.warmup = 0;
     return plan;
 }
 
-/// Collective. Whether every rank has a core and its node has room: the model knows no crowds.
-bool can_calibrate(const Communicator& ranks, const DoctorFacts& mine) {
+/// Collective. Whether every rank has a core of one node: memory alone does not tell of crowds.
+bool can_compare_with_memory(const Communicator& ranks, const DoctorFacts& mine) {
     const auto local = static_cast<std::uint64_t>(mine.local_size);
-    const bool has_room = mine.shared_memory.free_bytes.value_or(0) > local * calibration_bytes;
     const bool has_cores = mine.node.allowed_cpus.size() >= local;
-    std::array<std::int64_t, 1> lacks{!has_room || !has_cores || mine.local_size != mine.size};
+    std::array<std::int64_t, 1> lacks{!has_cores || mine.local_size != mine.size};
     ranks.all_reduce_max(lacks);
     return lacks[0] == 0;
 }
 
-void test_against_model(const Communicator& ranks, SelfTestFacts& test) {
+/// Collective.
+void test_against_memory(const Communicator& ranks, SelfTestFacts& test) {
     MeasurePlan plan;
-    plan.sizes = {modelled_bytes};
-    plan.algorithms = {Algorithm::shared_memory};
+    plan.sizes = {reduced_bytes};
+    plan.methods = {SumMethod::lockstep};
     const Measurements measured = measure(ranks, plan);
-    const MachineCost cost = calibrate(ranks);
-    test.reduced_bytes = modelled_bytes;
+    if (measured.limits.empty()) return;  // the exchange found no room in shared memory
+    test.reduced_bytes = reduced_bytes;
     test.measured_s = measured.rows.at(0).best_s;
-    test.predicted_s = predict_s(
-        Algorithm::shared_memory, cost, static_cast<double>(modelled_bytes), ranks.size());
+    test.memory_s =
+        shared_memory_bytes(reduced_bytes, ranks.size()) / measured.limits.at(0).bytes_per_s;
 }
 
 }  // namespace
@@ -131,14 +124,10 @@ void test_work(const Communicator& ranks, SelfTestFacts& test) {
 }
 
 void test_sums(const Communicator& ranks, const DoctorFacts& mine, SelfTestFacts& test) {
-    const bool is_one_node = mine.local_size == mine.size;
-    for (const DataType type : all_data_types())
-        for (const Measurement& row : measure(ranks, exact_plan(type, is_one_node)).rows)
-            test.wrong_sums.push_back(
-                {std::string(name_of(row.algorithm)) + " " + std::string(name_of(type)),
-                 row.count,
-                 row.wrong.value_or(0)});
-    if (can_calibrate(ranks, mine)) test_against_model(ranks, test);
+    for (const Measurement& row : measure(ranks, exact_plan()).rows)
+        test.wrong_sums.push_back(
+            {std::string(name_of(row.method)), row.bytes / sizeof(float), row.wrong.value_or(0)});
+    if (can_compare_with_memory(ranks, mine)) test_against_memory(ranks, test);
 }
 
 }  // namespace lockstep

@@ -24,8 +24,8 @@ double median_over(const Communicator& ranks, std::span<const double> values);
 /// Collective. The same arithmetic on every rank, step by step: its hash and its time.
 void test_work(const Communicator& ranks, SelfTestFacts& test);
 
-/// Collective. Exact sums of 1, 3, 1023 and 1 Mi + 1 elements of every type; and, where all ranks
-/// are on one node with room and a core each, an all-reduce beside the cost model. Two ranks at
+/// Collective. Exact sums of 1, 3, 1023 and 1 Mi + 1 floats by the exchange and by Open MPI; and,
+/// where all ranks are on one node with a core each, a sum beside the speed of memory. Two ranks at
 /// least.
 void test_sums(const Communicator& ranks, const DoctorFacts& mine, SelfTestFacts& test);
 

@@ -17,7 +17,7 @@
 // - A product is rounded before it is added: fused multiply-adds everywhere, the library's where
 //   the processor has none.
 // - The compiler adds in another order: no -ffast-math or -fassociative-math in these files.
-// - A function of the standard library is instantiated here; see comm/collectives/sum_loops.inl.
+// - A function of the standard library is instantiated here; see comm/sums/sum_loops.inl.
 //
 // Tested: train/leaves/leaf_product_test.cpp runs every instruction set that the processor has
 // against a reference.

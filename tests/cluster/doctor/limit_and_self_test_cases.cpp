@@ -98,7 +98,7 @@ std::vector<Sick> limit_and_self_test_cases() {
          })},
         {"T1",
          error,
-         "3 of 1,023 sums of ring float are wrong",
+         "3 of 1,023 sums of lockstep are wrong",
          small_job,
          test([](SelfTestFacts& facts) { facts.wrong_sums[0].wrong = 3; })},
         {"T2",
@@ -109,8 +109,8 @@ std::vector<Sick> limit_and_self_test_cases() {
              job[0].self_test->slow_pairs = {{2, 1e9}};
              job[2].self_test->slow_pairs = {{0, 9e8}};
          }},
-        {"T3", warning, "45 % of its speed", small_job, first([](DoctorFacts& facts) {
-             facts.self_test->measured_s = 0.020;
+        {"T3", warning, "9 % of its speed", small_job, first([](DoctorFacts& facts) {
+             facts.self_test->measured_s = 0.100;
          })},
         {"T4", error, "abc on rank 0, abd on rank 1", small_job, test([](SelfTestFacts& facts) {
              facts.state_hash = "abd";

@@ -69,9 +69,9 @@ DoctorFacts healthy_rank(const NodeTopology& kind, int rank, int size, int each)
 }
 
 SelfTestFacts good_self_test() {
-    return {.wrong_sums = {{"ring float", 1023, 0}},
+    return {.wrong_sums = {{"lockstep", 1023, 0}},
             .measured_s = 0.010,
-            .predicted_s = 0.009,
+            .memory_s = 0.009,
             .reduced_bytes = 1 << 22,
             .state_hash = "abc",
             .step_s = std::vector<double>(24, 0.002)};

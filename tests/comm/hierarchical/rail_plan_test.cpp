@@ -3,8 +3,8 @@
 
 #include "lockstep/comm/leaf_tree.hpp"
 
-#include "collectives/sum_kernels.hpp"
 #include "comm/reference.hpp"
+#include "sums/sum_kernels.hpp"
 
 #include <algorithm>
 #include <array>
@@ -30,10 +30,10 @@ float at_of(int input, std::size_t i) {
 
 Vector sum_of(const std::vector<int>& merges_after, const std::vector<Vector>& inputs) {
     Vector sum(inputs.front().size());
-    std::vector<const void*> from;
+    std::vector<const float*> from;
     for (const Vector& input : inputs) from.push_back(input.data());
-    const std::array<void*, 1> to = {sum.data()};
-    sum_into(DataType::float32, merges_after, from, to, sum.size());
+    const std::array<float*, 1> to = {sum.data()};
+    sum_into(merges_after, from, to, sum.size());
     return sum;
 }
 
@@ -80,7 +80,7 @@ class Rails {
     struct State {
         RailPlan plan;
         std::vector<Vector> pieces;
-        std::vector<ElementRange> ranges;
+        std::vector<FloatRange> ranges;
         Vector result;
         std::size_t step = 0;
     };
@@ -132,7 +132,7 @@ class Rails {
     }
 
     void take(State& state, const RailStep& step, const std::vector<Vector>& received) {
-        state.ranges.push_back(share_of(state.ranges.back(), step.keeps, DataType::float32));
+        state.ranges.push_back(share_of(state.ranges.back(), step.keeps));
         if (step.keeps == Share::none) return;
         EXPECT_EQ(step.received, static_cast<int>(received.size()));
         state.pieces.insert(state.pieces.end(), received.begin(), received.end());
@@ -155,10 +155,8 @@ class Rails {
     static void give(const State& from, State& to) {
         const RailStep& step = to.plan.steps[to.step];
         if (step.sends == Share::all && step.keeps == Share::all) return;
-        const ElementRange range = share_of(to.ranges[to.step], step.sends, DataType::float32);
-        EXPECT_EQ(
-            range,
-            share_of(from.ranges[from.step], from.plan.steps[from.step].keeps, DataType::float32));
+        const FloatRange range = share_of(to.ranges[to.step], step.sends);
+        EXPECT_EQ(range, share_of(from.ranges[from.step], from.plan.steps[from.step].keeps));
         std::copy(from.result.begin() + static_cast<std::ptrdiff_t>(range.begin),
                   from.result.begin() + static_cast<std::ptrdiff_t>(range.end),
                   to.result.begin() + static_cast<std::ptrdiff_t>(range.begin));

@@ -17,9 +17,9 @@ TEST(Figures, AreNcclTests) {
     EXPECT_DOUBLE_EQ(bus_gb_per_s(1000, 1, 1), 0);
 }
 
-TEST(Figures, TheMemoryLimitCountsReadsAndWritesOfEveryBuffer) {
-    EXPECT_DOUBLE_EQ(fraction_of({1000, 4000}, 1, 2), 1);
-    EXPECT_DOUBLE_EQ(fraction_of({1000, 4000}, 2, 2), 0.5);
+TEST(Figures, TheMemoryLimitCountsReadsOfEveryBufferAndOneWrite) {
+    EXPECT_DOUBLE_EQ(fraction_of({1000, 3000}, 1, 2), 1);
+    EXPECT_DOUBLE_EQ(fraction_of({1000, 3000}, 2, 2), 0.5);
 }
 
 TEST(SizeSteps, GrowByTheFactor) {

@@ -13,8 +13,7 @@ using lockstep::test::ranks;
 MeasurePlan small_plan() {
     MeasurePlan plan;
     plan.sizes = {8, 4096, 100'000};
-    plan.types.assign(all_data_types().begin(), all_data_types().end());
-    plan.algorithms.assign(all_algorithms().begin(), all_algorithms().end());
+    plan.methods.assign(all_sum_methods().begin(), all_sum_methods().end());
     plan.iterations = 2;
     plan.rounds = 2;
     plan.warmup = 1;
@@ -23,33 +22,30 @@ MeasurePlan small_plan() {
 }
 
 void expect_exact_rows(const Measurements& measured, const MeasurePlan& plan) {
-    ASSERT_EQ(measured.rows.size(), plan.sizes.size() * plan.types.size() * plan.algorithms.size());
+    ASSERT_EQ(measured.rows.size(), plan.sizes.size() * plan.methods.size());
     std::size_t i = 0;
-    for (const DataType type : plan.types)
-        for (const std::size_t bytes : plan.sizes)
-            for (const Algorithm algorithm : plan.algorithms) {
-                const Measurement& row = measured.rows[i++];
-                EXPECT_EQ(row.type, type);
-                EXPECT_EQ(row.bytes, bytes);
-                EXPECT_EQ(row.count, bytes / size_of(type));
-                EXPECT_EQ(row.algorithm, algorithm);
-                EXPECT_EQ(row.wrong, 0u) << name_of(algorithm) << " " << name_of(type) << bytes;
-                EXPECT_LE(row.best_s, row.median_s);
-            }
+    for (const std::size_t bytes : plan.sizes)
+        for (const SumMethod method : plan.methods) {
+            const Measurement& row = measured.rows[i++];
+            EXPECT_EQ(row.bytes, bytes);
+            EXPECT_EQ(row.method, method);
+            EXPECT_EQ(row.wrong, 0u) << name_of(method) << " " << bytes;
+            EXPECT_LE(row.best_s, row.median_s);
+        }
 }
 
 TEST(Measure, ChecksAndTimesEverythingAsked) {
-    MeasurePlan plan = small_plan();
-    for (const BufferPlace place : {BufferPlace::lent, BufferPlace::own}) {
-        plan.place = place;
-        expect_exact_rows(measure(ranks(), plan), plan);
-    }
+    const MeasurePlan plan = small_plan();
+    const Measurements measured = measure(ranks(), plan);
+    expect_exact_rows(measured, plan);
+    EXPECT_EQ(measured.transport, ranks().size() == 1 ? "one rank" : "shared memory");
+    EXPECT_EQ(measured.limits.size(), ranks().size() == 1 ? 0u : plan.sizes.size());
 }
 
 TEST(Measure, SaysNothingAboutSumsThatWereNotChecked) {
     MeasurePlan plan = small_plan();
     plan.checks = 0;
-    plan.algorithms = {Algorithm::open_mpi};
+    plan.methods = {SumMethod::open_mpi};
     for (const Measurement& row : measure(ranks(), plan).rows) EXPECT_FALSE(row.wrong);
 }
 
@@ -57,17 +53,16 @@ TEST(Measure, FillsABlockWithAsManyAsFit) {
     MeasurePlan plan = small_plan();
     plan.iterations = 0;
     plan.block_s = 1e-4;
-    int announced = 0;
-    plan.on_size = [&](std::size_t, DataType) { ++announced; };
+    std::size_t announced = 0;
+    plan.on_size = [&](std::size_t) { ++announced; };
     expect_exact_rows(measure(ranks(), plan), plan);
-    EXPECT_EQ(announced, 12);
+    EXPECT_EQ(announced, plan.sizes.size());
 }
 
 TEST(WorstOf, TakesTheSlowestGroupAndAllWrongElements) {
     Measurements mine;
     const auto rank = static_cast<std::uint64_t>(ranks().rank());
-    mine.rows = {{Algorithm::ring, DataType::float32, 8, 2, 1e-6, 2e-6, rank},
-                 {Algorithm::tree, DataType::float32, 8, 2, 1e-6, 2e-6, {}}};
+    mine.rows = {{SumMethod::ring, 8, 1e-6, 2e-6, rank}, {SumMethod::tree, 8, 1e-6, 2e-6, {}}};
     mine.rows[0].best_s *= ranks().rank() + 1;
     const Measurements worst = worst_of(ranks(), mine);
     const int size = ranks().size();

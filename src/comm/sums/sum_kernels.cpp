@@ -39,10 +39,10 @@ bool is_order(std::span<const int> merges_after) {
 
 std::span<const SumLoop> sum_loops() {
     static constexpr std::array loops = {
-        SumLoop{"baseline", baseline::sum, baseline::swap_through},
+        SumLoop{"baseline", baseline::sum},
 #if defined(__x86_64__)
-        SumLoop{"avx2", avx2::sum, avx2::swap_through},
-        SumLoop{"avx512", avx512::sum, avx512::swap_through},
+        SumLoop{"avx2", avx2::sum},
+        SumLoop{"avx512", avx512::sum},
 #endif
     };
     static const std::size_t supported = supported_loops();
@@ -58,25 +58,14 @@ std::vector<int> balanced_order(int inputs) {
     return merges_after;
 }
 
-void sum_into(DataType type,
-              std::span<const int> merges_after,
-              std::span<const void* const> inputs,
-              std::span<void* const> outputs,
+void sum_into(std::span<const int> merges_after,
+              std::span<const float* const> inputs,
+              std::span<float* const> outputs,
               std::size_t count) {
     static const SumLoop fastest = sum_loops().back();
     expect(inputs.size() == merges_after.size() && is_order(merges_after), "an order of inputs");
-    fastest.sum({type,
-                 merges_after.data(),
-                 inputs.data(),
-                 inputs.size(),
-                 outputs.data(),
-                 outputs.size(),
-                 count});
-}
-
-void swap_through(std::byte* box, const std::byte* in, std::byte* out, std::size_t bytes) {
-    static const SumLoop fastest = sum_loops().back();
-    fastest.swap_through({in, box, out, bytes});
+    fastest.sum(
+        {merges_after.data(), inputs.data(), inputs.size(), outputs.data(), outputs.size(), count});
 }
 
 }  // namespace lockstep

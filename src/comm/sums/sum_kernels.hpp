@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one loop that every sum is made of: many inputs, a fixed order, many outputs.
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+/// How many times the two topmost entries of a stack merge after input k was pushed: the balanced
+/// tree over `inputs`. Siblings merge as in a binary counter, what is left merges from the right.
+std::vector<int> balanced_order(int inputs);
+
+/// outputs[j][i] = inputs[..][i] summed in `merges_after`'s order, for i in [0, count), for every
+/// j. Outputs may be inputs. `merges_after` is as TreePlan::merges_after(). The instruction set
+/// changes the speed, never a bit. Any alignment of a float; 64 bytes is fastest.
+void sum_into(std::span<const int> merges_after,
+              std::span<const float* const> inputs,
+              std::span<float* const> outputs,
+              std::size_t count);
+
+}  // namespace lockstep
