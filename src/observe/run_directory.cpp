@@ -305,6 +305,11 @@ const std::optional<ControlRequest>& RunDirectory::control_request() {
 // The state comes first: who asked looks for it when the request is gone.
 void RunDirectory::write_state(RunState state) {
     check_still_ours();
+    // Another rank may have ended this start, which rank 0 does not know yet.
+    if (state.phase == RunPhase::running) {
+        const RunState found = read_run_state(paths_.root).value_or(RunState{});
+        if (found.phase == RunPhase::failed && found.incarnation == incarnation_) return;
+    }
     const auto& asked = control_->pending();
     const bool answers =
         asked && (state.phase != RunPhase::running || asked->action == ControlAction::save);

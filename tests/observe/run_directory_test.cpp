@@ -283,6 +283,16 @@ TEST_F(RunDirectoryTest, TellsHowFarItGot) {
     EXPECT_THAT(state->updated, MatchesRegex("20.*Z"));
 }
 
+TEST_F(RunDirectoryTest, KeepsTheFailureThatAnotherRankNoted) {
+    RunDirectory run = open();
+    const std::int64_t start = run.begin_incarnation();
+    write_failed_state(root_, start, "E213: rank 1: damaged", ExitCode::bad_data);
+    run.write_state({.phase = RunPhase::running});
+    EXPECT_EQ(read_run_state(root_)->phase, RunPhase::failed);
+    run.write_state({.phase = RunPhase::failed, .reason = "rank 0's own"});
+    EXPECT_EQ(read_run_state(root_)->reason, "rank 0's own");
+}
+
 TEST_F(RunDirectoryTest, RefusesAStateItDoesNotKnow) {
     folder_.file("runs/a/state.json", "{\"phase\": \"dreaming\"}");
     EXPECT_EQ(caught_code([&] { read_run_state(root_); }), "E222");
