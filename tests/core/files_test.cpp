@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include <fcntl.h>
@@ -191,6 +192,15 @@ TEST(MakeDirectories, MakesWhatIsMissingForTheOwnerAlone) {
     EXPECT_TRUE(fs::is_directory(folder / "a/d"));
 }
 
+TEST(MakeDirectories, LetsInWhomTheUmaskLetsIn) {
+    const TempDir folder;
+    const mode_t before = ::umask(022);
+    make_directories(folder / "a/b", FolderAccess::umask);
+    ::umask(before);
+    EXPECT_EQ(mode_of(folder / "a"), 0755u);
+    EXPECT_EQ(mode_of(folder / "a/b"), 0755u);
+}
+
 TEST(MakeDirectories, SaysWhatIsInTheWay) {
     const TempDir folder;
     folder.file("f", "x");
@@ -198,6 +208,10 @@ TEST(MakeDirectories, SaysWhatIsInTheWay) {
     EXPECT_THAT(test::caught_text([&] { make_directories(folder / "f/below"); }),
                 HasSubstr("E401"));
     EXPECT_EQ(caught_code([] { make_directories("/proc/none"); }), "E401");
+}
+
+TEST(FreeBytes, AreUnlimitedIfTheFileSystemDoesNotSay) {
+    EXPECT_EQ(free_bytes("/proc"), std::numeric_limits<std::uint64_t>::max());
 }
 
 TEST(FreeBytes, IsSomething) {

@@ -54,6 +54,13 @@ TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
                                testing::HasSubstr(" --mca osc_sm_backing_directory /dev/shm/x ")));
 }
 
+TEST(MpirunLine, AsksNoResourceManagerAboutThisMachine) {
+    EXPECT_THAT(shell_text(mpirun_line(request_for(1, false), allowing())),
+                testing::AllOf(testing::HasSubstr(" --mca ras '^slurm,tm,"),
+                               testing::HasSubstr(" --mca plm '^slurm,tm,"),
+                               testing::HasSubstr(" --mca orte_default_hostfile none ")));
+}
+
 LaunchRequest request_on(const std::string& hosts, int np = 0) {
     LaunchRequest request = request_for(np, false);
     request.hosts = hosts;
