@@ -137,6 +137,7 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
         const std::size_t ranks = ranks_on(hosts, request);
         network = chosen_network(hosts, environment);
         add(words_for_hosts(hosts, ranks, network));
+        if (!network.is_needed) add(words_for_this_machine());
     }
     add({"--bind-to", "none"});
     add(carrier_words(network, environment));

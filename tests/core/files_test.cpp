@@ -96,14 +96,20 @@ TEST(ReadFile, IsNotAllowedWithoutPermission) {
     constexpr uid_t nobody = 65534;
     const TempDir folder;
     const auto path = folder.file("f", "x");
+    const auto hidden = folder.file("closed/below/f", "x");
+    ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
     ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+    ASSERT_EQ(::chmod((folder / "closed").c_str(), 0), 0);
     const auto user = ::geteuid();
     if (user == 0) {
         EXPECT_EQ(::seteuid(nobody), 0);  // root may read everything
     }
     const auto code = caught_code([&] { read_file(path); });
+    const auto text = test::caught_text([&] { read_file(hidden); });
     EXPECT_EQ(::seteuid(user), 0);
     EXPECT_EQ(code, "E202");
+    EXPECT_THAT(text, HasSubstr("may not enter '" + (folder / "closed").string() + "'\n"));
+    ASSERT_EQ(::chmod((folder / "closed").c_str(), 0700), 0);
 }
 
 TEST(ReadAt, StopsAtTheEndOfTheFile) {

@@ -70,7 +70,7 @@ LaunchRequest request_on(const std::string& hosts, int np = 0) {
 TEST(MpirunLine, StartsRanksOnHostsAndTakesNoSocketsWhereAllAreThisOne) {
     const auto text = shell_text(mpirun_line(request_on("127.0.0.1:2,127.0.0.1"), allowing()));
     EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 --host 127.0.0.1:3 "));
-    EXPECT_THAT(text, testing::HasSubstr("--mca btl self,vader "));
+    EXPECT_THAT(text, testing::HasSubstr("--mca btl self,vader --mca ras '^slurm,"));
     EXPECT_THAT(shell_text(mpirun_line(request_on("127.0.0.1:4", 2), allowing())),
                 testing::StartsWith("mpirun -np 2 --host 127.0.0.1:4 "));
 }
@@ -82,6 +82,8 @@ TEST(MpirunLine, RefusesHostsThatMakeNoSense) {
     EXPECT_EQ(code(request_on("no-such-host.invalid:2")), "E647");
     EXPECT_EQ(code(request_on("127.0.0.1:x")), "E607");
     EXPECT_EQ(code(request_on("127.0.0.1:2", 3)), "E607");
+    EXPECT_THAT(test::caught_text([] { mpirun_line(request_on("::1:1"), allowing()); }),
+                testing::HasSubstr("E647: host '::1' has no IPv4 address"));
 }
 
 TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
