@@ -18,8 +18,9 @@ number() {
 }
 # SLURM begins a job whose folder is not there in /tmp: its results would be lost with the node.
 if [[ $PWD == /tmp && -n ${SLURM_JOB_ID:-} ]]; then
-    wanted=$(squeue --noheader --jobs "$SLURM_JOB_ID" --format %Z 2>/dev/null) || wanted=$SLURM_SUBMIT_DIR
-    if [[ -n $wanted && ! $wanted -ef /tmp ]]; then
+    wanted=$(squeue --noheader --jobs "$SLURM_JOB_ID" --format %Z 2>/dev/null | head -n 1)
+    : "${wanted:=${SLURM_SUBMIT_DIR:-/tmp}}"
+    if [[ ! $wanted -ef /tmp ]]; then
         echo "job.sh: error: node ${SLURMD_NODENAME:-$HOSTNAME} cannot enter this job's folder '$wanted'" >&2
         echo "  why: SLURM began the job in /tmp instead, where the run would be lost" >&2
         echo "  fix: make the folder again, or submit from a folder that all nodes have" >&2
@@ -236,8 +237,14 @@ enter_container() {
             --container-workdir="$PWD")
         return
     fi
-    if ! command -v "$runtime" >/dev/null || [[ $LOCKSTEP_CONTAINER != *://* && ! -e $LOCKSTEP_CONTAINER ]]; then
-        echo "job.sh: error: no $runtime on this node, or no image '$LOCKSTEP_CONTAINER'" >&2
+    if ! command -v "$runtime" >/dev/null; then
+        echo "job.sh: error: node ${SLURMD_NODENAME:-$HOSTNAME} has no program '$runtime'" >&2
+        echo "  fix: load its module (MODULES), or ask for nodes that have it (sbatch --constraint)" >&2
+        exit 66
+    fi
+    if [[ $LOCKSTEP_CONTAINER != *://* && ! -e $LOCKSTEP_CONTAINER ]]; then
+        echo "job.sh: error: node ${SLURMD_NODENAME:-$HOSTNAME} has no image '$LOCKSTEP_CONTAINER'" >&2
+        echo "  fix: name one that all nodes have: export LOCKSTEP_CONTAINER=FILE before sbatch" >&2
         exit 66
     fi
     # Ranks share memory by files in /dev/shm and memory of each other, as if there were no containers.

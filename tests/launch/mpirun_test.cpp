@@ -128,6 +128,13 @@ TEST(MpirunLine, AllowsMoreRanksThanCoresOnlyIfAsked) {
     EXPECT_THAT(mpirun_line(request_for(100'000, true), allowing()), Contains("--oversubscribe"));
     EXPECT_EQ(test::caught_code([] { mpirun_line(request_for(100'000, false), allowing()); }),
               "E601");
+    const auto text = [] {
+        return test::caught_text([] { mpirun_line(request_for(100'000, false), allowing()); });
+    };
+    EXPECT_THAT(text(), testing::Not(testing::HasSubstr("nodes of this job")));
+    ::setenv("SLURM_JOB_NUM_NODES", "2", 1);
+    EXPECT_THAT(text(), testing::HasSubstr("over the 2 nodes of this job: mpirun lockstep"));
+    ::unsetenv("SLURM_JOB_NUM_NODES");
 }
 
 TEST(MpirunLine, RefusesRootWithoutLeave) {
