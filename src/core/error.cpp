@@ -16,8 +16,10 @@
 #include <optional>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -139,6 +141,17 @@ Error out_of_memory(std::string_view asked, Refused refused = Refused::memory) {
                              refused == Refused::thread ? ", 'ulimit -u'" : ""));
 }
 
+// The folder on the way to `path` that lets nobody like this user in, as a sentence, or "".
+std::string denial_of(const std::filesystem::path& path) {
+    std::filesystem::path folder;
+    for (const auto& part : path.parent_path()) {
+        folder /= part;
+        if (::faccessat(AT_FDCWD, folder.c_str(), X_OK, AT_EACCESS) != 0)
+            return fmt::format("user {} may not enter '{}'", ::geteuid(), folder.string());
+    }
+    return {};
+}
+
 }  // namespace
 
 Error system_error(std::string_view doing, const std::string& path, int errno_value) {
@@ -152,7 +165,7 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
             return Error("E201", what, "", "check the path; on a cluster, that this node has it");
         case EACCES:
         case EPERM:
-            return Error("E202", what, "", "ask its owner, or use your own copy");
+            return Error("E202", what, denial_of(path), "ask its owner, or use your own copy");
         case EIO:
             return Error("E409", what, "", "the device or the network to it fails: look at dmesg");
         case EMFILE:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -153,11 +154,12 @@ void sync_path(const fs::path& path) {
     if (::fsync(fd.value()) != 0) throw system_error("flush", path, errno);
 }
 
-void make_directories(const fs::path& path) {
-    if (path.empty() || ::mkdir(path.c_str(), 0700) == 0) return;
+void make_directories(const fs::path& path, FolderAccess access) {
+    const mode_t mode = access == FolderAccess::owner ? 0700 : 0777;
+    if (path.empty() || ::mkdir(path.c_str(), mode) == 0) return;
     if (errno == ENOENT && path.has_parent_path() && path != path.parent_path()) {
-        make_directories(path.parent_path());
-        if (::mkdir(path.c_str(), 0700) == 0) return;
+        make_directories(path.parent_path(), access);
+        if (::mkdir(path.c_str(), mode) == 0) return;
     }
     const int reason = errno;
     if (std::error_code ignored; reason == EEXIST && fs::is_directory(path, ignored)) return;
@@ -173,6 +175,7 @@ void make_directories(const fs::path& path) {
 std::uint64_t free_bytes(const fs::path& path) {
     struct statvfs facts {};
     if (::statvfs(path.c_str(), &facts) != 0) throw system_error("inspect", path, errno);
+    if (facts.f_blocks == 0) return std::numeric_limits<std::uint64_t>::max();
     return static_cast<std::uint64_t>(facts.f_bavail) * facts.f_frsize;
 }
 

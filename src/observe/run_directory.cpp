@@ -319,14 +319,25 @@ void RunDirectory::write_state(RunState state) {
 }
 
 std::vector<std::string> RunDirectory::warnings() const {
+    std::vector<std::string> found;
     struct stat facts {};
-    if (::stat(paths_.root.c_str(), &facts) != 0 || (facts.st_mode & S_IWOTH) == 0) return {};
-    return {
-        fmt::format("W402: '{}' can be changed by anyone (mode {:04o}): others could swap its "
-                    "checkpoints; fix: chmod 700 '{}'",
-                    paths_.root.string(),
-                    facts.st_mode & 07777,
-                    paths_.root.string())};
+    if (::stat(paths_.root.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) != 0)
+        found.push_back(
+            fmt::format("W402: '{}' can be changed by anyone (mode {:04o}): others could swap its "
+                        "checkpoints; fix: chmod 700 '{}'",
+                        paths_.root.string(),
+                        facts.st_mode & 07777,
+                        paths_.root.string()));
+    for (const fs::path& folder : {fs::absolute(paths_.root).parent_path(), paths_.root})
+        if (::geteuid() == 0 && ::stat(folder.c_str(), &facts) == 0 && facts.st_uid != 0) {
+            found.push_back(
+                fmt::format("W403: root writes into '{}' of user {}, who can swap what root reads "
+                            "there; fix: train as that user, or below a folder of root's",
+                            folder.string(),
+                            facts.st_uid));
+            break;
+        }
+    return found;
 }
 
 }  // namespace lockstep

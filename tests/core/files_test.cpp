@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include <fcntl.h>
@@ -95,14 +96,20 @@ TEST(ReadFile, IsNotAllowedWithoutPermission) {
     constexpr uid_t nobody = 65534;
     const TempDir folder;
     const auto path = folder.file("f", "x");
+    const auto hidden = folder.file("closed/below/f", "x");
+    ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
     ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+    ASSERT_EQ(::chmod((folder / "closed").c_str(), 0), 0);
     const auto user = ::geteuid();
     if (user == 0) {
         EXPECT_EQ(::seteuid(nobody), 0);  // root may read everything
     }
     const auto code = caught_code([&] { read_file(path); });
+    const auto text = test::caught_text([&] { read_file(hidden); });
     EXPECT_EQ(::seteuid(user), 0);
     EXPECT_EQ(code, "E202");
+    EXPECT_THAT(text, HasSubstr("may not enter '" + (folder / "closed").string() + "'\n"));
+    ASSERT_EQ(::chmod((folder / "closed").c_str(), 0700), 0);
 }
 
 TEST(ReadAt, StopsAtTheEndOfTheFile) {
@@ -191,6 +198,15 @@ TEST(MakeDirectories, MakesWhatIsMissingForTheOwnerAlone) {
     EXPECT_TRUE(fs::is_directory(folder / "a/d"));
 }
 
+TEST(MakeDirectories, LetsInWhomTheUmaskLetsIn) {
+    const TempDir folder;
+    const mode_t before = ::umask(022);
+    make_directories(folder / "a/b", FolderAccess::umask);
+    ::umask(before);
+    EXPECT_EQ(mode_of(folder / "a"), 0755u);
+    EXPECT_EQ(mode_of(folder / "a/b"), 0755u);
+}
+
 TEST(MakeDirectories, SaysWhatIsInTheWay) {
     const TempDir folder;
     folder.file("f", "x");
@@ -198,6 +214,10 @@ TEST(MakeDirectories, SaysWhatIsInTheWay) {
     EXPECT_THAT(test::caught_text([&] { make_directories(folder / "f/below"); }),
                 HasSubstr("E401"));
     EXPECT_EQ(caught_code([] { make_directories("/proc/none"); }), "E401");
+}
+
+TEST(FreeBytes, AreUnlimitedIfTheFileSystemDoesNotSay) {
+    EXPECT_EQ(free_bytes("/proc"), std::numeric_limits<std::uint64_t>::max());
 }
 
 TEST(FreeBytes, IsSomething) {

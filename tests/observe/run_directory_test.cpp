@@ -306,5 +306,14 @@ TEST_F(RunDirectoryTest, WarnsWhenAnyoneMayWrite) {
     EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("mode 0777")));
 }
 
+TEST_F(RunDirectoryTest, WarnsRootInTheFolderOfAnotherUser) {
+    if (::geteuid() != 0) GTEST_SKIP() << "for root alone";
+    const auto run = open();
+    ASSERT_EQ(::chown(root_.c_str(), 4242, 0), 0);
+    EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("/runs/a' of user 4242")));
+    ASSERT_EQ(::chown(root_.parent_path().c_str(), 4243, 0), 0);
+    EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("/runs' of user 4243")));
+}
+
 }  // namespace
 }  // namespace lockstep

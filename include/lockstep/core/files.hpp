@@ -68,10 +68,14 @@ void write_file_atomically(const fs::path& path, std::string_view content);
 /// fsync of a file or directory. Errors: E402.
 void sync_path(const fs::path& path);
 
-/// Makes `path` and what is missing above it, each 0700. Errors: E401 naming what refuses.
-void make_directories(const fs::path& path);
+/// Who may enter a new folder: its owner alone (0700), or whom the umask lets in (0777 less it).
+enum class FolderAccess { owner, umask };
 
-/// Bytes a user could still write on the file system of `path`.
+/// Makes `path` and what is missing above it. Errors: E401 naming what refuses.
+void make_directories(const fs::path& path, FolderAccess access = FolderAccess::owner);
+
+/// Bytes a user could still write on the file system of `path`; the largest number if the file
+/// system does not say (some by FUSE).
 std::uint64_t free_bytes(const fs::path& path);
 
 /// `name` below `directory`, or Error E220 if it is absolute, leaves the directory, or is no file.
