@@ -122,7 +122,7 @@ TEST_F(ConfigTest, CountsNoDotsAndBracketsOfTextsAndComments) {
     const std::string dots(200, '.'), brackets(200, '[');
     EXPECT_EQ(
         config_of("a = \"" + dots + "\\\"" + brackets + "\" # " + dots + brackets + "\nb = '''\n" +
-                  dots + "\n''" + brackets + "'''\n" + dotted(31) + " = 1.5\n")
+                  dots + "\n''" + brackets + "'''\n[c]\n" + dotted(31) + " = 1.5\n")
             .size(),
         3u);
     EXPECT_EQ(code_of(dotted(32) + " = 1\n"), "");
