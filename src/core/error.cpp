@@ -158,6 +158,11 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
             return Error("E202", what, "", "ask its owner, or use your own copy");
         case EIO:
             return Error("E409", what, "", "the device or the network to it fails: look at dmesg");
+        case ENXIO:
+            return Error("E206",
+                         fmt::format("cannot {} '{}': it is a pipe or a device", doing, path),
+                         "",
+                         "remove it");
         case EMFILE:
         case ENFILE:
             return Error("E402", what, "", "raise the limit of open files: ulimit -n");

@@ -36,7 +36,7 @@ void check_has_content(const struct stat& facts, const fs::path& path) {
         return Error("E206",
                      fmt::format("'{}' is no file, but {}", path.string(), kind_name(mode)),
                      "what is read here is read at any place, and more than once",
-                     "write what comes from there to a file, and give that");
+                     "give a regular file, or put one in its place");
     });
 }
 
@@ -95,10 +95,10 @@ UniqueFd open_for_writing(const fs::path& path, int flags) {
     constexpr int own = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
     UniqueFd fd(::open(path.c_str(), flags | own, 0600));
     struct stat facts {};
-    if (!fd && errno != ENXIO) return fd;  // of a pipe that nobody reads
+    if (!fd && errno != ENXIO) return fd;  // ENXIO: a pipe that nobody reads
     if (fd && ::fstat(fd.value(), &facts) == 0 && S_ISREG(facts.st_mode)) return fd;
     fd.reset();
-    errno = EEXIST;
+    errno = ENXIO;
     return fd;
 }
 

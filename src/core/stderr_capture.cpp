@@ -88,7 +88,7 @@ UniqueFd open_append(const fs::path& path) {
     if (!fd) {
         const int cause = errno;
         const Error reason = system_error("write", path, cause);
-        for (const int limit : {EMFILE, ENFILE, ENOSPC, EDQUOT})
+        for (const int limit : {EMFILE, ENFILE, ENOSPC, EDQUOT, ENXIO})
             if (cause == limit) throw reason;  // another folder would not help
         throw Error("E401", reason.what(), reason.why(), "use a run folder that you may write to");
     }

@@ -142,7 +142,8 @@ void LauncherOutput::keep(std::string_view line) {
 }
 
 void LauncherOutput::place(const fs::path& folder) {
-    if (folder.empty()) return;
+    std::error_code unseen;
+    if (folder.empty() || fs::is_symlink(folder.parent_path(), unseen)) return;  // ranks refuse it
     make_own_folder(folder);
     const fs::path path = folder / fmt::format("launcher-{}.jsonl", host_name());
     std::error_code missing;

@@ -26,7 +26,7 @@ READERS = [
     ['report', 'RUN', '--format', 'text'], ['report', 'RUN', '--format', 'json'],
     ['report', 'RUN', '--format', 'markdown'], ['report', 'RUN'],
     ['metrics', 'RUN'], ['metrics', 'RUN', '--format', 'jsonl'],
-    ['metrics', 'RUN', '--format', 'prometheus'], ['compare', 'GOOD', 'RUN'], ['scale', 'GOOD', 'RUN'],
+    ['metrics', 'RUN', '--format', 'prometheus'], ['compare', 'GOOD', 'RUN'], ['scale', 'ONE', 'RUN'],
     ['trace', 'merge', 'RUN'], ['data', 'ledger', 'RUN'], ['ckpt', 'ls', 'RUN'], ['ckpt', 'verify', 'RUN']]
 
 
@@ -70,6 +70,7 @@ class Runs:
         self.folder = folder
         self.random = chance
         self.good = os.path.join(folder, 'good-run')
+        self.one = os.path.join(folder, 'one-rank')  # for 'scale'
         self.parent = os.path.join(folder, 'runs')
         self.run = os.path.join(self.parent, 'bad')
         self.victim = os.path.join(folder, 'victim')
@@ -79,12 +80,13 @@ class Runs:
         self.most_bytes = 0
 
     def make(self, data):
-        train = [self.program, 'train', '--np', '2', '--data', data, '--model', 'mlp', '--max-steps', '12',
-                 '--log-every', '2', '--checkpoint-every', '6steps', '--ledger', '--trace', 'steps=2-4',
-                 '--run', self.good]
-        done = subprocess.run(train, capture_output=True, text=True, errors='replace')
-        if done.returncode != 0:
-            raise SystemExit(done.stdout + done.stderr)
+        for ranks, run in [('2', self.good), ('1', self.one)]:
+            train = [self.program, 'train', '--np', ranks, '--data', data, '--model', 'mlp',
+                     '--max-steps', '12', '--log-every', '2', '--checkpoint-every', '6steps', '--ledger',
+                     '--trace', 'steps=2-4', '--run', run]
+            done = subprocess.run(train, capture_output=True, text=True, errors='replace')
+            if done.returncode != 0:
+                raise SystemExit(done.stdout + done.stderr)
         self.bait()
         self.untouched = state_of(self.victim)
         self.files = files_below(self.good)
@@ -213,7 +215,7 @@ class Runs:
             content = file.read()
         os.remove(path)
         way(path, content)
-        command = [{'RUN': self.run, 'GOOD': self.good, 'PARENT': self.parent}.get(word, word)
+        command = [{'RUN': self.run, 'GOOD': self.good, 'ONE': self.one, 'PARENT': self.parent}.get(word, word)
                    for word in READERS[self.random.randrange(len(READERS))]]
         self.attempt(f'case {number}, {name} by {way.__name__}', command)
         shutil.rmtree(self.run)
@@ -224,7 +226,7 @@ class Runs:
         path = os.path.join(self.run, name)
         shutil.rmtree(path, ignore_errors=True)
         os.symlink(self.victim, path)
-        self.attempt(f'{name} a link', ['train', '--np', '1', '--data', data, '--model', 'mlp', '--max-steps',
+        self.attempt(f'{name} a link', ['train', '--np', '2', '--data', data, '--model', 'mlp', '--max-steps',
                                         '14', '--batch', '128', '--ledger', '--run', self.run])
         shutil.rmtree(self.run)
 
