@@ -152,7 +152,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      bad_data,
      "a path leaves its folder",
      "Paths in manifests are names inside the folder of the manifest: no '..', no absolute paths,\n"
-     "no links out, no devices."},
+     "no links out, no devices. The folders in a run directory are no links either, since files "
+     "are\n"
+     "written and deleted in them."},
     {"E222",
      bad_data,
      "a manifest makes no sense",

@@ -17,6 +17,7 @@
 // - A run goes on with other settings that decide its bits: check_same_deciding() names each that
 //   differs.
 // - A folder of other files is taken for a new run and filled.
+// - A folder in it that is a link is written through, or emptied: check_no_link().
 // - A request is answered before its effect can be seen: state first, then the request is taken
 //   away.
 //
@@ -251,6 +252,8 @@ RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {
     RunPaths paths{root};
     make_directories(root);
     refuse_foreign_folder(paths);
+    for (const auto& folder : {paths.checkpoints(), paths.ledger(), paths.logs(1).parent_path()})
+        check_no_link(folder);
     auto lock = take_run_lock(paths.lock(), wait_s);
     RunDirectory directory(std::move(paths), std::move(lock));
     if (fs::exists(directory.paths_.record())) directory.record_ = read_run_record(root);
@@ -284,8 +287,8 @@ std::int64_t RunDirectory::begin_incarnation() {
     incarnation_ = next;
     control_.emplace(paths_.root, next);
     remove_left_starts(paths_.root);
-    make_directories(logs());
-    make_directories(paths_.checkpoints());
+    make_own_folder(logs());
+    make_own_folder(paths_.checkpoints());
     return next;
 }
 

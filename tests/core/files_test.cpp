@@ -92,6 +92,23 @@ TEST(OpenForReading, WaitsForNoPipeAndTouchesNoDevice) {
     EXPECT_EQ(caught_code([] { open_for_reading("/dev/zero"); }), "E206");
 }
 
+TEST(OpenForWriting, WaitsForNoPipeAndFollowsNoLink) {
+    const TempDir folder;
+    const fs::path pipe = folder / "pipe", link = folder / "link", file = folder.file("f", "x");
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    fs::create_symlink(file, link);
+    for (const int flags : {O_WRONLY | O_CREAT | O_APPEND, O_RDWR | O_CREAT, O_WRONLY | O_TRUNC}) {
+        EXPECT_FALSE(open_for_writing(pipe, flags));
+        EXPECT_EQ(system_error("open", pipe, errno).code(), "E206");
+        EXPECT_FALSE(open_for_writing(link, flags));
+        EXPECT_EQ(errno, ELOOP);
+        EXPECT_FALSE(open_for_writing(folder.path(), flags));
+    }
+    EXPECT_EQ(content_of(file), "x");
+    EXPECT_TRUE(open_for_writing(folder / "new", O_WRONLY | O_CREAT));
+    EXPECT_EQ(mode_of(folder / "new"), 0600u);
+}
+
 TEST(ReadFile, IsNotAllowedWithoutPermission) {
     constexpr uid_t nobody = 65534;
     const TempDir folder;
@@ -218,6 +235,20 @@ TEST(MakeDirectories, SaysWhatIsInTheWay) {
 
 TEST(FreeBytes, AreUnlimitedIfTheFileSystemDoesNotSay) {
     EXPECT_EQ(free_bytes("/proc"), std::numeric_limits<std::uint64_t>::max());
+}
+
+TEST(MakeOwnFolder, RefusesALinkAndNamesIt) {
+    const TempDir folder;
+    make_own_folder(folder / "target/inside");
+    fs::create_directory_symlink(folder / "target", folder / "link");
+    const auto error = test::caught([&] { make_own_folder(folder / "link"); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E220");
+    EXPECT_THAT(error->what(), HasSubstr((folder / "target").string()));
+    EXPECT_NO_THROW(make_own_folder(folder / "link/inside")) << "what leads to it may be a link";
+    EXPECT_NO_THROW(check_no_link(folder / "none"));
+    fs::create_directory_symlink(folder / "nowhere", folder / "dangling");
+    EXPECT_EQ(caught_code([&] { make_own_folder(folder / "dangling"); }), "E401");
 }
 
 TEST(FreeBytes, IsSomething) {

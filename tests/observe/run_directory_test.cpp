@@ -42,6 +42,13 @@ RunRecord record_of(const Json& deciding) {
     return record;
 }
 
+std::vector<std::string> files_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder))
+        names.push_back(entry.path().filename().string());
+    return names;
+}
+
 class RunDirectoryTest : public testing::Test {
   protected:
     RunDirectory open(double wait_s = 0) const { return RunDirectory::open(root_, wait_s); }
@@ -99,6 +106,28 @@ TEST_F(RunDirectoryTest, RefusesAFolderOfOtherFiles) {
     folder_.file("runs/a/thesis.txt", "x");
     EXPECT_EQ(caught_code([&] { open(); }), "E407");
     EXPECT_FALSE(fs::exists(root_ / "run.lock"));
+}
+
+TEST_F(RunDirectoryTest, RefusesFoldersThatAreLinks) {
+    { open().create({}); }
+    folder_.file("victim/precious", "x");
+    for (const char* name : {"ckpt", "logs", "ledger"}) {
+        fs::create_directory_symlink(folder_ / "victim", root_ / name);
+        EXPECT_EQ(caught_code([&] { open(); }), "E220") << name;
+        fs::remove(root_ / name);
+    }
+    make_directories(root_ / "logs");
+    fs::create_directory_symlink(folder_ / "victim", root_ / "logs/i1");
+    EXPECT_EQ(caught_code([&] { open().begin_incarnation(); }), "E220");
+    EXPECT_THAT(files_in(folder_ / "victim"), ElementsAre("precious"));
+}
+
+TEST_F(RunDirectoryTest, MayBeALinkItself) {
+    make_directories(folder_ / "scratch/a");
+    make_directories(root_.parent_path());
+    fs::create_directory_symlink(folder_ / "scratch/a", root_);
+    open().begin_incarnation();
+    EXPECT_TRUE(fs::is_directory(folder_ / "scratch/a/ckpt"));
 }
 
 TEST_F(RunDirectoryTest, RefusesADamagedRecord) {
