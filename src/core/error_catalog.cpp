@@ -629,12 +629,6 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "more ranks than virtual ranks",
      "A run's virtual ranks (V) are fixed when it is created; it runs on 1 to V ranks. Create the\n"
      "run with a larger --virtual-ranks."},
-    {"E641",
-     config,
-     "a lossy wire format in an invariant run",
-     "Rounded or compressed gradients depend on how many ranks took part; the bits of a run must "
-     "not.\n"
-     "Lossy formats are for runs made with --plain."},
     {"E642",
      config,
      "the communication thread cannot stay on its CPU",

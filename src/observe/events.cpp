@@ -54,7 +54,6 @@ void describe(Record& record, StepsEvent& event) {
     record.sparse("noise_scale", event.noise_scale);
     record.later("comm_busy_s", event.comm_busy_s);
     record.later("comm_exposed_s", event.comm_exposed_s);
-    record.sparse("wire_compression", event.wire_compression);
     record.sparse("copy_s", event.copy_s);
     record.later("data", event.data);
     record.sparse("so_far", event.so_far);

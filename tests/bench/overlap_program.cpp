@@ -95,7 +95,6 @@ struct Trainee {
         return {.model = std::move(model),
                 .layout = std::move(layout),
                 .plan = plan,
-                .lossy = {},
                 .exchange = std::move(exchange),
                 .optimizer = make_optimizer({}),
                 .ranks = ranks,

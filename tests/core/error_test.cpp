@@ -144,7 +144,7 @@ TEST(NearestName, FindsTypingErrors) {
 }
 
 TEST(NearestName, PrefersANameThatBeginsSo) {
-    const std::vector<std::string> names = {"--wire", "--virtual-ranks", "--virtual", "--lr"};
+    const std::vector<std::string> names = {"--width", "--virtual-ranks", "--virtual", "--lr"};
     EXPECT_EQ(nearest_name("--virt", {names.data(), 2}), "--virtual-ranks");
     EXPECT_EQ(nearest_name("--virt", names), "--virtual");
     EXPECT_EQ(nearest_name("--l", names), "--lr") << "short beginnings mean little";

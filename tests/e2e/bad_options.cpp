@@ -294,13 +294,6 @@ std::vector<BadInput> bad_combinations() {
          "  why: every leaf of a step has the same number of samples\n"
          "  fix: use --batch 12 or another multiple of 4\n",
          Finder::every_rank},
-        {"LossyWireInAnInvariantRun",
-         train({"--wire", "powersgd"}),
-         78,
-         "lockstep: error E641: gradients cannot travel as powersgd in an invariant run<same>\n"
-         "  why: lossy wire formats depend on the number of ranks\n"
-         "  fix: use --plain with --wire powersgd, or leave --wire f32\n",
-         Finder::every_rank},
     };
 }
 

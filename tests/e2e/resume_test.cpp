@@ -245,9 +245,9 @@ class ResumeWithOtherSettings : public testing::Test {
 // A setting that others leave without an effect decides nothing, whatever it was when the run was
 // made.
 TEST_F(ResumeWithOtherSettings, IsAllowedWhereTheyHaveNoEffect) {
-    expect_accepted({}, {{"LOCKSTEP_MOMENTUM", "0.5"}, {"LOCKSTEP_POWERSGD_RANK", "2"}});
+    expect_accepted({}, {{"LOCKSTEP_MOMENTUM", "0.5"}, {"LOCKSTEP_LR_GAMMA", "0.5"}});
     expect_accepted({});
-    expect_accepted({"--momentum", "0.7", "--powersgd-rank", "3"});
+    expect_accepted({"--momentum", "0.7", "--lr-gamma", "0.3"});
     expect_accepted({"--io-threads", "2", "--np", "2", "--oversubscribe"});
 }
 

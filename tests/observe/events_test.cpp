@@ -28,7 +28,6 @@ TEST(Events, ComeBackAsTheyWereWritten) {
     EXPECT_EQ(found->so_far->save_s, 5);
     EXPECT_EQ(found->so_far->links.at(0).bytes, 9u);
     EXPECT_EQ(found->copy_s, 0.75);
-    EXPECT_FALSE(found->wire_compression);
 }
 
 TEST(Events, OfEarlierVersionsHaveWhatTheyHave) {

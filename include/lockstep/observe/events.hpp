@@ -46,8 +46,7 @@ struct StepsEvent {
     std::optional<double> noise_scale{};          ///< samples, where it is estimated
     double comm_busy_s = 0;                       ///< buckets travelled
     double comm_exposed_s = 0;                    ///< steps waited for buckets
-    std::optional<double> wire_compression{};  ///< of lossy wires: bytes of gradients by those sent
-    std::optional<double> copy_s{};            ///< batches took to get onto the GPU, hidden or not
+    std::optional<double> copy_s{};  ///< batches took to get onto the GPU, hidden or not
     DataReport data{};
     std::optional<StartSums> so_far{};  ///< with these steps; not in metrics.jsonl
 };

@@ -4,7 +4,6 @@
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"
-#include "lockstep/comm/bucket_hook.hpp"
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/config.hpp"
@@ -153,15 +152,13 @@ struct TrainSettings {
     double loss_scale = 65536;                  ///< the first, with fp16; decides
     OrderKind order = OrderKind::lanes;         ///< or uniform, of resident data; decides
     double split = 0;  ///< this share is trained on, the rest is test data; 0: all is; decides
-    bool drops_last = false;                ///< an epoch's last step, if it is short; decides
-    std::string transform = "none";         ///< text or preset, see TransformPipeline; decides
-    int lanes = 64;                         ///< G; decides
-    int window_blocks = 5;                  ///< K; decides
-    bool plain_summation = false;           ///< negative control; decides
-    int micro_batches = 1;                  ///< a leaf is computed in so many parts; decides
-    WireFormat wire = WireFormat::float32;  ///< others are plain only; decides
-    int powersgd_rank = 4;                  ///< of the wire format power_sgd; decides
-    double clip_norm = 0;                   ///< largest norm of the gradient; 0: any; decides
+    bool drops_last = false;         ///< an epoch's last step, if it is short; decides
+    std::string transform = "none";  ///< text or preset, see TransformPipeline; decides
+    int lanes = 64;                  ///< G; decides
+    int window_blocks = 5;           ///< K; decides
+    bool plain_summation = false;    ///< negative control; decides
+    int micro_batches = 1;           ///< a leaf is computed in so many parts; decides
+    double clip_norm = 0;            ///< largest norm of the gradient; 0: any; decides
 
     std::int64_t epochs = 1;     ///< passes over the data
     std::int64_t max_steps = 0;  ///< 0: epochs decides

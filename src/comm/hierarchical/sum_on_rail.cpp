@@ -20,8 +20,8 @@
 #include "lockstep/core/error.hpp"
 
 #include "base/missing_ranks.hpp"
+#include "hierarchical/half_floats.hpp"
 #include "hierarchical/rail_work.hpp"
-#include "hooks/half_floats.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -15,10 +15,25 @@ namespace lockstep {
 namespace {
 
 // What another value of makes another amount of work of a step, or another way to do it.
-constexpr auto work_settings = std::to_array<std::string_view>(
-    {"model",     "data-digest",   "batch",     "task",  "inputs",    "device",  "channels",
-     "no-bias",   "layers",        "heads",     "width", "optimizer", "threads", "isa",
-     "precision", "micro-batches", "transform", "split", "plain",     "wire",    "powersgd-rank"});
+constexpr auto work_settings = std::to_array<std::string_view>({"model",
+                                                                "data-digest",
+                                                                "batch",
+                                                                "task",
+                                                                "inputs",
+                                                                "device",
+                                                                "channels",
+                                                                "no-bias",
+                                                                "layers",
+                                                                "heads",
+                                                                "width",
+                                                                "optimizer",
+                                                                "threads",
+                                                                "isa",
+                                                                "precision",
+                                                                "micro-batches",
+                                                                "transform",
+                                                                "split",
+                                                                "plain"});
 
 bool is_work(std::string_view setting) {
     return std::ranges::find(work_settings, setting) != work_settings.end();

@@ -2,6 +2,7 @@
 #include "checkpoint/recorded_contract.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/observe/run_directory.hpp"
 
 #include <ranges>
@@ -28,6 +29,24 @@ std::optional<BitContract> newest_checkpoint_contract(const fs::path& checkpoint
     return std::nullopt;
 }
 
+// A setting that earlier versions had. It decided bits wherever it was not the default.
+Json without_wire(const fs::path& run, Json deciding) {
+    if (!deciding.is_object()) return deciding;
+    const std::string wire = text_in(deciding, "wire");
+    check(wire.empty() || wire == "f32", [&] {
+        return Error("E306",
+                     fmt::format("run '{}' was made with --wire {}", run.string(), wire),
+                     "this version sends gradients as fp32 only",
+                     fmt::format("begin another run with its weights: 'lockstep export {} --out "
+                                 "w.safetensors', then this command with --load-weights "
+                                 "w.safetensors and another --run",
+                                 shell_word(run.string())));
+    });
+    deciding.erase("wire");
+    deciding.erase("powersgd-rank");
+    return deciding;
+}
+
 Error other_bits(const fs::path& run, const BitContract& then, const BitContract& now) {
     return Error(
         "E710",
@@ -48,12 +67,14 @@ std::vector<BitContract> recorded_contracts(const fs::path& run) {
     const RunPaths paths{run};
     if (std::error_code failed; fs::exists(paths.record(), failed)) {
         const RunRecord record = read_run_record(run);
-        found.push_back({record.deciding,
+        found.push_back({without_wire(run, record.deciding),
                          text_in(record.contract, "canary"),
                          text_in(record.contract, "processor")});
     }
-    if (auto newest = newest_checkpoint_contract(paths.checkpoints()))
+    if (auto newest = newest_checkpoint_contract(paths.checkpoints())) {
+        newest->deciding = without_wire(run, std::move(newest->deciding));
         found.push_back(*std::move(newest));
+    }
     return found;
 }
 

@@ -16,7 +16,8 @@ namespace lockstep {
 enum class OtherBits { refuse, accept };
 
 /// run.json's contract, and that of the newest checkpoint that can be read; either may be missing,
-/// and both are for a new run. Errors: E222 of run.json.
+/// and both are for a new run. Errors: E222 of run.json; E306 for a run of an earlier version that
+/// rounded gradients between ranks.
 std::vector<BitContract> recorded_contracts(const std::filesystem::path& run);
 
 /// The settings of the first of `recorded` that has some; an empty object where none has.

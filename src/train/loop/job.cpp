@@ -29,7 +29,6 @@
 #include "model/precision.hpp"
 #include "replica/arithmetic.hpp"
 #include "replica/flat_replica.hpp"
-#include "replica/lossy_sum.hpp"
 #include "replica/numerics.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/canary.hpp"
@@ -216,7 +215,6 @@ RunAge Job::settle_contract() {
     agree(mesh_.world, [&] {
         take_recorded(settings_, recorded_);
         settings_.task.kind = choose_task(settings_.task, *data_);
-        check_wire_format(settings_);
     });
     weights_ = settle_initial_weights(mesh_.world, settings_, recorded_);
     most_useful_ = most_useful(settings_);
@@ -409,12 +407,11 @@ void Job::start_flight() {
     early_watch_.reset();
 }
 
-std::unique_ptr<Exchange> Job::make_sums(const ModelLayout& layout, BucketHook* hook) {
+std::unique_ptr<Exchange> Job::make_sums(const ModelLayout& layout) {
     const FlatLayout& flat = layout.flat();
     std::unique_ptr<Exchange> sums =
         gpu_ ? gpu_->make_exchange(flat, *plan_, nccl_log())
              : make_exchange(mesh_.data.duplicate(), flat, *plan_, settings_.transport);
-    if (hook != nullptr) sums = make_hooked_exchange(std::move(sums), flat, *plan_, *hook);
     return recorded(std::move(sums), flat, flight_->recorder());
 }
 
@@ -435,14 +432,12 @@ void Job::tell_of_network() {
 void Job::build_replica() {
     const std::string groups = group_text(settings_.optimizer, dimensions_of(*model_));
     auto layout = std::make_unique<const ModelLayout>(*model_, order_);
-    LossySum lossy = make_lossy_sum(mesh_.data, *layout, settings_);
-    std::unique_ptr<Exchange> sums = make_sums(*layout, lossy.hook.get());
+    std::unique_ptr<Exchange> sums = make_sums(*layout);
     UpdateLoops& loops = gpu_ ? gpu_->loops() : host_loops();
     replica_ = std::make_unique<FlatReplica>(
         FlatReplica::Parts{.model = std::move(model_),
                            .layout = std::move(layout),
                            .plan = *plan_,
-                           .lossy = std::move(lossy),
                            .exchange = std::move(sums),
                            .optimizer = std::move(optimizer_),
                            .ranks = mesh_.data,

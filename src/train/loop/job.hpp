@@ -61,7 +61,7 @@ class Job {
     void introduce();
     void start_flight();
     void reduce_precision(std::int64_t rows);
-    std::unique_ptr<Exchange> make_sums(const ModelLayout& layout, BucketHook* hook);
+    std::unique_ptr<Exchange> make_sums(const ModelLayout& layout);
     fs::path nccl_log() const;
     void tell_of_network();
     void build_replica();

@@ -100,12 +100,11 @@ void Reporter::keep_phases() {
     parts_.stretches.add(budget);
 }
 
-// How long buckets travelled, how much of that the steps waited for, and in how many bytes.
+// How long buckets travelled, and how much of that the steps waited for.
 void Reporter::add_communication(StepsEvent& event) const {
-    const ReplicaTraffic traffic = parts_.replica.take_traffic();
-    event.comm_busy_s = traffic.times.busy_s;
-    event.comm_exposed_s = traffic.times.exposed_s;
-    event.wire_compression = traffic.compression;
+    const OverlapTimes times = parts_.replica.take_overlap();
+    event.comm_busy_s = times.busy_s;
+    event.comm_exposed_s = times.exposed_s;
 }
 
 // Of this rank's threads, but for the waiting.

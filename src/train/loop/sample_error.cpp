@@ -102,10 +102,8 @@ std::optional<Error> sample_error(double loss,
     return Error("E701",
                  what,
                  bad->text,
-                 settings.wire == WireFormat::power_sgd
-                     ? "mend the data, and begin a new run"
-                     : "the same command with --on-nonfinite skip goes on from the last "
-                       "checkpoint, and leaves out steps with such samples");
+                 "the same command with --on-nonfinite skip goes on from the last "
+                 "checkpoint, and leaves out steps with such samples");
 }
 
 }  // namespace lockstep

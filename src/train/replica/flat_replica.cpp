@@ -422,25 +422,12 @@ bool FlatReplica::reaches(std::size_t parameter) const {
 }
 
 // Collective. By parameter: 1 where a leaf of any rank reaches it.
-std::vector<std::int64_t> FlatReplica::reached() const {
-    std::vector<std::int64_t> reached;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) reached.push_back(reaches(i) ? 1 : 0);
-    parts_.ranks.all_reduce_max(reached);
-    return reached;
-}
-
-// A lossy format may lose signs of zeros. It has messages of its own, and one more is little.
 void FlatReplica::set_marks() {
-    static constexpr float no_gradient = -0.0F;
-    const std::vector<std::int64_t> agreed =
-        parts_.lossy.hook ? reached() : std::vector<std::int64_t>();
     float* const told = told_.data_ptr<float>() + decision_floats + told_state().size();
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
         ParameterPiece& piece = pieces_[i];
         piece.missed = missed_[piece.tensor];
-        piece.mark = nullptr;
-        if (!reaches(piece.tensor)) piece.mark = piece.gradients;
-        if (!agreed.empty()) piece.mark = agreed[piece.tensor] == 0 ? &no_gradient : nullptr;
+        piece.mark = reaches(piece.tensor) ? nullptr : piece.gradients;
         if (piece.mark != nullptr) memory_.copy(told + i, piece.mark, 1);
     }
 }
@@ -689,13 +676,6 @@ std::string FlatReplica::description() const {
         stripes_.size() + 1,
         parts_.exchange->name(),
         parts_.progress.mode == ProgressMode::thread ? " on a thread of its own" : "");
-}
-
-ReplicaTraffic FlatReplica::take_traffic() {
-    ReplicaTraffic traffic{.times = reducer_.take_overlap(), .compression = {}};
-    if (parts_.lossy.hook)
-        traffic.compression = parts_.lossy.hook->take_volume().compression_ratio();
-    return traffic;
 }
 
 }  // namespace lockstep

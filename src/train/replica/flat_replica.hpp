@@ -7,7 +7,6 @@
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/reducer.hpp"
 
-#include "replica/lossy_sum.hpp"
 #include "replica/model_layout.hpp"
 #include "replica/replica.hpp"
 #include "replica/update_loops.hpp"
@@ -29,7 +28,6 @@ class FlatReplica : public Replica {
         std::unique_ptr<Model> model;
         std::unique_ptr<const ModelLayout> layout;
         const TreePlan& plan;
-        LossySum lossy;                      ///< what the exchange uses, if anything
         std::unique_ptr<Exchange> exchange;  ///< of `layout` and `plan`
         std::unique_ptr<Optimizer> optimizer;
         Communicator ranks;  ///< those of the exchange
@@ -68,7 +66,7 @@ class FlatReplica : public Replica {
     double take_launch_s() override { return reducer_.take_launch_s(); }
     double take_wait_s() override { return parts_.exchange->take_wait_s(); }
     std::vector<LinkTimes> take_links() override { return parts_.exchange->take_links(); }
-    ReplicaTraffic take_traffic() override;
+    OverlapTimes take_overlap() override { return reducer_.take_overlap(); }
 
   private:
     struct Counter {
@@ -119,7 +117,6 @@ class FlatReplica : public Replica {
     void store_buffers();
     void mark_missing(std::span<float* const> slots, int leaves);
     bool reaches(std::size_t parameter) const;
-    std::vector<std::int64_t> reached() const;
     void set_marks();
     void count_missed();
     std::vector<std::int64_t> all_missed() const;

@@ -57,12 +57,6 @@ struct ReplicaTensors {
     bool is_first_copy = true;
 };
 
-/// What moving gradients cost since it was last asked for.
-struct ReplicaTraffic {
-    OverlapTimes times;
-    std::optional<double> compression;  ///< of a lossy format
-};
-
 /// One step is: begin_step; for each own leaf begin_leaf, backward, end_leaf; finish; update;
 /// publish. Every rank does these in this order, with all leaves that it has, or with
 /// begin_together, backward, end_together for all leaves at once: the bits are the same.
@@ -162,7 +156,9 @@ class Replica {
     /// Seconds since the last call in which backward's hooks and the ends of leaves summed instead
     /// of a communication thread.
     virtual double take_launch_s() = 0;
-    virtual ReplicaTraffic take_traffic() = 0;
+
+    /// How long buckets travelled since the last call, and how much of that steps waited for.
+    virtual OverlapTimes take_overlap() = 0;
 };
 
 }  // namespace lockstep

@@ -143,10 +143,6 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                                "--precision " + text_of(s, "precision") + " needs none",
                                "drop it, or use --precision fp16",
                                s.precision != Precision::fp16},
-                              {"powersgd-rank",
-                               "gradients travel as --wire " + text_of(s, "wire"),
-                               "drop it, or use --plain --wire powersgd",
-                               s.wire != WireFormat::power_sgd},
                               {"accept-data",
                                "packed data are known by their hashes, not by times",
                                "drop it",
@@ -220,27 +216,12 @@ std::vector<Misfit> misfits(const TrainSettings& s, const EffectFacts& facts) {
 // Settings of which no run can have both.
 std::vector<Misfit> contradictions(const TrainSettings& s) {
     return {
-        {"--on-nonfinite " + text_of(s, "on-nonfinite") + " does not go with --wire powersgd",
-         "what that wire keeps for the next step would stay not finite",
-         "use another --wire, or --on-nonfinite stop",
-         s.on_nonfinite != NonFinite::stop && s.wire == WireFormat::power_sgd,
-         false},
         {"--on-nonfinite rollback does not go with --checkpoint-every " +
              period_text(s.checkpoint_every),
          "which weights it goes back to must not depend on a clock",
          "use --checkpoint-every 1epoch, or so many steps",
          s.on_nonfinite == NonFinite::rollback && s.checkpoint_every.unit != Period::Unit::steps &&
              s.checkpoint_every.unit != Period::Unit::epochs,
-         false},
-        {"--precision fp16 does not go with --wire powersgd",
-         "what that wire keeps for the next step has the loss scale of the last",
-         "use another --wire, or --precision bf16",
-         s.precision == Precision::fp16 && s.wire == WireFormat::power_sgd,
-         false},
-        {"--wire " + text_of(s, "wire") + " does not go with --device cuda",
-         "what makes gradients smaller runs on CPUs",
-         "use --wire f32, or --device cpu",
-         s.device == DeviceKind::cuda && s.wire != WireFormat::float32,
          false},
         {fmt::format("--split {} does not go with {}",
                      s.split,

@@ -287,19 +287,7 @@ std::vector<Option> summation(TrainSettings& s) {
                          "memory"),
             flag_option("plain",
                         s.plain_summation,
-                        "sum gradients as ranks come: ordinary training, NOT invariant"),
-            choice_option<WireFormat>("wire",
-                                      s.wire,
-                                      {{"f32", WireFormat::float32},
-                                       {"bf16", WireFormat::bfloat16},
-                                       {"fp16", WireFormat::float16},
-                                       {"powersgd", WireFormat::power_sgd}},
-                                      "with --plain: what gradients travel as between ranks"),
-            whole_option("powersgd-rank",
-                         s.powersgd_rank,
-                         1,
-                         1024,
-                         "of the matrices that --wire powersgd sends instead of a gradient")};
+                        "sum gradients as ranks come: ordinary training, NOT invariant")};
 }
 
 OptionSection bits(TrainSettings& s) {

@@ -118,7 +118,6 @@ class Rehearsal {
         return {.model = std::move(model),
                 .layout = std::move(layout),
                 .plan = plan_,
-                .lossy = {},
                 .exchange = std::move(exchange),
                 .optimizer = make_optimizer({}),
                 .ranks = {},

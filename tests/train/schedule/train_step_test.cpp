@@ -83,7 +83,6 @@ class StepsOfALine : public testing::Test {
         return {.model = std::move(model),
                 .layout = std::move(layout),
                 .plan = plan_,
-                .lossy = {},
                 .exchange = std::move(exchange),
                 .optimizer = make_optimizer({.kind = OptimizerKind::adam}),
                 .ranks = {},

@@ -144,7 +144,6 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "optimizer",
                             "order",
                             "plain",
-                            "powersgd-rank",
                             "precision",
                             "reference-batch",
                             "schedule",
@@ -158,8 +157,7 @@ TEST(DecidingSettings, AreCalledAsRunsThatExistHaveThem) {
                             "warmup-steps",
                             "weight-decay",
                             "width",
-                            "window-blocks",
-                            "wire"));
+                            "window-blocks"));
 }
 
 TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
@@ -177,7 +175,6 @@ TEST(DecidingSettings, HaveTheTypesThatRunsThatExistHaveThemIn) {
     EXPECT_EQ(value("schedule"), ConfigValue(std::string("constant")));
     EXPECT_EQ(value("split"), ConfigValue(std::string("none")));
     EXPECT_EQ(value("order"), ConfigValue(std::string("lanes")));
-    EXPECT_EQ(value("wire"), ConfigValue(std::string("f32")));
 }
 
 // A run that was made before a setting was there has its default.
@@ -342,10 +339,6 @@ std::vector<NoEffect> idle_cases() {
          },
          "E107",
          "--lr-end has no effect\n  why: --schedule step has none"},
-        {"PowersgdRankWithoutItsWire",
-         [](auto& s) { s.powersgd_rank = 8; },
-         "E107",
-         "--powersgd-rank has no effect\n  why: gradients travel as --wire f32"},
         {"LanesOfAUniformOrder",
          [](auto& s) {
              s.order = OrderKind::uniform;
@@ -428,22 +421,6 @@ std::vector<NoEffect> misfit_cases() {
          "--evaluate-every is '10m'\n  why: evaluations come after steps or epochs, so that they "
          "do "
          "not depend on a clock\n  fix: for example --evaluate-every 500steps"},
-        {"SkippedStepsOfPowerSgd",
-         [](auto& s) {
-             s.on_nonfinite = NonFinite::skip;
-             s.plain_summation = true;
-             s.wire = WireFormat::power_sgd;
-         },
-         "E107",
-         "--on-nonfinite skip does not go with --wire powersgd"},
-        {"PowerSgdOfFp16",
-         [](auto& s) {
-             s.precision = Precision::fp16;
-             s.plain_summation = true;
-             s.wire = WireFormat::power_sgd;
-         },
-         "E107",
-         "--precision fp16 does not go with --wire powersgd"},
         {"RollbackByTheClock",
          [](auto& s) {
              s.on_nonfinite = NonFinite::rollback;
@@ -503,11 +480,11 @@ TEST(CheckEffects, WarnsOfWhatServesOtherRunsToo) {
 TEST(CheckEffects, WarnsWhereARunExistsAndMustGoOn) {
     TrainSettings settings = settled();
     settings.batch = 604;
-    settings.powersgd_rank = 8;
+    settings.optimizer.momentum = 0.5;
     const EffectFacts resumed{.samples = 600, .total_steps = 100, .age = RunAge::resumed};
     EXPECT_THAT(check_effects(settings, resumed),
                 ElementsAre(HasSubstr("--batch 604 is more than the 600 samples"),
-                            HasSubstr("powersgd-rank (from program) has no effect")));
+                            HasSubstr("momentum (from program) has no effect")));
 }
 
 TEST(CheckEffects, WarnsOfAWarmUpThatALongerRunWouldFinish) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "hooks/half_floats.hpp"
+#include "hierarchical/half_floats.hpp"
 
 #include <array>
 #include <cmath>
