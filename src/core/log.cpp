@@ -280,15 +280,14 @@ std::string without_controls(std::string_view text, LineFeeds line_feeds) {
     std::string clean;
     clean.reserve(text.size());
     while (!text.empty()) {
-        const char first = text.front();
-        const ControlCharacter control = control_character(text);
-        if (first == '\n' && line_feeds == LineFeeds::as_spaces)
+        const Character first = first_character(text);
+        if (first.letter == '\n' && line_feeds == LineFeeds::as_spaces)
             clean += ' ';
-        else if (control.bytes > 0)
+        else if (first.is_control)
             clean += '?';
         else
-            clean += first;
-        text.remove_prefix(std::max<std::size_t>(control.bytes, 1));
+            clean += text.substr(0, first.bytes);
+        text.remove_prefix(first.bytes);
     }
     return clean;
 }
@@ -297,17 +296,16 @@ std::string without_controls(std::string_view text, LineFeeds line_feeds) {
 
 // Control characters are single bytes, and in UTF-8 also the pairs C2 80 to C2 9F, of which C2 9B
 // opens an escape sequence as ESC [ does. In other character sets these are the bytes 80 to 9F.
-ControlCharacter control_character(std::string_view text) {
-    if (text.empty()) return {};
+Character first_character(std::string_view text) {
     const auto first = static_cast<unsigned char>(text[0]);
     const bool is_layout = first == '\t' || first == '\n';
-    if (first < 0x80) return {(first < 0x20 && !is_layout) || first == 0x7F ? 1u : 0u, first};
+    if (first < 0x80) return {1, first, (first < 0x20 && !is_layout) || first == 0x7F};
     const std::size_t bytes = character_bytes(text);
-    if (bytes == 1) return {first < 0xA0 ? 1u : 0u, first};
+    if (bytes == 1) return {1, first, first < 0xA0};
     char32_t letter = first & (0x7Fu >> bytes);
     for (std::size_t i = 1; i < bytes; ++i)
         letter = letter << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
-    return {letter < 0xA0 || reorders_text(letter) ? bytes : 0, letter};
+    return {bytes, letter, letter < 0xA0 || reorders_text(letter)};
 }
 
 std::string printable(std::string_view text) {

@@ -84,11 +84,12 @@ std::string json_line(const Json& row) {
     const std::string text = row.dump();
     std::string line;
     for (std::string_view rest(text); !rest.empty();) {
-        const ControlCharacter control = control_character(rest);
-        line += control.bytes == 0
-                    ? std::string(1, rest.front())
-                    : fmt::format("\\u{:04x}", static_cast<std::uint32_t>(control.letter));
-        rest.remove_prefix(std::max<std::size_t>(control.bytes, 1));
+        const Character first = first_character(rest);
+        if (first.is_control)
+            line += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(first.letter));
+        else
+            line += rest.substr(0, first.bytes);
+        rest.remove_prefix(first.bytes);
     }
     return line + '\n';
 }

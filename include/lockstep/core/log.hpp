@@ -82,15 +82,17 @@ void show_live(std::string_view text);
 /// Whether rank 0's stdout is a terminal on which show_live() is seen: not one with TERM=dumb.
 bool has_live_terminal();
 
-/// What a terminal obeys instead of showing it: a control character but tab and line feed, or a
-/// character that changes the order of others. It can hide what was done, or act as the user.
-struct ControlCharacter {
-    std::size_t bytes = 0;  ///< it has; 0: it is none
-    char32_t letter = 0;    ///< its code point; a byte that is not UTF-8 counts as one
+/// The character that a text begins with, in UTF-8.
+struct Character {
+    std::size_t bytes = 1;  ///< its length; 1 for a byte that is not UTF-8
+    char32_t letter = 0;    ///< its code point, or that byte
+    /// What a terminal obeys instead of showing it: a control character but tab and line feed, or
+    /// one that changes the order of others. It can hide what was done, or act as the user.
+    bool is_control = false;
 };
 
-/// The one that `text` begins with, if it is one.
-ControlCharacter control_character(std::string_view text);
+/// Of a `text` that is not empty.
+Character first_character(std::string_view text);
 
 /// `text` with each control character replaced by '?' and each line feed by a space: for a name or
 /// a value of somebody else's.
