@@ -8,7 +8,8 @@
 # default NAME VALUE: exported unless the user or the site has set it.
 default() { [[ -n ${!1+set} ]] || export "$1=$2"; }
 
-for module in ${MODULES:-}; do
+read -rd '' -a modules <<<"${MODULES:-}" || true  # lines, too
+for module in "${modules[@]}"; do
     module load "$module" || {
         echo "env.sh: error: module '$module' is not to be had on $(hostname)" >&2
         echo "  fix: MODULES, as 'module avail' names them" >&2

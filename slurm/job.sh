@@ -11,6 +11,22 @@
 # which the ranks are started) and LOCKSTEP_CONTAINER_RUNTIME (apptainer, pyxis).
 
 root=${LOCKSTEP_ROOT:-${SLURM_SUBMIT_DIR:-$PWD}}
+# number TEXT [ELSE]: TEXT if it is a number, else ELSE, or 0 without one. Bash runs what other words say when it
+# calculates with them. So a word from a file, a folder's name or the environment comes through here first.
+number() {
+    if [[ $1 =~ ^(0|[1-9][0-9]{0,17})$ ]]; then echo "$1"; else echo "${2:-0}"; fi
+}
+# SLURM begins a job whose folder is not there in /tmp: its results would be lost with the node.
+if [[ $PWD == /tmp && -n ${SLURM_JOB_ID:-} ]]; then
+    wanted=$(squeue --noheader --jobs "$SLURM_JOB_ID" --format %Z 2>/dev/null | head -n 1)
+    : "${wanted:=${SLURM_SUBMIT_DIR:-/tmp}}"
+    if [[ ! $wanted -ef /tmp ]]; then
+        echo "job.sh: error: node ${SLURMD_NODENAME:-$HOSTNAME} cannot enter this job's folder '$wanted'" >&2
+        echo "  why: SLURM began the job in /tmp instead, where the run would be lost" >&2
+        echo "  fix: make the folder again, or submit from a folder that all nodes have" >&2
+        exit 66
+    fi
+fi
 # shellcheck source=env.sh
 . "$root/slurm/env.sh"
 for folder in "$root"/build/{dev,release}/bin "$root/bin"; do
@@ -48,7 +64,16 @@ prepare() {
     LOCKSTEP_RANK_ENDS=$(realpath -ms "$1").ends-$SLURM_JOB_ID-${SLURM_RESTART_COUNT:-0}
     export LOCKSTEP_RANK_ENDS
     rm -rf "${LOCKSTEP_RANK_ENDS%-*}"-*  # of earlier starts of this job, whose node was lost
-    last_start=$(cat "$1/incarnation" 2>/dev/null) || last_start=0
+    last_start=$(newest_start)
+}
+
+# newest_start: of the prepared run, as its file says.
+newest_start() {
+    if [[ -f $prepared_run/incarnation ]]; then
+        number "$(head -c 20 "$prepared_run/incarnation" 2>/dev/null)"
+    else
+        echo 0
+    fi
 }
 
 # has_setting OPTION: whether the words after the template's name say it.
@@ -96,16 +121,19 @@ replace_setting() {
 
 # run_has_ended: the prepared run says so of a start later than the last one.
 run_has_ended() {
-    local state
-    state=$(cat "$prepared_run/state.json" 2>/dev/null) || return
+    local state start
+    [[ -f $prepared_run/state.json ]] && state=$(head -c 65536 "$prepared_run/state.json" 2>/dev/null) || return
     [[ $state =~ \"phase\":\ *\"(checkpointed|complete|failed)\" ]] || return
-    [[ $state =~ \"incarnation\":\ *([0-9]+) ]] && ((BASH_REMATCH[1] > last_start))
+    [[ $state =~ \"incarnation\":\ *([0-9]+) ]] || return
+    start=$(number "${BASH_REMATCH[1]}")
+    ((start > last_start))
 }
 
 # A launcher may outlive its ranks: srun over two partitions was seen to wait for itself for ever
 # (22.05). It is killed after LOCKSTEP_LAUNCHER_WAIT seconds in which the run says that it has ended.
 watch_launcher() {
-    local ended=0 most=${LOCKSTEP_LAUNCHER_WAIT:-60} pause
+    local ended=0 most pause
+    most=$(number "${LOCKSTEP_LAUNCHER_WAIT:-60}" 60)
     pause=$((most < 25 ? (most + 4) / 5 : 5))
     trap '' USR1 USR2
     while ((ended < most)); do
@@ -165,7 +193,7 @@ keep_words() {
         fi
         [[ ! -d $folder || -z $words ]] || { printf '%s' "$words" >>"$folder/launcher-$host.jsonl" && words=''; } 2>/dev/null
     done
-    [[ -n $words || ${#last[@]} -gt 0 ]] && [[ -e $prepared_run/run.json ]] || return 0
+    [[ -n $words || -n ${last[*]} ]] && [[ -e $prepared_run/run.json ]] || return 0
     { mkdir -p "$folder" && printf '%s' "$words" "${last[@]}" >>"$folder/launcher-$host.jsonl"; } 2>/dev/null
 }
 
@@ -184,8 +212,10 @@ mpirun_words() {
 # step of the same number, which the job's next start begins with, from being launched: the one after that can be.
 # srun may say 0 then, and training always begins the run.
 run_ranks() {
+    local restarts
+    restarts=$(number "${SLURM_RESTART_COUNT:-0}")
     launch_ranks "$@"
-    if ((${SLURM_RESTART_COUNT:-0} > 0)) && [[ ${LOCKSTEP_LAUNCHER:-$1} == srun && -z $was_signalled ]] &&
+    if ((restarts > 0)) && [[ ${LOCKSTEP_LAUNCHER:-$1} == srun && -z $was_signalled ]] &&
         [[ $rc != 0 || " $* " == *" train "* ]] && nobody_began; then
         echo "job.sh: warning: SLURM did not launch the ranks (srun says $rc): once more" >&2
         launch_ranks "$@"
@@ -194,8 +224,7 @@ run_ranks() {
 
 # nobody_began: of the prepared run's ranks, and none left a word.
 nobody_began() {
-    [[ -n $prepared_run && ! -e $LOCKSTEP_RANK_ENDS ]] &&
-        (($(cat "$prepared_run/incarnation" 2>/dev/null || echo 0) == last_start))
+    [[ -n $prepared_run && ! -e $LOCKSTEP_RANK_ENDS && $(newest_start) == "$last_start" ]]
 }
 
 # enter_container: sets `in_container`, the words before the program.
@@ -208,8 +237,14 @@ enter_container() {
             --container-workdir="$PWD")
         return
     fi
-    if ! command -v "$runtime" >/dev/null || [[ $LOCKSTEP_CONTAINER != *://* && ! -e $LOCKSTEP_CONTAINER ]]; then
-        echo "job.sh: error: no $runtime on this node, or no image '$LOCKSTEP_CONTAINER'" >&2
+    if ! command -v "$runtime" >/dev/null; then
+        echo "job.sh: error: node ${SLURMD_NODENAME:-$HOSTNAME} has no program '$runtime'" >&2
+        echo "  fix: load its module (MODULES), or ask for nodes that have it (sbatch --constraint)" >&2
+        exit 66
+    fi
+    if [[ $LOCKSTEP_CONTAINER != *://* && ! -e $LOCKSTEP_CONTAINER ]]; then
+        echo "job.sh: error: node ${SLURMD_NODENAME:-$HOSTNAME} has no image '$LOCKSTEP_CONTAINER'" >&2
+        echo "  fix: name one that all nodes have: export LOCKSTEP_CONTAINER=FILE before sbatch" >&2
         exit 66
     fi
     # Ranks share memory by files in /dev/shm and memory of each other, as if there were no containers.
@@ -221,15 +256,16 @@ enter_container() {
 
 # launch_ranks mpirun|srun [OPTION...] COMMAND...: sets `rc`.
 launch_ranks() {
-    local notices='' filter='' turn with=${LOCKSTEP_LAUNCHER:-$1} options=()
+    local notices='' filter='' turn parts with=${LOCKSTEP_LAUNCHER:-$1} options=()
     for (( ; $# > 1; )); do
         shift
         [[ $1 == -* ]] || break
         options+=("$1")
     done
     # srun starts ranks in the first part of a job alone where nothing is said.
-    if ((${SLURM_HET_SIZE:-1} > 1)) && [[ $with == srun && " ${options[*]}" != *" --het-group"* ]]; then
-        options+=(--het-group="$(seq -s, 0 $((SLURM_HET_SIZE - 1)))")
+    parts=$(number "${SLURM_HET_SIZE:-1}" 1)
+    if ((parts > 1)) && [[ $with == srun && " ${options[*]}" != *" --het-group"* ]]; then
+        options+=(--het-group="$(seq -s, 0 $((parts - 1)))")
     fi
     enter_container
     set -- "${options[@]}" "${in_container[@]}" "$@"

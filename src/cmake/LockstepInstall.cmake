@@ -2,7 +2,14 @@
 include(CMakePackageConfigHelpers)
 
 # The programs are always at bin/ of the build folder. An installed one finds libraries beside itself
-# first, which makes the folder of scripts/bundle one that can be moved.
+# first, which makes the folder of scripts/bundle one that can be moved. The build folder's have the same search
+# path. Otherwise CMake would end it with ":", and an empty part means the current folder, which may be anybody's.
+foreach(target lockstep lockstep-train lockstep-h5probe lockstep-gpu-selftest lockstep_cuda lockstep_cuda_graph)
+    if(TARGET ${target})
+        set_target_properties(${target} PROPERTIES
+            BUILD_WITH_INSTALL_RPATH ON INSTALL_RPATH_USE_LINK_PATH ON)
+    endif()
+endforeach()
 if(TARGET lockstep)
     set_target_properties(lockstep lockstep-train PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/bin

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/communicator.hpp"
 
+#include "lockstep/comm/flight_recorder.hpp"
 #include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/foreign_end.hpp"
@@ -123,7 +124,31 @@ struct Communicator::Handle {
     Handle(const Handle&) = delete;
     Handle& operator=(const Handle&) = delete;
 
+    /// Notes a call from construction to destruction, where that is asked for.
+    class Noted {
+      public:
+        Noted(const Handle& handle, FlightOp op) {
+            FlightRecorder* const recorder = handle.recorder;
+            if (recorder == nullptr) return;
+            if (recorder->is_running() && !may_be_long(recorder->phase().phase)) return;
+            recorder_ = recorder;
+            ticket_ = recorder->enqueue(handle.channel, {.op = op});
+            recorder->start(ticket_);
+        }
+        ~Noted() {
+            if (recorder_ != nullptr) recorder_->end(ticket_);
+        }
+        Noted(const Noted&) = delete;
+        Noted& operator=(const Noted&) = delete;
+
+      private:
+        FlightRecorder* recorder_ = nullptr;
+        FlightRecorder::Ticket ticket_;
+    };
+
     MPI_Comm comm;
+    FlightRecorder* recorder = nullptr;
+    std::uint32_t channel = 0;
 };
 
 Communicator::Communicator(MPI_Comm owned) : handle_(std::make_shared<Handle>(owned)) {
@@ -165,12 +190,21 @@ Communicator Communicator::split(int color) const {
     return Communicator(part);
 }
 
+void Communicator::record_in(FlightRecorder* recorder) const {
+    if (!handle_) return;
+    if (recorder != nullptr) handle_->channel = recorder->add_channel("control");
+    handle_->recorder = recorder;
+}
+
 void Communicator::barrier() const {
-    if (handle_) check_mpi(MPI_Barrier(handle()), "MPI_Barrier");
+    if (!handle_) return;
+    const Handle::Noted noted(*handle_, FlightOp::barrier);
+    check_mpi(MPI_Barrier(handle()), "MPI_Barrier");
 }
 
 std::string Communicator::broadcast(std::string bytes, int root) const {
     if (!handle_) return bytes;
+    const Handle::Noted noted(*handle_, FlightOp::broadcast);
     std::uint64_t size = bytes.size();
     check_mpi(MPI_Bcast(&size, 1, MPI_UINT64_T, root, handle()), "MPI_Bcast");
     bytes.resize(size);
@@ -183,11 +217,13 @@ std::string Communicator::broadcast(std::string bytes, int root) const {
 
 std::vector<std::string> Communicator::all_gather(const std::string& bytes) const {
     if (!handle_) return {bytes};
+    const Handle::Noted noted(*handle_, FlightOp::all_gather);
     return gather_for(Receivers::all, bytes, handle(), size_);
 }
 
 std::vector<std::string> Communicator::gather(const std::string& bytes) const {
     if (!handle_) return {bytes};
+    const Handle::Noted noted(*handle_, FlightOp::all_gather);
     return gather_for(Receivers::root, bytes, handle(), is_root() ? size_ : 0);
 }
 
@@ -195,7 +231,6 @@ namespace {
 
 template <class T>
 void all_reduce(MPI_Comm comm, std::span<T> values, MPI_Datatype type, MPI_Op operation) {
-    if (comm == MPI_COMM_NULL) return;
     expect(values.size() <= largest_message, "values to reduce <= 2^30");
     check_mpi(
         MPI_Allreduce(
@@ -206,14 +241,20 @@ void all_reduce(MPI_Comm comm, std::span<T> values, MPI_Datatype type, MPI_Op op
 }  // namespace
 
 void Communicator::all_reduce_sum(std::span<std::int64_t> values) const {
+    if (!handle_) return;
+    const Handle::Noted noted(*handle_, FlightOp::all_reduce);
     all_reduce(handle(), values, MPI_INT64_T, MPI_SUM);
 }
 
 void Communicator::all_reduce_max(std::span<std::int64_t> values) const {
+    if (!handle_) return;
+    const Handle::Noted noted(*handle_, FlightOp::all_reduce);
     all_reduce(handle(), values, MPI_INT64_T, MPI_MAX);
 }
 
 void Communicator::all_reduce_sum(std::span<double> values) const {
+    if (!handle_) return;
+    const Handle::Noted noted(*handle_, FlightOp::all_reduce);
     all_reduce(handle(), values, MPI_DOUBLE, MPI_SUM);
 }
 

@@ -55,15 +55,42 @@ std::size_t first_bad_byte(std::string_view text) {
     return text.npos;
 }
 
+constexpr std::size_t longest_shown = 200;
+
 Error syntax_error(const std::string& file,
                    const std::string& text,
                    const toml::parse_error& error) {
     const auto at = error.source().begin;
     const std::string line = line_of(text, at.line);
-    return Error("E110",
-                 fmt::format("{}: {}", place(file, at), error.description()),
-                 fmt::format("this line:\n    {}\n    {}^", line, indent_up_to(line, at.column)),
-                 "write it as KEY = VALUE, texts in quotes");
+    return Error(
+        "E110",
+        fmt::format("{}: {}", place(file, at), error.description().substr(0, longest_shown)),
+        line.size() > longest_shown
+            ? fmt::format("this line has {} bytes", line.size())
+            : fmt::format("this line:\n    {}\n    {}^", line, indent_up_to(line, at.column)),
+        "write it as KEY = VALUE, texts in quotes");
+}
+
+// Behind the text in quotes that begins at `at`. The three quotes that end a text of many lines may
+// follow one or two that belong to it.
+std::size_t end_of_quoted(std::string_view text, std::size_t at) {
+    const char quote = text[at];
+    const std::string three(3, quote);
+    const bool is_long = text.substr(at, 3) == three;
+    for (at += is_long ? 3 : 1; at < text.size(); ++at) {
+        if (quote == '"' && text[at] == '\\') {
+            ++at;
+        } else if (!is_long && (text[at] == quote || text[at] == '\n')) {
+            return at + 1;
+        } else if (is_long && text.substr(at, 3) == three) {
+            return std::min({text.find_first_not_of(quote, at), at + 5, text.size()});
+        }
+    }
+    return text.size();
+}
+
+bool ends_key(char letter) {
+    return std::string_view("\n=,[]{}").find(letter) != std::string_view::npos;
 }
 
 Error not_text(const std::string& file, const std::string& why) {
@@ -78,7 +105,9 @@ std::string read_text(const fs::path& path) {
     if (!fs::is_regular_file(path, missing))
         throw Error("E116",
                     fmt::format("cannot read config '{}'", path.string()),
-                    fs::is_directory(path, missing) ? "it is a folder" : "it does not exist",
+                    fs::is_directory(path, missing) ? "it is a folder"
+                    : fs::exists(path, missing)     ? "it is a pipe or a device, and no file"
+                                                    : "it does not exist",
                     "give the path of a TOML file");
     std::string text = read_file(path, 1u << 20);
     if (const auto nul = text.find('\0'); nul != text.npos)
@@ -95,6 +124,12 @@ void flatten(const toml::table& table,
     for (const auto& [name, node] : table) {
         const std::string key = prefix + std::string(name.str());
         const std::string origin = place(file, node.source().begin);
+        check(key.size() <= longest_shown, [&] {
+            return Error("E111",
+                         fmt::format("{}: a key of {} bytes is unknown", origin, key.size()),
+                         fmt::format("it begins with '{}'", key.substr(0, 40)),
+                         "take it out");
+        });
         if (const auto* inner = node.as_table()) {
             flatten(*inner, key + ".", file, out);
         } else if (const auto flag = node.value_exact<bool>()) {
@@ -118,8 +153,42 @@ void flatten(const toml::table& table,
 
 }  // namespace
 
+void check_toml_depth(std::string_view text, const std::string& file) {
+    constexpr std::size_t most_parts = 32, most_brackets = 32;
+    std::size_t line = 1, dots = 0, brackets = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const char letter = text[at];
+        if (letter == '"' || letter == '\'') {
+            const std::size_t end = end_of_quoted(text, at);
+            line += static_cast<std::size_t>(std::count(&text[at], text.data() + end, '\n'));
+            if (text[end - 1] == '\n') dots = 0;
+            at = end;
+            continue;
+        }
+        if (letter == '#') {
+            at = std::min(text.find('\n', at), text.size());
+            continue;
+        }
+        if (letter == '[' || letter == '{') ++brackets;
+        if ((letter == ']' || letter == '}') && brackets > 0) --brackets;
+        if (letter == '\n') ++line;
+        dots = letter == '.' ? dots + 1 : ends_key(letter) ? 0 : dots;
+        check(dots < most_parts && brackets <= most_brackets, [&] {
+            return Error("E110",
+                         fmt::format("{}:{}: a key or value is nested too deep", file, line),
+                         fmt::format("a key has at most {} parts here, and a value lies in at most "
+                                     "{} brackets",
+                                     most_parts,
+                                     most_brackets),
+                         "write it as KEY = VALUE, texts in quotes");
+        });
+        ++at;
+    }
+}
+
 Config read_config(const fs::path& path) {
     const std::string text = read_text(path);
+    check_toml_depth(text, path.string());
     try {
         Config config;
         flatten(toml::parse(text, path.string()), "", path.string(), config);

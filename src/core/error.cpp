@@ -16,22 +16,27 @@
 #include <optional>
 #include <system_error>
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/resource.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
 
-// File names and values in messages come from anywhere; their escapes must not reach a terminal.
-std::string harmless(std::string_view text) {
-    std::string clean;
-    for (std::size_t end; (end = text.find('\n')) != text.npos; text.remove_prefix(end + 1))
-        clean += printable(text.substr(0, end)) + '\n';
-    return clean + printable(text);
-}
-
+// Values in messages come from anywhere. What has several lines is indented deeper than "why" and
+// "fix", so that a line feed in a name makes no line of its own.
 std::string indented(std::string_view label, const std::string& text) {
-    return text.empty() ? "" : fmt::format("\n  {}: {}", label, harmless(text));
+    if (text.empty()) return "";
+    constexpr std::string_view margin = "    ";
+    std::string lines = fmt::format("\n  {}: ", label);
+    std::string_view rest(text);
+    for (std::size_t end; (end = rest.find('\n')) != rest.npos;) {
+        lines += printable(rest.substr(0, end)) + '\n';
+        rest.remove_prefix(end + 1);
+        if (!rest.starts_with(margin)) lines += margin;
+    }
+    return lines + printable(rest);
 }
 
 // Optimal string alignment: insert, delete, replace, swap of neighbours.
@@ -69,7 +74,7 @@ Error Error::exiting_as(int child_exit) && {
 }
 
 std::string Error::text(std::string_view ranks) const {
-    std::string head = fmt::format("lockstep: error {}: {}", code_, harmless(what_));
+    std::string head = fmt::format("lockstep: error {}: {}", code_, printable(what_));
     if (!ranks.empty()) head += fmt::format(" ({})", ranks);
     return head + indented("why", why_) + indented("fix", fix_);
 }
@@ -139,6 +144,17 @@ Error out_of_memory(std::string_view asked, Refused refused = Refused::memory) {
                              refused == Refused::thread ? ", 'ulimit -u'" : ""));
 }
 
+// The folder on the way to `path` that lets nobody like this user in, as a sentence, or "".
+std::string denial_of(const std::filesystem::path& path) {
+    std::filesystem::path folder;
+    for (const auto& part : path.parent_path()) {
+        folder /= part;
+        if (::faccessat(AT_FDCWD, folder.c_str(), X_OK, AT_EACCESS) != 0)
+            return fmt::format("user {} may not enter '{}'", ::geteuid(), folder.string());
+    }
+    return {};
+}
+
 }  // namespace
 
 Error system_error(std::string_view doing, const std::string& path, int errno_value) {
@@ -152,9 +168,14 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
             return Error("E201", what, "", "check the path; on a cluster, that this node has it");
         case EACCES:
         case EPERM:
-            return Error("E202", what, "", "ask its owner, or use your own copy");
+            return Error("E202", what, denial_of(path), "ask its owner, or use your own copy");
         case EIO:
             return Error("E409", what, "", "the device or the network to it fails: look at dmesg");
+        case ENXIO:
+            return Error("E206",
+                         fmt::format("cannot {} '{}': it is a pipe or a device", doing, path),
+                         "",
+                         "remove it");
         case EMFILE:
         case ENFILE:
             return Error("E402", what, "", "raise the limit of open files: ulimit -n");
@@ -201,9 +222,11 @@ Error as_error(const std::exception& error) {
     if (const auto refusal = memory_error(error)) return *refusal;
     if (const auto* file = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
         return system_error("work with", path_of(*file), file->code().value());
+    const std::string text = error.what();
+    const std::size_t end = std::min(text.find('\n'), text.size());
     return Error("E700",
-                 error.what(),
-                 "an unexpected exception",
+                 text.substr(0, end),
+                 "an unexpected exception" + text.substr(end),
                  "please report this message together with the rank's log");
 }
 

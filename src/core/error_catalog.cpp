@@ -152,7 +152,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      bad_data,
      "a path leaves its folder",
      "Paths in manifests are names inside the folder of the manifest: no '..', no absolute paths,\n"
-     "no links out, no devices."},
+     "no links out, no devices. The folders in a run directory are no links either, since files "
+     "are\n"
+     "written and deleted in them."},
     {"E222",
      bad_data,
      "a manifest makes no sense",
@@ -552,8 +554,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E604",
      config,
      "MPI and its launcher do not fit together",
-     "The launcher started several processes but each sees one rank, or the thread level is too\n"
-     "low: the program's MPI differs from the launcher's."},
+     "The launcher started several processes but each sees one rank, the thread level is too low,\n"
+     "or MPI_Init ended a rank: the program's MPI differs from the launcher's, for example."},
     {"E605",
      config,
      "ranks differ",
@@ -614,7 +616,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E632",
      cannot_create,
      "no room for shared memory",
-     "Open MPI backs shared windows by files in its session directory or /dev/shm."},
+     "Open MPI backs shared windows by files in its session directory or /dev/shm. It and PMIx "
+     "keep\n"
+     "files in TMPDIR or /tmp of each host besides."},
     {"E640",
      usage,
      "more ranks than virtual ranks",

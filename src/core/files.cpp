@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -30,20 +31,18 @@ std::string_view kind_name(mode_t mode) {
 }
 
 // Opening a pipe waits for somebody to write into it, and opening a device may do anything.
-void check_has_content(const fs::path& path) {
-    struct stat facts {};
-    if (::stat(path.c_str(), &facts) != 0) throw system_error("open", path, errno);
+void check_has_content(const struct stat& facts, const fs::path& path) {
     const mode_t mode = facts.st_mode;
     check(S_ISREG(mode) || S_ISDIR(mode), [&] {
         return Error("E206",
                      fmt::format("'{}' is no file, but {}", path.string(), kind_name(mode)),
                      "what is read here is read at any place, and more than once",
-                     "write what comes from there to a file, and give that");
+                     "give a regular file, or put one in its place");
     });
 }
 
 UniqueFd create_beside(const fs::path& path) {
-    UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    UniqueFd fd = open_for_writing(path, O_WRONLY | O_CREAT | O_TRUNC);
     if (!fd) {
         const Error reason = system_error("write", path, errno);
         throw Error("E401", reason.what(), reason.why(), "use a folder that you may write to");
@@ -81,10 +80,26 @@ void UniqueFd::reset() {
     if (fd_ >= 0) ::close(release());
 }
 
+// Between the look at the path and the opening somebody may put a pipe there: hence O_NONBLOCK,
+// which files ignore, and the second look.
 UniqueFd open_for_reading(const fs::path& path) {
-    check_has_content(path);
-    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-    if (!fd) throw system_error("open", path, errno);
+    struct stat facts {};
+    if (::stat(path.c_str(), &facts) != 0) throw system_error("open", path, errno);
+    check_has_content(facts, path);
+    UniqueFd fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK));
+    if (!fd || ::fstat(fd.value(), &facts) != 0) throw system_error("open", path, errno);
+    check_has_content(facts, path);
+    return fd;
+}
+
+UniqueFd open_for_writing(const fs::path& path, int flags) {
+    constexpr int own = O_CLOEXEC | O_NOFOLLOW | O_NOCTTY | O_NONBLOCK;
+    UniqueFd fd(::open(path.c_str(), flags | own, 0600));
+    struct stat facts {};
+    if (!fd && errno != ENXIO) return fd;  // ENXIO: a pipe that nobody reads
+    if (fd && ::fstat(fd.value(), &facts) == 0 && S_ISREG(facts.st_mode)) return fd;
+    fd.reset();
+    errno = ENXIO;
     return fd;
 }
 
@@ -153,11 +168,12 @@ void sync_path(const fs::path& path) {
     if (::fsync(fd.value()) != 0) throw system_error("flush", path, errno);
 }
 
-void make_directories(const fs::path& path) {
-    if (path.empty() || ::mkdir(path.c_str(), 0700) == 0) return;
+void make_directories(const fs::path& path, FolderAccess access) {
+    const mode_t mode = access == FolderAccess::owner ? 0700 : 0777;
+    if (path.empty() || ::mkdir(path.c_str(), mode) == 0) return;
     if (errno == ENOENT && path.has_parent_path() && path != path.parent_path()) {
-        make_directories(path.parent_path());
-        if (::mkdir(path.c_str(), 0700) == 0) return;
+        make_directories(path.parent_path(), access);
+        if (::mkdir(path.c_str(), mode) == 0) return;
     }
     const int reason = errno;
     if (std::error_code ignored; reason == EEXIST && fs::is_directory(path, ignored)) return;
@@ -170,9 +186,28 @@ void make_directories(const fs::path& path) {
                                                       : "use a folder that you may write to");
 }
 
+void check_no_link(const fs::path& path) {
+    std::error_code unseen;
+    if (!fs::is_symlink(path, unseen)) return;
+    throw Error(
+        "E220",
+        fmt::format(
+            "'{}' is a link to '{}'", path.string(), fs::read_symlink(path, unseen).string()),
+        "files are written and deleted in this folder; those of its target could be "
+        "somebody else's",
+        "remove the link, and move the folder that it leads to into its place; the run "
+        "directory itself may be a link");
+}
+
+void make_own_folder(const fs::path& path) {
+    make_directories(path);
+    check_no_link(path);
+}
+
 std::uint64_t free_bytes(const fs::path& path) {
     struct statvfs facts {};
     if (::statvfs(path.c_str(), &facts) != 0) throw system_error("inspect", path, errno);
+    if (facts.f_blocks == 0) return std::numeric_limits<std::uint64_t>::max();
     return static_cast<std::uint64_t>(facts.f_bavail) * facts.f_frsize;
 }
 

@@ -24,10 +24,7 @@ std::atomic<pid_t> guarded{0};  // this process, and no child that it forks
 
 void tell_of_foreign_end(int status) {
     if (innermost.load() == nullptr || guarded.load() != ::getpid()) return;
-    const Error error("E713",
-                      fmt::format("the model ended the process: it called exit({})", status),
-                      "Lockstep did not call it: the model's code did, or a library that it uses",
-                      "throw an exception there instead of exit(): its text is shown then");
+    const Error error = innermost.load()->meaning_(status);
     for (ForeignEnd* guard = innermost.exchange(nullptr); guard != nullptr; guard = guard->outer_)
         try {
             guard->tell_(error);
@@ -36,7 +33,15 @@ void tell_of_foreign_end(int status) {
     end_process(static_cast<int>(error.exit_code()));
 }
 
-ForeignEnd::ForeignEnd(Tell tell) : tell_(std::move(tell)), outer_(innermost.load()) {
+Error ForeignEnd::model_ended(int status) {
+    return {"E713",
+            fmt::format("the model ended the process: it called exit({})", status),
+            "Lockstep did not call it: the model's code did, or a library that it uses",
+            "throw an exception there instead of exit(): its text is shown then"};
+}
+
+ForeignEnd::ForeignEnd(Tell tell, Meaning meaning)
+    : tell_(std::move(tell)), meaning_(meaning), outer_(innermost.load()) {
     static const bool are_set = [] {
         ::on_exit([](int status, void*) { tell_of_foreign_end(status); }, nullptr);
         std::at_quick_exit([] { tell_of_foreign_end(0); });

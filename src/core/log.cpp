@@ -71,7 +71,7 @@ class Sink {
         text_.reset();
         json_.reset();
         if (target.directory.empty()) return;
-        make_directories(target.directory);
+        make_own_folder(target.directory);
         const std::string stem = fmt::format("rank-{:05}", target.rank);
         text_ = open_append(target.directory / (stem + ".log"));
         json_ = open_append(target.directory / (stem + ".jsonl"));
@@ -232,11 +232,11 @@ int error_descriptor() {
 }
 
 void write_error(std::string_view text) {
-    Sink::instance().write_error(text);
+    Sink::instance().write_error(printable_lines(text));
 }
 
 void print_once(std::string_view text) {
-    Sink::instance().print(text);
+    Sink::instance().print(printable_lines(text));
 }
 
 void check_printed() {
@@ -245,29 +245,75 @@ void check_printed() {
 }
 
 void show_live(std::string_view text) {
-    Sink::instance().live(text);
+    Sink::instance().live(printable(text));
 }
 
 bool has_live_terminal() {
     return Sink::instance().live_terminal();
 }
 
-// Control characters are single bytes, and in UTF-8 also the pairs C2 80 to C2 9F, of which C2 9B
-// opens an escape sequence as ESC [ does.
-std::string printable(std::string_view text) {
+namespace {
+
+// Of a character by the first byte, as far as the others are there; 1 for a byte of none.
+std::size_t character_bytes(std::string_view text) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+    const std::size_t bytes = byte(0) < 0xC2   ? 1
+                              : byte(0) < 0xE0 ? 2
+                              : byte(0) < 0xF0 ? 3
+                              : byte(0) < 0xF5 ? 4
+                                               : 1;
+    if (text.size() < bytes) return 1;
+    for (std::size_t i = 1; i < bytes; ++i)
+        if ((byte(i) & 0xC0) != 0x80) return 1;
+    return bytes;
+}
+
+// U+2028 and U+2029 end lines; U+202A to U+202E and U+2066 to U+2069 change the order of letters,
+// so that a name reads as another.
+bool reorders_text(char32_t letter) {
+    return (letter >= 0x2028 && letter <= 0x202E) || (letter >= 0x2066 && letter <= 0x2069);
+}
+
+enum class LineFeeds { as_spaces, kept };
+
+std::string without_controls(std::string_view text, LineFeeds line_feeds) {
     std::string clean;
     clean.reserve(text.size());
-    for (std::size_t i = 0; i < text.size(); ++i) {
-        const auto byte = static_cast<unsigned char>(text[i]);
-        const auto next = i + 1 < text.size() ? static_cast<unsigned char>(text[i + 1]) : 0;
-        const bool is_pair = byte == 0xC2 && next >= 0x80 && next < 0xA0;
-        if (is_pair) ++i;
-        if (is_pair || (byte < 0x20 && byte != '\t' && byte != '\n') || byte == 0x7F)
+    while (!text.empty()) {
+        const Character first = first_character(text);
+        if (first.letter == '\n' && line_feeds == LineFeeds::as_spaces)
+            clean += ' ';
+        else if (first.is_control)
             clean += '?';
         else
-            clean += byte == '\n' ? ' ' : text[i];
+            clean += text.substr(0, first.bytes);
+        text.remove_prefix(first.bytes);
     }
     return clean;
+}
+
+}  // namespace
+
+// Control characters are single bytes, and in UTF-8 also the pairs C2 80 to C2 9F, of which C2 9B
+// opens an escape sequence as ESC [ does. In other character sets these are the bytes 80 to 9F.
+Character first_character(std::string_view text) {
+    const auto first = static_cast<unsigned char>(text[0]);
+    const bool is_layout = first == '\t' || first == '\n';
+    if (first < 0x80) return {1, first, (first < 0x20 && !is_layout) || first == 0x7F};
+    const std::size_t bytes = character_bytes(text);
+    if (bytes == 1) return {1, first, first < 0xA0};
+    char32_t letter = first & (0x7Fu >> bytes);
+    for (std::size_t i = 1; i < bytes; ++i)
+        letter = letter << 6 | (static_cast<unsigned char>(text[i]) & 0x3Fu);
+    return {bytes, letter, letter < 0xA0 || reorders_text(letter)};
+}
+
+std::string printable(std::string_view text) {
+    return without_controls(text, LineFeeds::as_spaces);
+}
+
+std::string printable_lines(std::string_view text) {
+    return without_controls(text, LineFeeds::kept);
 }
 
 }  // namespace lockstep

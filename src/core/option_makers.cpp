@@ -121,6 +121,15 @@ Option list_option(const std::string& name,
     });
 }
 
+Option filled(Option option) {
+    option.assign = [assign = option.assign, name = option.name, value = option.value](
+                        const GivenValue& given) {
+        check(!given.text.empty(), [&] { return unreadable(name, given, "it is empty", value); });
+        assign(given);
+    };
+    return option;
+}
+
 Option path_option(const std::string& name,
                    const std::string& value,
                    std::filesystem::path& target,

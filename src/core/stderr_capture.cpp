@@ -84,12 +84,11 @@ void give_crashes_back() {
 }  // namespace
 
 UniqueFd open_append(const fs::path& path) {
-    constexpr int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
-    UniqueFd fd(::open(path.c_str(), flags, 0600));
+    UniqueFd fd = open_for_writing(path, O_RDWR | O_CREAT | O_APPEND);
     if (!fd) {
         const int cause = errno;
         const Error reason = system_error("write", path, cause);
-        for (const int limit : {EMFILE, ENFILE, ENOSPC, EDQUOT})
+        for (const int limit : {EMFILE, ENFILE, ENOSPC, EDQUOT, ENXIO})
             if (cause == limit) throw reason;  // another folder would not help
         throw Error("E401", reason.what(), reason.why(), "use a run folder that you may write to");
     }

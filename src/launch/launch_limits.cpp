@@ -2,6 +2,7 @@
 #include "launch_limits.hpp"
 
 #include "lockstep/cluster/node_facts.hpp"
+#include "lockstep/core/environment.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
 
@@ -17,6 +18,14 @@ namespace {
 // mpirun was seen to need 40 for 2 ranks, 48 for 4 and 64 for 8; with fewer it waits for ever.
 rlim_t files_for(int ranks) {
     return 32 + 8 * static_cast<rlim_t>(std::max(ranks, 1));
+}
+
+// Nodes of a job may have cores for all ranks, where --np starts them on this node alone.
+std::string other_nodes() {
+    const auto nodes = parse_integer(Environment().text("SLURM_JOB_NUM_NODES").value_or(""));
+    if (nodes.value_or(1) < 2) return {};
+    return fmt::format("; over the {} nodes of this job: mpirun lockstep ..., without --np",
+                       *nodes);
 }
 
 constexpr rlim_t largest_file_of_mpi = 16 << 20;
@@ -56,10 +65,11 @@ void check_file_size() {
 void check_cores(int ranks) {
     const std::size_t cores = read_node_facts().allowed_cpus.size();
     check(cores == 0 || static_cast<std::size_t>(ranks) <= cores, [&] {
-        return Error("E601",
-                     fmt::format("--np {} asks for more ranks than cores", ranks),
-                     fmt::format("this process may use {} core(s)", cores),
-                     fmt::format("use --np {}, or --oversubscribe for a test", cores));
+        return Error(
+            "E601",
+            fmt::format("--np {} asks for more ranks than cores", ranks),
+            fmt::format("this process may use {} core(s)", cores),
+            fmt::format("use --np {}, or --oversubscribe for a test", cores) + other_nodes());
     });
 }
 

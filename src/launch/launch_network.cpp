@@ -29,13 +29,19 @@ Resolved resolve(const std::string& host) {
     wanted.ai_socktype = SOCK_DGRAM;
     addrinfo* found = nullptr;
     const int reason = ::getaddrinfo(host.c_str(), "9", &wanted, &found);
-    check(reason == 0, [&] {
-        return Error("E647",
-                     fmt::format("host '{}' is unknown here", host),
-                     ::gai_strerror(reason),
-                     "give a name or address that 'getent hosts' knows");
-    });
-    return {found, &::freeaddrinfo};
+    if (reason == 0) return {found, &::freeaddrinfo};
+    wanted.ai_family = AF_INET6;
+    if (::getaddrinfo(host.c_str(), "9", &wanted, &found) == 0) {
+        ::freeaddrinfo(found);
+        throw Error("E647",
+                    fmt::format("host '{}' has no IPv4 address", host),
+                    "'getent ahostsv4' knows none, and Open MPI joins hosts by IPv4",
+                    "give a name or address in an IPv4 network of the hosts");
+    }
+    throw Error("E647",
+                fmt::format("host '{}' is unknown here", host),
+                ::gai_strerror(reason),
+                "give a name or address that 'getent ahostsv4' knows");
 }
 
 // The address that this host would have in a packet to `to`. Connecting a datagram's socket sends

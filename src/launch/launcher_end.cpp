@@ -3,11 +3,11 @@
 
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/launch/supervise.hpp"
 
 #include <algorithm>
 #include <array>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -26,6 +26,35 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t longest_host = 56;  // Open MPI 4.1.4 writes beyond an array with more
 constexpr int last_plain_signal = 31;
+
+struct OwnCode {
+    int code;
+    std::string_view meaning;
+};
+
+// mpirun's own exit codes, from the numbers in Open MPI's constants.h. Both versions have these.
+constexpr OwnCode own_codes[] = {
+    {1, "mpirun gives this code for most of its own errors"},
+    {205, "mpirun lost a daemon: another host, or the network to it (Open MPI's error -51)"},
+    {213, "mpirun gives this code where its words say why (Open MPI's error -43)"},
+    {255, "mpirun could not start its daemon on another host, or failed without saying why"}};
+
+// 4.1's numbers below -100 leave codes that look like signals. A rank has not been started then.
+constexpr OwnCode faults_before_ranks[] = {
+    {130, "a host cannot execute the program"},
+    {131, "a host cannot start the program"},
+    {132, "a host has no such program, or may not execute it"},
+    {134, "a host has no such program"},
+    {135, "a host has no folder of this name, or cannot enter it"},
+    {137, "a host starts no more processes (ulimit -u)"},
+    {138, "a host gives no more pipes (ulimit -n)"},
+    {139, "a host gives no more pipes (ulimit -n)"}};
+
+template <std::size_t count>
+std::string_view meaning_of(int code, const OwnCode (&codes)[count]) {
+    const auto* found = std::ranges::find(codes, code, &OwnCode::code);
+    return found == std::end(codes) ? std::string_view() : found->meaning;
+}
 
 /// Of the mpirun that is first in PATH: "mpirun (Open MPI) 4.1.4".
 std::string mpirun_version() {
@@ -48,7 +77,12 @@ std::string settings_in(const fs::path& file) {
     return fmt::format("{}", fmt::join(found, ", "));
 }
 
-Error no_rank(std::string what) {
+// What mpirun wrote is shown above; `meaning` is that of its exit code, or "".
+std::string why_alone(std::string_view meaning, std::string_view words) {
+    return meaning.empty() ? std::string(words) : fmt::format("{}; {}", meaning, words);
+}
+
+Error no_rank(std::string what, std::string_view meaning) {
     const std::string version = mpirun_version();
     if (!is_open_mpi(version))
         return {"E697",
@@ -71,29 +105,36 @@ Error no_rank(std::string what) {
     if (found.empty())
         return {"E697",
                 std::move(what),
-                "what it wrote above, if anything, says why",
+                why_alone(meaning, "what it wrote above, if anything, says more"),
                 "try the launcher alone: mpirun -np 2 true"};
     return {"E697",
             std::move(what),
-            "what it wrote above says why; settings that it was given: " + found,
+            why_alone(meaning, "what it wrote above says more") +
+                "; settings that it was given: " + found,
             "if its words are about one of them: " + fix};
 }
 
-Error ended_with_ranks(std::string what, std::string next_start) {
+Error ended_with_ranks(std::string what, std::string_view meaning, std::string next_start) {
     return {"E612",
             std::move(what),
-            "mpirun failed by itself and took the ranks along; what it wrote is above",
+            why_alone(meaning,
+                      "mpirun failed by itself and took the ranks along; what it wrote is above"),
             std::move(next_start)};
 }
 
-Error error_of(std::string what, RanksStage stage, std::string next_start) {
+Error error_of(std::string what,
+               std::string_view meaning,
+               RanksStage stage,
+               std::string next_start) {
     if (stage == RanksStage::begun)
-        return ended_with_ranks(what + " while the ranks trained", std::move(next_start));
-    return no_rank(stage == RanksStage::unknown ? std::move(what)
-                                                : what + " before the ranks began to train");
+        return ended_with_ranks(what + " while the ranks trained", meaning, std::move(next_start));
+    return no_rank(
+        stage == RanksStage::unknown ? std::move(what) : what + " before the ranks began to train",
+        meaning);
 }
 
-/// What mpirun sets for ranks. A second mpirun takes it for its own and fails.
+/// What mpirun and srun set for ranks. A second mpirun takes it for its own and fails, and its
+/// ranks are no tasks of the step.
 bool is_of_another_launch(const std::string& name) {
     constexpr std::array prefixes{"OMPI_COMM_WORLD_",
                                   "OMPI_MCA_ess_base_",
@@ -121,7 +162,14 @@ bool is_of_another_launch(const std::string& name) {
                                "PMIX_ID",
                                "PMIX_NAMESPACE",
                                "PMIX_RANK",
-                               "PRTE_LAUNCHED"};
+                               "PRTE_LAUNCHED",
+                               "SLURM_LOCALID",
+                               "SLURM_NODEID",
+                               "SLURM_PROCID",
+                               "SLURM_STEPID",
+                               "SLURM_STEP_ID",
+                               "SLURM_STEP_NUM_TASKS",
+                               "SLURM_STEP_TASKS_PER_NODE"};
     return std::ranges::count(names, name) > 0 ||
            std::ranges::any_of(prefixes,
                                [&](const char* prefix) { return name.starts_with(prefix); });
@@ -132,7 +180,7 @@ void forget_other_launches() {
     // These two are set by users as well.
     if (environment.text("OMPI_MCA_orte_hnp_uri"))
         for (const char* name : {"OMPI_MCA_ess", "OMPI_MCA_pmix"}) ::unsetenv(name);
-    for (const char* prefix : {"OMPI_", "PMIX_", "PMI_", "PRTE_"})
+    for (const char* prefix : {"OMPI_", "PMIX_", "PMI_", "PRTE_", "SLURM_"})
         for (const std::string& name : environment.names_with_prefix(prefix))
             if (is_of_another_launch(name)) ::unsetenv(name.c_str());
 }
@@ -152,27 +200,6 @@ void check_host_name() {
     });
 }
 
-// There mpirun finds as many slots as the step has tasks.
-void check_step(int ranks) {
-    constexpr std::int64_t first_special_step = 4294967000;  // SLURM's own, such as a batch script
-    const Environment environment;
-    const auto step = environment.integer("SLURM_STEP_ID");
-    const auto tasks = environment.integer("SLURM_STEP_NUM_TASKS");
-    const bool is_step = step && *step < first_special_step && tasks;
-    check(!is_step || ranks <= *tasks, [&] {
-        return Error(
-            "E697",
-            fmt::format("mpirun starts no {} ranks in an srun step of {} task(s)", ranks, *tasks),
-            fmt::format("this shell is a step of SLURM (SLURM_STEP_ID={}), such as 'srun "
-                        "--pty bash' makes",
-                        *step),
-            fmt::format("srun --overlap --mpi=pmix -n {} lockstep ..., without --np (the "
-                        "job needs a CPU for each); or on this node alone: unset "
-                        "${{!SLURM_*}}, then the same command",
-                        ranks));
-    });
-}
-
 }  // namespace
 
 bool is_exit_code_of_ranks(int code) {
@@ -184,14 +211,25 @@ bool is_exit_code_of_ranks(int code) {
     return is_ours || (code > by_signal && code <= by_signal + last_plain_signal);
 }
 
+std::string_view launcher_code(int code) {
+    return meaning_of(code, own_codes);
+}
+
+std::string_view launch_fault(int code) {
+    return meaning_of(code, faults_before_ranks);
+}
+
 Error launcher_failed(int code, RanksStage stage, std::string next_start) {
-    return error_of(
-        fmt::format("mpirun ended with exit code {}", code), stage, std::move(next_start));
+    return error_of(fmt::format("mpirun ended with exit code {}", code),
+                    launcher_code(code),
+                    stage,
+                    std::move(next_start));
 }
 
 Error launcher_crashed(int signal, RanksStage stage, std::string next_start) {
     return error_of(
         fmt::format("mpirun itself was ended by signal {} ({})", signal, ::strsignal(signal)),
+        "",
         stage,
         std::move(next_start));
 }
@@ -213,9 +251,8 @@ MpiSettings mpi_settings(const Environment& environment, const fs::path& home) {
     return settings;
 }
 
-void ready_for_mpirun(int ranks_here) {
+void ready_for_mpirun() {
     forget_other_launches();
-    check_step(ranks_here);
     check_host_name();
     // Open MPI's PMIx follows the null pointer that is left then.
     if (std::getenv("HOME") == nullptr && ::getpwuid(::geteuid()) == nullptr)

@@ -13,8 +13,9 @@ namespace lockstep {
 /// Whether a launch's ranks trained when it ended; unknown: they leave no sign of it.
 enum class RanksStage { unknown, not_begun, begun };
 
-/// Whether an exit code of mpirun's is the ranks': mpirun passes on theirs, 128 + signal for one
-/// that a signal ended. It has 1, and what its negative error numbers leave of a byte, for itself.
+/// Whether an exit code of mpirun's can be the ranks': mpirun passes on theirs, 128 + signal for
+/// one that a signal ended. It has 1, and what its negative error numbers leave of a byte, for
+/// itself.
 bool is_exit_code_of_ranks(int code);
 
 /// For a code that is none of theirs. E697 unless ranks have begun, else E612 with `next_start`,
@@ -35,8 +36,7 @@ MpiSettings mpi_settings(const Environment& environment, const std::filesystem::
 
 /// Readies this process for an mpirun as its child. Takes away what other launches left in the
 /// environment, and gives it a home if neither a variable nor the password file has one. Errors:
-/// E697 for a host name that Open MPI 4 does not survive, and for an srun step of fewer tasks than
-/// `ranks_here`, the ranks of this machine that need a slot each.
-void ready_for_mpirun(int ranks_here);
+/// E697 for a host name that Open MPI 4 does not survive.
+void ready_for_mpirun();
 
 }  // namespace lockstep

@@ -142,14 +142,14 @@ void LauncherOutput::keep(std::string_view line) {
 }
 
 void LauncherOutput::place(const fs::path& folder) {
-    if (folder.empty()) return;
-    make_directories(folder);
+    std::error_code unseen;
+    if (folder.empty() || fs::is_symlink(folder.parent_path(), unseen)) return;  // ranks refuse it
+    make_own_folder(folder);
     const fs::path path = folder / fmt::format("launcher-{}.jsonl", host_name());
     std::error_code missing;
     const auto size = fs::file_size(path, missing);
     if (!missing && size > most_of_all_launches) return;
-    constexpr int flags = O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW;
-    file_ = UniqueFd(::open(path.c_str(), flags, 0600));
+    file_ = open_for_writing(path, O_WRONLY | O_CREAT | O_APPEND);
     if (file_) write_head();
 }
 

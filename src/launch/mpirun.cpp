@@ -34,12 +34,32 @@ void check_root(const Environment& environment) {
 
 using Words = std::vector<std::string>;
 
+// Ranks of this machine concern no resource manager. mpirun would take a job's tasks for slots, ask
+// its daemon for other nodes, and believe variables of a job that is over. A site's file of hosts
+// is for several machines, too. Names that an Open MPI does not have are skipped.
+Words words_for_this_machine() {
+    return {"--mca",
+            "ras",
+            "^slurm,tm,gridengine,lsf,loadleveler,alps,pbs,flux,pals",
+            "--mca",
+            "plm",
+            "^slurm,tm,lsf,alps,pals",
+            "--mca",
+            "orte_default_hostfile",  // Open MPI 5: prte_...
+            "none",
+            "--mca",
+            "prte_default_hostfile",
+            "none"};
+}
+
 // One node: shared memory only, no sockets.
 Words words_for_one_node(const LaunchRequest& request) {
     if (!request.oversubscribe) check_cores(request.np);
     // Open MPI 5 complains of UCX, which is not used here, in each rank.
     Words words{"-np", fmt::format("{}", request.np), "--mca", "btl", "self,vader"};
     words.insert(words.end(), {"--mca", "osc", "^ucx"});
+    const Words about_here = words_for_this_machine();
+    words.insert(words.end(), about_here.begin(), about_here.end());
     if (!request.folder.empty())
         for (const char* place :
              {"orte_tmpdir_base",  // Open MPI 5: prte_...; each skips unknown names
@@ -117,6 +137,7 @@ std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environ
         const std::size_t ranks = ranks_on(hosts, request);
         network = chosen_network(hosts, environment);
         add(words_for_hosts(hosts, ranks, network));
+        if (!network.is_needed) add(words_for_this_machine());
     }
     add({"--bind-to", "none"});
     add(carrier_words(network, environment));

@@ -5,11 +5,14 @@
 #include "lockstep/cluster/topology.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include "silent_network.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
@@ -28,6 +31,11 @@ double turn_s(const LaunchFacts& launch, const NetworkSight& sight) {
     return by_rank_s + (sight.silent.empty() ? knows_nothing_s : 0);
 }
 
+void say(const Error& error) {
+    const std::string text = error.text() + "\n";
+    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
 // MPI is stuck and not to be asked: the process ends as it is, and its launcher ends the others.
 [[noreturn]] void give_up(const std::string& phase, double waited_s) {
     const Environment environment;
@@ -38,9 +46,35 @@ double turn_s(const LaunchFacts& launch, const NetworkSight& sight) {
     std::this_thread::sleep_for(
         std::chrono::duration<double>(turn_s(read_launch_facts(environment), sight)));
     const Error error = no_contact(node.host, phase, waited_s, own, sight);
-    const std::string text = error.text() + "\n";
-    [[maybe_unused]] const auto wrote = ::write(STDERR_FILENO, text.data(), text.size());
-    ::_exit(static_cast<int>(error.exit_code()));
+    say(error);
+    end_process(static_cast<int>(error.exit_code()));
+}
+
+// PMIx maps 12 MiB at once.
+constexpr std::uint64_t little_room = 12u << 20;
+
+/// The first folder in which MPI keeps files and that has little room, or "".
+std::string full_folder(const Environment& environment) {
+    const std::array folders{environment.text("TMPDIR").value_or("/tmp"),
+                             std::string("/dev/shm"),
+                             environment.text("PMIX_SERVER_TMPDIR").value_or("")};
+    for (const std::string& folder : folders) try {
+            if (!folder.empty() && free_bytes(folder) < little_room) return folder;
+        } catch (const Error&) {  // it is not there
+        }
+    return {};
+}
+
+Error no_pmix(const std::string& what, const Environment& environment) {
+    const std::string ranks = environment.text("PMI_SIZE").value_or("N");
+    return {"E604",
+            what,
+            "srun offered PMI-2 and no PMIx, and this program's Open MPI knows no PMI-2; found "
+            "PMI_RANK=" +
+                environment.text("PMI_RANK").value_or("") + " PMI_SIZE=" + ranks,
+            fmt::format("srun --mpi=pmix -n {} lockstep train ...  (srun --mpi=list shows what "
+                        "this SLURM has), or mpirun",
+                        ranks)};
 }
 
 }  // namespace
@@ -56,6 +90,27 @@ StartLimits start_limits(const Environment& environment) {
                      "for example LOCKSTEP_START_TIMEOUT=120");
     });
     return {static_cast<double>(*seconds), static_cast<double>(*seconds)};
+}
+
+Error init_failed(int status, const Environment& environment) {
+    const std::string host = host_name();
+    const std::string what =
+        fmt::format("MPI_Init ended this process on {} with exit code {}", host, status);
+    if (environment.text("PMI_FD") && !environment.text("PMIX_NAMESPACE"))
+        return no_pmix(what, environment);
+    const std::string folder = full_folder(environment);
+    if (!folder.empty())
+        return {"E632",
+                what,
+                fmt::format("'{}' has {} free, and MPI needs {} there",
+                            folder,
+                            bytes_text(free_bytes(folder)),
+                            bytes_text(little_room)),
+                fmt::format("make room in '{}' of {}", folder, host)};
+    return {"E604",
+            what,
+            "MPI's words above say why",
+            fmt::format("'lockstep doctor' on {}, without mpirun or srun, looks for causes", host)};
 }
 
 struct StartWatch::Inside {
@@ -89,6 +144,7 @@ struct StartWatch::Inside {
 };
 
 StartWatch::StartWatch(const StartLimits& limits) {
+    init_.emplace(say, [](int status) { return init_failed(status, Environment()); });
     if (read_launch_facts(Environment()).size.value_or(1) < 2) return;
     inside_ = std::make_unique<Inside>(limits);
     inside_->thread = std::thread([this] { inside_->watch(); });
@@ -101,6 +157,7 @@ StartWatch::~StartWatch() {
 }
 
 void StartWatch::note_init() {
+    init_.reset();
     if (inside_) inside_->tell(inside_->is_init);
 }
 

@@ -113,8 +113,8 @@ class LookPace {
 std::string meaning_of(int signal) {
     switch (signal) {
         case SIGKILL:
-            return "somebody killed mpirun or a rank: a person, the job's limits, or the kernel "
-                   "for want of memory (dmesg says so)";
+            return "a rank or mpirun was killed: by a person, the job's limits, the kernel for "
+                   "want of memory (dmesg says so), or mpirun after another rank's error above";
         case SIGXFSZ:
             return "a file grew beyond the limit of this shell or job (ulimit -f)";
         case SIGXCPU:
@@ -140,11 +140,24 @@ std::string next_start(const SupervisedRanks& ranks) {
     return ranks.tell_next_start ? ranks.tell_next_start() : "start the same command again";
 }
 
-Error killed(int signal, const SupervisedRanks& ranks) {
-    return Error("E612",
-                 fmt::format("the ranks were ended by signal {} ({})", signal, ::strsignal(signal)),
-                 meaning_of(signal),
-                 next_start(ranks));
+Error killed(int signal, RanksStage stage, const SupervisedRanks& ranks) {
+    const std::string_view fault = launch_fault(128 + signal);
+    if (stage == RanksStage::begun || fault.empty())
+        return Error(
+            "E612",
+            fmt::format("the ranks were ended by signal {} ({})", signal, ::strsignal(signal)),
+            meaning_of(signal),
+            next_start(ranks));
+    return Error(
+        "E612",
+        fmt::format("mpirun ended with exit code {}, which has two meanings", 128 + signal),
+        fmt::format("a rank was ended by signal {} ({}): {}; or, by Open MPI 4.1, {}: "
+                    "what mpirun wrote above tells which",
+                    signal,
+                    ::strsignal(signal),
+                    meaning_of(signal),
+                    fault),
+        next_start(ranks));
 }
 
 int exit_code_of(int status, bool interrupted, RanksStage stage, const SupervisedRanks& ranks) {
@@ -156,7 +169,8 @@ int exit_code_of(int status, bool interrupted, RanksStage stage, const Supervise
     if (interrupted && (is_killed || has_saved)) return by_interrupt;
     if (WIFSIGNALED(status) && is_crash(WTERMSIG(status)))
         throw launcher_crashed(WTERMSIG(status), stage, next_start(ranks));
-    if (is_killed) throw killed(code - 128, ranks);
+    if (is_killed && WIFSIGNALED(status)) throw killed(code - 128, RanksStage::begun, ranks);
+    if (is_killed) throw killed(code - 128, stage, ranks);
     if (!is_of_ranks) throw launcher_failed(code, stage, next_start(ranks));
     return code;
 }
@@ -297,7 +311,7 @@ int supervise_ranks(LaunchRequest request, SupervisedRanks ranks) {
     if (are_here && !request.oversubscribe) check_cores(request.np);
     const int ranks_here = are_here ? request.np : 1;
     settle_limits(ranks_here);
-    ready_for_mpirun(request.oversubscribe ? 1 : ranks_here);
+    ready_for_mpirun();
     const LaunchFolder folder(ranks_here);
     request.folder = folder.path();
     std::map<std::string, std::string> environment;

@@ -56,8 +56,7 @@ std::uint64_t length_to_keep(int file, std::int64_t resumed_step, const fs::path
 }  // namespace
 
 MetricsFile::MetricsFile(const fs::path& path, std::int64_t resumed_step)
-    : path_(path),
-      file_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+    : path_(path), file_(open_for_writing(path, O_RDWR | O_CREAT | O_APPEND)) {
     if (!file_) throw system_error("open", path.string(), errno);
     const auto length = length_to_keep(file_.value(), resumed_step, path);
     if (::ftruncate(file_.value(), static_cast<off_t>(length)) != 0) {

@@ -1,41 +1,54 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/metrics_export.hpp"
 
+#include "lockstep/core/log.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
 #include <span>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-/// Reports and evaluations in order of steps, an evaluation behind the report of its step.
-std::vector<Json> rows_of(const RunFigures& run) {
-    std::vector<Json> rows;
-    const auto add = [&](std::string_view kind, const auto& record) {
-        Json row = Json::object();
-        row["kind"] = kind;
-        row.update(json_of_record(record));
-        rows.push_back(std::move(row));
-    };
-    for (const StepsEvent& report : run.reports) add("report", report);
-    for (const EvaluationMetrics& evaluation : run.evaluations) add("evaluation", evaluation);
-    std::stable_sort(rows.begin(), rows.end(), [](const Json& a, const Json& b) {
-        return a.at("step").get<std::int64_t>() < b.at("step").get<std::int64_t>();
-    });
+/// A report or an evaluation of the run.
+using MetricsRow = std::variant<const StepsEvent*, const EvaluationMetrics*>;
+
+std::int64_t step_of(const MetricsRow& row) {
+    const auto* const report = std::get_if<const StepsEvent*>(&row);
+    return report ? (*report)->report.step : std::get<const EvaluationMetrics*>(row)->step;
+}
+
+/// In order of steps, an evaluation behind the report of its step.
+std::vector<MetricsRow> rows_of(const RunFigures& run) {
+    std::vector<MetricsRow> rows;
+    for (const StepsEvent& report : run.reports) rows.emplace_back(&report);
+    for (const EvaluationMetrics& evaluation : run.evaluations) rows.emplace_back(&evaluation);
+    std::ranges::stable_sort(rows, {}, step_of);
     return rows;
+}
+
+Json json_of(const MetricsRow& row) {
+    Json json = Json::object();
+    json["kind"] = row.index() == 0 ? "report" : "evaluation";
+    std::visit([&](const auto* record) { json.update(json_of_record(*record)); }, row);
+    return json;
 }
 
 using Cells = std::vector<std::pair<std::string, std::string>>;  ///< column, text
 
+/// RFC 4180 has quotes, but no escapes: control characters become '?'.
 std::string csv_text(const Json& value) {
     if (value.is_null()) return "";
-    const std::string text = value.is_string() ? value.get<std::string>() : value.dump();
-    if (text.find_first_of(",\"\r\n") == text.npos) return text;
+    const std::string text =
+        printable_lines(value.is_string() ? value.get<std::string>() : value.dump());
+    if (text.find_first_of(",\"\n") == text.npos) return text;
     std::string quoted = "\"";
     for (const char c : text) quoted += c == '"' ? "\"\"" : std::string(1, c);
     return quoted + "\"";
@@ -46,24 +59,45 @@ void add_cells(Cells& cells, const Json& object, const std::string& prefix) {
         if (value.is_object())
             add_cells(cells, value, prefix + key + ".");
         else
-            cells.emplace_back(prefix + key, csv_text(value));
+            cells.emplace_back(csv_text(prefix + key), csv_text(value));
     }
 }
 
+Cells cells_of(const MetricsRow& row) {
+    Cells cells;
+    add_cells(cells, json_of(row), "");
+    return cells;
+}
+
 /// Names of columns, in the order in which rows have them first.
-std::vector<std::string> columns_of(std::span<const Cells> rows) {
+std::vector<std::string> columns_of(std::span<const MetricsRow> rows) {
     std::vector<std::string> columns;
     std::set<std::string> known;
-    for (const Cells& row : rows)
-        for (const auto& [column, text] : row)
+    for (const MetricsRow& row : rows)
+        for (const auto& [column, text] : cells_of(row))
             if (known.insert(column).second) columns.push_back(column);
     return columns;
+}
+
+/// JSON that a terminal shows as it is: control characters are escapes, which parsers undo.
+std::string json_line(const Json& row) {
+    const std::string text = row.dump();
+    std::string line;
+    for (std::string_view rest(text); !rest.empty();) {
+        const Character first = first_character(rest);
+        if (first.is_control)
+            line += fmt::format("\\u{:04x}", static_cast<std::uint32_t>(first.letter));
+        else
+            line += rest.substr(0, first.bytes);
+        rest.remove_prefix(first.bytes);
+    }
+    return line + '\n';
 }
 
 /// What stands between the quotes of a label.
 std::string label(std::string_view text) {
     std::string escaped;
-    for (const char c : text) {
+    for (const char c : printable_lines(text)) {
         if (c == '\\' || c == '"') escaped += '\\';
         escaped += c == '\n' ? "\\n" : std::string(1, c);
     }
@@ -138,13 +172,14 @@ void add_ranks(Exposition& out, const RunFigures& run) {
 
 }  // namespace
 
+// Row by row: all of a long run's rows would fill the memory.
 std::string metrics_csv(const RunFigures& run) {
-    std::vector<Cells> rows;
-    for (const Json& row : rows_of(run)) add_cells(rows.emplace_back(), row, "");
+    const std::vector<MetricsRow> rows = rows_of(run);
     const std::vector<std::string> columns = columns_of(rows);
     std::string text = fmt::format("{}\n", fmt::join(columns, ","));
-    for (const Cells& row : rows) {
-        const std::map<std::string, std::string> texts(row.begin(), row.end());
+    for (const MetricsRow& row : rows) {
+        const Cells cells = cells_of(row);
+        const std::map<std::string, std::string> texts(cells.begin(), cells.end());
         for (const std::string& column : columns) {
             if (&column != &columns.front()) text += ',';
             if (const auto found = texts.find(column); found != texts.end()) text += found->second;
@@ -156,7 +191,7 @@ std::string metrics_csv(const RunFigures& run) {
 
 std::string metrics_jsonl(const RunFigures& run) {
     std::string text;
-    for (const Json& row : rows_of(run)) text += row.dump() + '\n';
+    for (const MetricsRow& row : rows_of(run)) text += json_line(json_of(row));
     return text;
 }
 

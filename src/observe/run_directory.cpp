@@ -17,6 +17,7 @@
 // - A run goes on with other settings that decide its bits: check_same_deciding() names each that
 //   differs.
 // - A folder of other files is taken for a new run and filled.
+// - A folder in it that is a link is written through, or emptied: check_no_link().
 // - A request is answered before its effect can be seen: state first, then the request is taken
 //   away.
 //
@@ -251,6 +252,8 @@ RunDirectory RunDirectory::open(const fs::path& root, double wait_s) {
     RunPaths paths{root};
     make_directories(root);
     refuse_foreign_folder(paths);
+    for (const auto& folder : {paths.checkpoints(), paths.ledger(), paths.logs(1).parent_path()})
+        check_no_link(folder);
     auto lock = take_run_lock(paths.lock(), wait_s);
     RunDirectory directory(std::move(paths), std::move(lock));
     if (fs::exists(directory.paths_.record())) directory.record_ = read_run_record(root);
@@ -284,8 +287,8 @@ std::int64_t RunDirectory::begin_incarnation() {
     incarnation_ = next;
     control_.emplace(paths_.root, next);
     remove_left_starts(paths_.root);
-    make_directories(logs());
-    make_directories(paths_.checkpoints());
+    make_own_folder(logs());
+    make_own_folder(paths_.checkpoints());
     return next;
 }
 
@@ -305,6 +308,11 @@ const std::optional<ControlRequest>& RunDirectory::control_request() {
 // The state comes first: who asked looks for it when the request is gone.
 void RunDirectory::write_state(RunState state) {
     check_still_ours();
+    // Another rank may have ended this start, which rank 0 does not know yet.
+    if (state.phase == RunPhase::running) {
+        const RunState found = read_run_state(paths_.root).value_or(RunState{});
+        if (found.phase == RunPhase::failed && found.incarnation == incarnation_) return;
+    }
     const auto& asked = control_->pending();
     const bool answers =
         asked && (state.phase != RunPhase::running || asked->action == ControlAction::save);
@@ -314,14 +322,25 @@ void RunDirectory::write_state(RunState state) {
 }
 
 std::vector<std::string> RunDirectory::warnings() const {
+    std::vector<std::string> found;
     struct stat facts {};
-    if (::stat(paths_.root.c_str(), &facts) != 0 || (facts.st_mode & S_IWOTH) == 0) return {};
-    return {
-        fmt::format("W402: '{}' can be changed by anyone (mode {:04o}): others could swap its "
-                    "checkpoints; fix: chmod 700 '{}'",
-                    paths_.root.string(),
-                    facts.st_mode & 07777,
-                    paths_.root.string())};
+    if (::stat(paths_.root.c_str(), &facts) == 0 && (facts.st_mode & S_IWOTH) != 0)
+        found.push_back(
+            fmt::format("W402: '{}' can be changed by anyone (mode {:04o}): others could swap its "
+                        "checkpoints; fix: chmod 700 '{}'",
+                        paths_.root.string(),
+                        facts.st_mode & 07777,
+                        paths_.root.string()));
+    for (const fs::path& folder : {fs::absolute(paths_.root).parent_path(), paths_.root})
+        if (::geteuid() == 0 && ::stat(folder.c_str(), &facts) == 0 && facts.st_uid != 0) {
+            found.push_back(
+                fmt::format("W403: root writes into '{}' of user {}, who can swap what root reads "
+                            "there; fix: train as that user, or below a folder of root's",
+                            folder.string(),
+                            facts.st_uid));
+            break;
+        }
+    return found;
 }
 
 }  // namespace lockstep

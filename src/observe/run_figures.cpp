@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/observe/run_figures.hpp"
 
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/numbers.hpp"
+
+#include "run_lines.hpp"
+
 #include <algorithm>
 #include <deque>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <string>
@@ -24,7 +28,7 @@ EvaluationMetrics evaluation_in(const Json& line) {
 }
 
 /// A line that is damaged, or half written, is passed over.
-void add_line(RunFigures& run, const std::string& text) {
+void add_line(RunFigures& run, std::string_view text) {
     const Json line = try_parse_json(text).value_or(Json());
     if (!line.contains("step")) return;
     try {
@@ -36,13 +40,41 @@ void add_line(RunFigures& run, const std::string& text) {
     }
 }
 
+template <class T>
+void keep_newest(std::vector<T>& all) {
+    constexpr std::size_t most = 100'000;
+    if (all.size() >= 2 * most) all.erase(all.begin(), all.end() - most);
+}
+
+/// The newest that fit into memory whatever the file is; a report has some 700 bytes.
+void read_metrics(RunFigures& run) {
+    constexpr std::int64_t most_bytes = 64 << 20;
+    const fs::path path = RunPaths{run.root}.metrics();
+    RunLines lines(path);
+    if (lines.size() > most_bytes)
+        once(Level::warn,
+             "'{}' has {}: only its newest {} are read",
+             path.string(),
+             bytes_text(static_cast<std::uint64_t>(lines.size())),
+             bytes_text(most_bytes));
+    lines.choose_last(most_bytes);
+    while (const auto line = lines.next()) {
+        add_line(run, *line);
+        keep_newest(run.reports);
+        keep_newest(run.evaluations);
+    }
+}
+
 // Among the first records of a rank's log.
 std::optional<PlaceEvent> place_in(const fs::path& log) {
     constexpr int most_records = 32;
-    std::ifstream lines(log);
-    std::string line;
-    for (int i = 0; i < most_records && std::getline(lines, line); ++i)
-        if (auto place = event_in<PlaceEvent>(try_parse_json(line).value_or(Json()))) return place;
+    RunLines lines(log);
+    lines.choose(0, RunLines::longest_line);
+    for (int i = 0; i < most_records; ++i) {
+        const auto line = lines.next();
+        if (!line) break;
+        if (auto place = event_in<PlaceEvent>(try_parse_json(*line).value_or(Json()))) return place;
+    }
     return {};
 }
 
@@ -52,13 +84,12 @@ std::vector<StepsEvent> newest_reports(const fs::path& log) {
     constexpr std::int64_t end_bytes = 64 << 10;
     constexpr std::size_t most_reports = 4;
     std::vector<StepsEvent> reports;
-    std::ifstream lines(log, std::ios::binary | std::ios::ate);
-    if (!lines) return reports;
-    lines.seekg(std::max<std::int64_t>(static_cast<std::int64_t>(lines.tellg()) - end_bytes, 0));
+    RunLines lines(log);
+    lines.choose_last(end_bytes);
     std::deque<std::string> newest;
-    for (std::string line; std::getline(lines, line);) {
-        if (!line.ends_with('}') || line.find("\"so_far\"") == line.npos) continue;
-        newest.push_back(std::move(line));
+    while (const auto line = lines.next()) {
+        if (!line->ends_with('}') || line->find("\"so_far\"") == line->npos) continue;
+        newest.emplace_back(*line);
         if (newest.size() > most_reports) newest.pop_front();
     }
     for (const std::string& report : newest)
@@ -113,8 +144,7 @@ RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation) {
 
 RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
     RunFigures run = read_rank_figures(root, incarnation);
-    std::ifstream lines(RunPaths{root}.metrics());
-    for (std::string line; std::getline(lines, line);) add_line(run, line);
+    read_metrics(run);
     return run;
 }
 

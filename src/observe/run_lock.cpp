@@ -129,7 +129,7 @@ bool is_held_by_earlier_start(const fs::path& path) {
 }
 
 UniqueFd open_lock_file(const fs::path& path, int flags) {
-    UniqueFd file(::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | flags, 0600));
+    UniqueFd file = open_for_writing(path, O_RDWR | O_CREAT | flags);
     if (!file) throw system_error("open", path.string(), errno);
     return file;
 }

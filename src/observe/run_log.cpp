@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "run_log.hpp"
 
+#include "lockstep/core/log.hpp"
 #include "lockstep/observe/events.hpp"
 
+#include "run_lines.hpp"
+
 #include <algorithm>
-#include <fstream>
 #include <optional>
 #include <string>
 #include <vector>
@@ -14,6 +16,9 @@ namespace {
 
 constexpr std::int64_t whole_bytes = 512 << 10;  // a log up to this size is read whole
 constexpr std::int64_t window_bytes = 64 << 10;  // records have 1 to 2 kB
+constexpr std::int64_t window_growth = 16;       // where others' words lie between reports
+constexpr std::int64_t most_bytes = 16 << 20;    // at each end
+constexpr std::int64_t most_whole = 64 << 20;    // of a longer log no more is read than its ends
 
 /// Steps that one report covers, and what they took.
 struct StepsReport {
@@ -44,7 +49,7 @@ void add_report(StartLog& log, const StepsEvent& event, double time_s) {
     log.record.epoch = event.report.epoch;
 }
 
-void add_line(StartLog& log, const std::string& line) {
+void add_line(StartLog& log, std::string_view line) {
     const Json record = try_parse_json(line).value_or(Json());
     const Json* const time = record.find("t");
     if (!time || !time->is_number()) return;
@@ -63,27 +68,37 @@ void add_line(StartLog& log, const std::string& line) {
 /// A log, of which parts can be read.
 class LogFile {
   public:
-    explicit LogFile(const fs::path& path) : stream_(path, std::ios::binary) {
-        stream_.seekg(0, std::ios::end);
-        size_ = stream_ ? static_cast<std::int64_t>(stream_.tellg()) : 0;
-    }
-    std::int64_t size() const { return size_; }
+    explicit LogFile(const fs::path& path) : lines_(path) {}
+    std::int64_t size() const { return lines_.size(); }
 
     /// The lines that begin at or after byte `from`, but for the first, and before byte `to`.
     StartLog read(std::int64_t from, std::int64_t to) {
         StartLog log;
-        stream_.clear();
-        stream_.seekg(from);
-        std::string line;
-        if (from > 0) std::getline(stream_, line);
-        while (stream_.tellg() >= 0 && stream_.tellg() < to && std::getline(stream_, line))
-            add_line(log, line);
+        lines_.choose(from, to);
+        while (const auto line = lines_.next()) add_line(log, *line);
         return log;
     }
 
+    /// Of the log's beginning as much as has a report.
+    StartLog read_head() {
+        StartLog head;
+        for (std::int64_t bytes = window_bytes; bytes <= most_bytes && head.reports.empty();
+             bytes *= window_growth)
+            head = read(0, bytes);
+        return head;
+    }
+
+    /// Of the log's end as much as has two reports: the first does not know where its steps begin.
+    StartLog read_tail() {
+        StartLog tail;
+        for (std::int64_t bytes = window_bytes; bytes <= most_bytes && tail.reports.size() < 2;
+             bytes *= window_growth)
+            tail = read(std::max<std::int64_t>(size() - bytes, 0), size());
+        return tail;
+    }
+
   private:
-    std::ifstream stream_;
-    std::int64_t size_ = 0;
+    RunLines lines_;
 };
 
 double recent_step_s(const std::vector<StepsReport>& reports) {
@@ -138,27 +153,38 @@ std::optional<double> kept_before(LogFile& file, std::int64_t kept_until) {
     return std::nullopt;
 }
 
-/// From both ends of a long log; nothing where that does not do.
+/// By the share of the steps that count.
+double kept_share(const StartRecord& record, std::int64_t kept_until) {
+    const auto all = static_cast<double>(
+        std::max<std::int64_t>(record.to_step - std::max<std::int64_t>(record.from_step, 0), 1));
+    const auto kept = static_cast<double>(kept_until - record.from_step);
+    return record.train_s * std::clamp(kept / all, 0.0, 1.0);
+}
+
+/// From both ends of a long log; nothing where that does not do, and all can be read.
 std::optional<StartRecord> read_ends(LogFile& file, std::int64_t kept_until) {
-    const StartLog head = file.read(0, window_bytes);
-    const StartLog tail = file.read(file.size() - window_bytes, file.size());
-    if (head.reports.empty() || tail.reports.size() < 2 || !tail.reports.back().so_far)
+    const bool is_readable = file.size() <= most_whole;
+    const StartLog head = file.read_head();
+    const StartLog tail = file.read_tail();
+    const bool has_sums = !tail.reports.empty() && tail.reports.back().so_far;
+    if (is_readable && (head.reports.empty() || tail.reports.size() < 2 || !has_sums))
         return std::nullopt;
-    // The first report of the tail does not know where its steps begin.
-    const std::vector<StepsReport> recent(tail.reports.begin() + 1, tail.reports.end());
-    const StartSums& sums = *recent.back().so_far;
     StartRecord record = tail.record;
     record.began_unix_s = head.record.began_unix_s;
     record.from_step = head.record.from_step;
     record.first_report_s = head.record.first_report_s;
+    if (!has_sums) return record;
+    // The first report of the tail does not know where its steps begin.
+    const std::vector<StepsReport> recent(tail.reports.begin() + 1, tail.reports.end());
+    const StartSums& sums = *tail.reports.back().so_far;
     record.step_s = recent_step_s(recent);
     record.train_s = record.kept_s = sums.train_s;
     record.save_s = sums.save_s;
     record.evaluate_s = sums.evaluate_s + tail.evaluated_since_s;
     if (kept_until >= record.to_step) return record;
     const auto kept = kept_until <= record.from_step ? 0.0 : kept_before(file, kept_until);
-    if (!kept) return std::nullopt;
-    record.kept_s = *kept;
+    if (!kept && is_readable) return std::nullopt;
+    record.kept_s = kept.value_or(kept_share(record, kept_until));
     return record;
 }
 
@@ -170,6 +196,11 @@ StartRecord read_start(const fs::path& log, std::int64_t incarnation, std::int64
     if (file.size() > whole_bytes) record = read_ends(file, kept_until);
     if (!record) record = sum_up(file.read(0, file.size()), kept_until);
     record->incarnation = incarnation;
+    if (file.size() > most_whole && record->to_step < 0)
+        once(Level::warn,
+             "'{}' has no report near its end: how long start {} trained is not known",
+             log.string(),
+             incarnation);
     return *record;
 }
 

@@ -17,6 +17,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::int64_t format_version = 1;
+constexpr std::size_t most_record_bytes = 4 << 20;  // as values it takes many times as much
 constexpr std::array<std::string_view, 4> phase_names{
     "running", "checkpointed", "complete", "failed"};
 
@@ -66,7 +67,7 @@ std::string record_text(const RunRecord& record) {
 
 RunRecord read_run_record(const fs::path& root) {
     const auto path = RunPaths{root}.record();
-    return record_from_json<RunRecord>(read_json(path), path.string());
+    return record_from_json<RunRecord>(read_json(path, most_record_bytes), path.string());
 }
 
 std::string_view run_phase_name(RunPhase phase) {
@@ -83,7 +84,7 @@ std::string state_text(const RunState& state, std::int64_t incarnation) {
 std::optional<RunState> read_run_state(const fs::path& root) {
     const auto path = RunPaths{root}.state();
     if (std::error_code failed; !fs::exists(path, failed)) return {};
-    return record_from_json<RunState>(read_json(path), path.string());
+    return record_from_json<RunState>(read_json(path, most_record_bytes), path.string());
 }
 
 }  // namespace lockstep

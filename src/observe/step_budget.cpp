@@ -116,7 +116,7 @@ fs::path step_budgets_path(const fs::path& logs, int rank) {
 
 StepBudgetFile::StepBudgetFile(const fs::path& path, std::size_t capacity)
     : path_(path),
-      file_(::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)),
+      file_(open_for_writing(path, O_WRONLY | O_CREAT | O_TRUNC)),
       capacity_(capacity) {
     check(static_cast<bool>(file_), [&] { return system_error("create", path.string(), errno); });
     const std::array header{Header{}};

@@ -150,8 +150,7 @@ std::string markdown_table(std::string_view left,
 }
 
 EventFile::EventFile(const fs::path& directory, std::int64_t resumed_step)
-    : path_(new_path(directory)),
-      file_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | O_NOFOLLOW, 0600)) {
+    : path_(new_path(directory)), file_(open_for_writing(path_, O_WRONLY | O_CREAT | O_APPEND)) {
     if (!file_) throw system_error("create", path_.string(), errno);
     auto version = event_at(0);
     put_bytes(version, event_field::file_version, "brain.Event:2");

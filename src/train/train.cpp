@@ -32,7 +32,7 @@ TrainResult train_model(const TrainSettings& settings, const Communicator& ranks
     // A request during set-up is met after the first step.
     const SignalGuard signals(SignalGuard::SecondRequest::ends);
     Job job(settings, ranks);
-    const ForeignEnd only_ours([&](const Error& error) { job.note_end_alone(error); });
+    const ForeignEnd only_ours([&](const Error& error) { job.note_failure(error); });
     try {
         const LoopParts parts = job.prepare();
         parts.recorder.mark_running();

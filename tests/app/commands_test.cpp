@@ -104,7 +104,9 @@ TEST(Explain, TakesLowerCaseAndExitCodes) {
                             "on\n"));
     EXPECT_THAT(output_of({"explain", "78"}), HasSubstr(" E306"));
     EXPECT_THAT(output_of({"explain", "137"}), HasSubstr("killed by signal 9 (Killed)"));
-    for (const char* code : {"E999", "2", "205", "-75", "99999999999"})
+    EXPECT_THAT(output_of({"explain", "135"}), HasSubstr("a host has no folder of this name"));
+    EXPECT_THAT(output_of({"explain", "205"}), HasSubstr("exit code 205: mpirun lost a daemon"));
+    for (const char* code : {"E999", "2", "200", "-75", "99999999999"})
         EXPECT_EQ(test::caught_code([&] { run_command({"explain", code}, {}); }), "E101") << code;
 }
 

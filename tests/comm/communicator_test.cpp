@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/communicator.hpp"
 
+#include "lockstep/comm/flight_recorder.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "support/mpi_test.hpp"
+#include "support/temp_dir.hpp"
 
 #include <algorithm>
 #include <array>
@@ -49,6 +51,31 @@ TEST(Communicator, GathersDifferentSizesByRank) {
     ASSERT_EQ(all.size(), static_cast<std::size_t>(ranks().size()));
     for (int rank = 0; rank < ranks().size(); ++rank)
         EXPECT_EQ(all[static_cast<std::size_t>(rank)], text_of(rank));
+}
+
+TEST(Communicator, NotesItsCallsDuringSetUpAndWhileRanksSave) {
+    const lockstep::test::TempDir folder;
+    lockstep::FlightRecorder recorder(
+        folder.path(), ranks().rank(), ranks().size(), {.entries = 64});
+    const Communicator own = ranks().duplicate();
+    const Communicator copy = own;
+    own.record_in(&recorder);
+    copy.barrier();
+    EXPECT_EQ(recorder.next().index, 1u);
+    recorder.mark_running();
+    copy.barrier();
+    EXPECT_EQ(recorder.next().index, 1u) << "training has its own channel";
+    *recorder.phase_word() =
+        lockstep::packed(lockstep::PhaseMark{lockstep::Phase::checkpoint, lockstep::now_s()});
+    static_cast<void>(copy.all_gather("x"));
+    ASSERT_EQ(recorder.next().index, 2u);
+    const auto noted = recorder.find({1});
+    ASSERT_TRUE(noted);
+    EXPECT_EQ(noted->call.op, lockstep::FlightOp::all_gather);
+    EXPECT_GT(noted->ended_s, 0);
+    own.record_in(nullptr);
+    copy.barrier();
+    EXPECT_EQ(recorder.next().index, 2u);
 }
 
 TEST(Communicator, GathersToTheRootAlone) {

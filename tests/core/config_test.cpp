@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -91,6 +92,62 @@ TEST_F(ConfigTest, RefusesWhatIsNoReadableFile) {
 
 TEST_F(ConfigTest, BearsDeepNesting) {
     EXPECT_EQ(code_of("a = " + std::string(100'000, '[')), "E110");
+}
+
+std::string dotted(std::size_t parts) {
+    std::string key = "a";
+    for (std::size_t i = 1; i < parts; ++i) key += i % 3 == 0 ? ".a" : i % 3 == 1 ? " . a" : ".'a'";
+    return key;
+}
+
+std::string nested_tables(int tables) {
+    return tables == 0 ? "b = 1" : dotted(20) + " = {" + nested_tables(tables - 1) + "}";
+}
+
+TEST_F(ConfigTest, RefusesKeysThatOverflowTheParsersStack) {
+    for (const std::size_t parts : {33u, 20'000u, 100'000u}) {
+        EXPECT_EQ(code_of("[" + dotted(parts) + "]\nb = 1\n"), "E110") << parts;
+        EXPECT_EQ(code_of("[[" + dotted(parts) + "]]\nb = 1\n"), "E110") << parts;
+        EXPECT_EQ(code_of(dotted(parts) + " = 1\n"), "E110") << parts;
+        EXPECT_EQ(code_of("x = {" + dotted(parts) + " = 1}\n"), "E110") << parts;
+        EXPECT_EQ(code_of("x = {y = \"\"\"a\"\"\"\", " + dotted(parts) + " = 1}"), "E110") << parts;
+    }
+    EXPECT_EQ(code_of(nested_tables(200)), "E110");
+    EXPECT_EQ(code_of("a = " + std::string(33, '[')), "E110");
+    EXPECT_THAT(caught([&] { config_of("a = 1\n\n" + dotted(99) + " = 1\n"); })->what(),
+                HasSubstr("train.toml:3: "));
+}
+
+TEST_F(ConfigTest, CountsNoDotsAndBracketsOfTextsAndComments) {
+    const std::string dots(200, '.'), brackets(200, '[');
+    EXPECT_EQ(
+        config_of("a = \"" + dots + "\\\"" + brackets + "\" # " + dots + brackets + "\nb = '''\n" +
+                  dots + "\n''" + brackets + "'''\n[c]\n" + dotted(31) + " = 1.5\n")
+            .size(),
+        3u);
+    EXPECT_EQ(code_of(dotted(32) + " = 1\n"), "");
+}
+
+TEST_F(ConfigTest, RefusesLongKeysInAFewWords) {
+    const auto error = caught([&] { config_of(std::string(500'000, 'k') + " = 1\n"); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E111");
+    EXPECT_LT(error->text().size(), 500u);
+    const auto twice = caught([&] {
+        const std::string key(400'000, 'k');
+        config_of(key + " = 1\n" + key + " = 2\n");
+    });
+    ASSERT_TRUE(twice);
+    EXPECT_EQ(twice->code(), "E110");
+    EXPECT_LT(twice->text().size(), 1000u);
+}
+
+TEST_F(ConfigTest, SaysThatAPipeIsNoFile) {
+    ASSERT_EQ(::mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+    const auto error = caught([&] { read_config(folder_ / "pipe"); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E116");
+    EXPECT_THAT(error->why(), HasSubstr("a pipe"));
 }
 
 TEST(ConfigText, ParsesBackToTheSameValue) {

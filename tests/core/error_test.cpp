@@ -52,6 +52,15 @@ TEST(Error, LeavesOutWhatItDoesNotKnow) {
               "lockstep: error E402: cannot write\n  fix: try again");
 }
 
+TEST(Error, MakesNoLineOfItsOwnOfALineFeedInAName) {
+    EXPECT_EQ(Error("E201", "no 'a\n  fix: run this'", "b\nlockstep: all is well", "c").text(),
+              "lockstep: error E201: no 'a   fix: run this'\n"
+              "  why: b\n    lockstep: all is well\n  fix: c");
+    const Error unexpected = as_error(std::runtime_error("first\nsecond"));
+    EXPECT_STREQ(unexpected.what(), "first");
+    EXPECT_THAT(unexpected.why(), HasSubstr("\nsecond"));
+}
+
 TEST(Error, LetsNoTerminalEscapeThrough) {
     const auto text = Error("E101", "unknown \033]0;x\007", "line one\n    line\ttwo", "\r").text();
     EXPECT_EQ(text,

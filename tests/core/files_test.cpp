@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <limits>
 #include <vector>
 
 #include <fcntl.h>
@@ -91,18 +92,41 @@ TEST(OpenForReading, WaitsForNoPipeAndTouchesNoDevice) {
     EXPECT_EQ(caught_code([] { open_for_reading("/dev/zero"); }), "E206");
 }
 
+TEST(OpenForWriting, WaitsForNoPipeAndFollowsNoLink) {
+    const TempDir folder;
+    const fs::path pipe = folder / "pipe", link = folder / "link", file = folder.file("f", "x");
+    ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+    fs::create_symlink(file, link);
+    for (const int flags : {O_WRONLY | O_CREAT | O_APPEND, O_RDWR | O_CREAT, O_WRONLY | O_TRUNC}) {
+        EXPECT_FALSE(open_for_writing(pipe, flags));
+        EXPECT_EQ(system_error("open", pipe, errno).code(), "E206");
+        EXPECT_FALSE(open_for_writing(link, flags));
+        EXPECT_EQ(errno, ELOOP);
+        EXPECT_FALSE(open_for_writing(folder.path(), flags));
+    }
+    EXPECT_EQ(content_of(file), "x");
+    EXPECT_TRUE(open_for_writing(folder / "new", O_WRONLY | O_CREAT));
+    EXPECT_EQ(mode_of(folder / "new"), 0600u);
+}
+
 TEST(ReadFile, IsNotAllowedWithoutPermission) {
     constexpr uid_t nobody = 65534;
     const TempDir folder;
     const auto path = folder.file("f", "x");
+    const auto hidden = folder.file("closed/below/f", "x");
+    ASSERT_EQ(::chmod(folder.path().c_str(), 0755), 0);
     ASSERT_EQ(::chmod(path.c_str(), 0), 0);
+    ASSERT_EQ(::chmod((folder / "closed").c_str(), 0), 0);
     const auto user = ::geteuid();
     if (user == 0) {
         EXPECT_EQ(::seteuid(nobody), 0);  // root may read everything
     }
     const auto code = caught_code([&] { read_file(path); });
+    const auto text = test::caught_text([&] { read_file(hidden); });
     EXPECT_EQ(::seteuid(user), 0);
     EXPECT_EQ(code, "E202");
+    EXPECT_THAT(text, HasSubstr("may not enter '" + (folder / "closed").string() + "'\n"));
+    ASSERT_EQ(::chmod((folder / "closed").c_str(), 0700), 0);
 }
 
 TEST(ReadAt, StopsAtTheEndOfTheFile) {
@@ -191,6 +215,15 @@ TEST(MakeDirectories, MakesWhatIsMissingForTheOwnerAlone) {
     EXPECT_TRUE(fs::is_directory(folder / "a/d"));
 }
 
+TEST(MakeDirectories, LetsInWhomTheUmaskLetsIn) {
+    const TempDir folder;
+    const mode_t before = ::umask(022);
+    make_directories(folder / "a/b", FolderAccess::umask);
+    ::umask(before);
+    EXPECT_EQ(mode_of(folder / "a"), 0755u);
+    EXPECT_EQ(mode_of(folder / "a/b"), 0755u);
+}
+
 TEST(MakeDirectories, SaysWhatIsInTheWay) {
     const TempDir folder;
     folder.file("f", "x");
@@ -198,6 +231,24 @@ TEST(MakeDirectories, SaysWhatIsInTheWay) {
     EXPECT_THAT(test::caught_text([&] { make_directories(folder / "f/below"); }),
                 HasSubstr("E401"));
     EXPECT_EQ(caught_code([] { make_directories("/proc/none"); }), "E401");
+}
+
+TEST(FreeBytes, AreUnlimitedIfTheFileSystemDoesNotSay) {
+    EXPECT_EQ(free_bytes("/proc"), std::numeric_limits<std::uint64_t>::max());
+}
+
+TEST(MakeOwnFolder, RefusesALinkAndNamesIt) {
+    const TempDir folder;
+    make_own_folder(folder / "target/inside");
+    fs::create_directory_symlink(folder / "target", folder / "link");
+    const auto error = test::caught([&] { make_own_folder(folder / "link"); });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E220");
+    EXPECT_THAT(error->what(), HasSubstr((folder / "target").string()));
+    EXPECT_NO_THROW(make_own_folder(folder / "link/inside")) << "what leads to it may be a link";
+    EXPECT_NO_THROW(check_no_link(folder / "none"));
+    fs::create_directory_symlink(folder / "nowhere", folder / "dangling");
+    EXPECT_EQ(caught_code([&] { make_own_folder(folder / "dangling"); }), "E401");
 }
 
 TEST(FreeBytes, IsSomething) {

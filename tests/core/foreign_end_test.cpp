@@ -64,6 +64,20 @@ TEST_F(ForeignEnds, AreErrorsWhateverTheirCode) {
     EXPECT_THAT(said(), testing::HasSubstr("exit(3)"));
 }
 
+TEST_F(ForeignEnds, MeanWhatTheInnermostGuardSays) {
+    EXPECT_EQ(exit_of([&] {
+                  const auto tell = [&](const Error& error) { note(error.text()); };
+                  const ForeignEnd outer(tell);
+                  const ForeignEnd inner(tell, [](int status) {
+                      return Error("E604", "a library ended it with " + std::to_string(status));
+                  });
+                  std::exit(1);
+              }),
+              78);
+    EXPECT_THAT(said(), testing::HasSubstr("E604: a library ended it with 1\n"));
+    EXPECT_THAT(said(), testing::Not(testing::HasSubstr("E713")));
+}
+
 TEST_F(ForeignEnds, AreNotOurOwn) {
     EXPECT_EQ(exit_of_guarded([] { end_process(5); }), 5);
     EXPECT_EQ(exit_of([&] {

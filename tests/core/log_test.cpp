@@ -204,9 +204,21 @@ TEST_F(LogTest, PrintsTablesAsTheyAreOnRankZeroOnly) {
 TEST_F(LogTest, LetsNoEscapeReachFileOrTerminal) {
     open_as(0);
     const auto said = said_by([] { once(Level::warn, "{}", "a\033[2Jb\rc\nd\x9b\x7f"); });
-    EXPECT_THAT(said.err, EndsWith("warn: a?[2Jb?c d\x9b?\n"));
+    EXPECT_THAT(said.err, EndsWith("warn: a?[2Jb?c d??\n"));
     EXPECT_THAT(content_of(text_file(0)), Not(ContainsRegex("[\033\r]")));
     EXPECT_THAT(lines_of(text_file(0)), SizeIs(1));
+}
+
+TEST_F(LogTest, LetsNoEscapeOfATableReachTheTerminal) {
+    open_as(0);
+    const auto said = said_by([] {
+        print_once("a\033]0;x\007\n");
+        write_error(
+            "b\xc2\x9b"
+            "2J\n");
+    });
+    EXPECT_EQ(said.out, "a?]0;x?\n");
+    EXPECT_EQ(said.err, "b?2J\n");
 }
 
 TEST_F(LogTest, KeepsLinesWholeUnderEightThreads) {
@@ -419,6 +431,21 @@ TEST(Printable, ReplacesControlCharactersThatUtf8Hides) {
               "a?31m");
     EXPECT_EQ(printable("\xc2\x80\xc2\xa0"), "?\xc2\xa0");
     EXPECT_EQ(printable("\xc2"), "\xc2");
+    EXPECT_EQ(printable("\x9b"
+                        "31m \xe9 \xe4\x85"),
+              "?31m \xe9 \xe4?")
+        << "Latin-1";
+}
+
+TEST(Printable, ReplacesWhatChangesTheOrderOfLetters) {
+    for (const char* reorders : {"\u2028", "\u202a", "\u202e", "\u2066", "\u2069"})
+        EXPECT_EQ(printable(std::string("a") + reorders + "b"), "a?b");
+    for (const char* harmless : {"\u2027", "\u202f", "\u2065", "\u206a", "\u05d0", "\U0001f600"})
+        EXPECT_EQ(printable(harmless), harmless);
+}
+
+TEST(PrintableLines, KeepsLineFeeds) {
+    EXPECT_EQ(printable_lines("a\n\tb\r\033\n"), "a\n\tb??\n");
 }
 
 }  // namespace

@@ -76,6 +76,14 @@ TEST(ChoiceOption, TakesOneOfItsWords) {
               "  why: it must be one of adam, sgd\n  fix: did you mean 'sgd'?");
 }
 
+TEST(FilledOption, TakesAnythingButNothing) {
+    std::string value;
+    const Option option = filled(text_option("hosts", "HOST:N", value, ""));
+    EXPECT_EQ(code_of(option, ""), "E103");
+    option.assign({"a:1", from});
+    EXPECT_EQ(value, "a:1");
+}
+
 TEST(PathOption, TakesAnythingButNothing) {
     std::filesystem::path value;
     const Option option = path_option("run", "DIR", value, "");

@@ -344,14 +344,18 @@ TEST(Device, NamesTheRankWhoseGpuIsStuck) {
     for (const char* group : {"1:14", "1:15"})
         expect_named(folder / group,
                      3,
-                     {"SIMCUDA_HANG", group, "E660", "the GPU of rank 1 .* is stuck in #", stuck_s},
+                     {"SIMCUDA_HANG",
+                      group,
+                      "E660",
+                      "the GPU of rank 1 .* is stuck in gradients #",
+                      stuck_s},
                      hash);
     expect_named(folder / "kernel",
                  3,
                  {"SIMCUDA_STALL",
                   "1:25",
                   "E660",
-                  "the GPU of rank 1 .* is still in other work before #",
+                  "the GPU of rank 1 .* is still in other work before gradients #",
                   stuck_s},
                  hash);
 }
@@ -367,9 +371,9 @@ TEST(Device, NamesNobodyWhereNoGpuStandsOut) {
     const Words words{"--device", "cuda", "--model", "mlp", "--comm-timeout", stuck_s, "--plain"};
     const auto plain = run_lockstep(train(folder / "plain", words + on_ranks(3)),
                                     with_gpus({{"SIMCUDA_HANG", "1:15"}}));
-    EXPECT_THAT(
-        plain.output,
-        testing::ContainsRegex("error E660: the GPUs of ranks 0-2 are in #.*\n.*not known"));
+    EXPECT_THAT(plain.output,
+                testing::ContainsRegex(
+                    "error E660: the GPUs of ranks 0-2 are in gradients #.*\n.*not known"));
 }
 
 TEST(Device, NamesARankThatIsStopped) {

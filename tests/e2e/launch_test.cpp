@@ -308,6 +308,21 @@ TEST_F(Launch, SaysThatTasksOfABatchScriptAreIdle) {
         HasSubstr("warn: D1: this process is 1 of the 4 tasks of the SLURM job; fix: srun"));
 }
 
+// A job or step of one task, and one that is over: its nodes and tasks are not asked for.
+TEST_F(Launch, StartsRanksOfThisMachineWhateverSlurmSays) {
+    const ProcessResult result = run_lockstep(train(2, few_steps),
+                                              {{"SLURM_JOBID", "1"},
+                                               {"SLURM_JOB_ID", "1"},
+                                               {"SLURM_JOB_NODELIST", "nowhere"},
+                                               {"SLURM_NODELIST", "nowhere"},
+                                               {"SLURM_NNODES", "1"},
+                                               {"SLURM_TASKS_PER_NODE", "1"},
+                                               {"SLURM_STEP_ID", "0"},
+                                               {"SLURM_STEP_NUM_TASKS", "1"}});
+    EXPECT_EQ(result.exit_code, 0) << result.output;
+    EXPECT_THAT(result.output, testing::Not(HasSubstr("D3")));
+}
+
 // Files that Open MPI 4.1 and 5.0 read.
 TEST_F(Launch, PassesOnWhyMpirunStartsNoRank) {
     for (const auto& [folder, line] :

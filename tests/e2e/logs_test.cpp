@@ -26,6 +26,7 @@ using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
+using testing::StartsWith;
 
 Words logged_train(const fs::path& data, const fs::path& run, int ranks, std::int64_t length) {
     return train_words(data, run, "mlp", 24) + on_ranks(ranks) +
@@ -326,6 +327,10 @@ TEST_F(RuinedLogs, NameTheRankThatMetDamagedData) {
     EXPECT_EQ(cause.at("code"), "E213") << cause;
     EXPECT_EQ(cause.at("host"), host_name());
     EXPECT_EQ(cause.at("next"), "lockstep explain E213");
+    const Json state = read_json(run_ / "state.json");
+    EXPECT_EQ(state.at("phase"), "failed") << state;
+    EXPECT_EQ(state.at("exit"), 65) << state;
+    EXPECT_THAT(state.at("reason").get<std::string>(), StartsWith("E213: "));
     const std::string text = logs_of(run_, {"--level", "error"});
     EXPECT_EQ(text.find("E213"), text.rfind("E213")) << "told once:\n" << text;
     EXPECT_THAT(result.output, HasSubstr(fmt::format("rank {}", cause.at("rank").get<int>())));

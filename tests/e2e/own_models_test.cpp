@@ -20,7 +20,7 @@
 namespace lockstep::test {
 namespace {
 
-constexpr int config = 78, bad_data = 65;
+constexpr int config_code = 78, bad_data_code = 65;
 
 /// A model of support/own_models, and what `train` says of it.
 struct Mistake {
@@ -37,7 +37,7 @@ Mistake unusable(const std::string& model, const std::string& why, const std::st
     const std::string usual =
         "make parameters f32, buffers f32 or single whole numbers, each its own and finite";
     return {model,
-            config,
+            config_code,
             "E250: 'own_models.so' is no model for this program",
             why,
             fix.empty() ? usual : fix};
@@ -45,7 +45,7 @@ Mistake unusable(const std::string& model, const std::string& why, const std::st
 
 Mistake throws(const std::string& model, const std::string& where, const std::string& reason) {
     return {model,
-            config,
+            config_code,
             "E250: the model's " + where + " failed",
             reason,
             "mend the model's " + where};
@@ -61,18 +61,18 @@ std::vector<Mistake> mistakes() {
                  "'again' and 'last.weight' are one tensor",
                  "register it once, and use it in forward() as often as you like"),
         {"Detached",
-         config,
+         config_code,
          "E250: the model's output has no gradient",
          "no parameter that learns leads to it: forward() detaches what it computes, or does so "
          "without gradients",
          "leave out detach(), data() and NoGradGuard on the way from parameters to the output"},
         {"SparseGradients",
-         config,
+         config_code,
          "E250: the gradient of parameter 'words.weight' is sparse",
          "ranks sum dense gradients only",
          "leave out sparse(true) (Python: sparse=True) where the model makes its embedding"},
         {"Thawing",
-         config,
+         config_code,
          "E250: parameter 'first.weight' learns now",
          "requires_grad was false when the model was made, and which parameters learn stays the "
          "same in a run",
@@ -81,22 +81,22 @@ std::vector<Mistake> mistakes() {
         throws("ThrowsInConstructor", "constructor", "I need 77 classes, not 10"),
         throws("ThrowsLater", "forward()", "after 40 calls"),
         {"ThrowsInForward",
-         bad_data,
+         bad_data_code,
          "E217: the model cannot take these data",
          "first line",
          "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
         {"ThrowsNumber",
-         bad_data,
+         bad_data_code,
          "E217: the model cannot take these data",
          "it threw what is no std::exception",
          "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
         {"WrongInput",
-         bad_data,
+         bad_data_code,
          "E217: the model cannot take these data",
          "mat1 and mat2 shapes cannot be multiplied (4x784 and 3x10)",
          "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
         {"WrongShape",
-         bad_data,
+         bad_data_code,
          "E217: the model is not for this task",
          "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
          "return that shape from the model's forward(), or use the --task that its output is "
@@ -185,14 +185,14 @@ TEST(OwnModel, IsTheReasonWhereRanksDiffer) {
     const TempDir folder;
     const auto clock =
         run_lockstep(training_of_own(folder / "run") + on_ranks(2), {{"OWN_MODEL", "Clock"}});
-    EXPECT_EQ(clock.exit_code, config) << clock.output;
+    EXPECT_EQ(clock.exit_code, config_code) << clock.output;
     EXPECT_THAT(clock.output, testing::HasSubstr("error E707: ranks compute 2 different results"));
     EXPECT_THAT(clock.output, testing::HasSubstr(keeps_state));
     const auto counter = run_lockstep(
         Words{"verify", "--data", SmallData::get().train(), "--model", LOCKSTEP_OWN_MODELS} +
             Words{"--ranks", "1,2", "--steps", "3", "--batch", "16"},
         {{"OWN_MODEL", "Counting"}});
-    EXPECT_EQ(counter.exit_code, config) << counter.output;
+    EXPECT_EQ(counter.exit_code, config_code) << counter.output;
     EXPECT_THAT(counter.output, testing::HasSubstr("error E707: the parameters differ"));
     EXPECT_THAT(counter.output, testing::HasSubstr(keeps_state));
 }

@@ -54,6 +54,13 @@ TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
                                testing::HasSubstr(" --mca osc_sm_backing_directory /dev/shm/x ")));
 }
 
+TEST(MpirunLine, AsksNoResourceManagerAboutThisMachine) {
+    EXPECT_THAT(shell_text(mpirun_line(request_for(1, false), allowing())),
+                testing::AllOf(testing::HasSubstr(" --mca ras '^slurm,tm,"),
+                               testing::HasSubstr(" --mca plm '^slurm,tm,"),
+                               testing::HasSubstr(" --mca orte_default_hostfile none ")));
+}
+
 LaunchRequest request_on(const std::string& hosts, int np = 0) {
     LaunchRequest request = request_for(np, false);
     request.hosts = hosts;
@@ -63,7 +70,7 @@ LaunchRequest request_on(const std::string& hosts, int np = 0) {
 TEST(MpirunLine, StartsRanksOnHostsAndTakesNoSocketsWhereAllAreThisOne) {
     const auto text = shell_text(mpirun_line(request_on("127.0.0.1:2,127.0.0.1"), allowing()));
     EXPECT_THAT(text, testing::StartsWith("mpirun -np 3 --host 127.0.0.1:3 "));
-    EXPECT_THAT(text, testing::HasSubstr("--mca btl self,vader "));
+    EXPECT_THAT(text, testing::HasSubstr("--mca btl self,vader --mca ras '^slurm,"));
     EXPECT_THAT(shell_text(mpirun_line(request_on("127.0.0.1:4", 2), allowing())),
                 testing::StartsWith("mpirun -np 2 --host 127.0.0.1:4 "));
 }
@@ -75,6 +82,8 @@ TEST(MpirunLine, RefusesHostsThatMakeNoSense) {
     EXPECT_EQ(code(request_on("no-such-host.invalid:2")), "E647");
     EXPECT_EQ(code(request_on("127.0.0.1:x")), "E607");
     EXPECT_EQ(code(request_on("127.0.0.1:2", 3)), "E607");
+    EXPECT_THAT(test::caught_text([] { mpirun_line(request_on("::1:1"), allowing()); }),
+                testing::HasSubstr("E647: host '::1' has no IPv4 address"));
 }
 
 TEST(LaunchNetwork, IsTheOneThatLeadsToAllHosts) {
@@ -119,6 +128,13 @@ TEST(MpirunLine, AllowsMoreRanksThanCoresOnlyIfAsked) {
     EXPECT_THAT(mpirun_line(request_for(100'000, true), allowing()), Contains("--oversubscribe"));
     EXPECT_EQ(test::caught_code([] { mpirun_line(request_for(100'000, false), allowing()); }),
               "E601");
+    const auto text = [] {
+        return test::caught_text([] { mpirun_line(request_for(100'000, false), allowing()); });
+    };
+    EXPECT_THAT(text(), testing::Not(testing::HasSubstr("nodes of this job")));
+    ::setenv("SLURM_JOB_NUM_NODES", "2", 1);
+    EXPECT_THAT(text(), testing::HasSubstr("over the 2 nodes of this job: mpirun lockstep"));
+    ::unsetenv("SLURM_JOB_NUM_NODES");
 }
 
 TEST(MpirunLine, RefusesRootWithoutLeave) {

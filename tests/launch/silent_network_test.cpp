@@ -76,6 +76,19 @@ TEST(SilentNetwork, NamesWhatDoesNotAnswer) {
     EXPECT_THAT(sight.silent, ElementsAre(HasSubstr("Connection refused")));
 }
 
+TEST(StartWatch, SaysWhatAnEndInMpiInitMeans) {
+    const auto meaning = [](std::map<std::string, std::string> variables) {
+        return init_failed(1, Environment(std::move(variables)));
+    };
+    const Error pmi = meaning({{"PMI_FD", "5"}, {"PMI_RANK", "1"}, {"PMI_SIZE", "4"}});
+    EXPECT_EQ(pmi.code(), "E604");
+    EXPECT_THAT(pmi.what(), testing::HasSubstr("MPI_Init ended this process on "));
+    EXPECT_THAT(pmi.why(), testing::HasSubstr("no PMIx"));
+    EXPECT_THAT(pmi.fix(), testing::StartsWith("srun --mpi=pmix -n 4 lockstep"));
+    const Error other = meaning({{"PMI_FD", "5"}, {"PMIX_NAMESPACE", "slurm.pmix.1.0"}});
+    EXPECT_THAT(other.why(), testing::Not(testing::HasSubstr("PMI-2")));
+}
+
 TEST(StartWatch, TakesItsLimitsFromTheEnvironment) {
     const auto limits = [](const std::string& text) {
         return start_limits(

@@ -203,6 +203,26 @@ TEST(LogMerge, PassesOverLinesThatAreTooLong) {
     EXPECT_EQ(merge.damaged(), 1u);
 }
 
+TEST(LogMerge, ReadsTheNewestPartWhereThatIsWanted) {
+    LogFolder logs;
+    for (int i = 0; i < 100; ++i) logs.line(0, i, fmt::format("{} {}", i, std::string(1000, 'x')));
+    logs.line(1, 200, "short");
+    const auto lines = merged(logs, {.newest_bytes = 5000});
+    EXPECT_LT(lines.size(), 6u);
+    EXPECT_THAT(lines.front(), testing::StartsWith("0 96 "));
+    EXPECT_EQ(lines.back(), "1 short");
+}
+
+// A sparse file of a terabyte takes no room and is read as zeros.
+TEST(LogMerge, LeavesALineThatDoesNotEnd) {
+    LogFolder logs;
+    logs.line(0, 1, "a");
+    const auto file = logs.path() / "rank-00000.jsonl";
+    fs::resize_file(file, std::uintmax_t{1} << 40);
+    logs.bytes(0, "\n").line(0, 2, "b");
+    EXPECT_THAT(merged(logs), ElementsAre("0 a", "0 b"));
+}
+
 // Lines of every length up to more than a piece, so that pieces end everywhere in them.
 TEST(LogMerge, TearsNoLineAtTheEndOfAPiece) {
     LogFolder logs;

@@ -2,6 +2,7 @@
 #include "lockstep/observe/metrics_export.hpp"
 
 #include "lockstep/core/json.hpp"
+#include "lockstep/core/log.hpp"
 
 #include <limits>
 #include <sstream>
@@ -87,6 +88,24 @@ TEST(MetricsCsv, HasARowForEachReportAndEvaluation) {
     EXPECT_EQ(value(2, "test_accuracy"), "0.75");
     EXPECT_EQ(value(2, "loss"), "");
     EXPECT_EQ(value(3, "loss"), "") << "not a number";
+}
+
+TEST(Metrics, LetNoTerminalEscapeThroughInAnyForm) {
+    RunFigures run = exported_run();
+    const std::string foreign =
+        "\033]0;x\007\xc2\x9b"
+        "2J\u202e\x9b\r\nend";
+    run.reports[0].data.bound = foreign;
+    run.evaluations[0].figures["test_" + foreign] = 1;
+    run.ranks[0].facts.host = foreign;
+    for (const std::string& text :
+         {metrics_csv(run), metrics_jsonl(run), metrics_prometheus(run)}) {
+        EXPECT_EQ(printable_lines(text), text);
+        EXPECT_THAT(text, HasSubstr("end"));
+    }
+    const auto line = parse_json(lines_of(metrics_jsonl(run))[0], "line");
+    EXPECT_EQ(line.at("data").at("bound"), foreign) << "JSON has escapes for all";
+    EXPECT_THAT(metrics_csv(run), HasSubstr(",\"test_?]0;x??2J???\nend\""));
 }
 
 TEST(MetricsJsonl, HasTheSameRows) {

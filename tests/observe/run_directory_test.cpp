@@ -42,6 +42,13 @@ RunRecord record_of(const Json& deciding) {
     return record;
 }
 
+std::vector<std::string> files_in(const fs::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(folder))
+        names.push_back(entry.path().filename().string());
+    return names;
+}
+
 class RunDirectoryTest : public testing::Test {
   protected:
     RunDirectory open(double wait_s = 0) const { return RunDirectory::open(root_, wait_s); }
@@ -99,6 +106,28 @@ TEST_F(RunDirectoryTest, RefusesAFolderOfOtherFiles) {
     folder_.file("runs/a/thesis.txt", "x");
     EXPECT_EQ(caught_code([&] { open(); }), "E407");
     EXPECT_FALSE(fs::exists(root_ / "run.lock"));
+}
+
+TEST_F(RunDirectoryTest, RefusesFoldersThatAreLinks) {
+    { open().create({}); }
+    folder_.file("victim/precious", "x");
+    for (const char* name : {"ckpt", "logs", "ledger"}) {
+        fs::create_directory_symlink(folder_ / "victim", root_ / name);
+        EXPECT_EQ(caught_code([&] { open(); }), "E220") << name;
+        fs::remove(root_ / name);
+    }
+    make_directories(root_ / "logs");
+    fs::create_directory_symlink(folder_ / "victim", root_ / "logs/i1");
+    EXPECT_EQ(caught_code([&] { open().begin_incarnation(); }), "E220");
+    EXPECT_THAT(files_in(folder_ / "victim"), ElementsAre("precious"));
+}
+
+TEST_F(RunDirectoryTest, MayBeALinkItself) {
+    make_directories(folder_ / "scratch/a");
+    make_directories(root_.parent_path());
+    fs::create_directory_symlink(folder_ / "scratch/a", root_);
+    open().begin_incarnation();
+    EXPECT_TRUE(fs::is_directory(folder_ / "scratch/a/ckpt"));
 }
 
 TEST_F(RunDirectoryTest, RefusesADamagedRecord) {
@@ -283,6 +312,16 @@ TEST_F(RunDirectoryTest, TellsHowFarItGot) {
     EXPECT_THAT(state->updated, MatchesRegex("20.*Z"));
 }
 
+TEST_F(RunDirectoryTest, KeepsTheFailureThatAnotherRankNoted) {
+    RunDirectory run = open();
+    const std::int64_t start = run.begin_incarnation();
+    write_failed_state(root_, start, "E213: rank 1: damaged", ExitCode::bad_data);
+    run.write_state({.phase = RunPhase::running});
+    EXPECT_EQ(read_run_state(root_)->phase, RunPhase::failed);
+    run.write_state({.phase = RunPhase::failed, .reason = "rank 0's own"});
+    EXPECT_EQ(read_run_state(root_)->reason, "rank 0's own");
+}
+
 TEST_F(RunDirectoryTest, RefusesAStateItDoesNotKnow) {
     folder_.file("runs/a/state.json", "{\"phase\": \"dreaming\"}");
     EXPECT_EQ(caught_code([&] { read_run_state(root_); }), "E222");
@@ -294,6 +333,16 @@ TEST_F(RunDirectoryTest, WarnsWhenAnyoneMayWrite) {
     ASSERT_EQ(::chmod(root_.c_str(), 0777), 0);
     EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("W402")));
     EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("mode 0777")));
+}
+
+TEST_F(RunDirectoryTest, WarnsRootInTheFolderOfAnotherUser) {
+    const auto run = open();
+    EXPECT_THAT(run.warnings(), testing::IsEmpty()) << "whoever it is, in an own folder";
+    if (::geteuid() != 0) GTEST_SKIP() << "only root, as in CI, can give a folder away";
+    ASSERT_EQ(::chown(root_.c_str(), 4242, 0), 0);
+    EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("/runs/a' of user 4242")));
+    ASSERT_EQ(::chown(root_.parent_path().c_str(), 4243, 0), 0);
+    EXPECT_THAT(run.warnings(), ElementsAre(HasSubstr("/runs' of user 4243")));
 }
 
 }  // namespace

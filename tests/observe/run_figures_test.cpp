@@ -4,7 +4,10 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
+#include <fstream>
+
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 namespace lockstep {
 namespace {
@@ -66,6 +69,63 @@ TEST(RunFigures, AreOfTheNewestStartThatKeptSteps) {
     ASSERT_EQ(run.evaluations.size(), 1u);
     EXPECT_EQ(run.evaluations[0].figures.at("test_accuracy"), 0.9);
     EXPECT_TRUE(read_run_figures(folder.path(), 2).ranks[0].steps.empty());
+}
+
+class ForeignFile : public testing::Test {
+  protected:
+    ForeignFile() {
+        make_run(folder_);
+        fs::remove(metrics_);
+        fs::remove(log_);
+    }
+
+    RunFigures figures() const { return read_run_figures(folder_.path(), 1); }
+
+    test::TempDir folder_;
+    const fs::path metrics_ = folder_ / "metrics.jsonl",
+                   log_ = folder_ / "logs/i1/rank-00000.jsonl";
+};
+
+TEST_F(ForeignFile, IsNoPipeAndNoDevice) {
+    for (const fs::path& file : {metrics_, log_}) {
+        ASSERT_EQ(::mkfifo(file.c_str(), 0600), 0);
+        EXPECT_EQ(test::caught_code([&] { figures(); }), "E206") << file;
+        fs::remove(file);
+        fs::create_symlink("/dev/zero", file);
+        EXPECT_EQ(test::caught_code([&] { figures(); }), "E206") << file;
+        fs::remove(file);
+        make_directories(file);
+        EXPECT_EQ(test::caught_code([&] { figures(); }), "E402") << file;
+        fs::remove(file);
+    }
+}
+
+// A sparse file of a terabyte takes no room and is read as zeros.
+TEST_F(ForeignFile, IsReadInPartHoweverLong) {
+    const std::string report =
+        R"({"step":5,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":100,"phases":{"data":1}})"
+        "\n";
+    for (const fs::path& file : {metrics_, log_}) {
+        std::ofstream(file) << report;
+        fs::resize_file(file, std::uintmax_t{1} << 40);
+        std::ofstream(file, std::ios::app) << '\n' << report;
+    }
+    const RunFigures run = figures();
+    EXPECT_EQ(run.reports.size(), 1u) << "the newest";
+    EXPECT_EQ(run.ranks.size(), 2u);
+}
+
+TEST_F(ForeignFile, HasLinesOfAnyLength) {
+    const std::string report =
+        R"({"step":5,"epoch":1,"loss":0.5,"lr":0.1,"samples_per_s":100,"phases":{"data":1}})";
+    const std::string longest(1 << 20, ' ');
+    std::ofstream(metrics_) << report << '\n'
+                            << longest << report << '\n'
+                            << longest.substr(report.size()) << report << '\n'
+                            << '\n'
+                            << report << '\n'
+                            << report;
+    EXPECT_EQ(figures().reports.size(), 4u) << "all but the one that is too long";
 }
 
 TEST(RunFigures, AreWholeButForARankWhoseStepsAreDamaged) {

@@ -9,7 +9,9 @@
 
 #include <chrono>
 #include <fstream>
+#include <map>
 #include <memory>
+#include <utility>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -378,7 +380,7 @@ std::int64_t bytes_read() {
 enum class LogKind { with_sums, without_sums };
 
 // 20,000 reports of ten steps, 1 s and more each; every hundredth saves, and is evaluated after.
-std::string long_log(LogKind kind, std::int64_t from_step) {
+std::string make_long_log(LogKind kind, std::int64_t from_step) {
     std::string text =
         R"({"event":"first_step","t":100,"step":)" + std::to_string(from_step + 1) + "}\n";
     const std::string rest(900, 'x');
@@ -407,6 +409,13 @@ std::string long_log(LogKind kind, std::int64_t from_step) {
     return text;
 }
 
+const std::string& long_log(LogKind kind, std::int64_t from_step) {
+    static std::map<std::pair<LogKind, std::int64_t>, std::string> made;
+    std::string& text = made[{kind, from_step}];
+    if (text.empty()) text = make_long_log(kind, from_step);
+    return text;
+}
+
 // Two starts; the second goes on in the middle of one of the first one's reports.
 class LongLog : public Status {
   protected:
@@ -432,6 +441,23 @@ TEST_F(LongLog, IsReadAtItsEndsOnly) {
     ASSERT_EQ(found.starts.size(), 2u);
     EXPECT_GT(bytes_, 0);
     EXPECT_LT(bytes_, 4 << 20) << "of 40 MB";
+}
+
+// What a model prints between two reports is in the log, too: here over a mebibyte of it.
+TEST_F(LongLog, HasItsReportsLookedForBetweenOthersWords) {
+    const std::string& text = long_log(LogKind::with_sums, 0);
+    const std::size_t last = text.rfind("{\"event\":\"steps\"");
+    std::string words;
+    while (words.size() < 3 << 20)
+        words += R"({"event":"stderr","t":30000,"text":"noise"})"
+                 "\n";
+    folder_.file("run/logs/i1/rank-00000.jsonl", text.substr(0, last) + words + text.substr(last));
+    const std::int64_t before = bytes_read();
+    const RunStatus found = status({.saved_step = 250'003});
+    EXPECT_LT(bytes_read() - before, 20 << 20);
+    ASSERT_EQ(found.starts.size(), 1u);
+    EXPECT_EQ(found.starts[0].to_step, 200'000);
+    EXPECT_GT(found.starts[0].train_s, 20'000);
 }
 
 TEST_F(LongLog, TellsTheSameAsAllOfIt) {

@@ -14,6 +14,8 @@
 
 namespace lockstep {
 
+class FlightRecorder;
+
 /// Whether a launcher (mpirun, srun --mpi=pmix) started this process as one of several ranks.
 bool launched_by_mpi();
 
@@ -75,6 +77,11 @@ class Communicator {
     /// Collective. Element-wise sum of doubles, in place. Invariant to the number of ranks only
     /// where at most one rank has a non-zero value in each element.
     void all_reduce_sum(std::span<double> values) const;
+
+    /// Notes the calls of this and its copies, during set-up and in phases that may_be_long():
+    /// there nothing else tells whom a rank waits for. All ranks at the same place. `recorder`
+    /// outlives its use; nullptr ends it.
+    void record_in(FlightRecorder* recorder) const;
 
     /// Ends all ranks with `exit_code`; never returns. Call after the log is written.
     [[noreturn]] void abort(int exit_code) const;

@@ -14,7 +14,8 @@
 
 namespace lockstep {
 
-/// How long a collective may last, from when this rank announced it.
+/// How long a collective may last, from when this rank announced it; four times as long while it
+/// saves or evaluates.
 struct WatchdogSettings {
     double warn_s = 60;    ///< after so long: Stage::warn
     double dump_s = 120;   ///< after so long: Stage::dump
@@ -37,16 +38,14 @@ struct WatchReport {
 };
 
 /// Adds up how long one collective has been pending. Time in which this process itself was not
-/// running, or did something that may take long, does not count.
+/// running does not count.
 class StuckClock {
   public:
     /// `period_s`: how often update() will be called.
     explicit StuckClock(double period_s) : period_s_(period_s) {}
 
-    /// Whether the time since the last update() counts.
-    enum class Counting { on, paused };
     /// To be called every `period_s` or so, with what pending() gives; returns the seconds.
-    double update(const std::optional<FlightEntry>& pending, double now_s, Counting counting);
+    double update(const std::optional<FlightEntry>& pending, double now_s);
     void reset() { waited_s_ = 0; }  ///< begins again at 0
 
   private:

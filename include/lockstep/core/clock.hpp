@@ -53,6 +53,12 @@ constexpr bool is_computing(Phase phase) {
     return phase == Phase::forward || phase == Phase::backward || phase == Phase::update;
 }
 
+/// Whether the phase may last for long with good reason, on one rank more than on another: saving,
+/// evaluating, and waiting there for the others.
+constexpr bool may_be_long(Phase phase) {
+    return phase == Phase::checkpoint || phase == Phase::evaluate || phase == Phase::wait;
+}
+
 /// A phase and when it began, on the clock of now_s().
 struct PhaseMark {
     Phase phase = Phase::other;  ///< what is going on

@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <string>
+#include <string_view>
 #include <variant>
 
 namespace lockstep {
@@ -23,8 +24,12 @@ struct ConfigEntry {
 /// Keys like "optimizer.lr", in order of name.
 using Config = std::map<std::string, ConfigEntry>;
 
-/// Reads a TOML file. Errors: E110 (syntax, with line and caret), E112 (a value that is no scalar),
-/// E115 (not text), E116 (not a readable file).
+/// Refuses keys and values that are nested so deep that TOML's parser, which calls itself for each
+/// part of a key, would overflow the stack. Errors: E110 naming `file` and the line.
+void check_toml_depth(std::string_view text, const std::string& file);
+
+/// Reads a TOML file. Errors: E110 (syntax, with line and caret; nested too deep), E112 (a value
+/// that is no scalar), E115 (not text), E116 (not a readable file).
 Config read_config(const std::filesystem::path& path);
 
 /// As text that parses back to the same value.

@@ -41,6 +41,10 @@ class UniqueFd {
 /// Opens a file for reading, close-on-exec. Errors: E201, E202, E206 (a pipe or device), E402.
 UniqueFd open_for_reading(const fs::path& path);
 
+/// Opens a regular file with `flags` of open(2), one that is made for its owner alone (0600). It
+/// follows no link at `path`, and waits at no pipe. Null and errno where that fails.
+UniqueFd open_for_writing(const fs::path& path, int flags);
+
 /// How a file looks from outside: one that was written again or replaced looks otherwise.
 struct FileStamp {
     std::uint64_t bytes = 0;   ///< its size
@@ -68,10 +72,21 @@ void write_file_atomically(const fs::path& path, std::string_view content);
 /// fsync of a file or directory. Errors: E402.
 void sync_path(const fs::path& path);
 
-/// Makes `path` and what is missing above it, each 0700. Errors: E401 naming what refuses.
-void make_directories(const fs::path& path);
+/// Who may enter a new folder: its owner alone (0700), or whom the umask lets in (0777 less it).
+enum class FolderAccess { owner, umask };
 
-/// Bytes a user could still write on the file system of `path`.
+/// Makes `path` and what is missing above it. Errors: E401 naming what refuses.
+void make_directories(const fs::path& path, FolderAccess access = FolderAccess::owner);
+
+/// Errors: E220 if `path` itself is a symbolic link. What leads to it may have links.
+void check_no_link(const fs::path& path);
+
+/// make_directories() of a folder that is filled or emptied, so that it may be no link to somebody
+/// else's. Errors: E401; E220.
+void make_own_folder(const fs::path& path);
+
+/// Bytes a user could still write on the file system of `path`; the largest number if the file
+/// system does not say (some by FUSE).
 std::uint64_t free_bytes(const fs::path& path);
 
 /// `name` below `directory`, or Error E220 if it is absolute, leaves the directory, or is no file.

@@ -10,16 +10,21 @@
 namespace lockstep {
 
 /// While one lives, only this program ends its process. If other code calls exit(), _exit(),
-/// _Exit() or quick_exit(), whatever the code, each guard's function is told, the innermost first,
-/// and the process exits with the code of E713. A child that was forked may end as it likes. One
-/// thread makes and destroys them.
+/// _Exit() or quick_exit(), whatever the code, each guard's function is told what it means by the
+/// innermost guard, that one's first, and the process exits with that error's code. A child that
+/// was forked may end as it likes. One thread makes and destroys them.
 class ForeignEnd {
   public:
     /// Called on the thread that calls exit(); what it throws is dropped.
     using Tell = std::function<void(const Error&)>;
+    /// What an end with this exit code means.
+    using Meaning = Error (*)(int status);
 
-    /// `tell` must be safe to call while the process ends.
-    explicit ForeignEnd(Tell tell);
+    /// E713, which a model's code is told.
+    static Error model_ended(int status);
+
+    /// Both must be safe to call while the process ends.
+    explicit ForeignEnd(Tell tell, Meaning meaning = model_ended);
     ~ForeignEnd();
     ForeignEnd(const ForeignEnd&) = delete;
     ForeignEnd& operator=(const ForeignEnd&) = delete;
@@ -28,6 +33,7 @@ class ForeignEnd {
     friend void tell_of_foreign_end(int status);
 
     Tell tell_;
+    Meaning meaning_;
     ForeignEnd* outer_;
 };
 

@@ -3,6 +3,7 @@
 /// One log per rank, whole lines only; rank 0 alone talks to the terminal.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -37,7 +38,8 @@ struct LogTarget {
     bool keeps_stderr = false;
 };
 
-/// Sends further lines to `target`. Creates the directory (0700). Errors: E401.
+/// Sends further lines to `target`. Creates the directory (0700). Errors: E220 if it is
+/// a link; E401.
 void open_log(const LogTarget& target);
 
 /// Writes one line to this rank's files. Terminal escapes and newlines in `text` are neutralised.
@@ -65,13 +67,13 @@ void here(Level level, fmt::format_string<Args...> format, Args&&... args) {
 /// and "start" are added.
 void log_event(std::string_view name, Json fields);
 
-/// Any rank: text exactly as given to where stderr led before it was kept, behind what is there.
+/// Any rank: printable_lines(text) to where stderr led before it was kept, behind what is there.
 void write_error(std::string_view text);
 
 /// For who must not wait for others that write: where stderr led before it was kept, or leads.
 int error_descriptor();
 
-/// Rank 0: text exactly as given on stdout (tables, results), and in its log. Others: nothing.
+/// Rank 0: printable_lines(text) on stdout (tables, results), and in its log. Others: nothing.
 void print_once(std::string_view text);
 
 /// Rank 0 on a terminal: replaces the live line by `text` ("" removes it). Elsewhere: nothing.
@@ -80,7 +82,23 @@ void show_live(std::string_view text);
 /// Whether rank 0's stdout is a terminal on which show_live() is seen: not one with TERM=dumb.
 bool has_live_terminal();
 
-/// `text` with control characters (but tab) replaced by '?', so that no escape reaches a terminal.
+/// The character that a text begins with, in UTF-8.
+struct Character {
+    std::size_t bytes = 1;  ///< its length; 1 for a byte that is not UTF-8
+    char32_t letter = 0;    ///< its code point, or that byte
+    /// What a terminal obeys instead of showing it: a control character but tab and line feed, or
+    /// one that changes the order of others. It can hide what was done, or act as the user.
+    bool is_control = false;
+};
+
+/// Of a `text` that is not empty.
+Character first_character(std::string_view text);
+
+/// `text` with each control character replaced by '?' and each line feed by a space: for a name or
+/// a value of somebody else's.
 std::string printable(std::string_view text);
+
+/// The same with line feeds kept. All that a process writes to a terminal goes through it.
+std::string printable_lines(std::string_view text);
 
 }  // namespace lockstep

@@ -81,6 +81,8 @@ Option path_option(const std::string& name,
                    const std::string& value,
                    std::filesystem::path& target,
                    const std::string& help);
+/// The same option, which takes no empty text. Errors of its assign(): E103.
+Option filled(Option option);
 /// A number from `least` to `most`.
 Option real_option(
     const std::string& name, double& target, double least, double most, const std::string& help);

@@ -4,8 +4,10 @@
 #pragma once
 
 #include "lockstep/core/environment.hpp"
+#include "lockstep/core/foreign_end.hpp"
 
 #include <memory>
+#include <optional>
 
 namespace lockstep {
 
@@ -19,10 +21,15 @@ struct StartLimits {
 /// E102.
 StartLimits start_limits(const Environment& environment);
 
+/// What it means that MPI_Init ended this process with exit code `status`, as Open MPI's does where
+/// it fails: E632 if a folder of MPI's files on this host has no room, else E604.
+Error init_failed(int status, const Environment& environment);
+
 /// While it lives, this rank waits for the others for the first time. Over a network that leads
 /// nowhere Open MPI does so for ever: after the limit the rank says which addresses of mpirun's
 /// host answer and which mpirun line works (E692), and ends itself, whereupon its launcher ends the
-/// rest. Made before MPI_Init. Does nothing for a rank that is alone.
+/// rest. Made before MPI_Init; a process that this ends says so, too. No limit for a rank that is
+/// alone.
 class StartWatch {
   public:
     /// Begins to wait.
@@ -37,6 +44,7 @@ class StartWatch {
   private:
     struct Inside;
     std::unique_ptr<Inside> inside_;
+    std::optional<ForeignEnd> init_;
 };
 
 }  // namespace lockstep

@@ -13,9 +13,17 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
+
+/// What an exit code of mpirun's own means, as a sentence; "" if it is none.
+std::string_view launcher_code(int code);
+
+/// What else a code above 128 means that Open MPI 4.1 gives before ranks begin: "a host has no such
+/// program". "" if it stands for nothing but a signal.
+std::string_view launch_fault(int code);
 
 /// After how long a launcher that does not get on by itself is ended.
 struct SupervisionLimits {

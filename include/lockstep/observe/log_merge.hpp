@@ -51,6 +51,7 @@ struct LogChoice {
     Level least = Level::debug;
     double since_s = -std::numeric_limits<double>::infinity();  ///< seconds since 1970
     bool with_launcher = false;  ///< those of launcher-HOST.jsonl as well
+    std::uint64_t newest_bytes = std::numeric_limits<std::uint64_t>::max();  ///< of each log
 };
 
 /// What is known of a rank's log without reading all of it.

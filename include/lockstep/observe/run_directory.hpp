@@ -109,7 +109,8 @@ class RunDirectory {
   public:
     /// Creates the directory (0700) or opens one that is a run, and takes its lock, waiting up to
     /// `wait_s` because ranks of a killed job need a moment to die.
-    /// Errors: E401; E404 naming the holder; E407 if the folder holds something else.
+    /// Errors: E220 if a folder in it is a link; E401; E404 naming the holder; E407 if the folder
+    /// holds something else.
     static RunDirectory open(const fs::path& root, double wait_s = 0);
 
     /// Moves the lock along.

@@ -171,7 +171,8 @@ ExportSummary export_checkpoint(const std::filesystem::path& checkpoint,
                                 const std::filesystem::path& file,
                                 const WeightsExport& options = {});
 
-/// Removes what a killed save left below `root`. Only while no one else writes there.
+/// Removes what a killed save left below `root`. Only while no one else writes there. Errors: E220
+/// if `root` is a link: what is called so at its target is somebody else's.
 void remove_unfinished_checkpoints(const std::filesystem::path& root);
 
 }  // namespace lockstep

@@ -157,7 +157,8 @@ OptionTable map_table(MapOptions& o) {
          {path_option("topology", "FILE", o.topology, "nodes are like the one of this file"),
           whole_option("nodes", o.nodes, 0, 1 << 16, "how many; 0: one"),
           whole_option("ntasks-per-node", o.tasks_per_node, 0, 1 << 16, "ranks of each node"),
-          list_option("hosts", "NAME:SLOTS,...", o.hosts, "names, and how many ranks each takes"),
+          filled(list_option(
+              "hosts", "NAME:SLOTS,...", o.hosts, "names, and how many ranks each takes")),
           whole_option("np", o.np, 0, 1 << 20, "ranks, also -np; 0: one for each slot"),
           choice_option<MapBy>("map-by",
                                o.map_by,

@@ -7,6 +7,7 @@
 #include "drill/own_mounts.hpp"
 #include "train/short_training.hpp"
 
+#include <algorithm>
 #include <cerrno>
 
 #include <fcntl.h>
@@ -18,15 +19,18 @@ namespace {
 
 constexpr std::uint64_t disk_bytes = 128u << 20, shm_bytes = 1u << 20;
 
-/// Takes all that is left of a file system.
+/// Takes all that is left of a file system, also where others take and give meanwhile.
 void fill(const fs::path& file) {
     const UniqueFd fd(::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
     if (!fd) throw system_error("create", file, errno);
-    std::uint64_t size = 0;
-    while (const std::uint64_t free = free_bytes(file.parent_path())) {
-        if (::posix_fallocate(fd.value(), static_cast<off_t>(size), static_cast<off_t>(free)) != 0)
-            return;
-        size += free;
+    constexpr std::uint64_t page_bytes = 4096;
+    std::uint64_t size = 0, part = free_bytes(file.parent_path());
+    while (part >= page_bytes) {
+        if (::posix_fallocate(fd.value(), static_cast<off_t>(size), static_cast<off_t>(part)) == 0)
+            size += part;
+        else
+            part /= 2;
+        part = std::min(part, free_bytes(file.parent_path()));
     }
 }
 

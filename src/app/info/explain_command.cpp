@@ -2,6 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/launch/supervise.hpp"
 
 #include "command.hpp"
 #include "exit_meanings.hpp"
@@ -34,19 +35,28 @@ int explain_exit(const std::string& word, std::int64_t code) {
                                errors_that_exit_with(static_cast<int>(code))));
         return 0;
     }
-    const int signal = static_cast<int>(code) - 128;
+    const int number = code >= 0 && code <= 255 ? static_cast<int>(code) : 0;
+    if (const auto meaning = launcher_code(number); !meaning.empty()) {
+        print_once(fmt::format("exit code {}: {}\n", code, meaning));
+        return 0;
+    }
+    const int signal = number - 128;
     check(signal > 0 && signal <= SIGRTMAX, [&] {
         return Error("E101",
                      fmt::format("exit code {} is none of Lockstep's", printable(word)),
-                     "mpirun's own, 1 or 205, tell of lost daemons; the shell's of no program: 127",
+                     "a shell gives 127 where it finds no program, and 126 if it may not start it",
                      "the lines before it say more, or 'lockstep diagnose RUN'");
     });
+    const std::string_view fault = launch_fault(number);
     print_once(fmt::format(
         "exit code {}: killed by signal {} ({})\nanother start: goes on from the newest "
-        "checkpoint\n",
+        "checkpoint\n{}",
         code,
         signal,
-        ::strsignal(signal)));
+        ::strsignal(signal),
+        fault.empty()
+            ? ""
+            : fmt::format("or, from mpirun of Open MPI 4.1 before ranks begin: {}\n", fault)));
     return 0;
 }
 

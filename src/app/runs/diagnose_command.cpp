@@ -60,8 +60,12 @@ double age_s(const RankTrace& trace, double time_s, double now_s) {
     return std::max((is_over(trace) ? trace.heartbeat_s : now_s) - time_s, 0.0);
 }
 
-std::string number_text(std::uint64_t seq) {
-    return seq == 0 ? "-" : fmt::format("#{}", seq);
+std::string channel_text(const RankTrace& trace, std::uint32_t channel) {
+    return channel < trace.channels.size() ? trace.channels[channel] : "";
+}
+
+std::string number_text(const RankTrace& trace, std::uint32_t channel, std::uint64_t seq) {
+    return seq == 0 ? "-" : fmt::format("{} #{}", channel_text(trace, channel), seq);
 }
 
 std::string row_text(const RankTrace& trace, double now_s) {
@@ -69,15 +73,18 @@ std::string row_text(const RankTrace& trace, double now_s) {
         return fmt::format("{:>4}  its record cannot be read: {}\n", trace.rank, trace.damage);
     const RankPosition at = position_of(trace);
     const std::string in =
-        at.in == nullptr ? "-" : fmt::format("#{} {}", at.in->seq, text_of(at.in->call));
+        at.in == nullptr
+            ? "-"
+            : fmt::format(
+                  "{} {}", number_text(trace, at.in->channel, at.in->seq), text_of(at.in->call));
     const double since_s = at.in == nullptr ? trace.phase_since_s : at.in->enqueued_s;
-    return fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>8}  {:<32}  {:>7}\n",
+    return fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>15}  {:<40}  {:>7}\n",
                        trace.rank,
                        trace.host,
                        trace.pid,
                        life_text(trace),
                        phase_name(trace.phase),
-                       number_text(at.finished),
+                       number_text(trace, at.channel, at.finished),
                        in,
                        duration_text(age_s(trace, since_s, now_s)));
 }
@@ -104,7 +111,7 @@ std::string calm_text(const Diagnosis& found) {
 }
 
 void show(const Diagnosis& found) {
-    std::string table = fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>8}  {:<32}  {:>7}\n",
+    std::string table = fmt::format("{:>4}  {:<12}  {:>8}  {:<9}  {:<10}  {:>15}  {:<40}  {:>7}\n",
                                     "rank",
                                     "host",
                                     "pid",
@@ -137,6 +144,7 @@ Json json_of(const RankTrace& trace, double now_s) {
                 {"phase", phase_name(trace.phase)},
                 {"phase_s", age_s(trace, trace.phase_since_s, now_s)},
                 {"heartbeat_s", now_s - trace.heartbeat_s},
+                {"channel", channel_text(trace, at.channel)},
                 {"finished", at.finished}};
     if (trace.end == FlightEnd::failed) row["exit"] = trace.exit_code;
     if (at.in != nullptr)

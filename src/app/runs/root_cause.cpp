@@ -17,6 +17,10 @@
 namespace lockstep {
 namespace {
 
+// Of each rank's log: a rank's error is the last that it logs, but for what others write to its
+// stderr.
+constexpr std::uint64_t end_bytes = 8 << 20;
+
 // Nothing where there are no flight records, or they are damaged.
 std::optional<Diagnosis> diagnosis_if_any(const fs::path& run, std::int64_t incarnation) {
     try {
@@ -84,7 +88,7 @@ class LastLines {
 std::string last_lines(const fs::path& folder, int rank) {
     LastLines last;
     LogFold fold({.window_s = 0}, [&](const FoldedLine& line) { last.add(line); });
-    LogMerge merge(folder, {.ranks = std::vector<int>{rank}});
+    LogMerge merge(folder, {.ranks = std::vector<int>{rank}, .newest_bytes = end_bytes});
     while (const LogLine* const line = merge.next()) fold.add(*line);
     merge.take_last_words();
     while (const LogLine* const line = merge.next()) fold.add(*line);
@@ -101,7 +105,7 @@ std::string place_text(const RankError& error) {
 std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnation) {
     const fs::path folder = RunPaths{run}.logs(incarnation);
     const auto facts = read_log_facts(folder);
-    LogMerge logs(folder, {.least = Level::error});
+    LogMerge logs(folder, {.least = Level::error, .newest_bytes = end_bytes});
     RankErrors errors = read_errors(logs, facts);
     const bool is_sure = errors.first && errors.first->blame == Blame::own;
     std::optional<RootCause> cause;

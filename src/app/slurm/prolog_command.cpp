@@ -98,8 +98,7 @@ void say_facts(const SlurmJob& job,
     const auto word = [&](const char* name) {
         return printable(environment.text(name).value_or("?"));
     };
-    fmt::print(
-        stderr,
+    write_error(fmt::format(
         "lockstep: job {} ({}) on {}, {} node(s) of partition {}, start {}, {}; run '{}' {}\n",
         job.id,
         word("SLURM_JOB_NAME"),
@@ -110,7 +109,7 @@ void say_facts(const SlurmJob& job,
         left_s ? fmt::format("{} left", duration_text(static_cast<double>(*left_s)))
                : "no end known",
         printable(run.string()),
-        run_text(run));
+        run_text(run)));
 }
 
 // A template that was tried on a laptop asks for as little on a large node.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "submit/site_preset.hpp"
 
+#include "lockstep/core/config.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 
@@ -109,6 +110,7 @@ void assign(SitePreset& site,
 
 SitePreset read_site_preset(const fs::path& path) {
     const std::string text = read_file(path, 1u << 20);
+    check_toml_depth(text, path.string());
     try {
         SitePreset site;
         for (const auto& [key, node] : toml::parse(text, path.string()))

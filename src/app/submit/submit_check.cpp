@@ -23,6 +23,9 @@ namespace {
 // A path whose parent is not here may be on a file system that only the nodes have.
 void check_data(const fs::path& data) {
     std::error_code missing;
+    const fs::path train = fs::absolute(data).lexically_normal() / "train";
+    if (::access(train.c_str(), F_OK) != 0 && errno == EACCES)
+        throw system_error("look into", train.string(), EACCES);
     const bool is_seen = fs::exists(data, missing);
     const fs::path parent = fs::absolute(data).lexically_normal().parent_path();
     if (!is_seen && !fs::exists(parent, missing)) return;

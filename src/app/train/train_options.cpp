@@ -12,10 +12,10 @@ std::vector<Option> ranks_options(TrainOptions& options) {
     return {
         whole_option(
             "np", options.np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
-        text_option("hosts",
-                    "HOST:N[,HOST:N]",
-                    options.hosts,
-                    "outside mpirun and srun: start N ranks on each, over ssh"),
+        filled(text_option("hosts",
+                           "HOST:N[,HOST:N]",
+                           options.hosts,
+                           "outside mpirun and srun: start N ranks on each, over ssh")),
         flag_option("oversubscribe", options.oversubscribe, "allow more ranks than cores"),
         flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
         path_option(

@@ -93,7 +93,7 @@ FolderFacts folder_facts(const fs::path& root, const std::string& path) {
     folder.is_writable = folder.exists && ::access(full.c_str(), W_OK | X_OK) == 0;
     folder.file_system = file_system_of(real);
     struct ::statvfs space {};
-    if (::statvfs(real.c_str(), &space) != 0) return folder;
+    if (::statvfs(real.c_str(), &space) != 0 || space.f_blocks == 0) return folder;
     folder.free_bytes = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;
     folder.total_bytes = static_cast<std::uint64_t>(space.f_blocks) * space.f_frsize;
     if (space.f_files > 0) folder.free_inodes = space.f_favail;  // some have no fixed number

@@ -93,7 +93,7 @@ fs::path ring_path(const fs::path& folder, int rank) {
 
 struct FlightRecorder::Mapping {
     Mapping(const fs::path& path, std::uint32_t count)
-        : file(::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)),
+        : file(open_for_writing(path, O_RDWR | O_CREAT | O_TRUNC)),
           entries_count(count),
           bytes(ring_header_bytes + count * sizeof(RingEntry)) {
         check(static_cast<bool>(file),
@@ -130,7 +130,7 @@ FlightRecorder::FlightRecorder(const fs::path& folder, int rank, int ranks, Flig
     : folder_(folder), rank_(rank), ranks_(ranks) {
     const std::uint32_t entries =
         std::bit_ceil(std::clamp(settings.entries, least_ring_entries, most_ring_entries));
-    make_directories(folder);
+    make_own_folder(folder);
     mapping_ = std::make_unique<Mapping>(ring_path(folder, rank), entries);
     const ProcessIdentity self = this_process();
     RingIdentity& identity = mapping_->header->identity;

@@ -84,8 +84,7 @@ fs::path node_beat_path(const fs::path& folder, int node) {
 }
 
 bool write_node_beat(const fs::path& path, const NodeBeat& beat, Create create) {
-    const int flags = O_WRONLY | O_CLOEXEC | O_NOFOLLOW | (create == Create::yes ? O_CREAT : 0);
-    UniqueFd file(::open(path.c_str(), flags, 0600));
+    UniqueFd file = open_for_writing(path, O_WRONLY | (create == Create::yes ? O_CREAT : 0));
     if (!file) return false;
     try {
         write_all(file.value(), bytes_of(text_of(beat)), path);

@@ -16,16 +16,20 @@ Peers::Peers(std::filesystem::path folder, int rank, int ranks) : folder_(std::m
         unknown_.push_back((rank + step) % ranks);
 }
 
-bool Peers::any_lost() {
+Life Peers::worst() {
     std::erase_if(unknown_, [&](int rank) {
         const auto process = read_ring_process(ring_path(folder_, rank));
         if (process) known_.emplace(rank, *process);
         return process.has_value();
     });
-    return std::ranges::any_of(known_, [&](const auto& peer) {
-        if (life_of(peer.second) != Life::gone) return false;
-        return read_rank_trace(ring_path(folder_, peer.first)).end != FlightEnd::finished;
-    });
+    Life worst = Life::running;
+    for (const auto& [rank, process] : known_) {
+        const Life life = life_of(process);
+        if (life == Life::stopped) worst = Life::stopped;
+        if (life != Life::gone) continue;
+        if (read_rank_trace(ring_path(folder_, rank)).end != FlightEnd::finished) return Life::gone;
+    }
+    return worst;
 }
 
 }  // namespace lockstep

@@ -15,8 +15,8 @@ class Peers {
   public:
     Peers(std::filesystem::path folder, int rank, int ranks);
 
-    /// Whether any of them is gone and has left no end mark. Reads files.
-    bool any_lost();
+    /// How the worst of them is: gone (and has left no end mark), stopped, or running. Reads files.
+    Life worst();
 
   private:
     std::filesystem::path folder_;

@@ -6,9 +6,7 @@
 
 namespace lockstep {
 
-double StuckClock::update(const std::optional<FlightEntry>& pending,
-                          double now_s,
-                          Counting counting) {
+double StuckClock::update(const std::optional<FlightEntry>& pending, double now_s) {
     constexpr double most_periods = 4;  // longer between two calls: this process was stopped itself
     const double before_s = std::exchange(last_s_, now_s);
     if (!pending) return waited_s_ = 0;
@@ -17,7 +15,7 @@ double StuckClock::update(const std::optional<FlightEntry>& pending,
     channel_ = pending->channel;
     seq_ = pending->seq;
     const double passed_s = now_s - std::max(before_s, pending->enqueued_s);
-    if (counting == Counting::on) waited_s_ += std::clamp(passed_s, 0.0, most_periods * period_s_);
+    waited_s_ += std::clamp(passed_s, 0.0, most_periods * period_s_);
     return waited_s_;
 }
 

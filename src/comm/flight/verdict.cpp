@@ -264,9 +264,8 @@ Verdict slow(const Scene& scene, double) {
                             late.size() == 1 ? "has" : "have",
                             scene.number_text(scene.waiting().channel, scene.waiting().seq),
                             text_of(scene.waiting().call)));
-    verdict.pauses = std::ranges::all_of(late, [&](const RankTrace* t) {
-        return scene.is_alive(*t) && (t->phase == Phase::checkpoint || t->phase == Phase::evaluate);
-    });
+    verdict.pauses = std::ranges::all_of(
+        late, [&](const RankTrace* t) { return scene.is_alive(*t) && may_be_long(t->phase); });
     return verdict;
 }
 

@@ -22,7 +22,9 @@
 // - The counter calls anything that may block: no file, no log, no MPI, and the mutex only as long
 //   as the scribe holds it, which is never while it reads or writes.
 // - A wait with a good reason ends the job. A culprit that saves or evaluates is an excuse, a few
-//   times; time in which this process was itself stopped or saving does not count (StuckClock).
+//   times; time in which this process was itself stopped does not count (StuckClock).
+// - A rank that stops while all save or evaluate keeps a job: a wait there has a longer limit
+//   (longer_by), not none.
 // - A model that loops for ever keeps a job: ranks that all compute wait for nobody. Evaluations,
 //   checkpoints and waits for data may be long; a pass of a leaf or an update is not.
 // - A signal that no step can answer ends nothing: see is_overdue().
@@ -62,6 +64,7 @@ constexpr double give_way_s = 0.5;  // for the rank that is to speak
 constexpr double last_words_s = 5;  // for a rank that failed, or was told to end, to end all
 constexpr double longest_period_s = 0.25;
 constexpr int most_postponements = 3;
+constexpr double longer_by = 1 + most_postponements;  // a wait among ranks that save or evaluate
 constexpr double patience_when_asked_s = 60;  // with a phase, once somebody asked to save and stop
 constexpr double patience_when_urged_s = 1;   // and once more
 
@@ -94,7 +97,8 @@ class Watchdog::Impl {
           nodes_(nodes),
           period_s_(settings.is_patient()
                         ? longest_period_s
-                        : std::clamp(settings.abort_s / 40, 0.02, longest_period_s)) {
+                        : std::clamp(settings.abort_s / 40, 0.02, longest_period_s)),
+          stopped_(period_s_) {
         try {
             scribe_ = std::thread([this] { write_reports(); });
             counter_ = std::thread([this] { count(); });
@@ -132,7 +136,7 @@ class Watchdog::Impl {
                 for (StuckClock* clock : {&waiting, &computing, &asked}) clock->reset();
             const auto phase = stuck_phase();
             const double waited = waited_s(waiting);
-            const double computed = computing.update(phase, now_s(), StuckClock::Counting::on);
+            const double computed = computing.update(phase, now_s());
             const bool ends_now = is_overdue(asked, phase) || is_lost_;
             const Stage stage = ends_now ? Stage::abort : stage_after(std::max(waited, computed));
             const bool rises = stage > wanted_;
@@ -142,12 +146,16 @@ class Watchdog::Impl {
         }
     }
 
+    /// As if the limit were always abort_s.
     double waited_s(StuckClock& clock) const {
+        const double waited_s = clock.update(recorder_.oldest_pending(), now_s());
+        return takes_its_time() ? waited_s / longer_by : waited_s;
+    }
+
+    /// Saves, evaluates, or reads its data.
+    bool takes_its_time() const {
         const Phase phase = recorder_.phase().phase;
-        const bool pauses = phase == Phase::checkpoint || phase == Phase::evaluate;
-        return clock.update(recorder_.oldest_pending(),
-                            now_s(),
-                            pauses ? StuckClock::Counting::paused : StuckClock::Counting::on);
+        return may_be_long(phase) || (phase == Phase::other && !recorder_.is_running());
     }
 
     /// The phase, if it must end soon, as if it were a collective: for a StuckClock.
@@ -162,8 +170,7 @@ class Watchdog::Impl {
     /// Whether somebody has asked to save and stop, and the phase has not ended for too long since.
     bool is_overdue(StuckClock& clock, const std::optional<FlightEntry>& phase) const {
         const int requests = stop_requests();
-        const double since_s =
-            clock.update(requests > 0 ? phase : std::nullopt, now_s(), StuckClock::Counting::on);
+        const double since_s = clock.update(requests > 0 ? phase : std::nullopt, now_s());
         if (requests > 1) return since_s > patience_when_urged_s;
         return !settings_.is_patient() && since_s > patience_when_asked_s;
     }
@@ -217,7 +224,8 @@ class Watchdog::Impl {
         recorder_.flush();
         const Verdict verdict = verdict_now(0);
         if (stage == Stage::dump || verdict.trouble == Trouble::no_progress) dump_threads();
-        const bool excused = verdict.pauses && ++postponements_ <= most_postponements;
+        const bool excused =
+            verdict.pauses && !takes_its_time() && ++postponements_ <= most_postponements;
         if (stage == Stage::abort && !excused && verdict.trouble != Trouble::none)
             return give_up(verdict);
         if (stage == Stage::abort) return postpone();
@@ -285,9 +293,10 @@ class Watchdog::Impl {
     /// has said why, or was told to end, or a launcher that is just ending all: it gets some time.
     void look_after(Peers& peers) {
         const bool is_node_lost = nodes_ != nullptr && !nodes_->lost().empty();
-        if (!is_node_lost && !peers.any_lost()) {
+        const Life worst = peers.worst();
+        if (!is_node_lost && worst != Life::gone) {
             lost_since_s_ = 0;
-            return;
+            return end_if_stopped(worst == Life::stopped);
         }
         if (lost_since_s_ == 0) {
             lost_since_s_ = now_s();
@@ -301,6 +310,18 @@ class Watchdog::Impl {
         changed_.notify_all();
     }
 
+    /// A peer that is stopped has the time of a collective, whatever it was at: nothing that it
+    /// could be waited for in may be recorded yet.
+    void end_if_stopped(bool is_stopped) {
+        const std::optional<FlightEntry> stop = FlightEntry{.seq = 1};
+        const double stopped_s = stopped_.update(is_stopped ? stop : std::nullopt, now_s());
+        if (settings_.is_patient() || stopped_s < settings_.abort_s) return;
+        stopped_.reset();
+        const std::lock_guard lock(mutex_);
+        is_lost_ = true;
+        changed_.notify_all();
+    }
+
     FlightRecorder& recorder_;
     const WatchdogSettings settings_;
     const Listener listener_;
@@ -308,6 +329,7 @@ class Watchdog::Impl {
     const double period_s_;
     int postponements_ = 0;    // the writing thread's
     double lost_since_s_ = 0;  // the writing thread's
+    StuckClock stopped_;       // the writing thread's
 
     std::mutex mutex_;
     std::condition_variable changed_;

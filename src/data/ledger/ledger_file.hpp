@@ -25,7 +25,7 @@ struct LedgerEnd {
 std::optional<LedgerHead> read_ledger_head(const std::filesystem::path& path);
 
 /// Calls `visit` with every whole record, up to the first that is not. The file has a head.
-/// Errors: E201, E202, E402, E406.
+/// However large it is, a piece of it is in memory. Errors: E201, E202, E206, E402.
 LedgerEnd visit_records(const std::filesystem::path& path,
                         const std::function<void(const FoundRecord&)>& visit);
 

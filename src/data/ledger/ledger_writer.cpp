@@ -32,7 +32,7 @@ fs::path ledger_path(const fs::path& folder, const LedgerHead& head) {
 
 LedgerWriter::LedgerWriter(const fs::path& folder, const LedgerHead& head)
     : path_(ledger_path(folder, head)) {
-    make_directories(folder);
+    make_own_folder(folder);
     file_ = create(path_);
     pending_ = encode_head(head);
     chain_ = hash64(pending_);

@@ -50,7 +50,7 @@ void check_is_free(const fs::path& target) {
 
 Workspace::Workspace(const fs::path& target) : target_(without_slash(target)) {
     check_is_free(target_);
-    make_directories(target_.parent_path());
+    make_directories(target_.parent_path(), FolderAccess::umask);
     path_ = target_.parent_path() / fmt::format(".{}.partial", target_.filename().string());
     enter();
 }

@@ -76,13 +76,14 @@ void RankLog::read_facts() {
     }
 }
 
-// Times in a log go up: the place is looked for by halves.
+// Times in a log go up: the place is looked for by halves, in the part that is wanted.
 void RankLog::seek(double since_s) {
     constexpr std::uint64_t window = 64 << 10;
     std::error_code failed;
     const auto size = fs::file_size(path_, failed);
-    if (failed || since_s == -std::numeric_limits<double>::infinity()) return;
-    std::uint64_t low = 0, high = size;
+    if (failed) return;
+    std::uint64_t low = size - std::min(size, choice_.newest_bytes), high = size;
+    if (since_s == -std::numeric_limits<double>::infinity()) high = low;
     std::string part(window, '\0');
     while (high - low > window) {
         const std::uint64_t middle = low + (high - low) / 2;
@@ -96,7 +97,7 @@ void RankLog::seek(double since_s) {
         else
             low = middle;
     }
-    offset_ = low;
+    offset_ = line_at_ = low;
     skips_line_ = low > 0;  // it began before
 }
 
@@ -118,6 +119,18 @@ bool RankLog::fill() {
     return got > 0;
 }
 
+// A file may be one line of a terabyte, which takes no room where it is zeros: its end may have
+// more.
+void RankLog::leave_endless_line() {
+    constexpr std::uint64_t most = 64 << 20, end_bytes = 64 << 10;
+    begin_ = end_;
+    if (offset_ - line_at_ < most) return;
+    std::error_code failed;
+    const std::uint64_t size = fs::file_size(path_, failed);
+    if (!failed && size > offset_ + end_bytes) offset_ = size - end_bytes;
+    line_at_ = offset_;
+}
+
 std::optional<std::string_view> RankLog::next_bytes() {
     for (;;) {
         const void* const found =
@@ -136,9 +149,9 @@ std::optional<std::string_view> RankLog::next_bytes() {
         searched_ = end_;
         if (end_ - begin_ > settings_.longest_line) {
             damaged_ += skips_line_ ? 0 : 1;
-            skips_line_ = true;
+            if (!std::exchange(skips_line_, true)) line_at_ = offset_;
         }
-        if (skips_line_) begin_ = end_;
+        if (skips_line_) leave_endless_line();
         if (!fill()) return {};
     }
 }

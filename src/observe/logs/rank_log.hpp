@@ -54,6 +54,7 @@ class RankLog {
     void read_facts();
     void seek(double since_s);
     bool fill();
+    void leave_endless_line();
     std::optional<std::string_view> next_bytes();
     bool take(std::string_view bytes);
     bool take_words();
@@ -70,6 +71,7 @@ class RankLog {
     std::size_t begin_ = 0, end_ = 0;  // of what was read and not taken, in the buffer
     std::size_t searched_ = 0;         // up to here no line ends
     std::uint64_t offset_ = 0;         // in the file, of end_
+    std::uint64_t line_at_ = 0;        // in the file, of the line that is skipped
     bool skips_line_ = false;          // until the end of one that is too long
     bool has_begun_ = false;
     LauncherFold launcher_;

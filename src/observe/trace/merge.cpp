@@ -46,8 +46,7 @@ class MergedFile {
     MergedFile(fs::path path, TraceFormat format)
         : path_(std::move(path)),
           partial_(path_.parent_path() / fmt::format(".{}.partial", path_.filename().string())),
-          file_(::open(
-              partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)),
+          file_(open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC)),
           format_(format) {
         check(static_cast<bool>(file_),
               [&] { return system_error("create", partial_.string(), errno); });

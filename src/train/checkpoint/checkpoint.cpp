@@ -276,10 +276,10 @@ void save_checkpoint(const Communicator& ranks,
         fmt::format("{}{}-i{}", unfinished_prefix, step_name(state.step), place.incarnation);
     from_root(ranks, [&] {
         if (place.check_still_ours) place.check_still_ours();  // a run that was moved has no ckpt
-        make_directories(place.root);
+        make_own_folder(place.root);
         check_space(place.root, tensors);
         fs::remove_all(unfinished);
-        make_directories(unfinished);
+        make_own_folder(unfinished);
         return std::string();
     });
     std::optional<PhaseScope> waiting;
@@ -380,6 +380,7 @@ void read_whole_piece(const fs::path& checkpoint,
 }
 
 void remove_unfinished_checkpoints(const fs::path& root) {
+    check_no_link(root);
     std::error_code missing;
     std::vector<fs::path> leftovers;
     for (const auto& entry : fs::directory_iterator(root, missing)) {

@@ -20,8 +20,7 @@ NewFile::NewFile(const fs::path& path)
                      "nothing is overwritten",
                      "give another name, or remove it");
     });
-    fd_ = UniqueFd(
-        ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600));
+    fd_ = open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC);
     if (!fd_) throw system_error("create", partial_, errno);
 }
 

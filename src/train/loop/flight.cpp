@@ -72,6 +72,7 @@ Flight::Flight(const RunPaths& paths,
                PhaseClock& clock,
                std::unique_ptr<NodeWatch> nodes)
     : clock_(clock),
+      ranks_(ranks),
       recorder_(
           paths.flight(incarnation),
           ranks.rank(),
@@ -87,9 +88,11 @@ Flight::Flight(const RunPaths& paths,
     if (nodes_) nodes_->stand_by(recorder_);
     clock_.mirror_to(recorder_.phase_word());
     mirror_signals_to(recorder_.signal_word());
+    ranks_.record_in(&recorder_);
 }
 
 Flight::~Flight() {
+    ranks_.record_in(nullptr);
     mirror_signals_to(nullptr);
     clock_.mirror_to(nullptr);
 }

@@ -36,8 +36,8 @@ class EarlyNodeWatch {
 };
 
 /// Records and watches from construction to destruction: phases of `clock`, signals, collectives
-/// that go through recorded(). At its time-out, the rank that speaks for all also marks the run as
-/// failed.
+/// that go through recorded(), and those of `ranks` that save or evaluate. At its time-out, the
+/// rank that speaks for all also marks the run as failed.
 class Flight {
   public:
     Flight(const RunPaths& paths,
@@ -54,6 +54,7 @@ class Flight {
 
   private:
     PhaseClock& clock_;
+    const Communicator ranks_;
     FlightRecorder recorder_;
     std::unique_ptr<NodeWatch> nodes_;  // none on one node
     Watchdog watchdog_;

@@ -122,11 +122,12 @@ LoopParts Job::prepare() {
 void Job::note_failure(const Error& error) {
     if (flight_) flight_->recorder().mark_failed(static_cast<int>(error.exit_code()));
     ErrorEvent event = event_of(error);
-    if (const auto* agreed = dynamic_cast<const AgreedError*>(&error))
-        event.ranks = agreed->failed();
+    const auto* const agreed = dynamic_cast<const AgreedError*>(&error);
+    if (agreed != nullptr) event.ranks = agreed->failed();
     log_event(event);
-    if (!run_.directory) return;
     try {
+        if (!run_.directory && agreed == nullptr) note_failure_alone(error);
+        if (!run_.directory) return;
         run_.directory->write_state(
             {.phase = RunPhase::failed,
              .step = progress_.step,
@@ -139,9 +140,9 @@ void Job::note_failure(const Error& error) {
     }
 }
 
-void Job::note_end_alone(const Error& error) {
-    note_failure(error);
-    if (run_.directory || run_.paths.root.empty()) return;
+// Rank 0 is about to be ended by the launcher, and will not know why.
+void Job::note_failure_alone(const Error& error) const {
+    if (run_.paths.root.empty()) return;
     write_failed_state(
         run_.paths.root,
         run_.incarnation,

@@ -45,13 +45,11 @@ class Job {
     /// people, on rank 0; "" on the others, and if this start trained nothing.
     std::string sum_up() const;
 
-    /// For who reads the run afterwards: this rank ends with `error`.
+    /// For who reads the run afterwards: this rank ends with `error`, alone or with all others.
     void note_failure(const Error& error);
 
-    /// The same for an end that the other ranks do not share: `error` is this rank's alone.
-    void note_end_alone(const Error& error);
-
   private:
+    void note_failure_alone(const Error& error) const;
     void open_data();
     void split_data();
     RunAge settle_contract();

@@ -146,6 +146,18 @@ TEST_F(Ledger, CallsAnUnfinishedEpochOpen) {
     EXPECT_THAT(describe_ledger(report), HasSubstr("every sample so far exactly once"));
 }
 
+// Zeros that were never written take no room, and are read in pieces.
+TEST_F(Ledger, BearsAFileOfATerabyte) {
+    Job job(folder(), 100);
+    job.start(1, 30);
+    job.step(4);
+    job.save();
+    std::filesystem::resize_file(job.file(0, job.incarnation()), std::uintmax_t{1} << 40);
+    const LedgerReport report = check_ledger(folder());
+    EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
+    EXPECT_THAT(report.notes, SizeIs(1));
+}
+
 TEST_F(Ledger, MissesNoSampleThatAnEpochDrops) {
     Job job(folder(), 100, ShortStep::drop);
     job.start(2, 30);

@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -73,6 +74,16 @@ RC_GTEST_PROP(PackProperty, AnySmallDataSetComesBackAsItWas, ()) {
     stream.batch = *rc::gen::inRange(1, 100);
     RC_ASSERT(test::read_all(test::open_index(options.output), stream) ==
               test::expected_content(samples, options));
+}
+
+TEST_F(Pack, IsForSharingAsTheUmaskSays) {
+    const PackOptions options = test::options_for(folder_, samples_, "toy");
+    const mode_t before = ::umask(027);
+    pack_dataset(options);
+    ::umask(before);
+    EXPECT_EQ(fs::status(options.output).permissions(), fs::perms(0750));
+    for (const auto& entry : fs::directory_iterator(options.output))
+        EXPECT_EQ(entry.status().permissions(), fs::perms(0640)) << entry.path();
 }
 
 TEST_F(Pack, NamesShardsAndCountsThem) {
