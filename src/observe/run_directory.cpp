@@ -36,6 +36,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -142,20 +143,28 @@ std::vector<std::string> differences(const Json& ours, const Json& theirs, const
     return found;
 }
 
-// In place of rank 0. What it wrote before is kept.
+// In place of rank 0. What it wrote before is kept. Rank 0 may be just between its look at the
+// state and its write that it runs, which then replaces this one: so this is written again.
 void write_end_state(const fs::path& root,
                      std::int64_t incarnation,
                      RunPhase phase,
                      std::int64_t step,
                      const std::string& reason,
                      ExitCode exit) {
+    constexpr int most_writes = 5;
+    constexpr std::chrono::milliseconds longest_write(100);
     check_newest(RunPaths{root}, incarnation);
     RunState state = read_run_state(root).value_or(RunState{});
     state.phase = phase;
     state.step = step;
     state.reason = reason;
     state.exit = static_cast<int>(exit);
-    write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
+    for (int writes = 0; writes < most_writes; ++writes) {
+        write_file_atomically(RunPaths{root}.state(), state_text(state, incarnation));
+        std::this_thread::sleep_for(longest_write);
+        const RunState found = read_run_state(root).value_or(RunState{});
+        if (found.phase != RunPhase::running || found.incarnation != incarnation) return;
+    }
 }
 
 // What brings back what the run has, " with --lr 0.001 without --no-bias"; "" where no option can.

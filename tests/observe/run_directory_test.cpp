@@ -8,6 +8,8 @@
 
 #include <array>
 #include <set>
+#include <stop_token>
+#include <thread>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -320,6 +322,22 @@ TEST_F(RunDirectoryTest, KeepsTheFailureThatAnotherRankNoted) {
     EXPECT_EQ(read_run_state(root_)->phase, RunPhase::failed);
     run.write_state({.phase = RunPhase::failed, .reason = "rank 0's own"});
     EXPECT_EQ(read_run_state(root_)->reason, "rank 0's own");
+}
+
+TEST_F(RunDirectoryTest, KeepsAFailureThatRankZeroWritesOver) {
+    RunDirectory run = open();
+    const std::int64_t start = run.begin_incarnation();
+    run.write_state({.phase = RunPhase::running});
+    const std::string running = content_of(root_ / "state.json");
+    std::jthread rank_zero([&](const std::stop_token& stop) {
+        while (!stop.stop_requested())
+            if (read_run_state(root_)->phase == RunPhase::failed)
+                return write_file_atomically(root_ / "state.json", running);
+    });
+    write_failed_state(root_, start, "E213: rank 1: damaged", ExitCode::bad_data);
+    rank_zero.request_stop();
+    rank_zero.join();
+    EXPECT_EQ(read_run_state(root_)->reason, "E213: rank 1: damaged");
 }
 
 TEST_F(RunDirectoryTest, RefusesAStateItDoesNotKnow) {
