@@ -101,7 +101,7 @@ TEST_F(LauncherOutputs, ShowOpenMpisBoxesWithoutRulesAndNoiseNotAtAll) {
         rule,
         box));
     EXPECT_EQ(seen.read(), "a\nOpen MPI: The job has\n  more processes.\n    App: true\n[b]\n");
-    EXPECT_EQ(kept().size(), 13u) << "all of them";
+    EXPECT_EQ(kept().size(), 14u) << "all of them";
 }
 
 TEST_F(LauncherOutputs, ShowABoxWithoutAnEndAsItCame) {
