@@ -69,7 +69,7 @@ def models_environment():
     return environment_beside_torch(MODELS, "models_requirements.txt", probe, 100)
 
 
-TRACES = "peer-traces-1"
+TRACES = "peer-traces-2"
 
 
 def has_traces_environment():
@@ -79,8 +79,7 @@ def has_traces_environment():
 def traces_environment():
     """The peers of train/traces_peer; they need no PyTorch."""
     probe = (
-        "import tensorboard.backend.event_processing.event_accumulator, hta.trace_analysis, prometheus_client;"
-        "import perfetto.protos.perfetto.trace.perfetto_trace_pb2"
+        "import tensorboard.backend.event_processing.event_accumulator, hta.trace_analysis, prometheus_client"
     )
     folder = cache_folder() / TRACES
     if has_traces_environment():

@@ -4,7 +4,6 @@
 #include "lockstep/observe/step_budget.hpp"
 #include "lockstep/observe/trace.hpp"
 
-#include "observe/wire_reader.hpp"
 #include "program.hpp"
 #include "run_files.hpp"
 #include "small_data.hpp"
@@ -24,6 +23,7 @@ namespace {
 using testing::ContainsRegex;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 // Of 25 steps an epoch, without evaluations.
 ProcessResult traced_train(const fs::path& run, int ranks, int length, const Words& more) {
@@ -130,46 +130,22 @@ TEST_F(Traces, TellOfTheSameSumsOnAllRanks) {
     EXPECT_TRUE(names.contains("publish"));
 }
 
-// The flows of a merged file by who has them.
-std::map<std::uint64_t, std::multiset<std::uint64_t>> flows_in(const std::string& trace) {
-    std::map<std::uint64_t, std::multiset<std::uint64_t>> flows;
-    for (const WireField& packet : wire_fields(trace)) {
-        std::uint64_t sequence = 0;
-        std::vector<std::uint64_t> found;
-        for (const WireField& field : wire_fields(packet.bytes)) {
-            if (field.field == 10) sequence = field.value;
-            if (field.field != 11) continue;
-            for (const WireField& part : wire_fields(field.bytes))
-                if (part.field == 47) found.push_back(part.value);
-        }
-        flows[sequence].insert(found.begin(), found.end());
-    }
-    return flows;
-}
-
-TEST_F(Traces, AreMergedForPerfetto) {
+TEST_F(Traces, AreMergedIntoOneFile) {
     const ProcessResult merged = run_lockstep({"trace", "merge", run()});
     EXPECT_EQ(merged.exit_code, 0) << merged.output;
     EXPECT_THAT(merged.output, HasSubstr("start 1: steps=3-5 of 2 rank(s), "));
-    const std::string trace = content_of(run() / "trace-i1.pftrace");
-    EXPECT_THAT(trace, HasSubstr("rank 0 on "));
-    EXPECT_THAT(trace, HasSubstr("rank 1 on "));
-    const auto flows = flows_in(trace);
-    ASSERT_EQ(flows.size(), 2u);
-    EXPECT_FALSE(flows.at(1).empty());
-    EXPECT_EQ(flows.at(1), flows.at(2)) << "each sum has its arrow";
-}
-
-TEST_F(Traces, AreMergedAsJson) {
-    const fs::path out = run() / "merged.json";
-    const ProcessResult merged =
-        run_lockstep({"trace", "merge", run(), "--format", "chrome", "--out", out});
-    EXPECT_EQ(merged.exit_code, 0) << merged.output;
-    std::set<std::int64_t> processes;
-    const Json json = read_json(out);
-    for (const Json& event : json.at("traceEvents"))
-        processes.insert(event.at("pid").get<std::int64_t>());
-    EXPECT_THAT(processes, ElementsAre(0, 1));
+    std::set<std::string> ranks;
+    std::map<std::string, std::set<std::string>> arrows;
+    const Json json = read_json(run() / "trace-i1.json");
+    for (const Json& event : json.at("traceEvents")) {
+        const auto what = event.at("ph").get<std::string>();
+        if (event.at("name") == "process_name")
+            ranks.insert(event.at("args").at("name").get<std::string>());
+        if (what == "s" || what == "f") arrows[what].insert(event.at("id").get<std::string>());
+    }
+    EXPECT_THAT(ranks, ElementsAre(StartsWith("rank 0 on "), StartsWith("rank 1 on ")));
+    EXPECT_FALSE(arrows["s"].empty());
+    EXPECT_EQ(arrows["s"], arrows["f"]);
 }
 
 TEST_F(Traces, EndWithTheRun) {

@@ -8,11 +8,10 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 #include "trace/gzip.hpp"
-#include "wire_reader.hpp"
 
 #include <map>
-#include <optional>
-#include <set>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -24,6 +23,8 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::StartsWith;
+using testing::UnorderedElementsAre;
 
 constexpr std::int64_t since_ns = 1'769'862'896'000'000'000;
 
@@ -157,6 +158,9 @@ TEST(StepTrace, IsRefusedWhereItIsNone) {
     EXPECT_EQ(with("\"dur\":", "\"dur\":1e300,\"d\":"), "E222");
     EXPECT_EQ(with("\"world_size\": 2", "\"world_size\": 2000000000"), "E222");
     EXPECT_EQ(with("\"world_size\": 2", "\"world_size\": 0"), "E222");
+    EXPECT_EQ(with("\"traceEvents\"", "\"events\""), "E222");
+    EXPECT_EQ(with("},\n", "}" + std::string(1 << 20, ' ') + ",\n"), "E222");
+    EXPECT_EQ(with("\n]}\n", "\n"), "E222");
 }
 
 /// A run with a start whose ranks' clocks are `ahead_s` ahead, and which traced.
@@ -189,114 +193,60 @@ class MadeUpRun {
     test::TempDir folder_;
 };
 
-/// A slice of a merged file, put together again from its begin and its end.
-struct ShownSlice {
-    std::uint64_t begin = 0, end = 0;
+/// An arrow's end, or a slice, as it is drawn.
+struct Drawn {
+    std::string lane;  ///< "rank 0 on n0/steps"
     std::string name;
-    std::size_t depth = 0;
-    std::optional<std::uint64_t> flow;
+    double begin = 0, end = 0;  ///< microseconds since 1970
 };
 
-/// What Perfetto would show: lanes ("rank 0 on n0/steps") and what is in them.
-class Shown {
-  public:
-    explicit Shown(std::string_view trace) {
-        for (const test::WireField& packet : test::wire_fields(trace)) {
-            EXPECT_EQ(packet.field, 1u);
-            read_packet(packet.bytes);
-        }
-        for (const auto& [track, open] : open_) EXPECT_THAT(open, IsEmpty()) << lane(track);
-    }
-
-    std::map<std::string, std::vector<ShownSlice>> lanes() const {
-        std::map<std::string, std::vector<ShownSlice>> lanes;
-        for (const auto& [track, slices] : slices_) lanes[lane(track)] = slices;
-        return lanes;
-    }
-
-  private:
-    struct Track {
-        std::string name;
-        std::uint64_t parent = 0;
-    };
-    using Names = std::map<std::uint64_t, std::string>;
-
-    std::string lane(std::uint64_t track) const {
-        const Track& found = tracks_.at(track);
-        return tracks_.at(found.parent).name + "/" + found.name;
-    }
-
-    void read_packet(std::string_view bytes) {
-        std::uint64_t time = 0, sequence = 0;
-        std::string_view event, descriptor;
-        for (const test::WireField& field : test::wire_fields(bytes)) {
-            if (field.field == 8) time = field.value;
-            if (field.field == 10) sequence = field.value;
-            if (field.field == 11) event = field.bytes;
-            if (field.field == 12) intern(field.bytes);
-            if (field.field == 60) descriptor = field.bytes;
-            if (field.field == 13 && field.value == 1) names_.clear();
-        }
-        EXPECT_GT(sequence, 0u);
-        if (!descriptor.empty()) describe(descriptor);
-        if (!event.empty()) read_event(event, time);
-    }
-
-    void intern(std::string_view bytes) {
-        for (const test::WireField& entry : test::wire_fields(bytes)) {
-            const auto fields = test::wire_fields(entry.bytes);
-            names_[{entry.field, fields.at(0).value}] = fields.at(1).bytes;
+/// What a viewer draws of a merged file.
+struct Drawing {
+    explicit Drawing(const fs::path& file) {
+        const Json json = parse_json(test::content_of(file), file.string());
+        std::map<std::int64_t, std::string> processes;
+        std::map<std::int64_t, std::string> lanes;
+        for (const Json& event : json.at("traceEvents")) {
+            const auto pid = event.at("pid").get<std::int64_t>();
+            const auto thread = event.at("tid").get<std::int64_t>();
+            const auto what = event.at("ph").get<std::string>();
+            const auto name = event.at("name").get<std::string>();
+            if (what == "M") {
+                const auto text = event.at("args").at("name").get<std::string>();
+                if (name == "process_name")
+                    EXPECT_TRUE(processes.emplace(pid, text).second) << "one number for two ranks";
+                else
+                    EXPECT_TRUE(lanes.emplace(thread, processes.at(pid) + "/" + text).second);
+                continue;
+            }
+            const double begin = event.at("ts").get<double>();
+            Drawn drawn{lanes.at(thread), name, begin, begin};
+            if (what == "X") {
+                drawn.end += event.at("dur").get<double>();
+                slices[drawn.lane].push_back(drawn);
+            } else {
+                auto& ends = what == "s" ? from : to;
+                EXPECT_TRUE(ends.emplace(event.at("id").get<std::string>(), drawn).second);
+            }
         }
     }
 
-    void describe(std::string_view bytes) {
-        std::uint64_t uuid = 0;
-        Track track;
-        for (const test::WireField& field : test::wire_fields(bytes)) {
-            if (field.field == 1) uuid = field.value;
-            if (field.field == 2) track.name = field.bytes;
-            if (field.field == 5) track.parent = field.value;
-            if (field.field == 3)
-                for (const test::WireField& part : test::wire_fields(field.bytes))
-                    if (part.field == 6) track.name = part.bytes;
-        }
-        EXPECT_TRUE(tracks_.emplace(uuid, track).second) << "two tracks have one number";
+    /// The slice that an end of an arrow lies in.
+    const Drawn* slice_at(const Drawn& end) const {
+        for (const Drawn& slice : slices.at(end.lane))
+            if (slice.begin <= end.begin && end.begin <= slice.end) return &slice;
+        return nullptr;
     }
 
-    void read_event(std::string_view bytes, std::uint64_t time) {
-        std::uint64_t type = 0, track = 0;
-        ShownSlice slice{.begin = time};
-        for (const test::WireField& field : test::wire_fields(bytes)) {
-            if (field.field == 9) type = field.value;
-            if (field.field == 10) slice.name = names_.at({2, field.value});
-            if (field.field == 11) track = field.value;
-            if (field.field == 47) slice.flow = field.value;
-        }
-        auto& open = open_[track];
-        auto& slices = slices_[track];
-        if (type == 1) {
-            slice.depth = open.size();
-            open.push_back(slices.size());
-            slices.push_back(slice);
-            return;
-        }
-        ASSERT_EQ(type, 2u);
-        ASSERT_FALSE(open.empty()) << "an end without a begin";
-        slices[open.back()].end = time;
-        open.pop_back();
-    }
-
-    std::map<std::uint64_t, Track> tracks_;
-    std::map<std::pair<std::uint64_t, std::uint64_t>, std::string> names_;  // of this sequence
-    std::map<std::uint64_t, std::vector<std::size_t>> open_;
-    std::map<std::uint64_t, std::vector<ShownSlice>> slices_;
+    std::map<std::string, std::vector<Drawn>> slices;  ///< by lane
+    std::map<std::string, Drawn> from, to;             ///< ends of arrows by their number
 };
 
-TEST(MergedTraces, AreWhatPerfettoShows) {
+TEST(MergedTraces, DrawARankAsAProcess) {
     const MadeUpRun run;
-    const MergedTraces merged = merge_traces(run.root(), 0, TraceFormat::perfetto);
+    const MergedTraces merged = merge_traces(run.root(), 0);
     EXPECT_EQ(merged.incarnation, 1) << "later starts have none";
-    EXPECT_EQ(merged.file, run.root() / "trace-i1.pftrace");
+    EXPECT_EQ(merged.file, run.root() / "trace-i1.json");
     EXPECT_THAT(merged.ranks, ElementsAre(0, 1));
     EXPECT_EQ(merged.slices, 16u);
     EXPECT_EQ(merged.steps, (TraceSteps{3, 4}));
@@ -304,51 +254,49 @@ TEST(MergedTraces, AreWhatPerfettoShows) {
     EXPECT_EQ(fs::status(merged.file).permissions(),
               fs::perms::owner_read | fs::perms::owner_write);
 
-    const auto lanes = Shown(test::content_of(merged.file)).lanes();
-    ASSERT_EQ(lanes.size(), 6u);
+    const Drawing drawing(merged.file);
+    ASSERT_EQ(drawing.slices.size(), 6u);
     for (const int rank : {0, 1}) {
-        const auto& steps = lanes.at(fmt::format("rank {0} on n{0}/steps", rank));
+        const auto& steps = drawing.slices.at(fmt::format("rank {0} on n{0}/steps", rank));
         std::vector<std::string> names;
-        for (const ShownSlice& slice : steps) {
-            names.push_back(slice.name);
-            EXPECT_EQ(slice.depth, slice.name.starts_with("Profiler") ? 0u : 1u) << slice.name;
-        }
+        for (const Drawn& slice : steps) names.push_back(slice.name);
         EXPECT_THAT(
             names,
             ElementsAre(
-                "ProfilerStep#3", "forward", "backward", "ProfilerStep#4", "forward", "backward"));
-        EXPECT_EQ(steps[0].begin, static_cast<std::uint64_t>(since_ns)) << "on rank 0's clock";
+                "ProfilerStep#3", "forward", "backward", "ProfilerStep#4", "forward", "backward"))
+            << "a step before what lies within it";
+        EXPECT_EQ(steps[0].begin, since_ns / 1000) << "on rank 0's clock";
         EXPECT_EQ(steps[2].end, steps[0].end);
     }
-    const auto& own = lanes.at("rank 0 on n0/bucket 1").at(0);
-    const auto& others = lanes.at("rank 1 on n1/bucket 1").at(0);
-    EXPECT_EQ(own.name, "reduce 1");
-    EXPECT_EQ(own.flow, others.flow) << "one sum";
-    EXPECT_EQ(own.begin + 1000, others.begin);
-    EXPECT_NE(own.flow, lanes.at("rank 0 on n0/publish").at(0).flow);
 }
 
-TEST(MergedTraces, AreOneJsonText) {
+TEST(MergedTraces, LeadFromEachCollectiveToTheSameOnTheNextRank) {
     const MadeUpRun run;
     const fs::path out = run.root() / "a.json";
-    EXPECT_EQ(merge_traces(run.root(), 1, TraceFormat::chrome, out).file, out);
-    std::set<std::int64_t> processes;
-    const auto slices = slices_in(test::content_of(out));
-    for (const Json& slice : slices) {
-        processes.insert(slice.at("pid").get<std::int64_t>());
-        EXPECT_GE(slice.at("ts").get<double>(), since_ns / 1000);
-        EXPECT_LT(slice.at("ts").get<double>(), since_ns / 1000 + 2000);
+    EXPECT_EQ(merge_traces(run.root(), 1, out).file, out);
+    const Drawing drawing(out);
+    std::vector<std::string> names;
+    for (const auto& [number, begin] : drawing.from) {
+        const Drawn& end = drawing.to.at(number);
+        EXPECT_LE(begin.begin, end.begin);
+        EXPECT_THAT(begin.lane, StartsWith("rank 0 on n0/"));
+        EXPECT_THAT(end.lane, StartsWith("rank 1 on n1/"));
+        const Drawn* const here = drawing.slice_at(begin);
+        const Drawn* const there = drawing.slice_at(end);
+        ASSERT_TRUE(here != nullptr && there != nullptr);
+        EXPECT_EQ(here->name, there->name);
+        names.push_back(here->name);
     }
-    EXPECT_EQ(slices.size(), 16u);
-    EXPECT_THAT(processes, ElementsAre(0, 1));
+    EXPECT_THAT(names, UnorderedElementsAre("reduce 1", "publish"));
+    EXPECT_EQ(drawing.to.size(), 2u);
 }
 
 TEST(MergedTraces, NameWhoIsMissing) {
     const MadeUpRun run;
     fs::remove(trace_path(run.logs(), 0));
-    EXPECT_THAT(merge_traces(run.root(), 0, TraceFormat::chrome).missing, ElementsAre(0));
+    EXPECT_THAT(merge_traces(run.root(), 0).missing, ElementsAre(0));
     fs::remove(trace_path(run.logs(), 1));
-    const auto failed = test::caught([&] { merge_traces(run.root(), 0, TraceFormat::perfetto); });
+    const auto failed = test::caught([&] { merge_traces(run.root(), 0); });
     ASSERT_TRUE(failed);
     EXPECT_EQ(failed->code(), "E201");
     EXPECT_THAT(failed->text(), HasSubstr("--trace steps=FIRST-LAST"));
@@ -361,13 +309,10 @@ TEST(MergedTraces, LeaveNothingBehindThatIsNotWhole) {
     fs::copy_file(
         elsewhere / "damaged", trace_path(run.logs(), 1), fs::copy_options::overwrite_existing);
     const fs::path out = elsewhere / "out";
-    EXPECT_EQ(test::caught_code([&] { merge_traces(run.root(), 1, TraceFormat::chrome, out); }),
-              "E222");
+    EXPECT_EQ(test::caught_code([&] { merge_traces(run.root(), 1, out); }), "E222");
     EXPECT_EQ(std::distance(fs::directory_iterator(elsewhere.path()), {}), 1);
-    EXPECT_EQ(test::caught_code([&] { merge_traces(run.root(), 2, TraceFormat::chrome); }), "E201");
-    EXPECT_NE(test::caught_code([&] {
-                  merge_traces(run.root(), 1, TraceFormat::chrome, elsewhere / "no" / "out");
-              }),
+    EXPECT_EQ(test::caught_code([&] { merge_traces(run.root(), 2); }), "E201");
+    EXPECT_NE(test::caught_code([&] { merge_traces(run.root(), 1, elsewhere / "no" / "out"); }),
               "");
 }
 

@@ -64,10 +64,6 @@ void write_trace(const fs::path& path, const StepTrace& trace);
 /// What write_trace() wrote. Errors: E201, E202, E222 if it is no such file.
 StepTrace read_trace(const fs::path& path);
 
-/// As what a merged file is written. perfetto: TrackEvent of Perfetto's protocol buffers; chrome:
-/// one JSON text.
-enum class TraceFormat { perfetto, chrome };
-
 /// What merge_traces() found.
 struct MergedTraces {
     std::int64_t incarnation = 0;          ///< the start that they are of
@@ -81,13 +77,9 @@ struct MergedTraces {
 };
 
 /// Puts all ranks' traces of start `incarnation` (0: the newest that has any) of the run in `root`
-/// on rank 0's clock, and into one file (0600): `out`, or RUN/trace-iN.pftrace, or
-/// RUN/trace-iN.json. Slices of one collective are joined by arrows in TraceFormat::perfetto. One
-/// rank's trace is in memory at a time. Errors: E201 if there is none; those of read_trace(); E401,
-/// E402, E405.
-MergedTraces merge_traces(const fs::path& root,
-                          std::int64_t incarnation,
-                          TraceFormat format,
-                          const fs::path& out = {});
+/// on rank 0's clock, and into one JSON file (0600): `out`, or RUN/trace-iN.json. Arrows join the
+/// slices of one collective. One rank's trace is in memory at a time. Errors: E201 if there is
+/// none; those of read_trace(); E401, E402, E405.
+MergedTraces merge_traces(const fs::path& root, std::int64_t incarnation, const fs::path& out = {});
 
 }  // namespace lockstep

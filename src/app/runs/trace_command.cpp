@@ -16,20 +16,19 @@ namespace {
 
 constexpr const char* merge_help =
     R"(Puts the traces that 'train --trace' made each rank leave on one clock (rank 0's; how the nodes' clocks
-differ is measured when a run starts) and into one file. perfetto: what https://ui.perfetto.dev opens,
-with a process for each rank, a track for its steps and their phases, one for each bucket of gradients,
-and arrows between the ranks' parts of the same sum. chrome: JSON, for tools that know nothing else.
+differ is measured when a run starts) and into one JSON file, which https://ui.perfetto.dev and
+chrome://tracing open. It has a process for each rank, a track for its steps and their phases, and one
+for each bucket of gradients. Arrows lead from each sum to the same sum on the next rank.
 
 It reads the run directory alone, one rank at a time.
 
 Examples:
   lockstep train --data D/train --run runs/a --np 4 --trace steps=50-60
   lockstep trace merge runs/a
-  lockstep trace merge runs/a --format chrome --out a.json
+  lockstep trace merge runs/a --out a.json
 )";
 
 struct MergeOptions {
-    TraceFormat format = TraceFormat::perfetto;
     fs::path out;
     std::int64_t incarnation = 0;
 };
@@ -59,10 +58,9 @@ std::string text_of(const MergedTraces& merged, const std::string& run) {
 
 int merge(const MergeOptions& options, const std::string& run) {
     if (!options.out.empty()) check_output_place(options.out);
-    const MergedTraces merged = merge_traces(run, options.incarnation, options.format, options.out);
+    const MergedTraces merged = merge_traces(run, options.incarnation, options.out);
     print_once(text_of(merged, run));
-    if (options.format == TraceFormat::perfetto)
-        print_once("next: open it at https://ui.perfetto.dev, which keeps it in your browser\n");
+    print_once("next: open it at https://ui.perfetto.dev, which keeps it in your browser\n");
     return 0;
 }
 
@@ -73,20 +71,11 @@ Command trace_merge_command() {
     return {
         .name = "trace merge",
         .summary = "all ranks' traces on one clock in one file for Perfetto",
-        .usage =
-            "lockstep trace merge RUN [--format perfetto|chrome] [--out FILE] "
-            "[--incarnation N]",
+        .usage = "lockstep trace merge RUN [--out FILE] [--incarnation N]",
         .text = merge_help,
         .table = {{"Options",
-                   {choice_option<TraceFormat>(
-                        "format",
-                        options->format,
-                        {{"perfetto", TraceFormat::perfetto}, {"chrome", TraceFormat::chrome}},
-                        "of the merged file"),
-                    path_option("out",
-                                "FILE",
-                                options->out,
-                                "file to write; none: RUN/trace-iN.pftrace or .json"),
+                   {path_option(
+                        "out", "FILE", options->out, "file to write; none: RUN/trace-iN.json"),
                     whole_option("incarnation",
                                  options->incarnation,
                                  0,

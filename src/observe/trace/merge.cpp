@@ -7,7 +7,6 @@
 #include "lockstep/observe/trace.hpp"
 
 #include "trace/chrome.hpp"
-#include "trace/perfetto.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -43,15 +42,13 @@ std::int64_t traced_start(const fs::path& root, std::int64_t asked) {
 /// Grows beside its place, and takes it when it is whole.
 class MergedFile {
   public:
-    MergedFile(fs::path path, TraceFormat format)
+    explicit MergedFile(fs::path path)
         : path_(std::move(path)),
           partial_(path_.parent_path() / fmt::format(".{}.partial", path_.filename().string())),
-          file_(open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC)),
-          format_(format) {
+          file_(open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC)) {
         check(static_cast<bool>(file_),
               [&] { return system_error("create", partial_.string(), errno); });
-        if (format_ == TraceFormat::chrome)
-            write("{\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n");
+        write("{\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n");
     }
     ~MergedFile() {
         std::error_code ignored;
@@ -61,14 +58,13 @@ class MergedFile {
     MergedFile& operator=(const MergedFile&) = delete;
 
     void add(const StepTrace& trace, std::int64_t ahead_ns) {
-        if (format_ == TraceFormat::perfetto) return write(perfetto_packets(trace, ahead_ns));
-        std::string events = chrome_events(trace, trace.rank, ahead_ns);
+        std::string events = merged_events(trace, ahead_ns);
         events.resize(events.size() - 2);  // the last comma
         write((std::exchange(is_first_, false) ? "" : ",\n") + events);
     }
 
     void finish() {
-        if (format_ == TraceFormat::chrome) write("\n]}\n");
+        write("\n]}\n");
         if (::rename(partial_.c_str(), path_.c_str()) != 0)
             throw system_error("create", path_.string(), errno);
         file_.reset();
@@ -79,15 +75,8 @@ class MergedFile {
 
     fs::path path_, partial_;
     UniqueFd file_;
-    TraceFormat format_;
     bool is_first_ = true;
 };
-
-fs::path usual_file(const fs::path& root, std::int64_t incarnation, TraceFormat format) {
-    return root / fmt::format("trace-i{}.{}",
-                              incarnation,
-                              format == TraceFormat::perfetto ? "pftrace" : "json");
-}
 
 void note(MergedTraces& merged, const StepTrace& trace) {
     merged.ranks.push_back(trace.rank);
@@ -100,10 +89,7 @@ void note(MergedTraces& merged, const StepTrace& trace) {
 
 }  // namespace
 
-MergedTraces merge_traces(const fs::path& root,
-                          std::int64_t incarnation,
-                          TraceFormat format,
-                          const fs::path& out) {
+MergedTraces merge_traces(const fs::path& root, std::int64_t incarnation, const fs::path& out) {
     MergedTraces merged{.incarnation = traced_start(root, incarnation)};
     check(merged.incarnation > 0, [&] {
         return Error("E201",
@@ -115,8 +101,8 @@ MergedTraces merge_traces(const fs::path& root,
                      "go on with lockstep train ... --trace steps=FIRST-LAST");
     });
     const fs::path logs = RunPaths{root}.logs(merged.incarnation);
-    merged.file = out.empty() ? usual_file(root, merged.incarnation, format) : out;
-    MergedFile file(merged.file, format);
+    merged.file = out.empty() ? root / fmt::format("trace-i{}.json", merged.incarnation) : out;
+    MergedFile file(merged.file);
     int ranks = 0;
     const std::vector<RankLogFacts> traced = traced_ranks(logs);
     Progress progress("merging traces of ranks", traced.size());

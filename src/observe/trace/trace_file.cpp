@@ -17,7 +17,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t most_text = std::size_t{256} << 20;
+constexpr std::size_t most_text = std::size_t{64} << 20;  // StepTrace::most_slices are 25 MiB
+constexpr std::size_t most_line = std::size_t{64} << 10;
+constexpr std::string_view events_key = "\"traceEvents\": [\n";
 
 /// What HTA asks for (`"rank": N` with a space), and what Kineto's readers expect beside it.
 std::string head_of(const StepTrace& trace) {
@@ -25,13 +27,14 @@ std::string head_of(const StepTrace& trace) {
         "{{\"schemaVersion\": 1,\n\"deviceProperties\": [],\n"
         "\"distributedInfo\": {{\"backend\": \"mpi\", \"rank\": {}, \"world_size\": {}}},\n"
         "\"lockstep\": {{\"host\": {}, \"pid\": {}, \"steps\": \"{}\", \"dropped\": {}}},\n"
-        "\"displayTimeUnit\": \"ms\",\n\"traceEvents\": [\n",
+        "\"displayTimeUnit\": \"ms\",\n{}",
         trace.rank,
         trace.ranks,
         Json(trace.host).dump(),
         trace.pid,
         trace_steps_text(trace.steps),
-        trace.dropped);
+        trace.dropped,
+        events_key);
 }
 
 Error out_of_range(std::string_view what, double value) {
@@ -67,7 +70,7 @@ TraceSlice slice_in(const Json& event) {
     return slice;
 }
 
-StepTrace trace_in(const Json& text) {
+StepTrace head_in(const Json& text) {
     const Json& who = text.at("distributedInfo");
     const Json& own = text.at("lockstep");
     StepTrace trace{.rank = who.at("rank").get<int>(),
@@ -79,8 +82,24 @@ StepTrace trace_in(const Json& text) {
     constexpr int most_ranks = 1 << 24;
     check(trace.rank >= 0 && trace.rank < trace.ranks && trace.ranks <= most_ranks,
           [&] { return out_of_range("the number of ranks", trace.ranks); });
-    for (const Json& event : text.at("traceEvents"))
-        if (event.at("ph").get<std::string>() == "X") trace.slices.push_back(slice_in(event));
+    return trace;
+}
+
+/// Event by event, each on a line of its own: a tree of all of them would be ten times the text.
+StepTrace trace_in(std::string_view text, const std::string& file) {
+    const std::size_t head = text.find(events_key);
+    check(head < most_line, [&] { return Error("E222", "it has no events"); });
+    StepTrace trace = head_in(parse_json(std::string(text.substr(0, head)) + "\"\":0}", file));
+    text.remove_prefix(head + events_key.size());
+    while (!text.starts_with("]}")) {
+        const std::size_t end = text.find('\n');
+        check(end < most_line, [&] { return Error("E222", "its lines are no events"); });
+        std::string_view event = text.substr(0, end);
+        if (event.ends_with(',')) event.remove_suffix(1);
+        const Json json = parse_json(std::string(event), file);
+        if (json.at("ph").get<std::string>() == "X") trace.slices.push_back(slice_in(json));
+        text.remove_prefix(end + 1);
+    }
     return trace;
 }
 
@@ -129,7 +148,7 @@ fs::path trace_path(const fs::path& logs, int rank) {
 }
 
 void write_trace(const fs::path& path, const StepTrace& trace) {
-    std::string text = head_of(trace) + chrome_events(trace, trace.pid, 0);
+    std::string text = head_of(trace) + chrome_events(trace);
     text.resize(text.size() - 2);  // the last comma
     write_file_atomically(path, gzip(text + "\n]}\n"));
 }
@@ -143,7 +162,7 @@ StepTrace read_trace(const fs::path& path) {
                      "train with --trace again");
     });
     try {
-        return trace_in(parse_json(*text, path.string()));
+        return trace_in(*text, path.string());
     } catch (const Error& error) {
         throw Error("E222",
                     fmt::format("'{}' is no trace of a rank: {}", path.string(), error.what()),
