@@ -135,9 +135,10 @@ Config read_known_config(const ParsedLine& line,
                                                   : environment.text(environment_name("config"));
     if (!path) return {};
     Config config = read_config(*path);
-    const auto names = names_of(table, "");
+    auto names = names_of(table, "");
+    std::erase(names, "config");  // a file names no other
     for (const auto& [key, entry] : config)
-        check(std::ranges::find(names, key) != names.end() && key != "config", [&] {
+        check(std::ranges::find(names, key) != names.end(), [&] {
             return Error("E111",
                          fmt::format("{}: unknown key '{}'", entry.origin, key),
                          "",

@@ -115,10 +115,10 @@ TEST(RunCommand, SpeaksOfAUsersOwnProgramAndModel) {
     const std::string help = output_of({"train", "--help"}, process);
     EXPECT_THAT(help, HasSubstr("\nusage: mine train --data DIR"));
     EXPECT_THAT(help, HasSubstr("tiny, or one that 'lockstep models' lists, a plug-in"));
-    EXPECT_THAT(output_of({"config", "show"}, process), HasSubstr("model = tiny\n"));
+    EXPECT_THAT(output_of({"config", "show"}, process), HasSubstr("model = \"tiny\"\n"));
     EXPECT_THAT(output_of({"config", "show", "--model", "mlp"}, process),
-                HasSubstr("model = mlp\n"));
-    EXPECT_THAT(output_of({"config", "show"}), HasSubstr("model = cnn\n"));
+                HasSubstr("model = \"mlp\"\n"));
+    EXPECT_THAT(output_of({"config", "show"}), HasSubstr("model = \"cnn\"\n"));
     EXPECT_THAT(output_of({}, process), Not(HasSubstr("submit")));
     EXPECT_EQ(test::caught_code([&] { run_command({"submit"}, process); }), "E101");
 }

@@ -53,6 +53,19 @@ TEST(Commands, ShowWhereSettingsComeFrom) {
     EXPECT_THAT(text, HasSubstr(line("epochs = 7", "LOCKSTEP_EPOCHS")));
     EXPECT_THAT(text, HasSubstr(line("lr = 0.5", config + ":3:6")));
     EXPECT_THAT(text, HasSubstr(line("momentum = 0.9", "default")));
+    EXPECT_THAT(text, HasSubstr(line("# data = \"\"", "default")));
+}
+
+TEST(Commands, ShowSettingsAsAFileThatIsRead) {
+    const TempDir folder;
+    const fs::path first = folder.file("a.toml", "batch = 1\ndata = \"some, \\\"data\\\"\"\n");
+    const std::string shown = output_of({"config", "show", "--config", first});
+    const std::string file = folder.file("b.toml", shown).string();
+    EXPECT_EQ(output_of({"config", "check", file}), fmt::format("'{}' is fine\n", file));
+    std::string again = output_of({"config", "show", "--config", file});
+    const std::size_t at = again.find("b.toml");
+    ASSERT_NE(at, again.npos) << again;
+    EXPECT_EQ(again.replace(at, 1, "a"), shown);
 }
 
 TEST(Commands, TakeTheUsersFileOverTheSites) {

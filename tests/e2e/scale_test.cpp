@@ -69,7 +69,7 @@ TEST_F(ScaleRuns, HaveATableWhoseLossesSumToWhatIsMissing) {
     EXPECT_EQ(two.at("epoch_steps"), 30);
     EXPECT_EQ(two.at("test_accuracy"), last_accuracy(run("p2")));
     EXPECT_EQ(scale.at("unit"), "core-hours");
-    const std::string text = said({"scale", run("p2"), run("p1"), "--forecast", "4"});
+    const std::string text = said({"scale", run("p2"), run("p1"), "--forecast", "4", "--cores", "4"});
     EXPECT_THAT(text, ContainsRegex("\n +2 +[0-9.]+ % = 100 [-+] [0-9.]+ "));
     EXPECT_THAT(text, HasSubstr("test_accuracy"));
     EXPECT_THAT(text, HasSubstr("forecast"));
@@ -163,16 +163,14 @@ TEST(ScaleTimes, SayWhetherToDistributeAtAll) {
                     .starts_with("do not distribute; 2 would be 55.6 % efficient, less than 80 %"));
 }
 
-TEST(ScaleTimes, SayWhatSharedCoresAreTakenToCost) {
-    const Words times{"scale", "--times", "1=10,2=5.5", "--forecast", "4"};
+TEST(ScaleTimes, ForetellNothingOfRanksThatShareCores) {
+    const Words times{"scale", "--times", "1=10,2=5.5", "--forecast", "4,8"};
     EXPECT_THAT(said(times), Not(HasSubstr("share cores")));
-    const Words crowded = times + Words{"--cores", "2"};
-    EXPECT_THAT(said(crowded),
-                HasSubstr(" (P / min(P, 2))^0.20, as is usual where ranks share cores, within"));
+    const Words crowded = times + Words{"--cores", "4"};
+    EXPECT_THAT(said(crowded), HasSubstr("\nno forecast of 8 rank(s): they would share cores"));
     const Json scale = told(crowded);
-    EXPECT_NEAR(scale.at("forecasts")[0].at("seconds").get<double>(), 6.32, 0.01);
-    EXPECT_EQ(scale.at("crowding"), 0.2);
-    EXPECT_FALSE(scale.at("runs_share_cores").get<bool>());
+    ASSERT_EQ(scale.at("forecasts").size(), 1u);
+    EXPECT_EQ(scale.at("forecasts")[0].at("ranks"), 4);
 }
 
 TEST(ScaleTimes, ThatAreNoneAreRefused) {

@@ -73,7 +73,7 @@ std::vector<ScaleRow> scale_table(std::vector<ScalePoint> points);
 
 /// What a time is made of as ranks P grow, each with a factor of its own.
 enum class ScaleTerm : std::size_t {
-    work,    ///< 1/P, or by the ranks that compute at a time where they share cores
+    work,    ///< 1/P
     fixed,   ///< 1: no rank takes it off another (Amdahl's serial part)
     hops,    ///< log2 P: messages one after the other, as in a tree
     bytes,   ///< (P-1)/P: what a rank sends in a ring's reduction and its distribution
@@ -88,21 +88,19 @@ struct FittedTerm {
     double seconds = 0;  ///< the factor, not negative
 };
 
-/// T(P), as a sum of terms for each part, or for the whole where parts are not known, times a power
-/// of the turns that ranks take on cores.
+/// T(P), as a sum of terms for each part, or for the whole where parts are not known. Each rank has
+/// cores of its own.
 struct ScaleModel {
     std::vector<FittedTerm> terms;
     bool has_parts = false;
-    double crowding = 0;        ///< that power: how much ranks that take turns hold each other up
-    bool shares_cores = false;  ///< some point does; else crowding is the usual
-    double misfit = 0;          ///< root mean square of what points and model differ by, relative
+    double misfit = 0;  ///< root mean square of what points and model differ by, relative
 
-    /// On `ranks` with cores for `room` of them.
-    ScalePoint at(int ranks, double room) const;
+    /// On `ranks`.
+    ScalePoint at(int ranks) const;
 };
 
-/// Factors by least squares relative to the points' times, none below 0, with the crowding from 0
-/// to 1 that is likeliest beside what is usual. `points` is not empty.
+/// Factors by least squares relative to the points' times, none below 0. `points` is not empty, and
+/// none has ranks that share cores.
 ScaleModel fit_scale_model(std::span<const ScalePoint> points);
 
 /// What a number of ranks would take.
@@ -112,14 +110,11 @@ struct ScaleForecast {
     double least_efficiency = 0, most_efficiency = 0;
 };
 
-/// By the model of `points`, with cores for `room` ranks. Its band reaches over the models of all
-/// points but one and those of other terms that fit as well, over other crowding where more or
-/// fewer ranks share a core than in any point, and beyond by what points and model differ by
+/// By the model of `points`. Its band reaches over the models of all points but one and those of
+/// other terms that fit as well. Beyond that it is wider by what points and model differ by
 /// (Student's 95 %), twice the points' own errors, or 5 %, whatever is most: wide where points are
-/// few.
-ScaleForecast forecast_scale(std::span<const ScalePoint> points,
-                             int ranks,
-                             double room = std::numeric_limits<double>::infinity());
+/// few. `points` as for fit_scale_model().
+ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks);
 
 /// How many ranks are worth it. Figure 8.1 asks: distribute at all?
 struct ScaleAdvice {

@@ -2,6 +2,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/gpu_report.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/version.hpp"
 #include "lockstep/launch/gpu_needs.hpp"
@@ -24,10 +25,19 @@ struct ShowOptions {
     bool origin = false;
 };
 
+// For a file, which names no other file; what is unset there is left out.
+std::string toml_line(const ResolvedOption& option) {
+    const bool is_bare = option.kind == OptionKind::flag || option.kind == OptionKind::whole ||
+                         option.kind == OptionKind::real;
+    const std::string value = is_bare ? option.text : Json(option.text).dump();
+    const bool is_left_out = option.text.empty() || option.name == "config";
+    return fmt::format("{}{} = {}", is_left_out ? "# " : "", option.name, value);
+}
+
 int show(const ShowOptions& options, const Invocation& call) {
     for (const ResolvedOption& option : call.options) {
         if (option.name == "origin") continue;
-        const std::string line = fmt::format("{} = {}", option.name, option.text);
+        const std::string line = toml_line(option);
         print_once(options.origin ? fmt::format("{:<40} # {}\n", line, option.origin)
                                   : line + "\n");
     }
@@ -83,7 +93,8 @@ Command config_show_command() {
             .usage = "lockstep config show [--origin] [options of train]",
             .text =
                 "Values come from: command line > LOCKSTEP_* variables > --config file >\n"
-                "~/.config/lockstep/config.toml > /etc/lockstep/config.toml > default.\n",
+                "~/.config/lockstep/config.toml > /etc/lockstep/config.toml > default.\n"
+                "The output is a file for --config; lines with # are unset.\n",
             .table = std::move(table),
             .run = [options](const Invocation& call) { return show(*options, call); }};
 }

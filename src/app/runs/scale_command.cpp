@@ -29,11 +29,10 @@ phases of each step on each rank: a rank's share of what the fewest ranks did co
 what is beyond it as lost, so that the parts sum to the loss; '+' is a gain.
 
 The forecast fits few terms to the times (a share for each rank, what each does whole, messages,
-bytes, the slowest of many) and says how far off it may be. It is made for the cores that the runs
-had, which more ranks share, unless --cores says that there will be more. Ranks that share cores
-hold each other up: twice as many are taken to need 15 % longer for all they do, unless runs that
-share cores show something else. The first step of a start, which warms caches up, is left out
-everywhere.
+bytes, the slowest of many) and says how far off it may be. It is for ranks with cores of their own:
+runs whose ranks shared cores are left out of it, and there is none for more ranks than there are
+cores for. --cores says how many cores there will be. The first step of a start, which warms caches
+up, is left out everywhere.
 
 Examples:
   lockstep scale runs/p1 runs/p2 runs/p4
@@ -226,6 +225,35 @@ double room_of(const ScaleOptions& options,
     return std::ranges::max_element(points, {}, &ScalePoint::room)->room;
 }
 
+std::string numbers_text(const std::vector<int>& ranks) {
+    return fmt::format("{} rank(s)", fmt::join(ranks, ", "));
+}
+
+// Nobody gains by ranks that share cores: they get a sentence.
+void add_forecasts(ScaleReport& report, std::vector<ScalePoint> points, std::vector<int> ranks) {
+    std::vector<int> without;
+    for (const ScalePoint& point : points)
+        if (point.turns() > 1) without.push_back(point.ranks);
+    std::erase_if(points, [](const ScalePoint& point) { return point.turns() > 1; });
+    if (!without.empty())
+        report.notes.push_back(
+            fmt::format("ranks shared cores in the run of {}: the forecast leaves it out",
+                        numbers_text(without)));
+    if (points.empty()) return;
+    report.model = fit_scale_model(points);
+    without.clear();
+    for (const int count : ranks)
+        if (count > report.room)
+            without.push_back(count);
+        else
+            report.forecasts.push_back(forecast_scale(points, count));
+    if (!without.empty())
+        report.notes.push_back(
+            fmt::format("no forecast of {}: they would share cores, and be no faster; --cores N "
+                        "foretells them for N cores",
+                        numbers_text(without)));
+}
+
 ScaleReport report_of(const ScaleOptions& options, const std::vector<std::string>& places) {
     ScaleReport report{.least_efficiency = options.least_efficiency / 100};
     std::vector<ScalePoint> points;
@@ -239,10 +267,8 @@ ScaleReport report_of(const ScaleOptions& options, const std::vector<std::string
         check_several(points.size());
     }
     report.rows = scale_table(points);
-    report.model = fit_scale_model(points);
     report.room = room_of(options, report, points);
-    for (const int ranks : forecast_ranks(options.forecast, report.rows.back().point.ranks))
-        report.forecasts.push_back(forecast_scale(points, ranks, report.room));
+    add_forecasts(report, points, forecast_ranks(options.forecast, report.rows.back().point.ranks));
     report.advice = advise_scale(report.rows, report.forecasts, report.least_efficiency);
     return report;
 }

@@ -156,10 +156,10 @@ std::string losses_text(const ScaleReport& report) {
     return text;
 }
 
-std::string term_text(ScaleTerm term, double room) {
+std::string term_text(ScaleTerm term) {
     switch (term) {
         case ScaleTerm::work:
-            return std::isinf(room) ? " / P" : fmt::format(" / min(P, {:.3g})", room);
+            return " / P";
         case ScaleTerm::fixed:
             return "";
         case ScaleTerm::hops:
@@ -179,29 +179,15 @@ double sum_of(const ScaleModel& model, ScaleTerm term) {
     return seconds;
 }
 
-// The sum of terms, and what becomes of it where ranks share cores.
-std::string crowded_text(const ScaleReport& report, const std::string& terms) {
-    const auto has_turns = [](const ScaleForecast& forecast) {
-        return forecast.row.point.turns() > 1;
-    };
-    const ScaleModel& model = report.model;
-    const bool matters = model.shares_cores || std::ranges::any_of(report.forecasts, has_turns);
-    if (!matters || std::isinf(report.room)) return terms;
-    return fmt::format("({}) (P / min(P, {:.3g}))^{:.2f}{}",
-                       terms,
-                       report.room,
-                       model.crowding,
-                       model.shares_cores ? "" : ", as is usual where ranks share cores");
-}
-
 std::string model_text(const ScaleReport& report) {
+    if (report.model.terms.empty()) return "";
     std::vector<std::string> terms;
     for (const ScaleTerm term :
          {ScaleTerm::work, ScaleTerm::fixed, ScaleTerm::hops, ScaleTerm::bytes, ScaleTerm::spread})
         if (const double seconds = sum_of(report.model, term); seconds > 0)
-            terms.push_back(seconds_text(seconds) + term_text(term, report.room));
+            terms.push_back(seconds_text(seconds) + term_text(term));
     return fmt::format("model: {}, within {} of what was measured\n",
-                       crowded_text(report, fmt::format("{}", fmt::join(terms, " + "))),
+                       fmt::join(terms, " + "),
                        percent_text(report.model.misfit));
 }
 
@@ -326,8 +312,6 @@ Json scale_json(const ScaleReport& report) {
                  {"rows", rows},
                  {"forecasts", forecasts},
                  {"model", json_of(report.model)},
-                 {"crowding", report.model.crowding},
-                 {"runs_share_cores", report.model.shares_cores},
                  {"misfit", report.model.misfit},
                  {"notes", report.notes}};
     if (report.advice.worth_a_try) json["worth_a_try"] = *report.advice.worth_a_try;

@@ -39,11 +39,12 @@ struct ScaleReport {
     ScaleModel model{};
     ScaleAdvice advice{};
     double least_efficiency = 0;
-    double room = std::numeric_limits<double>::infinity();  ///< of the forecasts
-    int threads = 1;                                        ///< of each rank
-    std::string figure{};                                   ///< that ScaleRun::accuracy is
-    double batch = 0;                                       ///< samples of a step; 0: not known
-    double steps_total = 0;                                 ///< of a training; 0: not known
+    /// How many ranks the forecasts have cores for; more of them get none.
+    double room = std::numeric_limits<double>::infinity();
+    int threads = 1;         ///< of each rank
+    std::string figure{};    ///< that ScaleRun::accuracy is
+    double batch = 0;        ///< samples of a step; 0: not known
+    double steps_total = 0;  ///< of a training; 0: not known
     std::vector<std::string> notes{};
 };
 

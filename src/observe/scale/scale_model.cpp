@@ -3,16 +3,11 @@
 //
 // A step on P ranks is a sum of few laws (docs/scaling.md says whose they are):
 //
-//   T(P) = (P / A)^crowding
-//          * (work / A + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P))
+//   T(P) = work / P + fixed + hops * log2 P + bytes * (P - 1) / P + spread * sqrt(2 ln P)
 //
-// where A = min(P, room) is how many ranks compute at a time: beyond that they take turns on cores,
-// which bring no more together, and less than before: each finds its caches full of another's
-// data, and does once more what each does whole. How much less only points with shared cores tell;
-// without them the forecast takes what is usual, and the band doubts it.
-// Where the phases of the steps are known each is fitted alone, by the terms that it can have,
-// which tells terms apart that look alike in the sum: (P - 1) / P is 1 - 1 / P, so a time alone
-// cannot tell bytes from fixed and work.
+// Each rank has cores of its own. Where the phases of the steps are known each is fitted alone, by
+// the terms that it can have, which tells terms apart that look alike in the sum: (P - 1) / P is 1
+// - 1 / P, so a time alone cannot tell bytes from fixed and work.
 //
 // Must never happen: a factor below 0, with which a forecast far out falls below 0; a band that
 // leaves out the forecast it is of.
@@ -25,7 +20,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <ranges>
 #include <utility>
 
 namespace lockstep {
@@ -37,10 +31,6 @@ struct Law {
     std::vector<ScaleTerm> terms;
 };
 using Laws = std::vector<Law>;
-
-// Twice as many ranks on a core are taken to need 15 % longer, and 0 to 52 % in the band: of 21
-// that were measured 20 took 0 to 47 % (docs/scaling.md).
-constexpr double usual_crowding = 0.2, crowding_doubt = 0.4;
 
 constexpr std::size_t index_of(StepPart part) {
     return static_cast<std::size_t>(part);
@@ -83,7 +73,7 @@ Laws usual_laws(bool has_parts) {
     return has_parts ? laws_of_parts() : Laws{{StepPart::computing, {work, fixed, hops}}};
 }
 
-double plain_value(ScaleTerm term, double ranks) {
+double value_of(ScaleTerm term, double ranks) {
     switch (term) {
         case ScaleTerm::work:
             return 1 / ranks;
@@ -99,11 +89,6 @@ double plain_value(ScaleTerm term, double ranks) {
     return 0;
 }
 
-double value_of(ScaleTerm term, const ScalePoint& point, double crowding) {
-    const double ranks = term == ScaleTerm::work ? point.at_once() : point.ranks;
-    return plain_value(term, ranks) * std::pow(point.turns(), crowding);
-}
-
 bool have_parts(std::span<const ScalePoint> points) {
     return std::ranges::all_of(points,
                                [](const ScalePoint& point) { return point.parts.has_value(); });
@@ -114,12 +99,12 @@ double measured(const ScalePoint& point, StepPart part) {
 }
 
 // Relative to the whole time: a part that is nothing beside it does not matter.
-Equations equations_of(const Law& law, std::span<const ScalePoint> points, double crowding) {
+Equations equations_of(const Law& law, std::span<const ScalePoint> points) {
     Equations equations;
     for (const ScalePoint& point : points) {
         std::vector<double> row;
         for (const ScaleTerm term : law.terms)
-            row.push_back(value_of(term, point, crowding) / point.seconds);
+            row.push_back(value_of(term, point.ranks) / point.seconds);
         equations.rows.push_back(std::move(row));
         equations.targets.push_back(measured(point, law.part) / point.seconds);
     }
@@ -129,44 +114,21 @@ Equations equations_of(const Law& law, std::span<const ScalePoint> points, doubl
 double misfit_of(const ScaleModel& model, std::span<const ScalePoint> points) {
     double squares = 0;
     for (const ScalePoint& point : points) {
-        const double ratio = model.at(point.ranks, point.room).seconds / point.seconds;
+        const double ratio = model.at(point.ranks).seconds / point.seconds;
         squares += (ratio - 1) * (ratio - 1);
     }
     return std::sqrt(squares / static_cast<double>(points.size()));
 }
 
-ScaleModel fit_crowded(std::span<const ScalePoint> points, const Laws& laws, double crowding) {
-    ScaleModel model{.terms = {}, .has_parts = have_parts(points), .crowding = crowding};
+ScaleModel fit(std::span<const ScalePoint> points, const Laws& laws) {
+    ScaleModel model{.terms = {}, .has_parts = have_parts(points)};
     for (const Law& law : laws) {
-        const Solution solution = solve_not_negative(equations_of(law, points, crowding));
+        const Solution solution = solve_not_negative(equations_of(law, points));
         for (std::size_t i = 0; i < law.terms.size(); ++i)
             model.terms.push_back({law.part, law.terms[i], solution.factors[i]});
     }
     model.misfit = misfit_of(model, points);
     return model;
-}
-
-// Of a crowding, where times differ from their model by 2 % and it from the usual by half its doubt
-// (standard deviations): points that hardly share cores say little of it.
-double unlikeliness(const ScaleModel& model, std::size_t points) {
-    constexpr double times_differ = 0.02;
-    const double misfit = model.misfit / times_differ;
-    const double unusual = (model.crowding - usual_crowding) / (crowding_doubt / 2);
-    return misfit * misfit * static_cast<double>(points) + unusual * unusual;
-}
-
-ScaleModel fit(std::span<const ScalePoint> points, const Laws& laws) {
-    ScaleModel best = fit_crowded(points, laws, usual_crowding);
-    if (std::ranges::all_of(points, [](const ScalePoint& point) { return point.turns() <= 1; }))
-        return best;
-    constexpr int steps = 50;
-    for (int i = 0; i <= steps; ++i) {
-        ScaleModel model = fit_crowded(points, laws, static_cast<double>(i) / steps);
-        if (unlikeliness(model, points.size()) < unlikeliness(best, points.size()))
-            best = std::move(model);
-    }
-    best.shares_cores = true;
-    return best;
 }
 
 // Student's: what 95 of 100 differences stay below, in standard deviations that were estimated with
@@ -223,22 +185,6 @@ std::vector<ScaleModel> models_to_doubt(std::span<const ScalePoint> points,
     return models;
 }
 
-// What `foretold` could be instead: by other models, and by other crowding where ranks take more
-// turns or fewer than in any point.
-std::vector<double> seconds_to_doubt(std::span<const ScalePoint> points,
-                                     const ScaleModel& model,
-                                     const ScalePoint& foretold) {
-    std::vector<double> all{foretold.seconds};
-    for (const ScaleModel& other : models_to_doubt(points, model))
-        all.push_back(other.at(foretold.ranks, foretold.room).seconds);
-    const auto [least, most] =
-        std::ranges::minmax(points | std::views::transform(&ScalePoint::turns));
-    const double unseen = foretold.turns() / std::clamp(foretold.turns(), least, most);
-    for (const double doubt : {-std::min(crowding_doubt, model.crowding), crowding_doubt})
-        all.push_back(foretold.seconds * std::pow(unseen, doubt));
-    return all;
-}
-
 const ScalePoint& fewest(std::span<const ScalePoint> points) {
     return *std::ranges::min_element(points, {}, &ScalePoint::ranks);
 }
@@ -251,11 +197,11 @@ std::string_view scale_term_name(ScaleTerm term) {
     return names.at(static_cast<std::size_t>(term));
 }
 
-ScalePoint ScaleModel::at(int ranks, double room) const {
-    ScalePoint point{.ranks = ranks, .room = room};
+ScalePoint ScaleModel::at(int ranks) const {
+    ScalePoint point{.ranks = ranks};
     StepParts parts{};
     for (const FittedTerm& term : terms)
-        parts[index_of(term.part)] += term.seconds * value_of(term.term, point, crowding);
+        parts[index_of(term.part)] += term.seconds * value_of(term.term, ranks);
     for (const double seconds : parts) point.seconds += seconds;
     if (has_parts) point.parts = parts;
     return point;
@@ -266,16 +212,18 @@ ScaleModel fit_scale_model(std::span<const ScalePoint> points) {
     return fit(points, usual_laws(have_parts(points)));
 }
 
-ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks, double room) {
+ScaleForecast forecast_scale(std::span<const ScalePoint> points, int ranks) {
     const ScaleModel model = fit_scale_model(points);
-    ScaleForecast forecast;
-    const ScalePoint& base = fewest(points);
-    forecast.row = scale_row(base, model.at(ranks, room));
-    const auto [least, most] =
-        std::ranges::minmax(seconds_to_doubt(points, model, forecast.row.point));
+    ScaleForecast forecast{.row = scale_row(fewest(points), model.at(ranks))};
+    forecast.least_s = forecast.most_s = forecast.row.point.seconds;
+    for (const ScaleModel& other : models_to_doubt(points, model)) {
+        const double seconds = other.at(ranks).seconds;
+        forecast.least_s = std::min(forecast.least_s, seconds);
+        forecast.most_s = std::max(forecast.most_s, seconds);
+    }
     const double beyond = 1 + doubt_of(model, points);
-    forecast.least_s = least / beyond;
-    forecast.most_s = most * beyond;
+    forecast.least_s /= beyond;
+    forecast.most_s *= beyond;
     forecast.least_efficiency = forecast.row.ideal_s / forecast.most_s;
     forecast.most_efficiency = forecast.row.ideal_s / forecast.least_s;
     return forecast;
