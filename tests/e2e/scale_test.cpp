@@ -69,7 +69,8 @@ TEST_F(ScaleRuns, HaveATableWhoseLossesSumToWhatIsMissing) {
     EXPECT_EQ(two.at("epoch_steps"), 30);
     EXPECT_EQ(two.at("test_accuracy"), last_accuracy(run("p2")));
     EXPECT_EQ(scale.at("unit"), "core-hours");
-    const std::string text = said({"scale", run("p2"), run("p1"), "--forecast", "4", "--cores", "4"});
+    const std::string text =
+        said({"scale", run("p2"), run("p1"), "--forecast", "4", "--cores", "4"});
     EXPECT_THAT(text, ContainsRegex("\n +2 +[0-9.]+ % = 100 [-+] [0-9.]+ "));
     EXPECT_THAT(text, HasSubstr("test_accuracy"));
     EXPECT_THAT(text, HasSubstr("forecast"));
@@ -167,7 +168,7 @@ TEST(ScaleTimes, ForetellNothingOfRanksThatShareCores) {
     const Words times{"scale", "--times", "1=10,2=5.5", "--forecast", "4,8"};
     EXPECT_THAT(said(times), Not(HasSubstr("share cores")));
     const Words crowded = times + Words{"--cores", "4"};
-    EXPECT_THAT(said(crowded), HasSubstr("\nno forecast of 8 rank(s): they would share cores"));
+    EXPECT_THAT(said(crowded), HasSubstr("\nno forecast of 8 ranks: they would share cores"));
     const Json scale = told(crowded);
     ASSERT_EQ(scale.at("forecasts").size(), 1u);
     EXPECT_EQ(scale.at("forecasts")[0].at("ranks"), 4);

@@ -135,9 +135,8 @@ RC_GTEST_PROP(ScaleModel, ForetellsNoTimeThatGrowsWhereTimesOnlyShrank, ()) {
 
 // A band that is narrower the more terms the smallest part takes would be upside down.
 TEST(ScaleModel, IsNoSurerForAPartThatTakesNoTime) {
-    std::vector<ScalePoint> points{{.ranks = 1, .seconds = 70},
-                                   {.ranks = 2, .seconds = 34},
-                                   {.ranks = 4, .seconds = 19}};
+    std::vector<ScalePoint> points{
+        {.ranks = 1, .seconds = 70}, {.ranks = 2, .seconds = 34}, {.ranks = 4, .seconds = 19}};
     const auto width_with_other = [&](std::array<double, 3> seconds) {
         for (std::size_t i = 0; i < points.size(); ++i) {
             points[i].parts = StepParts{};

@@ -226,7 +226,7 @@ double room_of(const ScaleOptions& options,
 }
 
 std::string numbers_text(const std::vector<int>& ranks) {
-    return fmt::format("{} rank(s)", fmt::join(ranks, ", "));
+    return fmt::format("{} ranks", fmt::join(ranks, ", "));
 }
 
 // Nobody gains by ranks that share cores: they get a sentence.
