@@ -199,6 +199,8 @@ class Supervision {
         waited_s_ += pace_s;
         if (is_owed_) deliver();
         look_for_ranks();
+        given_up_s_ = ranks_.have_given_up && ranks_.have_given_up() ? given_up_s_ + pace_s : 0;
+        if (given_up_s_ > ranks_.limits.end_s) return end();
         if (ranks_.have_begun && !have_begun() && waited_s_ > ranks_.limits.begin_s)
             end_for(fmt::format("the ranks have not begun after {:.0f} s", waited_s_));
     }
@@ -275,7 +277,7 @@ class Supervision {
     const SupervisedRanks& ranks_;
     int interrupts_ = 0, first_signal_ = 0;
     bool is_owed_ = false, have_begun_ = false, is_ended_on_request_ = false;
-    double waited_s_ = 0, gone_s_ = 0;
+    double waited_s_ = 0, gone_s_ = 0, given_up_s_ = 0;
     std::optional<double> ending_since_s_;
     std::optional<Error> fault_;
 };

@@ -134,6 +134,20 @@ TEST_P(OwnModels, AreTheirAuthorsToMend) {
     EXPECT_THAT(result.output, testing::Not(testing::HasSubstr("please report")));
 }
 
+// Before a run is made: nobody waits in a collective, and there is no start to mark as failed.
+TEST(OwnModel, EndsWhereAConstructorLoops) {
+    const TempDir folder;
+    const auto result =
+        run_lockstep(training_of_own(folder / "run") + on_ranks(2) + Words{"--comm-timeout", "1s"},
+                     {{"OWN_MODEL", "LoopsInConstructor"}});
+    EXPECT_EQ(result.exit_code, 76) << result.output;
+    EXPECT_THAT(result.output,
+                testing::AllOf(
+                    testing::HasSubstr("error E660: no rank has come further in its set-up for 5."),
+                    testing::HasSubstr("is setting up since"),
+                    testing::HasSubstr("fix: the model, or a library that it uses, loops")));
+}
+
 // https://huggingface.co/docs/safetensors
 std::string tensor_in(const fs::path& file, const std::string& name) {
     const std::string bytes = read_file(file);

@@ -124,6 +124,19 @@ TEST(Supervise, GoesFromTermToKillWhereALauncherStaysWithoutRanks) {
     EXPECT_THAT(error->what(), testing::HasSubstr("no living rank"));
 }
 
+// As mpirun that waits for a host behind a firewall; its owner knows the verdict.
+TEST(Supervise, EndsALauncherThatStaysOnceItsRanksHaveGivenUp) {
+    SupervisedRanks ranks = at_work();
+    ranks.have_given_up = [] { return true; };
+    ranks.limits.end_s = 0.3;
+    const auto error = test::caught([&] {
+        supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E612");
+    EXPECT_EQ(supervise({"bash", "-c", "exit 76"}, {}, ranks), 76) << "that ends by itself";
+}
+
 TEST(Supervise, EndsALauncherWhoseRanksDoNotBeginAndWhatItStarted) {
     const test::TempDir folder;
     SupervisedRanks ranks = not_begun();

@@ -8,7 +8,9 @@
 #include "lockstep/comm/rank_trace.hpp"
 
 #include <functional>
+#include <map>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -19,6 +21,11 @@ struct NodeMap;  // flight/node_map.hpp
 struct NodeWatchSettings {
     double beat_s = 3;     ///< from one beat to the next
     double silent_s = 18;  ///< a node that others wait for may be silent so long; 0: for ever
+    /// What is sent to a node that others wait for may be unanswered so long. TCP sends again after
+    /// 25 s, and after 51 s; some seconds are for the next beat, and to say so.
+    double unanswered_s = 53;
+    /// By address, for how long it has not answered; without: the kernel is asked.
+    std::function<std::map<std::string, double>()> unanswered = {};
 };
 
 /// A thread that calls no MPI: its node beats, in a small file that other nodes read, and it reads
@@ -36,8 +43,8 @@ class NodeWatch {
     /// outlives this.
     void stand_by(const FlightRecorder& recorder);
 
-    /// Ranks of other nodes that are gone or silent, as far as this one watches them: host, pid,
-    /// life and last heartbeat.
+    /// Ranks of other nodes that are gone, silent or do not answer, as far as this one watches
+    /// them: host, pid, life and last heartbeat.
     std::vector<RankTrace> lost() const;
 
     /// Where the nodes beat now.

@@ -16,8 +16,9 @@
 namespace lockstep {
 
 /// What the kernel says about a process. elsewhere: it runs where this process cannot look; silent:
-/// there, and its node beats no more; cut_off: there, and its node has no network (NodeWatch).
-enum class Life { running, stopped, gone, elsewhere, silent, cut_off };
+/// there, and its node beats no more; cut_off: there, and its node has no network; unanswering:
+/// there, and alive, but what is sent to its node does not arrive (NodeWatch).
+enum class Life { running, stopped, gone, elsewhere, silent, cut_off, unanswering };
 
 /// What a rank said of its end; `none`: nothing, dead or alive.
 enum class FlightEnd { none, finished, failed };
@@ -50,6 +51,8 @@ struct RankTrace {
     std::vector<std::string> channels;  ///< names, by number
     std::vector<FlightEntry> entries;   ///< oldest first, those that were written whole
     GpuTrace gpu;                       ///< while the rank waits long
+    std::string asked_by = {};  ///< Life::unanswering: the host that its node does not answer
+    double unanswered_s = 0;    ///< likewise, for so long
     std::string damage;  ///< not "": why the file could not be read; only `rank` means something
 };
 

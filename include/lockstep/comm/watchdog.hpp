@@ -15,15 +15,15 @@
 namespace lockstep {
 
 /// How long a collective may last, from when this rank announced it; four times as long while it
-/// saves or evaluates.
+/// saves or evaluates, and during set-up.
 struct WatchdogSettings {
     double warn_s = 60;    ///< after so long: Stage::warn
     double dump_s = 120;   ///< after so long: Stage::dump
     double abort_s = 600;  ///< after so long: Stage::abort; 0 or less: never
-    double init_s = 1800;  ///< the same as abort_s, until FlightRecorder::mark_running()
+    double init_s = 2400;  ///< the same as abort_s, until FlightRecorder::mark_running()
     bool is_patient() const { return abort_s <= 0; }  ///< waits for ever
 
-    /// Warns at 1/10 and dumps at 1/5 of `abort_s`; three times as long for setting up.
+    /// Warns at 1/10 and dumps at 1/5 of `abort_s`; four times as long for setting up.
     static WatchdogSettings within(double abort_s);
 };
 
@@ -57,10 +57,11 @@ class StuckClock {
 /// Two threads that call no MPI and take no lock that the watched threads take. One counts and
 /// beats; the other reads files: other ranks' rings, from the recorder's folder, and /proc. A rank
 /// of this node that is gone without a word ends this one at once; otherwise the stages do, of a
-/// collective that is pending and of a phase of computing (is_computing()) that does not end. Once
-/// stop_requests() is 1 such a phase has a minute, and once it is 2, a second. In the end one rank
-/// alone writes the verdict to stderr and verdict.json, `listener` is called, and the process exits
-/// with 76, at most 1.5 s after its time, whatever else hangs.
+/// collective that is pending, of a phase of computing (is_computing()) that does not end, and of a
+/// set-up that comes to no further collective. Once stop_requests() is 1 such a phase has a minute,
+/// and once it is 2, a second. In the end one rank alone writes the verdict to stderr and
+/// verdict.json, `listener` is called, and the process exits with 76, at most 1.5 s after its time,
+/// whatever else hangs.
 class Watchdog {
   public:
     /// Called on the watchdog's thread. It may hang: the process ends all the same.

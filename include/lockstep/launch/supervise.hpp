@@ -29,7 +29,7 @@ std::string_view launch_fault(int code);
 struct SupervisionLimits {
     double begin_s = 600;  ///< its ranks have not begun
     double gone_s = 30;    ///< none of its ranks lives
-    double end_s = 5;      ///< from TERM to KILL
+    double end_s = 5;      ///< from TERM to KILL; likewise once they have given up
 };
 
 /// When a place for a launcher's words is asked for.
@@ -48,6 +48,10 @@ struct SupervisedRanks {
     /// Whether all ranks take signals, and have something to lose. Ranks of a launch without it
     /// have nothing to save: signals end them.
     std::function<bool()> have_begun;
+
+    /// Whether one of them has said why all end. A launcher waits long for hosts that it does not
+    /// hear.
+    std::function<bool()> have_given_up = {};
 
     /// They are the launcher's own children; of others less is seen.
     bool are_here = true;

@@ -46,6 +46,8 @@ std::string_view life_text(const RankTrace& trace) {
             return "silent";
         case Life::cut_off:
             return "cut off";
+        case Life::unanswering:
+            return "unanswering";
         default:
             return "elsewhere";
     }

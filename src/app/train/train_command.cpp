@@ -5,6 +5,7 @@
 #include "lockstep/cluster/placement.hpp"
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/data/transform.hpp"
@@ -134,6 +135,9 @@ int launch(const TrainOptions& options, const Invocation& call) {
         const fs::path newest = newest_flight(run);
         return !newest.empty() && newest != before;
     };
+    const auto have_given_up = [&] {
+        return have_begun() && fs::exists(verdict_path(newest_flight(run)));
+    };
     // Of ranks that did not begin, words are kept for whoever begins that start; never in a folder
     // that may be no run.
     const std::int64_t start = next_start(run);
@@ -156,6 +160,7 @@ int launch(const TrainOptions& options, const Invocation& call) {
                                 launched_program(call.process.program),
                                 options.hosts},
                                {.have_begun = have_begun,
+                                .have_given_up = have_given_up,
                                 .log = log,
                                 .tell_next_start = [&] { return next_start_text(run); },
                                 .tell_early_end = after_early_signal});

@@ -117,6 +117,8 @@ void add_lost_ranks(const std::vector<RankTrace>& lost, std::vector<RankTrace>& 
         } else if (found->damage.empty()) {
             found->life = rank.life;
             found->heartbeat_s = std::min(found->heartbeat_s, rank.heartbeat_s);
+            found->unanswered_s = rank.unanswered_s;
+            found->asked_by = rank.asked_by;
         } else {
             *found = rank;
         }

@@ -18,6 +18,7 @@ struct RankPlace {
 struct NodeRanks {
     std::string host;
     std::vector<RankPlace> ranks;  ///< by rank
+    std::vector<std::string> addresses = {};
 };
 
 /// Nodes in order of their lowest ranks.

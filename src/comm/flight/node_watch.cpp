@@ -33,6 +33,11 @@
 // - The end of a job is taken for a loss: who leaves says so in a last beat; who was told to end or
 //   has left an end mark is not gone.
 // - A beat comes back to a folder that was removed: only the first one creates its file.
+// - A network that drops packets for some seconds, or is slow, ends a job: a packet that arrives is
+//   acknowledged, however busy the other host is.
+//
+// Files tell nothing of a firewall between two nodes, which stops neither. The kernel does: TCP
+// sends again what is not acknowledged, and knows since when (unanswered.hpp).
 //
 // Tested: comm/flight/node_watch_test.cpp (processes as nodes), cluster/lost_node_test (nodes
 // stopped, killed and cut off under a real launcher).
@@ -48,6 +53,7 @@
 #include "flight/link_watch.hpp"
 #include "flight/node_beat.hpp"
 #include "flight/node_map.hpp"
+#include "flight/unanswered.hpp"
 
 #include <algorithm>
 #include <array>
@@ -99,6 +105,7 @@ class NodeWatch::Impl {
                                           mine.begin());
         for (std::size_t step = 1; step < map_.nodes.size() && step <= watched_nodes; ++step)
             watched_.push_back({.node = (map_.own + step) % map_.nodes.size()});
+        if (!settings_.unanswered) settings_.unanswered = unanswered_addresses;
         if (place_ > deputies) return;
         if (place_ == 0) write_beat(Create::yes);
         thread_ = std::thread([this] { watch(); });
@@ -184,6 +191,7 @@ class NodeWatch::Impl {
         const double most_s = 1.5 * settings_.beat_s;
         std::vector<RankTrace> lost;
         if (takes_duty(std::min(passed_s, most_s))) {
+            find_unanswering(passed_s, lost);
             const bool is_heard = write_beat(Create::no);
             std::vector<std::optional<NodeBeat>> beats;
             for (const Watched& watched : watched_)
@@ -246,6 +254,43 @@ class NodeWatch::Impl {
         }
     }
 
+    /// Of all nodes. A connection that was idle for long has been in vain only since it was used:
+    /// since the last round that saw nothing of it.
+    void find_unanswering(double passed_s, std::vector<RankTrace>& lost) {
+        if (settings_.silent_s <= 0) return;
+        std::map<std::string, double> now = settings_.unanswered();
+        for (auto& [address, seconds] : now) {
+            const auto before = unanswered_.find(address);
+            seconds =
+                std::min(seconds, passed_s + (before == unanswered_.end() ? 0 : before->second));
+        }
+        unanswered_ = std::move(now);
+        for (std::size_t node = 0; node < map_.nodes.size(); ++node) {
+            const double seconds = node == map_.own ? 0 : unanswered_s(map_.nodes[node]);
+            const double least_s = 0.75 * std::min(settings_.silent_s, settings_.unanswered_s);
+            if (seconds < settings_.unanswered_s) continue;
+            if (recorder_ != nullptr && !may_wait(*recorder_, least_s)) continue;
+            for (const RankPlace& place : map_.nodes[node].ranks) {
+                RankTrace trace = trace_of(place, map_.nodes[node].host);
+                trace.life = Life::unanswering;
+                trace.unanswered_s = seconds;
+                trace.asked_by = own().host;
+                lost.push_back(std::move(trace));
+            }
+        }
+    }
+
+    /// At the address that answers last; not at those that this node has, too, as a bridge for
+    /// containers.
+    double unanswered_s(const NodeRanks& node) const {
+        double longest_s = 0;
+        for (const auto& [address, seconds] : unanswered_)
+            if (std::ranges::count(node.addresses, address) > 0 &&
+                std::ranges::count(own().addresses, address) == 0)
+                longest_s = std::max(longest_s, seconds);
+        return longest_s;
+    }
+
     static bool has_ended(const Watched& watched, int rank) {
         if (!watched.last) return false;
         const auto found = std::ranges::find(watched.last->ranks, rank, &RankBeat::rank);
@@ -292,7 +337,7 @@ class NodeWatch::Impl {
     }
 
     const NodeMap map_;
-    const NodeWatchSettings settings_;
+    NodeWatchSettings settings_;
     const double began_s_ = now_s();
     std::size_t place_ = 0;  // among the ranks of its node
 
@@ -302,6 +347,7 @@ class NodeWatch::Impl {
     std::array<double, recent_rounds> rounds_s_{};  // what they took
     std::size_t rounds_ = 0;
     LinkWatch links_;
+    std::map<std::string, double> unanswered_;  // by address
     double last_round_s_ = now_s(), unbeaten_s_ = 0;
     bool is_on_duty_ = false, is_leaving_ = false;
 

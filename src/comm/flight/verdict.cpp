@@ -10,7 +10,7 @@
 // But being late is often itself a consequence: of a death, a stop, another order of calls. So
 // rules are asked in the order of causes, and the first that holds is the verdict:
 //
-//     mismatch > dead > failed > did not join > stopped
+//     mismatch > dead > failed > unanswering > did not join > stopped
 //              > exited early > stuck in init, stuck GPU or slow > no progress > ended from outside
 //
 // Nothing is asked of the ranks, and nothing of the clock but `now_s`: it is a pure function of
@@ -181,6 +181,26 @@ Verdict failed(const Scene& scene, double) {
     return verdict;
 }
 
+// A firewall or a broken switch: both nodes are well, and do not hear each other.
+Verdict unanswering(const Scene& scene, double) {
+    const Traces found =
+        scene.where([](const RankTrace& t) { return t.life == Life::unanswering; });
+    if (found.empty()) return {};
+    const RankTrace& first = *found.front();
+    return {.trouble = Trouble::network_slow,
+            .culprits = {},
+            .what = fmt::format("nothing gets through between nodes {} and {}: {} ({}) has not "
+                                "answered for {}",
+                                first.asked_by,
+                                first.host,
+                                first.host,
+                                ranks_text(numbers_of(found)),
+                                duration_text(first.unanswered_s)),
+            .why = scene.waiting_text() + "; both nodes are alive",
+            .fix = "look at firewalls, switches and cables between these nodes; " +
+                   std::string(resume_fix)};
+}
+
 Verdict did_not_join(const Scene& scene, double patience_s) {
     if (scene.missing().empty()) return {};
     const bool waits = scene.waiting().seq != 0 && scene.waiting().longest_s >= patience_s;
@@ -275,11 +295,23 @@ Verdict waiting(const Scene& scene, double patience_s) {
     return early.trouble != Trouble::none ? early : slow(scene, patience_s);
 }
 
-/// How long a phase of computing may last: half of the time-out (warn_s is a tenth of it), three
+/// How long a phase of computing may last: half of the time-out (warn_s is a tenth of it), four
 /// times as long during set-up, and no longer once the rank was asked to stop.
 double longest_phase_s(const RankTrace& trace, double patience_s) {
-    const double usual_s = 5 * trace.warn_s * (trace.is_running ? 1 : 3);
+    const double usual_s = 5 * trace.warn_s * (trace.is_running ? 1 : 4);
     return std::max(patience_s, trace.signal != 0 ? 0.5 : usual_s);
+}
+
+bool sets_itself_up(const RankTrace& trace) {
+    return !trace.is_running && trace.phase == Phase::other;
+}
+
+/// Since when the rank is at the same pass, update, or part of its set-up.
+double at_it_since_s(const RankTrace& trace) {
+    double since_s = trace.phase_since_s;
+    if (sets_itself_up(trace))
+        for (const FlightEntry& entry : trace.entries) since_s = std::max(since_s, entry.ended_s);
+    return since_s;
 }
 
 // A model that loops or waits for ever, on all ranks: nobody waits in a collective.
@@ -289,18 +321,25 @@ Verdict no_progress(const Scene& scene, double patience_s) {
     double least_s = std::numeric_limits<double>::max();
     for (const RankTrace* trace : all) {
         if (gave_up(*trace)) continue;  // on the same verdict, a moment earlier
-        if (!scene.is_alive(*trace) || !is_computing(trace->phase)) return {};
-        const double age_s = scene.seen_until_s(*trace) - trace->phase_since_s;
+        const bool works = is_computing(trace->phase) || sets_itself_up(*trace);
+        if (!scene.is_alive(*trace) || !works) return {};
+        const double age_s = scene.seen_until_s(*trace) - at_it_since_s(*trace);
         if (age_s < longest_phase_s(*trace, patience_s)) return {};
         least_s = std::min(least_s, age_s);
     }
     if (least_s == std::numeric_limits<double>::max()) return {};
+    const bool is_set_up =
+        std::ranges::all_of(all, [](const RankTrace* trace) { return sets_itself_up(*trace); });
     const std::string who = all.size() == 1 ? rank_text(*all.front()) + " has not" : "no rank has";
-    const std::string what = fmt::format("{} finished a phase for {}", who, duration_text(least_s));
+    const std::string what =
+        fmt::format("{} {} for {}",
+                    who,
+                    is_set_up ? "come further in its set-up" : "finished a phase",
+                    duration_text(least_s));
     Verdict verdict = blaming(scene, Trouble::no_progress, all, what);
     verdict.fix =
-        "the model, or a library that it uses, loops or waits for ever: look there; if one "
-        "pass may take so long, give --comm-timeout more time";
+        "the model, or a library that it uses, loops or waits for ever: look there; if it may "
+        "take so long, give --comm-timeout more time";
     return verdict;
 }
 
@@ -337,8 +376,8 @@ Verdict diagnose(std::span<const RankTrace> traces,
                  double silent_s) {
     const Scene scene(traces, now_s, silent_s);
     using Rule = Verdict (*)(const Scene&, double);
-    constexpr std::array<Rule, 8> rules = {
-        mismatch, dead, failed, did_not_join, stopped, waiting, no_progress, ended};
+    constexpr std::array<Rule, 9> rules = {
+        mismatch, dead, failed, unanswering, did_not_join, stopped, waiting, no_progress, ended};
     Verdict verdict;
     for (const Rule rule : rules) {
         verdict = rule(scene, patience_s);

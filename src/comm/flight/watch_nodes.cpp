@@ -6,6 +6,7 @@
 
 #include "flight/node_beat.hpp"
 #include "flight/node_map.hpp"
+#include "flight/unanswered.hpp"
 
 #include <algorithm>
 #include <array>
@@ -23,7 +24,8 @@ std::string own_place(int node) {
                 {"boot", self.boot_id},
                 {"namespace", self.pid_namespace},
                 {"pid", self.pid},
-                {"start", self.start_ticks}}
+                {"start", self.start_ticks},
+                {"addresses", own_addresses()}}
         .dump();
 }
 
@@ -37,6 +39,7 @@ NodeMap map_of(const Communicator& ranks) {
         const Json place = parse_json(text, "a rank's place");
         NodeRanks& its = nodes[static_cast<int>(json_field<std::int64_t>(place, "node", "place"))];
         its.host = json_field<std::string>(place, "host", "place");
+        its.addresses = json_field<std::vector<std::string>>(place, "addresses", "place");
         its.ranks.push_back(
             {rank++,
              {.boot_id = json_field<std::string>(place, "boot", "place"),

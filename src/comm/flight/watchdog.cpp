@@ -5,7 +5,7 @@
 // the process.
 //
 //     counter    every period: beat; how long has the oldest collective been pending, and how long
-//        |       has the model or the optimizer been at work without an end of that phase?
+//        |       has the model, the optimizer or the set-up been at work without an end?
 //        |         warn ----> dump ----> abort ---------------- farewell_s ----> _exit(76)
 //        | wanted_   |          |          |                         ^
 //        v           v          v          v                         | has_spoken_ or is_postponed_
@@ -26,7 +26,8 @@
 // - A rank that stops while all save or evaluate keeps a job: a wait there has a longer limit
 //   (longer_by), not none.
 // - A model that loops for ever keeps a job: ranks that all compute wait for nobody. Evaluations,
-//   checkpoints and waits for data may be long; a pass of a leaf or an update is not.
+//   checkpoints and waits for data may be long; a pass of a leaf or an update is not. Nor is what
+//   lies between two collectives of the set-up, as a model's constructor.
 // - A signal that no step can answer ends nothing: see is_overdue().
 // - exit() instead of _exit(): destructors and MPI_Finalize would wait for the rank that is lost.
 // - A hang becomes a success: the end mark is written before the process ends, with 76.
@@ -64,7 +65,8 @@ constexpr double give_way_s = 0.5;  // for the rank that is to speak
 constexpr double last_words_s = 5;  // for a rank that failed, or was told to end, to end all
 constexpr double longest_period_s = 0.25;
 constexpr int most_postponements = 3;
-constexpr double longer_by = 1 + most_postponements;  // a wait among ranks that save or evaluate
+// A wait among ranks that save or evaluate, and all waits of the set-up.
+constexpr double longer_by = 1 + most_postponements;
 constexpr double patience_when_asked_s = 60;  // with a phase, once somebody asked to save and stop
 constexpr double patience_when_urged_s = 1;   // and once more
 
@@ -81,8 +83,10 @@ void pause_for(double seconds) {
 }  // namespace
 
 WatchdogSettings WatchdogSettings::within(double abort_s) {
-    return {
-        .warn_s = abort_s / 10, .dump_s = abort_s / 5, .abort_s = abort_s, .init_s = 3 * abort_s};
+    return {.warn_s = abort_s / 10,
+            .dump_s = abort_s / 5,
+            .abort_s = abort_s,
+            .init_s = longer_by * abort_s};
 }
 
 class Watchdog::Impl {
@@ -126,19 +130,22 @@ class Watchdog::Impl {
     // The counting thread: touches no file, so that nothing can hold it up.
 
     void count() {
-        StuckClock waiting(period_s_), computing(period_s_), asked(period_s_);
+        StuckClock waiting(period_s_), computing(period_s_), setting_up(period_s_),
+            asked(period_s_);
         std::unique_lock lock(mutex_);
         while (true) {
             changed_.wait_for(lock, Seconds(period_s_), [&] { return is_over_ || is_lost_; });
             if (is_over_) return;
             recorder_.beat();
             if (std::exchange(is_postponed_, false))
-                for (StuckClock* clock : {&waiting, &computing, &asked}) clock->reset();
+                for (StuckClock* clock : {&waiting, &computing, &setting_up, &asked})
+                    clock->reset();
             const auto phase = stuck_phase();
-            const double waited = waited_s(waiting);
-            const double computed = computing.update(phase, now_s());
+            const double longest_s = std::max({waited_s(waiting),
+                                               computing.update(phase, now_s()),
+                                               setting_up.update(stuck_set_up(), now_s())});
             const bool ends_now = is_overdue(asked, phase) || is_lost_;
-            const Stage stage = ends_now ? Stage::abort : stage_after(std::max(waited, computed));
+            const Stage stage = ends_now ? Stage::abort : stage_after(longest_s);
             const bool rises = stage > wanted_;
             wanted_ = stage;
             if (rises) changed_.notify_all();
@@ -152,10 +159,9 @@ class Watchdog::Impl {
         return takes_its_time() ? waited_s / longer_by : waited_s;
     }
 
-    /// Saves, evaluates, or reads its data.
+    /// Saves or evaluates. All of the set-up has a limit of its own.
     bool takes_its_time() const {
-        const Phase phase = recorder_.phase().phase;
-        return may_be_long(phase) || (phase == Phase::other && !recorder_.is_running());
+        return recorder_.is_running() && may_be_long(recorder_.phase().phase);
     }
 
     /// The phase, if it must end soon, as if it were a collective: for a StuckClock.
@@ -165,6 +171,13 @@ class Watchdog::Impl {
         return FlightEntry{.channel = static_cast<std::uint32_t>(mark.phase),
                            .seq = packed(mark),
                            .enqueued_s = mark.since_s};
+    }
+
+    /// What the set-up does since its last collective, likewise. Files may be read for long.
+    std::optional<FlightEntry> stuck_set_up() const {
+        if (recorder_.is_running() || recorder_.phase().phase != Phase::other) return {};
+        if (recorder_.oldest_pending()) return {};
+        return FlightEntry{.seq = recorder_.next().index + 1};
     }
 
     /// Whether somebody has asked to save and stop, and the phase has not ended for too long since.
@@ -222,6 +235,7 @@ class Watchdog::Impl {
 
     void report(Stage stage) {
         recorder_.flush();
+        if (stage == Stage::abort && said_) return give_up(*said_);
         const Verdict verdict = verdict_now(0);
         if (stage == Stage::dump || verdict.trouble == Trouble::no_progress) dump_threads();
         const bool excused =
@@ -279,9 +293,9 @@ class Watchdog::Impl {
             if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
             pause_for(0.02);
         }
-        const bool speaks =
-            claim_verdict(recorder_.folder(), verdict) ||
-            (nodes_ != nullptr && is_chosen && is_unheard_verdict(recorder_.folder()));
+        const bool is_unheard = nodes_ != nullptr && is_chosen && !said_;
+        const bool speaks = claim_verdict(recorder_.folder(), verdict) ||
+                            (is_unheard && is_unheard_verdict(recorder_.folder()));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);
@@ -293,6 +307,7 @@ class Watchdog::Impl {
     /// has said why, or was told to end, or a launcher that is just ending all: it gets some time.
     void look_after(Peers& peers) {
         const bool is_node_lost = nodes_ != nullptr && !nodes_->lost().empty();
+        if (nodes_ != nullptr && others_have_spoken()) return lose();
         const Life worst = peers.worst();
         if (!is_node_lost && worst != Life::gone) {
             lost_since_s_ = 0;
@@ -302,12 +317,33 @@ class Watchdog::Impl {
             lost_since_s_ = now_s();
             return;
         }
-        const bool is_silent = verdict_now(settings_.init_s).trouble == Trouble::dead;
+        const Trouble trouble = verdict_now(settings_.init_s).trouble;
+        const bool is_known = trouble == Trouble::dead || trouble == Trouble::network_slow;
         const double lost_s = now_s() - lost_since_s_;
-        if (lost_s < (is_silent ? 0.1 : last_words_s)) return;
+        if (lost_s >= (is_known ? 0.1 : last_words_s)) lose();
+    }
+
+    void lose() {
         const std::lock_guard lock(mutex_);
         is_lost_ = true;
         changed_.notify_all();
+    }
+
+    /// Ranks of another node gave up, and no launcher may be left to tell this one. Only where this
+    /// rank waits, so that a file server is not asked all the time.
+    bool others_have_spoken() {
+        const double least_wait_s =
+            settings_.is_patient() ? 10 : std::min(10.0, settings_.abort_s / 4);
+        const auto pending = recorder_.oldest_pending();
+        const bool waits = pending && now_s() - pending->enqueued_s > least_wait_s;
+        if (!waits || now_s() - looked_at_s_ < least_wait_s / 4) return false;
+        looked_at_s_ = now_s();
+        try {
+            said_ = read_verdict(recorder_.folder());
+        } catch (const Error&) {
+            // It is being written.
+        }
+        return said_.has_value();
     }
 
     /// A peer that is stopped has the time of a collective, whatever it was at: nothing that it
@@ -317,9 +353,7 @@ class Watchdog::Impl {
         const double stopped_s = stopped_.update(is_stopped ? stop : std::nullopt, now_s());
         if (settings_.is_patient() || stopped_s < settings_.abort_s) return;
         stopped_.reset();
-        const std::lock_guard lock(mutex_);
-        is_lost_ = true;
-        changed_.notify_all();
+        lose();
     }
 
     FlightRecorder& recorder_;
@@ -327,9 +361,11 @@ class Watchdog::Impl {
     const Listener listener_;
     const NodeWatch* const nodes_;
     const double period_s_;
-    int postponements_ = 0;    // the writing thread's
-    double lost_since_s_ = 0;  // the writing thread's
-    StuckClock stopped_;       // the writing thread's
+    int postponements_ = 0;        // the writing thread's
+    double lost_since_s_ = 0;      // the writing thread's
+    double looked_at_s_ = 0;       // likewise: at others' verdict
+    std::optional<Verdict> said_;  // likewise: by a rank that gave up before this one
+    StuckClock stopped_;           // the writing thread's
 
     std::mutex mutex_;
     std::condition_variable changed_;

@@ -10,29 +10,42 @@
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/settings.hpp"
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
-#include <utility>
+#include <optional>
 
 namespace lockstep {
 
-/// Watches over the nodes before the run's folder is opened, in a folder in it that is gone when
-/// this is. Does nothing on one node.
-class EarlyNodeWatch {
+/// Records and watches before the run's folder is opened, in a folder in it that is gone when this
+/// is: a rank that stops, or a model's constructor that loops, ends a start as it ends a training.
+/// Does nothing where that folder cannot be made, or cannot be seen by all ranks.
+class EarlyFlight {
   public:
     /// Collective.
-    EarlyNodeWatch(const Communicator& ranks, const TrainSettings& settings);
-    ~EarlyNodeWatch();
-    EarlyNodeWatch(const EarlyNodeWatch&) = delete;
-    EarlyNodeWatch& operator=(const EarlyNodeWatch&) = delete;
+    EarlyFlight(const Communicator& ranks, const TrainSettings& settings);
+    ~EarlyFlight();
+    EarlyFlight(const EarlyFlight&) = delete;
+    EarlyFlight& operator=(const EarlyFlight&) = delete;
 
-    std::unique_ptr<NodeWatch> take() { return std::move(nodes_); }
+    /// The run is open: from now on a verdict marks this start of it as failed.
+    void name_start(std::int64_t incarnation) { incarnation_ = incarnation; }
+
+    std::shared_ptr<NodeWatch> nodes() const { return nodes_; }  ///< none on one node
+
+    /// Collective, once all ranks have a Flight that watches them.
+    void hand_over();
 
   private:
     fs::path make_folder(const fs::path& run);
+    bool begin_record(const fs::path& folder, double warn_s);
 
+    const Communicator ranks_;
     fs::path run_, folder_;  // rank 0: what it made; "": nothing
-    std::unique_ptr<NodeWatch> nodes_;
+    std::atomic<std::int64_t> incarnation_ = 0;
+    std::optional<FlightRecorder> recorder_;
+    std::shared_ptr<NodeWatch> nodes_;
+    std::optional<Watchdog> watchdog_;
 };
 
 /// Records and watches from construction to destruction: phases of `clock`, signals, collectives
@@ -45,7 +58,7 @@ class Flight {
            const Communicator& ranks,
            const TrainSettings& settings,
            PhaseClock& clock,
-           std::unique_ptr<NodeWatch> nodes);
+           std::shared_ptr<NodeWatch> nodes);
     ~Flight();
     Flight(const Flight&) = delete;
     Flight& operator=(const Flight&) = delete;
@@ -56,7 +69,7 @@ class Flight {
     PhaseClock& clock_;
     const Communicator ranks_;
     FlightRecorder recorder_;
-    std::unique_ptr<NodeWatch> nodes_;  // none on one node
+    std::shared_ptr<NodeWatch> nodes_;  // none on one node
     Watchdog watchdog_;
 };
 

@@ -67,7 +67,12 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
 }
 
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
-constexpr double lock_wait_s = 20;  // ranks of a killed job need a moment to die
+
+// Ranks of a killed job need a moment to die; the other ranks wait for rank 0 meanwhile.
+double lock_wait_s(const TrainSettings& settings) {
+    constexpr double usual_s = 20;
+    return settings.comm_timeout_s > 0 ? std::min(usual_s, 3 * settings.comm_timeout_s) : usual_s;
+}
 
 }  // namespace
 
@@ -76,7 +81,7 @@ Job::Job(const TrainSettings& given, const Communicator& communicator)
     settings_.transform =
         agree(communicator, [&] { return TransformPipeline::parse(given.transform).text(); });
     check_same_settings(mesh_.world, settings_);
-    early_watch_.emplace(mesh_.world, settings_);
+    early_.emplace(mesh_.world, settings_);
     open_data();
     agree(communicator, [&] { check_normalises(given.transform, *data_, settings_.inputs); });
     const RunAge age = settle_contract();
@@ -330,7 +335,7 @@ void Job::reduce_precision(std::int64_t rows) {
 
 void Job::open_run() {
     const std::string incarnation = from_root(mesh_.world, [&] {
-        run_.directory.emplace(RunDirectory::open(settings_.run, lock_wait_s));
+        run_.directory.emplace(RunDirectory::open(settings_.run, lock_wait_s(settings_)));
         RunDirectory& directory = *run_.directory;
         const std::vector<BitContract> recorded = recorded_contracts(settings_.run);
         contract_.deciding = deciding_facts(settings_, digests_, recorded_settings(recorded));
@@ -347,6 +352,7 @@ void Job::open_run() {
     });
     run_.incarnation = parse_json(incarnation, "incarnation").get<std::int64_t>();
     run_.paths = {settings_.run};
+    early_->name_start(run_.incarnation);
 }
 
 // The rank table, and what the run is about.
@@ -402,9 +408,10 @@ void Job::introduce() {
 void Job::start_flight() {
     agree(mesh_.world, [&] {
         flight_ = std::make_unique<Flight>(
-            run_.paths, run_.incarnation, mesh_.world, settings_, clock_, early_watch_->take());
+            run_.paths, run_.incarnation, mesh_.world, settings_, clock_, early_->nodes());
     });
-    early_watch_.reset();
+    early_->hand_over();
+    early_.reset();
 }
 
 std::unique_ptr<Exchange> Job::make_sums(const ModelLayout& layout) {

@@ -95,10 +95,9 @@ class Job {
     RunAccess run_;
     Json recorded_;  ///< deciding settings of the run that is there; empty: none is
     InitialWeights weights_;
-    std::vector<std::string> notes_;             ///< for the log
-    Json digests_;                               ///< of data, and of files that settings name
-    BitContract contract_;                       ///< deciding settings on rank 0 only
-    std::optional<EarlyNodeWatch> early_watch_;  ///< until `flight_` watches
+    std::vector<std::string> notes_;  ///< for the log
+    Json digests_;                    ///< of data, and of files that settings name
+    BitContract contract_;            ///< deciding settings on rank 0 only
     PhaseClock clock_;
     CpuShare cpus_;                                       ///< of this rank
     double cores_ = 0;                                    ///< likewise; see core_share()
@@ -114,6 +113,7 @@ class Job {
     std::unique_ptr<Model> model_;          ///< likewise
     std::vector<std::size_t> order_;        ///< in which backward finishes its parameters
     std::unique_ptr<Flight> flight_;        ///< outlives the replica, whose exchange it records
+    std::optional<EarlyFlight> early_;      ///< until `flight_` watches
     std::unique_ptr<Replica> replica_;
     std::unique_ptr<TrainStep> step_;
     std::unique_ptr<Evaluator> evaluator_;

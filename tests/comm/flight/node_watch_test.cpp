@@ -31,7 +31,7 @@ using test::TempDir;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr NodeWatchSettings fast{.beat_s = 0.05, .silent_s = 1.2};
+const NodeWatchSettings fast{.beat_s = 0.05, .silent_s = 1.2};
 
 NodeBeat example() {
     return {.count = 7,
@@ -123,7 +123,7 @@ bool has_beat(const TempDir& folder, int node, std::uint64_t least) {
     });
 }
 
-constexpr NodeWatchSettings beats_only{.beat_s = 0.05, .silent_s = 0};
+const NodeWatchSettings beats_only{.beat_s = 0.05, .silent_s = 0};
 
 /// Ranks of host "b" that beat and do nothing else. A rank knows its neighbours' processes.
 class HostB {
@@ -228,6 +228,60 @@ TEST(NodeWatch, EndsAStartWhoseOtherNodeIsCutOff) {
     EXPECT_THAT(a->output(), HasSubstr("is cut off: a network link of its node is down"));
 }
 
+/// Host "a" of two_nodes(), to whose packets host "b" does not reply since `silent_s`.
+NodeWatchSettings unheard_by_b(double silent_s) {
+    const double since_s = now_s() - silent_s;
+    return {.beat_s = 0.05, .silent_s = 100, .unanswered_s = 1, .unanswered = [since_s] {
+                return std::map<std::string, double>{{"10.0.0.2", now_s() - since_s},
+                                                     {"10.0.0.9", 1000}};
+            }};
+}
+
+NodeMap two_networked_nodes(const std::vector<ProcessIdentity>& on_b) {
+    NodeMap map = two_nodes(0, on_b);
+    map.nodes[0].addresses = {"10.0.0.1", "172.17.0.1"};
+    map.nodes[1].addresses = {"10.0.0.2", "172.17.0.1"};
+    return map;
+}
+
+TEST(NodeWatch, EndsARankWhosePacketsArriveNowhere) {
+    const TempDir folder;
+    const HostB b(folder, 2);
+    ASSERT_TRUE(has_beat(folder, 1, 3));
+    const double begin = now_s();
+    const RankChild a(folder, 0, [&] {
+        NodeWatch watch(two_networked_nodes(b.processes()), folder.path(), unheard_by_b(1000));
+        Rank rank(folder, 0, 3, 600, &watch);
+        watch.stand_by(rank.recorder);
+        rank.finish_one();
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    EXPECT_EQ(a.wait(60), 76);
+    EXPECT_GE(now_s() - begin, 0.9) << "an idle connection is not in vain since its last use";
+    EXPECT_THAT(a.output(),
+                AllOf(HasSubstr("E660: nothing gets through between nodes a and b: b (ranks 1-2) "
+                                "has not answered for 1."),
+                      HasSubstr("rank 0 waits in #2 barrier"),
+                      HasSubstr("look at firewalls")));
+    EXPECT_EQ(read_verdict(folder.path())->trouble, Trouble::network_slow);
+}
+
+TEST(NodeWatch, LeavesARankAloneThatComputesWhilePacketsAreLost) {
+    const TempDir folder;
+    const HostB b(folder, 1);
+    ASSERT_TRUE(has_beat(folder, 1, 3));
+    const RankChild a(folder, 0, [&] {
+        NodeWatch watch(two_networked_nodes(b.processes()), folder.path(), unheard_by_b(0));
+        Rank rank(folder, 0, 2, 600, &watch);
+        watch.stand_by(rank.recorder);
+        *rank.recorder.phase_word() = packed(PhaseMark{Phase::forward, now_s()});
+        rank.finish_one();
+        sleep_for_ever();
+    });
+    EXPECT_EQ(a.wait(2), -1) << a.output();
+}
+
 // What this rank itself cannot write others may not be able to either.
 TEST(NodeWatch, CountsNoSilenceWhileItCannotBeatItself) {
     const TempDir folder;
@@ -269,6 +323,28 @@ TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
                       HasSubstr("no sign of life for"),
                       HasSubstr("rank 0 waits in #2 barrier")));
     EXPECT_EQ(read_rank_trace(ring_path(folder.path(), 0)).exit_code, 76);
+}
+
+// Its own launcher is on the other side of a firewall.
+TEST(NodeWatch, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
+    const TempDir folder;
+    const HostB b(folder, 1);
+    ASSERT_TRUE(has_beat(folder, 1, 3));
+    const double begin = now_s();
+    const RankChild a(folder, 0, [&] {
+        NodeWatch watch(two_nodes(0, b.processes()), folder.path(), beats_only);
+        Rank rank(folder, 0, 2, 8, &watch);
+        watch.stand_by(rank.recorder);
+        rank.finish_one();
+        rank.wait_in_one();
+        sleep_for_ever();
+    });
+    ASSERT_TRUE(has_ring(folder, 0));
+    claim_verdict(folder.path(), {.trouble = Trouble::network_slow, .what = "said elsewhere"});
+    EXPECT_EQ(a.wait(1), -1) << "its launcher has some time";
+    EXPECT_EQ(a.wait(60), 76);
+    EXPECT_LT(now_s() - begin, 8) << "--comm-timeout";
+    EXPECT_EQ(a.output(), "") << "it was said";
 }
 
 // Its launcher hears both; what the other side said before it was cut off nobody has heard.

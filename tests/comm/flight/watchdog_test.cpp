@@ -23,6 +23,7 @@ using test::Rank;
 using test::RankChild;
 using test::sleep_for_ever;
 using test::TempDir;
+using testing::AllOf;
 using testing::ContainsRegex;
 using testing::HasSubstr;
 
@@ -49,7 +50,7 @@ TEST(WatchdogSettings, FollowFromTheTimeOut) {
     const auto settings = WatchdogSettings::within(600);
     EXPECT_EQ(settings.warn_s, 60);
     EXPECT_EQ(settings.dump_s, 120);
-    EXPECT_EQ(settings.init_s, 1800);
+    EXPECT_EQ(settings.init_s, 2400);
     EXPECT_FALSE(settings.is_patient());
     EXPECT_TRUE(WatchdogSettings::within(0).is_patient());
 }
@@ -195,12 +196,36 @@ TEST(Watchdog, GivesARankThatSetsItselfUpMoreTime) {
     const double begin = now_s();
     const RankChild waiting(folder, 0, [&] {
         FlightRecorder recorder(folder.path(), 0, 1, {.entries = 64});
-        const Watchdog watchdog(recorder, WatchdogSettings::within(0.1), [](const WatchReport&) {});
+        const Watchdog watchdog(recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
         recorder.start(recorder.enqueue(recorder.add_channel("test"), call));
         sleep_for_ever();
     });
     EXPECT_EQ(waiting.wait(20), 76);
-    EXPECT_GE(now_s() - begin, 1.2) << "three times as long, and four times to read data";
+    EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
+}
+
+TEST(Watchdog, EndsRanksWhoseSetUpComesToNothing) {
+    const TempDir folder;
+    const double begin = now_s();
+    std::vector<std::unique_ptr<RankChild>> ranks;
+    for (int n : {0, 1})
+        ranks.push_back(std::make_unique<RankChild>(folder, n, [&, n] {
+            FlightRecorder recorder(folder.path(), n, 2, {.entries = 64, .warn_s = 0.03});
+            const Watchdog watchdog(
+                recorder, WatchdogSettings::within(0.3), [](const WatchReport&) {});
+            recorder.end(recorder.enqueue(recorder.add_channel("control"), call));
+            sleep_for_ever();
+        }));
+    std::string output;
+    for (const auto& child : ranks) {
+        EXPECT_EQ(child->wait(20), 76);
+        output += child->output();
+    }
+    EXPECT_GE(now_s() - begin, 1.2) << "four times as long";
+    EXPECT_THAT(output,
+                AllOf(HasSubstr("error E660: no rank has come further in its set-up for 1."),
+                      HasSubstr("rank 1 last finished #1 and is setting up since 1.")));
+    EXPECT_EQ(output.find("error"), output.rfind("error")) << "one message only: " << output;
 }
 
 /// A rank that computes for ever.

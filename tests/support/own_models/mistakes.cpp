@@ -2,8 +2,11 @@
 #include "support/own_models/own_models.hpp"
 
 #include <chrono>
+#include <csignal>
+#include <cstdlib>
 #include <limits>
 #include <stdexcept>
+#include <thread>
 
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -18,6 +21,12 @@ struct ThrowsInConstructor : OneLayer {
     }
 };
 
+struct LoopsInConstructor : OneLayer {
+    explicit LoopsInConstructor(const ModelShape& shape) : OneLayer(shape) {
+        while (true) std::this_thread::sleep_for(std::chrono::seconds(1));
+    }
+};
+
 struct ThrowsInForward : OneLayer {
     using OneLayer::OneLayer;
     Tensor forward(const Tensor&) override { throw std::runtime_error("first line\nsecond line"); }
@@ -29,6 +38,28 @@ struct ThrowsLater : OneLayer {
         if (++calls > 40) throw std::runtime_error("after 40 calls\nand more");
         return logits(input);
     }
+    int calls = 0;
+};
+
+/// On rank OWN_RANK alone, in the way that OWN_WAY names.
+struct FailsLater : OneLayer {
+    using OneLayer::OneLayer;
+    Tensor forward(const Tensor& input) override {
+        if (++calls <= 40 || !is("OWN_RANK", variable("OMPI_COMM_WORLD_RANK")))
+            return logits(input);
+        if (is("OWN_WAY", "throw")) throw std::runtime_error("after 40 calls");
+        if (is("OWN_WAY", "exit")) std::exit(0);
+        if (is("OWN_WAY", "_exit")) std::_Exit(0);
+        if (is("OWN_WAY", "abort")) std::abort();
+        if (is("OWN_WAY", "segv")) std::raise(SIGSEGV);
+        if (is("OWN_WAY", "shape")) return logits(input).unsqueeze(2);
+        return logits(input) * std::numeric_limits<float>::quiet_NaN();
+    }
+    static std::string variable(const char* name) {
+        const char* value = std::getenv(name);
+        return value == nullptr ? "" : value;
+    }
+    static bool is(const char* name, const std::string& value) { return variable(name) == value; }
     int calls = 0;
 };
 
@@ -164,6 +195,8 @@ OwnModels mistakes() {
             {"Counting", made<Counting>},
             {"Detached", made<Detached>},
             {"DoubleParameter", made<DoubleParameter>},
+            {"FailsLater", made<FailsLater>},
+            {"LoopsInConstructor", made<LoopsInConstructor>},
             {"NoParameter", made<NoParameter>},
             {"NotFinite", made<NotFinite>},
             {"OwnGenerator", made<OwnGenerator>},
