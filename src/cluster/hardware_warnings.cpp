@@ -11,8 +11,8 @@
 namespace lockstep {
 namespace {
 
-/// What the smallest rank needs before it holds any data: LibTorch's code and its allocator.
-constexpr std::uint64_t least_memory_bytes = 512u << 20;
+/// What a rank with a small model takes; the code of LibTorch is in memory once for all of a node.
+constexpr std::uint64_t least_memory_bytes = 256u << 20;
 
 using Ranks = std::vector<const RankRow*>;
 
@@ -28,12 +28,12 @@ void warn_of_little_memory(const Ranks& on_node, std::vector<std::string>& warni
     const auto each = first->memory_bytes / on_node.size();
     if (each >= least_memory_bytes) return;
     warnings.push_back(fmt::format(
-        "{} of {}: {} each of the {} {} is little (a rank takes {} and up); fix: {}",
+        "{} of {} share {} of memory{}, {} each: even a small model may take {}; fix: {}",
         names_of(on_node),
         first->host,
-        bytes_text(each),
         bytes_text(first->memory_bytes),
-        first->memory_is_limited ? "that its control group allows" : "of this node",
+        first->memory_is_limited ? ", the limit of their control group" : "",
+        bytes_text(each),
         bytes_text(least_memory_bytes),
         first->memory_is_limited ? "ask for more memory (sbatch --mem), or start fewer ranks"
                                  : "start fewer ranks on this node"));

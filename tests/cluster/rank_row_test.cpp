@@ -104,12 +104,12 @@ TEST(HardwareWarnings, AreNoneWhereAllIsWell) {
 TEST(HardwareWarnings, TellOfLittleMemory) {
     std::vector rows{row_of(0, {0}), row_of(1, {1})};
     for (auto& row : rows) {
-        row.memory_bytes = 600u << 20;
+        row.memory_bytes = 300u << 20;
         row.memory_is_limited = true;
     }
     EXPECT_THAT(warnings(rows),
-                ElementsAre("ranks 0-1 of node-a: 300 MiB each of the 600 MiB that its "
-                            "control group allows is little (a rank takes 512 MiB and up); "
+                ElementsAre("ranks 0-1 of node-a share 300 MiB of memory, the limit of their "
+                            "control group, 150 MiB each: even a small model may take 256 MiB; "
                             "fix: ask for more memory (sbatch --mem), or start fewer ranks"));
 }
 

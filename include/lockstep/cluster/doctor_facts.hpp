@@ -54,10 +54,10 @@ struct ProgramFacts {
 struct FolderFacts {
     std::string path;
     bool exists = false;
-    bool is_file = false;  ///< no folder, although it exists
-    bool is_writable = false;
-    std::string file_system;  ///< "ext4", "nfs", "tmpfs"; "" unknown
-    std::uint64_t inode = 0;  ///< the same on all nodes where the folder is shared
+    bool is_file = false;      ///< no folder, although it exists
+    bool is_writable = false;  ///< if it is not there: it can be made
+    std::string file_system;   ///< "ext4", "nfs", "tmpfs"; "" unknown
+    std::uint64_t inode = 0;   ///< the same on all nodes where the folder is shared
     std::optional<std::uint64_t> free_bytes, total_bytes, free_inodes;
     bool operator==(const FolderFacts&) const = default;
 };
@@ -113,18 +113,30 @@ struct PairSpeed {
 /// A link that is slower than this share of the median one is slow.
 constexpr double slow_link_share = 0.7;
 
+/// Bytes a second, half of 10 Gbit/s: a link below it is told to rank 0 even if no other is faster.
+constexpr double doubtful_link = 625e6;
+
 /// What the collective self-test measured; nothing in the fast subset.
 struct SelfTestFacts {
     std::vector<WrongSum> wrong_sums;
     double median_link = 0;             ///< bytes a second between nodes; 0: fewer than three nodes
-    std::vector<PairSpeed> slow_pairs;  ///< the slowest of this rank's slow links, as it saw them
+    std::vector<PairSpeed> slow_pairs;  ///< the slowest of this rank's slow or doubtful links
     /// One sum of `reduced_bytes` over all ranks, and what memory alone would take for it.
     std::optional<double> measured_s, memory_s;
     std::uint64_t reduced_bytes = 0;
     std::string state_hash;        ///< of a computation that must agree on all ranks
     std::uint64_t not_finite = 0;  ///< numbers of it that are NaN or infinite
-    std::vector<double> step_s;    ///< own time of equal pieces of work
+    std::vector<double> step_s;    ///< processor time of equal pieces of work
     bool operator==(const SelfTestFacts&) const = default;
+};
+
+/// What happened on this rank's CPUs while it computed by itself for a moment.
+struct LoadFacts {
+    double watched_s = 0;   ///< how long the moment was
+    double computed_s = 0;  ///< for how long of it the rank had a CPU
+    double busy_s = 0;      ///< CPU time of everybody on the CPUs that the rank may use
+    double stolen_s = 0;    ///< of that, what the host of this virtual machine took
+    bool operator==(const LoadFacts&) const = default;
 };
 
 /// All of it for one rank.
@@ -140,6 +152,7 @@ struct DoctorFacts {
     FolderFacts temporary_folder;  ///< TMPDIR
     FolderFacts run_folder;        ///< of the plan
     NetworkProbe network;
+    std::optional<LoadFacts> load;
     std::optional<SelfTestFacts> self_test;
     std::string gpu;   ///< PCI address of the GPU this rank uses, "" where none was selected
     double now_s = 0;  ///< Unix time
@@ -158,6 +171,15 @@ DoctorFacts read_doctor_facts(const FactSource& source, const NodeTopology& node
 
 /// Error counters of all RDMA ports now, "mlx5_0:1 symbol_error".
 std::map<std::string, std::uint64_t> read_port_errors(const std::filesystem::path& root = "/");
+
+/// Seconds since the node started.
+struct CpuTime {
+    double busy_s = 0;    ///< not idle, `stolen_s` included
+    double stolen_s = 0;  ///< taken by the host of this virtual machine
+};
+
+/// Of all `cpus` together, from /proc/stat.
+CpuTime read_cpu_time(const std::vector<int>& cpus, const std::filesystem::path& root = "/");
 
 /// Lines of a launcher's output that report PMIx errors, each once, at most 20.
 std::vector<std::string> pmix_errors_in(std::string_view text);

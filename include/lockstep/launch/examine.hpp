@@ -15,8 +15,11 @@ namespace lockstep {
 /// those of read_topology, on all ranks.
 DoctorFacts examine_rank(const Communicator& ranks, const RankFacts& facts, const DoctorPlan& plan);
 
-/// Collective. Adds what only probes can tell: clocks, reachable addresses, links, sums, steps,
-/// errors counted meanwhile. Takes seconds.
+/// Collective. Adds what else happens on this rank's CPUs, in a quarter of a second.
+void examine_load(const Communicator& ranks, DoctorFacts& mine);
+
+/// Collective. Adds what only probes can tell: load, clocks, reachable addresses, links, sums,
+/// steps, errors counted meanwhile. Takes seconds.
 void examine_slowly(const Communicator& ranks, DoctorFacts& mine);
 
 /// Collective. Everyone's facts, by rank, on rank 0, which judges; nothing on the others.

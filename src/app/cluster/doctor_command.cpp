@@ -126,7 +126,9 @@ std::vector<DoctorFacts> facts_of_all(const DoctorOptions& options, const Proces
         mine.program.missing_for_gpus = missing_parts(process);
     if (world.is_root() && !options.launcher_log.empty())
         mine.program.launcher_messages = pmix_errors_in(read_file(options.launcher_log));
-    if (!options.preflight) {
+    if (options.preflight) {
+        examine_load(world, mine);
+    } else {
         select_own_gpu(world, *process.facts, mine);
         examine_slowly(world, mine);
     }

@@ -13,7 +13,11 @@
 namespace lockstep {
 namespace {
 
-constexpr double slow_share = 0.5;  // of the highest frequency
+constexpr double slow_share = 0.5;     // of the highest frequency
+constexpr double taken_cores = 0.3;    // that the ranks would need
+constexpr double noticed_cores = 0.5;  // that the ranks would not need
+constexpr double least_told = 0.05;    // cores
+constexpr double least_share = 0.8;    // of the time, that a rank has a core for
 
 using Cpus = std::vector<int>;
 
@@ -56,11 +60,33 @@ Ailments threads_on_one_cpu(const DoctorFacts& facts) {
 }
 
 /// Ranks with exactly these CPUs; two or more of them are crowded if the CPUs are fewer than they.
-using RanksByCpus = std::map<Cpus, std::vector<int>>;
+using RanksByCpus = std::map<Cpus, NodeRanks>;
 RanksByCpus by_cpus(const NodeRanks& ranks) {
     RanksByCpus groups;
-    for (const auto* facts : ranks) groups[facts->node.allowed_cpus].push_back(facts->rank);
+    for (const auto* facts : ranks) groups[facts->node.allowed_cpus].push_back(facts);
     return groups;
+}
+
+std::string cores_text(const Cpus& cpus) {
+    return fmt::format("{} {}", cpus.size() == 1 ? "core" : "cores", cpu_list_text(cpus));
+}
+
+/// The cores of the node that its control group leaves to this job; 0: not known.
+std::size_t cores_of_node(const DoctorFacts& facts) {
+    const Cpus& allowed = facts.node.control_group.cpus;
+    return static_cast<std::size_t>(std::ranges::count_if(
+        facts.node.cores,
+        [&](const Cpus& threads) { return allowed.empty() || overlap(threads, allowed); }));
+}
+
+/// Binding helps only if the node has a core for each rank.
+std::string cores_for(const NodeRanks& ranks) {
+    const std::size_t cores = cores_of_node(*ranks.front());
+    if (cores == 0 || cores >= ranks.size()) return "";
+    return fmt::format(
+        "start at most {0} rank(s) on this node (--np {0}, mpirun --map-by "
+        "ppr:{0}:node, sbatch --ntasks-per-node={0}), or take more nodes",
+        cores);
 }
 
 /// Where all ranks may use the same CPUs, the launcher left them unbound, and the kernel spreads
@@ -70,20 +96,19 @@ Ailments shared_cpus(const NodeRanks& ranks) {
     Ailments found;
     for (const auto& [cpus, sharers] : groups)
         if (!cpus.empty() && sharers.size() > cpus.size())
-            found.push_back({.what = fmt::format("{} share {} {} and run at a fraction of their "
-                                                 "speed",
-                                                 ranks_text(sharers),
-                                                 cpus.size() == 1 ? "core" : "cores",
-                                                 cpu_list_text(cpus)),
-                             .ranks = sharers});
+            found.push_back({.what = fmt::format("{} share {} and run at a fraction of their speed",
+                                                 ranks_text(numbers_of(sharers)),
+                                                 cores_text(cpus)),
+                             .fix = cores_for(ranks),
+                             .ranks = numbers_of(sharers)});
     for (auto one = groups.begin(); one != groups.end(); ++one)
         for (auto other = std::next(one); other != groups.end(); ++other)
             if (overlap(one->first, other->first))
                 found.push_back(
                     {.what = fmt::format("{} may use cores {}, {} cores {}: they overlap",
-                                         ranks_text(one->second),
+                                         ranks_text(numbers_of(one->second)),
                                          cpu_list_text(one->first),
-                                         ranks_text(other->second),
+                                         ranks_text(numbers_of(other->second)),
                                          cpu_list_text(other->first))});
     return found;
 }
@@ -105,11 +130,7 @@ Ailments too_many_threads(const NodeRanks& ranks) {
     const auto each = cpus.size() / ranks.size();
     return {{.what = fmt::format("{} threads of {} on CPUs {}",
                                  threads,
-                                 ranks_text([&] {
-                                     std::vector<int> all;
-                                     for (const auto* facts : ranks) all.push_back(facts->rank);
-                                     return all;
-                                 }()),
+                                 ranks_text(numbers_of(ranks)),
                                  cpu_list_text(cpus)),
              .fix = fmt::format("--threads {} (OMP_NUM_THREADS={})", each, each)}};
 }
@@ -203,6 +224,67 @@ Ailments slow_cores(const NodeRanks& ranks) {
     return found;
 }
 
+/// What the moment in which they computed says of ranks on the same CPUs, in CPUs.
+struct Load {
+    double others = 0, stolen = 0;  ///< what is not the ranks' own; of that, the machine's host
+    double share = 1;               ///< of the time for which a rank had a CPU
+    double missing = 0;             ///< of what the ranks' threads need
+};
+
+std::optional<Load> load_of(const Cpus& cpus, const NodeRanks& ranks) {
+    Load load{.share = 0};
+    double busy = 0;
+    const auto count = static_cast<double>(ranks.size());
+    for (const auto* facts : ranks) {
+        if (!facts->load || facts->load->watched_s <= 0) return {};
+        const LoadFacts& seen = *facts->load;
+        busy += seen.busy_s / seen.watched_s / count;
+        load.stolen += seen.stolen_s / seen.watched_s / count;
+        load.share += seen.computed_s / seen.watched_s / count;
+    }
+    const auto all = static_cast<double>(cpus.size());
+    load.others = std::max(0.0, busy - count * load.share);
+    load.missing = load.others + std::min<double>(joined_threads(ranks), all) - all;
+    return load;
+}
+
+Ailments busy_cores(const Cpus& cpus, const NodeRanks& ranks) {
+    const auto load = load_of(cpus, ranks);
+    if (!load) return {};
+    const bool is_slower = load->missing >= taken_cores || load->share < least_share;
+    if (!is_slower && load->others < noticed_cores) return {};
+    const bool is_stolen = load->stolen > load->others / 2;
+    std::string what = fmt::format("{} had a core for {:.0f} % of the time",
+                                   ranks_text(numbers_of(ranks)),
+                                   100 * std::min(load->share, 1.0));
+    if (load->others > least_told)
+        what = fmt::format("{} keep {:.1f} of {} ({}) busy; {}",
+                           is_stolen ? "other virtual machines" : "other processes",
+                           load->others,
+                           cpus.size(),
+                           cores_text(cpus),
+                           what);
+    return {{.what = what,
+             .fix = is_stolen ? "ask the staff of the cloud for a machine of your own" : "",
+             .severity = is_slower ? Severity::warning : Severity::info,
+             .ranks = numbers_of(ranks)}};
+}
+
+/// Where ranks share cores with each other, C2 says so, and nobody can tell whose load is whose.
+Ailments busy_with_others(const NodeRanks& ranks) {
+    const RanksByCpus groups = by_cpus(ranks);
+    Ailments found;
+    for (const auto& [cpus, sharers] : groups) {
+        const bool is_shared = std::ranges::any_of(groups, [&](const auto& other) {
+            return other.first != cpus && overlap(other.first, cpus);
+        });
+        if (is_shared || sharers.size() > cpus.size()) continue;
+        const Ailments here = busy_cores(cpus, sharers);
+        found.insert(found.end(), here.begin(), here.end());
+    }
+    return found;
+}
+
 const std::array cpu_table{
     DoctorCheck{"C1",
                 Severity::warning,
@@ -247,6 +329,13 @@ const std::array cpu_table{
                 "A low clock costs speed on every rank, because all wait for the slowest.",
                 "ask the system's staff for the 'performance' governor (cpupower frequency-set)",
                 slow_cores},
+    DoctorCheck{"C8",
+                Severity::warning,
+                "the cores are busy with other work",
+                "Every step waits for the slowest rank, and a rank waits until a core is free.",
+                "'ps -eo pid,user,pcpu,args --sort=-pcpu' on that host shows whose work it is: end "
+                "it, or ask for whole nodes (sbatch --exclusive)",
+                busy_with_others},
 };
 
 }  // namespace

@@ -49,12 +49,6 @@ void check_names(const std::vector<std::string>& words) {
         });
 }
 
-std::vector<int> numbers_of(const NodeRanks& ranks) {
-    std::vector<int> numbers;
-    for (const DoctorFacts* each : ranks) numbers.push_back(each->rank);
-    return numbers;
-}
-
 /// Whose ailments one look found.
 struct Looked {
     Ailments ailments;

@@ -89,6 +89,13 @@ void describe(Record& record, PairSpeed& pair) {
     record.sparse("bytes_per_s", pair.bytes_per_s);
 }
 
+void describe(Record& record, LoadFacts& load) {
+    record.sparse("watched_s", load.watched_s);
+    record.sparse("computed_s", load.computed_s);
+    record.sparse("busy_s", load.busy_s);
+    record.sparse("stolen_s", load.stolen_s);
+}
+
 void describe(Record& record, SelfTestFacts& test) {
     record.sparse("wrong_sums", test.wrong_sums);
     record.sparse("median_link", test.median_link);
@@ -115,6 +122,7 @@ void describe(Record& record, DoctorFacts& facts) {
     record.sparse("temporary_folder", facts.temporary_folder);
     record.sparse("run_folder", facts.run_folder);
     record.sparse("network", facts.network);
+    record.sparse("load", facts.load);
     record.sparse("self_test", facts.self_test);
     record.sparse("gpu", facts.gpu);
     record.sparse("now_s", facts.now_s);

@@ -83,8 +83,21 @@ std::string findings_json(std::span<const DoctorFinding> findings,
 }
 
 std::vector<std::string> hosts_to_exclude(std::span<const DoctorFinding> findings, JobRanks ranks) {
-    constexpr std::array faults_of_nodes{
-        "G1", "G8", "G9", "G10", "G11", "G12", "F1", "F2", "F4", "F5", "F14", "L1", "T1", "T5"};
+    constexpr std::array faults_of_nodes{"C8",
+                                         "G1",
+                                         "G8",
+                                         "G9",
+                                         "G10",
+                                         "G11",
+                                         "G12",
+                                         "F1",
+                                         "F2",
+                                         "F4",
+                                         "F5",
+                                         "F14",
+                                         "L1",
+                                         "T1",
+                                         "T5"};
     const auto hosts = nodes_of(ranks).size();
     std::set<std::string> excluded;
     for (const DoctorFinding& finding : findings) {

@@ -90,7 +90,12 @@ Ailments no_rdma(JobRanks ranks) {
     Ailments found;
     for (const auto* facts : nodes)
         if (active_ports(*facts).empty() && (somebody_has || facts->plan.expects_rdma))
-            found.push_back({.what = "no active InfiniBand or RoCE port", .ranks = {facts->rank}});
+            found.push_back({.what = "no active InfiniBand or RoCE port",
+                             .fix = somebody_has ? ""
+                                                 : "take nodes that have such ports, or drop "
+                                                   "--expect-rdma; in a container pass "
+                                                   "/dev/infiniband",
+                             .ranks = {facts->rank}});
     return found;
 }
 

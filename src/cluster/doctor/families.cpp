@@ -53,6 +53,12 @@ std::vector<NodeRanks> nodes_of(JobRanks ranks) {
     return nodes;
 }
 
+std::vector<int> numbers_of(const NodeRanks& ranks) {
+    std::vector<int> numbers;
+    for (const DoctorFacts* each : ranks) numbers.push_back(each->rank);
+    return numbers;
+}
+
 std::string values_text(const RanksByValue& values) {
     std::string text;
     for (const auto& [value, ranks] : values)

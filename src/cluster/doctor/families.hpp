@@ -33,6 +33,8 @@ std::optional<std::int64_t> whole_variable(const DoctorFacts& facts, const std::
 /// Ranks by node, nodes in order of their lowest rank.
 std::vector<NodeRanks> nodes_of(JobRanks ranks);
 
+std::vector<int> numbers_of(const NodeRanks& ranks);
+
 /// Each value with the ranks that have it, in the order of values.
 using RanksByValue = std::map<std::string, std::vector<int>>;
 /// "A on ranks 0-3, B on rank 4".

@@ -33,6 +33,10 @@ constexpr std::array known_file_systems{KnownFileSystem{NFS_SUPER_MAGIC, "nfs"},
                                         KnownFileSystem{0xFE534D42, "smb2"},
                                         KnownFileSystem{0x65735546, "fuse"},
                                         KnownFileSystem{0x5346414F, "afs"},
+                                        KnownFileSystem{PROC_SUPER_MAGIC, "proc"},
+                                        KnownFileSystem{SYSFS_MAGIC, "sysfs"},
+                                        KnownFileSystem{CGROUP_SUPER_MAGIC, "cgroup"},
+                                        KnownFileSystem{CGROUP2_SUPER_MAGIC, "cgroup"},
                                         KnownFileSystem{TMPFS_MAGIC, "tmpfs"},
                                         KnownFileSystem{OVERLAYFS_SUPER_MAGIC, "overlay"},
                                         KnownFileSystem{EXT4_SUPER_MAGIC, "ext4"},
@@ -45,6 +49,11 @@ std::string file_system_of(const fs::path& path) {
     const auto magic = static_cast<std::uint32_t>(facts.f_type);
     const auto found = std::ranges::find(known_file_systems, magic, &KnownFileSystem::magic);
     return found == known_file_systems.end() ? "" : found->name;
+}
+
+/// Of the kernel's own files: root may write to the folder, and nothing can be made there.
+bool takes_no_files(const std::string& file_system) {
+    return file_system == "proc" || file_system == "sysfs" || file_system == "cgroup";
 }
 
 /// The folder itself, or what of it is there.
@@ -90,8 +99,11 @@ FolderFacts folder_facts(const fs::path& root, const std::string& path) {
     if (folder.exists) folder.inode = facts.st_ino;
     folder.is_file = folder.exists && !S_ISDIR(facts.st_mode);
     const fs::path real = existing_part(full);
-    folder.is_writable = folder.exists && ::access(full.c_str(), W_OK | X_OK) == 0;
     folder.file_system = file_system_of(real);
+    std::error_code ignored;
+    folder.is_writable = fs::is_directory(real, ignored) &&
+                         ::access(real.c_str(), W_OK | X_OK) == 0 &&
+                         !takes_no_files(folder.file_system);
     struct ::statvfs space {};
     if (::statvfs(real.c_str(), &space) != 0 || space.f_blocks == 0) return folder;
     folder.free_bytes = static_cast<std::uint64_t>(space.f_bavail) * space.f_frsize;

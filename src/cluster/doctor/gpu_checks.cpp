@@ -93,15 +93,14 @@ Ailments wrong_number_of_gpus(const NodeRanks& ranks) {
         for (const auto* gpu : visible_gpus(*facts)) visible.insert(gpu->pci.address);
     (void)users_of(ranks, used);
     if (ranks.size() > visible.size())
-        return {
-            {.what = fmt::format("{} ranks, {} usable GPU(s)", ranks.size(), visible.size()),
-             .why = "Each rank needs a GPU of its own.",
-             .fix = visible.empty()
-                        ? fmt::format("ask for {} GPU(s), or train with --device cpu", ranks.size())
-                        : fmt::format("start {} rank(s) on this node, or ask for {} GPUs",
-                                      visible.size(),
-                                      ranks.size()),
-             .severity = Severity::error}};
+        return {{.what = fmt::format("{} rank(s), {} usable GPU(s)", ranks.size(), visible.size()),
+                 .why = "Each rank needs a GPU of its own.",
+                 .fix = visible.empty()
+                            ? "train with --device cpu, or ask for a node with GPUs"
+                            : fmt::format("start {} rank(s) on this node, or ask for {} GPUs",
+                                          visible.size(),
+                                          ranks.size()),
+                 .severity = Severity::error}};
     std::vector<std::string> idle;
     std::ranges::set_difference(visible, used, std::back_inserter(idle));
     if (idle.empty()) return {};

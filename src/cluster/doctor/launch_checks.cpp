@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/cluster/launch_facts.hpp"
+#include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/error_kind.hpp"
 
@@ -171,9 +172,9 @@ Ailments clock_skew(JobRanks ranks) {
     for (const NodeRanks& node : nodes_of(ranks)) {
         const auto offset = node.front()->network.clock_offset_s;
         if (!offset || std::abs(*offset) <= most_skew_s) continue;
-        found.push_back({.what = fmt::format("the clock is {:.0f} ms {} rank 0's",
-                                             1e3 * std::abs(*offset),
-                                             *offset > 0 ? "before" : "behind"),
+        found.push_back({.what = fmt::format("the clock is {} {} rank 0's",
+                                             duration_text(std::abs(*offset)),
+                                             *offset > 0 ? "ahead of" : "behind"),
                          .ranks = {node.front()->rank}});
     }
     return found;

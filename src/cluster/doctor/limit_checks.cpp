@@ -26,6 +26,24 @@ bool is_network_file_system(const std::string& name) {
     return std::ranges::count(shared, name) > 0;
 }
 
+/// How /dev/shm gets `more_bytes` of free room: it can only grow to what the node has of memory.
+std::string larger_shared_memory(const DoctorFacts& facts, std::uint64_t more_bytes) {
+    constexpr std::uint64_t gib = std::uint64_t{1} << 30;
+    const std::uint64_t free = *facts.shared_memory.free_bytes;
+    const std::uint64_t used = facts.shared_memory.total_bytes.value_or(free) - free;
+    const std::uint64_t size = (used + more_bytes + gib - 1) / gib;
+    const std::uint64_t memory = facts.node.usable_memory_bytes();
+    if (memory > 0 && size * gib > memory)
+        return fmt::format(
+            "start fewer ranks on each node, or take nodes with more memory: "
+            "/dev/shm is memory, and this node has {}",
+            bytes_text(memory));
+    return fmt::format(
+        "as root: mount -o remount,size={0}g /dev/shm; in Docker: --shm-size={0}g; "
+        "Apptainer shares the host's",
+        size);
+}
+
 Ailments small_shared_memory(const DoctorFacts& facts) {
     const auto& free = facts.shared_memory.free_bytes;
     if (!free) return {};
@@ -33,11 +51,13 @@ Ailments small_shared_memory(const DoctorFacts& facts) {
         return {{.what = fmt::format("/dev/shm has {} free, this run needs {}",
                                      bytes_text(*free),
                                      bytes_text(facts.plan.shared_bytes)),
+                 .fix = larger_shared_memory(facts, facts.plan.shared_bytes),
                  .severity = Severity::error}};
     if (*free < small_shared_bytes)
-        return {{fmt::format("/dev/shm has only {} free of {}",
-                             bytes_text(*free),
-                             bytes_text(facts.shared_memory.total_bytes.value_or(*free)))}};
+        return {{.what = fmt::format("/dev/shm has only {} free of {}",
+                                     bytes_text(*free),
+                                     bytes_text(facts.shared_memory.total_bytes.value_or(*free))),
+                 .fix = larger_shared_memory(facts, little_space)}};
     if (facts.system.stale_shared_files.empty() || facts.local_rank != 0) return {};
     return {{.what = fmt::format("/dev/shm holds {} file(s) of processes that are gone: {}",
                                  facts.system.stale_shared_files.size(),
@@ -102,15 +122,31 @@ Ailments bad_temporary_folder(const DoctorFacts& facts) {
     return {{fmt::format("TMPDIR is on {}: '{}'", folder.file_system, folder.path)}};
 }
 
+/// "rank 0 (n1), rank 2 (n2)"
+std::string places_text(const NodeRanks& ranks) {
+    std::vector<std::string> places;
+    for (const auto* facts : ranks)
+        places.push_back(fmt::format("rank {} ({})", facts->rank, facts->node.host));
+    return fmt::format("{}", fmt::join(places, ", "));
+}
+
 Ailments unshared_run_folder(JobRanks ranks, const std::vector<NodeRanks>& nodes) {
     RanksByValue seen;
+    NodeRanks with, without;
     for (const NodeRanks& node : nodes) {
         const FolderFacts& folder = node.front()->run_folder;
         seen[folder.exists ? fmt::format("inode {} of {}", folder.inode, folder.file_system)
                            : "missing"]
             .push_back(node.front()->rank);
+        (folder.exists ? with : without).push_back(node.front());
     }
     if (nodes.size() < 2 || seen.size() < 2) return {};
+    if (!without.empty())
+        return {{.what = fmt::format("'{}' is there for {}, and not for {}",
+                                     ranks.front().run_folder.path,
+                                     places_text(with),
+                                     places_text(without)),
+                 .severity = Severity::error}};
     return {{.what = fmt::format("the run's folder '{}' is not one and the same: {}",
                                  ranks.front().run_folder.path,
                                  values_text(seen)),
@@ -123,27 +159,30 @@ Ailments bad_run_folder(JobRanks ranks) {
     Ailments found = unshared_run_folder(ranks, nodes);
     for (const NodeRanks& node : nodes) {
         const FolderFacts& folder = node.front()->run_folder;
-        const auto say = [&](std::string what, Severity severity) {
-            found.push_back({.what = std::move(what),
-                             .why = "Logs and checkpoints go there.",
-                             .fix = "give --run on another file system, or make room",
-                             .severity = severity,
-                             .ranks = {node.front()->rank}});
-        };
-        if (folder.is_file)
-            found.push_back({.what = fmt::format("'{}' is a file", folder.path),
-                             .why = "A run is a folder.",
-                             .fix = "name another: --run runs/NAME",
+        const auto say = [&](const char* fault) {
+            found.push_back({.what = fmt::format("'{}' {}", folder.path, fault),
+                             .why = "A run is a folder to which logs and checkpoints are written.",
+                             .fix = "name a folder that you may write to: --run runs/NAME",
                              .severity = Severity::error,
                              .ranks = {node.front()->rank}});
+        };
+        const auto say_left = [&](const std::string& left) {
+            found.push_back({.what = fmt::format("'{}' has {} left", folder.path, left),
+                             .why = "Logs and checkpoints go there.",
+                             .fix = "give --run on another file system, or make room",
+                             .ranks = {node.front()->rank}});
+        };
+        const bool makes_it = node.front()->rank == 0;
+        if (folder.is_file)
+            say("is a file");
         else if (folder.exists && !folder.is_writable)
-            say(fmt::format("'{}' cannot be written to", folder.path), Severity::error);
+            say("cannot be written to");
+        else if (makes_it && !folder.is_writable)
+            say("cannot be made");
         if (folder.free_inodes.value_or(few_inodes) < few_inodes)
-            say(fmt::format("'{}' has {} inodes left", folder.path, *folder.free_inodes),
-                Severity::warning);
+            say_left(fmt::format("{} inodes", *folder.free_inodes));
         if (folder.free_bytes.value_or(little_space) < little_space)
-            say(fmt::format("'{}' has {} left", folder.path, bytes_text(*folder.free_bytes)),
-                Severity::warning);
+            say_left(bytes_text(*folder.free_bytes));
     }
     return found;
 }
@@ -186,8 +225,7 @@ const std::array limit_table{
                 "little shared memory",
                 "Ranks of a node share gradients in /dev/shm; when it is full they die with a bus "
                 "error.",
-                "docker run --shm-size=8g; Apptainer shares the host's; mount -o remount,size=50% "
-                "/dev/shm as root",
+                "make /dev/shm larger, or start fewer ranks on each node",
                 small_shared_memory},
     DoctorCheck{
         "L2",

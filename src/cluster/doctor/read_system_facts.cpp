@@ -109,6 +109,24 @@ SystemFacts read_system_facts(const FactSource& source, const NodeTopology& node
     return system;
 }
 
+// proc_stat(5): user nice system idle iowait irq softirq steal guest guest_nice; user has guest.
+CpuTime read_cpu_time(const std::vector<int>& cpus, const fs::path& root) {
+    const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+    std::istringstream lines(text_of(root / "proc/stat"));
+    CpuTime time;
+    for (std::string line; std::getline(lines, line) && line.starts_with("cpu");) {
+        std::istringstream words(line.substr(3));
+        int cpu = -1;
+        double user = 0, nice = 0, system = 0, idle = 0, waiting = 0, irq = 0, softirq = 0;
+        double stolen = 0;
+        words >> cpu >> user >> nice >> system >> idle >> waiting >> irq >> softirq >> stolen;
+        if (!words || line[3] == ' ' || std::ranges::count(cpus, cpu) == 0) continue;
+        time.busy_s += (user + nice + system + irq + softirq + stolen) / ticks;
+        time.stolen_s += stolen / ticks;
+    }
+    return time;
+}
+
 std::map<std::string, std::uint64_t> read_port_errors(const fs::path& root) {
     constexpr std::array wanted{"packet_seq_err",
                                 "local_ack_timeout_err",

@@ -54,6 +54,11 @@ DoctorFacts examine_rank(const Communicator& ranks,
     return mine;
 }
 
+void examine_load(const Communicator& ranks, DoctorFacts& mine) {
+    SelfTestFacts unused;
+    mine.load = test_work(ranks, mine.node.allowed_cpus, unused);
+}
+
 void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
     const DoctorFacts before = mine;
     const bool is_leader = mine.local_rank == 0;
@@ -65,7 +70,7 @@ void examine_slowly(const Communicator& ranks, DoctorFacts& mine) {
         test_links(ranks, leaders, test);
     }
     ranks.barrier();
-    test_work(ranks, test);
+    mine.load = test_work(ranks, mine.node.allowed_cpus, test);
     if (ranks.size() > 1) test_sums(ranks, mine, test);
     mine.self_test = test;
     count_moved_errors(before, mine.system);

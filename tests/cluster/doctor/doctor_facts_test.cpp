@@ -107,6 +107,20 @@ TEST_F(DoctorFactsTest, ReadSystemFiles) {
     EXPECT_THAT(system.ras_port_owner, Optional(1234u));
 }
 
+TEST_F(DoctorFactsTest, CountBusyTimeOfTheCpusInQuestion) {
+    root_.file("proc/stat",
+               "cpu  999 999 999 999 999 999 999 999 0 0\n"
+               "cpu0 100 20 30 4000 50 6 7 80 90 0\n"
+               "cpu1 1 1 1 1 1 1 1 1 1 1\n"
+               "cpu2 50 0 50 4000 0 0 0 0 0 0\n"
+               "intr 12345\n");
+    const CpuTime time = read_cpu_time({0, 2}, root_.path());
+    const auto ticks = static_cast<double>(::sysconf(_SC_CLK_TCK));
+    EXPECT_DOUBLE_EQ(time.busy_s * ticks, 343);
+    EXPECT_DOUBLE_EQ(time.stolen_s * ticks, 80);
+    EXPECT_EQ(read_cpu_time({0}, root_ / "none").busy_s, 0);
+}
+
 TEST_F(DoctorFactsTest, CountPortErrors) {
     root_.file("sys/class/infiniband/mlx5_0/ports/1/counters/symbol_error", "4\n");
     root_.file("sys/class/infiniband/mlx5_0/ports/1/hw_counters/packet_seq_err", "0\n");

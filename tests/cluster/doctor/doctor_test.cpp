@@ -76,6 +76,35 @@ TEST(DoctorChecks, TakeALinkForSlowWhereBothEndsDo) {
     EXPECT_THAT(findings[0].ranks, ElementsAre(0, 2));
 }
 
+/// Gigabit Ethernet at its own speed, and a stream over one that is too fast for it.
+TEST(DoctorChecks, TakeALinkForSlowThatIsFarBelowItsInterface) {
+    for (const auto& [bytes_per_s, mbps] : {std::pair(1.12e8, 1000.0), std::pair(1.2e8, 0.0)}) {
+        Job job = cpu_job();
+        job[0].self_test->slow_pairs = {{2, bytes_per_s}};
+        job[2].self_test->slow_pairs = {{0, bytes_per_s}};
+        for (DoctorFacts& facts : job)
+            for (NetworkInterface& each : facts.node.interfaces) each.speed_mbps = mbps;
+        EXPECT_THAT(found("T2", job), IsEmpty()) << bytes_per_s;
+        for (DoctorFacts& facts : job)
+            for (NetworkInterface& each : facts.node.interfaces) {
+                each.speed_mbps = 10000;
+                each.is_virtual = true;
+                each.kind = InterfaceKind::veth;
+            }
+        EXPECT_THAT(found("T2", job), IsEmpty()) << "a virtual interface's word";
+    }
+}
+
+TEST(DoctorChecks, CompareNoRanksThatTakeTurnsOnACore) {
+    Job job = small_job();
+    for (DoctorFacts& facts : job) facts.node.allowed_cpus = {0};
+    job[1].self_test->step_s.assign(24, 0.009);
+    job[1].load->computed_s = 0.1;
+    EXPECT_THAT(found("T5", job), IsEmpty());
+    EXPECT_THAT(found("C8", job), IsEmpty());
+    EXPECT_THAT(found("C2", job), SizeIs(1));
+}
+
 TEST(DoctorChecks, HaveACaseEach) {
     std::set<std::string> tested;
     for (const Sick& sick : all_cases()) tested.insert(sick.id);

@@ -79,7 +79,7 @@ std::vector<Sick> gpu_cases() {
                  job[static_cast<std::size_t>(rank)].environment["CUDA_VISIBLE_DEVICES"] = "0";
              }
          }},
-        {"G3", error, "8 ranks, 4 usable GPU(s)", gpu_job, lose_gpus},
+        {"G3", error, "8 rank(s), 4 usable GPU(s)", gpu_job, lose_gpus},
         {"G3",
          warning,
          "nobody uses GPU 0000:f8:00.0",

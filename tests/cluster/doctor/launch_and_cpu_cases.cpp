@@ -70,6 +70,32 @@ void split_a_core(Job& job) {
     job[1].node.allowed_cpus = {threads[1]};
 }
 
+/// More ranks on one node than it has cores.
+void crowd(Job& job) {
+    for (int rank = 2; rank < 8; ++rank) {
+        job.push_back(job[0]);
+        job.back().rank = job.back().local_rank = rank;
+    }
+    for (DoctorFacts& facts : job) {
+        facts.size = facts.local_size = 8;
+        facts.node.allowed_cpus = {0, 1};
+    }
+}
+
+Job unbound_job() {
+    Job job = small_job();
+    for (DoctorFacts& facts : job) facts.node.allowed_cpus = {0, 1};
+    return job;
+}
+
+/// Each rank had a core for `share` of a second, in which `busy` of its CPUs were busy.
+auto load(double share, double busy) {
+    return [share, busy](Job& job) {
+        for (DoctorFacts& facts : job)
+            facts.load = {.watched_s = 1, .computed_s = share, .busy_s = busy};
+    };
+}
+
 }  // namespace
 
 std::vector<Sick> launch_and_cpu_cases() {
@@ -138,9 +164,14 @@ std::vector<Sick> launch_and_cpu_cases() {
          [](Job& job) { job[0].program.launcher_messages = {"PMIX ERROR in gds_ds12_lock"}; }},
         {"D9",
          warning,
-         "120 ms behind",
+         "120ms behind",
          cpu_job,
          [](Job& job) { job[2].network.clock_offset_s = -0.12; }},
+        {"D9",
+         warning,
+         "1h00m ahead of rank 0's",
+         cpu_job,
+         [](Job& job) { job[2].network.clock_offset_s = 3600; }},
         {"C1",
          warning,
          "4 threads share CPU 3",
@@ -167,6 +198,8 @@ std::vector<Sick> launch_and_cpu_cases() {
          two_threads_by({{"SLURM_STEP_ID", "0"}})},
         {"C1", warning, "without taskset", small_job, two_threads_by({})},
         {"C2", warning, "ranks 0-1 share core 0", small_job, bind_all_to_cpu_0},
+        {"C2", warning, "mpirun --bind-to core", small_job, bind_all_to_cpu_0},
+        {"C2", warning, "start at most 2 rank(s) on this node (--np 2", small_job, crowd},
         {"C2",
          warning,
          "they overlap",
@@ -217,6 +250,29 @@ std::vector<Sick> launch_and_cpu_cases() {
              job[0].system.frequency_khz = 800000;
              job[0].system.max_frequency_khz = 3000000;
          }},
+        {"C8",
+         warning,
+         "other processes keep 0.5 of 2 (cores 0-1) busy; ranks 0-1 had a core for 75 %",
+         unbound_job,
+         load(0.75, 2)},
+        {"C8",
+         warning,
+         "other processes keep 2.0 of 2 (cores 0-1) busy; ranks 0-1 had a core for 0 %",
+         unbound_job,
+         load(0, 2)},
+        {"C8",
+         warning,
+         "rank 1 had a core for 33 % of the time",
+         small_job,
+         [](Job& job) { job[1].load = {.watched_s = 0.3, .computed_s = 0.1, .busy_s = 0.1}; }},
+        {"C8",
+         warning,
+         "ask the staff of the cloud",
+         small_job,
+         [](Job& job) {
+             job[1].load = {.watched_s = 1, .computed_s = 0.6, .busy_s = 1, .stolen_s = 0.4};
+         }},
+        {"C8", info, "other processes keep 3.0 of 16", laptop, load(1, 4)},
     };
 }
 

@@ -19,6 +19,20 @@ Job run_job() {
     return job;
 }
 
+auto need_shared_memory(std::uint64_t gib) {
+    return [gib](Job& job) { job[0].plan.shared_bytes = gib << 30; };
+}
+
+/// Both nodes measured this of the link between them.
+auto link_of(double bytes_per_s, double interface_mbps) {
+    return [bytes_per_s, interface_mbps](Job& job) {
+        job[0].self_test->slow_pairs = {{2, bytes_per_s}};
+        job[2].self_test->slow_pairs = {{0, bytes_per_s}};
+        for (DoctorFacts& facts : job)
+            for (NetworkInterface& each : facts.node.interfaces) each.speed_mbps = interface_mbps;
+    };
+}
+
 Job three_nodes() {
     return job_of(fixture("two-socket"), 3, 1);
 }
@@ -33,8 +47,15 @@ std::vector<Sick> limit_and_self_test_cases() {
         {"L1", warning, "only 64 MiB free", small_job, first([](DoctorFacts& facts) {
              facts.shared_memory.free_bytes = 64u << 20;
          })},
-        {"L1", error, "this run needs 16 GiB", small_job, first([](DoctorFacts& facts) {
-             facts.plan.shared_bytes = std::uint64_t{16} << 30;
+        {"L1", error, "this run needs 12 GiB", small_job, need_shared_memory(12)},
+        {"L1", error, "mount -o remount,size=20g", small_job, need_shared_memory(12)},
+        {"L1",
+         error,
+         "/dev/shm is memory, and this node has 23",
+         small_job,
+         need_shared_memory(100)},
+        {"L1", warning, "mount -o remount,size=1g", small_job, first([](DoctorFacts& facts) {
+             facts.shared_memory.free_bytes = facts.shared_memory.total_bytes = 64u << 20;
          })},
         {"L1", warning, "vader_segment.x", small_job, first([](DoctorFacts& facts) {
              facts.system.stale_shared_files = {"vader_segment.x"};
@@ -71,6 +92,18 @@ std::vector<Sick> limit_and_self_test_cases() {
              facts.run_folder.inode = 43;
              facts.run_folder.file_system = "ext4";
          })},
+        {"L7",
+         error,
+         "'runs/a' is there for rank 0 (cpu0), and not for rank 2 (cpu1)",
+         run_job,
+         [](Job& job) { job[2].run_folder.exists = job[3].run_folder.exists = false; }},
+        {"L7",
+         error,
+         "cannot be made",
+         run_job,
+         [](Job& job) {
+             for (DoctorFacts& facts : job) facts.run_folder = {.path = "/proc/x"};
+         }},
         {"L7", error, "is a file", run_job, first([](DoctorFacts& facts) {
              facts.run_folder.is_file = true;
          })},
@@ -108,6 +141,24 @@ std::vector<Sick> limit_and_self_test_cases() {
          [](Job& job) {
              job[0].self_test->slow_pairs = {{2, 1e9}};
              job[2].self_test->slow_pairs = {{0, 9e8}};
+         }},
+        {"T2",
+         warning,
+         "between ranks 0 and 2: 2.3 MiB/s, where eno1 runs at 10 Gbit/s",
+         cpu_job,
+         link_of(2.4e6, 10000)},
+        {"T2", warning, "476.8 MiB/s, where eno1 runs at 25 Gbit/s", cpu_job, link_of(5e8, 25000)},
+        {"T2", warning, "85.8 MiB/s, less than Gigabit Ethernet gives", cpu_job, link_of(9e7, 0)},
+        {"T2", warning, "100 MiB of gradients take 43.7s", cpu_job, link_of(2.4e6, 0)},
+        {"T2",
+         warning,
+         "where eno1 runs at 10 Gbit/s; and 1 more such link(s)",
+         three_nodes,
+         [](Job& job) {
+             for (DoctorFacts& facts : job) facts.self_test->median_link = 2.4e6;
+             job[0].self_test->slow_pairs = {{1, 2.5e6}, {2, 2.4e6}};
+             job[1].self_test->slow_pairs = {{0, 2.5e6}};
+             job[2].self_test->slow_pairs = {{0, 2.4e6}};
          }},
         {"T3", warning, "9 % of its speed", small_job, first([](DoctorFacts& facts) {
              facts.self_test->measured_s = 0.100;

@@ -88,6 +88,7 @@ Job job_of(const NodeTopology& node, int nodes, int each) {
     for (int rank = 0; rank < nodes * each; ++rank) {
         job.push_back(healthy_rank(node, rank, nodes * each, each));
         job.back().self_test = good_self_test();
+        job.back().load = {.watched_s = 0.25, .computed_s = 0.249, .busy_s = 0.25};
         if (nodes > 2) job.back().self_test->median_link = 9e9;
     }
     return job;
@@ -147,6 +148,7 @@ Job container() {
     Job job = job_of(node, 1, 2);
     for (DoctorFacts& facts : job) {
         facts.node.allowed_cpus = node.cpus;
+        facts.load->busy_s = 0.5;
         facts.shared_memory.free_bytes = std::uint64_t{1} << 30;
         facts.system.user = 0;
     }
