@@ -235,9 +235,10 @@ std::vector<BadInput> bad_run_directories() {
     return {
         {"RunCannotBeMade",
          words + Words{"<tmp>/file/run"},
-         73,
-         "lockstep: error E401: cannot create folder '<tmp>/file/run': Not a directory\n"
-         "  fix: a file has that name: give another one\n",
+         78,
+         "lockstep: error E613: check L7: '<tmp>/file/run' is a file, or lies below one <rank>\n"
+         "  why: A run is a folder to which logs and checkpoints are written.\n"
+         "  fix: name a folder that you may write to: --run runs/NAME\n",
          Finder::first_rank,
          [](const TempDir& folder) { folder.file("file", ""); }},
         {"RunHasOtherFiles",

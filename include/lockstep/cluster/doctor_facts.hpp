@@ -54,7 +54,7 @@ struct ProgramFacts {
 struct FolderFacts {
     std::string path;
     bool exists = false;
-    bool is_file = false;      ///< no folder, although it exists
+    bool is_file = false;      ///< it, or what of its path is there, is no folder
     bool is_writable = false;  ///< if it is not there: it can be made
     std::string file_system;   ///< "ext4", "nfs", "tmpfs"; "" unknown
     std::uint64_t inode = 0;   ///< the same on all nodes where the folder is shared

@@ -97,12 +97,11 @@ FolderFacts folder_facts(const fs::path& root, const std::string& path) {
     struct ::stat facts {};
     folder.exists = ::stat(full.c_str(), &facts) == 0;
     if (folder.exists) folder.inode = facts.st_ino;
-    folder.is_file = folder.exists && !S_ISDIR(facts.st_mode);
     const fs::path real = existing_part(full);
-    folder.file_system = file_system_of(real);
     std::error_code ignored;
-    folder.is_writable = fs::is_directory(real, ignored) &&
-                         ::access(real.c_str(), W_OK | X_OK) == 0 &&
+    folder.is_file = !fs::is_directory(real, ignored);
+    folder.file_system = file_system_of(real);
+    folder.is_writable = !folder.is_file && ::access(real.c_str(), W_OK | X_OK) == 0 &&
                          !takes_no_files(folder.file_system);
     struct ::statvfs space {};
     if (::statvfs(real.c_str(), &space) != 0 || space.f_blocks == 0) return folder;

@@ -174,7 +174,7 @@ Ailments bad_run_folder(JobRanks ranks) {
         };
         const bool makes_it = node.front()->rank == 0;
         if (folder.is_file)
-            say("is a file");
+            say("is a file, or lies below one");
         else if (folder.exists && !folder.is_writable)
             say("cannot be written to");
         else if (makes_it && !folder.is_writable)

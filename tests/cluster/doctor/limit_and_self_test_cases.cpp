@@ -104,7 +104,7 @@ std::vector<Sick> limit_and_self_test_cases() {
          [](Job& job) {
              for (DoctorFacts& facts : job) facts.run_folder = {.path = "/proc/x"};
          }},
-        {"L7", error, "is a file", run_job, first([](DoctorFacts& facts) {
+        {"L7", error, "is a file, or lies below one", run_job, first([](DoctorFacts& facts) {
              facts.run_folder.is_file = true;
          })},
         {"L7", error, "cannot be written to", run_job, first([](DoctorFacts& facts) {
