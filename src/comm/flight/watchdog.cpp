@@ -288,15 +288,16 @@ class Watchdog::Impl {
 
     /// The chosen rank speaks; if it does not, any other that gets here does.
     void give_up(const Verdict& verdict) {
-        const bool is_chosen = verdict.speaker == recorder_.rank();
+        const int speaker = said_ ? verdict_now(0).speaker : verdict.speaker;
+        const bool is_chosen = speaker == recorder_.rank();
         for (double waited_s = 0; !is_chosen && waited_s < give_way_s; waited_s += 0.02) {
             std::error_code failed;
             if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
             pause_for(0.02);
         }
-        const bool is_unheard = nodes_ != nullptr && is_chosen && !said_;
-        const bool speaks = claim_verdict(recorder_.folder(), verdict) ||
-                            (is_unheard && is_unheard_verdict(recorder_.folder()));
+        const bool speaks =
+            claim_verdict(recorder_.folder(), verdict) ||
+            (nodes_ != nullptr && is_chosen && is_unheard_verdict(recorder_.folder()));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);
@@ -339,6 +340,7 @@ class Watchdog::Impl {
         const bool waits = pending && now_s() - pending->enqueued_s > least_wait_s;
         if (!waits || now_s() - looked_at_s_ < least_wait_s / 4) return false;
         looked_at_s_ = now_s();
+        if (!is_unheard_verdict(recorder_.folder())) return false;
         try {
             said_ = read_verdict(recorder_.folder());
         } catch (const Error&) {
