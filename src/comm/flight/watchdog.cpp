@@ -67,6 +67,7 @@ constexpr double longest_period_s = 0.25;
 constexpr int most_postponements = 3;
 // A wait among ranks that save or evaluate, and all waits of the set-up.
 constexpr double longer_by = 1 + most_postponements;
+constexpr double while_ranks_end_s = 3.5;     // where a launcher has heard others' verdict
 constexpr double patience_when_asked_s = 60;  // with a phase, once somebody asked to save and stop
 constexpr double patience_when_urged_s = 1;   // and once more
 
@@ -340,13 +341,13 @@ class Watchdog::Impl {
         const bool waits = pending && now_s() - pending->enqueued_s > least_wait_s;
         if (!waits || now_s() - looked_at_s_ < least_wait_s / 4) return false;
         looked_at_s_ = now_s();
-        if (!is_unheard_verdict(recorder_.folder())) return false;
         try {
-            said_ = read_verdict(recorder_.folder());
+            if (!said_) heard_at_s_ = now_s();
+            if (!said_) said_ = read_verdict(recorder_.folder());
         } catch (const Error&) {
             // It is being written.
         }
-        return said_.has_value();
+        return said_ && now_s() - heard_at_s_ > while_ranks_end_s;
     }
 
     /// A peer that is stopped has the time of a collective, whatever it was at: nothing that it
@@ -367,6 +368,7 @@ class Watchdog::Impl {
     int postponements_ = 0;        // the writing thread's
     double lost_since_s_ = 0;      // the writing thread's
     double looked_at_s_ = 0;       // likewise: at others' verdict
+    double heard_at_s_ = 0;        // likewise: of it
     std::optional<Verdict> said_;  // likewise: by a rank that gave up before this one
     StuckClock stopped_;           // the writing thread's
 
