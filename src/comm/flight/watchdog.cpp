@@ -296,9 +296,11 @@ class Watchdog::Impl {
             if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
             pause_for(0.02);
         }
-        const bool speaks =
-            claim_verdict(recorder_.folder(), verdict) ||
-            (nodes_ != nullptr && is_chosen && is_unheard_verdict(recorder_.folder()));
+        // A launcher that the network is lost to hears one side alone, so each side speaks.
+        const double heard_within_s = verdict.trouble == Trouble::network_slow ? 0 : 3;
+        const bool speaks = claim_verdict(recorder_.folder(), verdict) ||
+                            (nodes_ != nullptr && is_chosen &&
+                             is_unheard_verdict(recorder_.folder(), heard_within_s));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);
