@@ -679,8 +679,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E653",
      usage,
      "a group has too few ranks to measure",
-     "--split intra needs two ranks on every node, --split inter needs two nodes, --fit two ranks\n"
-     "of one node."},
+     "--split intra needs two ranks on every node, --split inter needs two nodes."},
     {"E660",
      peer_lost,
      "a rank hangs or is lost",

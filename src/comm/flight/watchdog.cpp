@@ -67,7 +67,7 @@ constexpr double longest_period_s = 0.25;
 constexpr int most_postponements = 3;
 // A wait among ranks that save or evaluate, and all waits of the set-up.
 constexpr double longer_by = 1 + most_postponements;
-constexpr double while_ranks_end_s = 3.5;     // where a launcher has heard others' verdict
+constexpr double heard_within_s = 3;          // others' verdict, by a launcher that ends all then
 constexpr double patience_when_asked_s = 60;  // with a phase, once somebody asked to save and stop
 constexpr double patience_when_urged_s = 1;   // and once more
 
@@ -296,11 +296,13 @@ class Watchdog::Impl {
             if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
             pause_for(0.02);
         }
-        // A launcher that the network is lost to hears one side alone, so each side speaks.
-        const double heard_within_s = verdict.trouble == Trouble::network_slow ? 0 : 3;
-        const bool speaks = claim_verdict(recorder_.folder(), verdict) ||
-                            (nodes_ != nullptr && is_chosen &&
-                             is_unheard_verdict(recorder_.folder(), heard_within_s));
+        // A launcher hears one side alone if the network is lost, so each side speaks at once. A
+        // rank that found others' verdict has waited already.
+        const bool is_due = said_ || verdict.trouble == Trouble::network_slow;
+        const double patience_s = is_due ? 0 : heard_within_s;
+        const bool speaks =
+            claim_verdict(recorder_.folder(), verdict) ||
+            (nodes_ != nullptr && is_chosen && is_unheard_verdict(recorder_.folder(), patience_s));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);
@@ -344,12 +346,11 @@ class Watchdog::Impl {
         if (!waits || now_s() - looked_at_s_ < least_wait_s / 4) return false;
         looked_at_s_ = now_s();
         try {
-            if (!said_) heard_at_s_ = now_s();
-            if (!said_) said_ = read_verdict(recorder_.folder());
+            if (!said_ && (said_ = read_verdict(recorder_.folder()))) found_at_s_ = now_s();
         } catch (const Error&) {
             // It is being written.
         }
-        return said_ && now_s() - heard_at_s_ > while_ranks_end_s;
+        return said_ && now_s() - found_at_s_ > heard_within_s;
     }
 
     /// A peer that is stopped has the time of a collective, whatever it was at: nothing that it
@@ -370,7 +371,7 @@ class Watchdog::Impl {
     int postponements_ = 0;        // the writing thread's
     double lost_since_s_ = 0;      // the writing thread's
     double looked_at_s_ = 0;       // likewise: at others' verdict
-    double heard_at_s_ = 0;        // likewise: of it
+    double found_at_s_ = 0;        // likewise
     std::optional<Verdict> said_;  // likewise: by a rank that gave up before this one
     StuckClock stopped_;           // the writing thread's
 

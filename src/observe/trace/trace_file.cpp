@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t most_text = std::size_t{64} << 20;  // StepTrace::most_slices are 25 MiB
+constexpr std::size_t most_text = std::size_t{64} << 20;  // StepTrace::most_slices are some 20 MiB
 constexpr std::size_t most_line = std::size_t{64} << 10;
 constexpr std::string_view events_key = "\"traceEvents\": [\n";
 

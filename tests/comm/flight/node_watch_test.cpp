@@ -244,22 +244,33 @@ NodeMap two_networked_nodes(const std::vector<ProcessIdentity>& on_b) {
     return map;
 }
 
+/// Rank 0 on host "a", past its set-up, in `phase`; in a collective with Phase::wait.
+std::unique_ptr<RankChild> training_a(const TempDir& folder,
+                                      const NodeMap& map,
+                                      Phase phase,
+                                      const NodeWatchSettings& settings = fast,
+                                      double abort_s = 600) {
+    return std::make_unique<RankChild>(folder, 0, [&folder, map, phase, settings, abort_s] {
+        NodeWatch watch(map, folder.path(), settings);
+        Rank rank(folder, 0, 1 + static_cast<int>(map.nodes[1].ranks.size()), abort_s, &watch);
+        watch.stand_by(rank.recorder);
+        *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
+        rank.finish_one();
+        if (phase == Phase::wait) rank.wait_in_one();
+        sleep_for_ever();
+    });
+}
+
 TEST(NodeWatch, EndsARankWhosePacketsArriveNowhere) {
     const TempDir folder;
     const HostB b(folder, 2);
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const double begin = now_s();
-    const RankChild a(folder, 0, [&] {
-        NodeWatch watch(two_networked_nodes(b.processes()), folder.path(), unheard_by_b(1000));
-        Rank rank(folder, 0, 3, 600, &watch);
-        watch.stand_by(rank.recorder);
-        rank.finish_one();
-        rank.wait_in_one();
-        sleep_for_ever();
-    });
-    EXPECT_EQ(a.wait(60), 76);
+    const auto a =
+        training_a(folder, two_networked_nodes(b.processes()), Phase::wait, unheard_by_b(1000));
+    EXPECT_EQ(a->wait(60), 76);
     EXPECT_GE(now_s() - begin, 0.9) << "an idle connection is not in vain since its last use";
-    EXPECT_THAT(a.output(),
+    EXPECT_THAT(a->output(),
                 AllOf(HasSubstr("E660: nothing gets through between nodes a and b: b (ranks 1-2) "
                                 "has not answered for 1."),
                       HasSubstr("rank 0 waits in #2 barrier"),
@@ -271,15 +282,9 @@ TEST(NodeWatch, LeavesARankAloneThatComputesWhilePacketsAreLost) {
     const TempDir folder;
     const HostB b(folder, 1);
     ASSERT_TRUE(has_beat(folder, 1, 3));
-    const RankChild a(folder, 0, [&] {
-        NodeWatch watch(two_networked_nodes(b.processes()), folder.path(), unheard_by_b(0));
-        Rank rank(folder, 0, 2, 600, &watch);
-        watch.stand_by(rank.recorder);
-        *rank.recorder.phase_word() = packed(PhaseMark{Phase::forward, now_s()});
-        rank.finish_one();
-        sleep_for_ever();
-    });
-    EXPECT_EQ(a.wait(2), -1) << a.output();
+    const auto a =
+        training_a(folder, two_networked_nodes(b.processes()), Phase::forward, unheard_by_b(0));
+    EXPECT_EQ(a->wait(2), -1) << a->output();
 }
 
 // What this rank itself cannot write others may not be able to either.
@@ -295,26 +300,11 @@ TEST(NodeWatch, CountsNoSilenceWhileItCannotBeatItself) {
     EXPECT_FALSE(fs::exists(node_beat_path(folder.path(), 0))) << "only a first beat makes a file";
 }
 
-/// Rank 0 on host "a", past its set-up, in `phase`; in a collective with Phase::wait.
-std::unique_ptr<RankChild> training_a(const TempDir& folder,
-                                      const std::vector<ProcessIdentity>& on_b,
-                                      Phase phase) {
-    return std::make_unique<RankChild>(folder, 0, [&folder, on_b, phase] {
-        NodeWatch watch(two_nodes(0, on_b), folder.path(), fast);
-        Rank rank(folder, 0, 2, 600, &watch);
-        watch.stand_by(rank.recorder);
-        *rank.recorder.phase_word() = packed(PhaseMark{phase, now_s()});
-        rank.finish_one();
-        if (phase == Phase::wait) rank.wait_in_one();
-        sleep_for_ever();
-    });
-}
-
 TEST(NodeWatch, LeavesALossToTheWatchdogOfARankThatWaits) {
     const TempDir folder;
     const HostB b(folder, 1);
     ASSERT_TRUE(has_beat(folder, 1, 3));
-    const auto a = training_a(folder, b.processes(), Phase::wait);
+    const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::wait);
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(60), 76);
@@ -331,20 +321,13 @@ TEST(NodeWatch, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
     const HostB b(folder, 1);
     ASSERT_TRUE(has_beat(folder, 1, 3));
     const double begin = now_s();
-    const RankChild a(folder, 0, [&] {
-        NodeWatch watch(two_nodes(0, b.processes()), folder.path(), beats_only);
-        Rank rank(folder, 0, 2, 12, &watch);
-        watch.stand_by(rank.recorder);
-        rank.finish_one();
-        rank.wait_in_one();
-        sleep_for_ever();
-    });
+    const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::wait, beats_only, 12);
     ASSERT_TRUE(has_ring(folder, 0));
     claim_verdict(folder.path(), {.trouble = Trouble::network_slow, .what = "said elsewhere"});
-    EXPECT_EQ(a.wait(1), -1) << "its launcher has some time";
-    EXPECT_EQ(a.wait(60), 76);
+    EXPECT_EQ(a->wait(1), -1) << "its launcher has some time";
+    EXPECT_EQ(a->wait(60), 76);
     EXPECT_LT(now_s() - begin, 12) << "--comm-timeout";
-    EXPECT_EQ(a.output(), "") << "it was said";
+    EXPECT_EQ(a->output(), "") << "it was said";
 }
 
 // Its launcher hears both; what the other side said before it was cut off nobody has heard.
@@ -356,7 +339,7 @@ TEST(NodeWatch, SpeaksAgainOnlyAfterAnotherNode) {
         folder.file("verdict.json", Json{{"host", host}}.dump());
         fs::last_write_time(verdict_path(folder.path()),
                             fs::file_time_type::clock::now() - std::chrono::seconds(10));
-        const auto a = training_a(folder, b.processes(), Phase::wait);
+        const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::wait);
         ASSERT_TRUE(has_ring(folder, 0));
         b.rank(1).send(SIGSTOP);
         EXPECT_EQ(a->wait(60), 76);
@@ -368,7 +351,7 @@ TEST(NodeWatch, IsSilentAboutSilenceWhileItsRankComputes) {
     const TempDir folder;
     const HostB b(folder, 1);
     ASSERT_TRUE(has_beat(folder, 1, 3));
-    const auto a = training_a(folder, b.processes(), Phase::backward);
+    const auto a = training_a(folder, two_nodes(0, b.processes()), Phase::backward);
     ASSERT_TRUE(has_ring(folder, 0));
     b.rank(1).send(SIGSTOP);
     EXPECT_EQ(a->wait(2), -1) << a->output();
