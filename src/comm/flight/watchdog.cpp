@@ -175,9 +175,10 @@ class Watchdog::Impl {
 
     /// What the set-up does since its last collective, likewise. Files may be read for long.
     std::optional<FlightEntry> stuck_set_up() const {
-        if (recorder_.is_running() || recorder_.phase().phase != Phase::other) return {};
+        const PhaseMark mark = recorder_.phase();
+        if (recorder_.is_running() || mark.phase != Phase::other) return {};
         if (recorder_.oldest_pending()) return {};
-        return FlightEntry{.seq = recorder_.next().index + 1};
+        return FlightEntry{.seq = recorder_.next().index + 1, .enqueued_s = mark.since_s};
     }
 
     /// Whether somebody has asked to save and stop, and the phase has not ended for too long since.
