@@ -7,6 +7,8 @@
 namespace lockstep {
 namespace {
 
+constexpr double heard_within_s = 3;
+
 bool is_there(const fs::path& path) {
     std::error_code failed;
     return fs::exists(path, failed);
@@ -42,7 +44,8 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch) {
     if (!flight.empty() && flight != before) {
         if (is_there(verdict_path(flight))) {
             // Its words went to a host that nobody hears any more.
-            if (killed && is_unheard_verdict(flight)) throw error_of(*read_verdict(flight));
+            if (killed && is_unheard_verdict(flight, heard_within_s))
+                throw error_of(*read_verdict(flight));
             return static_cast<int>(ExitCode::peer_lost);
         }
         name_the_dead(flight, run);

@@ -20,9 +20,9 @@ Json json_of(const Verdict& verdict);
 /// the one to show it. Also true where nothing can be written: better twice than never.
 bool claim_verdict(const fs::path& folder, const Verdict& verdict);
 
-/// Whether a verdict has ended nobody within 3 s and was said on another node than this: that has
-/// lost the launcher, or the network, and somebody else must say it.
-bool is_unheard_verdict(const fs::path& folder);
+/// Whether a verdict has ended nobody within `patience_s` and was said on another node than this:
+/// that has lost the launcher, or the network, and somebody else must say it.
+bool is_unheard_verdict(const fs::path& folder, double patience_s);
 
 /// The verdict that was given. Errors: E222 if the file makes no sense.
 std::optional<Verdict> read_verdict(const fs::path& folder);

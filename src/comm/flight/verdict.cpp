@@ -360,7 +360,8 @@ int speaker_of(const Scene& scene, const Verdict& verdict) {
     const std::vector<int>& culprits = verdict.culprits;
     if (verdict.trouble == Trouble::no_progress) return culprits.front();
     for (const RankTrace* trace : scene.traces())
-        if (scene.is_alive(*trace) && std::ranges::find(culprits, trace->rank) == culprits.end())
+        if (scene.is_alive(*trace) && trace->life != Life::unanswering &&
+            std::ranges::find(culprits, trace->rank) == culprits.end())
             return trace->rank;
     return -1;
 }

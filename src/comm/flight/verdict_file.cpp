@@ -64,8 +64,8 @@ bool claim_verdict(const fs::path& folder, const Verdict& verdict) {
     return true;
 }
 
-bool is_unheard_verdict(const fs::path& folder) {
-    constexpr auto while_ranks_end = std::chrono::seconds(3);
+bool is_unheard_verdict(const fs::path& folder, double patience_s) {
+    const std::chrono::duration<double> while_ranks_end(patience_s);
     std::error_code missing;
     const auto given = fs::last_write_time(verdict_path(folder), missing);
     if (missing || fs::file_time_type::clock::now() - given < while_ranks_end) return false;

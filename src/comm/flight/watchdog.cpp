@@ -67,6 +67,7 @@ constexpr double longest_period_s = 0.25;
 constexpr int most_postponements = 3;
 // A wait among ranks that save or evaluate, and all waits of the set-up.
 constexpr double longer_by = 1 + most_postponements;
+constexpr double while_ranks_end_s = 3.5;     // where a launcher has heard others' verdict
 constexpr double patience_when_asked_s = 60;  // with a phase, once somebody asked to save and stop
 constexpr double patience_when_urged_s = 1;   // and once more
 
@@ -288,15 +289,18 @@ class Watchdog::Impl {
 
     /// The chosen rank speaks; if it does not, any other that gets here does.
     void give_up(const Verdict& verdict) {
-        const bool is_chosen = verdict.speaker == recorder_.rank();
+        const int speaker = said_ ? verdict_now(0).speaker : verdict.speaker;
+        const bool is_chosen = speaker == recorder_.rank();
         for (double waited_s = 0; !is_chosen && waited_s < give_way_s; waited_s += 0.02) {
             std::error_code failed;
             if (fs::exists(verdict_path(recorder_.folder()), failed)) break;
             pause_for(0.02);
         }
-        const bool is_unheard = nodes_ != nullptr && is_chosen && !said_;
+        // A launcher that the network is lost to hears one side alone, so each side speaks.
+        const double heard_within_s = verdict.trouble == Trouble::network_slow ? 0 : 3;
         const bool speaks = claim_verdict(recorder_.folder(), verdict) ||
-                            (is_unheard && is_unheard_verdict(recorder_.folder()));
+                            (nodes_ != nullptr && is_chosen &&
+                             is_unheard_verdict(recorder_.folder(), heard_within_s));
         if (speaks) write_to_stderr(error_of(verdict).text() + "\n");
         tell(Stage::abort, speaks, verdict);
         const std::lock_guard lock(mutex_);
@@ -340,11 +344,12 @@ class Watchdog::Impl {
         if (!waits || now_s() - looked_at_s_ < least_wait_s / 4) return false;
         looked_at_s_ = now_s();
         try {
-            said_ = read_verdict(recorder_.folder());
+            if (!said_) heard_at_s_ = now_s();
+            if (!said_) said_ = read_verdict(recorder_.folder());
         } catch (const Error&) {
             // It is being written.
         }
-        return said_.has_value();
+        return said_ && now_s() - heard_at_s_ > while_ranks_end_s;
     }
 
     /// A peer that is stopped has the time of a collective, whatever it was at: nothing that it
@@ -365,6 +370,7 @@ class Watchdog::Impl {
     int postponements_ = 0;        // the writing thread's
     double lost_since_s_ = 0;      // the writing thread's
     double looked_at_s_ = 0;       // likewise: at others' verdict
+    double heard_at_s_ = 0;        // likewise: of it
     std::optional<Verdict> said_;  // likewise: by a rank that gave up before this one
     StuckClock stopped_;           // the writing thread's
 

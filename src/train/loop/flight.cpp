@@ -50,8 +50,8 @@ EarlyFlight::EarlyFlight(const Communicator& ranks, const TrainSettings& setting
     NodeWatchSettings patience;
     // --comm-timeout 0: somebody may be looking at a rank with a debugger.
     if (settings.comm_timeout_s <= 0) patience.silent_s = 0;
-    // Known before a collective's time is up, which tells of no node.
-    patience.unanswered_s = std::min(patience.unanswered_s, 0.8 * settings.comm_timeout_s);
+    // Known before a collective's time is up, which tells of no node; a round of beats later.
+    patience.unanswered_s = std::min(patience.unanswered_s, 0.6 * settings.comm_timeout_s);
     nodes_ = watch_nodes(
         ranks, [&] { return folder; }, patience);
     if (!nodes_) return;

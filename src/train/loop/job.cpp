@@ -96,8 +96,7 @@ LoopParts Job::prepare() {
     introduce();
     start_flight();
     build_replica();
-    feed_ = std::make_unique<DataFeed>(
-        mesh_.world, data_, settings_, node_.usable_memory_bytes(), std::max(cpus_.cpus, 1));
+    load_data();
     restore();
     rehearse();
     rehearse_graph();
@@ -122,6 +121,13 @@ LoopParts Job::prepare() {
             .save = [this] { save(); },
             .roll_back = [this] { roll_back(); },
             .after_first_step = [this] { tell_of_network(); }};
+}
+
+// May take as long as it likes: the watchdog ends no phase of data.
+void Job::load_data() {
+    const PhaseScope scope(clock_, Phase::data);
+    feed_ = std::make_unique<DataFeed>(
+        mesh_.world, data_, settings_, node_.usable_memory_bytes(), std::max(cpus_.cpus, 1));
 }
 
 void Job::note_failure(const Error& error) {

@@ -52,6 +52,7 @@ class Job {
     void note_failure_alone(const Error& error) const;
     void open_data();
     void split_data();
+    void load_data();
     RunAge settle_contract();
     void make_model();
     void cut_steps(RunAge age);

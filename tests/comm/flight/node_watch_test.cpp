@@ -333,7 +333,7 @@ TEST(NodeWatch, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
     const double begin = now_s();
     const RankChild a(folder, 0, [&] {
         NodeWatch watch(two_nodes(0, b.processes()), folder.path(), beats_only);
-        Rank rank(folder, 0, 2, 8, &watch);
+        Rank rank(folder, 0, 2, 12, &watch);
         watch.stand_by(rank.recorder);
         rank.finish_one();
         rank.wait_in_one();
@@ -343,7 +343,7 @@ TEST(NodeWatch, EndsARankThatWaitsWhereAnotherNodeHasGivenUp) {
     claim_verdict(folder.path(), {.trouble = Trouble::network_slow, .what = "said elsewhere"});
     EXPECT_EQ(a.wait(1), -1) << "its launcher has some time";
     EXPECT_EQ(a.wait(60), 76);
-    EXPECT_LT(now_s() - begin, 8) << "--comm-timeout";
+    EXPECT_LT(now_s() - begin, 12) << "--comm-timeout";
     EXPECT_EQ(a.output(), "") << "it was said";
 }
 
