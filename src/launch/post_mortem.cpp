@@ -40,7 +40,12 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch) {
     if (!killed && is_known) return code;
     const fs::path flight = run.newest_flight();
     if (!flight.empty() && flight != before) {
-        if (is_there(verdict_path(flight))) return static_cast<int>(ExitCode::peer_lost);
+        if (is_there(verdict_path(flight))) {
+            // Its words went to a host that nobody hears any more.
+            if (killed && is_unheard_verdict(flight, heard_within_s))
+                throw error_of(*read_verdict(flight));
+            return static_cast<int>(ExitCode::peer_lost);
+        }
         name_the_dead(flight, run);
     }
     if (killed) std::rethrow_exception(killed);

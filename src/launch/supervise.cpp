@@ -199,8 +199,9 @@ class Supervision {
         waited_s_ += pace_s;
         if (is_owed_) deliver();
         look_for_ranks();
-        given_up_s_ = ranks_.have_given_up && ranks_.have_given_up() ? given_up_s_ + pace_s : 0;
-        if (given_up_s_ > ranks_.limits.end_s) return end();
+        if (!ranks_.are_here && ranks_.have_given_up && ranks_.have_given_up())
+            given_up_s_ += pace_s;
+        if (given_up_s_ > ranks_.limits.given_up_s) return launcher_.send(SIGKILL);
         if (ranks_.have_begun && !have_begun() && waited_s_ > ranks_.limits.begin_s)
             end_for(fmt::format("the ranks have not begun after {:.0f} s", waited_s_));
     }

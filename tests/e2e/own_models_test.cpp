@@ -101,6 +101,12 @@ std::vector<Mistake> mistakes() {
          "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
          "return that shape from the model's forward(), or use the --task that its output is "
          "for"},
+        {"WrongShapeLater",
+         bad_data_code,
+         "E217: the model is not for this task",
+         "its output for 4 sample(s) is [4, 10, 1], the task's targets need [4, 10]",
+         "return that shape from the model's forward(), or use the --task that its output is "
+         "for"},
     };
 }
 

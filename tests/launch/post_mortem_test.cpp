@@ -3,6 +3,7 @@
 
 #include "lockstep/comm/flight_recorder.hpp"
 #include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/core/json.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
@@ -90,6 +91,26 @@ TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
               }),
               76);
     EXPECT_EQ(failure_, "");
+}
+
+// The launcher was killed: it waited for a host behind a firewall.
+TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
+    const auto error = test::caught([&] {
+        explain([&] {
+            start("i1", 2, 0);
+            claim_verdict(newest_, {.trouble = Trouble::network_slow, .what = "said elsewhere"});
+            Json said = read_json(verdict_path(newest_), 1 << 20);
+            said["host"] = "elsewhere";
+            write_file_atomically(verdict_path(newest_), said.dump());
+            fs::last_write_time(verdict_path(newest_),
+                                fs::file_time_type::clock::now() - std::chrono::seconds(4));
+            return fall();
+        });
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E660");
+    EXPECT_EQ(error->what(), std::string("said elsewhere"));
+    EXPECT_EQ(error->exit_code(), ExitCode::peer_lost);
 }
 
 TEST_F(ExplainEnd, BlamesNobodyWhereAllAreGone) {

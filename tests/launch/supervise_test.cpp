@@ -127,8 +127,9 @@ TEST(Supervise, GoesFromTermToKillWhereALauncherStaysWithoutRanks) {
 // As mpirun that waits for a host behind a firewall; its owner knows the verdict.
 TEST(Supervise, EndsALauncherThatStaysOnceItsRanksHaveGivenUp) {
     SupervisedRanks ranks = at_work();
+    ranks.are_here = false;
     ranks.have_given_up = [] { return true; };
-    ranks.limits.end_s = 0.3;
+    ranks.limits.given_up_s = 0.5;
     const auto error = test::caught([&] {
         supervise({"bash", "-c", "trap '' TERM; exec sleep 60"}, {}, ranks);
     });

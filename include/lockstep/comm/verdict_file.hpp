@@ -20,6 +20,9 @@ Json json_of(const Verdict& verdict);
 /// the one to show it. Also true where nothing can be written: better twice than never.
 bool claim_verdict(const fs::path& folder, const Verdict& verdict);
 
+/// A launcher that hears a verdict has ended all ranks so long after.
+inline constexpr double heard_within_s = 3;
+
 /// Whether a verdict has ended nobody within `patience_s` and was said on another node than this:
 /// that has lost the launcher, or the network, and somebody else must say it.
 bool is_unheard_verdict(const fs::path& folder, double patience_s);

@@ -27,9 +27,10 @@ std::string_view launch_fault(int code);
 
 /// After how long a launcher that does not get on by itself is ended.
 struct SupervisionLimits {
-    double begin_s = 600;  ///< its ranks have not begun
-    double gone_s = 30;    ///< none of its ranks lives
-    double end_s = 5;      ///< from TERM to KILL; likewise once they have given up
+    double begin_s = 600;   ///< its ranks have not begun
+    double gone_s = 30;     ///< none of its ranks lives
+    double end_s = 5;       ///< from TERM to KILL
+    double given_up_s = 4;  ///< ranks elsewhere have given up
 };
 
 /// When a place for a launcher's words is asked for.
@@ -49,8 +50,8 @@ struct SupervisedRanks {
     /// have nothing to save: signals end them.
     std::function<bool()> have_begun;
 
-    /// Whether one of them has said why all end. A launcher waits long for hosts that it does not
-    /// hear.
+    /// Whether one of them has said why all end. A launcher of ranks elsewhere is killed then: it
+    /// waits long for hosts that it does not hear, and may crash at a TERM meanwhile.
     std::function<bool()> have_given_up = {};
 
     /// They are the launcher's own children; of others less is seen.

@@ -10,6 +10,8 @@
 #include "lockstep/observe/run_figures.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
+#include "runs/run_clues.hpp"
+
 #include <algorithm>
 #include <charconv>
 #include <csignal>
@@ -93,6 +95,15 @@ std::string hash_of_newest(const fs::path& run) {
     const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
     return checkpoints.empty() ? "no checkpoint"
                                : read_checkpoint_state(checkpoints.back().path).parameter_hash;
+}
+
+// A process that ends has no command line any more before it gives its files, and locks, back.
+bool is_held(const fs::path& run) {
+    try {
+        return status_of_run(run, StatusDepth::now).is_alive();
+    } catch (const Error&) {
+        return false;
+    }
 }
 
 }  // namespace
@@ -224,7 +235,8 @@ void DrillBed::wait_until_gone(const Attack& attack) const {
     constexpr double patience_s = 20;
     const std::string word = run(attack.name).string();
     const double deadline_s = now_s() + patience_s;
-    while (!processes_naming(word).empty() && now_s() < deadline_s) ::usleep(50'000);
+    const auto is_at_work = [&] { return !processes_naming(word).empty() || is_held(word); };
+    while (is_at_work() && now_s() < deadline_s) ::usleep(50'000);
 }
 
 Expectation DrillBed::expect_nothing_left(const Attack& attack) const {

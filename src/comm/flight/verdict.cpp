@@ -188,7 +188,7 @@ Verdict unanswering(const Scene& scene, double) {
     if (found.empty()) return {};
     const RankTrace& first = *found.front();
     return {.trouble = Trouble::network_slow,
-            .culprits = {},
+            .culprits = numbers_of(found),
             .what = fmt::format("nothing gets through between nodes {} and {}: {} ({}) has not "
                                 "answered for {}",
                                 first.asked_by,

@@ -67,7 +67,6 @@ constexpr double longest_period_s = 0.25;
 constexpr int most_postponements = 3;
 // A wait among ranks that save or evaluate, and all waits of the set-up.
 constexpr double longer_by = 1 + most_postponements;
-constexpr double heard_within_s = 3;          // others' verdict, by a launcher that ends all then
 constexpr double patience_when_asked_s = 60;  // with a phase, once somebody asked to save and stop
 constexpr double patience_when_urged_s = 1;   // and once more
 

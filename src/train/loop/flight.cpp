@@ -46,7 +46,7 @@ void note(const RunPaths& paths, std::int64_t incarnation, const WatchReport& re
 
 EarlyFlight::EarlyFlight(const Communicator& ranks, const TrainSettings& settings) : ranks_(ranks) {
     const fs::path folder = from_root(ranks, [&] { return make_folder(settings.run).string(); });
-    if (folder.empty() || !begin_record(folder, warn_s(settings))) return;
+    if (folder.empty() || !begin_record(folder, settings)) return;
     NodeWatchSettings patience;
     // --comm-timeout 0: somebody may be looking at a rank with a debugger.
     if (settings.comm_timeout_s <= 0) patience.silent_s = 0;
@@ -54,7 +54,13 @@ EarlyFlight::EarlyFlight(const Communicator& ranks, const TrainSettings& setting
     patience.unanswered_s = std::min(patience.unanswered_s, 0.6 * settings.comm_timeout_s);
     nodes_ = watch_nodes(
         ranks, [&] { return folder; }, patience);
-    if (nodes_) nodes_->stand_by(*recorder_);
+    if (!nodes_) return;
+    nodes_->stand_by(*recorder_);
+    watch(settings);
+}
+
+void EarlyFlight::watch(const TrainSettings& settings) {
+    watchdog_.reset();
     auto limits = WatchdogSettings::within(settings.comm_timeout_s);
     limits.init_s = std::max(limits.init_s, least_set_up_s);
     watchdog_.emplace(
@@ -64,18 +70,11 @@ EarlyFlight::EarlyFlight(const Communicator& ranks, const TrainSettings& setting
             note({run}, incarnation_, report);
         },
         nodes_.get());
-    mirror_signals_to(recorder_->signal_word());
-    ranks_.record_in(&*recorder_);
 }
 
 EarlyFlight::~EarlyFlight() {
-    if (watchdog_) {
-        ranks_.record_in(nullptr);
-        mirror_signals_to(nullptr);
-    }
-    watchdog_.reset();
+    end_record();
     nodes_.reset();
-    recorder_.reset();
     std::error_code ignored;
     if (!folder_.empty()) fs::remove_all(folder_, ignored);
     if (!run_.empty()) fs::remove(run_, ignored);  // not if the run has begun: it is not empty
@@ -88,8 +87,9 @@ void EarlyFlight::hand_over() {
     ranks_.barrier();
 }
 
-/// Collective. Whether all ranks have one.
-bool EarlyFlight::begin_record(const fs::path& folder, double warn_s) {
+/// Collective. Whether all ranks have one. Each watches from its own record on: another may stop
+/// before it agrees.
+bool EarlyFlight::begin_record(const fs::path& folder, const TrainSettings& settings) {
     std::array<std::int64_t, 1> failed{1};
     try {
         // Else it would make one of its own, where nobody else looks.
@@ -97,14 +97,27 @@ bool EarlyFlight::begin_record(const fs::path& folder, double warn_s) {
             recorder_.emplace(folder,
                               ranks_.rank(),
                               ranks_.size(),
-                              FlightSettings{.entries = 64, .warn_s = warn_s});
-        failed[0] = recorder_ ? 0 : 1;
+                              FlightSettings{.entries = 64, .warn_s = warn_s(settings)});
+        if (recorder_) watch(settings);
+        failed[0] = watchdog_ ? 0 : 1;
     } catch (const std::exception&) {
         // Who opens the run refuses a folder that cannot be written to.
     }
+    if (recorder_) {
+        mirror_signals_to(recorder_->signal_word());
+        ranks_.record_in(&*recorder_);
+    }
     ranks_.all_reduce_max(failed);
-    if (failed[0] != 0) recorder_.reset();
+    if (failed[0] != 0) end_record();
     return failed[0] == 0;
+}
+
+void EarlyFlight::end_record() {
+    if (!recorder_) return;
+    ranks_.record_in(nullptr);
+    mirror_signals_to(nullptr);
+    watchdog_.reset();
+    recorder_.reset();
 }
 
 // A folder that cannot be made, or is not a run's, is refused by who opens the run.

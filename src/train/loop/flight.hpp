@@ -38,7 +38,9 @@ class EarlyFlight {
 
   private:
     fs::path make_folder(const fs::path& run);
-    bool begin_record(const fs::path& folder, double warn_s);
+    bool begin_record(const fs::path& folder, const TrainSettings& settings);
+    void end_record();
+    void watch(const TrainSettings& settings);
 
     const Communicator ranks_;
     fs::path run_, folder_;  // rank 0: what it made; "": nothing

@@ -81,26 +81,7 @@ std::string fix_of_forward(ModelAuthor author, const NamedTensors& inputs) {
            "write x.flatten(1) or x.size(0) in place of such a number, or use torch.jit.script";
 }
 
-void check_outputs(const Model& model,
-                   const NamedTensors& outputs,
-                   const Task& task,
-                   std::int64_t rows) {
-    std::vector<std::int64_t> wanted = task.output_shape();
-    wanted.insert(wanted.begin(), rows);
-    const at::IntArrayRef found = only(outputs).sizes();
-    check(found == at::IntArrayRef(wanted), [&] {
-        return Error(
-            "E217",
-            "the model is not for this task",
-            fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
-                        rows,
-                        fmt::join(found, ", "),
-                        fmt::join(wanted, ", ")),
-            model.author() == ModelAuthor::lockstep
-                ? see_models
-                : "return that shape from the model's forward(), or use the --task that "
-                  "its output is for");
-    });
+void check_gradient(const NamedTensors& outputs) {
     check(only(outputs).requires_grad(), [] {
         return Error("E250",
                      "the model's output has no gradient",
@@ -126,7 +107,8 @@ at::Tensor blank_loss(Model& model, const Task& task, const ModelShape& shape, s
     torch::manual_seed(1);
     const LeafSamples samples = blank_samples(task, shape, rows);
     const NamedTensors outputs = outputs_of(model, samples.inputs);
-    check_outputs(model, outputs, task, rows);
+    check_output_shape(model, outputs, task, rows);
+    check_gradient(outputs);
     const LeafSamples there = samples.with_targets_on(only(outputs).device());
     return task.loss(outputs, there) / static_cast<double>(rows);
 }
@@ -217,6 +199,28 @@ NamedTensors blank_inputs(const ModelShape& shape, std::int64_t rows) {
 LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_t rows) {
     return {
         .inputs = blank_inputs(shape, rows), .targets = task.blank_targets(rows), .weights = {}};
+}
+
+void check_output_shape(const Model& model,
+                        const NamedTensors& outputs,
+                        const Task& task,
+                        std::int64_t rows) {
+    std::vector<std::int64_t> wanted = task.output_shape();
+    wanted.insert(wanted.begin(), rows);
+    const at::IntArrayRef found = only(outputs).sizes();
+    check(found == at::IntArrayRef(wanted), [&] {
+        return Error(
+            "E217",
+            "the model is not for this task",
+            fmt::format("its output for {} sample(s) is [{}], the task's targets need [{}]",
+                        rows,
+                        fmt::join(found, ", "),
+                        fmt::join(wanted, ", ")),
+            model.author() == ModelAuthor::lockstep
+                ? see_models
+                : "return that shape from the model's forward(), or use the --task that "
+                  "its output is for");
+    });
 }
 
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs) {

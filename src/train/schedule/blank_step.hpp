@@ -40,6 +40,12 @@ LeafSamples blank_samples(const Task& task, const ModelShape& shape, std::int64_
 /// reason.
 NamedTensors outputs_of(Model& model, const NamedTensors& inputs);
 
+/// Errors: E217 where outputs of `rows` samples have not the shape that the task's targets need.
+void check_output_shape(const Model& model,
+                        const NamedTensors& outputs,
+                        const Task& task,
+                        std::int64_t rows);
+
 /// What a blank step shows.
 struct BlankStep {
     /// Registration indices of the model's parameters as backward finishes them, those that the

@@ -110,16 +110,21 @@ at::Tensor loss_of(const Task& task,
     return task.loss(outputs, there) / static_cast<double>(terms.samples);
 }
 
+// A model that was right in the blank step may return another shape later.
+NamedTensors outputs_for(Model& model, const Task& task, const LeafSamples& samples) {
+    NamedTensors outputs = in_model(
+        model.author(), ModelPlace::forward, [&] { return model.forward(samples.inputs); });
+    check_output_shape(model, outputs, task, samples.inputs.front().tensor.size(0));
+    return outputs;
+}
+
 // Each leaf's, of one forward pass over all.
 std::vector<at::Tensor> leaf_losses(Model& model,
                                     const Task& task,
                                     const LeafSamples& samples,
                                     const LeafCut& cut,
                                     const LossTerms& terms) {
-    const auto outputs = by_leaf(
-        in_model(
-            model.author(), ModelPlace::forward, [&] { return model.forward(samples.inputs); }),
-        cut);
+    const auto outputs = by_leaf(outputs_for(model, task, samples), cut);
     std::vector<at::Tensor> losses;
     for (std::size_t leaf = 0; leaf < outputs.size(); ++leaf) {
         const auto first = static_cast<std::int64_t>(leaf) * cut.rows;
@@ -220,9 +225,7 @@ void LeafPasses::compute(const LeafSamples& leaf,
 }
 
 at::Tensor LeafPasses::forward(const LeafSamples& samples, const LossTerms& terms) {
-    Model& model = replica_.model();
-    const NamedTensors outputs = in_model(
-        model.author(), ModelPlace::forward, [&] { return model.forward(samples.inputs); });
+    const NamedTensors outputs = outputs_for(replica_.model(), task_, samples);
     const at::Tensor sum = loss_of(task_, outputs, samples, terms);
     replica_.add(StepScalar::loss_sum, sum);
     return terms.scale == 1 ? sum : sum * terms.scale;

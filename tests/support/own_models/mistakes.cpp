@@ -137,6 +137,14 @@ struct AllFrozen : OneLayer {
     }
 };
 
+struct WrongShapeLater : OneLayer {
+    using OneLayer::OneLayer;
+    Tensor forward(const Tensor& input) override {
+        return ++calls > 40 ? logits(input).unsqueeze(2) : logits(input);
+    }
+    int calls = 0;
+};
+
 struct Thawing : TwoLayers {
     explicit Thawing(const ModelShape& shape) : TwoLayers(shape) {
         first->weight.set_requires_grad(false);
@@ -209,7 +217,8 @@ OwnModels mistakes() {
             {"ThrowsNumber", made<ThrowsNumber>},
             {"Tied", made<Tied>},
             {"WrongInput", made<WrongInput>},
-            {"WrongShape", made<WrongShape>}};
+            {"WrongShape", made<WrongShape>},
+            {"WrongShapeLater", made<WrongShapeLater>}};
 }
 
 }  // namespace lockstep::test
