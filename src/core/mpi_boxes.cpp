@@ -40,6 +40,7 @@ bool is_launcher_noise(std::string_view text) {
                                 "prterun detected that one or more",
                                 "mpirun: Forwarding signal ",
                                 "MPI_ABORT was invoked",
+                                "[warn] Epoll ",  // libevent's, of a launcher that ends
                                 "srun: Job step aborted",
                                 "srun: launch/",
                                 "srun: Terminating",

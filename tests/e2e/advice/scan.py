@@ -22,7 +22,7 @@ ADVICE_NAMES = {'fix', 'advice', 'command'}
 WORDS = {'if', 'for', 'while', 'switch', 'return', 'catch', 'sizeof', 'const', 'auto', 'std', 'fmt',
          'format', 'string', 'string_view', 'join', 'to_string', 'size', 'front', 'back', 'empty',
          'begin', 'end', 'value', 'min', 'max', 'true', 'false', 'static_cast', 'path', 'name',
-         'data', 'c_str', 'text', 'settings', 'options', 'plain_text', 'printable'}
+         'data', 'c_str', 'text', 'settings', 'options', 'model', 'plain_text', 'printable'}
 
 
 class Tokens:
