@@ -84,6 +84,7 @@ void describe(Record& record, ErrorEvent& event) {
     record.field("what", event.what);
     record.sparse("why", event.why);
     record.sparse("ranks", event.ranks);
+    record.sparse("fix", event.fix);
 }
 
 void describe(Record& record, ClockEvent& event) {

@@ -26,23 +26,50 @@ struct Sign {
     double most;
     std::string_view why, advice;
 };
-constexpr std::array signs{
-    Sign{Phase::data,
-         0.1,
-         "batches come too slowly",
-         "lockstep bench io says what the storage gives; --data-mode resident reads once"},
-    Sign{Phase::copy, 0.1, "samples reach GPUs too slowly", "docs/gpu.md says what is copied when"},
-    Sign{Phase::comm,
-         0.15,
-         "sums of gradients are not hidden",
-         "lockstep bench comm measures the links; larger batches need fewer sums"},
-    Sign{Phase::wait,
-         0.15,
-         "ranks wait for each other in turns, or for the network",
-         "lockstep doctor looks for shared cores, lockstep bench comm for slow links"},
-    Sign{Phase::checkpoint, 0.1, "saving takes long", "save less often (--checkpoint-every)"},
-    Sign{Phase::evaluate, 0.3, "evaluation takes long", "evaluate less often (--evaluate-every)"},
-};
+
+/// Those that fit the job: on one node there is no network, data in memory are read once already,
+/// and a save that was the only one can be no rarer.
+std::vector<Sign> signs_of(const JobSummary& job, std::span<const RankUse> ranks) {
+    std::vector<Sign> signs{
+        Sign{Phase::copy,
+             0.1,
+             "samples reach GPUs too slowly",
+             "docs/gpu.md says what is copied when"},
+        Sign{Phase::comm,
+             0.15,
+             "sums of gradients are not hidden",
+             "lockstep bench comm measures the links; larger batches need fewer sums"},
+        Sign{Phase::evaluate,
+             0.3,
+             "evaluation takes long",
+             "evaluate less often (--evaluate-every)"}};
+    if (ranks.front().has_resident_data)
+        signs.push_back(Sign{Phase::data,
+                             0.1,
+                             "batches come too slowly, though the data are in memory",
+                             "more --io-threads gather them sooner if there are cores for them"});
+    else
+        signs.push_back(
+            Sign{Phase::data,
+                 0.1,
+                 "batches come too slowly",
+                 "lockstep bench io says what the storage gives; --data-mode resident reads once"});
+    if (job.nodes == 1)
+        signs.push_back(Sign{Phase::wait,
+                             0.15,
+                             "ranks wait for each other in turns",
+                             "lockstep doctor looks for shared cores"});
+    else
+        signs.push_back(
+            Sign{Phase::wait,
+                 0.15,
+                 "ranks wait for each other in turns, or for the network",
+                 "lockstep doctor looks for shared cores, lockstep bench comm for slow links"});
+    if (ranks.front().saves > 1)
+        signs.push_back(Sign{
+            Phase::checkpoint, 0.1, "saving takes long", "save less often (--checkpoint-every)"});
+    return signs;
+}
 
 double total_of(const PhaseSeconds& phases) {
     return std::accumulate(phases.begin(), phases.end(), 0.0);
@@ -110,6 +137,7 @@ std::vector<Straggler> stragglers_of(const JobSummary& job, std::span<const Rank
     std::vector<Straggler> found = find_stragglers(steps);
     const double step_s = total_of(job.phases) / static_cast<double>(job.steps);
     for (Straggler& straggler : found) straggler.lost_s = straggler.share * step_s;
+    erase_unsure(found);
     return found;
 }
 
@@ -165,8 +193,13 @@ void explain(JobSummary& job, std::span<const RankUse> ranks) {
     const double each_s = total_of(job.phases);
     if (each_s < least_told_s) return;
     const std::vector<Straggler> stragglers = stragglers_of(job, ranks);
+    // Of phases that take too long the one that takes longest.
     const auto excess = [&](const Sign& sign) { return share_of(job, sign.phase) / sign.most; };
-    const Sign& sign = *std::ranges::max_element(signs, {}, excess);
+    const auto told_share = [&](const Sign& sign) {
+        return excess(sign) >= 1 ? share_of(job, sign.phase) : 0;
+    };
+    const std::vector<Sign> signs = signs_of(job, ranks);
+    const Sign& sign = *std::ranges::max_element(signs, {}, told_share);
     const bool is_idle = cpu_share_of(job) < busy_enough && !ranks.front().is_on_gpu;
     const bool has_slow_cores =
         !stragglers.empty() && stragglers.front().cause == StragglerCause::cores;

@@ -39,6 +39,8 @@ void describe(Record& record, RankUse& use) {
     record.field("is_on_gpu", use.is_on_gpu);
     record.field("leaves", use.leaves);
     record.field("data_bound", use.data_bound);
+    record.field("has_resident_data", use.has_resident_data);
+    record.field("saves", use.saves);
     record.field("steps", use.steps);
     std::vector<std::vector<double>> stretches;
     for (const StepBudget& stretch : use.stretches) stretches.push_back(numbers_of(stretch));

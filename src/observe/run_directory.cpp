@@ -278,6 +278,8 @@ const RunRecord& RunDirectory::create(RunRecord record) {
     record.run_id = random_run_id();
     record.created_at = utc_text(unix_time_s());
     record.created_by = user_at_host();
+    std::error_code unknown;
+    record.created_in = fs::current_path(unknown).string();
     write_file_atomically(paths_.record(), record_text(record));
     return record_.emplace(std::move(record));
 }

@@ -150,8 +150,10 @@ RunFigures read_run_figures(const fs::path& root, std::int64_t incarnation) {
 
 std::string what_bound(std::span<const StepsEvent> reports) {
     std::map<std::string, double> waited;
+    constexpr double unnoticed = 0.01;  // of the time, as binding_stage() has it
     for (const StepsEvent& event : reports)
-        if (!event.data.bound.empty()) waited[event.data.bound] += event.data.wait_s;
+        if (!event.data.bound.empty() && event.data.wait_s > unnoticed * event.wall_s)
+            waited[event.data.bound] += event.data.wait_s;
     const auto most =
         std::ranges::max_element(waited, {}, [](const auto& bound) { return bound.second; });
     return most == waited.end() || most->second <= 0 ? "" : most->first;

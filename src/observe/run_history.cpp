@@ -12,14 +12,18 @@ namespace lockstep {
 
 std::vector<StartRecord> read_starts(const fs::path& root,
                                      std::int64_t incarnation,
-                                     std::int64_t saved_step) {
+                                     std::int64_t saved_step,
+                                     const RunClock& clock) {
     std::vector<StartRecord> starts;
     std::int64_t kept_until =
         saved_step < 0 ? std::numeric_limits<std::int64_t>::max() : saved_step;
     for (std::int64_t i = incarnation; i >= 1; --i) {
         const fs::path log = RunPaths{root}.logs(i) / "rank-00000.jsonl";
-        const StartRecord start = read_start(log, i, kept_until);
+        StartRecord start = read_start(log, i, kept_until);
         if (start.began_unix_s == 0) continue;
+        const double ahead_s = i == incarnation ? 0 : clock.ahead_on(start.host).value_or(0);
+        start.began_unix_s -= ahead_s;
+        start.ended_unix_s -= ahead_s;
         if (start.from_step >= 0) kept_until = std::min(kept_until, start.from_step);
         starts.push_back(start);
     }

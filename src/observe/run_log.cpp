@@ -55,6 +55,8 @@ void add_line(StartLog& log, std::string_view line) {
     if (!time || !time->is_number()) return;
     const double time_s = time->get<double>();
     if (log.record.began_unix_s == 0) log.record.began_unix_s = time_s;
+    if (const Json* const host = record.find("host"); host && log.record.host.empty())
+        log.record.host = host->is_string() ? host->get<std::string>() : "";
     log.record.ended_unix_s = std::max(log.record.ended_unix_s, time_s);
     if (const auto first = event_in<FirstStepEvent>(record); first && log.record.from_step < 0)
         log.record.from_step = std::max<std::int64_t>(first->step - 1, 0);

@@ -42,6 +42,7 @@ void describe(Record& file, RunRecord& run) {
     file.field("run_id", run.run_id);
     file.field("created_at", run.created_at);
     file.field("created_by", run.created_by);
+    file.later("created_in", run.created_in);
     file.field("contract", run.contract);
     file.field("deciding", run.deciding);
     file.field("config", run.config);

@@ -20,9 +20,6 @@ namespace {
 constexpr std::array<std::string_view, 7> condition_names{
     "starting", "running", "stuck", "checkpointed", "complete", "failed", "lost"};
 
-/// Ranks of other hosts write heartbeats into mapped files, which file servers show late.
-constexpr double server_silence_s = 120;
-
 /// Reports come every 30 s, or after a longer step; what a rate of long ago promises is not told.
 constexpr double overdue_s = 120;
 
@@ -97,10 +94,15 @@ std::optional<ControlRequest> unmet_request(const RunStatus& status) {
     return {};
 }
 
+/// A sign of life from the future is one of a wrong clock, and says nothing of now.
+double credible_heartbeat_s(const StatusClues& clues) {
+    return clues.heartbeat_unix_s > clues.now_unix_s + early_s ? 0 : clues.heartbeat_unix_s;
+}
+
 void add_history(RunStatus& status, const StatusClues& clues) {
     const std::int64_t kept_until =
         status.is_alive() ? -1 : std::max<std::int64_t>(clues.saved_step, 0);
-    status.starts = read_starts(status.root, status.incarnation, kept_until);
+    status.starts = read_starts(status.root, status.incarnation, kept_until, clues.clock);
     if (status.starts.empty()) return;
     const StartRecord& newest = status.starts.back();
     const bool is_newest = newest.incarnation == status.incarnation;
@@ -144,10 +146,11 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
     const RunHolder holder = read_run_holder(RunPaths{root}.lock());
     status.incarnation = read_incarnation(root);
     const auto state = read_run_state(root);
-    const double sign_s = std::max(clues.heartbeat_unix_s,
+    const double sign_s = std::max(credible_heartbeat_s(clues),
                                    newest_write_unix_s(root, status.incarnation, clues.now_unix_s));
     if (sign_s > 0) status.sign_of_life_s = std::max(clues.now_unix_s - sign_s, 0.0);
-    const bool is_attended = is_somebody_there(holder, status.sign_of_life_s);
+    const bool is_attended =
+        holder.is_held || (!clues.has_ended && is_somebody_there(holder, status.sign_of_life_s));
     status.condition = condition_of(is_attended, state, status.incarnation);
     if (status.is_alive() && !clues.trouble.empty()) {
         status.condition = RunCondition::stuck;
@@ -165,6 +168,8 @@ RunStatus read_run_status(const fs::path& root, const StatusClues& clues, Status
         status.exit = state->exit;
         status.answered = state->answered;
     }
+    // What it said while it ran is no reason why it is lost.
+    if (status.condition == RunCondition::lost) status.reason.clear();
     if (is_attended) status.asked = unmet_request(status);
     if (depth == StatusDepth::history) add_history(status, clues);
     return status;

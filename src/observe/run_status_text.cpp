@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A run's status as people and programs read it.
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/observe/run_status.hpp"
 
@@ -38,10 +39,11 @@ std::string row(std::string_view name, const std::string& text) {
 std::string loss_text(const RunStatus& status) {
     if (status.condition != RunCondition::lost) return "";
     const auto who = status.holder.empty() ? "its process" : status.holder;
-    return fmt::format(
-        "nobody is there: {} has ended without a word; the same command goes on from step {}",
-        who,
-        std::max<std::int64_t>(status.saved_step, 0));
+    return fmt::format("nobody is there: {} has ended without a word; the same command {}",
+                       who,
+                       status.saved_step < 0
+                           ? "begins again: there is no checkpoint"
+                           : fmt::format("goes on from step {}", status.saved_step));
 }
 
 std::string start_text(const StartRecord& start) {
@@ -103,6 +105,27 @@ std::string table_line(std::size_t width, const std::array<std::string, 7>& cell
 }
 
 }  // namespace
+
+bool RunStatus::fails_again() const {
+    if (condition != RunCondition::failed) return false;
+    switch (static_cast<ExitCode>(exit)) {
+        case ExitCode::usage:
+        case ExitCode::bad_data:
+        case ExitCode::missing_input:
+        case ExitCode::bug:
+        case ExitCode::cannot_create:
+        case ExitCode::io:
+        case ExitCode::permission:
+        case ExitCode::config:
+            return true;
+        default:
+            return false;
+    }
+}
+
+std::string_view going_on_label(const RunStatus& status) {
+    return status.fails_again() ? "to go on, once that is mended" : "to go on";
+}
 
 std::string status_text(const RunStatus& status) {
     std::string text = fmt::format("{}: {}, start {}\n",

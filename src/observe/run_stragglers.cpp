@@ -30,7 +30,9 @@ std::vector<Straggler> find_stragglers(const RunFigures& run) {
                              .leaves = leaves_of_rank(rank.facts.rank, in_all, virtual_ranks),
                              .data_bound = rank.data_bound,
                              .links = rank.links});
-    return find_stragglers(ranks);
+    std::vector<Straggler> found = find_stragglers(ranks);
+    erase_unsure(found);
+    return found;
 }
 
 }  // namespace lockstep

@@ -159,7 +159,8 @@ SlowLink taken(Network& network, const Suspect& suspect, int other) {
                   .ranks = network.ranks[host],
                   .other_ranks = {},
                   .way = suspect.way,
-                  .usual_bytes_per_s = network.usual};
+                  .usual_bytes_per_s = network.usual,
+                  .are_alone = network.hosts.size() == 2};
     if (other >= 0) {
         link.other_host = network.hosts[static_cast<std::size_t>(other)];
         link.other_ranks = network.ranks[static_cast<std::size_t>(other)];

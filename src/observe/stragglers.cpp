@@ -280,6 +280,13 @@ void take_links(std::vector<Straggler>& stragglers, std::span<const RankSteps> r
 
 }  // namespace
 
+void erase_unsure(std::vector<Straggler>& stragglers) {
+    constexpr double noise_s = 0.0005, sure_share = 0.25;
+    std::erase_if(stragglers, [](const Straggler& straggler) {
+        return straggler.lost_s < noise_s && straggler.share < sure_share;
+    });
+}
+
 std::vector<Straggler> find_stragglers(std::span<const RankSteps> ranks) {
     if (ranks.size() < 2) return {};
     const Stretches all = cut(ranks);

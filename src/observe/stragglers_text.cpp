@@ -32,11 +32,23 @@ bool are_several(const Straggler& straggler) {
            (straggler.link->ranks.size() > 1 || !straggler.link->other_host.empty());
 }
 
+/// Of two nodes: which way, where one way alone is slow.
+std::string pair_text(const SlowLink& link, const std::string& now, const std::string& usual) {
+    const std::string others = link.are_alone ? usual + " the other way" : "others' " + usual;
+    if (link.way == LinkWay::both)
+        return fmt::format("the link between them is slow: {}, {}", now, others);
+    const bool sends = link.way == LinkWay::sends;
+    return fmt::format("the link between them is slow: {} from {} to {}, {}",
+                       now,
+                       ranks_text(sends ? link.ranks : link.other_ranks),
+                       ranks_text(sends ? link.other_ranks : link.ranks),
+                       others);
+}
+
 std::string link_text(const SlowLink& link) {
     const std::string usual = link_rate_text(link.usual_bytes_per_s),
                       now = link_rate_text(link.bytes_per_s);
-    if (!link.other_host.empty())
-        return fmt::format("the link between them is slow: {}, others {}", now, usual);
+    if (!link.other_host.empty()) return pair_text(link, now, usual);
     constexpr std::string_view ways[] = {"", "it sends ", "it receives "};
     return fmt::format("its node's link is slow: {}{}, others' {}",
                        ways[static_cast<std::size_t>(link.way)],
@@ -66,12 +78,12 @@ std::string cause_text(const Straggler& straggler) {
     switch (straggler.cause) {
         case StragglerCause::data:
             return straggler.data_bound.empty()
-                       ? "its data are slow"
-                       : fmt::format("its data are slow ({})", straggler.data_bound);
+                       ? "its batches come late"
+                       : fmt::format("its batches come late ({})", straggler.data_bound);
         case StragglerCause::copy:
             return "samples are slow to reach its GPU";
         case StragglerCause::cores:
-            return "its cores compute slower: fewer or shared cores, a quota, heat";
+            return "it computes slower (fewer or shared cores, a quota, a lower clock)";
         case StragglerCause::link:
             return straggler.link ? link_text(*straggler.link) : "its link is slow";
         case StragglerCause::files:
@@ -90,9 +102,11 @@ std::string stragglers_text(std::span<const Straggler> stragglers) {
     std::vector<int> others;
     for (const Straggler& straggler : stragglers.subspan(1)) others.push_back(straggler.rank);
     std::ranges::sort(others);
-    return fmt::format("{} {} the others up by {} a step ({:.0f} %): {}{}",
+    const bool are_alone = worst.link && worst.link->are_alone;
+    return fmt::format("{} {} {} up by {} a step ({:.0f} %): {}{}",
                        subject(worst),
                        are_several(worst) ? "hold" : "holds",
+                       are_alone ? "each other" : "the others",
                        step_time_text(worst.lost_s),
                        100 * worst.share,
                        cause_text(worst),
@@ -102,8 +116,8 @@ std::string stragglers_text(std::span<const Straggler> stragglers) {
 std::string advice(const Straggler& straggler) {
     switch (straggler.cause) {
         case StragglerCause::data:
-            return "lockstep bench io on that node says what its storage gives; --data-mode "
-                   "resident reads once";
+            return "lockstep bench io on that node says what its storage gives; where data are "
+                   "streamed, --data-mode resident reads them once";
         case StragglerCause::copy:
             return "see 'copy' in docs/gpu.md";
         case StragglerCause::cores:

@@ -204,7 +204,7 @@ TEST_F(MadeUpLogs, NameTheRankThatOthersWaitForWhereNothingElseIsWrong) {
     slow_rank_2_down(2);
     EXPECT_THAT(logs_of(run_, {"--first-error"}),
                 AllOf(HasSubstr("start 2: no error in its logs; rank 2 on n2 holds the others up "
-                                "by 5ms a step (50 %): its cores compute slower"),
+                                "by 5ms a step (50 %): it computes slower"),
                       HasSubstr("\n  fix: top on n2 shows other programs on its cores"),
                       HasSubstr("\n  the run is checkpointed\nnext: lockstep report "),
                       Not(HasSubstr("--incarnation"))));

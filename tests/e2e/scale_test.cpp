@@ -156,12 +156,13 @@ TEST(ScaleTimes, OfTheBookGiveItsTableAndForetellItsSixteen) {
 
 TEST(ScaleTimes, SayWhetherToDistributeAtAll) {
     EXPECT_TRUE(said({"scale", "--times", "1=10,2=11"})
-                    .starts_with("do not distribute; 2 are no faster\n"));
+                    .starts_with("stay with one rank; 2 are no faster\n"));
     EXPECT_TRUE(
         said({"scale", "--times", "1=10,2=9"})
             .starts_with("distribute over 2 ranks: 1.11 times as fast as 1, 55.6 % efficient; "));
-    EXPECT_TRUE(said({"scale", "--times", "1=10,2=9", "--least-efficiency", "80"})
-                    .starts_with("do not distribute; 2 would be 55.6 % efficient, less than 80 %"));
+    EXPECT_TRUE(
+        said({"scale", "--times", "1=10,2=9", "--least-efficiency", "80"})
+            .starts_with("stay with one rank; 2 would be 55.6 % efficient, less than 80 %"));
 }
 
 TEST(ScaleTimes, ForetellNothingOfRanksThatShareCores) {

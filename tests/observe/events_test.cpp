@@ -49,10 +49,10 @@ TEST(Events, AreNoneWhereALineIsDamaged) {
     EXPECT_FALSE(event_in<EvaluationEvent>(line_of("evaluation", {{"step", 7}})));
 }
 
-TEST(Events, SayWhyWhereSomethingIsKnown) {
+TEST(Events, SayWhyAndWhatToDoWhereSomethingIsKnown) {
     EXPECT_EQ(json_of_record(event_of(Error("E310", "a", "b", "c"))).dump(),
-              R"({"code":"E310","what":"a","why":"b"})");
-    EXPECT_FALSE(json_of_record(event_of(Error("E310", "a"))).contains("why"));
+              R"({"code":"E310","what":"a","why":"b","fix":"c"})");
+    EXPECT_EQ(json_of_record(event_of(Error("E310", "a"))).dump(), R"({"code":"E310","what":"a"})");
 }
 
 }  // namespace

@@ -62,11 +62,19 @@ TEST(FirstError, NamesWhoMetAnErrorThatAllAgreedOn) {
     EXPECT_THAT(errors.followers, IsEmpty());
 }
 
-TEST(FirstError, IsNoneWhereOnlyPeersAreToldOf) {
+TEST(FirstError, HasTheFixThatTheLogHas) {
+    LogFolder logs;
+    logs.event(0, 1, {{"event", "error"}, {"code", "E204"}, {"what", "a"}, {"fix", "copy it"}});
+    EXPECT_EQ(errors_in(logs).first->fix, "copy it");
+}
+
+TEST(FirstError, IsOnlyToldWhereOnlyPeersAreToldOf) {
     LogFolder logs;
     logs.error(0, 1, "E660", "rank 3 is gone");
     const RankErrors errors = errors_in(logs);
     EXPECT_FALSE(errors.first.has_value());
+    ASSERT_TRUE(errors.told.has_value());
+    EXPECT_EQ(errors.told->what, "rank 3 is gone");
     EXPECT_THAT(errors.followers, ElementsAre(0));
 }
 

@@ -38,7 +38,8 @@ RankUse rank_of(int rank, const std::string& host, double backward_s) {
             .limit_bytes = 8 * gib,
             .limit_of = "control group",
             .leaves = 1,
-            .data_bound = "not input-bound",
+            .data_bound = "",
+            .saves = 2,
             .steps = stretches.steps(),
             .stretches = stretches.all()};
 }
@@ -85,8 +86,8 @@ TEST(JobSummary, NamesAStraggler) {
     const JobSummary job =
         summary_of(std::vector{rank_of(0, "n1", 0.5), rank_of(1, "n1", 0.5), rank_of(2, "n2", 1)});
     EXPECT_THAT(job.why,
-                HasSubstr("rank 2 on n2 holds the others up by 500ms a step (50 %): its "
-                          "cores compute slower"));
+                HasSubstr("rank 2 on n2 holds the others up by 500ms a step (50 %): it "
+                          "computes slower"));
     EXPECT_THAT(job.advice, HasSubstr("n2"));
     EXPECT_NEAR(job.efficiency, 2.0 / 3, 1e-9);
     const std::string text = summary_text(job);
@@ -105,9 +106,44 @@ JobSummary alone(Phase phase, double share) {
 TEST(JobSummary, SaysWhatTheTimeIsLostTo) {
     EXPECT_THAT(alone(Phase::data, 0.3).why, HasSubstr("batches come too slowly: 30 %"));
     EXPECT_THAT(alone(Phase::checkpoint, 0.2).why, HasSubstr("saving takes long: 20 %"));
-    EXPECT_THAT(alone(Phase::wait, 0.2).advice, HasSubstr("lockstep doctor"));
+    EXPECT_EQ(alone(Phase::wait, 0.2).why, "ranks wait for each other in turns: 20 % of the time");
+    EXPECT_EQ(alone(Phase::wait, 0.2).advice, "lockstep doctor looks for shared cores");
     EXPECT_EQ(alone(Phase::data, 0.05).why, "");
     EXPECT_THAT(summary_text(alone(Phase::data, 0.05)), Not(HasSubstr("try ")));
+}
+
+TEST(JobSummary, AdvisesNothingThatIsSoAlready) {
+    RankUse rank = rank_of(0, "n1", 0.26);
+    for (StepBudget& stretch : rank.stretches) {
+        double& rest_s = stretch.phases[static_cast<std::size_t>(Phase::wait)];
+        stretch.phases[static_cast<std::size_t>(Phase::evaluate)] = 0.54 / 0.74 * rest_s;
+        stretch.phases[static_cast<std::size_t>(Phase::checkpoint)] = 0.20 / 0.74 * rest_s;
+        rest_s = 0;
+    }
+    EXPECT_THAT(summary_of(std::vector{rank}).why, HasSubstr("evaluation takes long: 54 %"));
+    std::vector saved_once{rank_of(0, "n1", 0.8)};
+    for (StepBudget& stretch : saved_once[0].stretches)
+        std::swap(stretch.phases[static_cast<std::size_t>(Phase::checkpoint)],
+                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+    EXPECT_THAT(summary_of(saved_once).why, HasSubstr("saving takes long: 20 %"));
+    saved_once[0].saves = 1;
+    EXPECT_EQ(summary_of(saved_once).why, "") << "it can be no rarer";
+    std::vector resident{rank_of(0, "n1", 0.7)};
+    for (StepBudget& stretch : resident[0].stretches)
+        std::swap(stretch.phases[static_cast<std::size_t>(Phase::data)],
+                  stretch.phases[static_cast<std::size_t>(Phase::wait)]);
+    EXPECT_THAT(summary_of(resident).advice, HasSubstr("--data-mode resident"));
+    resident[0].has_resident_data = true;
+    EXPECT_THAT(summary_of(resident).why, HasSubstr("though the data are in memory: 30 %"));
+    EXPECT_THAT(summary_of(resident).advice, Not(HasSubstr("--data-mode")));
+}
+
+// 11 % of a step of a millisecond and a half is what any system takes now and then.
+TEST(JobSummary, BlamesNobodyForAFractionOfAMillisecond) {
+    std::vector ranks{rank_of(0, "n1", 1), rank_of(1, "n1", 0.89)};
+    EXPECT_THAT(summary_of(ranks).why, HasSubstr("rank 0 on n1 holds the others up by 110ms"));
+    for (RankUse& rank : ranks) rank.steps = 66'000;
+    EXPECT_EQ(summary_of(ranks).why, "");
 }
 
 // Of two nodes whose messages take equally long both ways none can be named.

@@ -35,7 +35,10 @@ constexpr double t0 = 1.5e9;  // when the first start begins, long ago
 // The log of rank 0, line by line.
 class LogText {
   public:
-    explicit LogText(double time_s) : time_s_(time_s) { add("log", {}); }
+    explicit LogText(double time_s, std::string host = "n1")
+        : time_s_(time_s), host_(std::move(host)) {
+        add("log", {});
+    }
 
     LogText& at(double time_s) {
         time_s_ = time_s;
@@ -60,11 +63,13 @@ class LogText {
     LogText& add(const char* event, Json fields) {
         fields["event"] = event;
         fields["t"] = time_s_;
+        fields["host"] = host_;
         text_ += fields.dump() + "\n";
         return *this;
     }
 
     double time_s_;
+    std::string host_;
     std::string text_;
 };
 
@@ -157,6 +162,53 @@ TEST_F(Status, BelievesTheHeartbeatOfAnotherHost) {
     EXPECT_EQ(status().condition, RunCondition::lost);
     fs::last_write_time(root_ / "state.json", fs::file_time_type::clock::now());
     EXPECT_EQ(status().condition, RunCondition::running);
+}
+
+// Of a host whose clock is an hour ahead of this one, by nobody knows how much.
+TEST_F(Status, DoesNotBelieveAHeartbeatFromTheFuture) {
+    leave_killed("elsewhere.invalid", 1);
+    const auto long_ago = fs::file_time_type::clock::now() - std::chrono::hours(1);
+    for (const auto* name : {"run.lock", "state.json"}) fs::last_write_time(root_ / name, long_ago);
+    EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() + 3600}).condition, RunCondition::lost);
+    EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() + 1}).condition, RunCondition::running);
+}
+
+TEST_F(Status, BelievesRanksThatSaidTheyEnd) {
+    leave_killed("elsewhere.invalid", 1);
+    EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() - 6}).condition, RunCondition::running);
+    EXPECT_EQ(status({.heartbeat_unix_s = unix_time_s() - 6, .has_ended = true}).condition,
+              RunCondition::lost);
+}
+
+// Rank 0 of the first start was on a host whose clock is wrong by an hour.
+TEST_F(Status, TellsAllStartsByOneClock) {
+    for (const double ahead_s : {3600.0, -3600.0}) {
+        leave_killed("elsewhere.invalid", 1);
+        open().begin_incarnation();
+        log(1, LogText(t0 + ahead_s, "n1").first_step(1).at(t0 + ahead_s + 10).steps(20, 10));
+        log(2, LogText(t0 + 15, "n2").first_step(21).at(t0 + 25).steps(40, 10));
+        const RunClock clock(
+            {{.rank = 0, .host = "n2"}, {.rank = 1, .host = "n1", .clock_ahead_s = ahead_s}});
+        const RunStatus found = status({.now_unix_s = t0 + 1000, .clock = clock, .saved_step = 40});
+        EXPECT_NEAR(found.times.elapsed, 25, 1e-6);
+        EXPECT_NEAR(found.times.training, 20, 1e-6);
+        EXPECT_NEAR(found.times.down, 5, 1e-6);
+        fs::remove_all(root_);
+    }
+}
+
+TEST_F(Status, DoesNotSayThatWhatFailedForAReasonGoesOn) {
+    RunStatus failed{.condition = RunCondition::failed};
+    for (const ExitCode exit : {ExitCode::usage, ExitCode::bad_data, ExitCode::config}) {
+        failed.exit = static_cast<int>(exit);
+        EXPECT_TRUE(failed.fails_again()) << failed.exit;
+    }
+    EXPECT_EQ(going_on_label(failed), "to go on, once that is mended");
+    for (const ExitCode exit : {ExitCode::peer_lost, ExitCode::saved_please_requeue}) {
+        failed.exit = static_cast<int>(exit);
+        EXPECT_FALSE(failed.fails_again()) << failed.exit;
+    }
+    EXPECT_EQ(going_on_label(failed), "to go on");
 }
 
 TEST_F(Status, DoesNotDisturbWhoTakesTheLock) {

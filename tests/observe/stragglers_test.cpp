@@ -192,7 +192,7 @@ TEST(Stragglers, TakeTheFirstStepForWarmingUp) {
 TEST(Stragglers, AreToldInOneSentence) {
     const auto found = TestRun(3, slow_rank(Phase::data, 2e-3)).stragglers();
     EXPECT_EQ(stragglers_text(found),
-              "rank 2 on n2 holds the others up by 2ms a step (17 %): its data are slow (I/O)");
+              "rank 2 on n2 holds the others up by 2ms a step (17 %): its batches come late (I/O)");
     EXPECT_NE(advice(found.at(0)).find("bench io"), std::string::npos);
     EXPECT_EQ(stragglers_text({}), "");
 }
@@ -297,7 +297,11 @@ TEST(Stragglers, MayBeRanksOfANodeOrOfTwo) {
     straggler.link->other_ranks = {8};
     EXPECT_EQ(stragglers_text({&straggler, 1}),
               "ranks 4-7 on n1 and rank 8 on n2 hold the others up by 31ms a step (44 %): the link "
-              "between them is slow: 48 MB/s, others 1.1 GB/s");
+              "between them is slow: 48 MB/s from ranks 4-7 to rank 8, others' 1.1 GB/s");
+    straggler.link->are_alone = true;
+    EXPECT_EQ(stragglers_text({&straggler, 1}),
+              "ranks 4-7 on n1 and rank 8 on n2 hold each other up by 31ms a step (44 %): the link "
+              "between them is slow: 48 MB/s from ranks 4-7 to rank 8, 1.1 GB/s the other way");
 }
 
 TEST(Stragglers, OfARunKnowHowManyLeavesRanksHave) {

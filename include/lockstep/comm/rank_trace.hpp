@@ -56,6 +56,9 @@ struct RankTrace {
     std::string damage;  ///< not "": why the file could not be read; only `rank` means something
 };
 
+/// Puts all times of `trace` on another clock, which the rank's own is `ahead_s` ahead of.
+void put_on_clock(RankTrace& trace, double ahead_s);
+
 /// Reads one ring file, whatever is in it, in bounded memory. Of collectives that are over only the
 /// newest `most` or so are kept. Never throws for its content: see RankTrace::damage.
 RankTrace read_rank_trace(const fs::path& path,

@@ -64,7 +64,7 @@ Verdict diagnose(std::span<const RankTrace> traces,
 inline constexpr double unheard_s = 1.5;
 
 /// Ranks elsewhere that count as alive only because it is too early to call them dead: no heartbeat
-/// of theirs is younger than `unheard_s`.
+/// of theirs is younger than `unheard_s`. One that lies in the future tells nothing, either.
 std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s);
 
 /// The last seq of `channel` that the rank finished, and the one that it is in; 0: none.

@@ -121,8 +121,11 @@ StreamStats& operator+=(StreamStats& total, const StreamStats& part);
 /// What happened between two looks at the same stream.
 StreamStats operator-(const StreamStats& later, const StreamStats& earlier);
 
-/// What a caller that was served for `elapsed_s` seconds waited for: "not input-bound" if it waited
-/// for at most 1 % of them; else the busiest: "I/O", "verify", "decode" or "assemble".
+/// Whether a caller that was served for `elapsed_s` seconds waited for more than 1 % of them.
+bool is_input_bound(const StreamStats& stats, double elapsed_s);
+
+/// What such a caller waited for: "not input-bound" if it is not; else the busiest: "I/O",
+/// "verify", "decode" or "assemble".
 std::string_view binding_stage(const StreamStats& stats, double elapsed_s);
 
 /// Reads ahead of next() across epoch boundaries with I/O threads, within `memory_bytes`; an empty

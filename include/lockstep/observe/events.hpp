@@ -84,6 +84,7 @@ struct ErrorEvent {
     static constexpr std::string_view name = "error";
     std::string code, what, why;              ///< as Error has them
     std::optional<std::vector<int>> ranks{};  ///< who met it, where that is not this rank alone
+    std::string fix{};                        ///< as Error has it
 };
 
 /// How this rank's clock stands, measured when its log is opened: its times less `ahead_s` are
@@ -153,7 +154,7 @@ std::optional<Event> event_in(const Json& line) {
 
 /// An error's parts.
 inline ErrorEvent event_of(const Error& error) {
-    return {error.code(), error.what(), error.why()};
+    return {error.code(), error.what(), error.why(), {}, error.fix()};
 }
 
 }  // namespace lockstep

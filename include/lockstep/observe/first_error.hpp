@@ -17,7 +17,7 @@ namespace lockstep {
 struct RankError {
     std::vector<int> ranks{};  ///< in order; never empty
     std::string host{};        ///< of the first of them; "" where its log does not tell
-    std::string code{}, what{}, why{};
+    std::string code{}, what{}, why{}, fix{};
     double time_s = 0;         ///< on rank 0's clock
     Blame blame = Blame::own;  ///< whose doing it is, by its code
 };
@@ -25,6 +25,7 @@ struct RankError {
 /// The errors in a start's logs.
 struct RankErrors {
     std::optional<RankError> first{};  ///< of a rank's own; where there is none, of those in doubt
+    std::optional<RankError> told{};   ///< the first that tells of another rank's end
     std::vector<int> followers{};      ///< ranks, in order, whose only errors tell of others' ends
 };
 

@@ -54,7 +54,9 @@ struct RankUse {
     std::string limit_of;                 ///< whose limit that is: "control group", "SLURM", "node"
     bool is_on_gpu = false;               ///< computes there
     int leaves = 0;                       ///< of each step
-    std::string data_bound;               ///< as DataReport::bound
+    std::string data_bound;               ///< as DataReport::bound; "": batches did not wait
+    bool has_resident_data = false;       ///< its data are in memory
+    std::int64_t saves = 0;               ///< of this start
     std::int64_t steps = 0;               ///< of this start
     std::vector<StepBudget> stretches{};  ///< StepStretches
     std::vector<LinkTimes> links{};       ///< StartSums::links

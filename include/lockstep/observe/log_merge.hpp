@@ -38,10 +38,10 @@ struct LogLine {
     bool is_for_all = false;       ///< said once, by rank 0 for all ranks
     std::string_view host;         ///< of the rank or launcher; "" in logs of older versions
     std::string_view text;         ///< of an error: what happened
-    std::string_view alike;      ///< what other ranks say as well, each with its own figures; or ""
-                                 ///< of a launcher's line: what the rank's own log has of it
-    std::string_view code, why;  ///< of an error
-    std::vector<int> failed{};   ///< of an error that ranks agreed on: who met it
+    std::string_view alike;  ///< what other ranks say as well, each with its own figures; or ""
+                             ///< of a launcher's line: what the rank's own log has of it
+    std::string_view code, why, fix{};  ///< of an error
+    std::vector<int> failed{};          ///< of an error that ranks agreed on: who met it
 };
 
 /// Which lines are wanted.

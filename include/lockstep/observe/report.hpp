@@ -21,9 +21,8 @@ namespace lockstep {
 
 /// Why a start failed, as `lockstep logs --first-error` says it.
 struct ReportCause {
-    RankError error{};             ///< ranks, node, code, what and why
+    RankError error{};             ///< ranks, node, code, what, why and fix
     std::string trouble{};         ///< "rank dead", ... where flight records tell it, else ""
-    std::string fix{};             ///< what to do; "" where nobody knows
     std::vector<int> followers{};  ///< ranks that ended for it
 };
 

@@ -49,6 +49,8 @@ struct RunRecord {
     std::string run_id{};            ///< 32 hexadecimal digits; filled in by create()
     std::string created_at{};        ///< UTC; filled in by create()
     std::string created_by{};        ///< "user@host"; filled in by create()
+    std::string created_in{};        ///< rank 0's folder, by which relative paths of `config` are
+                                     ///< meant; filled in by create(); "" by earlier versions
     Json config = Json::object();    ///< {key: {value, origin}}: every setting, for people
     Json deciding = Json::object();  ///< {key: value}: settings that decide the result
     Json contract = Json::object();  ///< virtual ranks, threads, instruction set, seed, order

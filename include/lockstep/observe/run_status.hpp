@@ -6,6 +6,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/observe/control.hpp"
+#include "lockstep/observe/run_clock.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -29,16 +30,20 @@ enum class RunCondition {
 std::string_view run_condition_name(RunCondition condition);  ///< the enumerator's word
 
 /// What others know about a run, for this module reads no flight records and no manifests.
+/// Times are by rank 0's clock of the newest start.
 struct StatusClues {
     double now_unix_s = 0;
     double heartbeat_unix_s = 0;   ///< newest of the newest start's ranks; 0: none seen
+    RunClock clock{};              ///< of the newest start
     std::int64_t saved_step = -1;  ///< of the newest committed checkpoint; -1: none
     std::string trouble{};         ///< what is wrong with the newest start's ranks; "": nothing
+    bool has_ended = false;        ///< they gave up or failed, and give no sign of life any more
 };
 
 /// One start of a run, from the log of its rank 0.
 struct StartRecord {
     std::int64_t incarnation = 0;
+    std::string host{};           ///< of that rank
     double began_unix_s = 0;      ///< its first line
     double ended_unix_s = 0;      ///< its last line
     std::int64_t from_step = -1;  ///< it went on from here; -1: it never trained
@@ -77,8 +82,9 @@ struct RunStatus {
     std::int64_t saved_step = -1;
     double eta_s = -1;  ///< negative: not known, or nobody is at work
     double reported_s =
-        -1;                 ///< seconds since the newest report where one is overdue; else negative
-    std::string trouble{};  ///< StatusClues::trouble, while somebody is at work
+        -1;  ///< seconds since the newest report where one is overdue; else negative
+    std::string
+        trouble{};  ///< what flight records say, while somebody is at work or where it is lost
     std::string reason{};
     int exit = 0;
     bool is_held = false;        ///< this host sees the lock of a start that still is there
@@ -94,6 +100,9 @@ struct RunStatus {
         return condition == RunCondition::starting || condition == RunCondition::running ||
                condition == RunCondition::stuck;
     }
+
+    /// Whether the same command would end with the same error, by the kind of its exit code.
+    bool fails_again() const;
 };
 
 /// Whether `root` is a run, or will be one as soon as its start has set up. Errors: E202 if this
@@ -115,6 +124,9 @@ void check_is_there(const fs::path& root);
 /// Runs at and below `folder`, by name; inside a run too, as a study's points. Where this user may
 /// not look is listed as well: asking for its status says so. Errors: E201, E202.
 std::vector<fs::path> find_runs(const fs::path& folder);
+
+/// "to go on"; of a run that would fail again: once what it failed with is mended.
+std::string_view going_on_label(const RunStatus& status);
 
 /// Several lines about one run.
 std::string status_text(const RunStatus& status);

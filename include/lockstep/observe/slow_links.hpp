@@ -27,9 +27,10 @@ struct SlowLink {
     std::vector<int> ranks;        ///< of that node
     std::string other_host{};      ///< of two nodes the second; "": it is slow to all others
     std::vector<int> other_ranks;  ///< of that
-    LinkWay way = LinkWay::both;   ///< of a node
+    LinkWay way = LinkWay::both;   ///< seen from `host`
     double bytes_per_s = 0;        ///< from rank to rank
     double usual_bytes_per_s = 0;  ///< of the others
+    bool are_alone = false;        ///< there are no others: these two exchange messages alone
 };
 
 /// Compares what came from node to node: slow is less than 0.4 of what is usual, between two nodes

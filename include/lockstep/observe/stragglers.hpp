@@ -60,7 +60,11 @@ struct RankSteps {
 /// usual rate, is 5 % or more.
 std::vector<Straggler> find_stragglers(std::span<const RankSteps> ranks);
 
-/// Of the start that was looked at.
+/// Takes out those whose loss is no more than what the system itself takes of so short steps:
+/// less than half a millisecond a step, and less than a quarter of it. `lost_s` is of real steps.
+void erase_unsure(std::vector<Straggler>& stragglers);
+
+/// Of the start that was looked at; without the unsure ones.
 std::vector<Straggler> find_stragglers(const RunFigures& run);
 
 /// "its data are slow (I/O)"

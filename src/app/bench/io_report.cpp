@@ -81,7 +81,7 @@ std::string io_table_text(const std::string& name, const IoMeasurements& measure
     for (const IoRow& row : measured.rows) text += row_text(measured, row);
     for (const std::string& note : measured.notes) text += "# " + note + "\n";
     for (const std::string& verdict : io_verdicts(measured))
-        text += fmt::format("verdict: {}, {}\n", measured.codec, verdict);
+        text += fmt::format("verdict (codec {}): {}\n", measured.codec, verdict);
     return text;
 }
 

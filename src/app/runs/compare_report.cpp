@@ -44,10 +44,12 @@ std::string speed_verdict(const RunComparison& runs) {
     const double ratio = rate_of(runs.second, runs) / rate_of(runs.first, runs);
     const std::string name = root_text(runs.second);
     if (!differs_in_speed(runs))
-        return fmt::format("{} is as fast as {}, as far as their steps scatter ({:.2f} times)",
-                           name,
-                           root_text(runs.first),
-                           ratio);
+        return fmt::format(
+            "{} is {:.2f} times as fast as {}, which is no difference beyond the scatter of their "
+            "steps",
+            name,
+            ratio,
+            root_text(runs.first));
     return fmt::format(
         "{} is {:.2f} times as fast as {}; two runs of one command may differ by more "
         "than their steps scatter",
@@ -84,9 +86,10 @@ std::string verdict_text(const RunComparison& runs) {
 
 std::string change_text(double first, double second) {
     if (first <= 0) return "";
+    constexpr double most_told = 1000;  // more is a division by almost nothing
     const double ratio = second / first;
-    return ratio < 10 ? fmt::format("{:+.1f} %", 100 * (ratio - 1))
-                      : fmt::format("{:.3g} times", ratio);
+    if (ratio < 10) return fmt::format("{:+.1f} %", 100 * (ratio - 1));
+    return ratio < most_told ? fmt::format("{:.3g} times", ratio) : "over 1000 times";
 }
 
 std::string count_text(double count) {

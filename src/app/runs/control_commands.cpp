@@ -71,6 +71,10 @@ void check_at_work(const RunStatus& status) {
                                        status.step),
                      status.condition == RunCondition::complete
                          ? "nothing to do: all its steps are done"
+                     : status.fails_again()
+                         ? fmt::format("nothing to do; 'lockstep logs {} --first-error' says what "
+                                       "to mend before it goes on",
+                                       shell_text({status.root.string()}))
                          : "nothing to do; the same 'lockstep train' command goes on with it");
     });
 }

@@ -104,6 +104,12 @@ std::string calm_text(const Diagnosis& found) {
     for (const RankTrace& trace : found.traces)
         if (std::ranges::find(unheard, trace.rank) != unheard.end())
             heard_s = std::max(heard_s, trace.heartbeat_s);
+    if (heard_s > found.now_s)
+        return fmt::format(
+            "nothing is known to be wrong, but this host's clock is {} behind that of {} on "
+            "another host, so its signs of life cannot be judged",
+            duration_text(heard_s - found.now_s),
+            ranks_text(unheard));
     return fmt::format(
         "nothing is known to be wrong, but {} on another host gave no sign of life for {}; {} "
         "makes it dead",

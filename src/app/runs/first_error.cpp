@@ -29,6 +29,11 @@ std::string next_about_slow(const RunStatus& status, std::int64_t incarnation) {
 
 // "the run is failed: REASON"
 std::string standing_text(const RunStatus& status) {
+    if (status.condition == RunCondition::lost)
+        return fmt::format("the run ended without a word, {}",
+                           status.saved_step < 0
+                               ? "and there is no checkpoint"
+                               : fmt::format("after the checkpoint of step {}", status.saved_step));
     return fmt::format("the run is {}{}",
                        run_condition_name(status.condition),
                        status.reason.empty() ? "" : ": " + plain_text(status.reason));
@@ -39,8 +44,9 @@ std::string standing_text(const RunStatus& status) {
 FirstError first_error(const RunStatus& status, std::int64_t incarnation) {
     FirstError found{.cause = root_cause(status.root, incarnation)};
     if (!found.cause) found.slow = slow_ranks(status.root, incarnation);
-    found.next = found.slow.empty() ? next_command(status, incarnation, found.cause)
-                                    : next_about_slow(status, incarnation);
+    found.next = found.slow.empty()
+                     ? next_command(status, incarnation, AlreadyTold::cause, found.cause)
+                     : next_about_slow(status, incarnation);
     return found;
 }
 

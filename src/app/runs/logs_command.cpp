@@ -2,6 +2,7 @@
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/host_name.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/signals.hpp"
@@ -101,14 +102,14 @@ void check_node(const std::string& node, std::span<const RankLogFacts> facts) {
     });
 }
 
-// A time of day, or how long ago.
-double since_s(const std::string& given) {
+// A time of day, or how long ago; both by rank 0's clock, as all lines.
+double since_s(const std::string& given, const RunClock& clock) {
     if (given.empty()) return LogChoice{}.since_s;
     if (const auto time_s = parse_utc(given)) return *time_s;
     try {
         double ago_s = 0;
         duration_option("since", ago_s, "").assign({given, "command line"});
-        return unix_time_s() - ago_s;
+        return clock.present_s(unix_time_s(), host_name(), 0) - ago_s;
     } catch (const Error&) {
         throw Error("E103",
                     fmt::format("--since is '{}'", printable(given)),
@@ -198,7 +199,7 @@ LogView view_of(const LogsOptions& options, std::span<const RankLogFacts> facts)
     view.choice.node = options.node;
     view.choice.with_launcher = options.ranks.empty();
     view.choice.least = options.level;
-    view.choice.since_s = since_s(options.since);
+    view.choice.since_s = since_s(options.since, RunClock({facts.begin(), facts.end()}));
     view.style = {.ranks = facts.empty() ? 1 : facts.back().rank + 1,
                   .names_hosts = hosts_of(facts).size() > 1,
                   .colours = colours_of_stdout()};
@@ -220,9 +221,12 @@ void show_start(const fs::path& run, std::int64_t start, const LogsOptions& opti
         out.text() += fmt::format("{} damaged line(s) were passed over\n", damaged);
 }
 
-std::string next_lines(const std::string& next, const std::string& resume) {
+std::string next_lines(const RunStatus& status,
+                       const std::string& next,
+                       const std::string& resume) {
     const std::string lines = "next: " + next + "\n";
-    return resume.empty() ? lines : lines + "to go on: " + resume + "\n";
+    if (resume.empty()) return lines;
+    return fmt::format("{}{}: {}\n", lines, going_on_label(status), resume);
 }
 
 int show_first_error(const RunStatus& status,
@@ -233,7 +237,7 @@ int show_first_error(const RunStatus& status,
     const std::string resume = resumption(status, start, program);
     if (!options.json) {
         print_once(first_error_text(status, start, found) + words_without_ranks(status, start) +
-                   next_lines(found.next, resume));
+                   next_lines(status, found.next, resume));
         return 0;
     }
     Json json = json_of(found);
@@ -261,7 +265,8 @@ int show(const LogsOptions& options, const Invocation& call) {
     const bool is_stopped = stop_requested() != StopRequest::none;
     if (!is_stopped && !options.json) {
         status = status_of_run(run, StatusDepth::now);
-        out.text() += next_lines(next_command(status, starts.back(), {}),
+        out.text() += next_lines(status,
+                                 next_command(status, starts.back(), AlreadyTold::logs, {}),
                                  resumption(status, starts.back(), program));
     }
     out.flush();

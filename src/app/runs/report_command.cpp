@@ -54,7 +54,7 @@ void check_start(std::int64_t start, std::int64_t newest) {
 
 std::optional<ReportCause> cause_of(const std::optional<RootCause>& found) {
     if (!found) return {};
-    return ReportCause{found->error, found->trouble, found->fix, found->followers};
+    return ReportCause{found->error, found->trouble, found->followers};
 }
 
 Report report_of(const fs::path& run, std::int64_t asked, const std::string& program) {
@@ -65,7 +65,7 @@ Report report_of(const fs::path& run, std::int64_t asked, const std::string& pro
     const bool has_logs = fs::is_directory(RunPaths{run}.logs(clues.start), failed);
     const auto cause = has_logs ? root_cause(run, clues.start) : std::nullopt;
     clues.cause = cause_of(cause);
-    clues.next = next_command(clues.status, clues.start, cause);
+    clues.next = next_command(clues.status, clues.start, AlreadyTold::cause, cause);
     clues.resume = resumption(clues.status, clues.start, program);
     clues.train_line = [=](const ChangedSettings& changed) {
         return resume_command(run, program, changed);

@@ -2,6 +2,7 @@
 #include "runs/resume_command.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
 #include "lockstep/core/shell_word.hpp"
 #include "lockstep/observe/run_directory.hpp"
 
@@ -11,6 +12,12 @@
 
 namespace lockstep {
 namespace {
+
+std::string absolute_text(const fs::path& path) {
+    std::error_code unknown;
+    const fs::path found = fs::absolute(path, unknown).lexically_normal();
+    return (unknown ? path : found.has_filename() ? found : found.parent_path()).string();
+}
 
 // What was in files that every command reads is there still.
 std::string line_of(const Json& config, const OptionTable& table, const std::string& program) {
@@ -31,16 +38,32 @@ std::string line_of(const Json& config, const OptionTable& table, const std::str
     return words.empty() ? "" : variables + program + " train" + words;
 }
 
+// In the folder in which it was given first, for the sake of its relative paths and of files that
+// are read there.
+std::string in_its_folder(const std::string& line, const std::string& folder) {
+    std::error_code unknown;
+    if (line.empty() || fs::equivalent(folder, fs::current_path(unknown), unknown)) return line;
+    if (fs::is_directory(folder, unknown))
+        return fmt::format("(cd {} && {})", shell_word(folder), line);
+    return fmt::format("{}   # its relative paths are of the folder in which it was given{}",
+                       line,
+                       folder.empty() ? "" : ": " + printable(folder));
+}
+
 }  // namespace
 
 std::string resume_command(const fs::path& run,
                            const std::string& program,
                            const ChangedOptions& changed) {
     try {
-        Json config = read_run_record(run).config;
+        const RunRecord record = read_run_record(run);
+        Json config = record.config;
+        if (config.contains("run"))
+            config["run"] = {{"value", absolute_text(run)}, {"origin", "command line"}};
         for (const auto& [name, value] : changed)
-            config[name] = {{"value", value}, {"origin", "command line"}};
-        return line_of(config, train_command().table, program);
+            config[name] = {{"value", name == "run" ? absolute_text(value) : value},
+                            {"origin", "command line"}};
+        return in_its_folder(line_of(config, train_command().table, program), record.created_in);
     } catch (const Error&) {
         return "";
     }

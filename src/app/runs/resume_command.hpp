@@ -16,7 +16,8 @@ using ChangedOptions = std::vector<std::pair<std::string, std::string>>;
 
 /// The command that made `run`, by what run.json says of its options' origins, as words for a
 /// shell; "" where it does not say. `program`: "lockstep", or a user's own. `changed` stand in it
-/// as well, in place of what was given.
+/// as well, in place of what was given. It goes on with the run where that is now, from whichever
+/// folder it is given.
 std::string resume_command(const fs::path& run,
                            const std::string& program,
                            const ChangedOptions& changed = {});

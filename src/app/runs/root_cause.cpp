@@ -10,7 +10,9 @@
 
 #include "runs/run_clues.hpp"
 
+#include <algorithm>
 #include <deque>
+#include <span>
 
 #include <fmt/format.h>
 
@@ -30,24 +32,33 @@ std::optional<Diagnosis> diagnosis_if_any(const fs::path& run, std::int64_t inca
     }
 }
 
+// Where nobody is to blame more than others it is all ranks' trouble, on whichever hosts.
+void add_whereabouts(RankError& error, std::span<const RankTrace> traces) {
+    const bool is_everybodys = error.ranks.empty();
+    for (const RankTrace& trace : traces) {
+        if (!trace.damage.empty()) continue;
+        if (is_everybodys) error.ranks.push_back(trace.rank);
+        if (error.ranks.empty() || (!is_everybodys && trace.rank != error.ranks.front())) continue;
+        if (!is_everybodys || error.ranks.size() == 1) error.host = trace.host;
+        if (error.host != trace.host) error.host.clear();
+        error.time_s = std::max(error.time_s, trace.heartbeat_s);
+    }
+}
+
 std::optional<RootCause> verdict_cause(const fs::path& run, std::int64_t incarnation) {
     const auto found = diagnosis_if_any(run, incarnation);
     if (!found || found->verdict.trouble == Trouble::none ||
-        found->verdict.trouble == Trouble::ended || found->verdict.culprits.empty())
+        found->verdict.trouble == Trouble::ended)
         return {};
     const Error said = error_of(found->verdict);
-    RootCause cause{.is_verdict = true,
-                    .trouble = std::string(name_of(found->verdict.trouble)),
-                    .fix = said.fix()};
+    RootCause cause{.is_verdict = true, .trouble = std::string(name_of(found->verdict.trouble))};
     cause.error = {.ranks = found->verdict.culprits,
                    .code = said.code(),
                    .what = said.what(),
-                   .why = said.why()};
-    for (const RankTrace& trace : found->traces)
-        if (trace.rank == cause.error.ranks.front() && trace.damage.empty()) {
-            cause.error.host = trace.host;
-            cause.error.time_s = trace.heartbeat_s;
-        }
+                   .why = said.why(),
+                   .fix = said.fix()};
+    add_whereabouts(cause.error, found->traces);
+    if (cause.error.ranks.empty()) return {};
     return cause;
 }
 
@@ -111,6 +122,7 @@ std::optional<RootCause> root_cause(const fs::path& run, std::int64_t incarnatio
     std::optional<RootCause> cause;
     if (!is_sure) cause = verdict_cause(run, incarnation);
     if (!cause && errors.first) cause.emplace().error = *errors.first;
+    if (!cause && errors.told) cause.emplace().error = *errors.told;
     if (cause) cause->followers = std::move(errors.followers);
     return cause;
 }
@@ -124,7 +136,7 @@ std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const
                                    cause.is_verdict ? cause.trouble : "error " + error.code);
     text += fmt::format("  what: {}\n", plain_text(error.what));
     if (!error.why.empty()) text += fmt::format("  why: {}\n", plain_text(error.why));
-    if (!cause.fix.empty()) text += fmt::format("  fix: {}\n", plain_text(cause.fix));
+    if (!error.fix.empty()) text += fmt::format("  fix: {}\n", plain_text(error.fix));
     if (error.time_s > 0)
         text += fmt::format(
             "  {}: {}\n", cause.is_verdict ? "last sign of life" : "when", utc_text(error.time_s));
@@ -144,6 +156,7 @@ Json json_of(const RootCause& cause) {
                  {"code", error.code},
                  {"what", error.what},
                  {"why", error.why},
+                 {"fix", error.fix},
                  {"t", error.time_s}};
     json["ranks"] = error.ranks;
     if (cause.is_verdict) json["trouble"] = cause.trouble;
@@ -153,13 +166,20 @@ Json json_of(const RootCause& cause) {
 
 std::string next_command(const RunStatus& status,
                          std::int64_t incarnation,
-                         const std::optional<RootCause>& shown) {
+                         AlreadyTold seen,
+                         const std::optional<RootCause>& cause) {
     const std::string run = shell_text({status.root.string()});
     const bool is_newest = incarnation == status.incarnation;
     const std::string start = is_newest ? "" : fmt::format(" --incarnation {}", incarnation);
-    if (shown && shown->is_verdict) return fmt::format("lockstep diagnose {}{}", run, start);
-    if (shown) return fmt::format("lockstep explain {}", plain_text(shown->error.code));
-    if (!is_newest) return fmt::format("lockstep logs {}{} --first-error", run, start);
+    if (cause && cause->is_verdict) return fmt::format("lockstep diagnose {}{}", run, start);
+    if (cause) return fmt::format("lockstep explain {}", plain_text(cause->error.code));
+    std::error_code missing;
+    const bool has_records = fs::exists(RunPaths{status.root}.flight(incarnation), missing);
+    const std::string look_closer =
+        seen == AlreadyTold::logs ? fmt::format("lockstep logs {}{} --first-error", run, start)
+        : has_records             ? fmt::format("lockstep diagnose {}{}", run, start)
+                                  : fmt::format("lockstep logs {}{}", run, start);
+    if (!is_newest) return look_closer;
     switch (status.condition) {
         case RunCondition::starting:
         case RunCondition::running:
@@ -168,7 +188,7 @@ std::string next_command(const RunStatus& status,
             return fmt::format("lockstep diagnose {}", run);
         case RunCondition::failed:
         case RunCondition::lost:
-            return fmt::format("lockstep logs {} --first-error", run);
+            return look_closer;
         default:
             return fmt::format("lockstep status {}", run);
     }

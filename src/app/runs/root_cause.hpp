@@ -18,7 +18,6 @@ struct RootCause {
     RankError error{};             ///< its code is E660 or E661 where flight records tell it
     bool is_verdict = false;       ///< they do
     std::string trouble{};         ///< "rank dead", ...: with is_verdict
-    std::string fix{};             ///< with is_verdict
     std::vector<int> followers{};  ///< RankErrors::followers
 };
 
@@ -31,9 +30,14 @@ std::string root_cause_text(const fs::path& run, std::int64_t incarnation, const
 /// The same for programs.
 Json json_of(const RootCause& cause);
 
-/// What to type next about a run that stands so, once its logs or the cause of its end were shown.
+/// What the user has seen of a start.
+enum class AlreadyTold { logs, cause };
+
+/// What to type next about a run that stands so: another command than the one that showed its
+/// logs, or `cause`.
 std::string next_command(const RunStatus& status,
                          std::int64_t incarnation,
-                         const std::optional<RootCause>& shown);
+                         AlreadyTold seen,
+                         const std::optional<RootCause>& cause);
 
 }  // namespace lockstep

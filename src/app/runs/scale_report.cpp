@@ -55,7 +55,7 @@ std::string verdict_text(const ScaleReport& report) {
     const ScaleRow& best = row_of(report, report.advice.ranks);
     const int fewest = report.rows.front().point.ranks;
     std::string text = best.point.ranks == 1
-                           ? "do not distribute"
+                           ? "stay with one rank"
                            : fmt::format("distribute over {}", ranks_count_text(best.point.ranks));
     if (best.point.ranks > fewest)
         text += fmt::format(": {:.2f} times as fast as {}, {} efficient",

@@ -237,6 +237,14 @@ LastWords read_last_words(const fs::path& ring) {
     }
 }
 
+void put_on_clock(RankTrace& trace, double ahead_s) {
+    trace.phase_since_s -= ahead_s;
+    trace.heartbeat_s -= ahead_s;
+    for (FlightEntry& entry : trace.entries)
+        for (double* time : {&entry.enqueued_s, &entry.started_s, &entry.ended_s})
+            if (*time > 0) *time -= ahead_s;
+}
+
 RankTrace read_rank_trace(const fs::path& path, std::size_t most) {
     RankTrace trace;
     trace.rank = rank_in(path.filename().string()).value_or(0);

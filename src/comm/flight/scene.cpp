@@ -138,13 +138,17 @@ std::string Scene::whereabouts_text(const RankTrace& trace) const {
     const std::string last = finished == 0
                                  ? "has not finished any collective"
                                  : "last finished " + number_text(waiting_.channel, finished);
-    const bool is_over = is_gone(trace) || trace.end != FlightEnd::none;
-    return fmt::format("rank {} {} and {} {} since {}",
-                       trace.rank,
-                       last,
-                       is_over ? "was" : "is",
-                       activity_text(trace),
-                       duration_text(std::max(seen_until_s(trace) - trace.phase_since_s, 0.0)));
+    const double since_s = std::max(seen_until_s(trace) - trace.phase_since_s, 0.0);
+    const std::string activity = activity_text(trace),
+                      begin = fmt::format("rank {} {}", trace.rank, last);
+    if (!is_gone(trace) && trace.end == FlightEnd::none)
+        return fmt::format("{} and is {} since {}", begin, activity, duration_text(since_s));
+    constexpr double shortest_s = 0.01;
+    return fmt::format("{} and was {}{} when it {}",
+                       begin,
+                       activity,
+                       since_s < shortest_s ? "" : " for " + duration_text(since_s),
+                       trace.end == FlightEnd::none ? "was last heard" : "ended");
 }
 
 std::string rank_text(const RankTrace& trace) {
@@ -159,6 +163,41 @@ std::vector<int> numbers_of(const Traces& traces) {
     std::vector<int> ranks;
     for (const RankTrace* trace : traces) ranks.push_back(trace->rank);
     return ranks;
+}
+
+RankPosition position_of(const RankTrace& trace) {
+    RankPosition position;
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.ended_s == 0) {
+            position.in = &entry;
+            break;
+        }
+    if (position.in != nullptr)
+        position.channel = position.in->channel;
+    else if (!trace.entries.empty())
+        position.channel = trace.entries.back().channel;
+    for (const FlightEntry& entry : trace.entries)
+        if (entry.channel == position.channel && entry.ended_s > 0)
+            position.finished = std::max(position.finished, entry.seq);
+    return position;
+}
+
+std::string activity_text(const RankTrace& trace) {
+    switch (trace.phase) {
+        case Phase::data:
+            return "in data wait";
+        case Phase::comm:
+        case Phase::wait:
+            return "in communication";
+        case Phase::checkpoint:
+            return "writing a checkpoint";
+        case Phase::evaluate:
+            return "evaluating";
+        case Phase::other:
+            return trace.is_running ? "between steps" : "setting up";
+        default:
+            return fmt::format("in {}", phase_name(trace.phase));
+    }
 }
 
 }  // namespace lockstep

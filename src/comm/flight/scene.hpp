@@ -62,7 +62,8 @@ class Scene {
     /// "all ranks finished #812; ranks 0-6 wait in #813 reduce bucket 3 (25 MiB) since 41.0s"
     std::string waiting_text() const;
 
-    /// "rank 7 last finished #812 and is in data wait since 41.0s"
+    /// "rank 7 last finished #812 and is in data wait since 41.0s"; of one that is gone "and was in
+    /// data wait for 41.0s when it was last heard"
     std::string whereabouts_text(const RankTrace& trace) const;
 
   private:

@@ -36,6 +36,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <functional>
 #include <limits>
 
@@ -72,10 +73,14 @@ std::string is_or_are(const Traces& traces) {
     return traces.size() == 1 ? "is" : "are";
 }
 
-/// What everybody does, and where each of the first few culprits is.
+/// What the others do, and where each of the first few culprits is.
 std::string why_text(const Scene& scene, const Traces& culprits) {
     constexpr std::size_t most_shown = 4;
-    std::string text = scene.waiting().seq == 0 ? "" : scene.waiting_text();
+    const bool others_wait =
+        std::ranges::any_of(scene.waiting().ranks, [&](const RankTrace* trace) {
+            return std::ranges::find(culprits, trace) == culprits.end();
+        });
+    std::string text = others_wait ? scene.waiting_text() : "";
     for (std::size_t i = 0; i < culprits.size() && i < most_shown; ++i)
         text += (text.empty() ? "" : "; ") + scene.whereabouts_text(*culprits[i]);
     if (culprits.size() > most_shown)
@@ -160,10 +165,9 @@ Verdict dead(const Scene& scene, double) {
         verdict.fix = "look at that node's cable, port and switch; " + std::string(resume_fix);
         return verdict;
     }
-    verdict.fix = fmt::format(
-        "killed (kill -9, out of memory: see dmesg){}, or crashed; the same command again goes on "
-        "from the newest checkpoint, if there is one",
-        is_known ? "" : ", stopped, its node down");
+    verdict.why += fmt::format("{}likely reasons: kill -9, out of memory (see dmesg), a crash{}",
+                               verdict.why.empty() ? "" : "; ",
+                               is_known ? "" : ", a stopped process, a node that is down");
     return verdict;
 }
 
@@ -258,21 +262,37 @@ Traces absent_ranks(const Scene& scene) {
     });
 }
 
+/// Those who have done their part of the oldest collective may wait further on.
+Verdict network_slow(const Scene& scene) {
+    const Waiting& waiting = scene.waiting();
+    const bool are_all = waiting.ranks.size() == scene.traces().size();
+    const Traces ahead = scene.where([&](const RankTrace& t) {
+        return std::ranges::find(waiting.ranks, &t) == waiting.ranks.end();
+    });
+    const std::string who =
+        are_all ? "all ranks are" : ranks_text(waiting.ranks) + " " + is_or_are(waiting.ranks);
+    return {
+        .trouble = Trouble::network_slow,
+        .culprits = {},
+        .what = fmt::format("{} in {} {} since {}, and it does not end",
+                            who,
+                            scene.number_text(waiting.channel, waiting.seq),
+                            text_of(waiting.call),
+                            duration_text(waiting.longest_s)),
+        .why = fmt::format("{}the network is slow or broken, or MPI is stuck; no rank stands out",
+                           are_all ? ""
+                                   : fmt::format("{} {} done with that and further on; ",
+                                                 ranks_text(numbers_of(ahead)),
+                                                 is_or_are(ahead))),
+        .fix = "check links and switches between the nodes; --comm-timeout gives more time"};
+}
+
 Verdict slow(const Scene& scene, double) {
     Traces late = late_ranks(scene);
     if (late.empty())
         if (Verdict verdict = gpu_verdict(scene); verdict.trouble != Trouble::none) return verdict;
     if (late.empty()) late = absent_ranks(scene);
-    if (late.empty())
-        return {
-            .trouble = Trouble::network_slow,
-            .culprits = {},
-            .what = fmt::format("all ranks are in {} {} since {}, and it does not end",
-                                scene.number_text(scene.waiting().channel, scene.waiting().seq),
-                                text_of(scene.waiting().call),
-                                duration_text(scene.waiting().longest_s)),
-            .why = "the network is slow or broken, or MPI is stuck; no rank stands out",
-            .fix = "check links and switches between the nodes; --comm-timeout gives more time"};
+    if (late.empty()) return network_slow(scene);
     const RankTrace& first = *late.front();
     const bool in_init = !first.is_running && scene.last_enqueued(first) == 0;
     Verdict verdict =
@@ -392,44 +412,9 @@ std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s) 
     std::vector<int> ranks;
     for (const RankTrace& trace : traces)
         if (trace.damage.empty() && trace.life == Life::elsewhere && trace.end == FlightEnd::none &&
-            now_s - trace.heartbeat_s > unheard_s)
+            std::abs(now_s - trace.heartbeat_s) > unheard_s)
             ranks.push_back(trace.rank);
     return ranks;
-}
-
-RankPosition position_of(const RankTrace& trace) {
-    RankPosition position;
-    for (const FlightEntry& entry : trace.entries)
-        if (entry.ended_s == 0) {
-            position.in = &entry;
-            break;
-        }
-    if (position.in != nullptr)
-        position.channel = position.in->channel;
-    else if (!trace.entries.empty())
-        position.channel = trace.entries.back().channel;
-    for (const FlightEntry& entry : trace.entries)
-        if (entry.channel == position.channel && entry.ended_s > 0)
-            position.finished = std::max(position.finished, entry.seq);
-    return position;
-}
-
-std::string activity_text(const RankTrace& trace) {
-    switch (trace.phase) {
-        case Phase::data:
-            return "in data wait";
-        case Phase::comm:
-        case Phase::wait:
-            return "in communication";
-        case Phase::checkpoint:
-            return "writing a checkpoint";
-        case Phase::evaluate:
-            return "evaluating";
-        case Phase::other:
-            return trace.is_running ? "between steps" : "setting up";
-        default:
-            return fmt::format("in {}", phase_name(trace.phase));
-    }
 }
 
 Error error_of(const Verdict& verdict) {

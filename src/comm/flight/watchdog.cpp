@@ -49,6 +49,7 @@
 #include <algorithm>
 #include <chrono>
 #include <condition_variable>
+#include <limits>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -251,8 +252,11 @@ class Watchdog::Impl {
     Verdict verdict_now(double patience_s) const {
         try {
             auto traces = read_rank_traces(recorder_.folder());
-            if (nodes_ != nullptr) add_lost_ranks(nodes_->lost(), traces);
-            return diagnose(traces, unix_time_s(), patience_s);
+            if (nodes_ == nullptr) return diagnose(traces, unix_time_s(), patience_s);
+            // NodeWatch knows the silent ones by its own clock; theirs may be wrong.
+            add_lost_ranks(nodes_->lost(), traces);
+            return diagnose(
+                traces, unix_time_s(), patience_s, std::numeric_limits<double>::infinity());
         } catch (const std::exception& error) {
             return {.trouble = Trouble::slow_rank,
                     .what = fmt::format("rank {} waits for others", recorder_.rank()),

@@ -41,8 +41,12 @@ StreamStats operator-(const StreamStats& later, const StreamStats& earlier) {
     return between;
 }
 
+bool is_input_bound(const StreamStats& stats, double elapsed_s) {
+    return stats.wait_s > unnoticed_wait * elapsed_s;
+}
+
 std::string_view binding_stage(const StreamStats& stats, double elapsed_s) {
-    if (stats.wait_s <= unnoticed_wait * elapsed_s) return "not input-bound";
+    if (!is_input_bound(stats, elapsed_s)) return "not input-bound";
     using Stage = std::pair<double, std::string_view>;
     const std::array<Stage, 3> of_io_threads{Stage{stats.read_s, "I/O"},
                                              Stage{stats.verify_s, "verify"},

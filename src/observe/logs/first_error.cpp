@@ -17,6 +17,7 @@ RankError error_in(const LogLine& line, std::span<const RankLogFacts> facts) {
                     .code = std::string(line.code),
                     .what = std::string(line.text),
                     .why = std::string(line.why),
+                    .fix = std::string(line.fix),
                     .time_s = line.time_s,
                     .blame = blame_of_code(line.code)};
     if (error.ranks.empty()) error.ranks = {line.rank};
@@ -34,6 +35,7 @@ RankErrors read_errors(LogMerge& logs, std::span<const RankLogFacts> facts) {
         const RankError error = error_in(*line, facts);
         if (error.blame == Blame::peer) {
             told.insert(line->rank);
+            if (!errors.told) errors.told = error;
             continue;
         }
         met.insert(error.ranks.begin(), error.ranks.end());

@@ -118,6 +118,7 @@ RecordFate LogRecord::read_any(std::string_view bytes) {
         line.code = text_of("code", code);
         line.text = text_of("what", text);
         line.why = text_of("why", why);
+        line.fix = text_of("fix", fix);
         line.failed = event->ranks.value_or(std::vector<int>());
         return RecordFate::line;
     }

@@ -23,8 +23,8 @@ struct LogRecord {
     LogLine line{};      ///< its time is by the rank's own clock; its rank is the caller's
     ClockEvent clock{};  ///< with RecordFate::clock
     std::uint64_t stderr_end = 0;  ///< StderrEvent::end
-    std::string host{}, text{}, alike{}, code{},
-        why{};  ///< what `line` views where not the file's bytes
+    std::string host{}, text{}, alike{}, code{}, why{},
+        fix{};  ///< what `line` views where not the file's bytes
 
     /// From `bytes` without line feed, which `line` may view.
     RecordFate read(std::string_view bytes);

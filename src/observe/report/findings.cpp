@@ -17,7 +17,7 @@ namespace {
 Found failure(const Evidence& seen) {
     const RunStatus& status = seen.status();
     if (const auto& cause = seen.report.clues.cause) {
-        const std::string reason = cause->fix.empty() ? cause->error.why : cause->fix;
+        const std::string reason = cause->error.fix.empty() ? cause->error.why : cause->error.fix;
         return ReportFinding{FindingKind::failure,
                              FindingWeight::problem,
                              cause_title(*cause) + ": " + plain_text(cause->error.what),

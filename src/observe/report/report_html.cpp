@@ -128,8 +128,10 @@ std::string facts_section(const Report& report) {
 std::string next_section(const Report& report) {
     std::string content = "<pre>" + html_text(report.clues.next) + "</pre>\n";
     if (!report.clues.resume.empty())
-        content += "<p class=\"note\" style=\"margin-top:12px\">to go on:</p>\n<pre>" +
-                   html_text(report.clues.resume) + "</pre>\n";
+        content +=
+            fmt::format("<p class=\"note\" style=\"margin-top:12px\">{}:</p>\n<pre>{}</pre>\n",
+                        going_on_label(report.clues.status),
+                        html_text(report.clues.resume));
     return html_section("Next", content);
 }
 

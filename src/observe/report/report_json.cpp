@@ -14,7 +14,7 @@ Json json_of(const ReportCause& cause) {
               {"code", error.code},
               {"what", error.what},
               {"why", error.why},
-              {"fix", cause.fix},
+              {"fix", error.fix},
               {"t", error.time_s}};
     json["ranks"] = error.ranks;
     json["trouble"] = cause.trouble.empty() ? Json() : Json(cause.trouble);

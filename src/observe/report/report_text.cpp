@@ -205,7 +205,9 @@ std::string report_text(const Report& report) {
             placement_text(report.placement) + curves_text(report) + budget_text(report) +
             heat_text(report) + starts_text(report.clues.status);
     text += "\nnext: " + report.clues.next + "\n";
-    if (!report.clues.resume.empty()) text += "to go on: " + report.clues.resume + "\n";
+    const ReportClues& clues = report.clues;
+    if (!clues.resume.empty())
+        text += fmt::format("{}: {}\n", going_on_label(clues.status), clues.resume);
     return text;
 }
 

@@ -140,7 +140,7 @@ std::vector<ReportFact> cause_facts(const ReportCause& cause) {
         {"where", cause_title(cause)},
         {"what", plain_text(error.what)},
         {"why", plain_text(error.why)},
-        {"fix", plain_text(cause.fix)},
+        {"fix", plain_text(error.fix)},
         {"when", error.time_s > 0 ? utc_text(error.time_s) : ""},
         {"consequence",
          cause.followers.empty() ? "" : ranks_text(cause.followers) + " ended for it"}};

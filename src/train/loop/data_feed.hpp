@@ -56,6 +56,8 @@ class DataFeed {
                                          StreamPosition start,
                                          const PageLock& page_lock) const;
 
+    bool is_resident() const { return resident_ != nullptr; }  ///< the data are in memory
+
   private:
     DataMode choose(const TrainSettings& settings,
                     std::uint64_t node_memory_bytes,

@@ -96,6 +96,7 @@ class Job {
     RunAccess run_;
     Json recorded_;  ///< deciding settings of the run that is there; empty: none is
     InitialWeights weights_;
+    std::int64_t saves_ = 0;          ///< of this start
     std::vector<std::string> notes_;  ///< for the log
     Json digests_;                    ///< of data, and of files that settings name
     BitContract contract_;            ///< deciding settings on rank 0 only

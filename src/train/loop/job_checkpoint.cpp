@@ -33,6 +33,7 @@ CheckpointState Job::state() const {
 
 void Job::save() {
     const PhaseScope scope(clock_, Phase::checkpoint);
+    ++saves_;
     feed_->check_files();
     if (ledger_) agree(mesh_.world, [&] { ledger_->flush(); });
     ReplicaTensors tensors = replica_->tensors();

@@ -49,6 +49,8 @@ RankUse Job::use() const {
     const MemoryUse memory = memory_use();
     const UsableMemory limit = memory_limit(node_, Environment());
     const std::uint64_t own_bytes = proportional_memory_bytes();
+    const StreamStats stats = stream_->stats();
+    const double trained = trained_s(stretches_);
     return {.rank = mesh_.world.rank(),
             .host = node_.host,
             .wall_s = now_s() - began_s_,
@@ -62,7 +64,10 @@ RankUse Job::use() const {
             .limit_of = limit.set_by,
             .is_on_gpu = gpu_ != nullptr,
             .leaves = leaves().size(),
-            .data_bound = std::string(binding_stage(stream_->stats(), trained_s(stretches_))),
+            .data_bound = std::string(is_input_bound(stats, trained) ? binding_stage(stats, trained)
+                                                                     : std::string_view()),
+            .has_resident_data = feed_->is_resident(),
+            .saves = saves_,
             .steps = stretches_.steps(),
             .stretches = stretches_.all(),
             .links = links_};

@@ -189,6 +189,43 @@ TEST(Diagnose, TakesSilenceFromAnotherHostForDeath) {
     EXPECT_THAT(verdict.what, HasSubstr("has given no sign of life for 1m35s"));
 }
 
+// Its host's clock is wrong, and its log says by how much.
+TEST(Diagnose, GoesByTheCorrectedClock) {
+    for (const double ahead_s : {3600.0, -3600.0}) {
+        std::vector<RankTrace> traces = all_wait_for(1, 2);
+        put_on_clock(traces[1], -ahead_s);  // as it was written
+        traces[1].life = Life::elsewhere;
+        traces[1].heartbeat_s -= 8;
+        const Verdict wrong = diagnose(traces, now, 10, silence_after_end_s);
+        EXPECT_EQ(wrong.trouble == Trouble::dead, ahead_s < 0);
+        put_on_clock(traces[1], ahead_s);
+        const Verdict verdict = diagnose(traces, now, 10, silence_after_end_s);
+        EXPECT_EQ(verdict.trouble, Trouble::dead);
+        EXPECT_THAT(verdict.culprits, ElementsAre(1));
+        EXPECT_THAT(verdict.what, HasSubstr("has given no sign of life for 8.1s"));
+        EXPECT_EQ(traces[1].phase_since_s, now - 41);
+        EXPECT_EQ(traces[1].entries.back().ended_s, now - 45);
+        EXPECT_EQ(waits(traces[1]).entries.back().ended_s, 0);
+    }
+}
+
+TEST(Diagnose, CallsNoRankWellWhoseSignsOfLifeAreOfTheFuture) {
+    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
+    traces[1].life = Life::elsewhere;
+    traces[1].heartbeat_s = now + 3600;
+    EXPECT_THAT(unheard_ranks(traces, now), ElementsAre(1));
+}
+
+TEST(Diagnose, SaysOfTheDeadWhatTheyDidWhenTheyWereLastHeard) {
+    std::vector<RankTrace> traces = all_wait_for(-1, 2);
+    traces[1].life = Life::gone;
+    traces[1].phase_since_s = traces[1].heartbeat_s;
+    const Verdict verdict = verdict_on({traces[1]});
+    EXPECT_EQ(verdict.why,
+              "rank 1 last finished #812 and was in communication when it was last heard; likely "
+              "reasons: kill -9, out of memory (see dmesg), a crash");
+}
+
 TEST(Diagnose, TellsWhoWasEndedFromOutside) {
     std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
     for (RankTrace& trace : traces) {
@@ -224,7 +261,9 @@ TEST(Diagnose, StillNamesTheSlowRankAfterTheOthersGaveUp) {
     const Verdict verdict = verdict_on(traces);
     EXPECT_EQ(verdict.trouble, Trouble::slow_rank);
     EXPECT_THAT(verdict.culprits, ElementsAre(1));
-    EXPECT_THAT(verdict.why, HasSubstr("rank 1 last finished #812 and was in forward since 40"));
+    EXPECT_THAT(
+        verdict.why,
+        HasSubstr("rank 1 last finished #812 and was in forward for 40.0s when it was last heard"));
 }
 
 TEST(Diagnose, NamesARankThatDidNotJoin) {
@@ -254,6 +293,17 @@ TEST(Diagnose, BlamesTheNetworkWhereAllAreInOneCollective) {
     EXPECT_EQ(verdict.trouble, Trouble::network_slow);
     EXPECT_TRUE(verdict.culprits.empty());
     EXPECT_THAT(verdict.what, HasSubstr("all ranks are in #813 reduce bucket 3 (25 MiB)"));
+}
+
+// Sums are pipelined: a rank that has done its part goes on to the next.
+TEST(Diagnose, TellsWhoIsFurtherOnInASlowNetwork) {
+    std::vector<RankTrace> traces = all_wait_for(-1, 3);
+    traces[2].entries.back().ended_s = now - 41;
+    waits(traces[2]);
+    const Verdict verdict = verdict_on(traces);
+    EXPECT_EQ(verdict.trouble, Trouble::network_slow);
+    EXPECT_THAT(verdict.what, testing::StartsWith("ranks 0-1 are in #813 reduce bucket 3"));
+    EXPECT_THAT(verdict.why, testing::StartsWith("rank 2 is done with that and further on; "));
 }
 
 TEST(Diagnose, NamesRanksThatAllComputeAndDoNotEndAPhase) {

@@ -71,12 +71,13 @@ inline ReportClues made_up_clues(std::int64_t steps) {
 
 /// Why it failed, in words that a browser must not believe.
 inline ReportCause made_up_cause() {
-    ReportCause cause{.fix = "copy it again", .followers = {0, 2, 3}};
+    ReportCause cause{.followers = {0, 2, 3}};
     cause.error = {.ranks = {1},
                    .host = "n7",
                    .code = "E213",
                    .what = "'<script>alert(1)</script>|`x`' is damaged",
                    .why = "a \"quoted\" & 'odd' reason",
+                   .fix = "copy it again",
                    .time_s = 1.7e9};
     return cause;
 }

@@ -69,7 +69,7 @@ TEST_F(Findings, NameAStragglerWithNodeAndCause) {
         if (rank.facts.rank != 2)
             for (StepBudget& step : rank.steps) at(step.phases, Phase::wait) += 0.010;
     EXPECT_THAT(said(FindingKind::straggler), HasSubstr("rank 2 on n1 holds the others up by"));
-    EXPECT_THAT(said(FindingKind::straggler), HasSubstr("its data are slow"));
+    EXPECT_THAT(said(FindingKind::straggler), HasSubstr("its batches come late"));
     EXPECT_THAT(said(FindingKind::straggler), HasSubstr("lockstep logs runs/a --rank 2"));
     EXPECT_EQ(said(FindingKind::waiting), "") << "the straggler is why";
 }
