@@ -77,6 +77,24 @@ std::string text_of(const fs::path& path) {
     return text;
 }
 
+// Version 2 counts a group's kills in the groups above it, too, where other jobs' are.
+std::uint64_t control_group_oom_kills(const fs::path& root) {
+    std::uint64_t most = 0;
+    for (const auto& group : control_groups(root)) {
+        if (!group.has("memory")) continue;
+        const bool is_newer = group.version == 2;
+        for (const auto& folder : folders_of(group, "memory", root)) {
+            std::istringstream words(
+                text_of(folder / (is_newer ? "memory.events" : "memory.oom_control")));
+            std::uint64_t count = 0;
+            for (std::string key; words >> key >> count;)
+                if (key == "oom_kill") most = std::max(most, count);
+            if (limit_in(folder / (is_newer ? "memory.max" : "memory.limit_in_bytes"))) break;
+        }
+    }
+    return most;
+}
+
 std::optional<std::uint64_t> control_group_memory_limit(const fs::path& root) {
     std::optional<std::uint64_t> smallest;
     for (const auto& group : control_groups(root)) {

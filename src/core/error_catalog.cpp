@@ -537,9 +537,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "between, or is not mounted here. A new run in its place would begin at step 0."},
     {"E548",
      usage,
-     "GPUs that the job would not use",
-     "'lockstep train' computes on CPUs; GPUs that a job has are kept from others. Programs that\n"
-     "use them are started by a template of your own: lockstep submit --template FILE."},
+     "GPUs that the job would not use, or must have",
+     "GPUs that a job has are kept from others, and those that it has not asked for are hidden "
+     "from\n"
+     "it: --gpus-per-node goes with --device cuda or auto, and not with --device cpu."},
     {"E601",
      usage,
      "more ranks or threads than cores",

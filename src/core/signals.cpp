@@ -3,6 +3,7 @@
 
 #include "lockstep/core/foreign_end.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
@@ -46,7 +47,7 @@ void count_request() {
 }
 
 void on_signal(int signal) {
-    if (auto* word = mirror.load()) word->store(static_cast<std::uint64_t>(signal));
+    mirror_signal(signal);
     if (signal != SIGINT) {
         count_request();
         constexpr int requeue = 75;
@@ -131,6 +132,14 @@ StopRequest stop_requested() {
 
 int stop_requests() {
     return requests.load();
+}
+
+void mirror_signal(int signal) {
+    if (auto* word = mirror.load()) word->store(static_cast<std::uint64_t>(signal));
+}
+
+bool is_crash(int signal) {
+    return std::ranges::count(crash_signals, signal) > 0;
 }
 
 void mirror_signals_to(std::atomic<std::uint64_t>* word) {

@@ -4,6 +4,7 @@
 #include "stderr_capture.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/signals.hpp"
 
 #include <array>
 #include <cerrno>
@@ -19,13 +20,12 @@ namespace lockstep {
 namespace {
 
 constexpr std::chrono::milliseconds look_every(100);
-constexpr std::array crashes{SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
 
 // For the handler of crashes.
 std::atomic<int> file_fd{-1}, before_fd{STDERR_FILENO};
 std::atomic<std::uint64_t> passed_on{0};
 std::atomic<const char*> last_word{nullptr};
-std::array<struct sigaction, crashes.size()> actions_before;
+std::array<struct sigaction, crash_signals.size()> actions_before;
 
 // Nothing but system calls: a handler may call it. Whoever moves `passed_on` passes that piece on.
 std::size_t pass_on(char* buffer, std::size_t size) {
@@ -52,9 +52,10 @@ void pass_all_on() {
 // What would have happened without it, as MPI's stack trace, writes into the file as well. MPI's
 // handler raises the signal again: that waits until this one is done.
 void handle_crash(int signal, siginfo_t* about, void* context) {
+    mirror_signal(signal);
     pass_all_on();
-    for (std::size_t i = 0; i < crashes.size(); ++i) {
-        if (crashes[i] != signal) continue;
+    for (std::size_t i = 0; i < crash_signals.size(); ++i) {
+        if (crash_signals[i] != signal) continue;
         const struct sigaction& old = actions_before[i];
         if ((old.sa_flags & SA_SIGINFO) != 0)
             old.sa_sigaction(signal, about, context);
@@ -72,13 +73,13 @@ void take_crashes() {
     struct sigaction ours {};
     ours.sa_sigaction = handle_crash;
     ours.sa_flags = SA_SIGINFO;
-    for (std::size_t i = 0; i < crashes.size(); ++i)
-        ::sigaction(crashes[i], &ours, &actions_before[i]);
+    for (std::size_t i = 0; i < crash_signals.size(); ++i)
+        ::sigaction(crash_signals[i], &ours, &actions_before[i]);
 }
 
 void give_crashes_back() {
-    for (std::size_t i = 0; i < crashes.size(); ++i)
-        ::sigaction(crashes[i], &actions_before[i], nullptr);
+    for (std::size_t i = 0; i < crash_signals.size(); ++i)
+        ::sigaction(crash_signals[i], &actions_before[i], nullptr);
 }
 
 }  // namespace

@@ -37,6 +37,7 @@ struct TalkingProcess::Inside {
         if (end == heard.npos) return {};
         std::string line = heard.substr(0, end);
         heard.erase(0, end + 1);
+        if (line.ends_with('\r')) line.pop_back();  // ssh's own words end so
         return line;
     }
 };

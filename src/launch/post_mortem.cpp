@@ -3,6 +3,10 @@
 
 #include "lockstep/comm/verdict_file.hpp"
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/control_group.hpp"
+#include "lockstep/core/signals.hpp"
+
+#include <algorithm>
 
 namespace lockstep {
 namespace {
@@ -12,12 +16,15 @@ bool is_there(const fs::path& path) {
     return fs::exists(path, failed);
 }
 
-// Where all ranks are gone without a word, their launcher was: nobody is to be named.
-void name_the_dead(const fs::path& flight, const LaunchedRun& run) {
+// If all ranks are gone without a word, their launcher was: nobody is to be named.
+void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t kills_before) {
     if (!is_there(flight)) return;
     const auto traces = read_rank_traces(flight);
-    const Verdict verdict = diagnose(traces, unix_time_s(), 0);
-    if (verdict.trouble != Trouble::dead || verdict.culprits.size() == traces.size()) return;
+    Verdict verdict = diagnose(traces, unix_time_s(), 0);
+    const bool has_crashed = std::ranges::any_of(traces, is_crash, &RankTrace::signal);
+    const bool are_all = verdict.culprits.size() == traces.size() && !has_crashed;
+    if (verdict.trouble != Trouble::dead || are_all) return;
+    blame_memory(verdict, traces, kills_before);
     const Error error = error_of(verdict);
     claim_verdict(flight, verdict);
     run.mark_failed(error);
@@ -28,6 +35,7 @@ void name_the_dead(const fs::path& flight, const LaunchedRun& run) {
 
 int explain_end(const LaunchedRun& run, const std::function<int()>& launch) {
     const fs::path before = run.newest_flight();
+    const std::uint64_t kills_before = control_group_oom_kills();
     int code = 0;
     std::exception_ptr killed;
     try {
@@ -46,7 +54,7 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch) {
                 throw error_of(*read_verdict(flight));
             return static_cast<int>(ExitCode::peer_lost);
         }
-        name_the_dead(flight, run);
+        name_the_dead(flight, run, kills_before);
     }
     if (killed) std::rethrow_exception(killed);
     return code;

@@ -30,12 +30,31 @@ std::string networks_text(const HostAddresses& own) {
     return texts.empty() ? "none" : fmt::format("{}", fmt::join(texts, ", "));
 }
 
+/// What Open MPI tries, and Lockstep would leave out: "docker0 (a bridge for containers)".
+std::vector<std::string> tempting(const HostAddresses& own) {
+    std::vector<std::string> texts;
+    for (const LeftOutInterface& each : own.left_out)
+        if (each.why.starts_with("a bridge"))
+            texts.push_back(fmt::format("{} ({})", each.name, each.why));
+    return texts;
+}
+
 std::string why_silent(const HostAddresses& own, const NetworkSight& sight) {
     std::string why =
         fmt::format("Open MPI may use each network of this host: {}", networks_text(own));
+    if (const auto bridges = tempting(own); !bridges.empty())
+        why += fmt::format("\nit also tries {}, which leads to no other host",
+                           fmt::join(bridges, ", "));
     if (!sight.silent.empty())
         why += fmt::format("\nmpirun's host does not answer in {}", fmt::join(sight.silent, ", "));
     return why;
+}
+
+/// mpirun's host answers in it, or it is the only one there is.
+std::string network_to_use(const HostAddresses& own, const NetworkSight& sight) {
+    if (!sight.working.empty()) return sight.working.front();
+    const bool is_only = own.usable.size() == 1 && sight.silent.empty();
+    return is_only ? own.usable.front().network : "";
 }
 
 }  // namespace
@@ -55,17 +74,19 @@ LauncherPorts launcher_ports(const std::string& uri) {
     return ports;
 }
 
-NetworkSight look_at_networks(const LauncherPorts& launcher, const HostAddresses& own) {
+NetworkSight look_at_networks(const LauncherPorts& launcher,
+                              const HostAddresses& own,
+                              MpirunPlace place) {
     NetworkSight sight;
     std::vector<OfferedPort> ports;
     for (const std::string& address : launcher.addresses) {
         const std::string network = network_with(own, address);
         if (network.empty()) continue;
-        if (std::ranges::count(own.usable, address, &HostAddress::address) > 0)
+        if (std::ranges::count(own.usable, address, &HostAddress::address) == 0)
+            ports.push_back({network, address, launcher.port});
+        else if (place == MpirunPlace::elsewhere)
             sight.silent.push_back(
                 fmt::format("{} ({}: this host has that address itself)", network, address));
-        else
-            ports.push_back({network, address, launcher.port});
     }
     const auto unreached = unreached_of(ports);
     for (const OfferedPort& each : ports) {
@@ -84,7 +105,7 @@ Error no_contact(const std::string& host,
                  double waited_s,
                  const HostAddresses& own,
                  const NetworkSight& sight) {
-    const std::string network = sight.working.empty() ? "NETWORK" : sight.working.front();
+    const std::string network = network_to_use(own, sight);
     return Error(
         "E692",
         fmt::format("on host {} other ranks have not been heard for {:.0f} s, in {}",
@@ -94,8 +115,8 @@ Error no_contact(const std::string& host,
         why_silent(own, sight),
         fmt::format("mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0} ...{1}, or "
                     "'lockstep train --hosts', which tries them all",
-                    network,
-                    sight.working.empty() ? ", with one in which all hosts reach each other" : ""));
+                    network.empty() ? "NETWORK" : network,
+                    network.empty() ? ", with one in which all hosts reach each other" : ""));
 }
 
 }  // namespace lockstep

@@ -26,8 +26,14 @@ struct NetworkSight {
     std::vector<std::string> silent;   ///< "192.168.99.0/24 (192.168.99.1: no answer in 2 s)"
 };
 
-/// Tries mpirun's ports in each network that `own` shares with it, for 2 s at most.
-NetworkSight look_at_networks(const LauncherPorts& launcher, const HostAddresses& own);
+/// Where mpirun runs, seen from this rank.
+enum class MpirunPlace { here, elsewhere };
+
+/// Tries mpirun's ports in each network that `own` shares with it, for 2 s at most. On mpirun's own
+/// host its addresses are this host's, which says nothing of a network.
+NetworkSight look_at_networks(const LauncherPorts& launcher,
+                              const HostAddresses& own,
+                              MpirunPlace place);
 
 /// E692 after `waited_s` in `phase` on `host`.
 Error no_contact(const std::string& host,

@@ -4,6 +4,7 @@
 #include "lockstep/cluster/launch_facts.hpp"
 #include "lockstep/cluster/topology.hpp"
 #include "lockstep/core/clock.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/host_name.hpp"
@@ -24,11 +25,19 @@
 namespace lockstep {
 namespace {
 
+// A rank of mpirun's own host is a child of mpirun, others are of its daemon.
+MpirunPlace place_of_mpirun() {
+    constexpr std::array names{"mpirun", "mpiexec", "orterun", "prterun"};
+    const std::string parent = text_of(fmt::format("/proc/{}/comm", ::getppid()));
+    return std::ranges::count(names, parent) > 0 ? MpirunPlace::here : MpirunPlace::elsewhere;
+}
+
 // Ranks of mpirun's own host see nothing of the others and leave the word to those who do.
 double turn_s(const LaunchFacts& launch, const NetworkSight& sight) {
     constexpr double knows_nothing_s = 3;
     const double by_rank_s = std::min(0.02 * static_cast<double>(launch.rank.value_or(0)), 1.0);
-    return by_rank_s + (sight.silent.empty() ? knows_nothing_s : 0);
+    const bool knows_nothing = sight.silent.empty() && sight.working.empty();
+    return by_rank_s + (knows_nothing ? knows_nothing_s : 0);
 }
 
 void say(const Error& error) {
@@ -41,8 +50,10 @@ void say(const Error& error) {
     const Environment environment;
     const NodeTopology node = read_topology({"/", nullptr});
     const HostAddresses own = addresses_of(node);
-    const auto sight = look_at_networks(
-        launcher_ports(environment.text("OMPI_MCA_orte_hnp_uri").value_or("")), own);
+    const auto sight =
+        look_at_networks(launcher_ports(environment.text("OMPI_MCA_orte_hnp_uri").value_or("")),
+                         own,
+                         place_of_mpirun());
     std::this_thread::sleep_for(
         std::chrono::duration<double>(turn_s(read_launch_facts(environment), sight)));
     const Error error = no_contact(node.host, phase, waited_s, own, sight);

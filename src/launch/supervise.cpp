@@ -36,6 +36,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/signals.hpp"
 
 #include "launch_limits.hpp"
 #include "launcher_end.hpp"
@@ -129,11 +130,6 @@ std::string meaning_of(int signal) {
         default:
             return "somebody sent it to mpirun or a rank, which had no handler for it";
     }
-}
-
-bool is_crash(int signal) {
-    constexpr std::array crashes{SIGSEGV, SIGABRT, SIGILL, SIGFPE, SIGBUS};
-    return std::ranges::count(crashes, signal) > 0;
 }
 
 std::string next_start(const SupervisedRanks& ranks) {

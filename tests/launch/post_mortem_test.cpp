@@ -83,6 +83,26 @@ TEST_F(ExplainEnd, NamesTheRankThatIsGone) {
     EXPECT_EQ(read_verdict(newest_)->culprits, std::vector<int>{1});
 }
 
+TEST_F(ExplainEnd, NamesTheOnlyRankIfItCrashed) {
+    const auto error = test::caught([&] {
+        explain([&] {
+            newest_ = folder_ / "i1";
+            fs::create_directories(newest_);
+            const pid_t child = ::fork();
+            if (child == 0) {
+                FlightRecorder recorder(newest_, 0, 1, small_);
+                recorder.signal_word()->store(SIGSEGV);
+                ::_exit(0);
+            }
+            ::waitpid(child, nullptr, 0);
+            return fall();
+        });
+    });
+    ASSERT_TRUE(error);
+    EXPECT_EQ(error->code(), "E660");
+    EXPECT_THAT(error->what(), HasSubstr("crashed with signal 11"));
+}
+
 TEST_F(ExplainEnd, RanksThatHaveSpokenAreBelieved) {
     EXPECT_EQ(explain([&] {
                   start("i1", 1, 1);

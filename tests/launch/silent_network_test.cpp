@@ -57,7 +57,7 @@ TEST(SilentNetwork, KnowsWhichNetworkAnswersAndNamesTheLineThatWorks) {
     const OpenPort open;
     const HostAddresses own = two_networks();
     const LauncherPorts launcher{{"127.0.0.1", "192.168.99.1", "10.9.9.9"}, open.number};
-    const NetworkSight sight = look_at_networks(launcher, own);
+    const NetworkSight sight = look_at_networks(launcher, own, MpirunPlace::elsewhere);
     EXPECT_THAT(sight.working, ElementsAre("127.0.0.0/8"));
     EXPECT_THAT(sight.silent, ElementsAre(HasSubstr("this host has that address itself")));
     const Error error = no_contact("b", "MPI_Init", 45, own, sight);
@@ -71,9 +71,25 @@ TEST(SilentNetwork, KnowsWhichNetworkAnswersAndNamesTheLineThatWorks) {
 
 TEST(SilentNetwork, NamesWhatDoesNotAnswer) {
     const int closed = OpenPort().number;
-    const NetworkSight sight = look_at_networks({{"127.0.0.1"}, closed}, two_networks());
+    const NetworkSight sight =
+        look_at_networks({{"127.0.0.1"}, closed}, two_networks(), MpirunPlace::elsewhere);
     EXPECT_TRUE(sight.working.empty());
     EXPECT_THAT(sight.silent, ElementsAre(HasSubstr("Connection refused")));
+}
+
+// A bridge of containers on both hosts, under plain mpirun.
+TEST(SilentNetwork, NamesTheBridgeThatOpenMpiTries) {
+    HostAddresses own;
+    own.usable = {{"eth0", "10.77.0.1", "10.77.0.0/24"}};
+    own.left_out = {{"lo", "loopback"}, {"docker0", "a bridge for containers"}};
+    const LauncherPorts launcher{{"10.77.0.1", "172.17.0.1"}, 1};
+    const NetworkSight sight = look_at_networks(launcher, own, MpirunPlace::here);
+    EXPECT_TRUE(sight.silent.empty()) << "its own address says nothing";
+    const Error error = no_contact("a", "MPI_Init", 45, own, sight);
+    EXPECT_THAT(error.why(), HasSubstr("it also tries docker0 (a bridge for containers)"));
+    EXPECT_THAT(error.why(), testing::Not(HasSubstr("loopback")));
+    EXPECT_THAT(error.fix(), HasSubstr("--mca btl_tcp_if_include 10.77.0.0/24 "));
+    EXPECT_THAT(error.fix(), testing::Not(HasSubstr("with one in which")));
 }
 
 TEST(StartWatch, SaysWhatAnEndInMpiInitMeans) {

@@ -45,7 +45,7 @@ struct RankTrace {
     double phase_since_s = 0;           ///< when that began
     double heartbeat_s = 0;             ///< when it last showed that it lives
     double warn_s = 60;                 ///< FlightSettings::warn_s
-    int signal = 0;                     ///< the last one that a handler saw
+    int signal = 0;                     ///< the last one that a handler saw; a crash's, too
     FlightEnd end = FlightEnd::none;    ///< what it said of its end
     int exit_code = 0;                  ///< with FlightEnd::failed
     std::vector<std::string> channels;  ///< names, by number

@@ -6,6 +6,8 @@
 #include "lockstep/comm/rank_trace.hpp"
 #include "lockstep/core/error.hpp"
 
+#include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string>
 #include <string_view>
@@ -62,6 +64,13 @@ Verdict diagnose(std::span<const RankTrace> traces,
 
 /// Where a rank elsewhere was heard of so lately, all is well.
 inline constexpr double unheard_s = 1.5;
+
+/// Says of ranks of this node that are gone without a word that memory ran out, if the control
+/// group's count of processes that the kernel ended for it was `kills_before` at the start.
+void blame_memory(Verdict& verdict,
+                  std::span<const RankTrace> traces,
+                  std::uint64_t kills_before,
+                  const std::filesystem::path& root = "/");
 
 /// Ranks elsewhere that count as alive only because it is too early to call them dead: no heartbeat
 /// of theirs is younger than `unheard_s`. One that lies in the future tells nothing, either.

@@ -37,6 +37,10 @@ std::vector<std::filesystem::path> folders_of(const ControlGroup& group,
 /// `root`; nothing if none is set.
 std::optional<std::uint64_t> control_group_memory_limit(const std::filesystem::path& root);
 
+/// How many processes the kernel has ended so far for want of memory in this process's control
+/// group, or in the one above it that sets the limit.
+std::uint64_t control_group_oom_kills(const std::filesystem::path& root = "/");
+
 /// The first 1 MiB of the file, without white space at the end; "" if it cannot be read.
 std::string text_of(const std::filesystem::path& path);
 

@@ -3,6 +3,7 @@
 /// Signals as a flag that the step loop reads; nothing else happens in a handler.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <cstdint>
 
@@ -59,6 +60,15 @@ int stop_requests();
 /// From now on the handlers of a SignalGuard also store the number of each signal in `word`, which
 /// may be memory that outlives the process. nullptr ends it; not to be called while signals come.
 void mirror_signals_to(std::atomic<std::uint64_t>* word);
+
+/// Stores `signal` there, if there is such a word. Async-signal-safe.
+void mirror_signal(int signal);
+
+/// Signals that end a process for a fault of its own code.
+inline constexpr std::array crash_signals{SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE};
+
+/// Whether `signal` is one of them.
+bool is_crash(int signal);
 
 /// Asks the kernel to kill this process when its parent dies (PR_SET_PDEATHSIG), and exits at
 /// once if the parent `expected_parent` is gone already.

@@ -17,10 +17,13 @@
 #include <memory>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 namespace lockstep {
 namespace {
+
+constexpr std::int64_t most_het_parts = 64;
 
 struct PrologOptions {
     fs::path run;
@@ -82,7 +85,8 @@ std::string run_text(const fs::path& run) {
     if (state->phase == RunPhase::complete)
         return fmt::format("is complete at step {}", state->step);
     const auto checkpoints = list_checkpoints(RunPaths{run}.checkpoints());
-    return fmt::format("was {} at step {}, {}",
+    return fmt::format("{}{} at step {} and {}",
+                       state->phase == RunPhase::failed ? "" : "was ",
                        run_phase_name(state->phase),
                        state->step,
                        checkpoints.empty()
@@ -90,26 +94,45 @@ std::string run_text(const fs::path& run) {
                            : fmt::format("goes on from step {}", checkpoints.back().step));
 }
 
+// "node[1-2], 2 node(s) of partition debug", for each part of a heterogeneous job.
+std::string places_text(const SlurmJob& job, const Environment& environment) {
+    const auto word = [&](const std::string& name) {
+        return printable(environment.text(name).value_or("?"));
+    };
+    const auto parts = environment.integer("SLURM_HET_SIZE").value_or(1);
+    if (parts < 2 || parts > most_het_parts)
+        return fmt::format("{}, {} node(s) of partition {}",
+                           job.node_list.empty() ? "?" : printable(job.node_list),
+                           word("SLURM_JOB_NUM_NODES"),
+                           word("SLURM_JOB_PARTITION"));
+    std::vector<std::string> texts;
+    for (std::int64_t part = 0; part < parts; ++part) {
+        const auto of_part = [&](const char* name) {
+            return word(fmt::format("{}_HET_GROUP_{}", name, part));
+        };
+        texts.push_back(fmt::format("{}, {} node(s) of partition {}",
+                                    of_part("SLURM_JOB_NODELIST"),
+                                    of_part("SLURM_JOB_NUM_NODES"),
+                                    of_part("SLURM_JOB_PARTITION")));
+    }
+    return fmt::format("{}", fmt::join(texts, ", and "));
+}
+
 // To stderr: stdout carries the deadline to the script.
 void say_facts(const SlurmJob& job,
                const Environment& environment,
                const std::optional<std::int64_t>& left_s,
                const fs::path& run) {
-    const auto word = [&](const char* name) {
-        return printable(environment.text(name).value_or("?"));
-    };
-    write_error(fmt::format(
-        "lockstep: job {} ({}) on {}, {} node(s) of partition {}, start {}, {}; run '{}' {}\n",
-        job.id,
-        word("SLURM_JOB_NAME"),
-        job.node_list.empty() ? "?" : printable(job.node_list),
-        word("SLURM_JOB_NUM_NODES"),
-        word("SLURM_JOB_PARTITION"),
-        job.restarts + 1,
-        left_s ? fmt::format("{} left", duration_text(static_cast<double>(*left_s)))
-               : "no end known",
-        printable(run.string()),
-        run_text(run)));
+    write_error(
+        fmt::format("lockstep: job {} ({}) on {}, start {}, {}; run '{}' {}\n",
+                    job.id,
+                    printable(environment.text("SLURM_JOB_NAME").value_or("?")),
+                    places_text(job, environment),
+                    job.restarts + 1,
+                    left_s ? fmt::format("{} left", duration_text(static_cast<double>(*left_s)))
+                           : "no end known",
+                    printable(run.string()),
+                    run_text(run)));
 }
 
 // A template that was tried on a laptop asks for as little on a large node.

@@ -7,6 +7,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/observe/run_status.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include "runs/run_clues.hpp"
 #include "submit/submit_estimate.hpp"
@@ -15,6 +16,7 @@
 #include <cerrno>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 namespace lockstep {
@@ -115,15 +117,47 @@ void check_memory(const SubmitOptions& options,
     }
 }
 
-void check_gpus(const JobRequest& request) {
-    for (const JobPart& part : request.parts)
-        check(part.node_gpus == 0, [&] {
+// GPUs that ranks would not use, and ranks that would not get the GPUs that they must have.
+void check_gpus(const JobRequest& request, const TrainSettings& settings) {
+    for (const JobPart& part : request.parts) {
+        check(part.node_gpus == 0 || settings.device != DeviceKind::cpu, [&] {
             return Error("E548",
                          fmt::format("{} GPUs per node are asked", part.node_gpus),
-                         "'lockstep train' computes on CPUs: they would stand idle",
-                         "drop --gpus-per-node and --gres; a program of your own goes into a "
-                         "template of your own");
+                         "--device cpu is given: the GPUs would stand idle",
+                         "drop --gpus-per-node and --gres, or give --device cuda");
         });
+        check(part.node_gpus > 0 || settings.device != DeviceKind::cuda, [&] {
+            return Error("E548",
+                         "--device cuda is given, and no GPUs are asked",
+                         "SLURM hides the GPUs that a job has not asked for",
+                         fmt::format("--gpus-per-node {} before --, or drop --device cuda",
+                                     part.ranks_per_node()));
+        });
+    }
+}
+
+// A built-in model or a file, for ranks are started by the template's 'lockstep train'.
+void check_model(const std::string& name) {
+    std::error_code missing;
+    if (fs::path(name).has_extension()) {
+        const bool is_elsewhere = !fs::exists(fs::absolute(name).parent_path(), missing);
+        check(is_elsewhere || fs::exists(name, missing), [&] {
+            return Error("E201",
+                         fmt::format("cannot open '{}': there is no such file", printable(name)),
+                         "--model names a plug-in or a TorchScript file",
+                         "give the path of one that is there: --model FILE");
+        });
+        return;
+    }
+    std::vector<std::string> names;
+    for (const ModelFacts& model : built_in_models()) names.emplace_back(model.name);
+    check(find_built_in(name) != nullptr, [&] {
+        const std::string nearest = did_you_mean(name, names);
+        return Error("E103",
+                     fmt::format("no model '{}'", printable(name)),
+                     fmt::format("there are {}", fmt::join(names, ", ")),
+                     nearest.empty() ? "'lockstep models' lists them" : nearest);
+    });
 }
 
 }  // namespace
@@ -135,7 +169,8 @@ void check_ranks_will_run(const SubmitOptions& options,
     if (!options.run.empty()) check_run(options, request);
     check_virtual_ranks(options, request, settings);
     check_memory(options, request, settings);
-    check_gpus(request);
+    check_gpus(request, settings);
+    check_model(settings.model.name);
 }
 
 }  // namespace lockstep

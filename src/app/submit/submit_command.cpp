@@ -106,6 +106,13 @@ void say_notes(const SubmitPlan& plan, const std::vector<std::string>& notes) {
              slurm_time_text(*seconds));
 }
 
+Error refused(const std::string& words_of_slurm) {
+    return Error("E540",
+                 "SLURM refused the job",
+                 printable(words_of_slurm),
+                 "change what SLURM names; no further job was submitted");
+}
+
 std::string submit_once(const std::string& path) {
     const auto answer = run_process({"sbatch", "--parsable", path}, {}, 60);
     std::string job;
@@ -115,25 +122,29 @@ std::string submit_once(const std::string& path) {
     }
     const bool is_job =
         !job.empty() && std::ranges::all_of(job, [](char c) { return c >= '0' && c <= '9'; });
-    check(answer.exit_code == 0 && is_job, [&] {
-        return Error("E540",
-                     "SLURM refused the job",
-                     printable(answer.output),
-                     "change what SLURM names; no further job was submitted");
-    });
+    check(answer.exit_code == 0 && is_job, [&] { return refused(answer.output); });
     return job;
 }
 
-// What SLURM would do now, in its own words; "" where it does not say. A no is none for ever: nodes
-// may be down.
-std::string expected_start(const std::string& script) {
+// A rehearsal is all that a dry run does; else the submission itself tells.
+enum class Submission { rehearsed, real };
+
+// What SLURM would do now, in its own words; "" where it does not say. Errors: E540 if sbatch
+// itself refuses what it reads. The controller may refuse only while nodes are down.
+std::string expected_start(const std::string& script, Submission submission) {
     const ScriptFile file(script);
     const auto answer = run_process({"sbatch", "--test-only", file.path()}, {}, 60);
-    if (answer.exit_code != 0)
-        once(Level::warn, "SLURM could not start it now: {}", printable(answer.output));
+    const bool is_refused = answer.exit_code != 0;
+    if (is_refused && submission == Submission::rehearsed) {
+        const bool is_of_controller = answer.output.find("allocation failure") != std::string::npos;
+        check(is_of_controller, [&] { return refused(answer.output); });
+        once(Level::warn,
+             "SLURM refuses it now, for good or while nodes are down: {}",
+             printable(answer.output));
+    }
     constexpr std::string_view mark = " to start at ";
     const auto at = answer.output.find(mark);
-    if (answer.exit_code != 0 || at == answer.output.npos) return "";
+    if (is_refused || at == answer.output.npos) return "";
     const std::string rest = answer.output.substr(at + mark.size());
     return printable(rest.substr(0, rest.find(' ')));
 }
@@ -151,7 +162,7 @@ std::string log_of(const SubmitPlan& plan, const std::string& job) {
 }
 
 void submit_all(const SubmitPlan& plan, const std::string& script, std::int64_t chain) {
-    const std::string start = expected_start(script);
+    const std::string start = expected_start(script, Submission::real);
     const ScriptFile file(script);
     for (std::int64_t i = 0; i < chain; ++i) {
         const std::string job = submit_once(file.path());
@@ -190,7 +201,9 @@ int submit(const SubmitOptions& options, const Invocation& call) {
     if (settings) check_ranks_will_run(options, plan.request, *settings);
     say_notes(plan, notes);
     if (options.dry_run)
-        print_once(script + dry_run_text(plan, options, facts, expected_start(script)));
+        print_once(
+            script +
+            dry_run_text(plan, options, facts, expected_start(script, Submission::rehearsed)));
     else
         submit_all(plan, script, options.chain);
     return 0;

@@ -21,6 +21,7 @@
 #include "slurm/misfit.hpp"
 
 #include <algorithm>
+#include <map>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -102,6 +103,44 @@ std::int64_t largest(const std::vector<NodeGroup>& groups, Amount&& amount) {
     return most;
 }
 
+/// The most GPUs of a node, by type.
+std::map<std::string, std::int64_t> gpu_types(const std::vector<NodeGroup>& groups) {
+    std::map<std::string, std::int64_t> types;
+    for (const NodeGroup& group : groups)
+        for (const auto& [type, count] : group.gpus)
+            if (count > 0) types[type] = std::max(types[type], count);
+    return types;
+}
+
+std::string gpus_text(const std::string& type, std::int64_t count) {
+    return type.empty() ? fmt::format("{}", count) : fmt::format("{}:{}", type, count);
+}
+
+void check_gpus_of_node(const JobPart& part,
+                        const SlurmPartition& partition,
+                        const std::vector<NodeGroup>& groups,
+                        std::vector<Misfit>& found) {
+    const auto most = largest(groups, [&](auto& group) { return group.gpus_of(part.gpu_type); });
+    if (part.node_gpus <= most) return;
+    std::vector<std::string> there;
+    for (const auto& [type, count] : gpu_types(groups)) there.push_back(gpus_text(type, count));
+    std::string fix;
+    if (most > 0)
+        fix = "--gpus-per-node " + gpus_text(part.gpu_type, most);
+    else if (!there.empty())
+        fix = "--gpus-per-node " + there.front();
+    found.push_back({.code = "E527",
+                     .what = fmt::format(
+                         "{} GPUs per node are asked{}",
+                         part.node_gpus,
+                         part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
+                     .why = there.empty() ? fmt::format("nodes of '{}' have none", partition.name)
+                                          : fmt::format("nodes of '{}' have {}",
+                                                        partition.name,
+                                                        fmt::join(there, " or ")),
+                     .fix = fix});
+}
+
 void check_node_shape(const JobPart& part,
                       const SlurmPartition& partition,
                       const std::vector<NodeGroup>& groups,
@@ -118,21 +157,7 @@ void check_node_shape(const JobPart& part,
              .fix = part.task_cpus <= cpus
                         ? fmt::format("--ntasks-per-node {}", cpus / part.task_cpus)
                         : fmt::format("--ntasks-per-node 1 --cpus-per-task {}", cpus)});
-    const auto gpus = largest(groups, [&](auto& group) { return group.gpus_of(part.gpu_type); });
-    if (part.node_gpus > gpus)
-        found.push_back(
-            {.code = "E527",
-             .what = fmt::format(
-                 "{} GPUs per node are asked{}",
-                 part.node_gpus,
-                 part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
-             .why = gpus == 0 ? fmt::format("nodes of '{}' have none", partition.name)
-                              : fmt::format("nodes of '{}' have {}", partition.name, gpus),
-             .fix = gpus == 0 ? ""
-                              : fmt::format("--gpus-per-node {}{}{}",
-                                            part.gpu_type,
-                                            part.gpu_type.empty() ? "" : ":",
-                                            gpus)});
+    check_gpus_of_node(part, partition, groups, found);
     const auto memory = largest(groups, [&](auto& group) { return most_memory(group, partition); });
     if (part.node_memory_mb > memory)
         found.push_back(

@@ -75,6 +75,11 @@ RequeueVerdict once_more(const JobEnd& end,
 // no start has begun the run, they are counted instead of its checkpoints.
 RequeueVerdict judge_start(JobEnd end, const RequeueLimits& limits) {
     const int exit_code = end.launcher_exit;
+    constexpr int not_loadable = 126, not_found = 127;  // of the shell and the loader
+    if (exit_code == not_loadable || exit_code == not_found)
+        return stop(exit_code,
+                    "the run did not begin: a node could not load the program or one of its "
+                    "libraries, which the words above name");
     if (exit_code != 0 && exit_code != lost && exit_code <= 130)
         return stop(exit_code, "the run did not begin");
     if (end.run == RunEnd::unknown) end.idle_starts = end.restarts + 1;
@@ -92,18 +97,18 @@ const RankEnd* lasting_failure(const std::vector<RankEnd>& ends) {
     return found == ends.end() ? nullptr : &*found;
 }
 
-// What another start of a job would meet that this one does not get.
+// Another job has the run, or something that the job needs is away: another start may go on.
 std::string_view outlook(int exit_code) {
     return exit_code == static_cast<int>(ExitCode::service_away)
-               ? "may go on later, when the run is free and every service back"
-               : "would again";
+               ? "failed; submit the job again when the cause has ended"
+               : "failed, and would again";
 }
 
 // Of a start whose run is neither complete nor saved.
 RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
     if (const RankEnd* failure = lasting_failure(end.rank_ends))
         return stop(failure->exit,
-                    fmt::format("the ranks failed, and {}: {} ({})",
+                    fmt::format("the ranks {}: {} ({})",
                                 outlook(failure->exit),
                                 printable(failure->error),
                                 printable(failure->who)));
@@ -111,8 +116,7 @@ RequeueVerdict judge_failure(JobEnd end, const RequeueLimits& limits) {
     const bool says_why = end.run == RunEnd::failed;
     if (!says_why && end.run != RunEnd::running) return judge_start(end, limits);
     const int exit_code = says_why ? end.failure_exit : end.launcher_exit;
-    if (!may_mend(exit_code))
-        return stop(exit_code, fmt::format("the run failed, and {}", outlook(exit_code)));
+    if (!may_mend(exit_code)) return stop(exit_code, fmt::format("the run {}", outlook(exit_code)));
     return once_more(end,
                      limits,
                      lost,

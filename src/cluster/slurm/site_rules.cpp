@@ -177,9 +177,9 @@ void check_known(const char* code,
             const std::string nearest = nearest_name(name, names);
             return Error(code,
                          fmt::format("no node has the {} '{}' of --{}", noun, name, option),
-                         names.empty() || names.size() > 20
-                             ? fmt::format("{} are known", names.size())
-                             : fmt::format("there are {}", fmt::join(names, ", ")),
+                         names.empty() ? fmt::format("nodes of this cluster have no {}s", noun)
+                         : names.size() > 20 ? fmt::format("there are {} others", names.size())
+                                             : fmt::format("there are {}", fmt::join(names, ", ")),
                          nearest.empty() ? fmt::format("drop it from --{}", option)
                                          : fmt::format("write '{}'", nearest));
         });

@@ -38,7 +38,7 @@ std::optional<ProcessIdentity> read_ring_process(const fs::path& ring);
 /// What the writer of a ring file said of its end; nothing where there is no ring.
 struct LastWords {
     bool has_end_mark = false;
-    int signal = 0;  ///< the last one that a handler saw
+    int signal = 0;  ///< the last one from outside that a handler saw
 };
 LastWords read_last_words(const fs::path& ring);
 

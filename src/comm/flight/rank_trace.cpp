@@ -4,6 +4,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
 
 #include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"
@@ -229,7 +230,8 @@ std::optional<ProcessIdentity> read_ring_process(const fs::path& ring) {
 LastWords read_last_words(const fs::path& ring) {
     try {
         const auto header = read_header(open_ring(ring), ring);
-        return {header->state.end.load() != 0, static_cast<int>(header->state.signal.load() & 127)};
+        const int signal = static_cast<int>(header->state.signal.load() & 127);
+        return {header->state.end.load() != 0, is_crash(signal) ? 0 : signal};
     } catch (const Damage&) {
         return {};
     } catch (const Error&) {

@@ -11,6 +11,8 @@
 
 #include "flight/scene.hpp"
 
+#include "lockstep/core/signals.hpp"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -93,7 +95,8 @@ bool Scene::is_alive(const RankTrace& trace) const {
 }
 
 bool Scene::is_gone_silently(const RankTrace& trace) const {
-    return is_gone(trace) && trace.end == FlightEnd::none && trace.signal == 0;
+    return is_gone(trace) && trace.end == FlightEnd::none &&
+           (trace.signal == 0 || is_crash(trace.signal));
 }
 
 double Scene::seen_until_s(const RankTrace& trace) const {

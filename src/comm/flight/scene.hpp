@@ -46,7 +46,7 @@ class Scene {
     bool is_alive(const RankTrace& trace) const;
     double heartbeat_age_s(const RankTrace& trace) const { return now_s_ - trace.heartbeat_s; }
 
-    /// Gone without an end mark, and without a signal that a handler could see.
+    /// Gone without an end mark, and not for a signal from outside that a handler could see.
     bool is_gone_silently(const RankTrace& trace) const;
 
     /// Until when the trace tells something: now for the living, else the last heartbeat.

@@ -30,6 +30,10 @@
 
 #include "lockstep/comm/verdict.hpp"
 
+#include "lockstep/core/control_group.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/signals.hpp"
+
 #include "flight/gpu_stall.hpp"
 #include "flight/mismatch.hpp"
 #include "flight/scene.hpp"
@@ -37,6 +41,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <cstring>
 #include <functional>
 #include <limits>
 
@@ -142,9 +147,33 @@ std::string placed_text(const Traces& traces) {
     return fmt::format("{} ({}{})", ranks_text(traces), fmt::join(hosts, ", "), rest);
 }
 
+Traces crashed_of(const Traces& gone) {
+    Traces crashed;
+    for (const RankTrace* trace : gone)
+        if (is_crash(trace->signal)) crashed.push_back(trace);
+    return crashed;
+}
+
+Verdict crash_verdict(const Scene& scene, const Traces& crashed) {
+    const int signal = crashed.front()->signal;
+    Verdict verdict = blaming(
+        scene,
+        Trouble::dead,
+        crashed,
+        fmt::format(
+            "{} crashed with signal {} ({})", placed_text(crashed), signal, ::strsignal(signal)));
+    verdict.fix = std::string(
+                      "'lockstep logs RUN --first-error' shows what it wrote last; under mpirun "
+                      "that is its stack, which names the library; ") +
+                  resume_fix;
+    return verdict;
+}
+
 Verdict dead(const Scene& scene, double) {
     Traces gone = scene.where([&](const RankTrace& t) { return scene.is_gone_silently(t); });
     if (gone.empty()) return {};
+    if (const Traces crashed = crashed_of(gone); !crashed.empty())
+        return crash_verdict(scene, crashed);
     const bool all = gone.size() == scene.traces().size();
     if (all && gone.size() > 1) gone = silent_first(scene, gone);
     const bool is_known = gone.front()->life == Life::gone;
@@ -165,9 +194,11 @@ Verdict dead(const Scene& scene, double) {
         verdict.fix = "look at that node's cable, port and switch; " + std::string(resume_fix);
         return verdict;
     }
-    verdict.why += fmt::format("{}likely reasons: kill -9, out of memory (see dmesg), a crash{}",
-                               verdict.why.empty() ? "" : "; ",
-                               is_known ? "" : ", a stopped process, a node that is down");
+    verdict.why += fmt::format(
+        "{}likely it was killed (kill -9, or by the kernel for want of memory: see dmesg){}, or a "
+        "library ended it",
+        verdict.why.empty() ? "" : "; ",
+        is_known ? "" : ", was stopped, or its node is down");
     return verdict;
 }
 
@@ -415,6 +446,27 @@ std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s) 
             std::abs(now_s - trace.heartbeat_s) > unheard_s)
             ranks.push_back(trace.rank);
     return ranks;
+}
+
+void blame_memory(Verdict& verdict,
+                  std::span<const RankTrace> traces,
+                  std::uint64_t kills_before,
+                  const fs::path& root) {
+    const std::uint64_t kills = control_group_oom_kills(root);
+    const bool is_here = std::ranges::any_of(traces, [&](const RankTrace& trace) {
+        return trace.life == Life::gone && trace.signal == 0 &&
+               std::ranges::count(verdict.culprits, trace.rank) > 0;
+    });
+    if (verdict.trouble != Trouble::dead || !is_here || kills <= kills_before) return;
+    const auto limit = control_group_memory_limit(root);
+    verdict.what += ": memory ran out";
+    verdict.why =
+        fmt::format("since the start the kernel has ended {} process(es) for it{}",
+                    kills - kills_before,
+                    limit ? fmt::format("; the control group allows {}", bytes_text(*limit)) : "");
+    verdict.fix =
+        "ask for more memory (sbatch --mem), or need less: fewer ranks on the node, a smaller "
+        "--batch or --data-memory";
 }
 
 Error error_of(const Verdict& verdict) {

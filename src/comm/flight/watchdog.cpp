@@ -38,6 +38,7 @@
 #include "lockstep/comm/watchdog.hpp"
 
 #include "lockstep/comm/verdict_file.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
@@ -252,11 +253,13 @@ class Watchdog::Impl {
     Verdict verdict_now(double patience_s) const {
         try {
             auto traces = read_rank_traces(recorder_.folder());
-            if (nodes_ == nullptr) return diagnose(traces, unix_time_s(), patience_s);
+            if (nodes_ != nullptr) add_lost_ranks(nodes_->lost(), traces);
             // NodeWatch knows the silent ones by its own clock; theirs may be wrong.
-            add_lost_ranks(nodes_->lost(), traces);
-            return diagnose(
-                traces, unix_time_s(), patience_s, std::numeric_limits<double>::infinity());
+            const double silent_s =
+                nodes_ == nullptr ? silence_s : std::numeric_limits<double>::infinity();
+            Verdict verdict = diagnose(traces, unix_time_s(), patience_s, silent_s);
+            blame_memory(verdict, traces, oom_kills_before_);
+            return verdict;
         } catch (const std::exception& error) {
             return {.trouble = Trouble::slow_rank,
                     .what = fmt::format("rank {} waits for others", recorder_.rank()),
@@ -371,6 +374,7 @@ class Watchdog::Impl {
     const Listener listener_;
     const NodeWatch* const nodes_;
     const double period_s_;
+    const std::uint64_t oom_kills_before_ = control_group_oom_kills();
     int postponements_ = 0;        // the writing thread's
     double lost_since_s_ = 0;      // the writing thread's
     double looked_at_s_ = 0;       // likewise: at others' verdict

@@ -71,7 +71,10 @@ TEST(JobCheck, RefusesGpusMemoryAndCpusThatNoNodeHas) {
     EXPECT_THAT(gpus.why(), HasSubstr("nodes of 'cpu' have none"));
     EXPECT_EQ(gpus.fix(), "--partition debug");
     EXPECT_EQ(refusal({{"gpus-per-node", "9"}}).fix(), "--gpus-per-node 4");
-    EXPECT_EQ(refusal({{"gpus-per-node", "a100:1"}}).code(), "E527");
+    const Error type = refusal({{"gpus-per-node", "a100:1"}});
+    EXPECT_EQ(type.code(), "E527");
+    EXPECT_THAT(type.why(), HasSubstr("nodes of 'debug' have h100:4"));
+    EXPECT_EQ(type.fix(), "--gpus-per-node h100:4");
     EXPECT_EQ(refusal({{"gres", "gpu:9"}}).code(), "E527");
     const Error memory = refusal({{"mem", "999999G"}});
     EXPECT_EQ(memory.code(), "E528");

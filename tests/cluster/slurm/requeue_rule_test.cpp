@@ -61,8 +61,8 @@ TEST(RequeueRule, DoesNotSayThatWhatIsInUseWouldFailAgain) {
     const auto said = [](int exit_code) {
         return judge({.launcher_exit = 1, .run = RunEnd::failed, .failure_exit = exit_code}).reason;
     };
-    EXPECT_THAT(said(69), HasSubstr("may go on later"));
     EXPECT_THAT(said(78), HasSubstr("would again"));
+    EXPECT_THAT(said(69), HasSubstr("submit the job again when the cause has ended"));
 }
 
 TEST(RequeueRule, StartsNoJobThatGetsNowhere) {

@@ -159,6 +159,49 @@ TEST(Diagnose, TellsDeathAtOnce) {
     EXPECT_EQ(verdict.what, "rank 1 (node00, pid 4001) is gone without a word");
 }
 
+TEST(Diagnose, TellsACrashFromAKill) {
+    std::vector<RankTrace> traces = all_wait_for(2, 4);
+    for (RankTrace& trace : traces) {
+        trace.life = Life::gone;
+        trace.signal = trace.rank == 2 ? SIGSEGV : SIGTERM;
+    }
+    const Verdict verdict = verdict_on(traces);
+    EXPECT_EQ(verdict.trouble, Trouble::dead);
+    EXPECT_THAT(verdict.culprits, ElementsAre(2));
+    EXPECT_EQ(verdict.what,
+              "rank 2 (node00, pid 4002) crashed with signal 11 (Segmentation fault)");
+    EXPECT_THAT(verdict.fix, HasSubstr("lockstep logs RUN --first-error"));
+}
+
+// The count of both versions; of version 2 only up to the group that sets the limit.
+TEST(Diagnose, SaysWhenMemoryRanOut) {
+    const TempDir root;
+    std::vector<RankTrace> traces = {rank_after(0, 2, 5), rank_after(1, 2, 5)};
+    traces[1].life = Life::gone;
+    const auto blamed = [&](std::uint64_t before) {
+        Verdict verdict = verdict_on(traces);
+        blame_memory(verdict, traces, before, root.path());
+        return verdict;
+    };
+    EXPECT_THAT(blamed(0).what, HasSubstr("is gone without a word")) << "nothing can be read";
+    root.file("proc/self/cgroup", "4:memory:/job\n");
+    root.file("sys/fs/cgroup/memory/job/memory.oom_control", "under_oom 0\noom_kill 3\n");
+    root.file("sys/fs/cgroup/memory/job/memory.limit_in_bytes", "440401920\n");
+    EXPECT_EQ(blamed(2).what, "rank 1 (node00, pid 4001) is gone without a word: memory ran out");
+    EXPECT_THAT(blamed(2).why,
+                HasSubstr("ended 1 process(es) for it; the control group allows 420 MiB"));
+    EXPECT_THAT(blamed(2).fix, HasSubstr("sbatch --mem"));
+    EXPECT_THAT(blamed(3).why, HasSubstr("likely it was killed")) << "an old count";
+    root.file("proc/self/cgroup", "0::/slurm/job\n");
+    root.file("sys/fs/cgroup/slurm/job/memory.events", "oom 1\noom_kill 1\n");
+    root.file("sys/fs/cgroup/slurm/job/memory.max", "440401920\n");
+    root.file("sys/fs/cgroup/slurm/memory.events", "oom 9\noom_kill 9\n");
+    EXPECT_THAT(blamed(0).why, HasSubstr("ended 1 process(es)"));
+    EXPECT_THAT(blamed(1).what, testing::Not(HasSubstr("memory ran out")));
+    traces[1].signal = SIGSEGV;
+    EXPECT_THAT(blamed(0).what, testing::Not(HasSubstr("memory ran out"))) << "a crash";
+}
+
 TEST(Diagnose, NamesTheKilledRankAfterTheLauncherEndedTheOthers) {
     std::vector<RankTrace> traces = all_wait_for(2, 4);
     for (RankTrace& trace : traces) {
