@@ -191,10 +191,17 @@ keep_words() {
             last+=("$line")
             ((${#last[@]} <= 100)) || last=("${last[@]:1}")
         fi
-        [[ ! -d $folder || -z $words ]] || { printf '%s' "$words" >>"$folder/launcher-$host.jsonl" && words=''; } 2>/dev/null
+        [[ ! -d $folder || -z $words ]] || { keep_in "$folder" "$words" && words=''; }
     done
     [[ -n $words || -n ${last[*]} ]] && [[ -e $prepared_run/run.json ]] || return 0
-    { mkdir -p "$folder" && printf '%s' "$words" "${last[@]}" >>"$folder/launcher-$host.jsonl"; } 2>/dev/null
+    keep_in "$folder" "$words" "${last[@]}"
+}
+
+# keep_in FOLDER TEXT...: adds to this host's file of the launcher's words, through no link of the run.
+keep_in() {
+    local file=$1/launcher-$host.jsonl
+    [[ ! -L ${1%/*} && ! -L $1 && ! -L $file ]] || return 0
+    { mkdir -p "$1" && printf '%s' "${@:2}" >>"$file"; } 2>/dev/null
 }
 
 # filter_words COMMAND...: sets `notices`, where the launcher's words go, and `filter`, the process that reads them.

@@ -100,8 +100,12 @@ std::string in_quotes(std::string_view text) {
     }
 }
 
-// Builds the value while the parser runs, and refuses depth and repeated keys before anything large
-// is built. Open containers are the last of their parents, so that pointers to them stay.
+// Together some 200 MiB; a data set of 100,000 shards has 1.6 million values.
+constexpr std::size_t most_values = 2'000'000, most_keys = 100'000;
+
+// Builds the value while the parser runs. It refuses depth, repeated keys and too many values
+// before anything large is built. Open containers are the last of their parents, so that pointers
+// to them stay.
 class Builder {
   public:
     Builder(const std::string& origin, int max_depth)
@@ -127,6 +131,8 @@ class Builder {
         restore_bytes(name);
         if (!open_.back().keys.insert(name).second)
             throw senseless(origin_, fmt::format("key {} is there twice", in_quotes(name)));
+        if (open_.back().keys.size() > most_keys)
+            throw senseless(origin_, fmt::format("an object of more than {} keys", most_keys));
         key_ = std::move(name);
         return true;
     }
@@ -145,6 +151,8 @@ class Builder {
         return true;
     }
     Json* place(Json value) {
+        if (++values_ > most_values)
+            throw senseless(origin_, fmt::format("more than {} values", most_values));
         if (open_.empty()) {
             root_ = std::move(value);
             return &root_;
@@ -170,7 +178,7 @@ class Builder {
     }
 
     const std::string& origin_;
-    std::size_t max_depth_;
+    std::size_t max_depth_, values_ = 0;
     Json root_;
     std::string key_;
     std::vector<Open> open_;

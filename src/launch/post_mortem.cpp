@@ -33,9 +33,9 @@ void name_the_dead(const fs::path& flight, const LaunchedRun& run, std::uint64_t
 
 }  // namespace
 
-int explain_end(const LaunchedRun& run, const std::function<int()>& launch) {
+int explain_end(const LaunchedRun& run, const std::function<int()>& launch, const fs::path& root) {
     const fs::path before = run.newest_flight();
-    const std::uint64_t kills_before = control_group_oom_kills();
+    const std::uint64_t kills_before = control_group_oom_kills(root);
     int code = 0;
     std::exception_ptr killed;
     try {
@@ -56,6 +56,10 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch) {
         }
         name_the_dead(flight, run, kills_before);
     }
+    // Before the ranks have a record, or of all of them at once.
+    const std::string lack = killed ? lack_of_memory(kills_before, root) : "";
+    if (!lack.empty())
+        throw Error("E612", "the ranks ended: memory ran out", lack, std::string(fix_of_memory));
     if (killed) std::rethrow_exception(killed);
     return code;
 }

@@ -4,6 +4,7 @@
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -45,6 +46,15 @@ TEST(ParseJson, GuardsItsDepth) {
     EXPECT_THAT(error_of(nested(65)), HasSubstr("nested deeper than 64 levels"));
     EXPECT_THAT(error_of(std::string(1u << 20, '[')), HasSubstr("nested deeper"));
     EXPECT_EQ(caught_code([] { parse_json("[[1]]", "m", 1); }), "E222");
+}
+
+TEST(ParseJson, GuardsItsMemory) {
+    std::string values = "[0";
+    for (int i = 0; i < 2'000'000; ++i) values += ",0";
+    EXPECT_THAT(error_of(values + "]"), HasSubstr("more than 2000000 values"));
+    std::string keys = "{";
+    for (int i = 0; i <= 100'000; ++i) keys += fmt::format("\"{}\":0,", i);
+    EXPECT_THAT(error_of(keys + "\"a\":0}"), HasSubstr("an object of more than 100000 keys"));
 }
 
 TEST(ParseJson, RefusesAKeyTwice) {

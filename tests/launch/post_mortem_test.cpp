@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -28,7 +29,7 @@ class ExplainEnd : public testing::Test {
     int explain(const std::function<int()>& launch) {
         const LaunchedRun run{[this] { return newest_; },
                               [this](const Error& error) { failure_ = error.code(); }};
-        return explain_end(run, launch);
+        return explain_end(run, launch, folder_.path() / "root");
     }
 
     // What ranks do: their records appear.
@@ -131,6 +132,25 @@ TEST_F(ExplainEnd, SpeaksForAHostThatNobodyHears) {
     EXPECT_EQ(error->code(), "E660");
     EXPECT_EQ(error->what(), std::string("said elsewhere"));
     EXPECT_EQ(error->exit_code(), ExitCode::peer_lost);
+}
+
+TEST_F(ExplainEnd, TellsOfMemoryThatRanOutBeforeTheRanksHadARecord) {
+    const auto kills = [&](int count) {
+        folder_.file("root/proc/self/cgroup", "0::/job\n");
+        folder_.file("root/sys/fs/cgroup/job/memory.events", fmt::format("oom_kill {}\n", count));
+    };
+    const auto end_after = [&](int before, int after) {
+        kills(before);
+        return test::caught([&] {
+            explain([&] {
+                kills(after);
+                return fall();
+            });
+        });
+    };
+    EXPECT_EQ(end_after(1, 1)->what(), std::string("killed"));
+    EXPECT_EQ(end_after(1, 2)->what(), std::string("the ranks ended: memory ran out"));
+    EXPECT_THAT(end_after(0, 2)->why(), HasSubstr("ended 2 process(es) for it"));
 }
 
 TEST_F(ExplainEnd, BlamesNobodyWhereAllAreGone) {

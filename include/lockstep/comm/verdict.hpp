@@ -65,6 +65,14 @@ Verdict diagnose(std::span<const RankTrace> traces,
 /// Where a rank elsewhere was heard of so lately, all is well.
 inline constexpr double unheard_s = 1.5;
 
+/// How many processes of this control group the kernel has ended for want of memory, if its count
+/// was `kills_before` at the start; "" if none.
+std::string lack_of_memory(std::uint64_t kills_before, const std::filesystem::path& root = "/");
+
+inline constexpr std::string_view fix_of_memory =
+    "ask for more memory (sbatch --mem), or need less: fewer ranks on the node, a smaller --batch "
+    "or --data-memory";
+
 /// Says of ranks of this node that are gone without a word that memory ran out, if the control
 /// group's count of processes that the kernel ended for it was `kills_before` at the start.
 void blame_memory(Verdict& verdict,

@@ -21,7 +21,10 @@ struct LaunchedRun {
 
 /// Runs `launch` and gives back its exit code; 76 where the ranks have given their verdict. Records
 /// of earlier starts are left alone.
-/// Errors: E660 naming the rank that is gone without a word; what `launch` throws otherwise.
-int explain_end(const LaunchedRun& run, const std::function<int()>& launch);
+/// Errors: E660 naming the rank that is gone without a word; E612 where memory ran out (counted below
+/// `root`); what `launch` throws otherwise.
+int explain_end(const LaunchedRun& run,
+                const std::function<int()>& launch,
+                const std::filesystem::path& root = "/");
 
 }  // namespace lockstep

@@ -448,25 +448,29 @@ std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s) 
     return ranks;
 }
 
+std::string lack_of_memory(std::uint64_t kills_before, const fs::path& root) {
+    const std::uint64_t kills = control_group_oom_kills(root);
+    if (kills <= kills_before) return {};
+    const auto limit = control_group_memory_limit(root);
+    return fmt::format("since the start the kernel has ended {} process(es) for it{}",
+                       kills - kills_before,
+                       limit ? fmt::format("; the control group allows {}", bytes_text(*limit))
+                             : "");
+}
+
 void blame_memory(Verdict& verdict,
                   std::span<const RankTrace> traces,
                   std::uint64_t kills_before,
                   const fs::path& root) {
-    const std::uint64_t kills = control_group_oom_kills(root);
+    const std::string why = lack_of_memory(kills_before, root);
     const bool is_here = std::ranges::any_of(traces, [&](const RankTrace& trace) {
         return trace.life == Life::gone && trace.signal == 0 &&
                std::ranges::count(verdict.culprits, trace.rank) > 0;
     });
-    if (verdict.trouble != Trouble::dead || !is_here || kills <= kills_before) return;
-    const auto limit = control_group_memory_limit(root);
+    if (verdict.trouble != Trouble::dead || !is_here || why.empty()) return;
     verdict.what += ": memory ran out";
-    verdict.why =
-        fmt::format("since the start the kernel has ended {} process(es) for it{}",
-                    kills - kills_before,
-                    limit ? fmt::format("; the control group allows {}", bytes_text(*limit)) : "");
-    verdict.fix =
-        "ask for more memory (sbatch --mem), or need less: fewer ranks on the node, a smaller "
-        "--batch or --data-memory";
+    verdict.why = why;
+    verdict.fix = fix_of_memory;
 }
 
 Error error_of(const Verdict& verdict) {

@@ -37,7 +37,7 @@
 namespace lockstep {
 namespace {
 
-// A set of bits for each epoch: 8 GiB for this many.
+// A set of bits for each epoch: 8 GiB of addresses for this many.
 constexpr std::uint64_t most_countable = std::uint64_t{1} << 36;
 constexpr std::uint64_t most_epochs = 1u << 20;
 

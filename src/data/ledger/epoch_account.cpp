@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <new>
 
 #include <fmt/format.h>
 
@@ -25,10 +26,20 @@ std::string named(const std::vector<std::uint64_t>& samples, std::uint64_t count
     return text;
 }
 
+std::size_t words_for(std::uint64_t samples) {
+    return std::max<std::size_t>((samples + 63) / 64, 1);
+}
+
 }  // namespace
 
 EpochAccount::EpochAccount(std::uint64_t samples, std::uint64_t trained)
-    : samples_(samples), trained_(trained), seen_bits_((samples + 63) / 64) {}
+    : samples_(samples),
+      trained_(trained),
+      seen_bits_(
+          static_cast<std::uint64_t*>(std::calloc(words_for(samples), sizeof(std::uint64_t))),
+          &std::free) {
+    if (!seen_bits_) throw std::bad_alloc();
+}
 
 void EpochAccount::add(const StepFacts& step, int ranks, std::span<const std::uint64_t> ids) {
     StepRows& rows = steps_[step.position.consumed];
@@ -105,7 +116,7 @@ void EpochAccount::name_samples(LedgerEpoch& result) const {
     // Which samples an epoch drops is not recorded.
     if (result.missing == 0 || result.is_open || trained_ < samples_) return;
     std::vector<std::uint64_t> missing;
-    for (std::size_t w = 0; w < seen_bits_.size() && missing.size() < most_named; ++w)
+    for (std::size_t w = 0; w < words_for(samples_) && missing.size() < most_named; ++w)
         for (std::uint64_t bits = ~seen_bits_[w]; bits != 0 && missing.size() < most_named;
              bits &= bits - 1) {
             const std::uint64_t id = 64 * w + static_cast<std::uint64_t>(std::countr_zero(bits));

@@ -7,7 +7,9 @@
 #include "ledger_record.hpp"
 
 #include <cstdint>
+#include <cstdlib>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -48,7 +50,9 @@ class EpochAccount {
     void name_samples(LedgerEpoch& result) const;
 
     std::uint64_t samples_, trained_;
-    std::vector<std::uint64_t> seen_bits_;
+    // The kernel gives its pages as they are written: a head that claims many samples costs
+    // nothing.
+    std::unique_ptr<std::uint64_t[], decltype(&std::free)> seen_bits_;
     std::vector<std::uint64_t> duplicates_;  // the first few
     Steps steps_;
     std::uint64_t seen_ = 0, duplicate_ = 0, superseded_ = 0, masked_ = 0, foreign_ = 0;

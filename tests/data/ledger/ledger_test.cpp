@@ -18,6 +18,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
+#include <sys/resource.h>
 
 namespace lockstep {
 namespace {
@@ -156,6 +157,34 @@ TEST_F(Ledger, BearsAFileOfATerabyte) {
     const LedgerReport report = check_ledger(folder());
     EXPECT_TRUE(report.is_exact()) << describe_ledger(report);
     EXPECT_THAT(report.notes, SizeIs(1));
+}
+
+long peak_kib() {
+    rusage use{};
+    ::getrusage(RUSAGE_SELF, &use);
+    return use.ru_maxrss;
+}
+
+// A bit for each of them would take 2 GiB.
+TEST_F(Ledger, TakesMemoryForTheSamplesItSawAlone) {
+    {
+        LedgerWriter writer(folder(),
+                            {.samples = std::uint64_t{1} << 34, .data_digest = digest, .ranks = 1});
+        const auto ids = std::make_shared<std::vector<std::uint64_t>>(
+            std::vector<std::uint64_t>{0, 1, std::uint64_t{1} << 33});
+        Batch batch;
+        batch.next = {.consumed = 3};
+        batch.samples_in_step = 3;
+        batch.sample_ids = *ids;
+        batch.lease = ids;
+        writer.add(batch);
+        writer.flush();
+    }
+    const long before_kib = peak_kib();
+    const LedgerReport report = check_ledger(folder());
+    ASSERT_THAT(report.epochs, SizeIs(1));
+    EXPECT_EQ(report.epochs[0].seen, 3u);
+    EXPECT_LT(peak_kib() - before_kib, 64 << 10);
 }
 
 TEST_F(Ledger, MissesNoSampleThatAnEpochDrops) {
