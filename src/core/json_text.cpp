@@ -100,8 +100,8 @@ std::string in_quotes(std::string_view text) {
     }
 }
 
-// Together some 200 MiB; a data set of 100,000 shards has 1.6 million values.
-constexpr std::size_t most_values = 2'000'000, most_keys = 100'000;
+// Measured: at most 235 MiB. A data set of 90,000 shards has as many values.
+constexpr std::size_t most_values = 1'500'000, most_keys = 100'000;
 
 // Builds the value while the parser runs. It refuses depth, repeated keys and too many values
 // before anything large is built. Open containers are the last of their parents, so that pointers
