@@ -203,6 +203,9 @@ class Sink {
     std::unique_ptr<StderrCapture> capture_;  // the first to go: it logs to its end
 };
 
+// Made before main(), so that it outlives what exit() calls: ForeignEnd still tells by it.
+[[maybe_unused]] const Sink& made_early = Sink::instance();
+
 }  // namespace
 
 std::string_view level_name(Level level) {

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/foreign_end.hpp"
 
+#include "lockstep/core/log.hpp"
+
 #include "support/temp_dir.hpp"
 
 #include <cstdlib>
@@ -8,7 +10,9 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
@@ -76,6 +80,19 @@ TEST_F(ForeignEnds, MeanWhatTheInnermostGuardSays) {
               78);
     EXPECT_THAT(said(), testing::HasSubstr("E604: a library ended it with 1\n"));
     EXPECT_THAT(said(), testing::Not(testing::HasSubstr("E713")));
+}
+
+// Else the log would be gone before it is told.
+TEST_F(ForeignEnds, AreToldByALogThatIsOpenedLater) {
+    EXPECT_EQ(exit_of([&] {
+                  const ForeignEnd guard([](const Error& error) { write_error(error.what()); });
+                  open_log({.directory = folder_.path(), .keeps_stderr = true});
+                  const std::vector<std::string> other(1000, "what would take the log's memory");
+                  ::dup2(::open(said_.c_str(), O_WRONLY | O_CREAT, 0600), error_descriptor());
+                  std::exit(0);
+              }),
+              70);
+    EXPECT_EQ(said(), "the model ended the process: it called exit(0)");
 }
 
 TEST_F(ForeignEnds, AreNotOurOwn) {
