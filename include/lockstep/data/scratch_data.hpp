@@ -23,7 +23,4 @@ struct ScratchShape {
 /// of that size. As many different images as make 32 MiB; then they repeat.
 std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape);
 
-/// The rows of `source`, over and over, until there are `samples`.
-std::unique_ptr<RowSource> repeated_rows(std::unique_ptr<RowSource> source, std::uint64_t samples);
-
 }  // namespace lockstep

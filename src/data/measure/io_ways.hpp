@@ -3,14 +3,12 @@
 #pragma once
 
 #include "lockstep/data/measure_io.hpp"
-#include "lockstep/data/resident.hpp"
 
 #include "measure/portion.hpp"
 #include "stream/memory.hpp"
 
 #include <memory>
-#include <string>
-#include <vector>
+#include <span>
 
 namespace lockstep {
 
@@ -32,20 +30,12 @@ struct IoBench {
     std::uint64_t hot_repeats() const;
 
     const IoPlan& plan;
-    std::shared_ptr<const DatasetIndex> index, unhashed;  ///< unhashed: null if no block has a hash
+    std::shared_ptr<const DatasetIndex> index;
     Portion portion;
-    Memory source, ring;                           ///< touched already
-    std::shared_ptr<const ResidentRows> resident;  ///< null if not wanted, or too large
+    Memory ring;  ///< touched already
 };
-
-/// Why `way` cannot be measured here; "" if it can.
-std::string obstacle(const IoBench& bench, IoWay way, int threads);
 
 /// Reads the portion `repeats` times in all with `threads`.
 Pass run_way(const IoBench& bench, IoWay way, int threads, std::uint64_t repeats);
-
-/// libhdf5's way; in a file of its own, as it is the only one that sees HDF5.
-Pass run_h5dread(const IoBench& bench, IoWay way, int threads, std::uint64_t repeats);
-std::string h5dread_obstacle(const IoBench& bench, IoWay way, int threads);
 
 }  // namespace lockstep

@@ -8,8 +8,6 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t request_bytes = 1u << 20;
-
 std::span<const StoredBlock> blocks_within(const DatasetIndex& index,
                                            std::size_t field,
                                            std::uint64_t rows) {
@@ -18,10 +16,8 @@ std::span<const StoredBlock> blocks_within(const DatasetIndex& index,
     return std::span(blocks).first(static_cast<std::size_t>(end - blocks.begin()));
 }
 
-// Blocks of at most `most_bytes` together, each whole; bands of tiles by themselves.
-std::vector<RowSpan> spans_of(const DatasetIndex& index,
-                              std::uint64_t rows,
-                              std::uint64_t most_bytes) {
+// Blocks of at most one request together, each whole; bands of tiles by themselves.
+std::vector<RowSpan> spans_of(const DatasetIndex& index, std::uint64_t rows) {
     std::vector<RowSpan> spans;
     for (std::size_t f = 0; f < index.fields().size(); ++f) {
         std::uint64_t begin = 0, end = 0;  // in the file
@@ -29,7 +25,7 @@ std::vector<RowSpan> spans_of(const DatasetIndex& index,
             if (block.tile > 0) continue;
             const bool joins = block.cut == 0 && end > 0 && spans.back().shard == block.shard &&
                                end == block.offset &&
-                               block.offset + block.stored_bytes - begin <= most_bytes;
+                               block.offset + block.stored_bytes - begin <= request_bytes;
             if (joins) {
                 spans.back().rows += block.rows;
             } else {
@@ -81,8 +77,7 @@ Portion first_rows(const DatasetIndex& index, std::uint64_t limit_bytes) {
         portion.rows = std::min(portion.rows, blocks * block);
     }
     portion.decoded_bytes = portion.rows * row_bytes;
-    portion.blocks = spans_of(index, portion.rows, 0);
-    portion.spans = spans_of(index, portion.rows, request_bytes);
+    portion.spans = spans_of(index, portion.rows);
     for (const RowSpan& span : portion.spans)
         portion.largest_span = std::max(portion.largest_span,
                                         span.rows * index.fields()[span.field].bytes_per_sample());

@@ -16,7 +16,9 @@ struct RowSpan {
     std::uint64_t first = 0, rows = 0;
 };
 
-/// At most 1 MiB of one file.
+inline constexpr std::uint64_t request_bytes = 1u << 20;
+
+/// At most one request of one file.
 struct FilePiece {
     std::uint32_t shard = 0;
     std::uint64_t offset = 0, bytes = 0;
@@ -27,8 +29,7 @@ struct Portion {
     std::uint64_t rows = 0;
     std::uint64_t decoded_bytes = 0, stored_bytes = 0;
     std::uint64_t largest_span = 0;  ///< decoded bytes
-    std::vector<RowSpan> blocks;     ///< the fields' blocks by turns, as a reader asks for them
-    std::vector<RowSpan> spans;      ///< the same, neighbours together up to 1 MiB stored
+    std::vector<RowSpan> spans;      ///< neighbouring blocks up to 1 MiB stored, fields by turns
     std::vector<FilePiece> files;    ///< the same bytes, ascending in each file
 };
 
