@@ -104,10 +104,9 @@ Image decode_image(std::span<const std::byte> content) {
     if (is_png(content)) return decode_png(content);
     if (begins_with(content, "\xff\xd8\xff")) return decode_jpeg(content);
     if (is_tiff(content)) return decode_tiff(content);
-    if (is_webp(content)) return decode_webp(content);
     if (begins_with(content, "P5") || begins_with(content, "P6")) return decode_pnm(content);
-    throw BadImage(
-        "it begins neither as PNG, JPEG, TIFF or WebP files do, nor as binary PNM (P5, P6)");
+    if (is_webp(content)) throw BadImage("it is a WebP file, which Lockstep does not read");
+    throw BadImage("it begins neither as PNG, JPEG or TIFF files do, nor as binary PNM (P5, P6)");
 }
 
 std::uint32_t channel_bits(std::span<const std::byte> content) {

@@ -25,8 +25,7 @@ bool is_tiff_ending(std::string_view ending) {
 
 bool is_read_image(std::string_view ending) {
     constexpr std::string_view always[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
-    return is_one_of(always, ending) || (is_tiff_ending(ending) && reads_tiff()) ||
-           (ending == ".webp" && reads_webp());
+    return is_one_of(always, ending) || (is_tiff_ending(ending) && reads_tiff());
 }
 
 bool is_foreign_image(std::string_view ending) {
@@ -36,14 +35,12 @@ bool is_foreign_image(std::string_view ending) {
 
 std::string_view missing_package(std::string_view ending) {
     if (is_tiff_ending(ending) && !reads_tiff()) return "libtiff-dev";
-    if (ending == ".webp" && !reads_webp()) return "libwebp-dev";
     return "";
 }
 
 std::string read_images_text() {
     std::vector<std::string_view> names{"PNG", "JPEG", "PPM", "PGM"};
     if (reads_tiff()) names.emplace_back("TIFF");
-    if (reads_webp()) names.emplace_back("WebP");
     const std::string_view last = names.back();
     names.pop_back();
     return fmt::format("{} or {}", fmt::join(names, ", "), last);

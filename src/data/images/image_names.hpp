@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-/// Whether files with this ending (".png", in lower case) are read; those of libtiff and libwebp
-/// only in a build that has them.
+/// Whether files with this ending (".png", in lower case) are read; those of libtiff only
+/// in a build that has it.
 bool is_read_image(std::string_view ending);
 
 /// Whether it is an image's that is not read.
@@ -18,7 +18,7 @@ bool is_foreign_image(std::string_view ending);
 /// The library that would read it, as its Debian package is called; "" if none would.
 std::string_view missing_package(std::string_view ending);
 
-/// "PNG, JPEG, PPM, PGM, TIFF or WebP": what is_read_image() is true for.
+/// "PNG, JPEG, PPM, PGM or TIFF": what is_read_image() is true for.
 std::string read_images_text();
 
 }  // namespace lockstep

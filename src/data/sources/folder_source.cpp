@@ -50,6 +50,16 @@ std::string way_past_bad_image(const fs::path& path) {
                      word);
 }
 
+// WebP files beside others were packed once: they must not be left out.
+void refuse_webp(const fs::path& image, const fs::path& classes) {
+    throw unreadable(
+        image,
+        fmt::format("it is a WebP file, and only {} are read", read_images_text()),
+        fmt::format("make PNG of all that are there, by dwebp (Debian: webp): find -L {} -iname "
+                    "'*.webp' -exec dwebp -quiet {{}} -o {{}}.png \\; -delete",
+                    shell_word(classes.string())));
+}
+
 // In lower case.
 std::string ending_of(const fs::path& path) {
     std::string ending = path.extension();
@@ -152,6 +162,7 @@ Listing list_images(const fs::path& folder) {
                 "it is a folder within the folder of a class",
                 fmt::format("give --folder {} if its folders are the classes, or move it away",
                             shell_word(folder.string())));
+        if (ending_of(entry.path()) == ".webp") refuse_webp(entry.path(), folder.parent_path());
         if (type == fs::file_type::regular && is_read_image(ending_of(entry.path())))
             listing.names.push_back(entry.path().filename());
         else
