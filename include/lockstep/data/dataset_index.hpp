@@ -47,10 +47,6 @@ struct BlockForms {
     bool operator==(const BlockForms&) const = default;
 };
 
-/// How often this process, or a child for it, opened a file with libhdf5 to look at it. Once per
-/// foreign file and job; never for shards that are as they were packed.
-std::uint64_t hdf5_files_opened();
-
 /// A data set that has been looked at and can be read. Rank 0 opens it; the other ranks
 /// deserialize() what rank 0 serialize()d and touch neither the manifest nor HDF5. Immutable.
 class DatasetIndex {

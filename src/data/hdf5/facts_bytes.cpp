@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t version = 6;
+constexpr std::uint64_t version = 7;
 constexpr std::uint64_t absent = ~std::uint64_t{0};
 
 void add_numbers(ByteWriter& out, std::span<const std::uint64_t> values) {
@@ -278,7 +278,6 @@ std::vector<std::byte> to_bytes(const FileFacts& facts) {
     add_optional(out, facts.shard_index);
     add_optional(out, facts.samples);
     add_optional(out, facts.first_sample);
-    out.add(facts.reads);
     out.add(facts.datasets.size());
     for (const DatasetFacts& dataset : facts.datasets) add_dataset(out, dataset);
     return out.finish();
@@ -294,7 +293,6 @@ FileFacts facts_from(std::span<const std::byte> bytes, std::size_t datasets, std
     facts.shard_index = take_optional(in);
     facts.samples = take_optional(in);
     facts.first_sample = take_optional(in);
-    facts.reads = in.number();
     if (in.count(64) != datasets) throw damaged_index("it is about other data sets");
     for (std::size_t left = datasets; left > 0; --left)
         facts.datasets.push_back(take_dataset(in, std::min(most, most_chunks)));

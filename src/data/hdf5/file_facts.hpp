@@ -107,7 +107,6 @@ struct FileFacts {
     std::optional<std::string> uuid;
     std::optional<std::uint64_t> shard_index, samples, first_sample;
     std::vector<DatasetFacts> datasets;  ///< as requested
-    std::uint64_t reads = 0;             ///< of the library while it looked
     bool operator==(const FileFacts&) const = default;
 };
 

@@ -287,7 +287,6 @@ DatasetFacts look_at_part(const std::filesystem::path& path, const std::string& 
 
 FileFacts look_at_file(const FileRequest& request) {
     const h5::QuietErrors quiet;
-    const std::uint64_t reads_before = h5::reads();
     const h5::Handle file = h5::open_for_probing(request.path);
     FileFacts facts;
     facts.uuid = optional_of(h5::read_text(file, "dataset_uuid"));
@@ -296,7 +295,6 @@ FileFacts look_at_file(const FileRequest& request) {
     facts.first_sample = optional_of(h5::read_number(file, "first_sample"));
     for (const std::string& name : request.datasets)
         facts.datasets.push_back(look_at_dataset(file, name, request.links));
-    facts.reads = h5::reads() - reads_before;
     return facts;
 }
 
