@@ -11,7 +11,6 @@
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/measure_io.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/scratch_data.hpp"
 
 #include "io_others.hpp"
 

@@ -47,7 +47,8 @@ class Lines {
     std::vector<Line> lines_;
 };
 
-/// Does what ranks and exchange do, in one thread: leaves into slots, merges, then the sum of partials.
+/// Does what ranks and exchange do, in one thread: leaves into slots, merges, then the sum of
+/// partials.
 float sum_by_plan(const TreePlan& plan, std::uint64_t step) {
     constexpr std::size_t count = lockstep::line_floats;
     std::vector<std::unique_ptr<Lines>> memory;

@@ -6,6 +6,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/row_source.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -96,5 +97,17 @@ Json io_json(const IoMeasurements& measured);
 /// Drops the shards' pages from the page cache, unwritten ones after writing them. Returns the
 /// share of pages still there (of memory file systems: all).
 double drop_page_cache(const DatasetIndex& index);
+
+/// Images that nobody needs but that compress as real ones do: what to make up.
+struct ScratchShape {
+    std::uint64_t samples = 0;                      ///< how many
+    std::vector<std::int64_t> image = {3, 64, 64};  ///< C, H, W
+    std::int64_t classes = 10;                      ///< of labels
+};
+
+/// `images` u8 and `labels` i64, the same for equal shapes: smooth shapes before a black ground
+/// with noise in the lower bits. About 1.3 times smaller by deflate, 1.2 by lz4, like photographs
+/// of that size. As many different images as make 32 MiB; then they repeat.
+std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape);
 
 }  // namespace lockstep

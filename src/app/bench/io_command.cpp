@@ -10,7 +10,6 @@
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/data/measure_io.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/scratch_data.hpp"
 
 #include "command.hpp"
 #include "data/staged_progress.hpp"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/scratch_data.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/data/measure_io.hpp"
 
 #include <algorithm>
 #include <array>

@@ -50,10 +50,9 @@ TEST_F(LeftOut, TiffIsCountedWithWhatReadsIt) {
     testing::internal::CaptureStderr();
     EXPECT_EQ(open_folder(folder_.path())->samples(), 1u);
     const std::string said = testing::internal::GetCapturedStderr();
-    EXPECT_THAT(
-        said,
-        HasSubstr("not PNG, JPEG, PPM or PGM by name are left out: 1 .tif, 1 .tiff; "
-                  "build Lockstep where Debian's libtiff-dev is installed, or make PNG"));
+    EXPECT_THAT(said,
+                HasSubstr("not PNG, JPEG, PPM or PGM by name are left out: 1 .tif, 1 .tiff; "
+                          "build Lockstep where Debian's libtiff-dev is installed, or make PNG"));
     folder_.file("b/1.tif", "x");
     const auto error = caught([&] { open_folder(folder_.path()); });
     ASSERT_TRUE(error);

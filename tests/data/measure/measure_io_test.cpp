@@ -5,7 +5,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/scratch_data.hpp"
 
 #include "data/samples.hpp"
 #include "measure/io_ways.hpp"

@@ -104,7 +104,8 @@ TEST_F(FolderSource, RefusesWebpWithACommandThatMakesPng) {
     folder_.file("a/2.WEBP", "x");
     EXPECT_EQ(error().code(), "E214");
     EXPECT_THAT(error().text(), HasSubstr("a/2.WEBP' cannot be packed\n  why: it is a WebP file"));
-    EXPECT_THAT(error().fix(), HasSubstr("find -L " + folder_.path().string() + " -iname '*.webp'"));
+    EXPECT_THAT(error().fix(),
+                HasSubstr("find -L " + folder_.path().string() + " -iname '*.webp'"));
     fs::rename(folder_ / "a/2.WEBP", folder_ / "a/2.jpg");
     folder_.file("a/1.png", "RIFF....WEBP");
     EXPECT_EQ(error().code(), "E237");
