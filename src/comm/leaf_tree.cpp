@@ -13,8 +13,8 @@
 //       r0 |   rank 1 | rank 2         somebody has both
 //
 // A rank adds what is a complete subtree of its own and hands on the rest as it is. Who adds those,
-// and where, is free (tree_sum here, rails between nodes in hierarchical/): the additions are the
-// same.
+// and where, is free (an owner on one node, rails between nodes in hierarchical/): the additions
+// are the same.
 //
 // What must never happen: two numbers are added that are not siblings. It would be right to a human
 // eye, right to any tolerance, and end the promise that P does not decide bits. Hence a partial
@@ -44,17 +44,6 @@ LeafRange leaves_of(int rank, int ranks, int virtual_ranks) {
         return static_cast<int>(virtual_ranks * r / ranks);
     };
     return {boundary(rank), boundary(rank + 1)};
-}
-
-std::vector<Partial> partials_of(LeafRange range, int rank) {
-    std::vector<Partial> partials;
-    for (int first = range.begin; first < range.end;) {
-        int level = 0;
-        while (first % (2 << level) == 0 && first + (2 << level) <= range.end) ++level;
-        partials.push_back({first, level, rank, static_cast<int>(partials.size())});
-        first += 1 << level;
-    }
-    return partials;
 }
 
 TreePlan::TreePlan(int virtual_ranks, int ranks, Summation summation)
@@ -101,15 +90,6 @@ std::span<const Partial> TreePlan::partials_of_rank(int rank) const {
     const auto r = static_cast<std::size_t>(rank);
     return std::span(partials_).subspan(first_of_rank_[r],
                                         first_of_rank_[r + 1] - first_of_rank_[r]);
-}
-
-void tree_sum(const TreePlan& plan,
-              std::span<const float* const> inputs,
-              float* out,
-              std::size_t count) {
-    expect(count % line_floats == 0, "whole lines");
-    const std::array<float*, 1> to = {out};
-    sum_into(plan.merges_after(), inputs, to, count);
 }
 
 void add_into(float* into, const float* from, std::size_t count) {

@@ -300,7 +300,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E249",
      config,
      "this build lacks the library of a format",
-     "PNG, JPEG, TIFF, WebP and blosc are optional where Lockstep is built; the summary at the\n"
+     "PNG, JPEG, TIFF and blosc are optional where Lockstep is built; the summary at the\n"
      "end of cmake's configure step says which are in. 'scripts/setup run' installs all of them\n"
      "on Debian."},
     {"E250",

@@ -303,10 +303,6 @@ std::int64_t RunDirectory::begin_incarnation() {
     return next;
 }
 
-bool RunDirectory::still_ours() const {
-    return incarnation_ > 0 && incarnation_on_disk(paths_.incarnation()) == incarnation_;
-}
-
 void RunDirectory::check_still_ours() const {
     check_newest(paths_, incarnation_);
 }

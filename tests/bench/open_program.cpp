@@ -106,7 +106,6 @@ Json measured(const std::function<DatasetIndex()>& open, std::uint64_t rounds) {
         return result;
     };
     Json json;
-    const std::uint64_t opened = hdf5_files_opened();
     for (std::uint64_t round = 0; round < rounds; ++round) {
         const double since = now_s();
         const DatasetIndex index = timed("open_s", open);
@@ -119,7 +118,6 @@ Json measured(const std::function<DatasetIndex()>& open, std::uint64_t rounds) {
         json["blocks"] = index.stored_blocks(0).size();
         json["index_bytes"] = bytes.size();
     }
-    json["hdf5_opens_a_round"] = (hdf5_files_opened() - opened) / rounds;
     for (const auto& [part, seconds] : best) json[part] = seconds;
     return json;
 }

@@ -108,7 +108,9 @@ void synthesize(const fs::path& output, const Options& options) {
 
 StreamOptions stream_options(const Options& options) {
     StreamOptions stream;
-    stream.order = parse_order(options.text("order", "lanes"));
+    stream.order = static_cast<OrderKind>(
+        std::ranges::find(order_names, options.text("order", "lanes")) - order_names.begin());
+    check(stream.order <= OrderKind::sequential, [] { return Error("E103", "no such order"); });
     stream.seed = static_cast<std::uint64_t>(options.whole("seed", 7));
     stream.lanes = static_cast<int>(options.whole("lanes", 64));
     stream.window_blocks = static_cast<int>(options.whole("window", 4));

@@ -5,9 +5,14 @@
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/core/random.hpp"
 
+#include "sums/sum_kernels.hpp"
+
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <span>
+#include <vector>
 
 namespace lockstep::test {
 
@@ -39,6 +44,23 @@ float plain_sum_of(int ranks, int virtual_ranks, Value&& value) {
         total = rank == 0 ? mine : total + mine;
     }
     return total;
+}
+
+/// out[i]: inputs[k][i] of all partials k of `plan`, summed as an owner does.
+inline void sum_of_partials(const TreePlan& plan,
+                            std::span<const float* const> inputs,
+                            float* out,
+                            std::size_t count) {
+    sum_into(plan.merges_after(), inputs, std::span(&out, 1), count);
+}
+
+/// merges_after of the balanced tree over `inputs`; what is left is merged from the right.
+inline std::vector<int> balanced_order(int inputs) {
+    std::vector<int> merges_after;
+    for (unsigned k = 0; k < static_cast<unsigned>(inputs); ++k)
+        merges_after.push_back(std::countr_one(k));
+    merges_after.back() += std::popcount(static_cast<unsigned>(inputs)) - 1;
+    return merges_after;
 }
 
 }  // namespace lockstep::test

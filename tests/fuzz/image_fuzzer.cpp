@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // libFuzzer: whatever bytes an image is, it is refused, or has the pixels that its size says. What
-// is Lockstep's own is watched by the sanitizers; libpng, libjpeg, libtiff and libwebp are as
-// installed.
+// is Lockstep's own is watched by the sanitizers; libpng, libjpeg and libtiff are as installed.
 #include "images/image.hpp"
 
 #include <cstdlib>

@@ -11,7 +11,6 @@
 #include "format/index_table.hpp"
 #include "hdf5/file_facts.hpp"
 #include "hdf5/stored_blocks.hpp"
-#include "hdf5/texts.hpp"
 
 #include <algorithm>
 #include <array>

@@ -5,16 +5,12 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string_view>
 
 namespace lockstep {
 
 /// bfloat16 is added in float32 and rounded to nearest even once, at the end of a sum.
 enum class DataType : std::uint8_t { float32, bfloat16, float64, int64 };
-
-/// In the order of the enumeration.
-std::span<const DataType> all_data_types();
 
 /// Bytes of one element.
 std::size_t size_of(DataType type);

@@ -30,9 +30,6 @@ struct Partial {
     bool operator==(const Partial&) const = default;
 };
 
-/// The maximal complete subtrees inside `range`, left to right; partial i lies in slot i.
-std::vector<Partial> partials_of(LeafRange range, int rank);
-
 /// The merges a rank does after its leaf at position `leaf` is in slot `height`: as a binary
 /// counter, slot k += slot k+1 while both are siblings of one level. Returns the new height.
 /// `merge(into, from)` is called once for each, innermost first.
@@ -95,15 +92,7 @@ class TreePlan {
     std::vector<int> merges_after_;
 };
 
-/// out[i] = T(inputs[..][i]) for i in [0, count): inputs[k] is the sum of partial k of `plan`.
-/// The additions and their order are those of the full tree over V leaves, in fp32. All pointers
-/// are 64-byte aligned, `count` is a multiple of line_floats; `out` may be one of the inputs.
-void tree_sum(const TreePlan& plan,
-              std::span<const float* const> inputs,
-              float* out,
-              std::size_t count);
-
-/// into[i] += from[i]. Alignment as in tree_sum.
+/// into[i] += from[i]. Pointers are 64-byte aligned, `count` is a multiple of line_floats.
 void add_into(float* into, const float* from, std::size_t count);
 
 }  // namespace lockstep

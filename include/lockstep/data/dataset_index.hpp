@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where every block of a data set lies: opened once per job, sent to all ranks as bytes.
+/// Where every block of a data set lies and how it is stored: opened once per job, sent to all
+/// ranks as bytes.
 #pragma once
 
 #include "lockstep/core/files.hpp"
-#include "lockstep/data/cut.hpp"
-#include "lockstep/data/filters.hpp"
 #include "lockstep/data/foreign.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/data/order.hpp"
@@ -19,6 +18,84 @@
 #include <vector>
 
 namespace lockstep {
+
+/// How chunks cut a field's samples: like tiles, those at the end beyond it.
+///
+///     sample [5, 6], chunk [3, 4]      0 0 0 0 1 1 . .      rows of chunk[0] samples are a band;
+///                                      0 0 0 0 1 1 . .      its tiles are numbered as their
+///                                      0 0 0 0 1 1 . .      beginnings are in memory, and each
+///                                      2 2 2 2 3 3 . .      is one chunk
+///                                      2 2 2 2 3 3 . .
+///                                      . . . . . . . .      . padding
+struct Cut {
+    std::vector<std::uint64_t> sample, chunk;  ///< elements by dimension, without that of rows
+    bool operator==(const Cut&) const = default;
+
+    std::uint64_t tiles() const;           ///< of a band
+    std::uint64_t chunk_elements() const;  ///< of one row of a chunk, with padding
+
+    /// Elements of one row of a tile that belong to the sample.
+    std::uint64_t elements_of(std::uint64_t tile) const;
+
+    /// Whether every sample's size is at least 1, every chunk's too, and nothing overflows.
+    bool is_sound() const;
+};
+
+/// Moves what belongs to samples to the front of `chunk`, `rows` rows of tile number `tile`,
+/// padding left out, and returns it: [rows, elements_of(tile)].
+std::span<std::byte> without_padding(const Cut& cut,
+                                     std::uint64_t tile,
+                                     std::size_t element_bytes,
+                                     std::uint64_t rows,
+                                     std::span<std::byte> chunk);
+
+/// Copies rows of a tile without padding to where they belong in `samples`, as many whole rows.
+void put_tile(const Cut& cut,
+              std::uint64_t tile,
+              std::size_t element_bytes,
+              std::span<const std::byte> values,
+              std::span<std::byte> samples);
+
+/// The filters that are read. The numbers are HDF5's registered identifiers.
+enum class FilterKind : std::uint16_t {
+    deflate = 1,
+    shuffle = 2,
+    fletcher32 = 3,
+    lzf = 32000,  ///< h5py's own
+    blosc = 32001,
+    lz4 = 32004,
+    zstd = 32015,
+    /// None of HDF5's: numbers that become the field's wider ones, or change their byte order.
+    /// Only the first of a chain.
+    widening = 65535,
+    /// None either: numbers that stand for others, and become f32 (format/unpacking.hpp). Only the
+    /// first of a chain, without a widening.
+    unpacking = 65534,
+};
+
+/// One filter and what undoing it takes.
+struct Filter {
+    FilterKind kind = FilterKind::deflate;
+    std::uint32_t element = 0;  ///< of shuffle: its bytes; of the last two: their code; else 0
+    std::vector<std::uint64_t> values = {};  ///< of unpacking: by what; else none
+    bool operator==(const Filter&) const = default;
+};
+
+/// In the order of writing; reading undoes the last one first. Empty: stored as it is.
+using FilterChain = std::vector<Filter>;
+
+/// Whether `kind` is the number of one of HDF5's filters that this build reads.
+bool is_known_filter(std::uint64_t kind);
+
+/// Whether `kind` is one that HDF5 has not: of elements that change when they are read.
+bool is_own_filter(std::uint64_t kind);
+
+/// "shuffle+deflate"; "none" for an empty chain.
+std::string filter_text(const FilterChain& chain);
+
+/// Why a chain cannot be undone: more than one filter that compresses, too many filters, a shuffle
+/// of elements without size. "" if it can be.
+std::string filter_fault(const FilterChain& chain);
 
 /// In the place of a file's number: the block's bytes are kept in the index.
 inline constexpr std::uint32_t kept_in_index = 0xffffffff;
@@ -46,10 +123,6 @@ struct BlockForms {
     std::vector<Cut> cuts;
     bool operator==(const BlockForms&) const = default;
 };
-
-/// How often this process, or a child for it, opened a file with libhdf5 to look at it. Once per
-/// foreign file and job; never for shards that are as they were packed.
-std::uint64_t hdf5_files_opened();
 
 /// A data set that has been looked at and can be read. Rank 0 opens it; the other ranks
 /// deserialize() what rank 0 serialize()d and touch neither the manifest nor HDF5. Immutable.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How fast a data set can be read here, in every way there is, beside what the machine can do.
+/// How fast a data set can be read here, beside what the machine can do.
 #pragma once
 
 #include "lockstep/core/json.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/row_source.hpp"
 
 #include <cstdint>
 #include <functional>
@@ -17,16 +18,11 @@
 
 namespace lockstep {
 
-/// Ways of moving a data set's bytes. The first two are limits: nothing that reads can beat them.
+/// Ways of moving a data set's bytes. The first is the limit: nothing that reads files can beat it.
 enum class IoWay {
-    copy,     ///< memcpy from memory as large as the data into a small buffer; decoded bytes
-    pread,    ///< 1 MiB requests into a ring of buffers; stored bytes
-    h5dread,  ///< libhdf5: each thread opens the shards itself and reads block by block
-    h5dread_batches,  ///< the same by batches, as a loader asks; uncompressed data only
-    unverified,       ///< our block reader, told of no hashes
-    blocks,           ///< our block reader: pread, hash, decode
-    stream,           ///< shuffled batches from BatchStream; its caller does nothing else
-    resident,         ///< shuffled batches gathered from memory that holds all; threads are ranks
+    pread,   ///< 1 MiB requests into a ring of buffers; stored bytes
+    blocks,  ///< the block reader: pread, hash, decode
+    stream,  ///< shuffled batches from BatchStream; its caller does nothing else
 };
 std::string_view way_name(IoWay way);  ///< as `bench io` shows it
 
@@ -41,7 +37,6 @@ std::string_view state_name(CacheState state);  ///< as `bench io` shows it
 struct IoPlan {
     std::vector<int> threads = {1, 2};  ///< of a way; I/O threads of the stream
     std::vector<CacheState> states = {CacheState::hot, CacheState::cold};  ///< of the page cache
-    std::vector<IoWay> ways;                                               ///< empty: all
     int rounds = 3;                           ///< ways take turns in each
     std::int64_t batch = 256;                 ///< samples
     std::uint64_t least_bytes = 256u << 20;   ///< decoded, of a hot pass: data sets are read again
@@ -54,15 +49,15 @@ struct IoPlan {
 
 /// One way with one number of threads: the best of all rounds.
 struct IoRow {
-    IoWay way = IoWay::copy;             ///< that was measured
+    IoWay way = IoWay::pread;            ///< that was measured
     CacheState state = CacheState::hot;  ///< of the page cache
     int threads = 1;                     ///< of the way
     double best_s = 0;                   ///< of the fastest pass
     double median_s = 0;                 ///< over passes
     std::uint64_t bytes = 0;             ///< handed over, decoded, in a pass; 0 for pread
-    std::uint64_t stored_bytes = 0;      ///< taken from files in a pass; 0 for copy and resident
-    double first_s = 0;                  ///< stream, resident: until the first batch
-    StreamStats spent;                   ///< blocks, unverified, stream, resident: of the best pass
+    std::uint64_t stored_bytes = 0;      ///< taken from files in a pass
+    double first_s = 0;                  ///< stream: until the first batch
+    StreamStats spent;                   ///< blocks, stream: of the best pass
 
     double bytes_per_s() const { return static_cast<double>(bytes) / best_s; }  ///< of decoded data
 
@@ -85,8 +80,6 @@ struct IoMeasurements {
 
     /// Rate of stored bytes over pread's with the same threads and state.
     std::optional<double> share_of_pread(const IoRow& row) const;
-    /// Rate of decoded bytes over memcpy's with the same threads.
-    std::optional<double> share_of_copy(const IoRow& row) const;
 };
 
 /// Measures all of `plan` in turns. Drops the shards' pages from the page cache for
@@ -94,7 +87,7 @@ struct IoMeasurements {
 /// < 1.
 IoMeasurements measure_io(std::shared_ptr<const DatasetIndex> index, const IoPlan& plan);
 
-/// One sentence for each state: what the stream supplies, its share of the limits, which stage
+/// One sentence for each state: what the stream supplies, its share of the limit, which stage
 /// binds it, and what would help.
 std::vector<std::string> io_verdicts(const IoMeasurements& measured);
 
@@ -104,5 +97,17 @@ Json io_json(const IoMeasurements& measured);
 /// Drops the shards' pages from the page cache, unwritten ones after writing them. Returns the
 /// share of pages still there (of memory file systems: all).
 double drop_page_cache(const DatasetIndex& index);
+
+/// Images that nobody needs but that compress as real ones do: what to make up.
+struct ScratchShape {
+    std::uint64_t samples = 0;                      ///< how many
+    std::vector<std::int64_t> image = {3, 64, 64};  ///< C, H, W
+    std::int64_t classes = 10;                      ///< of labels
+};
+
+/// `images` u8 and `labels` i64, the same for equal shapes: smooth shapes before a black ground
+/// with noise in the lower bits. About 1.3 times smaller by deflate, 1.2 by lz4, like photographs
+/// of that size. As many different images as make 32 MiB; then they repeat.
+std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape);
 
 }  // namespace lockstep

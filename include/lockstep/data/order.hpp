@@ -22,9 +22,6 @@ enum class OrderKind {
 inline constexpr std::array<std::string_view, 3> order_names{"lanes", "uniform", "sequential"};
 std::string_view order_name(OrderKind kind);  ///< its word of order_names
 
-/// The kind called `name`. Errors: E103 listing the names.
-OrderKind parse_order(std::string_view name);
-
 /// Rows that are stored side by side; `first` is a global sample number.
 struct RowBlock {
     std::uint64_t first = 0;                                ///< global sample number

@@ -140,10 +140,8 @@ class RunDirectory {
     /// This incarnation's folder of logs.
     fs::path logs() const { return paths_.logs(incarnation_); }
 
-    /// Whether the number on disk is still this incarnation's.
-    bool still_ours() const;
-
-    /// Errors: E408 unless still_ours(). To be called before anything is committed.
+    /// Errors: E408 unless the number on disk is still this incarnation's. To be called before
+    /// anything is committed.
     void check_still_ours() const;
 
     /// What somebody asks of this incarnation, until a state answers it. Looks into the directory

@@ -10,9 +10,7 @@
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/data/measure_io.hpp"
 #include "lockstep/data/pack.hpp"
-#include "lockstep/data/scratch_data.hpp"
 
-#include "bench/io_report.hpp"
 #include "command.hpp"
 #include "data/staged_progress.hpp"
 #include "scratch_folder.hpp"
@@ -23,30 +21,23 @@
 #include <optional>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
 
 constexpr const char* bench_io_help =
-    R"(Reads a data set in every way there is and shows how far each is from what the machine can do.
+    R"(Measures how fast training reads a data set here, and how far that is from the limit.
 Without --data it makes one of photograph-like images for each codec, and removes it at the end.
 
-  memcpy             the limit of memory: from as much memory as the data needs into a buffer
-  pread              the limit of files: requests of 1 MiB into a ring of buffers
-  H5Dread            libhdf5, each thread with files of its own, block by block
-  H5Dread of batches the same by batches, as a loader asks for rows (uncompressed data)
-  blocks, no hashes  our block reader: pread and decode
-  blocks             the same with every hash checked, as always in training
-  stream             shuffled batches, as training gets them; threads are I/O threads
-  resident           shuffled batches from memory that holds all rows; threads are ranks
+  pread   the limit of files: requests of 1 MiB into a ring of buffers
+  blocks  the block reader: pread, every hash checked, decode
+  stream  shuffled batches, as training gets them; threads are I/O threads
 Ways take turns, so that what disturbs one disturbs all; compare their shares, not their MB/s.
 
 hot is read from the operating system's page cache. cold drops the data set's own pages from it
 before each pass; what caches lie below it (a disk's, a virtual machine's host's) stay. The verdict
 says which stage binds the stream: I/O, verify, decode or assemble, and what would help.
-
-lz4 and zstd are not libhdf5's own: pip install hdf5plugin, and set HDF5_PLUGIN_PATH to its folder
-'plugins', to have H5Dread measured with them.
 
 Examples:
   lockstep bench io
@@ -185,6 +176,76 @@ DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Code
 
 DatasetIndex open_data(const BenchIoOptions& options) {
     return DatasetIndex::open(options.data, parse_field_mappings(options.fields));
+}
+
+constexpr double mega = 1e6;
+
+std::string rate_text(double bytes_per_s, std::uint64_t bytes) {
+    return bytes == 0 ? "" : fmt::format("{:.0f}", bytes_per_s / mega);
+}
+
+std::string spent_text(double seconds, double of_s) {
+    return of_s > 0 ? fmt::format("{:.0f}", 100 * seconds / of_s) : "";
+}
+
+std::string row_text(const IoMeasurements& measured, const IoRow& row) {
+    const double io_s = row.spent.blocks_read > 0 ? row.best_s * row.threads : 0;
+    const std::optional<double> share = measured.share_of_pread(row);
+    const double assembler_s = row.way == IoWay::stream ? row.best_s : 0;
+    return fmt::format("{:<8} {:<5} {:>7} {:>9} {:>9} {:>6} {:>6} {:>6} {:>6} {:>8}\n",
+                       way_name(row.way),
+                       state_name(row.state),
+                       row.threads,
+                       rate_text(row.bytes_per_s(), row.bytes),
+                       rate_text(row.stored_per_s(), row.stored_bytes),
+                       share ? fmt::format("{:.0f}", 100 * *share) : "",
+                       spent_text(row.spent.read_s, io_s),
+                       spent_text(row.spent.verify_s, io_s),
+                       spent_text(row.spent.decode_s, io_s),
+                       spent_text(row.spent.assemble_s, assembler_s));
+}
+
+/// Before measuring: machine, what is done, and what the columns mean. Lines begin with "# ".
+std::string io_header_text(const IoPlan& plan, const std::string& cpu_model) {
+    return fmt::format(
+        "# lockstep {} bench io | {}\n"
+        "# best of {} alternating passes of at least {} | threads {} | batches of {}\n"
+        "# MB/s (10^6 bytes) of decoded and of stored bytes; the share of pread with as many\n"
+        "# threads, in %; where the threads' time went, in %\n",
+        version_text(),
+        cpu_model,
+        plan.rounds,
+        bytes_text(plan.least_bytes),
+        fmt::join(plan.threads, ", "),
+        plan.batch);
+}
+
+/// A data set's rows, notes and verdicts.
+std::string io_table_text(const std::string& name, const IoMeasurements& measured) {
+    std::string text = fmt::format(
+        "#\n# {}: {} samples of {}, codec {}, {} stored as {}\n"
+        "#{:<7} {:<5} {:>7} {:>9} {:>9} {:>6} {:>6} {:>6} {:>6} {:>8}\n",
+        name,
+        grouped(measured.samples),
+        bytes_text(measured.bytes_per_sample),
+        measured.codec,
+        bytes_text(measured.decoded_bytes),
+        bytes_text(measured.stored_bytes),
+        "way",
+        "cache",
+        "threads",
+        "decoded",
+        "stored",
+        "pread",
+        "read",
+        "verify",
+        "decode",
+        "assemble");
+    for (const IoRow& row : measured.rows) text += row_text(measured, row);
+    for (const std::string& note : measured.notes) text += "# " + note + "\n";
+    for (const std::string& verdict : io_verdicts(measured))
+        text += fmt::format("verdict (codec {}): {}\n", measured.codec, verdict);
+    return text;
 }
 
 /// Measures one data set and shows it, or adds it to `report`.

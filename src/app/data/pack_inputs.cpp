@@ -137,7 +137,7 @@ OptionSection kinds(PackInputs& in) {
          path_option("folder",
                      "DIR",
                      in.folder,
-                     "PNG, JPEG, TIFF, WebP, PPM or PGM images in one sub-folder per class"),
+                     "PNG, JPEG, TIFF, PPM or PGM images in one sub-folder per class"),
          list_option("text", "FILE", in.text, "text, each byte a token; several files may follow"),
          list_option(
              "tokens", "FILE", in.tokens, "tokens in NPY or raw files; several may follow")}};

@@ -17,18 +17,12 @@ constexpr std::array type_rows = {TypeRow{DataType::float32, 4, "float"},
                                   TypeRow{DataType::bfloat16, 2, "bfloat16"},
                                   TypeRow{DataType::float64, 8, "double"},
                                   TypeRow{DataType::int64, 8, "int64"}};
-constexpr std::array types = {
-    DataType::float32, DataType::bfloat16, DataType::float64, DataType::int64};
 
 const TypeRow& row_of(DataType type) {
     return type_rows[static_cast<std::size_t>(type)];
 }
 
 }  // namespace
-
-std::span<const DataType> all_data_types() {
-    return types;
-}
 
 std::size_t size_of(DataType type) {
     return row_of(type).bytes;

@@ -32,7 +32,6 @@
 #include "norm/square_sums.hpp"
 
 #include <algorithm>
-#include <cmath>
 
 namespace lockstep {
 namespace {
@@ -69,13 +68,6 @@ void ExactSum::add_one_by_one(const float* values) {
 
 double ExactSum::value() const {
     return rounded(words_.data());
-}
-
-double global_norm(const Communicator& ranks, std::span<const std::span<const float>> stripes) {
-    ExactSum sum;
-    for (const std::span<const float> stripe : stripes) sum.add_squares(stripe);
-    ranks.all_reduce_sum(sum.words());
-    return std::sqrt(sum.value());
 }
 
 }  // namespace lockstep

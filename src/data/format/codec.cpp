@@ -3,8 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "lz4_frame.hpp"
-
 #include <fmt/format.h>
 #include <libdeflate.h>
 #include <lz4.h>

@@ -2,7 +2,7 @@
 // Compresses and expands blocks, in the payload formats of HDF5's registered filters.
 #pragma once
 
-#include "lockstep/data/filters.hpp"
+#include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/manifest.hpp"
 
 #include <cstddef>
@@ -12,6 +12,19 @@
 #include <vector>
 
 namespace lockstep {
+
+/// The LZ4 filter's payload (https://github.com/HDFGroup/hdf5_plugins, LZ4): total size as 8 bytes,
+/// block size as 4, then each block's stored size as 4 and its data; all sizes big-endian. A block
+/// whose stored size is its own size is not compressed.
+inline constexpr std::size_t lz4_header = 12, lz4_block_header = 4;
+
+/// The libraries' view of bytes.
+inline const char* chars(std::span<const std::byte> bytes) {
+    return reinterpret_cast<const char*>(bytes.data());
+}
+inline char* chars(std::span<std::byte> bytes) {
+    return reinterpret_cast<char*>(bytes.data());
+}
 
 /// Compresses blocks with one codec. Move-only; one thread.
 class Encoder {

@@ -6,7 +6,8 @@
 //     run      x             bytes
 //
 // Tested: data/format/cut_test.cpp (against numpy's order of elements, worked out one by one).
-#include "lockstep/data/cut.hpp"
+
+#include "lockstep/data/dataset_index.hpp"
 
 #include <algorithm>
 #include <cstring>

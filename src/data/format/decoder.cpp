@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "chunk_filters.hpp"
 #include "codec.hpp"
-#include "lz4_frame.hpp"
 #include "unpacking.hpp"
 #include "widening.hpp"
 

@@ -2,7 +2,7 @@
 // How much a compressed chunk can hold, so that what it announces is not believed too easily.
 #pragma once
 
-#include "lockstep/data/filters.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
 #include <cstdint>
 

@@ -8,12 +8,15 @@
 // be given unasked: it becomes a number that the user stated, or `no_value`, which readers refuse.
 #pragma once
 
-#include "lockstep/data/filters.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/data/dataset_index.hpp"
+#include "lockstep/data/manifest.hpp"
 
 #include "widening.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <optional>
 #include <span>
 #include <string>
@@ -75,5 +78,11 @@ class Unpacking {
 
 /// The place of the first `no_value` in `values` of f32; nothing if there is none.
 std::optional<std::uint64_t> first_missing(std::span<const std::byte> values);
+
+/// E236: row `row` of `field` in `file`, `sample` of the data set, has a missing value.
+Error missing_value(const Field& field,
+                    const std::filesystem::path& file,
+                    std::uint64_t row,
+                    std::uint64_t sample);
 
 }  // namespace lockstep

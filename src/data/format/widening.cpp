@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "widening.hpp"
 
-#include "stored_value.hpp"
-
 #include <algorithm>
 #include <array>
 #include <bit>

@@ -54,10 +54,4 @@ class ChunkProbe {
     std::uint64_t unused_bytes_ = 0;
 };
 
-/// How often this process opened a file through probing_access(), and how often the library read
-/// from such files (a chunk that was found counts as one).
-std::uint64_t files_opened();
-void note_file_opened();  ///< by a child of this process
-std::uint64_t reads();
-
 }  // namespace lockstep::h5

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::uint64_t version = 6;
+constexpr std::uint64_t version = 7;
 constexpr std::uint64_t absent = ~std::uint64_t{0};
 
 void add_numbers(ByteWriter& out, std::span<const std::uint64_t> values) {
@@ -278,7 +278,6 @@ std::vector<std::byte> to_bytes(const FileFacts& facts) {
     add_optional(out, facts.shard_index);
     add_optional(out, facts.samples);
     add_optional(out, facts.first_sample);
-    out.add(facts.reads);
     out.add(facts.datasets.size());
     for (const DatasetFacts& dataset : facts.datasets) add_dataset(out, dataset);
     return out.finish();
@@ -294,12 +293,38 @@ FileFacts facts_from(std::span<const std::byte> bytes, std::size_t datasets, std
     facts.shard_index = take_optional(in);
     facts.samples = take_optional(in);
     facts.first_sample = take_optional(in);
-    facts.reads = in.number();
     if (in.count(64) != datasets) throw damaged_index("it is about other data sets");
     for (std::size_t left = datasets; left > 0; --left)
         facts.datasets.push_back(take_dataset(in, std::min(most, most_chunks)));
     check_end(in);
     return facts;
+}
+
+std::vector<std::byte> to_bytes(const Texts& texts) {
+    ByteWriter out;
+    out.add(texts.distinct.size());
+    for (const std::string& text : texts.distinct) out.add(std::string_view(text));
+    const std::vector<std::uint64_t> numbers(texts.rows.begin(), texts.rows.end());
+    if (!numbers.empty()) add_column(out, numbers);
+    return out.finish();
+}
+
+Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows) {
+    ByteReader in(bytes);
+    Texts texts;
+    for (std::uint64_t left = in.count(8); left > 0; --left) {
+        texts.distinct.push_back(in.text());
+        if (texts.distinct.back().size() > most_text_bytes + 1)
+            throw damaged_index("a text is too long");
+    }
+    const std::vector<std::uint64_t> numbers =
+        rows == 0 ? std::vector<std::uint64_t>{} : take_column(in, rows);
+    for (const std::uint64_t number : numbers) {
+        if (number >= texts.distinct.size()) throw damaged_index("a row has no text");
+        texts.rows.push_back(static_cast<std::uint32_t>(number));
+    }
+    if (!in.is_at_end()) throw damaged_index("it holds more than it announces");
+    return texts;
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include "format/unpacking.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <optional>
@@ -107,7 +108,6 @@ struct FileFacts {
     std::optional<std::string> uuid;
     std::optional<std::uint64_t> shard_index, samples, first_sample;
     std::vector<DatasetFacts> datasets;  ///< as requested
-    std::uint64_t reads = 0;             ///< of the library while it looked
     bool operator==(const FileFacts&) const = default;
 };
 
@@ -139,5 +139,21 @@ RowsRequest rows_request_from(std::span<const std::byte> bytes);
 FileFacts facts_from(std::span<const std::byte> bytes,
                      std::size_t datasets,
                      std::uint64_t most = most_chunks);
+
+/// A class's name has at most so many bytes. Of a longer text one more is given, by which it is
+/// known.
+inline constexpr std::size_t most_text_bytes = 1024;
+
+/// Which text each of some rows has.
+struct Texts {
+    std::vector<std::string> distinct;  ///< bytes as they are, also such as are not UTF-8
+    std::vector<std::uint32_t> rows;    ///< by row: its number in `distinct`
+    bool operator==(const Texts&) const = default;
+};
+
+std::vector<std::byte> to_bytes(const Texts& texts);
+
+/// Errors: E230 for bytes that were not made by to_bytes(), or of another number of rows.
+Texts texts_from(std::span<const std::byte> bytes, std::uint64_t rows);
 
 }  // namespace lockstep

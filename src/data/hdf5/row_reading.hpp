@@ -4,7 +4,6 @@
 
 #include "file_facts.hpp"
 #include "h5.hpp"
-#include "texts.hpp"
 
 #include <cstddef>
 #include <vector>

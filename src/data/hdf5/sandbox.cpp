@@ -339,7 +339,6 @@ std::vector<std::byte> Sandbox::receive(FrameKind wanted) {
 
 FileFacts Sandbox::answer() {
     const std::vector<std::byte> bytes = receive(FrameKind::facts);
-    h5::note_file_opened();
     try {
         return facts_from(bytes, asked_.datasets.size(), file_bytes_);
     } catch (const Error&) {  // as below

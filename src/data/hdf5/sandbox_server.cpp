@@ -2,19 +2,22 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
 
+#include "format/chunk_filters.hpp"
+#include "format/expansion.hpp"
 #include "h5.hpp"
-#include "listing.hpp"
 #include "look.hpp"
-#include "own_filters.hpp"
 #include "row_reading.hpp"
 #include "sandbox.hpp"
-#include "sandbox_frame.hpp"
 
 #include <algorithm>
 #include <cerrno>
 #include <csignal>
+#include <cstddef>
+#include <cstdint>
 #include <new>
+#include <span>
 
+#include <hdf5.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
@@ -22,6 +25,47 @@
 
 namespace lockstep {
 namespace {
+
+// h5py's own filter, lzf, for libhdf5, which has it nowhere but in h5py: what only the library can
+// read (texts, other layouts) may lie behind it.
+
+// H5Z_func_t: puts what is stored in `*buffer` into a new one; 0 where that fails, without a word
+// to say why. Nothing is written by this filter.
+std::size_t undo_lzf(unsigned flags,
+                     std::size_t,
+                     const unsigned*,
+                     std::size_t bytes,
+                     std::size_t* room,
+                     void** buffer) {
+    if ((flags & H5Z_FLAG_REVERSE) == 0) return 0;
+    const std::span stored(static_cast<const std::byte*>(*buffer), bytes);
+    const std::uint64_t size = lzf_bytes(stored);
+    if (size == 0 || size > most_chunk_bytes) return 0;
+    void* const made = H5allocate_memory(size, false);
+    if (made == nullptr) return 0;
+    if (!decode_lzf(stored, {static_cast<std::byte*>(made), size})) {
+        H5free_memory(made);
+        return 0;
+    }
+    H5free_memory(*buffer);
+    *buffer = made;
+    *room = size;
+    return size;
+}
+
+/// For as long as this process lives. Filters whose decoders are libraries of their own are left to
+/// plug-ins: lockstep-h5probe is to need libhdf5 alone.
+void register_own_filters() {
+    const H5Z_class2_t filter{H5Z_CLASS_T_VERS,
+                              static_cast<H5Z_filter_t>(FilterKind::lzf),
+                              0,
+                              1,
+                              "lzf",
+                              nullptr,
+                              nullptr,
+                              undo_lzf};
+    H5Zregister(&filter);
+}
 
 // Sanitizers reserve terabytes of addresses.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -140,8 +140,4 @@ ProbedShard probe_untrusted_shard(Sandbox& sandbox,
     return judged(sandbox.look(request_for(path, manifest)), expected);
 }
 
-std::uint64_t hdf5_files_opened() {
-    return h5::files_opened();
-}
-
 }  // namespace lockstep

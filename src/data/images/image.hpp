@@ -40,14 +40,13 @@ class NoDecoder : public std::runtime_error {
     std::string fix_;
 };
 
-/// PNG, JPEG, TIFF, WebP or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut
+/// PNG, JPEG, TIFF or PNM (P5, P6), by its first bytes. At most 2^26 pixels; what is cut
 /// short, damaged, CMYK, or of several pages is refused. Throws BadImage, or NoDecoder. Any thread.
 Image decode_image(std::span<const std::byte> content);
 
 Image decode_png(std::span<const std::byte> content);
 Image decode_jpeg(std::span<const std::byte> content);
 Image decode_tiff(std::span<const std::byte> content);
-Image decode_webp(std::span<const std::byte> content);
 Image decode_pnm(std::span<const std::byte> content);
 
 /// Bits of a channel by what the header says, of PNG and TIFF; 8 where it does not say or is
@@ -58,9 +57,8 @@ std::uint32_t tiff_channel_bits(std::span<const std::byte> content);
 /// A PNG file's content.
 std::string encoded_png(const Image& image);
 
-/// Whether this build has libtiff (LOCKSTEP_WITH_TIFF), libwebp (LOCKSTEP_WITH_WEBP).
+/// Whether this build has libtiff (LOCKSTEP_WITH_TIFF).
 bool reads_tiff();
-bool reads_webp();
 
 /// Throws BadImage unless there are between 1 and 2^26 pixels.
 void check_dimensions(std::uint64_t height, std::uint64_t width);

@@ -21,21 +21,83 @@
 // Tested: data/ledger/ledger_test.cpp.
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/hash.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/ledger.hpp"
 
 #include "epoch_account.hpp"
-#include "ledger_file.hpp"
+#include "ledger_record.hpp"
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
 #include <map>
+#include <optional>
 #include <set>
+#include <span>
+#include <string>
 #include <tuple>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
+
+// One rank's ledger file, read back.
+
+/// How a file's bytes ended.
+struct LedgerEnd {
+    FoundRecord::State state = FoundRecord::State::whole;
+    std::uint64_t offset = 0;  ///< of what is torn or damaged
+    std::uint64_t bytes = 0;   ///< from there to the end of the file
+};
+
+// Of a file as much is in memory at a time; a step's record has some bytes for each sample.
+constexpr std::uint64_t piece_bytes = 32 << 20;
+
+/// The head of the file at `path`; nothing if it has none. Errors: E201, E202, E402.
+std::optional<LedgerHead> read_ledger_head(const fs::path& path) {
+    const UniqueFd file = open_for_reading(path);
+    std::array<std::byte, ledger_head_bytes> bytes{};
+    return decode_head(std::span(bytes).first(read_at(file.value(), bytes, 0, path)));
+}
+
+/// Calls `visit` with every whole record, up to the first that is not. The file has a head.
+/// However large it is, a piece of it is in memory. Errors: E201, E202, E206, E402.
+LedgerEnd visit_records(const fs::path& path,
+                        const std::function<void(const FoundRecord&)>& visit) {
+    using enum FoundRecord::State;
+    const UniqueFd file = open_for_reading(path);
+    std::vector<std::byte> piece(ledger_head_bytes);
+    piece.resize(read_at(file.value(), piece, 0, path));
+    std::uint64_t size = file_stamp(path).bytes, offset = piece.size(), chain = hash64(piece);
+    std::span<const std::byte> rest;  // of the piece, from `offset` in the file
+    for (bool is_fresh = false;;) {
+        const FoundRecord found = rest.empty() ? FoundRecord{} : read_record(rest, chain);
+        if (found.state == whole) {
+            visit(found);
+            offset += found.bytes;
+            rest = rest.subspan(found.bytes);
+            is_fresh = false;
+            continue;
+        }
+        const bool is_end = offset + rest.size() >= size;
+        if (is_end && rest.empty()) return {whole, offset, 0};
+        if (is_end) return {found.state, offset, size - offset};
+        // A record that is longer than a piece is none; one with nothing but zeros was not written.
+        if (is_fresh) return {found.bytes > 0 ? damaged : found.state, offset, size - offset};
+        piece.resize(std::min(piece_bytes, size - offset));
+        const std::size_t wanted = piece.size();
+        piece.resize(read_at(file.value(), piece, offset, path));
+        if (piece.size() < wanted) size = offset + piece.size();
+        rest = piece;
+        is_fresh = true;
+    }
+}
 
 // A set of bits for each epoch: 8 GiB of addresses for this many.
 constexpr std::uint64_t most_countable = std::uint64_t{1} << 36;

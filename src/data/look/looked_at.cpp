@@ -3,9 +3,9 @@
 
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/shell_word.hpp"
-#include "lockstep/data/filters.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
-#include "hdf5/listing.hpp"
+#include "hdf5/look.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "opening/foreign.hpp"

@@ -19,13 +19,9 @@ const IoRow* best_stream(const IoMeasurements& measured, CacheState state) {
     return best;
 }
 
-std::string shares_text(const IoMeasurements& measured, const IoRow& row) {
-    std::string text;
-    if (const auto share = measured.share_of_copy(row))
-        text += fmt::format(", {:.0f} % of memcpy", 100 * *share);
-    if (const auto share = measured.share_of_pread(row))
-        text += fmt::format(", {:.0f} % of pread", 100 * *share);
-    return text;
+std::string share_text(const IoMeasurements& measured, const IoRow& row) {
+    const auto share = measured.share_of_pread(row);
+    return share ? fmt::format(", {:.0f} % of pread", 100 * *share) : "";
 }
 
 std::string advice(std::string_view stage, CacheState state) {
@@ -62,7 +58,7 @@ std::string verdict_of(const IoMeasurements& measured, const IoRow& row) {
                        row.threads,
                        grouped(static_cast<std::uint64_t>(samples_per_s)),
                        row.bytes_per_s() / mega,
-                       shares_text(measured, row),
+                       share_text(measured, row),
                        stage,
                        times_text(row),
                        advice(stage, row.state));
@@ -79,7 +75,6 @@ Json row_json(const IoMeasurements& measured, const IoRow& row) {
     if (row.bytes > 0) json["mb_per_s"] = row.bytes_per_s() / mega;
     if (row.stored_bytes > 0) json["stored_mb_per_s"] = row.stored_per_s() / mega;
     if (const auto share = measured.share_of_pread(row)) json["share_of_pread"] = *share;
-    if (const auto share = measured.share_of_copy(row)) json["share_of_copy"] = *share;
     if (row.first_s > 0) json["first_batch_s"] = row.first_s;
     if (row.spent.blocks_read > 0)
         json["spent"] = {{"read_s", row.spent.read_s},

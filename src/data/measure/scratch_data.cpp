@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/scratch_data.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
+#include "lockstep/data/measure_io.hpp"
 
 #include <algorithm>
 #include <array>
@@ -81,35 +81,10 @@ class ScratchRows : public RowSource {
     std::vector<std::byte> images_;
 };
 
-class RepeatedRows : public RowSource {
-  public:
-    RepeatedRows(std::unique_ptr<RowSource> source, std::uint64_t samples)
-        : source_(std::move(source)), samples_(samples) {}
-
-    std::uint64_t samples() const override { return samples_; }
-    const std::vector<Field>& fields() const override { return source_->fields(); }
-    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
-        source_->read(field, row % source_->samples(), out);
-    }
-    Hash128 fingerprint() const override {
-        const Hash128 once = source_->fingerprint();
-        return {key_of({once.high, samples_}), once.low};
-    }
-
-  private:
-    std::unique_ptr<RowSource> source_;
-    std::uint64_t samples_;
-};
-
 }  // namespace
 
 std::unique_ptr<RowSource> scratch_rows(const ScratchShape& shape) {
     return std::make_unique<ScratchRows>(shape);
-}
-
-std::unique_ptr<RowSource> repeated_rows(std::unique_ptr<RowSource> source, std::uint64_t samples) {
-    expect(source->samples() > 0, "there is something to repeat");
-    return std::make_unique<RepeatedRows>(std::move(source), samples);
 }
 
 }  // namespace lockstep

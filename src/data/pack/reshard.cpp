@@ -1,13 +1,321 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/reshard.hpp"
-
 #include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
+#include "lockstep/core/numbers.hpp"
+#include "lockstep/core/random.hpp"
+#include "lockstep/data/pack.hpp"
+#include "lockstep/data/row_source.hpp"
+#include "lockstep/data/team.hpp"
 
-#include "shuffled_source.hpp"
+#include "block_cache.hpp"
+#include "stream/block_reader.hpp"
 #include "team/ordered_work.hpp"
 #include "workspace.hpp"
 
+#include <algorithm>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <numeric>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+
 namespace lockstep {
+namespace {
+
+// A random order needs random reads, unless it is made in two passes over the data, both in order:
+//
+//     rows          0 1 2 3 4 5 ...        place of each by the permutation
+//                   |
+//     distribute    bucket 0: places 0-99 | bucket 1: places 100-199 | ...     files, appended to
+//                   |
+//     read          a bucket fits into memory: load, put each row at its place, hand out in order
+//
+// Each member distributes its part of the rows to files of its own and reads all members' files of
+// a bucket.
+//
+// What must never happen: the result depends on the number of members, on threads or on memory.
+// Each record carries its place, so that it does not matter who wrote it into which file and when.
+//
+// Tested: data/pack/reshard_test.cpp, pack_test.cpp.
+
+/// How to shuffle, and with what.
+struct ShuffleOptions {
+    std::uint64_t seed = 0;
+    std::filesystem::path beside;    ///< files go to a hidden folder beside this one
+    std::uint64_t memory_bytes = 0;  ///< of each member
+    int threads = 1;
+    Team team;
+};
+
+constexpr std::uint64_t rows_at_once = 256;
+constexpr std::uint64_t least_flush = std::uint64_t{64} << 10, most_flush = std::uint64_t{1} << 20;
+
+// Records of a row: its place in the result, then its fields, end to end.
+struct Layout {
+    std::vector<std::size_t> field_bytes, field_offset;
+    std::uint64_t row_bytes = 0, bucket_rows = 1, buckets = 1;
+
+    std::uint64_t record_bytes() const { return sizeof(std::uint64_t) + row_bytes; }
+};
+
+Layout layout_of(const RowSource& source, std::uint64_t memory_bytes) {
+    Layout layout;
+    for (const Field& field : source.fields()) {
+        layout.field_offset.push_back(layout.row_bytes);
+        layout.field_bytes.push_back(field.bytes_per_sample());
+        layout.row_bytes += field.bytes_per_sample();
+    }
+    // Two buckets are sorted at once, and one is on its way from the disk.
+    layout.bucket_rows = std::max<std::uint64_t>(memory_bytes / 3 / layout.record_bytes(), 1);
+    layout.buckets = (source.samples() + layout.bucket_rows - 1) / layout.bucket_rows;
+    return layout;
+}
+
+std::vector<std::uint64_t> places_of_rows(std::uint64_t samples, std::uint64_t seed) {
+    std::vector<std::uint64_t> rows(samples), places(samples);
+    std::iota(rows.begin(), rows.end(), std::uint64_t{0});
+    shuffle(std::span(rows), CounterRandom(Purpose::pack_order, {seed}));
+    for (std::uint64_t place = 0; place < samples; ++place) places[rows[place]] = place;
+    return places;
+}
+
+fs::path bucket_path(const fs::path& folder, std::uint64_t bucket, int rank) {
+    return folder / fmt::format("{:06}-{:05}", bucket, rank);
+}
+
+// Files that grow by large pieces.
+class BucketWriter {
+  public:
+    BucketWriter(fs::path folder, int rank, const Layout& layout, std::uint64_t memory_bytes)
+        : folder_(std::move(folder)),
+          rank_(rank),
+          layout_(layout),
+          flush_bytes_(std::clamp(memory_bytes / layout.buckets, least_flush, most_flush)),
+          pending_(layout.buckets) {}
+
+    void add(std::span<const std::byte> record) {
+        std::uint64_t place = 0;
+        std::memcpy(&place, record.data(), sizeof place);
+        auto& pending = pending_[place / layout_.bucket_rows];
+        pending.insert(pending.end(), record.begin(), record.end());
+        if (pending.size() >= flush_bytes_) flush(place / layout_.bucket_rows);
+    }
+    void flush_all() {
+        for (std::uint64_t bucket = 0; bucket < pending_.size(); ++bucket) flush(bucket);
+    }
+
+  private:
+    void flush(std::uint64_t bucket) {
+        const fs::path path = bucket_path(folder_, bucket, rank_);
+        const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0600));
+        if (!fd) throw system_error("write", path, errno);
+        write_all(fd.value(), pending_[bucket], path);
+        pending_[bucket].clear();
+    }
+
+    fs::path folder_;
+    int rank_;
+    const Layout& layout_;
+    std::uint64_t flush_bytes_;
+    std::vector<std::vector<std::byte>> pending_;
+};
+
+// This member's part of the rows, in order, to the files of all buckets.
+void distribute(const RowSource& source,
+                const ShuffleOptions& options,
+                const Layout& layout,
+                const fs::path& folder,
+                const std::function<void(std::uint64_t)>& report) {
+    const auto rank = static_cast<std::uint64_t>(options.team.rank);
+    const auto size = static_cast<std::uint64_t>(options.team.size);
+    const std::uint64_t first = source.samples() * rank / size;
+    const std::uint64_t last = source.samples() * (rank + 1) / size;
+    const std::vector<std::uint64_t> places = places_of_rows(source.samples(), options.seed);
+    auto read = [&](std::uint64_t piece, std::vector<std::byte>& out) {
+        const std::uint64_t begin = first + piece * rows_at_once;
+        const std::uint64_t end = std::min(begin + rows_at_once, last);
+        out.resize((end - begin) * layout.record_bytes());
+        for (std::uint64_t row = begin; row < end; ++row) {
+            const auto record = std::span(out).subspan((row - begin) * layout.record_bytes(),
+                                                       layout.record_bytes());
+            std::memcpy(record.data(), &places[row], sizeof(std::uint64_t));
+            for (std::size_t f = 0; f < layout.field_bytes.size(); ++f)
+                source.read(f,
+                            row,
+                            record.subspan(sizeof(std::uint64_t) + layout.field_offset[f],
+                                           layout.field_bytes[f]));
+        }
+    };
+    const auto threads = static_cast<std::size_t>(worker_count(options.threads));
+    std::vector<decltype(read)> readers(threads, read);
+    std::vector<std::vector<std::byte>> slots(2 * threads);
+    BucketWriter writer(folder, options.team.rank, layout, options.memory_bytes);
+    const std::uint64_t pieces = (last - first + rows_at_once - 1) / rows_at_once;
+    work_in_order(pieces, readers, slots, [&](std::uint64_t at, const auto& records) {
+        for (std::size_t i = 0; i < records.size(); i += layout.record_bytes())
+            writer.add(std::span(records).subspan(i, layout.record_bytes()));
+        report(std::min(source.samples(), (at + 1) * rows_at_once * size));
+    });
+    writer.flush_all();
+}
+
+class ShuffledSource : public RowSource {
+  public:
+    ShuffledSource(const RowSource& source, const ShuffleOptions& options)
+        : source_(source),
+          layout_(layout_of(source, options.memory_bytes)),
+          seed_(options.seed),
+          members_(options.team.size),
+          cache_(2) {
+        folder_ = by_root(options.team, [&] { return enter(options.beside); });
+    }
+
+    const Layout& layout() const { return layout_; }
+    const fs::path& folder() const { return folder_; }
+
+    std::uint64_t samples() const override { return source_.samples(); }
+    const std::vector<Field>& fields() const override { return source_.fields(); }
+    std::string row_order() const override { return fmt::format("shuffled:{}", seed_); }
+    Hash128 fingerprint() const override {
+        return hash128(fmt::format("{} shuffled {}", source_.fingerprint().hex(), seed_));
+    }
+
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        const std::uint64_t bucket = row / layout_.bucket_rows;
+        const auto rows = cache_.block(bucket, [&] { return load(bucket); });
+        const std::uint64_t at = (row % layout_.bucket_rows) * layout_.row_bytes;
+        std::ranges::copy(std::span(*rows).subspan(at + layout_.field_offset[field], out.size()),
+                          out.begin());
+    }
+
+  private:
+    std::string enter(const fs::path& beside) {
+        const fs::path target = fs::absolute(beside).lexically_normal();
+        workspace_.emplace(target.parent_path() / (target.filename().string() + ".shuffle"));
+        workspace_->clear();
+        const std::uint64_t needed = samples() * layout_.record_bytes();
+        const std::uint64_t free = free_bytes(workspace_->path());
+        check(free >= needed, [&] {
+            return Error("E403",
+                         fmt::format("'{}' has {} free, shuffling needs {}",
+                                     workspace_->path().string(),
+                                     bytes_text(free),
+                                     bytes_text(needed)),
+                         "a shuffled copy is made before the data set is written",
+                         "use another file system, or keep the order");
+        });
+        return workspace_->path();
+    }
+
+    std::vector<std::byte> load(std::uint64_t bucket) const {
+        const std::uint64_t first = bucket * layout_.bucket_rows;
+        const std::uint64_t rows = std::min(layout_.bucket_rows, samples() - first);
+        std::vector<std::byte> sorted(rows * layout_.row_bytes);
+        std::uint64_t found = 0;
+        for (int rank = 0; rank < members_; ++rank)
+            found += load_file(bucket_path(folder_, bucket, rank), first, sorted);
+        expect(found == rows, "every row is in one file");
+        return sorted;
+    }
+
+    std::uint64_t load_file(const fs::path& path,
+                            std::uint64_t first,
+                            std::span<std::byte> sorted) const {
+        if (!fs::exists(path)) return 0;
+        const UniqueFd fd = open_for_reading(path);
+        std::vector<std::byte> records(fs::file_size(path));
+        read_at(fd.value(), records, 0, path);
+        const std::uint64_t count = records.size() / layout_.record_bytes();
+        for (std::uint64_t i = 0; i < count; ++i) {
+            const auto record = std::span(records).subspan(i * layout_.record_bytes());
+            std::uint64_t place = 0;
+            std::memcpy(&place, record.data(), sizeof place);
+            expect(place >= first && (place - first) < sorted.size() / layout_.row_bytes,
+                   "a row is in the file of its place");
+            std::memcpy(sorted.data() + (place - first) * layout_.row_bytes,
+                        record.data() + sizeof place,
+                        layout_.row_bytes);
+        }
+        return count;
+    }
+
+    const RowSource& source_;
+    Layout layout_;
+    std::uint64_t seed_;
+    int members_;
+    std::optional<Workspace> workspace_;  // of rank 0
+    fs::path folder_;
+    mutable BlockCache cache_;
+};
+
+/// Collective. `source` in the order that a pack with that seed gives it. The source is read once,
+/// in order; the folder goes when the result does. `report` hears of rows done, scaled to all.
+/// Errors: E403 (room for one copy), E404, and those of reading and writing.
+std::unique_ptr<RowSource> shuffle_rows(const RowSource& source,
+                                        const ShuffleOptions& options,
+                                        const std::function<void(std::uint64_t)>& report) {
+    auto shuffled = std::make_unique<ShuffledSource>(source, options);
+    together(options.team,
+             [&] { distribute(source, options, shuffled->layout(), shuffled->folder(), report); });
+    return shuffled;
+}
+
+class PackedSource : public RowSource {
+  public:
+    PackedSource(std::shared_ptr<const DatasetIndex> index, std::size_t cached_blocks)
+        : files_(index), index_(std::move(index)) {
+        for (std::size_t f = 0; f < fields().size(); ++f)
+            caches_.push_back(std::make_unique<BlockCache>(cached_blocks));
+    }
+
+    std::uint64_t samples() const override { return index_->samples(); }
+    const std::vector<Field>& fields() const override { return index_->fields(); }
+    std::string row_order() const override { return index_->manifest().row_order; }
+    Hash128 fingerprint() const override { return hash128(index_->digest()); }
+
+    void read(std::size_t field, std::uint64_t row, std::span<std::byte> out) const override {
+        const auto& blocks = index_->stored_blocks(field);
+        const auto after = std::ranges::upper_bound(blocks, row, {}, &StoredBlock::first_row);
+        const auto number = static_cast<std::size_t>(after - blocks.begin()) - 1;
+        const auto bytes = caches_[field]->block(number, [&] { return read_block(field, number); });
+        const std::uint64_t inside = (row - blocks[number].first_row) * out.size();
+        std::ranges::copy(std::span(*bytes).subspan(inside, out.size()), out.begin());
+    }
+
+  private:
+    std::vector<std::byte> read_block(std::size_t field, std::size_t number) const {
+        auto reader = take_reader();
+        const auto rows = reader->read_block(field, number);
+        std::vector<std::byte> bytes(rows.begin(), rows.end());
+        const std::scoped_lock lock(mutex_);
+        idle_.push_back(std::move(reader));
+        return bytes;
+    }
+    std::unique_ptr<BlockReader> take_reader() const {
+        const std::scoped_lock lock(mutex_);
+        if (idle_.empty()) return std::make_unique<BlockReader>(files_);
+        auto reader = std::move(idle_.back());
+        idle_.pop_back();
+        return reader;
+    }
+
+    mutable ShardFiles files_;
+    std::shared_ptr<const DatasetIndex> index_;
+    std::vector<std::unique_ptr<BlockCache>> caches_;
+    mutable std::mutex mutex_;
+    mutable std::vector<std::unique_ptr<BlockReader>> idle_;
+};
+
+}  // namespace
 
 PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
                            const PackOptions& options,
@@ -29,6 +337,11 @@ PackResult reshard_dataset(std::shared_ptr<const DatasetIndex> input,
     });
     plan.shuffle_seed.reset();
     return pack_dataset(*shuffled, plan, report);
+}
+
+std::unique_ptr<RowSource> open_packed(std::shared_ptr<const DatasetIndex> index,
+                                       std::size_t cached_blocks) {
+    return std::make_unique<PackedSource>(std::move(index), cached_blocks);
 }
 
 }  // namespace lockstep

@@ -6,19 +6,60 @@
 
 #include "column.hpp"
 #include "images/image.hpp"
-#include "images/image_names.hpp"
 
 #include <algorithm>
 #include <cctype>
 #include <cstring>
 #include <map>
 #include <set>
+#include <string>
+#include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
+
+// What a file's ending says of the image in it. Files are chosen by it; how they are decoded is
+// told by their bytes.
+
+template <std::size_t N>
+bool is_one_of(const std::string_view (&endings)[N], std::string_view ending) {
+    return std::ranges::find(endings, ending) != std::end(endings);
+}
+
+bool is_tiff_ending(std::string_view ending) {
+    return ending == ".tif" || ending == ".tiff";
+}
+
+/// Whether files with this ending (".png", in lower case) are read; those of libtiff only
+/// in a build that has it.
+bool is_read_image(std::string_view ending) {
+    constexpr std::string_view always[] = {".png", ".jpg", ".jpeg", ".ppm", ".pgm", ".pnm"};
+    return is_one_of(always, ending) || (is_tiff_ending(ending) && reads_tiff());
+}
+
+/// The library that would read it, as its Debian package is called; "" if none would.
+std::string_view missing_package(std::string_view ending) {
+    return is_tiff_ending(ending) && !reads_tiff() ? "libtiff-dev" : "";
+}
+
+/// Whether it is an image's that is not read.
+bool is_foreign_image(std::string_view ending) {
+    constexpr std::string_view never[] = {".bmp", ".gif", ".heic", ".avif", ".jp2"};
+    return is_one_of(never, ending) || !missing_package(ending).empty();
+}
+
+/// "PNG, JPEG, PPM, PGM or TIFF": what is_read_image() is true for.
+std::string read_images_text() {
+    std::vector<std::string_view> names{"PNG", "JPEG", "PPM", "PGM"};
+    if (reads_tiff()) names.emplace_back("TIFF");
+    const std::string_view last = names.back();
+    names.pop_back();
+    return fmt::format("{} or {}", fmt::join(names, ", "), last);
+}
 
 constexpr std::size_t largest_file = std::size_t{256} << 20;
 
@@ -48,6 +89,16 @@ std::string way_past_bad_image(const fs::path& path) {
                      "let ImageMagick write a PNG in its place, if it can: mogrify -format "
                      "png {0} && rm {0}; or remove it: rm {0}",
                      word);
+}
+
+// WebP files beside others were packed once: they must not be left out.
+void refuse_webp(const fs::path& image, const fs::path& classes) {
+    throw unreadable(
+        image,
+        fmt::format("it is a WebP file, and only {} are read", read_images_text()),
+        fmt::format("make PNG of all that are there, by dwebp (Debian: webp): find -L {} -iname "
+                    "'*.webp' -exec dwebp -quiet {{}} -o {{}}.png \\; -delete",
+                    shell_word(classes.string())));
 }
 
 // In lower case.
@@ -152,6 +203,7 @@ Listing list_images(const fs::path& folder) {
                 "it is a folder within the folder of a class",
                 fmt::format("give --folder {} if its folders are the classes, or move it away",
                             shell_word(folder.string())));
+        if (ending_of(entry.path()) == ".webp") refuse_webp(entry.path(), folder.parent_path());
         if (type == fs::file_type::regular && is_read_image(ending_of(entry.path())))
             listing.names.push_back(entry.path().filename());
         else

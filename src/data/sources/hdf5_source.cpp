@@ -6,7 +6,7 @@
 
 #include "field_plan.hpp"
 #include "format/labels.hpp"
-#include "format/missing_value.hpp"
+#include "format/unpacking.hpp"
 #include "hdf5/sandbox.hpp"
 #include "hdf5/shard_probe.hpp"
 #include "hdf5_part.hpp"

@@ -11,7 +11,6 @@
 #include "hdf5/shard_writer.hpp"
 #include "pack/workspace.hpp"
 #include "piece_mover.hpp"
-#include "stage_plan.hpp"
 
 #include <algorithm>
 #include <iterator>

@@ -28,7 +28,6 @@
 #include "lockstep/core/log.hpp"
 
 #include "assembler.hpp"
-#include "background.hpp"
 #include "batch_buffers.hpp"
 #include "batch_source.hpp"
 #include "read_plan.hpp"

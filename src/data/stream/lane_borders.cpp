@@ -24,7 +24,7 @@
 
 #include "lane_borders.hpp"
 
-#include "row_memory.hpp"
+#include "memory.hpp"
 
 #include <algorithm>
 #include <utility>

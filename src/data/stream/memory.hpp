@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Large aligned memory that costs nothing until it is touched.
+// Large aligned memory that costs nothing until it is touched, and its division among the fields of
+// rows: each from a line of its own on.
 #pragma once
+
+#include "lockstep/data/dataset_index.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
@@ -33,5 +37,13 @@ class Memory {
     std::byte* data_ = nullptr;
     std::uint64_t bytes_ = 0;
 };
+
+/// What `rows` rows need.
+std::uint64_t row_memory(const DatasetIndex& index, std::uint64_t rows);
+
+/// The fields' parts of `memory`, which has as much, each with room for exactly `rows`.
+std::vector<std::span<std::byte>> divided(const DatasetIndex& index,
+                                          std::uint64_t rows,
+                                          std::span<std::byte> memory);
 
 }  // namespace lockstep

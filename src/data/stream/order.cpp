@@ -77,16 +77,6 @@ std::string_view order_name(OrderKind kind) {
     return order_names.at(static_cast<std::size_t>(kind));
 }
 
-OrderKind parse_order(std::string_view name) {
-    const auto found = std::ranges::find(order_names, name);
-    check(found != order_names.end(), [&] {
-        return Error("E103",
-                     fmt::format("'{}' is no order of samples", name),
-                     "the orders are lanes, uniform and sequential");
-    });
-    return static_cast<OrderKind>(found - order_names.begin());
-}
-
 std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows) {
     std::vector<RowBlock> blocks;
     blocks.reserve((samples + block_rows - 1) / block_rows);

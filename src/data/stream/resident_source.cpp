@@ -21,7 +21,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/resident.hpp"
 
-#include "background.hpp"
 #include "batch_buffers.hpp"
 #include "batch_source.hpp"
 #include "gather.hpp"

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "sample_walk.hpp"
 
-#include "background.hpp"
+#include "thread_growth.hpp"
 
 #include <algorithm>
 #include <utility>

@@ -8,8 +8,8 @@
 #include "batch_buffers.hpp"
 #include "block_reader.hpp"
 #include "lane_borders.hpp"
+#include "memory.hpp"
 #include "read_plan.hpp"
-#include "row_memory.hpp"
 #include "thread_growth.hpp"
 
 #include <algorithm>

@@ -32,4 +32,9 @@ ThreadGrowth::Advice ThreadGrowth::look(double now, const StreamStats& total) {
                                                                                   : Advice::keep;
 }
 
+void work_in_background() {
+    const sched_param usual{};
+    if (::sched_getscheduler(0) == SCHED_OTHER) ::sched_setscheduler(0, SCHED_BATCH, &usual);
+}
+
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many I/O threads a stream should have: as few as its caller does not wait for.
+// How many I/O threads a stream should have: as few as its caller does not wait for; and how they
+// share processors with it.
 #pragma once
 
 #include "lockstep/data/batch_stream.hpp"
@@ -38,5 +39,11 @@ class ThreadGrowth {
     bool has_begun_ = false;
     StreamStats last_;
 };
+
+/// From now on this thread, when it is woken, waits until a processor is free or the scheduler's
+/// next tick instead of taking the one of whoever runs there: most often of the caller of next(),
+/// who woke it by giving a batch back. Its share of the processors stays the same. Only of threads
+/// with the usual policy; never fails.
+void work_in_background();
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "row_memory.hpp"
+#include "memory.hpp"
 #include "window_loader.hpp"
 
 #include <algorithm>

@@ -5,6 +5,8 @@
 #include "lockstep/data/transform.hpp"
 
 #include <cstddef>
+#include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -27,5 +29,16 @@ ImageShape shape_after(const TransformOp& op, const ImageShape& input);
 
 /// At least one stage. Errors: E248.
 StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input);
+
+inline constexpr int most_side = 8192;  ///< of an image or a crop
+
+/// "crop 32 pad 4", every default written out.
+std::string text_of(const TransformOp& op);
+
+/// Writes the draws of image `id`, one for each stage of `plan`.
+void draw_image(const StagePlan& plan,
+                std::uint64_t id,
+                TransformKey key,
+                std::span<StageDraw> draws);
 
 }  // namespace lockstep

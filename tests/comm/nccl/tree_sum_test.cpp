@@ -73,7 +73,7 @@ class RandomSum {
         std::vector<const float*> inputs;
         for (std::int32_t k = 0; k < launch_.partials; ++k) inputs.push_back(partial(k));
         const auto out = make_aligned_floats(count_ + 1);
-        tree_sum(plan_, inputs, out.get(), count_);
+        test::sum_of_partials(plan_, inputs, out.get(), count_);
         return {out.get(), out.get() + count_};
     }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/cut.hpp"
+
+#include "lockstep/data/dataset_index.hpp"
 
 #include <numeric>
 #include <optional>

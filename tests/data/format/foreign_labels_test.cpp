@@ -5,7 +5,7 @@
 
 #include "data/foreign_files.hpp"
 #include "data/samples.hpp"
-#include "hdf5/texts.hpp"
+#include "hdf5/file_facts.hpp"
 #include "opening/label_column.hpp"
 #include "streamed.hpp"
 #include "support/caught.hpp"

@@ -10,7 +10,6 @@
 #include "hdf5/chunk_places.hpp"
 #include "hdf5/driver.hpp"
 #include "hdf5/look.hpp"
-#include "hdf5/sandbox_frame.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

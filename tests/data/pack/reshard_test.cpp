@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/reshard.hpp"
 
+#include "lockstep/data/pack.hpp"
 #include "lockstep/data/verify.hpp"
 
 #include "data/fake_team.hpp"

@@ -99,6 +99,19 @@ TEST_F(FolderSource, CountsImagesThatItLeavesOutByTheirEnding) {
     EXPECT_THAT(error().why(), HasSubstr("this class has .bmp files"));
 }
 
+TEST_F(FolderSource, RefusesWebpWithACommandThatMakesPng) {
+    folder_.file("a/1.png", png_text(picture(2, 2, 1)));
+    folder_.file("a/2.WEBP", "x");
+    EXPECT_EQ(error().code(), "E214");
+    EXPECT_THAT(error().text(), HasSubstr("a/2.WEBP' cannot be packed\n  why: it is a WebP file"));
+    EXPECT_THAT(error().fix(),
+                HasSubstr("find -L " + folder_.path().string() + " -iname '*.webp'"));
+    fs::rename(folder_ / "a/2.WEBP", folder_ / "a/2.jpg");
+    folder_.file("a/1.png", "RIFF....WEBP");
+    EXPECT_EQ(error().code(), "E237");
+    EXPECT_THAT(error().why(), HasSubstr("it is a WebP file, which Lockstep does not read"));
+}
+
 TEST_F(FolderSource, NamesADamagedImage) {
     const std::string png = png_text(picture(16, 16, 3));
     folder_.file("a/1.png", png);

@@ -5,7 +5,7 @@
 
 #include "data/fake_team.hpp"
 #include "data/samples.hpp"
-#include "stage/stage_plan.hpp"
+#include "stage/piece_mover.hpp"
 #include "support/caught.hpp"
 
 #include <atomic>

@@ -2,7 +2,7 @@
 #include "stream/lane_borders.hpp"
 
 #include "data/samples.hpp"
-#include "stream/row_memory.hpp"
+#include "stream/memory.hpp"
 #include "stream/stream_memory.hpp"
 #include "support/caught.hpp"
 

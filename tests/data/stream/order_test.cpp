@@ -3,7 +3,6 @@
 
 #include "soak/mixing.hpp"
 #include "soak/order_sweep.hpp"
-#include "support/caught.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -299,12 +298,6 @@ TEST(Order, MixesSortedLabelsAsWellAsAFullShuffle) {
 
 TEST(Order, UsesAtMostOneLanePerBlock) {
     EXPECT_EQ(EpochOrder(row_blocks(100, 50), {OrderKind::lanes, 0, 64, 4}, 0).lanes(), 2);
-}
-
-TEST(OrderNames, AreReadAndWritten) {
-    for (const OrderKind kind : {OrderKind::lanes, OrderKind::uniform, OrderKind::sequential})
-        EXPECT_EQ(parse_order(order_name(kind)), kind);
-    EXPECT_EQ(test::caught_code([] { parse_order("random"); }), "E103");
 }
 
 }  // namespace

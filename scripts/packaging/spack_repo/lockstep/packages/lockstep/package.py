@@ -23,7 +23,6 @@ class Lockstep(CMakePackage):
     variant("png", default=True, description="Pack PNG images")
     variant("jpeg", default=True, description="Pack JPEG images")
     variant("tiff", default=True, description="Pack TIFF images")
-    variant("webp", default=True, description="Pack WebP images")
     variant("blosc", default=True, description="Read HDF5 chunks that blosc compressed")
 
     depends_on("c", type="build")
@@ -47,7 +46,6 @@ class Lockstep(CMakePackage):
     depends_on("libpng@1.6:", when="+png")
     depends_on("jpeg", when="+jpeg")
     depends_on("libtiff@4.5:", when="+tiff")
-    depends_on("libwebp@1.2.4:", when="+webp")
     depends_on("c-blosc@1.21:", when="+blosc")
 
     # LibTorch decides the bits: the same wheels as scripts/wheels.txt has, not py-torch.
@@ -106,6 +104,5 @@ class Lockstep(CMakePackage):
             self.define_from_variant("LOCKSTEP_WITH_PNG", "png"),
             self.define_from_variant("LOCKSTEP_WITH_JPEG", "jpeg"),
             self.define_from_variant("LOCKSTEP_WITH_TIFF", "tiff"),
-            self.define_from_variant("LOCKSTEP_WITH_WEBP", "webp"),
             self.define_from_variant("LOCKSTEP_WITH_BLOSC", "blosc"),
         ]
