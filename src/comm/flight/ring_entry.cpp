@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 bool is_known(FlightOp op) {
-    return op >= FlightOp::all_reduce && op <= FlightOp::publish;
+    return op == FlightOp::all_reduce || (op >= FlightOp::all_gather && op <= FlightOp::publish);
 }
 
 double seconds(const RingWord& nanoseconds) {

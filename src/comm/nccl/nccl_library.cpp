@@ -97,11 +97,8 @@ void fill_collectives(NcclApi& api, Filler& from) {
     from.required(api.reduce, "ncclReduce");
     from.required(api.reduce_scatter, "ncclReduceScatter");
     from.required(api.all_gather, "ncclAllGather");
-    from.required(api.broadcast, "ncclBroadcast");
     from.required(api.send, "ncclSend");
     from.required(api.recv, "ncclRecv");
-    from.required(api.red_op_create_pre_mul_sum, "ncclRedOpCreatePreMulSum");
-    from.required(api.red_op_destroy, "ncclRedOpDestroy");
 }
 
 }  // namespace
