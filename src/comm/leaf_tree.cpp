@@ -46,17 +46,6 @@ LeafRange leaves_of(int rank, int ranks, int virtual_ranks) {
     return {boundary(rank), boundary(rank + 1)};
 }
 
-std::vector<Partial> partials_of(LeafRange range, int rank) {
-    std::vector<Partial> partials;
-    for (int first = range.begin; first < range.end;) {
-        int level = 0;
-        while (first % (2 << level) == 0 && first + (2 << level) <= range.end) ++level;
-        partials.push_back({first, level, rank, static_cast<int>(partials.size())});
-        first += 1 << level;
-    }
-    return partials;
-}
-
 TreePlan::TreePlan(int virtual_ranks, int ranks, Summation summation)
     : virtual_ranks_(virtual_ranks), ranks_(ranks), summation_(summation) {
     const auto above = std::bit_ceil(static_cast<unsigned>(std::max({virtual_ranks, ranks, 1})));

@@ -88,32 +88,23 @@ RC_GTEST_PROP(LeafTree, EveryLeafHasExactlyOneRankAndNoRankIsIdle, ()) {
     RC_ASSERT(next == any.virtual_ranks);
 }
 
-RC_GTEST_PROP(LeafTree, PartialsAreCompleteMaximalSubtreesInSlotOrder, ()) {
+RC_GTEST_PROP(TreePlan, HasTheMaximalSubtreesOfEveryRankAndEnoughSlots, ()) {
     const Ranks any = any_ranks(10);
-    const int rank = *rc::gen::inRange(0, any.ranks);
-    const LeafRange leaves = lockstep::leaves_of(rank, any.ranks, any.virtual_ranks);
-    int next = leaves.begin, slot = 0;
-    for (const Partial& partial : lockstep::partials_of(leaves, rank)) {
-        RC_ASSERT(partial.first == next);
-        RC_ASSERT(partial.slot == slot++);
-        RC_ASSERT(partial.first % partial.leaf_count() == 0);
-        const int parent = partial.first / (2 * partial.leaf_count()) * 2 * partial.leaf_count();
-        const int parent_end = parent + 2 * partial.leaf_count();
-        RC_ASSERT(parent < leaves.begin || parent_end > leaves.end);
-        next += partial.leaf_count();
-    }
-    RC_ASSERT(next == leaves.end);
-}
-
-RC_GTEST_PROP(TreePlan, HasThePartialsOfEveryRankAndEnoughSlots, ()) {
-    const Ranks any = any_ranks(8);
     const TreePlan plan(any.virtual_ranks, any.ranks);
     for (int rank = 0; rank < any.ranks; ++rank) {
         const LeafRange leaves = lockstep::leaves_of(rank, any.ranks, any.virtual_ranks);
-        const auto expected = lockstep::partials_of(leaves, rank);
-        const auto partials = plan.partials_of_rank(rank);
-        RC_ASSERT(std::vector<Partial>(partials.begin(), partials.end()) == expected);
-        RC_ASSERT(static_cast<int>(expected.size()) <= plan.slots());
+        int next = leaves.begin, slot = 0;
+        for (const Partial& partial : plan.partials_of_rank(rank)) {
+            RC_ASSERT(partial.rank == rank);
+            RC_ASSERT(partial.first == next);
+            RC_ASSERT(partial.slot == slot++);
+            RC_ASSERT(partial.first % partial.leaf_count() == 0);
+            const int size = 2 * partial.leaf_count(), parent = partial.first / size * size;
+            RC_ASSERT(parent < leaves.begin || parent + size > leaves.end);
+            next += partial.leaf_count();
+        }
+        RC_ASSERT(next == leaves.end);
+        RC_ASSERT(slot <= plan.slots());
     }
 }
 

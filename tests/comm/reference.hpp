@@ -5,9 +5,11 @@
 #include "lockstep/comm/leaf_tree.hpp"
 #include "lockstep/core/random.hpp"
 
+#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 namespace lockstep::test {
 
@@ -39,6 +41,16 @@ float plain_sum_of(int ranks, int virtual_ranks, Value&& value) {
         total = rank == 0 ? mine : total + mine;
     }
     return total;
+}
+
+/// How many times the two topmost entries of a stack merge after input k was pushed: the balanced
+/// tree over `inputs`. Siblings merge as in a binary counter, what is left merges from the right.
+inline std::vector<int> balanced_order(int inputs) {
+    std::vector<int> merges_after;
+    for (unsigned k = 0; k < static_cast<unsigned>(inputs); ++k)
+        merges_after.push_back(std::countr_one(k));
+    merges_after.back() += std::popcount(static_cast<unsigned>(inputs)) - 1;
+    return merges_after;
 }
 
 }  // namespace lockstep::test

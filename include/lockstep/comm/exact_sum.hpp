@@ -3,7 +3,6 @@
 /// The norm of all gradients with the same bits however they are cut, ordered or spread over ranks.
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exact_words.hpp"
 
 #include <array>
@@ -37,9 +36,5 @@ class ExactSum {
 
     Words words_{};  ///< limbs of 32 bits, least first, with room for carries; then two counts
 };
-
-/// Collective. The 2-norm of all values of all ranks: the exact sum of their squares, rounded, and
-/// its rounded root. Padding zeros change nothing.
-double global_norm(const Communicator& ranks, std::span<const std::span<const float>> stripes);
 
 }  // namespace lockstep

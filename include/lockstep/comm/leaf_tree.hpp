@@ -30,9 +30,6 @@ struct Partial {
     bool operator==(const Partial&) const = default;
 };
 
-/// The maximal complete subtrees inside `range`, left to right; partial i lies in slot i.
-std::vector<Partial> partials_of(LeafRange range, int rank);
-
 /// The merges a rank does after its leaf at position `leaf` is in slot `height`: as a binary
 /// counter, slot k += slot k+1 while both are siblings of one level. Returns the new height.
 /// `merge(into, from)` is called once for each, innermost first.

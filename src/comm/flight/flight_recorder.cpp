@@ -32,7 +32,6 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "flight/process_facts.hpp"
-#include "flight/ring_entry.hpp"
 #include "flight/ring_format.hpp"
 
 #include <algorithm>

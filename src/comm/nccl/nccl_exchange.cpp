@@ -43,11 +43,10 @@
 
 #include "lockstep/comm/nccl_exchange.hpp"
 
-#include "lockstep/comm/nccl_buffer.hpp"
-
 #include "base/wait_clock.hpp"
 #include "flight/signatures.hpp"
 #include "nccl/group_watch.hpp"
+#include "nccl/nccl_buffer.hpp"
 #include "nccl/nccl_group.hpp"
 #include "nccl/nccl_inside.hpp"
 #include "nccl/stripe_moves.hpp"

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 
 namespace lockstep {
 namespace {
@@ -47,15 +46,6 @@ std::span<const SumLoop> sum_loops() {
     };
     static const std::size_t supported = supported_loops();
     return std::span(loops).first(supported);
-}
-
-std::vector<int> balanced_order(int inputs) {
-    expect(inputs > 0, "a sum of something");
-    std::vector<int> merges_after;
-    for (unsigned k = 0; k < static_cast<unsigned>(inputs); ++k)
-        merges_after.push_back(std::countr_one(k));
-    merges_after.back() += std::popcount(static_cast<unsigned>(inputs)) - 1;
-    return merges_after;
 }
 
 void sum_into(std::span<const int> merges_after,

@@ -4,13 +4,8 @@
 
 #include <cstddef>
 #include <span>
-#include <vector>
 
 namespace lockstep {
-
-/// How many times the two topmost entries of a stack merge after input k was pushed: the balanced
-/// tree over `inputs`. Siblings merge as in a binary counter, what is left merges from the right.
-std::vector<int> balanced_order(int inputs);
 
 /// outputs[j][i] = inputs[..][i] summed in `merges_after`'s order, for i in [0, count), for every
 /// j. Outputs may be inputs. `merges_after` is as TreePlan::merges_after(). The instruction set

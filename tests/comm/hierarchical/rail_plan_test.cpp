@@ -20,6 +20,7 @@
 namespace {
 
 using namespace lockstep;
+using lockstep::test::balanced_order;
 using lockstep::test::hard_value;
 
 using Vector = std::vector<float>;

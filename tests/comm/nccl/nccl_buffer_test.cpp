@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/nccl_buffer.hpp"
+#include "nccl/nccl_buffer.hpp"
 
 #include "lockstep/comm/gpu_report.hpp"
 

@@ -20,6 +20,7 @@
 namespace {
 
 using namespace lockstep;
+using lockstep::test::balanced_order;
 using lockstep::test::hard_value;
 
 /// `count` floats that begin `offset` floats after a 64-byte boundary, between guards.
@@ -132,20 +133,6 @@ RC_GTEST_PROP(SumInto, WritesEveryOutputAndNothingBeyond, ()) {
     for (const Guarded& input : sums.inputs) RC_ASSERT(input == expected);
     RC_ASSERT(other.is_unharmed_around());
     for (const Guarded& input : sums.inputs) RC_ASSERT(input.is_unharmed_around());
-}
-
-RC_GTEST_PROP(BalancedOrder, IsTheTreeOverLeavesWhereRanksAreAPowerOfTwo, ()) {
-    const int ranks = 1 << *rc::gen::inRange(0, 8);
-    const TreePlan plan(ranks, ranks);
-    const std::vector<int> order = balanced_order(ranks);
-    RC_ASSERT(std::ranges::equal(order, plan.merges_after()));
-}
-
-TEST(BalancedOrder, MergesWhatIsLeftFromTheRight) {
-    EXPECT_EQ(balanced_order(1), std::vector<int>({0}));
-    EXPECT_EQ(balanced_order(3), std::vector<int>({0, 1, 1}));
-    EXPECT_EQ(balanced_order(6), std::vector<int>({0, 1, 0, 2, 0, 2}));
-    EXPECT_EQ(balanced_order(7), std::vector<int>({0, 1, 0, 2, 0, 1, 2}));
 }
 
 TEST(SumInto, RefusesWhatIsNoOrder) {

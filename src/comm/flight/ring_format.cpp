@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flight/ring_entry.hpp"
+#include "flight/ring_format.hpp"
 
 #include <limits>
 
