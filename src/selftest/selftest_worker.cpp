@@ -1,96 +1,216 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "selftest_worker.hpp"
 
-#include "lockstep/comm/nccl_collectives.hpp"
+#include "lockstep/comm/nccl_exchange.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error_kind.hpp"
+#include "lockstep/core/random.hpp"
 
-#include "caller.hpp"
+#include "nccl/cuda_handles.hpp"
 
+#include <array>
+#include <bit>
+#include <chrono>
 #include <csignal>
+#include <cstdint>
+#include <thread>
+#include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-constexpr double killed_limit_s = 5;
+constexpr double start_limit_s = 60, sum_limit_s = 60, killed_limit_s = 5, abort_limit_s = 10;
+constexpr int virtual_ranks = 8;
+constexpr std::uint64_t steps = 3;
+constexpr std::size_t integers = 1000;
 
-/// Small whole numbers: every order of adding them gives the same.
-double value_of(int rank, std::size_t i) {
-    return static_cast<double>((rank + 1) * static_cast<int>(i % 5 + 1));
+NcclOptions selftest_options(double collective_deadline_s) {
+    NcclOptions options;
+    options.name = "selftest";
+    options.init_deadline_s = start_limit_s;
+    options.collective_deadline_s = collective_deadline_s;
+    options.abort_limit_s = abort_limit_s;
+    return options;
 }
 
-double sum_of(int ranks, std::size_t i) {
-    double sum = 0;
-    for (int rank = 0; rank < ranks; ++rank) sum += value_of(rank, i);
-    return sum;
-}
-
-template <class T>
-void check_values(const std::vector<T>& got,
-                  ElementRange range,
-                  int ranks,
-                  double factor,
-                  const std::string& what) {
-    for (std::size_t i = range.begin; i < range.end; ++i) {
-        const T expected = static_cast<T>(sum_of(ranks, i) * factor);
-        check(got[i] == expected, [&] {
-            return Error(
-                "E679",
-                fmt::format(
-                    "{}: element {} of {} is {}, not {}", what, i, got.size(), got[i], expected),
-                "NCCL or Lockstep sums wrongly on this machine",
-                "please report it with the output of NCCL_DEBUG=INFO");
-        });
-    }
-}
-
-/// One buffer through the collectives, copied in and out on the caller's stream without waiting
-/// between.
-template <class T>
-class Trial {
+/// A stream as autograd would have one, and copies on it.
+class Caller {
   public:
-    Trial(const Caller& caller, NcclCommunicator& communicator, DataType type, std::size_t count)
-        : caller_(caller),
-          communicator_(communicator),
-          collectives_(communicator),
-          memory_(make_memory(caller.runtime(), count * sizeof(T))),
-          buffer_{memory_.value(), count, type},
-          host_(count) {}
+    explicit Caller(const std::shared_ptr<GpuRuntime>& runtime)
+        : runtime_(runtime), stream_(make_stream(runtime)) {}
 
-    void reduce(double factor) {
-        put();
-        collectives_.all_reduce({&buffer_, 1}, factor, caller_.stream()).let_wait(caller_.stream());
-        take();
-        check_values(host_, {0, host_.size()}, communicator_.size(), factor, "all-reduce");
+    GpuStream stream() const { return stream_.value(); }
+
+    void copy(void* to, const void* from, std::size_t bytes) const {
+        const CudaApi& cuda = runtime_->cuda();
+        check_cuda(cuda, cuda.copy_async(to, from, bytes, stream()), "cudaMemcpyAsync");
     }
-    void scatter_and_gather() {
-        put();
-        collectives_.reduce_scatter(buffer_, 1, caller_.stream()).let_wait(caller_.stream());
-        collectives_.all_gather(buffer_, caller_.stream()).let_wait(caller_.stream());
-        take();
-        check_values(host_, {0, host_.size()}, communicator_.size(), 1, "scatter and gather");
+    void wait() const {
+        const CudaApi& cuda = runtime_->cuda();
+        const CudaEvent end = make_event(runtime_);
+        record(*runtime_, end, stream());
+        CudaApi::Status status = CudaApi::not_ready;
+        while (status == CudaApi::not_ready) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            status = cuda.query_event(end.value());
+        }
+        check_cuda(cuda, status, "cudaEventQuery");
     }
 
   private:
-    void put() {
-        for (std::size_t i = 0; i < host_.size(); ++i)
-            host_[i] = static_cast<T>(value_of(communicator_.rank(), i));
-        caller_.copy(memory_.value(), host_.data(), host_.size() * sizeof(T));
-    }
-    void take() {
-        caller_.copy(host_.data(), memory_.value(), host_.size() * sizeof(T));
+    std::shared_ptr<GpuRuntime> runtime_;
+    CudaStream stream_;
+};
+
+/// What a leaf adds to element i in a step.
+using LeafValue = float (*)(std::uint64_t step, int leaf, std::size_t i);
+
+/// Both signs and 50 powers of two: sums in another order have other bits.
+float gradient(std::uint64_t step, int leaf, std::size_t i) {
+    const std::uint64_t bits = mix64(mix64(step * 1000 + static_cast<std::uint64_t>(leaf)) + i);
+    const auto exponent = static_cast<std::uint32_t>(100 + (bits >> 40) % 50);
+    return std::bit_cast<float>((static_cast<std::uint32_t>(bits) & 0x807fffffu) | exponent << 23);
+}
+
+/// So small that every order of adding gives the same.
+float whole_number(std::uint64_t step, int leaf, std::size_t i) {
+    return static_cast<float>((leaf + 1) * static_cast<int>(i % 5 + step + 1));
+}
+
+/// Halves added to halves: of all leaves, or a subtree of them, the order of the tree.
+float sum_of(LeafValue value, std::uint64_t step, LeafRange leaves, std::size_t i) {
+    if (leaves.end - leaves.begin == 1) return value(step, leaves.begin, i);
+    const int middle = (leaves.begin + leaves.end) / 2;
+    const float left = sum_of(value, step, {leaves.begin, middle}, i);
+    const float right = sum_of(value, step, {middle, leaves.end}, i);
+    return left + right;
+}
+
+std::int64_t integer_of(std::uint64_t step, int rank, std::size_t i) {
+    return (std::int64_t{1} << 40) * (rank + 1) + static_cast<std::int64_t>(i + step);
+}
+
+struct TrialKind {
+    const char* name;
+    Summation summation;
+    LeafValue value;
+};
+constexpr std::array kinds = {
+    TrialKind{"whole numbers in the tree's order", Summation::tree, whole_number},
+    TrialKind{"whole numbers in NCCL's order", Summation::plain, whole_number},
+    TrialKind{"gradients in the tree's order", Summation::tree, gradient}};
+
+Error wrong_sum(const TrialKind& kind, std::uint64_t step, const std::string& what) {
+    return Error("E679",
+                 fmt::format("{}, step {}: {}", kind.name, step, what),
+                 "NCCL or a kernel of Lockstep sums wrongly on this machine",
+                 "please report it with the name of the GPU and the output of NCCL_DEBUG=INFO");
+}
+
+/// One rank's steps, on the caller's stream. `numbers`: memory of the GPU for the integers.
+class Trial {
+  public:
+    Trial(const Caller& caller,
+          NcclCommunicator& communicator,
+          const TrialKind& kind,
+          std::span<const std::size_t> counts,
+          const CudaMemory& numbers)
+        : kind_(kind),
+          layout_(counts, 100, BucketLimits{1 << 17, 1 << 18}),
+          plan_(virtual_ranks, communicator.size(), kind.summation),
+          caller_(caller),
+          rank_(communicator.rank()),
+          numbers_(static_cast<std::int64_t*>(numbers.value())),
+          exchange_(make_nccl_exchange(communicator, layout_, plan_, caller.stream())) {}
+
+    void run() {
+        for (std::uint64_t step = 0; step < steps; ++step) run_step(step);
+        exchange_->wait();
         caller_.wait();
+        for (std::uint64_t step = 0; step < steps; ++step) check_step(step);
     }
 
+    /// All buckets once more. Nothing is copied: that could wait inside CUDA for a rank that died.
+    void exchange_again() {
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b) exchange_->arrive(b);
+        exchange_->wait();
+    }
+
+  private:
+    void run_step(std::uint64_t step) {
+        for (const Partial& partial : plan_.partials_of_rank(rank_)) fill(step, partial);
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b) exchange_->arrive(b);
+        for (std::size_t b = 0; b < layout_.bucket_count(); ++b) {
+            const FloatRange own = exchange_->own_stripe(b);
+            caller_.copy(exchange_->values() + own.begin,
+                         exchange_->reduce(b, Wait::yes),
+                         own.size() * sizeof(float));
+        }
+        add_integers(step);
+        exchange_->publish();
+        read_.emplace_back(layout_.size());
+        caller_.copy(read_.back().data(), exchange_->values(), layout_.size() * sizeof(float));
+    }
+
+    void fill(std::uint64_t step, const Partial& partial) {
+        const LeafRange leaves =
+            plan_.summation() == Summation::tree
+                ? LeafRange{partial.first, partial.first + partial.leaf_count()}
+                : leaves_of(rank_, plan_.ranks(), virtual_ranks);
+        std::vector<float>& values = filled_.emplace_back(layout_.size());
+        for (std::size_t i = 0; i < values.size(); ++i)
+            values[i] = sum_of(kind_.value, step, leaves, i);
+        caller_.copy(exchange_->slot(partial.slot), values.data(), values.size() * sizeof(float));
+    }
+
+    void add_integers(std::uint64_t step) {
+        std::vector<std::int64_t>& mine = integers_.emplace_back(integers);
+        for (std::size_t i = 0; i < integers; ++i) mine[i] = integer_of(step, rank_, i);
+        caller_.copy(numbers_, mine.data(), integers * sizeof(std::int64_t));
+        exchange_->add_up(numbers_, integers);
+        caller_.copy(mine.data(), numbers_, integers * sizeof(std::int64_t));
+    }
+
+    void check_step(std::uint64_t step) const {
+        const std::vector<float>& values = read_[step];
+        for (std::size_t i = 0; i < values.size(); ++i) {
+            const float expected = sum_of(kind_.value, step, {0, virtual_ranks}, i);
+            check(std::bit_cast<std::uint32_t>(values[i]) == std::bit_cast<std::uint32_t>(expected),
+                  [&] {
+                      return wrong_sum(
+                          kind_,
+                          step,
+                          fmt::format("value {} is {:a}, not {:a}", i, values[i], expected));
+                  });
+        }
+        for (std::size_t i = 0; i < integers; ++i) {
+            std::int64_t expected = 0;
+            for (int rank = 0; rank < plan_.ranks(); ++rank) expected += integer_of(step, rank, i);
+            const std::int64_t found = integers_[step][i];
+            check(found == expected, [&] {
+                return wrong_sum(
+                    kind_, step, fmt::format("integer {} is {}, not {}", i, found, expected));
+            });
+        }
+    }
+
+    const TrialKind& kind_;
+    const FlatLayout layout_;
+    const TreePlan plan_;
     const Caller& caller_;
-    NcclCommunicator& communicator_;
-    NcclCollectives collectives_;
-    CudaMemory memory_;
-    DeviceSpan buffer_;
-    std::vector<T> host_;
+    int rank_;
+    std::int64_t* numbers_;
+    std::vector<std::vector<float>> filled_, read_;    ///< until the stream is done with them
+    std::vector<std::vector<std::int64_t>> integers_;  ///< by step
+    std::unique_ptr<GpuExchange> exchange_;
 };
+
+CudaMemory memory_of_integers(const std::shared_ptr<GpuRuntime>& runtime) {
+    return make_memory(runtime, integers * sizeof(std::int64_t));
+}
 
 std::string phases_text(const NcclCommunicator& communicator) {
     std::string text;
@@ -101,23 +221,21 @@ std::string phases_text(const NcclCommunicator& communicator) {
 
 }  // namespace
 
-std::string check_sums(Bootstrap& bootstrap) {
-    const auto runtime = GpuRuntime::open();
+std::string check_sums(const std::shared_ptr<GpuRuntime>& runtime,
+                       Bootstrap& bootstrap,
+                       std::span<const std::size_t> counts) {
+    CudaMemory numbers;  // outlives the communicator, which works on it
     NcclCommunicator communicator(runtime, bootstrap, selftest_options(sum_limit_s));
+    numbers = memory_of_integers(runtime);
     const Caller caller(runtime);
-    int done = 0;
-    for (const std::size_t count : {1ul, 1000ul, 1ul << 20}) {
-        Trial<float> floats(caller, communicator, DataType::float32, count);
-        floats.reduce(1);
-        floats.reduce(0.5);
-        floats.scatter_and_gather();
-        Trial<double>(caller, communicator, DataType::float64, count).reduce(0.25);
-        Trial<std::int64_t>(caller, communicator, DataType::int64, count).reduce(1);
-        done += 5;
+    std::string done;
+    for (const TrialKind& kind : kinds) {
+        Trial(caller, communicator, kind, counts, numbers).run();
+        done += fmt::format("{}{}", done.empty() ? "" : ", ", kind.name);
     }
     const std::string phases = phases_text(communicator);
     communicator.close();
-    return fmt::format("{}: {} sums{}", runtime->nccl_text(), done, phases);
+    return fmt::format("{}: {} steps of {}{}", runtime->nccl_text(), steps, done, phases);
 }
 
 std::string check_selection(Bootstrap& bootstrap, const PlannedGpu& gpu) {
@@ -134,20 +252,21 @@ std::string check_selection(Bootstrap& bootstrap, const PlannedGpu& gpu) {
     throw Error("E690", fmt::format("{} ranks were given one GPU", bootstrap.size()));
 }
 
-std::string survive_a_killed_rank(Bootstrap& bootstrap) {
-    const auto runtime = GpuRuntime::open();
+std::string survive_a_killed_rank(const std::shared_ptr<GpuRuntime>& runtime,
+                                  Bootstrap& bootstrap,
+                                  std::span<const std::size_t> counts) {
+    CudaMemory numbers;
     NcclCommunicator communicator(runtime, bootstrap, selftest_options(killed_limit_s));
+    numbers = memory_of_integers(runtime);
     const Caller caller(runtime);
-    Trial<float> trial(caller, communicator, DataType::float32, 1u << 20);
-    trial.reduce(1);
+    Trial trial(caller, communicator, kinds.front(), counts, numbers);
+    trial.run();
     gather_all(bootstrap, "", start_limit_s, "the kill");
     if (bootstrap.rank() + 1 == bootstrap.size()) ::raise(SIGKILL);
 
     const double begin = now_s();
-    const CudaMemory memory = make_memory(runtime, 1u << 20);
-    const DeviceSpan buffer{memory.value(), 1u << 18};
     try {
-        NcclCollectives(communicator).all_reduce({&buffer, 1}, 1, caller.stream()).wait();
+        trial.exchange_again();
     } catch (const Error& error) {
         const double seconds = now_s() - begin;
         check(!runtime->is_wedged() && seconds < killed_limit_s + abort_limit_s, [&] {

@@ -1,23 +1,33 @@
 // SPDX-License-Identifier: Apache-2.0
-// What one rank of the self-test does on the GPU.
+// What one rank of the self-test does with NCCL on the GPU.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"
+#include "lockstep/comm/gpu_runtime.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 
+#include <cstddef>
+#include <memory>
+#include <span>
 #include <string>
 
 namespace lockstep {
 
-/// Collective. Sums of several sizes and types, means, scattered and gathered stripes, each between
-/// copies on a stream of the caller's, checked exactly. Says what was done; throws Error if wrong.
-std::string check_sums(Bootstrap& bootstrap);
+/// Collective. Known values of tensors of `counts` elements go through the exchange of training for
+/// some steps, never waited for in between. Every sum must be exact: of whole numbers in the tree's
+/// order and in NCCL's own, of 64-bit integers, and of gradients that have other bits in any other
+/// order. Says what was done. Errors: E679 a wrong sum.
+std::string check_sums(const std::shared_ptr<GpuRuntime>& runtime,
+                       Bootstrap& bootstrap,
+                       std::span<const std::size_t> counts);
 
 /// Collective. Every rank selects `gpu` by its PCI address and reads it back; several of them must
 /// all be refused, with two named. Says which GPU, or what was refused.
 std::string check_selection(Bootstrap& bootstrap, const PlannedGpu& gpu);
 
 /// Collective. The last rank kills itself; the others must give up within the limits and say so.
-std::string survive_a_killed_rank(Bootstrap& bootstrap);
+std::string survive_a_killed_rank(const std::shared_ptr<GpuRuntime>& runtime,
+                                  Bootstrap& bootstrap,
+                                  std::span<const std::size_t> counts);
 
 }  // namespace lockstep

@@ -89,24 +89,24 @@ RC_GTEST_PROP(LeafTree, EveryLeafHasExactlyOneRankAndNoRankIsIdle, ()) {
     RC_ASSERT(next == any.virtual_ranks);
 }
 
-RC_GTEST_PROP(TreePlan, HasCompleteMaximalSubtreesOfEachRankInSlotOrder, ()) {
+RC_GTEST_PROP(TreePlan, HasTheMaximalSubtreesOfEveryRankAndEnoughSlots, ()) {
     const Ranks any = any_ranks(10);
-    const int rank = *rc::gen::inRange(0, any.ranks);
-    const LeafRange leaves = lockstep::leaves_of(rank, any.ranks, any.virtual_ranks);
-    int next = leaves.begin, slot = 0;
     const TreePlan plan(any.virtual_ranks, any.ranks);
-    for (const Partial& partial : plan.partials_of_rank(rank)) {
-        RC_ASSERT(partial.rank == rank);
-        RC_ASSERT(partial.first == next);
-        RC_ASSERT(partial.slot == slot++);
-        RC_ASSERT(partial.first % partial.leaf_count() == 0);
-        const int parent = partial.first / (2 * partial.leaf_count()) * 2 * partial.leaf_count();
-        const int parent_end = parent + 2 * partial.leaf_count();
-        RC_ASSERT(parent < leaves.begin || parent_end > leaves.end);
-        next += partial.leaf_count();
+    for (int rank = 0; rank < any.ranks; ++rank) {
+        const LeafRange leaves = lockstep::leaves_of(rank, any.ranks, any.virtual_ranks);
+        int next = leaves.begin, slot = 0;
+        for (const Partial& partial : plan.partials_of_rank(rank)) {
+            RC_ASSERT(partial.rank == rank);
+            RC_ASSERT(partial.first == next);
+            RC_ASSERT(partial.slot == slot++);
+            RC_ASSERT(partial.first % partial.leaf_count() == 0);
+            const int size = 2 * partial.leaf_count(), parent = partial.first / size * size;
+            RC_ASSERT(parent < leaves.begin || parent + size > leaves.end);
+            next += partial.leaf_count();
+        }
+        RC_ASSERT(next == leaves.end);
+        RC_ASSERT(slot <= plan.slots());
     }
-    RC_ASSERT(next == leaves.end);
-    RC_ASSERT(slot <= plan.slots());
 }
 
 RC_GTEST_PROP(TreePlan, SumsToTheBitsOfTheWholeTreeOnAnyNumberOfRanks, ()) {

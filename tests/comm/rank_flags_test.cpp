@@ -42,20 +42,20 @@ TEST(RankFlags, StopWaitingAtTheLimit) {
     EXPECT_TRUE(flags.of_rank[1].wait(mine, 0.01));
 }
 
-TEST(RankFlags, CarryANoteThatIsThereWhenTheFlagIs) {
-    constexpr int ranks = 4;
+TEST(RankFlags, ShowWhatWasWrittenBeforeThem) {
+    constexpr int ranks = 4, apart = 16;  // ints of a cache line
     Flags flags(ranks);
     std::vector<std::thread> threads;
-    std::vector<int> wrong(ranks);
+    std::vector<int> wrong(ranks), notes(ranks * apart);
     for (int rank = 0; rank < ranks; ++rank) {
         threads.emplace_back([&, rank] {
             RankFlags& mine = flags.of_rank[static_cast<std::size_t>(rank)];
             for (int round = 1; round <= 1000; ++round) {
-                mine.note<int>(rank) = round * 10 + rank;
+                notes[static_cast<std::size_t>(rank * apart)] = round * 10 + rank;
                 mine.wait(mine.raise());
                 for (int peer = 0; peer < ranks; ++peer)
                     wrong[static_cast<std::size_t>(rank)] +=
-                        mine.note<int>(peer) != round * 10 + peer;
+                        notes[static_cast<std::size_t>(peer * apart)] != round * 10 + peer;
                 mine.wait(mine.raise());
             }
         });

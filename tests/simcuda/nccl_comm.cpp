@@ -118,20 +118,4 @@ void NcclComm::run(const std::vector<NcclIssued>& group, std::uint64_t number) {
     if (is_over_) static_cast<void>(transfers.release());
 }
 
-lockstep::nccl::RedOp NcclComm::add_factor(double factor) {
-    constexpr int first = 5;  // behind NCCL's own operators
-    const std::lock_guard lock(mutex_);
-    const int op = factors_.empty() ? first : factors_.rbegin()->first + 1;
-    factors_[op] = factor;
-    return op;
-}
-
-double NcclComm::factor_of(lockstep::nccl::RedOp op) {
-    if (op == lockstep::nccl::sum) return 1;
-    const std::lock_guard lock(mutex_);
-    const auto found = factors_.find(op);
-    if (found == factors_.end()) die("an operator of NCCL's that does not exist");
-    return found->second;
-}
-
 }  // namespace simcuda

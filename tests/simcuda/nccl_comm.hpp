@@ -9,8 +9,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <map>
-#include <mutex>
 #include <vector>
 
 namespace simcuda {
@@ -38,9 +36,6 @@ class NcclComm {
     /// In progress until all is done.
     void finalize();
 
-    lockstep::nccl::RedOp add_factor(double factor);
-    double factor_of(lockstep::nccl::RedOp op);
-
   private:
     void in_background(Stream::Task task);
     void run(const std::vector<NcclIssued>& group, std::uint64_t number);
@@ -53,8 +48,6 @@ class NcclComm {
     std::atomic<bool> is_over_ = false;
     std::uint64_t groups_ = 0;
     Stream* used_ = nullptr;  ///< the stream of the last group
-    std::mutex mutex_;
-    std::map<lockstep::nccl::RedOp, double> factors_;
 };
 
 /// Bytes that this rank had to send, since the program began.

@@ -7,7 +7,6 @@
 #include "simcuda/machine.hpp"
 
 #include <array>
-#include <bit>
 #include <climits>
 #include <cstdint>
 #include <cstring>
@@ -15,9 +14,7 @@
 namespace simcuda {
 namespace {
 
-using lockstep::nccl::type_bfloat16;
 using lockstep::nccl::type_float32;
-using lockstep::nccl::type_float64;
 using lockstep::nccl::type_int64;
 
 std::size_t bytes_of(int type) {
@@ -26,58 +23,32 @@ std::size_t bytes_of(int type) {
     return bytes[static_cast<std::size_t>(type)];
 }
 
-struct Bfloat16 {
-    std::uint16_t bits;
-    explicit operator float() const {
-        return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16);
-    }
-};
-
-float rounded(float value, const float*) {
-    return value;
-}
-double rounded(double value, const double*) {
-    return value;
-}
-std::int64_t rounded(std::int64_t value, const std::int64_t*) {
-    return value;
-}
-Bfloat16 rounded(float value, const Bfloat16*) {
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    return {static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
-}
-
 struct Sum {
     std::vector<const void*> parts;  ///< by rank
     std::size_t count;
-    double factor;
     int first;  ///< whose part comes first; -1: another for each stretch of the elements
     void* out;
 };
 
-/// out[i] = the sum of all parts' element i, each times the factor, in the type `Number`.
-template <class Element, class Number>
+/// out[i] = the sum of all parts' element i.
+template <class Number>
 void add_up(const Sum& sum) {
     const std::size_t ranks = sum.parts.size();
     const auto value = [&](std::size_t rank, std::size_t i) {
-        const auto number = static_cast<Number>(static_cast<const Element*>(sum.parts[rank])[i]);
-        return static_cast<Number>(number * static_cast<Number>(sum.factor));
+        return static_cast<const Number*>(sum.parts[rank])[i];
     };
     for (std::size_t i = 0; i < sum.count; ++i) {
         const std::size_t first =
             sum.first < 0 ? i * ranks / sum.count : static_cast<std::size_t>(sum.first);
         Number total = value(first, i);
-        for (std::size_t step = 1; step < ranks; ++step)
-            total = static_cast<Number>(total + value((first + step) % ranks, i));
-        static_cast<Element*>(sum.out)[i] = rounded(total, static_cast<const Element*>(nullptr));
+        for (std::size_t step = 1; step < ranks; ++step) total += value((first + step) % ranks, i);
+        static_cast<Number*>(sum.out)[i] = total;
     }
 }
 
 void add_up(const Sum& sum, int type) {
-    if (type == type_float32) return add_up<float, float>(sum);
-    if (type == type_float64) return add_up<double, double>(sum);
-    if (type == type_int64) return add_up<std::int64_t, std::int64_t>(sum);
-    if (type == type_bfloat16) return add_up<Bfloat16, float>(sum);
+    if (type == type_float32) return add_up<float>(sum);
+    if (type == type_int64) return add_up<std::int64_t>(sum);
     die("a sum of a type that is not simulated");
 }
 
@@ -95,8 +66,6 @@ std::size_t NcclOperation::traffic(int rank, int size) const {
         case NcclKind::send:
         case NcclKind::reduce:
             return rank == root ? 0 : bytes();
-        case NcclKind::broadcast:
-            return (rank + 1) % size == root ? 0 : bytes();
         case NcclKind::all_reduce:
             return 2 * others * bytes() / static_cast<std::size_t>(size);
         case NcclKind::all_gather:
@@ -124,8 +93,6 @@ void NcclTransfer::begin() {
             return send_to(operation_.root, operation_.from);
         case NcclKind::receive:
             return receive_from(operation_.root, operation_.to);
-        case NcclKind::broadcast:
-            return is_root ? send_to_others(0) : receive_from(operation_.root, operation_.to);
         case NcclKind::reduce:
             return is_root ? receive_from_others(received_.data())
                            : send_to(operation_.root, operation_.from);
@@ -189,12 +156,9 @@ void NcclTransfer::finish() {
         std::memmove(static_cast<std::byte*>(operation_.to) + own * operation_.bytes(),
                      operation_.from,
                      operation_.bytes());
-    if (operation_.kind == NcclKind::broadcast && rank_ == operation_.root)
-        std::memmove(operation_.to, operation_.from, operation_.bytes());
     if (!adds_up()) return;
     Sum sum{{},
             operation_.count,
-            operation_.factor,
             operation_.kind == NcclKind::all_reduce ? -1 : (rank_ + 1) % size_,
             operation_.to};
     for (int rank = 0; rank < size_; ++rank)

@@ -12,7 +12,7 @@
 
 namespace simcuda {
 
-enum class NcclKind { send, receive, broadcast, all_gather, reduce, reduce_scatter, all_reduce };
+enum class NcclKind { send, receive, all_gather, reduce, reduce_scatter, all_reduce };
 
 struct NcclOperation {
     NcclKind kind = NcclKind::send;
@@ -21,7 +21,6 @@ struct NcclOperation {
     std::size_t count = 0;  ///< elements, of one rank's part where each has one
     lockstep::nccl::DataTypeCode type = 0;
     int root = 0;  ///< or the peer
-    double factor = 1;
 
     std::size_t bytes() const;
     /// That a rank has to send to others, by the way that sends the least.

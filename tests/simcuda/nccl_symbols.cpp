@@ -6,7 +6,6 @@
 #include "simcuda/settings.hpp"
 
 #include <atomic>
-#include <bit>
 #include <cstdint>
 #include <cstring>
 #include <map>
@@ -69,17 +68,6 @@ Result init(Comm* comm, int size, const nccl::UniqueId& id, int rank) {
     std::memcpy(&tag, id.internal.data(), sizeof tag);
     *comm = reinterpret_cast<Comm>(new NcclComm(tag));
     return nccl::in_progress;
-}
-
-double number_at(const void* data, DataTypeCode type) {
-    const auto read = [&](auto value) {
-        std::memcpy(&value, data, sizeof value);
-        return value;
-    };
-    if (type == nccl::type_float32) return read(float());
-    if (type == nccl::type_float64) return read(double());
-    if (type != nccl::type_bfloat16) die("a factor of a type that is not simulated");
-    return std::bit_cast<float>(static_cast<std::uint32_t>(read(std::uint16_t())) << 16);
 }
 
 }  // namespace
@@ -174,16 +162,6 @@ Result ncclRecv(void* to, std::size_t count, DataTypeCode type, int peer, Comm c
     return issue({NcclKind::receive, nullptr, to, count, type, peer}, comm, stream);
 }
 
-Result ncclBroadcast(const void* from,
-                     void* to,
-                     std::size_t count,
-                     DataTypeCode type,
-                     int root,
-                     Comm comm,
-                     void* stream) {
-    return issue({NcclKind::broadcast, from, to, count, type, root}, comm, stream);
-}
-
 Result ncclAllGather(
     const void* from, void* to, std::size_t count, DataTypeCode type, Comm comm, void* stream) {
     return issue({NcclKind::all_gather, from, to, count, type}, comm, stream);
@@ -193,43 +171,31 @@ Result ncclReduce(const void* from,
                   void* to,
                   std::size_t count,
                   DataTypeCode type,
-                  RedOp op,
+                  RedOp,
                   int root,
                   Comm comm,
                   void* stream) {
-    return issue(
-        {NcclKind::reduce, from, to, count, type, root, of(comm).factor_of(op)}, comm, stream);
+    return issue({NcclKind::reduce, from, to, count, type, root}, comm, stream);
 }
 
 Result ncclReduceScatter(const void* from,
                          void* to,
                          std::size_t count,
                          DataTypeCode type,
-                         RedOp op,
+                         RedOp,
                          Comm comm,
                          void* stream) {
-    return issue(
-        {NcclKind::reduce_scatter, from, to, count, type, 0, of(comm).factor_of(op)}, comm, stream);
+    return issue({NcclKind::reduce_scatter, from, to, count, type}, comm, stream);
 }
 
 Result ncclAllReduce(const void* from,
                      void* to,
                      std::size_t count,
                      DataTypeCode type,
-                     RedOp op,
+                     RedOp,
                      Comm comm,
                      void* stream) {
-    return issue(
-        {NcclKind::all_reduce, from, to, count, type, 0, of(comm).factor_of(op)}, comm, stream);
-}
-
-Result ncclRedOpCreatePreMulSum(RedOp* op, void* scalar, DataTypeCode type, int, Comm comm) {
-    *op = of(comm).add_factor(number_at(scalar, type));
-    return nccl::success;
-}
-
-Result ncclRedOpDestroy(RedOp, Comm) {
-    return nccl::success;
+    return issue({NcclKind::all_reduce, from, to, count, type}, comm, stream);
 }
 
 Result ncclMemAlloc(void** data, std::size_t bytes) {

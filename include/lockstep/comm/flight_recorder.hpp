@@ -17,10 +17,9 @@
 
 namespace lockstep {
 
-/// What a collective does. The numbers are part of the file format.
+/// What a collective does. The numbers are part of the file format; 2 is not used.
 enum class FlightOp : std::uint8_t {
     all_reduce = 1,
-    reduce_scatter = 2,
     all_gather = 3,
     broadcast = 4,
     barrier = 5,

@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// A count for each rank that only grows, on a cache line of its own: nobody but its owner writes
-/// it, and who waits can say for whom. Beside the count there is room for a note.
+/// it, and who waits can say for whom.
 class RankFlags {
   public:
     static std::size_t bytes_for(int ranks) {
@@ -23,28 +23,19 @@ class RankFlags {
     /// waits.
     RankFlags(std::byte* memory, int rank, int ranks, Patience patience = Patience::little);
 
-    /// One step further: what this rank wrote before, its note too, is there for those who see it.
+    /// One step further: what this rank wrote before is there for those who see it.
     /// Returns the new count.
     std::uint64_t raise();
 
-    std::uint64_t raised() const { return raised_; }  ///< by this rank
     bool all_reached(std::uint64_t count) const;
     std::vector<int> missing(std::uint64_t count) const;  ///< who has not reached it; any thread
 
     /// Waits until every rank has reached `count`; false if that took longer than `limit_s`.
     bool wait(std::uint64_t count, double limit_s = no_deadline) const;
 
-    /// Room for a trivial type of at most 56 bytes beside the flag of `rank`.
-    template <class Note>
-    Note& note(int rank) const {
-        static_assert(sizeof(Note) <= sizeof(Line::note));
-        return *reinterpret_cast<Note*>(line(rank).note);
-    }
-
   private:
     struct alignas(64) Line {
         std::atomic<std::uint64_t> count;
-        std::byte note[56];
     };
     static_assert(std::atomic<std::uint64_t>::is_always_lock_free, "shared between processes");
 

@@ -8,7 +8,7 @@
 
 #include "flight/node_beat.hpp"
 #include "flight/process_facts.hpp"
-#include "flight/ring_entry.hpp"
+#include "flight/ring_format.hpp"
 
 #include <algorithm>
 #include <array>

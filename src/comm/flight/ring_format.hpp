@@ -2,10 +2,13 @@
 // The bytes of a ring file, version 1: a header of 4096 bytes, then entries of 64.
 #pragma once
 
+#include "lockstep/comm/flight_recorder.hpp"
+
 #include <array>
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 namespace lockstep {
 
@@ -69,5 +72,9 @@ struct alignas(64) RingEntry {
     RingWord enqueued, started, ended;
 };
 static_assert(sizeof(RingEntry) == 64);
+
+/// Entry `index`, or nothing while it is being written, was overwritten, or makes no sense. In the
+/// writer's memory, or in a copy of its file.
+std::optional<FlightEntry> whole_entry(const RingEntry& entry, std::uint64_t index);
 
 }  // namespace lockstep

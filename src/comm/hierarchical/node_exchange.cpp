@@ -31,13 +31,14 @@
 // Tested: comm/hierarchical/node_exchange_test.cpp (any grouping of ranks into nodes, stripes are
 // every bucket once), comm/exchange_test.cpp (each transport, step after step, whom it waits for).
 
+#include "node_exchange.hpp"
+
 #include "lockstep/comm/shared_window.hpp"
 
 #include "base/aligned_floats.hpp"
 #include "base/rank_flags.hpp"
 #include "base/spin.hpp"
 #include "base/wait_clock.hpp"
-#include "exchanges.hpp"
 #include "hierarchical/rail_pipeline.hpp"
 
 #include <algorithm>

@@ -41,11 +41,8 @@ struct NcclApi {
     std::function<Result(const void*, void*, std::size_t, Type, nccl::RedOp, Comm, Stream)>
         reduce_scatter;
     std::function<Result(const void*, void*, std::size_t, Type, Comm, Stream)> all_gather;
-    std::function<Result(const void*, void*, std::size_t, Type, int, Comm, Stream)> broadcast;
     std::function<Result(const void*, std::size_t, Type, int, Comm, Stream)> send;
     std::function<Result(void*, std::size_t, Type, int, Comm, Stream)> recv;
-    std::function<Result(nccl::RedOp*, void*, Type, int, Comm)> red_op_create_pre_mul_sum;
-    std::function<Result(nccl::RedOp, Comm)> red_op_destroy;
 
     /// Optional, 2.19, all four or none.
     std::function<Result(void**, std::size_t)> mem_alloc;

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/nccl_buffer.hpp"
-
-#include "nccl/nccl_inside.hpp"
+#include "nccl/nccl_buffer.hpp"
 
 #include <algorithm>
 #include <utility>
@@ -45,39 +43,29 @@ class RegisteredMemory {
     bool is_registered_ = false;
 };
 
-class NcclBuffer::Memory {
-  public:
-    Memory(NcclCommunicator::Inside& inside, std::size_t bytes)
-        : registered_(std::make_unique<RegisteredMemory>(inside, bytes)) {
+NcclBuffer::NcclBuffer(NcclCommunicator& communicator, std::size_t bytes) {
+    NcclCommunicator::Inside& inside = communicator.inside();
+    inside.guarded([&] {
+        auto registered = std::make_unique<RegisteredMemory>(inside, bytes);
         const auto all = gather_all(inside.bootstrap(),
-                                    registered_->is_registered() ? "yes" : "no",
+                                    registered->is_registered() ? "yes" : "no",
                                     inside.options().collective_deadline_s,
                                     "registration of a buffer with NCCL");
-        if (std::ranges::count(all, "yes") == inside.bootstrap().size()) return;
-        registered_.reset();
+        if (std::ranges::count(all, "yes") == inside.bootstrap().size()) {
+            registered_ = std::move(registered);
+            return;
+        }
+        registered.reset();
         plain_ = make_memory(inside.runtime(), bytes);
-    }
-    void* data() const { return registered_ ? registered_->data() : plain_.value(); }
-    bool is_registered() const { return registered_ != nullptr; }
-
-  private:
-    std::unique_ptr<RegisteredMemory> registered_;
-    CudaMemory plain_;
-};
-
-NcclBuffer::NcclBuffer(NcclCommunicator& communicator, std::size_t bytes)
-    : memory_(communicator.inside().guarded(
-          [&] { return std::make_unique<Memory>(communicator.inside(), bytes); })) {}
+    });
+}
 
 NcclBuffer::~NcclBuffer() = default;
 NcclBuffer::NcclBuffer(NcclBuffer&&) noexcept = default;
 NcclBuffer& NcclBuffer::operator=(NcclBuffer&&) noexcept = default;
 
 void* NcclBuffer::data() const {
-    return memory_->data();
-}
-bool NcclBuffer::is_registered() const {
-    return memory_->is_registered();
+    return registered_ ? registered_->data() : plain_.value();
 }
 
 }  // namespace lockstep

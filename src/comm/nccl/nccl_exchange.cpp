@@ -43,14 +43,12 @@
 
 #include "lockstep/comm/nccl_exchange.hpp"
 
-#include "lockstep/comm/nccl_buffer.hpp"
-
 #include "base/wait_clock.hpp"
 #include "flight/signatures.hpp"
 #include "nccl/group_watch.hpp"
+#include "nccl/nccl_buffer.hpp"
+#include "nccl/nccl_group.hpp"
 #include "nccl/nccl_inside.hpp"
-#include "nccl/nccl_reduction.hpp"
-#include "nccl/nccl_stripes.hpp"
 #include "nccl/stripe_moves.hpp"
 #include "nccl/tree_sum.hpp"
 
@@ -229,7 +227,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             let_wait(inside_.runtime(), inside_.stream(), caller_);
             waiting_.count([&] {
                 NcclGroup group(inside_);
-                sum_everywhere(inside_, {numbers, count, DataType::int64}, nccl::sum);
+                group.add_up({numbers, count});
                 group.end("sum of integers");
             });
             let_wait(inside_.runtime(), caller_, inside_.stream());
@@ -290,9 +288,6 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         return first;
     }
     bool is_tree() const { return plan_.summation() == Summation::tree; }
-    DeviceSpan of_bucket(float* vector, std::size_t bucket) const {
-        return {vector + layout_.bucket(bucket).begin, layout_.bucket(bucket).size()};
-    }
     bool has_traffic(std::size_t bucket) const {
         return plan_.ranks() > 1 && layout_.bucket(bucket).size() > 0;
     }
@@ -367,9 +362,9 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             is_tree() ? awaited_parts(moves_of(round), received) : std::vector<AwaitedPart>{});
         NcclGroup group(inside_);
         if (is_tree())
-            move(moves_of(round), slot(0), received);
+            move(group, moves_of(round), slot(0), received);
         else
-            scatter_sum(inside_, of_bucket(slot(0), round.bucket), nccl::sum);
+            group.scatter_sum(slot(0), layout_, round.bucket);
         group.close();
     }
 
@@ -378,13 +373,13 @@ class NcclExchange : public GpuExchange, private FlatMemory {
     }
 
     /// From the flat vectors that begin at `slots`, to `received`.
-    void move(const StripeMoves& moves, float* slots, float* received) {
+    void move(NcclGroup& group, const StripeMoves& moves, float* slots, float* received) const {
         for (const auto& [peer, slot, range] : moves.sends) {
             float* const vector = slots + static_cast<std::size_t>(slot) * layout_.size();
-            send_to(inside_, peer, {vector + range.begin, range.size()});
+            group.send(peer, {vector + range.begin, range.size()});
         }
         for (const auto& [peer, place] : moves.receives)
-            receive_from(inside_, peer, {received + place.begin, place.size()});
+            group.receive(peer, {received + place.begin, place.size()});
     }
 
     void complete(const Round& round) {
@@ -425,7 +420,8 @@ class NcclExchange : public GpuExchange, private FlatMemory {
             watch_.begin({.step = step_, .round = round++}, published_parts_[team]);
             NcclGroup group(inside_);
             for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
-                move(value_moves(layout_, plan_, teams_[team], rank_, b), values(), values());
+                move(
+                    group, value_moves(layout_, plan_, teams_[team], rank_, b), values(), values());
             group.end("publication");
             watch_.end();
         }
@@ -436,7 +432,7 @@ class NcclExchange : public GpuExchange, private FlatMemory {
         watch_.begin({.step = step_}, published_parts_.front());
         NcclGroup group(inside_);
         for (std::size_t b = 0; b < layout_.bucket_count(); ++b)
-            if (has_traffic(b)) gather_stripes(inside_, of_bucket(values(), b));
+            if (has_traffic(b)) group.gather_stripes(values(), layout_, b);
         group.end("publication");
         watch_.end();
     }

@@ -20,10 +20,11 @@
 
 #include "lockstep/core/clock.hpp"
 
-#include "nccl/nccl_state.hpp"
-
+#include <algorithm>
+#include <array>
 #include <chrono>
 #include <thread>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -32,6 +33,33 @@ namespace {
 
 constexpr double use_limit_s = 1;     // a thread that hangs inside NCCL must not stop the abort
 constexpr double revoke_limit_s = 2;  // abort works without; revoke only makes it gentle
+
+constexpr auto transitions = std::to_array<std::pair<NcclState, NcclState>>({
+    {NcclState::unset, NcclState::initializing},
+    {NcclState::initializing, NcclState::ready},
+    {NcclState::initializing, NcclState::failed},
+    {NcclState::initializing, NcclState::aborting},
+    {NcclState::ready, NcclState::failed},
+    {NcclState::ready, NcclState::finalizing},
+    {NcclState::ready, NcclState::aborting},
+    {NcclState::failed, NcclState::aborting},
+    {NcclState::finalizing, NcclState::finalized},
+    {NcclState::finalizing, NcclState::failed},
+    {NcclState::finalizing, NcclState::aborting},
+    {NcclState::finalized, NcclState::destroyed},
+    {NcclState::finalized, NcclState::aborting},
+    {NcclState::aborting, NcclState::aborted},
+});
+
+constexpr std::array<std::string_view, 9> state_names = {"unset",
+                                                         "initializing",
+                                                         "ready",
+                                                         "failed",
+                                                         "aborting",
+                                                         "aborted",
+                                                         "finalizing",
+                                                         "finalized",
+                                                         "destroyed"};
 
 void nap() {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
@@ -56,6 +84,14 @@ std::string advice_for(nccl::Result result) {
 }
 
 }  // namespace
+
+std::string_view name_of(NcclState state) {
+    return state_names[static_cast<std::size_t>(state)];
+}
+
+bool may_follow(NcclState from, NcclState to) {
+    return std::ranges::find(transitions, std::pair(from, to)) != transitions.end();
+}
 
 Error nccl_error(const NcclApi& api,
                  nccl::Comm comm,

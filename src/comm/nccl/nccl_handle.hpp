@@ -13,6 +13,9 @@
 
 namespace lockstep {
 
+/// Whether a communicator may go from one state to the other.
+bool may_follow(NcclState from, NcclState to);
+
 /// Once an abort has begun, no further call of the using thread reaches NCCL: the pointer dies
 /// with the abort.
 class NcclHandle {

@@ -97,14 +97,23 @@ void fill_collectives(NcclApi& api, Filler& from) {
     from.required(api.reduce, "ncclReduce");
     from.required(api.reduce_scatter, "ncclReduceScatter");
     from.required(api.all_gather, "ncclAllGather");
-    from.required(api.broadcast, "ncclBroadcast");
     from.required(api.send, "ncclSend");
     from.required(api.recv, "ncclRecv");
-    from.required(api.red_op_create_pre_mul_sum, "ncclRedOpCreatePreMulSum");
-    from.required(api.red_op_destroy, "ncclRedOpDestroy");
 }
 
 }  // namespace
+
+int NcclApi::version() const {
+    int code = 0;
+    return get_version(&code) == nccl::success ? code : 0;
+}
+
+std::string nccl_version_text(int code) {
+    // Until 2.8 a version had one digit for the minor number (NCCL_VERSION in nccl.h).
+    const int major = code < 10000 ? code / 1000 : code / 10000;
+    const int minor = code < 10000 ? code / 100 % 10 : code / 100 % 100;
+    return fmt::format("{}.{}.{}", major, minor, code % 100);
+}
 
 NcclApi nccl_functions_of(const SharedLibrary& library) {
     NcclApi api;

@@ -19,9 +19,8 @@ using RedOp = int;
 
 inline constexpr Result success = 0, unhandled_cuda_error = 1, system_error = 2, internal_error = 3,
                         invalid_argument = 4, invalid_usage = 5, remote_error = 6, in_progress = 7;
-inline constexpr DataTypeCode type_int64 = 4, type_float32 = 7, type_float64 = 8, type_bfloat16 = 9;
+inline constexpr DataTypeCode type_int64 = 4, type_float32 = 7;
 inline constexpr RedOp sum = 0;
-inline constexpr int host_scalar = 1;  ///< ncclScalarHostImmediate
 
 struct UniqueId {
     std::array<char, 128> internal;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange of gradients with ranks grouped into nodes in every way, on whatever hosts they are.
+#include "hierarchical/node_exchange.hpp"
+
 #include "lockstep/comm/reducer.hpp"
 
 #include "comm/hierarchical/groupings.hpp"
 #include "comm/reference.hpp"
-#include "hierarchical/exchanges.hpp"
 #include "support/mpi_test.hpp"
 
 #include <algorithm>
@@ -72,7 +73,7 @@ class Training {
              Summation how)
         : layout(counts, 50, limits),
           plan(virtual_ranks, ranks().size(), how),
-          exchange(ranks().size() == 1 ? make_single_exchange(layout, plan)
+          exchange(ranks().size() == 1 ? make_exchange(ranks(), layout, plan)
                                        : make_node_exchange(std::move(nodes), layout, plan)),
           reducer(layout, plan, ranks().rank(), *exchange) {}
 

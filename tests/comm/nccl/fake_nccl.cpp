@@ -16,20 +16,17 @@ using Lock = std::lock_guard<std::recursive_mutex>;
 constexpr int scalable_since = 22300, revoke_since = 22809, register_since = 21900;
 
 std::size_t bytes_of_type(int type) {
-    return type == nccl::type_float32 ? 4 : type == nccl::type_bfloat16 ? 2 : 8;
+    return type == nccl::type_float32 ? 4 : 8;
 }
 
 double value_at(const void* data, int type, std::size_t i) {
     if (type == nccl::type_float32) return static_cast<const float*>(data)[i];
-    if (type == nccl::type_float64) return static_cast<const double*>(data)[i];
     return static_cast<double>(static_cast<const std::int64_t*>(data)[i]);
 }
 
 void set_value(void* data, int type, std::size_t i, double value) {
     if (type == nccl::type_float32)
         static_cast<float*>(data)[i] = static_cast<float>(value);
-    else if (type == nccl::type_float64)
-        static_cast<double*>(data)[i] = value;
     else
         static_cast<std::int64_t*>(data)[i] = static_cast<std::int64_t>(value);
 }
@@ -41,7 +38,6 @@ std::size_t bytes_to_send(
     const auto others = static_cast<std::size_t>(size - 1);
     if (kind == "recv") return 0;
     if (kind == "send" || kind == "reduce") return rank == root ? 0 : bytes;
-    if (kind == "broadcast") return (rank + 1) % size == root ? 0 : bytes;
     if (kind == "all_reduce") return 2 * others * bytes / static_cast<std::size_t>(size);
     return others * bytes;
 }
@@ -167,15 +163,6 @@ nccl::Result FakeNccl::destroy(nccl::Comm handle) {
     if (!comm.is_finalized || comm.polls_left > 0) cuda_.complain("destroy before finalize ended");
     comm.is_gone = true;
     return nccl::success;
-}
-
-double FakeNccl::factor_of(nccl::RedOp op) {
-    if (op == nccl::sum) return 1;
-    const Lock lock(cuda_.mutex());
-    const auto found = factors_.find(op);
-    if (found != factors_.end()) return found->second;
-    cuda_.complain("an operator that does not exist");
-    return 1;
 }
 
 nccl::Result FakeNccl::issue(
@@ -304,9 +291,8 @@ void FakeNccl::compute(const Record& record) {
     for (std::size_t rank = 0; rank < size; ++rank) {
         const Posted& posted = *record.posted[rank];
         if (!cuda_.check_live(posted.from, in * width, op.kind)) return;
-        if (op.kind == "broadcast" && static_cast<int>(rank) != op.root) continue;
         for (std::size_t i = 0; i < in; ++i) {
-            const double value = value_at(posted.from, op.type, i) * op.factor;
+            const double value = value_at(posted.from, op.type, i);
             if (gathers)
                 result[rank * op.count + i] = value;
             else
@@ -366,10 +352,10 @@ void FakeNccl::add_collectives(NcclApi& api, const std::shared_ptr<Process>& pro
                                      void* to,
                                      std::size_t count,
                                      int type,
-                                     nccl::RedOp op,
+                                     nccl::RedOp,
                                      nccl::Comm comm,
                                      GpuStream stream) {
-            return issue(*process, comm, {kind, count, type, 0, factor_of(op)}, {from, to}, stream);
+            return issue(*process, comm, {kind, count, type}, {from, to}, stream);
         };
     };
     api.all_reduce = reducing("all_reduce");
@@ -378,12 +364,11 @@ void FakeNccl::add_collectives(NcclApi& api, const std::shared_ptr<Process>& pro
                                  void* to,
                                  std::size_t count,
                                  int type,
-                                 nccl::RedOp op,
+                                 nccl::RedOp,
                                  int root,
                                  nccl::Comm comm,
                                  GpuStream stream) {
-        return issue(
-            *process, comm, {"reduce", count, type, root, factor_of(op)}, {from, to}, stream);
+        return issue(*process, comm, {"reduce", count, type, root}, {from, to}, stream);
     };
     api.all_gather = [this, process](const void* from,
                                      void* to,
@@ -391,16 +376,7 @@ void FakeNccl::add_collectives(NcclApi& api, const std::shared_ptr<Process>& pro
                                      int type,
                                      nccl::Comm comm,
                                      GpuStream stream) {
-        return issue(*process, comm, {"all_gather", count, type, 0, 1}, {from, to}, stream);
-    };
-    api.broadcast = [this, process](const void* from,
-                                    void* to,
-                                    std::size_t count,
-                                    int type,
-                                    int root,
-                                    nccl::Comm comm,
-                                    GpuStream stream) {
-        return issue(*process, comm, {"broadcast", count, type, root, 1}, {from, to}, stream);
+        return issue(*process, comm, {"all_gather", count, type}, {from, to}, stream);
     };
 }
 
@@ -411,28 +387,15 @@ void FakeNccl::add_messages(NcclApi& api, const std::shared_ptr<Process>& proces
                                int peer,
                                nccl::Comm comm,
                                GpuStream stream) {
-        return issue(*process, comm, {"send", count, type, peer, 1}, {from, nullptr}, stream);
+        return issue(*process, comm, {"send", count, type, peer}, {from, nullptr}, stream);
     };
     api.recv = [this, process](
                    void* to, std::size_t count, int type, int peer, auto comm, auto stream) {
-        return issue(*process, comm, {"recv", count, type, peer, 1}, {nullptr, to}, stream);
+        return issue(*process, comm, {"recv", count, type, peer}, {nullptr, to}, stream);
     };
 }
 
-void FakeNccl::add_reductions(NcclApi& api) {
-    api.red_op_create_pre_mul_sum =
-        [this](nccl::RedOp* op, void* scalar, int type, int, nccl::Comm comm) {
-            const Lock lock(cuda_.mutex());
-            comm_of(comm, "ncclRedOpCreatePreMulSum");
-            *op = next_factor_++;
-            factors_[*op] = value_at(scalar, type, 0);
-            return nccl::success;
-        };
-    api.red_op_destroy = [this](nccl::RedOp op, nccl::Comm) {
-        const Lock lock(cuda_.mutex());
-        if (factors_.erase(op) == 0) cuda_.complain("destroyed an operator that does not exist");
-        return nccl::success;
-    };
+void FakeNccl::add_memory(NcclApi& api) {
     if (version < register_since) return;
     api.mem_alloc = cuda_.api({}).allocate;
     api.mem_free = cuda_.api({}).release;
@@ -459,7 +422,7 @@ NcclApi FakeNccl::api() {
     add_groups(api, process);
     add_collectives(api, process);
     add_messages(api, process);
-    add_reductions(api);
+    add_memory(api);
     return api;
 }
 

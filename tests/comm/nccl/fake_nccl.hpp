@@ -30,7 +30,6 @@ class FakeNccl {
         std::string kind;
         std::size_t count = 0;
         int type = 0, root = 0;  ///< or the peer
-        double factor = 1;
         std::size_t bytes() const;
         bool operator==(const Op&) const = default;
     };
@@ -134,21 +133,19 @@ class FakeNccl {
     bool step(const Comm& comm, Record& record, Posted posted);
     bool step(Parcel& parcel, const Op& op, Posted posted);
     void compute(const Record& record);
-    double factor_of(nccl::RedOp op);
     void log(const std::string& call);
     void add_life(NcclApi& api);
     void add_groups(NcclApi& api, const std::shared_ptr<Process>& process);
     void add_collectives(NcclApi& api, const std::shared_ptr<Process>& process);
     void add_messages(NcclApi& api, const std::shared_ptr<Process>& process);
-    void add_reductions(NcclApi& api);
+    void add_memory(NcclApi& api);
 
     FakeCuda& cuda_;
     std::map<int, std::shared_ptr<Group>> groups_;  ///< by unique id
     std::list<Comm> comms_;
-    std::map<int, double> factors_;
     std::map<int, std::size_t> sent_;  ///< bytes, by rank
     std::vector<std::string> calls_;
-    int ids_ = 0, next_factor_ = 5, aborts_under_way_ = 0;
+    int ids_ = 0, aborts_under_way_ = 0;
     std::condition_variable_any released_;
     bool is_released_ = false;
 };

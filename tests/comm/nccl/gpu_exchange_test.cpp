@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The exchange between GPUs with ranks that are threads: any number of them, who waits for whom,
 // what travels, and every failure.
-#include "lockstep/comm/nccl_collectives.hpp"
 #include "lockstep/core/clock.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
@@ -156,23 +155,16 @@ TEST_F(GpuExchangeTest, SendsWhatAReduceScatterAndAnAllGatherSend) {
     const std::vector<std::size_t> large = {9000, 777, 20001, 5};
     const FlatLayout layout(large, 33, BucketLimits{16384, 32768});
     for (const int ranks : {2, 4, 8}) {
-        const Sent by_ring = sent_in(ranks, [&](const FakeRank& rank, auto& communicator) {
-            NcclCollectives collectives(communicator);
-            const auto data = rank.cuda.floats(layout.size());
-            const GpuStream stream = rank.cuda.make_stream();
-            for (std::size_t b = 0; b < layout.bucket_count(); ++b) {
-                const DeviceSpan bucket{data.get() + layout.bucket(b).begin,
-                                        layout.bucket(b).size()};
-                collectives.reduce_scatter(bucket, 1, stream).wait();
-                collectives.all_gather(bucket, stream).wait();
-            }
-        });
-        for (const int virtual_ranks : {8, 64}) {
-            const Sent by_tree = sent_in(ranks, [&](const FakeRank& rank, auto& communicator) {
-                GpuSteps steps(communicator, layout, TreePlan(virtual_ranks, ranks), rank.cuda);
+        const auto sent_by = [&](const TreePlan& plan) {
+            return sent_in(ranks, [&](const FakeRank& rank, auto& communicator) {
+                GpuSteps steps(communicator, layout, plan, rank.cuda);
                 steps.run(0);
                 steps.wait();
             });
+        };
+        const Sent by_ring = sent_by(TreePlan(8, ranks, Summation::plain));
+        for (const int virtual_ranks : {8, 64}) {
+            const Sent by_tree = sent_by(TreePlan(virtual_ranks, ranks));
             const auto bound = [](std::size_t bytes) { return static_cast<double>(bytes) * 1.02; };
             EXPECT_GT(by_tree.all, 0u);
             EXPECT_LE(static_cast<double>(by_tree.all), bound(by_ring.all));

@@ -8,7 +8,7 @@
 
 namespace lockstep::test {
 
-/// For one NCCL communicator of all `ranks`, used by one thread. Floats only, without a factor.
+/// For one NCCL communicator of all `ranks`, used by one thread. Floats only.
 class MpiWire : public FakeNccl::Wire {
   public:
     /// Collective.

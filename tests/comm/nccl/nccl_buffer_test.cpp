@@ -1,38 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/nccl_buffer.hpp"
+#include "nccl/nccl_buffer.hpp"
 
 #include "lockstep/comm/gpu_report.hpp"
-#include "lockstep/comm/nccl_collectives.hpp"
 
 #include "comm/nccl/fake_ranks.hpp"
 #include "nccl/cuda_library.hpp"
+#include "nccl/nccl_group.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace {
 
-using lockstep::DeviceSpan;
 using lockstep::NcclBuffer;
 using lockstep::NcclCommunicator;
 using lockstep::test::FakeRank;
 
 using NcclBufferTest = lockstep::test::FakeRanksTest;
 
-/// Sums a buffer of 4 floats, each its rank + 1; returns whether it was registered.
+/// Sums a buffer of 2 integers, each its rank + 1; returns whether it was registered.
 bool sum_in_buffer(const FakeRank& rank) {
     NcclCommunicator communicator = rank.communicator();
     NcclBuffer first(communicator, 16);
     const NcclBuffer buffer = std::move(first);
-    auto* floats = static_cast<float*>(buffer.data());
-    std::fill_n(floats, 4, static_cast<float>(rank.rank + 1));
-    const DeviceSpan span{buffer.data(), 4};
-    lockstep::NcclCollectives(communicator)
-        .all_reduce({&span, 1}, 1, rank.cuda.make_stream())
-        .wait();
-    EXPECT_EQ(floats[3], 3);
+    auto* numbers = static_cast<std::int64_t*>(buffer.data());
+    std::fill_n(numbers, 2, rank.rank + 1);
+    NcclCommunicator::Inside& inside = communicator.inside();
+    lockstep::NcclGroup group(inside);
+    group.add_up({numbers, 2});
+    group.end("a sum");
+    const lockstep::NcclPending pending{"a sum", lockstep::make_event(rank.runtime), {}};
+    lockstep::record(*rank.runtime, pending.end, inside.stream());
+    inside.wait_for(pending);
+    EXPECT_EQ(numbers[1], 3);
     return buffer.is_registered();
 }
 

@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "transform_check.hpp"
+#include "kernel_checks.hpp"
 
+#include "lockstep/comm/exact_words.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 #include "lockstep/data/transform.hpp"
 
-#include "kernel_gpu.hpp"
+#include "nccl/cuda_library.hpp"
 
+#include <algorithm>
+#include <bit>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <cstring>
+#include <limits>
 #include <numeric>
+#include <span>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +25,94 @@
 
 namespace lockstep {
 namespace {
+
+/// Memory on the GPU. Move-only; null state: moved from.
+class DeviceMemory {
+  public:
+    DeviceMemory(const CudaApi& api, std::size_t bytes) : api_(api) {
+        check_cuda(api_, api_.allocate(&memory_, std::max<std::size_t>(bytes, 1)), "cudaMalloc");
+    }
+    DeviceMemory(DeviceMemory&& other) noexcept
+        : api_(other.api_), memory_(std::exchange(other.memory_, nullptr)) {}
+    ~DeviceMemory() {
+        if (memory_ != nullptr) api_.release(memory_);
+    }
+
+    template <class T>
+    T* as() const {
+        return static_cast<T*>(memory_);
+    }
+
+  private:
+    const CudaApi& api_;
+    void* memory_ = nullptr;
+};
+
+/// liblockstep_cuda.so's kernels on a stream of their own, of the first GPU.
+class KernelGpu {
+  public:
+    KernelGpu() : cuda_(load_cuda()) {
+        check_cuda(cuda_.api, cuda_.api.set_device(0), "cudaSetDevice");
+        check_cuda(cuda_.api, cuda_.api.create_stream(&stream_), "cudaStreamCreate");
+    }
+    ~KernelGpu() { cuda_.api.destroy_stream(stream_); }
+    KernelGpu(const KernelGpu&) = delete;
+    KernelGpu& operator=(const KernelGpu&) = delete;
+
+    DeviceMemory memory(std::size_t bytes) const { return {cuda_.api, bytes}; }
+
+    template <class T>
+    DeviceMemory copy_of(std::span<const T> values) const {
+        DeviceMemory memory(cuda_.api, values.size_bytes());
+        copy(memory.as<void>(), values.data(), values.size_bytes());
+        return memory;
+    }
+
+    template <class T>
+    std::vector<T> values(const DeviceMemory& memory, std::size_t count) const {
+        std::vector<T> values(count);
+        copy(values.data(), memory.as<void>(), count * sizeof(T));
+        return values;
+    }
+
+    /// Calls the entry point, with the stream as its last argument.
+    template <class EntryPoint, class... Arguments>
+    void run(const char* name, Arguments... arguments) const {
+        const auto entry = reinterpret_cast<EntryPoint>(symbol(name));
+        check_cuda(cuda_.api, entry(arguments..., stream_), name);
+    }
+
+  private:
+    void copy(void* to, const void* from, std::size_t bytes) const {
+        check_cuda(cuda_.api, cuda_.api.copy_async(to, from, bytes, stream_), "cudaMemcpyAsync");
+        wait();
+    }
+    void wait() const {
+        CudaApi::Event end = nullptr;
+        check_cuda(cuda_.api, cuda_.api.create_event(&end), "cudaEventCreate");
+        check_cuda(cuda_.api, cuda_.api.record_event(end, stream_), "cudaEventRecord");
+        CudaApi::Status status = CudaApi::not_ready;
+        while (status == CudaApi::not_ready) {
+            std::this_thread::sleep_for(std::chrono::microseconds(50));
+            status = cuda_.api.query_event(end);
+        }
+        cuda_.api.destroy_event(end);
+        check_cuda(cuda_.api, status, "cudaEventQuery");
+    }
+    void* symbol(const char* name) const {
+        void* address = cuda_.library.symbol(name);
+        check(address != nullptr, [&] {
+            return Error("E670",
+                         fmt::format("'{}' has no function {}", cuda_.path, name),
+                         "it was built without Lockstep's kernels",
+                         "reinstall Lockstep, or unset LOCKSTEP_CUDA_LIB");
+        });
+        return address;
+    }
+
+    CudaLibrary cuda_;
+    CudaApi::Stream stream_ = nullptr;
+};
 
 constexpr std::size_t images_of_check = 37;
 
@@ -118,6 +215,51 @@ void check_case(const KernelGpu& gpu, const Case& test) {
     check_mix(gpu, test, transform, key, expected);
 }
 
+/// Of all exponents, infinities and NaN left out.
+std::vector<float> any_floats(std::size_t count) {
+    std::vector<float> values(count);
+    for (std::size_t i = 0; i < count; ++i) {
+        const auto bits = static_cast<std::uint32_t>(mix64(i));
+        const std::uint32_t exponent = (bits >> 23 & 0xff) % 0xff;
+        values[i] = std::bit_cast<float>((bits & 0x807fffffU) | exponent << 23);
+    }
+    return values;
+}
+
+using Words = std::vector<std::int64_t>;
+
+/// In two launches that add to the same words.
+Words words_on(const KernelGpu& gpu, std::span<const float> values) {
+    const Words zeros(exact::words);
+    const DeviceMemory floats = gpu.copy_of(values);
+    const DeviceMemory words = gpu.copy_of(std::span<const std::int64_t>(zeros));
+    const auto count = static_cast<std::int64_t>(values.size()), cut = count / 3;
+    for (const exact::SquaresLaunch& launch :
+         {exact::SquaresLaunch{floats.as<float>(), cut, words.as<std::int64_t>()},
+          exact::SquaresLaunch{floats.as<float>() + cut, count - cut, words.as<std::int64_t>()}})
+        gpu.run<exact::SquaresEntryPoint>(exact::squares_entry_point, &launch);
+    Words found = gpu.values<std::int64_t>(words, exact::words);
+    exact::carry(found.data());
+    return found;
+}
+
+// By words: ExactSum itself comes with MPI.
+void check_sum(const KernelGpu& gpu, std::span<const float> values) {
+    Words expected(exact::words);
+    for (const float value : values) {
+        exact::add_square(expected.data(), value);
+        exact::carry(expected.data());
+    }
+    check(words_on(gpu, values) == expected, [&] {
+        return Error("E679",
+                     fmt::format("the squares of {} floats have another sum on the GPU than on "
+                                 "the CPU",
+                                 values.size()),
+                     "both run one source and must give the same bits",
+                     "please report it with the GPU's name and driver");
+    });
+}
+
 }  // namespace
 
 std::string check_transforms() {
@@ -139,6 +281,19 @@ std::string check_transforms() {
         }
     return fmt::format(
         "{} pipelines over {} images each, the bits of the CPU", done, images_of_check);
+}
+
+std::string check_norms() {
+    const KernelGpu gpu;
+    int done = 0;
+    for (const std::size_t count : {1UL, 1000UL, 1UL << 20, (1UL << 24) + 7}) {
+        std::vector<float> values = any_floats(count);
+        check_sum(gpu, values);
+        values[count / 2] = std::numeric_limits<float>::infinity();
+        check_sum(gpu, values);
+        done += 2;
+    }
+    return fmt::format("{} sums of squares, the bits of the CPU", done);
 }
 
 }  // namespace lockstep

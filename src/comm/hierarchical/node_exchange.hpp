@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The back ends behind make_exchange().
+// The back end behind make_exchange() for several ranks.
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"
@@ -10,9 +10,6 @@
 #include <memory>
 
 namespace lockstep {
-
-/// One rank: slots and values are private, reduce() only merges this rank's own partials.
-std::unique_ptr<Exchange> make_single_exchange(const FlatLayout& layout, const TreePlan& plan);
 
 /// Collective over all ranks of `nodes`. Slots and values of a node live in one window that its
 /// ranks share; between nodes stripes travel in messages. One node: shared memory alone; one rank

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "patience.hpp"
+#include "spin.hpp"
 
 #include <cstring>
 #include <string>

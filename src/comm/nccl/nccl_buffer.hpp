@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// GPU memory that NCCL knows beforehand, where it can.
+// GPU memory that NCCL knows beforehand, where it can.
 #pragma once
 
-#include "lockstep/comm/nccl_communicator.hpp"
+#include "nccl/nccl_inside.hpp"
 
 #include <cstddef>
 #include <memory>
 
 namespace lockstep {
+
+class RegisteredMemory;
 
 /// Owns memory from ncclMemAlloc, registered with the communicator, if every rank's NCCL can do
 /// that (some with and some without is undefined); else from cudaMalloc. Goes before its
@@ -21,12 +22,14 @@ class NcclBuffer {
     NcclBuffer(NcclBuffer&&) noexcept;
     NcclBuffer& operator=(NcclBuffer&&) noexcept;
 
-    void* data() const;          ///< in GPU memory
-    bool is_registered() const;  ///< with the communicator: NCCL need not copy
+    void* data() const;  ///< in GPU memory
+
+    /// With the communicator: NCCL need not copy.
+    bool is_registered() const { return registered_ != nullptr; }
 
   private:
-    class Memory;
-    std::unique_ptr<Memory> memory_;
+    std::unique_ptr<RegisteredMemory> registered_;
+    CudaMemory plain_;
 };
 
 }  // namespace lockstep

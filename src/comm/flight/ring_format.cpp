@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "flight/ring_entry.hpp"
+#include "flight/ring_format.hpp"
 
 #include <limits>
 
@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 bool is_known(FlightOp op) {
-    return op >= FlightOp::all_reduce && op <= FlightOp::publish;
+    return op == FlightOp::all_reduce || (op >= FlightOp::all_gather && op <= FlightOp::publish);
 }
 
 double seconds(const RingWord& nanoseconds) {
