@@ -45,7 +45,6 @@ Command verify_command();
 Command data_pack_command();
 Command data_synth_command();
 Command data_export_command();
-Command data_look_command();
 Command data_inspect_command();
 Command data_reshard_command();
 Command data_stage_command();

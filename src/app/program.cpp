@@ -114,6 +114,12 @@ const Command* find_command(const std::vector<Command>& commands,
     return nullptr;
 }
 
+// What earlier versions had.
+struct GoneCommand {
+    std::string_view name, instead;
+};
+constexpr auto gone_commands = std::to_array<GoneCommand>({{"data look", "data inspect"}});
+
 Error unknown_command(const std::vector<Command>& commands, const std::vector<std::string>& words) {
     std::vector<std::string> names;
     bool is_group = false;
@@ -122,6 +128,12 @@ Error unknown_command(const std::vector<Command>& commands, const std::vector<st
         is_group = is_group || command.name.starts_with(words[0] + " ");
     }
     const std::string word = is_group && words.size() > 1 ? words[0] + " " + words[1] : words[0];
+    if (const auto gone = std::ranges::find(gone_commands, word, &GoneCommand::name);
+        gone != gone_commands.end())
+        return Error("E101",
+                     fmt::format("unknown command '{}'", word),
+                     fmt::format("'lockstep {}' shows what it showed", gone->instead),
+                     fmt::format("lockstep {}", gone->instead));
     const std::string nearest = did_you_mean(word, names);
     return Error("E101",
                  fmt::format("unknown command '{}'", printable(word)),

@@ -229,7 +229,7 @@ std::vector<BadInput> bad_combinations() {
          65,
          "lockstep: error E207: data set '<data>' has no field 'masks'<same>\n"
          "  why: its fields are images, labels\n"
-         "  fix: for a command that trains on them: lockstep data look <data>\n",
+         "  fix: for a command that trains on them: lockstep data inspect <data>\n",
          Finder::every_rank},
         {"WeightsOfOtherClasses",
          train({"--class-weights", "1,2"}),

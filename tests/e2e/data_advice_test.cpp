@@ -229,7 +229,7 @@ std::vector<Advised> advised() {
          floats,
          "lockstep data pack --out P --csv f.h5",
          "E214",
-         "lockstep data look f.h5"},
+         "lockstep data inspect f.h5"},
     };
 }
 
@@ -403,7 +403,7 @@ open('book.txt', 'w').write('all work and no play ' * 40)
 TEST_F(LookLine, TrainsOnEachKindOfData) {
     make_files();
     for (const Look& look : looks()) {
-        const ProcessResult looked = shell("lockstep data look " + look.place);
+        const ProcessResult looked = shell("lockstep data inspect " + look.place);
         EXPECT_EQ(looked.exit_code, 0) << looked.output;
         EXPECT_THAT(looked.output, HasSubstr(look.words));
         const std::size_t begin = looked.output.find("lockstep train --data ");

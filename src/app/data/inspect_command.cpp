@@ -3,36 +3,33 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/data/inspect.hpp"
+#include "lockstep/observe/step_line.hpp"
 
 #include "command.hpp"
 
 #include <memory>
-#include <optional>
 #include <string>
 
 namespace lockstep {
 namespace {
 
 struct InspectArguments {
+    InspectOptions options;
     JobShape job{.ranks = 0};
     std::string fields;
     bool follows_links = false;
-    bool as_json = false;
 };
 
 int inspect(const std::filesystem::path& where, InspectArguments& arguments) {
-    const auto index = std::make_shared<const DatasetIndex>(DatasetIndex::open(
-        where, parse_field_mappings(arguments.fields, links_of(arguments.follows_links))));
-    std::optional<JobShape> job;
+    InspectOptions& options = arguments.options;
+    options.links = links_of(arguments.follows_links);
+    options.fields = parse_field_mappings(arguments.fields, options.links);
+    options.columns = terminal_columns();
     if (arguments.job.ranks > 0) {
-        job = arguments.job;
-        job->node_memory_bytes = read_node_facts().usable_memory_bytes();
+        options.job = arguments.job;
+        options.job->node_memory_bytes = read_node_facts().usable_memory_bytes();
     }
-    const Inspection inspection = inspect_dataset(index, job);
-    if (arguments.as_json)
-        print_once(inspection_json(*index, inspection));
-    else
-        print_once(describe_dataset(*index) + describe_inspection(inspection));
+    print_once(inspect_data(where, options));
     return 0;
 }
 
@@ -43,16 +40,20 @@ Command data_inspect_command() {
     JobShape& job = arguments->job;
     return {
         .name = "data inspect",
-        .summary = "show what a data set holds, and whether a job fits it",
+        .summary = "show what data hold, what trains on them, and whether a job fits",
         .usage = "lockstep data inspect DIR|FILE... [options]",
         .text =
-            "Fields, shapes, sizes, compression, statistics and classes; how the data lie, how "
-            "well\n"
-            "classes are mixed, and what to do about it. With --ranks: what such a job needs and\n"
-            "what this layout gives it.\n\n"
+            "Shows the data sets of HDF5 files, or the fields of a packed data set, with type, "
+            "size,\n"
+            "storage and values. It says how often each class occurs, how well classes are mixed,\n"
+            "and which command trains on the data, or what to do if none does. Of large data it\n"
+            "reads rows from all over them, and says how many. FILE may be a folder or a pattern.\n"
+            "Without --field the first file is listed, and up to 16 more are opened.\n"
+            "With --ranks: what such a job needs and what this layout gives it.\n\n"
             "Examples:\n"
-            "  lockstep data inspect data/fashion/train --ranks 8 --batch 512\n"
-            "  lockstep data inspect scans/*.h5 --field images=/x/data:CHW --field labels=/y\n",
+            "  lockstep data inspect 'scans/*.h5'\n"
+            "  lockstep data inspect scans/*.h5 --field images=/x/data:CHW --field labels=/y\n"
+            "  lockstep data inspect data/fashion/train --ranks 8 --batch 512 --png some.png\n",
         .table =
             {{"What to look at",
               {field_option("field",
@@ -65,7 +66,12 @@ Command data_inspect_command() {
                whole_option("batch", job.batch, 1, 1LL << 40, "samples of a step, over all ranks"),
                whole_option("lanes", job.lanes, 1, 1 << 20, "of the order"),
                whole_option("window-blocks", job.window_blocks, 1, 1 << 20, "of a lane's window")}},
-             {"Output", {flag_option("json", arguments->as_json, "a JSON object")}}},
+             {"Output",
+              {path_option("png",
+                           "OUT.png",
+                           arguments->options.sheet,
+                           "write some images side by side; a new file"),
+               flag_option("json", arguments->options.as_json, "a JSON object")}}},
         .positionals = 1,
         .optional_positionals = most_data_words,
         .run = [arguments](const Invocation& call) {

@@ -1,158 +1,271 @@
 // SPDX-License-Identifier: Apache-2.0
+// Collects what is known of data: of files of others their data sets, of fields how they lie.
+// Tested: data/check/inspect_test.cpp, data/check/inspect_files_test.cpp
 #include "lockstep/data/inspect.hpp"
 
-#include "lockstep/core/log.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/axes.hpp"
+#include "lockstep/data/filters.hpp"
+
+#include "contact_sheet.hpp"
+#include "hdf5/listing.hpp"
+#include "hdf5/stored_blocks.hpp"
+#include "inspection.hpp"
+#include "opening/contents.hpp"
+#include "opening/foreign.hpp"
 
 #include <algorithm>
-#include <iterator>
+#include <utility>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t most_lines = 20;
-
-using Text = std::back_insert_iterator<std::string>;
-
-std::string shape_text(const Field& field) {
-    if (field.shape.empty()) return "scalar";
-    return fmt::format("[{}]", fmt::join(field.shape, ", "));
-}
-
-std::uint64_t stored_bytes(const DatasetIndex& index, std::size_t field) {
-    std::uint64_t bytes = 0;
-    for (const StoredBlock& block : index.stored_blocks(field)) bytes += block.stored_bytes;
-    return bytes;
-}
-
-std::string ratio_text(std::uint64_t raw, std::uint64_t stored) {
-    return fmt::format("{:.2f}x", static_cast<double>(raw) / static_cast<double>(stored));
-}
-
-void describe_head(const DatasetIndex& index, Text out) {
-    const Manifest& manifest = index.manifest();
-    std::uint64_t bytes = 0;
-    for (const Shard& shard : index.shards()) bytes += shard.bytes;
-    const std::uint64_t raw = index.samples() * manifest.bytes_per_sample();
-    const std::string split =
-        index.split().empty() ? "" : fmt::format(" ({})", printable(index.split()));
-    fmt::format_to(out, "data set   {}{}\n", printable(index.name()), split);
-    fmt::format_to(out, "folder     {}\n", printable(index.path().string()));
-    fmt::format_to(out,
-                   "samples    {} in {} blocks of {} rows\n",
-                   grouped(index.samples()),
-                   grouped(index.blocks().size()),
-                   grouped(manifest.block_rows));
-    fmt::format_to(out,
-                   "size       {} in {} shard{} ({} of samples, {}, codec {})\n",
-                   bytes_text(bytes),
-                   index.shards().size(),
-                   index.shards().size() == 1 ? "" : "s",
-                   bytes_text(raw),
-                   ratio_text(raw, bytes),
-                   codec_name(manifest.codec));
-    fmt::format_to(out, "row order  {}\n", printable(manifest.row_order));
-    fmt::format_to(out, "digest     {}\n", index.digest());
-    fmt::format_to(out, "uuid       {}\n", printable(index.uuid()));
-}
-
-// What has a mean of its own.
-std::string channel_text(const Field& field, std::size_t number) {
-    if (number < field.columns.size()) return printable(field.columns[number]);
-    return fmt::format("{} {}", field.shape.size() == 1 ? "column" : "channel", number);
-}
-
-void describe_fields(const DatasetIndex& index, Text out) {
-    fmt::format_to(out,
-                   "\n{:<12} {:<5} {:<16} {:>12} {:>12} {:>7}\n",
-                   "field",
-                   "type",
-                   "shape",
-                   "raw",
-                   "stored",
-                   "ratio");
-    for (std::size_t f = 0; f < index.fields().size(); ++f) {
-        const Field& field = index.fields()[f];
-        const std::uint64_t raw = index.samples() * field.bytes_per_sample();
-        const std::uint64_t stored = stored_bytes(index, f);
-        fmt::format_to(out,
-                       "{:<12} {:<5} {:<16} {:>12} {:>12} {:>7}\n",
-                       field.name,
-                       element_name(field.type),
-                       shape_text(field),
-                       bytes_text(raw),
-                       bytes_text(stored),
-                       ratio_text(raw, stored));
+std::string storage_text(const DatasetFacts& facts) {
+    std::string text;
+    switch (facts.layout) {
+        case StorageLayout::contiguous:
+            return "contiguous";
+        case StorageLayout::chunked:
+            text = fmt::format("chunks [{}]", fmt::join(facts.chunk, ", "));
+            for (const FilterFacts& filter : facts.filters)
+                text += ", " + (is_known_filter(filter.kind)
+                                    ? filter_text({{static_cast<FilterKind>(filter.kind)}})
+                                    : "filter " + filter_name(filter.kind));
+            return text;
+        case StorageLayout::elsewhere:
+        case StorageLayout::linked:
+            return "in other files";
+        case StorageLayout::missing:
+        case StorageLayout::other:
+            break;
     }
-    for (const Field& field : index.fields())
-        if (const std::string axes = axes_text(field); !axes.empty())
-            fmt::format_to(out, "\n{}: {}\n", field.name, axes);
-    for (const Field& field : index.fields())
-        for (std::size_t c = 0; c < std::min(field.mean.size(), most_lines); ++c)
-            fmt::format_to(out,
-                           "{}{} of {}: mean {:.6g}, deviation {:.6g}{}\n",
-                           c == 0 ? "\n" : "",
-                           channel_text(field, c),
-                           field.name,
-                           field.mean[c],
-                           field.std[c],
-                           field.type == ElementType::u8 ? " (of value / 255)" : "");
+    return "";
 }
 
-// A number for each of 256 bytes or 50,000 words is no help.
-void describe_vocabulary(const Field& field, Text out) {
-    const auto unused = std::ranges::count(field.class_counts, 0u);
-    fmt::format_to(out,
-                   "\nvocabulary of {}: {}, of which {} occur\n",
-                   field.name,
-                   grouped(field.class_counts.size()),
-                   grouped(field.class_counts.size() - static_cast<std::uint64_t>(unused)));
-}
-
-void describe_classes(const Field& field, Text out) {
-    if (field.class_counts.empty()) return;
-    if (field.name == "tokens") return describe_vocabulary(field, out);
-    fmt::format_to(out,
-                   "\n{:<24} {:>12}\n",
-                   fmt::format("class of {}", field.name),
-                   field.shape.empty() ? "samples" : "pixels");
-    const std::size_t shown = std::min(field.class_counts.size(), most_lines);
-    for (std::size_t c = 0; c < shown; ++c) {
-        const std::string name =
-            c < field.class_names.size() ? printable(field.class_names[c]) : "";
-        fmt::format_to(
-            out, "{:<24} {:>12}\n", fmt::format("{} {}", c, name), grouped(field.class_counts[c]));
+// Whether a folder has just these.
+bool has_just(const fs::path& folder, std::vector<fs::path> files) {
+    std::ranges::sort(files);
+    try {
+        return std::ranges::equal(
+            foreign_files(folder), files, [](const fs::path& a, const fs::path& b) {
+                return fs::absolute(a).lexically_normal() == fs::absolute(b).lexically_normal();
+            });
+    } catch (const Error&) {
+        return false;
     }
-    if (shown < field.class_counts.size())
-        fmt::format_to(out, "and {} more\n", field.class_counts.size() - shown);
 }
 
-void describe_shards(const DatasetIndex& index, Text out) {
-    fmt::format_to(out, "\n{:<44} {:>12} {:>12}\n", "shard", "samples", "size");
-    const std::size_t shown = std::min(index.shards().size(), most_lines);
-    for (const Shard& shard : std::span(index.shards()).first(shown))
-        fmt::format_to(out,
-                       "{:<44} {:>12} {:>12}\n",
-                       printable(shard.name),
-                       grouped(shard.samples),
-                       bytes_text(shard.bytes));
-    if (shown < index.shards().size())
-        fmt::format_to(out, "and {} more\n", index.shards().size() - shown);
+// As --data: what was given, or the folder that has just these files, where a shell named them all.
+fs::path data_of(const fs::path& where, const std::vector<fs::path>& files) {
+    if (files.size() < 2 || where.native().find(',') == fs::path::string_type::npos) return where;
+    const fs::path folder = files[0].parent_path().empty() ? "." : files[0].parent_path();
+    return has_just(folder, files) ? folder : where;
 }
+
+// The first and up to 16 others from all over them.
+std::vector<fs::path> some_of(const std::vector<fs::path>& files) {
+    constexpr std::size_t most_others = 16;
+    const std::size_t others = files.size() - 1, opened = std::min(others, most_others);
+    std::vector<fs::path> some{files[0]};
+    for (std::size_t i = 0; i < opened; ++i) some.push_back(files[1 + i * others / opened]);
+    return some;
+}
+
+// With what is known of them: one number a sample may be a class, if there are not so many that
+// they are ids.
+void count_classes(const SampledRows& sample, InspectedData& data) {
+    constexpr std::size_t most_classes = 100;
+    const bool has_one = sample.shape.empty() || (sample.shape.size() == 1 && sample.shape[0] == 1);
+    if (!has_one) return;
+    for (const auto& [number, count] : whole_counts(sample, most_classes)) {
+        data.class_names.push_back(std::to_string(number));
+        data.class_counts.push_back(count);
+    }
+    data.classes_in_rows = sample.rows;
+}
+
+class Inspecting {
+  public:
+    Inspecting(const fs::path& where, const InspectOptions& options) : options_(options) {
+        all_.fields = options.fields;
+        const ForeignPlace place =
+            options.fields.empty() ? foreign_place(where, options.links) : ForeignPlace{};
+        if (place.files.empty())
+            look_at_fields(where);
+        else
+            look_at_files(place, where);
+        if (all_.index) all_.layout = layout_report(all_.index, options.job);
+        if (all_.train.obstacle.empty()) all_.train = train_command(all_);
+        if (!options.sheet.empty()) write_sheet();
+    }
+
+    const Inspection& all() const { return all_; }
+
+  private:
+    void look_at_fields(const fs::path& where) {
+        all_.index =
+            std::make_shared<const DatasetIndex>(DatasetIndex::open(where, options_.fields));
+        if (!options_.fields.empty()) all_.files = foreign_files(where);
+        all_.data = data_of(where, all_.files);
+        for (std::size_t f = 0; f < all_.index->fields().size(); ++f) {
+            const Field& field = all_.index->fields()[f];
+            InspectedData data{.name = field.name,
+                               .type = std::string(element_name(field.type)),
+                               .size = {all_.index->samples()}};
+            data.size.insert(data.size.end(), field.shape.begin(), field.shape.end());
+            read_values(all_.index, f, field.name == "images", data);
+            take_classes(field, data);
+            all_.all.push_back(std::move(data));
+        }
+    }
+
+    void look_at_files(const ForeignPlace& place, const fs::path& where) {
+        const std::vector<fs::path>& files = all_.files = place.files;
+        all_.data = data_of(where, files);
+        all_.title = fmt::format("{}, {}", files[0].string(), bytes_text(fs::file_size(files[0])));
+        if (files.size() > 1)
+            all_.title += fmt::format(", the first of {} files", grouped(files.size()));
+        all_.is_cut_off = place.all.size() >= most_listed;
+        const std::vector<FieldMapping> input = suggested_mappings(place.all);
+        std::vector<std::optional<KnownValues>> known;
+        for (const Candidate& each : place.all) {
+            InspectedData data{.name = each.name,
+                               .type = each.facts.type_text,
+                               .size = each.facts.size,
+                               .storage = storage_text(each.facts),
+                               .obstacle = each.obstacle};
+            const bool is_images =
+                !input.empty() && input[0].name == "images" && input[0].hdf5_path == each.name;
+            if (each.rows) read_values(each.rows, 0, is_images, data);
+            known.push_back(known_values(data));
+            all_.all.push_back(std::move(data));
+        }
+        all_.fields = suggested_mappings(place.all, known);
+        all_.others.files = files.size() - 1;
+        if (all_.fields.empty()) all_.fields = without_obstacles(place.all);
+        if (all_.fields.empty())
+            all_.train = no_input({files, {}, ImageLayout::unstated, options_.links}, place.all);
+        else
+            open_fields();
+    }
+
+    // What would be fields if nothing were in the way: opening them says what to do.
+    static std::vector<FieldMapping> without_obstacles(std::vector<Candidate> all) {
+        std::vector<FieldMapping> fields;
+        for (Candidate& each : all) {
+            if (fields.empty() && !each.obstacle.empty()) fields = {{"features", each.name}};
+            each.obstacle.clear();
+        }
+        const std::vector<FieldMapping> suggested = suggested_mappings(all);
+        return suggested.empty() ? fields : suggested;
+    }
+
+    void open_fields() {
+        for (FieldMapping& field : all_.fields) field.links = options_.links;
+        const std::vector<fs::path> opened = options_.job ? all_.files : some_of(all_.files);
+        all_.others.opened = opened.size() - 1;
+        try {
+            all_.index = std::make_shared<const DatasetIndex>(
+                ForeignOpening(opened, all_.fields).run(Telling::nothing));
+        } catch (const Error& error) {
+            const std::string why = error.why().empty() ? "" : ": " + error.why();
+            all_.train = {"", error.code() + std::string(": ") + error.what() + why, error.fix()};
+            if (opened.size() > 1) all_.others.fault = all_.train.obstacle;
+            return;
+        }
+        for (const Field& field : all_.index->fields())
+            take_classes(field, *std::ranges::find(all_.all, field.source, &InspectedData::name));
+    }
+
+    // Damage is said, and hinders nothing else.
+    void read_values(const std::shared_ptr<const DatasetIndex>& index,
+                     std::size_t field,
+                     bool are_images,
+                     InspectedData& data) {
+        std::optional<SampledRows> sample;
+        try {
+            sample = sample_rows(index, field);
+        } catch (const Error& error) {
+            data.fault = error.code() + std::string(": ") + error.what();
+            data.is_damaged = true;
+            return;
+        }
+        if (!sample) {
+            data.fault = "too large a chunk or sample to read some";
+            return;
+        }
+        data.values = summary_of(*sample);
+        data.is_one_hot = is_one_hot(*sample);
+        data.rows_read = sample->rows;
+        count_classes(*sample, data);
+        const std::size_t dimensions = sample->shape.size();
+        if (are_images && !options_.sheet.empty() && dimensions >= 2 && dimensions <= 3)
+            images_ = std::move(sample);
+    }
+
+    // Those that were counted in full.
+    void take_classes(const Field& field, InspectedData& data) const {
+        const bool are_tokens = field.name == "tokens" && !all_.is_of_fields();
+        if (field.class_counts.empty() || are_tokens) return;
+        data.class_names = field.class_names;
+        data.class_counts = field.class_counts;
+        data.are_classes_numbered = true;
+        data.classes_in_rows = all_.index->samples();
+    }
+
+    static std::optional<KnownValues> known_values(const InspectedData& data) {
+        if (!data.values || data.values->count == 0) return {};
+        const ValueSummary& values = *data.values;
+        return KnownValues{
+            values.least, values.most, values.are_whole && values.not_finite == 0, data.is_one_hot};
+    }
+
+    PixelOrder order() const {
+        if (images_->shape.size() == 2) return PixelOrder::plane;
+        const bool is_last = all_.index ? has_channels_last(all_.index->field("images"))
+                                        : all_.fields[0].layout == RowLayout::hwc;
+        return is_last ? PixelOrder::channels_last : PixelOrder::channels_first;
+    }
+
+    void write_sheet() {
+        check(images_.has_value(), [&] {
+            return Error("E217",
+                         fmt::format("there are no images for '{}'", options_.sheet.string()),
+                         "images are [samples, C, H, W], [samples, H, W, C] or [samples, H, W] of "
+                         "numbers that can be streamed",
+                         "leave out --png");
+        });
+        write_file_atomically(options_.sheet, encoded_png(contact_sheet(*images_, order())));
+        all_.sheet = ImageSheet{options_.sheet, images_on_sheet(*images_), images_->of};
+    }
+
+    const InspectOptions& options_;
+    Inspection all_;
+    std::optional<SampledRows> images_;
+};
 
 }  // namespace
 
-std::string describe_dataset(const DatasetIndex& index) {
-    std::string text;
-    const Text out(text);
-    describe_head(index, out);
-    describe_fields(index, out);
-    for (const Field& field : index.fields()) describe_classes(field, out);
-    describe_shards(index, out);
-    return text;
+const InspectedData* Inspection::data_of(const Field& field) const {
+    const std::string& name = is_of_fields() ? field.name : field.source;
+    const auto found = std::ranges::find(all, name, &InspectedData::name);
+    return found == all.end() ? nullptr : &*found;
+}
+
+std::string inspect_data(const std::filesystem::path& where, const InspectOptions& options) {
+    check(options.sheet.empty() || !fs::exists(options.sheet), [&] {
+        return Error("E407",
+                     fmt::format("'{}' exists already", options.sheet.string()),
+                     "it would be overwritten",
+                     "give another name, or remove it first");
+    });
+    const Inspecting inspecting(where, options);
+    return options.as_json ? inspection_json(inspecting.all())
+                           : inspection_text(inspecting.all(), options.columns);
 }
 
 }  // namespace lockstep

@@ -71,17 +71,18 @@ std::size_t DatasetIndex::field_position(std::string_view name) const {
         for (const Field& field : fields()) names.push_back(field.name);
         const std::string meant = did_you_mean(name, names);
         const bool is_foreign = manifest_.kind == ManifestKind::foreign;
-        return Error("E207",
-                     fmt::format("data set '{}' has no field '{}'", place(), name),
-                     fmt::format("its fields are {}", fmt::join(names, ", ")),
-                     !meant.empty() ? meant
-                     : is_foreign
-                         ? fmt::format("add --field {}=/PATH; 'lockstep data look {}' shows which "
-                                       "there are",
-                                       name,
-                                       shell_word((path_ / shards()[0].name).string()))
-                         : fmt::format("for a command that trains on them: lockstep data look {}",
-                                       shell_word(path_.string())));
+        return Error(
+            "E207",
+            fmt::format("data set '{}' has no field '{}'", place(), name),
+            fmt::format("its fields are {}", fmt::join(names, ", ")),
+            !meant.empty() ? meant
+            : is_foreign
+                ? fmt::format("add --field {}=/PATH; 'lockstep data inspect {}' shows which "
+                              "there are",
+                              name,
+                              shell_word((path_ / shards()[0].name).string()))
+                : fmt::format("for a command that trains on them: lockstep data inspect {}",
+                              shell_word(path_.string())));
     });
     return static_cast<std::size_t>(found - fields().begin());
 }

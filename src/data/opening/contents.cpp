@@ -142,10 +142,11 @@ FieldMapping mapping_of(const Candidate& found, FieldMapping wanted) {
 
 }  // namespace
 
-std::vector<Candidate> candidates_of(const fs::path& file) {
+std::vector<Candidate> candidates_of(const fs::path& file, Links links) {
     std::vector<Candidate> all;
     for (const std::string& name : Sandbox().list(file).datasets) {
-        const std::vector<FieldMapping> field{{"field", name, RowLayout::value}};
+        const std::vector<FieldMapping> field{
+            {.name = "field", .hdf5_path = name, .layout = RowLayout::value, .links = links}};
         all.push_back(ForeignOpening({file}, field).look());
         if (is_column_of_texts(all.back().facts)) all.back().obstacle.clear();
     }
@@ -222,12 +223,6 @@ bool is_packed(const fs::path& where) {
 
 namespace {
 
-// What the first file has; nothing of `where` if that is no HDF5 of others.
-struct Strangers {
-    std::vector<fs::path> files;
-    std::vector<Candidate> all;
-};
-
 // One data set of several packed ones, as far as its classes are known to be the same.
 std::string way_to_join(const std::vector<std::string>& places) {
     const std::string source = "pack them together from their sources";
@@ -269,22 +264,7 @@ void check_is_one(const fs::path& where) {
     });
 }
 
-Strangers strangers_at(const fs::path& where) {
-    if (is_packed(where)) return {};
-    check_is_one(where);
-    std::vector<fs::path> files = files_at(where);
-    if (files.empty()) return {};
-    if (!is_hdf5(files[0])) {
-        const FileGuess kind = guess_of_file(files[0], ".h5");
-        throw Error(
-            "E216", fmt::format("'{}' is no data set", files[0].string()), kind.meaning, kind.way);
-    }
-    check_is_whole_hdf5(files[0], 0);
-    std::vector<Candidate> all = candidates_of(files[0]);
-    return {std::move(files), std::move(all)};
-}
-
-Error no_packed_dataset(const fs::path& where, const Strangers& found, const std::string& fix) {
+Error no_packed_dataset(const fs::path& where, const ForeignPlace& found, const std::string& fix) {
     return Error("E216",
                  fmt::format("'{}' is no packed data set", where.string()),
                  fmt::format("'{}' is HDF5 that somebody else wrote; {}",
@@ -297,8 +277,23 @@ Error no_packed_dataset(const fs::path& where, const Strangers& found, const std
 
 }  // namespace
 
+ForeignPlace foreign_place(const fs::path& where, Links links) {
+    if (is_packed(where)) return {};
+    check_is_one(where);
+    std::vector<fs::path> files = files_at(where);
+    if (files.empty()) return {};
+    if (!is_hdf5(files[0])) {
+        const FileGuess kind = guess_of_file(files[0], ".h5");
+        throw Error(
+            "E216", fmt::format("'{}' is no data set", files[0].string()), kind.meaning, kind.way);
+    }
+    check_is_whole_hdf5(files[0], 0);
+    std::vector<Candidate> all = candidates_of(files[0], links);
+    return {std::move(files), std::move(all)};
+}
+
 void check_needs_no_fields(const fs::path& where, const std::string& option) {
-    const Strangers found = strangers_at(where);
+    const ForeignPlace found = foreign_place(where);
     if (found.files.empty()) return;
     std::string suggested = suggested_fields(found.all);
     for (std::size_t at = 0; (at = suggested.find("--field", at)) != suggested.npos;
@@ -309,7 +304,7 @@ void check_needs_no_fields(const fs::path& where, const std::string& option) {
 }
 
 void check_is_packed(const fs::path& where) {
-    const Strangers found = strangers_at(where);
+    const ForeignPlace found = foreign_place(where);
     if (found.files.empty()) return;
     const std::vector<FieldMapping> fields = suggested_mappings(found.all);
     throw no_packed_dataset(

@@ -4,11 +4,13 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/foreign.hpp"
 
 #include "hdf5/file_facts.hpp"
 #include "way_out.hpp"
 
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -19,11 +21,22 @@ namespace lockstep {
 struct Candidate {
     std::string name;
     DatasetFacts facts;
-    std::string obstacle;  ///< why it cannot be streamed; "" if it can
+    std::string obstacle;                      ///< why it cannot be streamed; "" if it can
+    std::shared_ptr<const DatasetIndex> rows;  ///< its numbers alone; null if it has none to read
 };
 
 /// All data sets of a file, at most `most_listed`. Errors: as Sandbox::look().
-std::vector<Candidate> candidates_of(const fs::path& file);
+std::vector<Candidate> candidates_of(const fs::path& file, Links links = Links::refused);
+
+/// HDF5 files that others wrote, and the data sets of the first.
+struct ForeignPlace {
+    std::vector<fs::path> files;
+    std::vector<Candidate> all;
+};
+
+/// No files if `where` names a packed data set, or nothing. Errors: E216 for a file that is not
+/// HDF5 and for several packed data sets; E203, E204.
+ForeignPlace foreign_place(const fs::path& where, Links links = Links::refused);
 
 /// A line for each: name, type, size, and why it is not streamed; the first twenty.
 std::string list_text(const std::vector<Candidate>& all);

@@ -37,7 +37,7 @@ constexpr auto known_ways = std::to_array<KnownWay>({
     {FileKind::gzip, "expand it: gunzip <", " >NAME", true, true},
     {FileKind::zstd, "expand it: unzstd <", " >NAME", true, true},
     {FileKind::numpy, "make shards of it: lockstep data pack --npy values=", " --out NAME"},
-    {FileKind::hdf5, "see what it has, and how to train on it: lockstep data look ", ""},
+    {FileKind::hdf5, "see what it has, and how to train on it: lockstep data inspect ", ""},
     {FileKind::idx,
      "make shards of it and of its labels: lockstep data pack --labels LABELS --out NAME --images ",
      ""},

@@ -95,10 +95,12 @@ ForeignOpening::ForeignOpening(const std::vector<fs::path>& files,
     }
 }
 
-DatasetIndex ForeignOpening::run() {
+DatasetIndex ForeignOpening::run(Telling telling) {
     try {
-        DatasetIndex index = open_all();
-        warn(index);
+        while (!add_files()) {
+        }
+        DatasetIndex index = made_index();
+        if (telling == Telling::warnings) warn(index);
         return index;
     } catch (const NotStreamable& error) {
         throw Error(error.code(), error.what(), error.why(), way_out(error));
@@ -127,7 +129,7 @@ Candidate ForeignOpening::look() {
     ask(0);
     facts_ = sandbox_.answer();
     look_again_behind_links();
-    Candidate found{mappings_[0].hdf5_path, facts_.datasets[0], ""};
+    Candidate found{mappings_[0].hdf5_path, facts_.datasets[0], "", nullptr};
     if (is_absent(found.facts)) {  // what is said of these lists candidates, too
         found.obstacle = "it was listed, but is not there";
         return found;
@@ -136,8 +138,9 @@ Candidate ForeignOpening::look() {
         add_file(0);
         choose_block_rows();
         add_blocks(0);
+        found.rows = std::make_shared<const DatasetIndex>(made_index());
     } catch (const Error& error) {
-        found.obstacle = error.why();
+        found.obstacle = error.why().empty() ? error.what() : error.why();
     }
     return found;
 }
@@ -170,9 +173,7 @@ bool ForeignOpening::add_files() {
     return true;
 }
 
-DatasetIndex ForeignOpening::open_all() {
-    while (!add_files()) {
-    }
+DatasetIndex ForeignOpening::made_index() {
     describe_origin();
     DatasetIndex index;
     index.path_ = common_folder({known_.begin(), known_.end()});

@@ -40,20 +40,20 @@ NotStreamable not_streamable(const fs::path& path,
 /// What a file without hashes is known by: its size and time.
 ByteWriter identity_of(const fs::path& file, std::uint64_t bytes);
 
+/// Whether an opening says what packed shards have and these files lack.
+enum class Telling { warnings, nothing };
+
 /// One DatasetIndex::open_foreign(). Used once, by one thread.
 class ForeignOpening {
   public:
     ForeignOpening(const std::vector<fs::path>& files, const std::vector<FieldMapping>& mappings);
-    DatasetIndex run();
+    DatasetIndex run(Telling telling = Telling::warnings);
 
     /// Of the first field in the first file.
     Candidate look();
 
-    /// As run(), for who only looks: nothing is said of what packed shards have and these lack, or
-    /// of how else they may be had.
-    DatasetIndex open_all();
-
   private:
+    DatasetIndex made_index();
     AskedFiles asked_files() const;
     std::string way_out(const NotStreamable& reason) const;
     void ask(std::size_t number);

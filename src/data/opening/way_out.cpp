@@ -157,8 +157,13 @@ void check_dimensions(const AskedFiles& asked,
 std::string rewrite_command(const AskedFiles& asked,
                             std::size_t field,
                             const std::string& numbers) {
-    return for_each_file(
-        asked, field, fmt::format(writing_anew, "", "i[d][()]", "{d:" + numbers + "}"));
+    return write_anew_command(asked, field, "{d:" + numbers + "}");
+}
+
+std::string write_anew_command(const AskedFiles& asked,
+                               std::size_t field,
+                               const std::string& data_sets) {
+    return for_each_file(asked, field, fmt::format(writing_anew, "", "i[d][()]", data_sets));
 }
 
 std::string decode_command(const AskedFiles& asked, std::size_t field) {
@@ -219,7 +224,8 @@ Error other_rows(const fs::path& file,
                   "instead: {}",
                   is_last ? name : first_name,
                   rewrite_command(asked, is_last ? field : 0, "n.moveaxis(x,-1,0)"))
-            : "name data sets with one row for each sample; these are there: lockstep data look " +
+            : "name data sets with one row for each sample; these are there: lockstep data "
+              "inspect " +
                   shell_word(file.string());
     return {"E209",
             fmt::format("'{}' has {} rows of '{}' and {} of '{}'",
@@ -259,7 +265,8 @@ std::string way_past(Obstacle obstacle,
             H5_VERS_RELEASE,
             convert_command(asked, field));
     if (obstacle == Obstacle::elements && facts.has_numbers)
-        return "let h5py write its numbers anew, into a folder NAME that 'lockstep data look NAME' "
+        return "let h5py write its numbers anew, into a folder NAME that 'lockstep data inspect "
+               "NAME' "
                "shows: " +
                convert_command(asked, field);
     if (obstacle == Obstacle::elements && facts.has_bytes)

@@ -51,6 +51,13 @@ struct DatasetPlace {
 /// number `field`: a Python expression of its array `x` and of NumPy, `n`, without single quotes.
 std::string rewrite_command(const AskedFiles& asked, std::size_t field, const std::string& numbers);
 
+/// The same with `data_sets`, a Python dictionary of what is written by name: of `x`, which was
+/// data set `d`, of the file's name `f`, and of `i[k]` of the names `k` in `r`, the other fields'.
+/// What it takes out of `r` is not written as it is.
+std::string write_anew_command(const AskedFiles& asked,
+                               std::size_t field,
+                               const std::string& data_sets);
+
 /// The same of an NPY file, into NAME.npy.
 std::string rewrite_npy_command(const std::filesystem::path& file, const std::string& numbers);
 

@@ -5,6 +5,7 @@
 #include "lockstep/core/split.hpp"
 #include "lockstep/data/file_watch.hpp"
 #include "lockstep/data/foreign.hpp"
+#include "lockstep/data/inspect.hpp"
 #include "lockstep/data/sources.hpp"
 #include "lockstep/data/verify.hpp"
 
@@ -15,6 +16,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iostream>
+#include <regex>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -237,6 +239,108 @@ TEST_F(ForeignMatrix, RefusesWithACommandThatWorks) {
         expect(each.stream, [&] { DatasetIndex::open_foreign(each.files, each.fields); });
         expect(each.pack, [&] { open_hdf5(each.files, each.fields); });
     }
+}
+
+// What inspecting prints for a set of files, or for what its advice made of them.
+struct Inspected {
+    std::string line, obstacle, fix;  ///< `line` trains, or else `fix` helps
+};
+
+std::string behind(const std::string& text, const std::string& mark) {
+    const std::size_t begin = text.find(mark);
+    if (begin == text.npos) return "";
+    return text.substr(begin + mark.size(),
+                       text.find('\n', begin + mark.size()) - begin - mark.size());
+}
+
+Inspected inspected(const fs::path& where) {
+    const std::string text = inspect_data(where);
+    Inspected found{behind(text, "\ntrain on it:\n  "),
+                    behind(text, "\nno command to train on it: "),
+                    behind(text, "\n  fix: ")};
+    EXPECT_NE(found.line.empty(), found.fix.empty()) << text;
+    return found;
+}
+
+// All commands, each in its folder, two at a time; says what failed.
+void expect_train(const std::vector<std::pair<fs::path, std::string>>& commands) {
+    const test::TempDir scripts;
+    for (const auto& [folder, command] : commands)
+        scripts.file(std::to_string(std::hash<std::string>{}(folder.string() + command)),
+                     fmt::format("cd '{}' && {} --max-steps 1 --log-level error >train.out 2>&1 || "
+                                 "{{ echo '{}'; cat train.out; exit 1; }}",
+                                 folder.string(),
+                                 command,
+                                 command));
+    const ProcessResult trained = run_by_shell(scripts.path(), "ls | xargs -P 2 -n 1 sh");
+    EXPECT_EQ(trained.exit_code, 0) << trained.output;
+}
+
+// What an advice is, whatever the names and numbers in it.
+std::string kind_of_advice(const Inspected& found) {
+    static const std::regex names("'[^']*'|/[^ ]*|[0-9]+");
+    return std::regex_replace(found.obstacle, names, "_").substr(0, 60) + ": " +
+           found.fix.substr(0, 24);
+}
+
+// What the advice takes from beside a file: a number or a row of them for each sample.
+constexpr const char* saved_beside =
+    "python3 -c 'import h5py,sys,numpy as n; f,d,k=sys.argv[1:]; r=len(h5py.File(f)[d]); "
+    "n.save(f+\".npy\",n.arange(r)%2 if k==\"labels\" else n.ones((r,3)))' ";
+
+// Follows the advice until a command trains on what it made; each kind of advice once.
+std::vector<std::pair<fs::path, std::string>> follow_advice(const Case& each,
+                                                            Inspected found,
+                                                            std::set<std::string>& kinds) {
+    fs::path made = each.folder;
+    while (found.line.empty() && kinds.insert(kind_of_advice(found)).second) {
+        const std::string command = command_in(found.fix);
+        if (command.empty() || command.starts_with("HDF5_PLUGIN_PATH")) return {};
+        SCOPED_TRACE(found.obstacle + "\n" + found.fix);
+        const fs::path folder = made / "followed";
+        fs::create_directory(folder);
+        std::string before;
+        if (const std::size_t names = command.rfind(" NAME "); found.fix.starts_with("save "))
+            before = saved_beside + command.substr(names + 6) +
+                     (found.fix.starts_with("save the labels") ? " labels && " : " inputs && ");
+        const ProcessResult result = run_by_shell(folder, before + command);
+        EXPECT_EQ(result.exit_code, 0) << before + command << '\n' << result.output;
+        if (result.exit_code != 0) return {};
+        made = folder;
+        found = inspected(folder / (fs::exists(folder / "NAME") ? "NAME" : "NAME.h5"));
+    }
+    if (found.line.empty()) return {};
+    return {{made, found.line}};
+}
+
+TEST_F(ForeignMatrix, IsInspectedWithACommandThatTrainsOrAdviceThatHelps) {
+    std::vector<std::pair<fs::path, std::string>> commands;
+    std::set<std::string> kinds;
+    std::size_t lines = 0;
+    for (const Case& each : cases_) {
+        SCOPED_TRACE(each.name);
+        std::vector<std::string> files;
+        for (const fs::path& file : each.files) files.push_back(file.string());
+        if (each.stream == "E203") continue;  // whose command is in that error
+        const Inspected found = inspected(fmt::format("{}", fmt::join(files, ",")));
+        if (!found.line.empty()) {
+            commands.emplace_back(each.folder, found.line);
+            ++lines;
+            continue;
+        }
+        const auto followed = follow_advice(each, found, kinds);
+        commands.insert(commands.end(), followed.begin(), followed.end());
+    }
+    expect_train(commands);
+    EXPECT_GE(lines, 15u);
+    EXPECT_GE(kinds.size(), 10u);
+    std::cout << fmt::format(
+        "{} sets of files have a command that trains; {} kinds of advice, {} "
+        "of which end in one\n",
+        lines,
+        kinds.size(),
+        commands.size() - lines);
+    for (const auto& k : kinds) std::cout << k << '\n';
 }
 
 // The word that packing has, too; what is not put together of whole data sets is left to that.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/data/inspect.hpp"
 #include "lockstep/data/pack.hpp"
 #include "lockstep/data/sources.hpp"
 #include "lockstep/data/verify.hpp"
 
+#include "check/inspection.hpp"
 #include "data/samples.hpp"
 #include "sources/npy_header.hpp"
 #include "support/caught.hpp"
@@ -171,9 +171,9 @@ TEST_F(Classes, MayBeAVocabulary) {
     EXPECT_EQ(tokens.class_counts.back(), 2u);
     EXPECT_EQ(reading_error(), "");
     const auto index = test::open_index(options_.output);
-    EXPECT_THAT(describe_dataset(*index),
+    EXPECT_THAT(inspect_data(options_.output),
                 HasSubstr("vocabulary of tokens: 50,257, of which 2 occur"));
-    EXPECT_THAT(inspect_dataset(index).labels, IsEmpty()) << "of samples, not of places";
+    EXPECT_THAT(layout_report(index).labels, IsEmpty()) << "of samples, not of places";
 }
 
 TEST_F(Classes, AreNotOfLabelsThatAreSeveral) {

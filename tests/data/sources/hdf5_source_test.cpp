@@ -212,7 +212,7 @@ TEST_F(Hdf5Source, NamesWhatIsWrong) {
     const Error counts = error_of([&] { open_hdf5({path}, {{"x", "x"}, {"y", "y"}}); });
     EXPECT_EQ(counts.code(), "E209");
     EXPECT_THAT(counts.what(), HasSubstr("a.h5' has 3 rows of 'x' and 2 of 'y'"));
-    EXPECT_THAT(counts.fix(), HasSubstr("lockstep data look "));
+    EXPECT_THAT(counts.fix(), HasSubstr("lockstep data inspect "));
     EXPECT_EQ(error_of([&] { open_hdf5({path}, {{"x", "none"}}); }).code(), "E207");
     EXPECT_THAT(error_of([&] {
                     open_hdf5({path}, {{"x", "scalar"}});

@@ -109,11 +109,11 @@ TEST_F(RoundTrip, ExportsTheSamplesAskedFor) {
 
 TEST_F(RoundTrip, DescribesFieldsOfAnyType) {
     const auto index = test::open_index(pack(*open_npy(write_inputs()), "x"));
-    const std::string text = describe_dataset(*index);
-    for (const char* line : {"masks        u8    [5, 4]",
-                             "features     f32   [7]",
-                             "targets      f64   scalar",
-                             "boxes        i32   [2, 4]"})
+    const std::string text = inspect_data(index->path());
+    for (const char* line : {"\nmasks  u8 [203, 5, 4]  ",
+                             "\nfeatures  f32 [203, 7]  ",
+                             "\ntargets  f64 [203]  ",
+                             "\nboxes  i32 [203, 2, 4]  "})
         EXPECT_THAT(text, HasSubstr(line));
     EXPECT_EQ(index->field("masks").layout, "HW");
 }

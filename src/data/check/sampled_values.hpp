@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// Some rows of a field from all over it, in bounded memory and time.
+// Some rows of a field from all over it, in bounded memory and time, and what numbers they hold.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -20,7 +22,6 @@ struct SampledRows {
     std::uint64_t rows = 0, of = 0;   ///< how many, of how many
     std::vector<std::byte> bytes;
 
-    bool is_all() const { return rows == of; }
     std::span<const std::byte> row(std::uint64_t number) const;
 };
 
@@ -29,5 +30,26 @@ struct SampledRows {
 /// than 512 MiB. Errors: those of BlockReader.
 std::optional<SampledRows> sample_rows(const std::shared_ptr<const DatasetIndex>& index,
                                        std::size_t field);
+
+/// Of those that are finite; `count` 0: there are none.
+struct ValueSummary {
+    double least = 0, most = 0, mean = 0;
+    std::uint64_t count = 0, not_finite = 0;
+    bool are_whole = true;
+};
+
+/// Number `i` of rows of any type.
+double value_at(ElementType type, std::span<const std::byte> rows, std::size_t i);
+
+ValueSummary summary_of(const SampledRows& sample);
+
+/// Whether each row, of several numbers, has one 1, and 0 elsewhere.
+bool is_one_hot(const SampledRows& sample);
+
+/// "0 .. 255, mean 72.9", and how many are not finite.
+std::string range_text(const ValueSummary& summary);
+
+/// How often each whole number occurs; nothing of real ones, or where there are over `most`.
+std::map<std::int64_t, std::uint64_t> whole_counts(const SampledRows& sample, std::size_t most);
 
 }  // namespace lockstep

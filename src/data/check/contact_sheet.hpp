@@ -3,7 +3,7 @@
 #pragma once
 
 #include "images/image.hpp"
-#include "sampled_rows.hpp"
+#include "sampled_values.hpp"
 
 namespace lockstep {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "contact_sheet.hpp"
 
-#include "value_summary.hpp"
-
 #include <algorithm>
 #include <cmath>
 

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
+// How fields lie, how well labels are mixed, and what to do about it.
+// Tested: data/check/inspect_test.cpp
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/data/inspect.hpp"
 
 #include "format/cut_cost.hpp"
-#include "job_fit.hpp"
-#include "label_mix.hpp"
+#include "format/labels.hpp"
+#include "inspection.hpp"
+#include "stream/block_reader.hpp"
+#include "stream/read_plan.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
 #include <utility>
 
 #include <fmt/format.h>
@@ -46,10 +52,54 @@ FieldLayout layout_of(const DatasetIndex& index, std::size_t number) {
     return layout;
 }
 
+double entropy_bits(std::span<const std::uint64_t> counts) {
+    double total = 0, bits = 0;
+    for (const std::uint64_t count : counts) total += static_cast<double>(count);
+    for (const std::uint64_t count : counts)
+        if (count > 0) {
+            const double part = static_cast<double>(count) / total;
+            bits -= part * std::log2(part);
+        }
+    return bits;
+}
+
+double bits_of_block(ElementType type,
+                     std::span<const std::byte> rows,
+                     std::vector<std::uint64_t>& counts) {
+    std::ranges::fill(counts, 0);
+    for (std::size_t row = 0; row < rows.size() / element_bytes(type); ++row) {
+        const std::int64_t label = label_at(type, rows, row);
+        if (label >= 0 && label < static_cast<std::int64_t>(counts.size()))
+            ++counts[static_cast<std::size_t>(label)];
+    }
+    return entropy_bits(counts);
+}
+
+// Of each label field with at least two classes, by evenly spaced blocks.
+std::vector<LabelMix> label_mixes(const std::shared_ptr<const DatasetIndex>& index) {
+    std::vector<LabelMix> mixes;
+    ShardFiles files(index);
+    for (std::size_t f = 0; f < index->fields().size(); ++f) {
+        const Field& field = index->fields()[f];
+        if (!field.shape.empty() || field.classes() < 2) continue;
+        std::vector<std::uint64_t> counts(field.class_counts.size());
+        const std::uint64_t all = index->stored_blocks(f).size();
+        LabelMix mix{.field = field.name, .whole_bits = entropy_bits(field.class_counts)};
+        mix.blocks = std::min(all, most_label_blocks);
+        BlockReader reader(files, f);
+        for (std::uint64_t i = 0; i < mix.blocks; ++i)
+            mix.block_bits +=
+                bits_of_block(field.type, reader.read_block(f, i * all / mix.blocks), counts) /
+                static_cast<double>(mix.blocks);
+        mixes.push_back(std::move(mix));
+    }
+    return mixes;
+}
+
 // The field that costs most decides; small ones follow its blocks.
-void advise_on_blocks(const DatasetIndex& index, Inspection& all) {
+void advise_on_blocks(const DatasetIndex& index, LayoutReport& all) {
     const FieldLayout& largest = *std::ranges::max_element(
-        all.layouts, {}, [](const FieldLayout& layout) { return layout.raw_bytes; });
+        all.fields, {}, [](const FieldLayout& layout) { return layout.raw_bytes; });
     if (largest.is_cut) return;  // said by what that costs
     const std::uint64_t row = std::max<std::uint64_t>(largest.raw_bytes / index.samples(), 1);
     const auto advise = [&](const std::string& why, std::uint64_t bytes) {
@@ -74,8 +124,8 @@ void advise_on_blocks(const DatasetIndex& index, Inspection& all) {
             bytes_text(row)));
 }
 
-void advise_on_codecs(const DatasetIndex& index, Inspection& all) {
-    for (const FieldLayout& layout : all.layouts)
+void advise_on_codecs(const DatasetIndex& index, LayoutReport& all) {
+    for (const FieldLayout& layout : all.fields)
         if (layout.is_chunked && layout.raw_bytes > most_block && layout.ratio() < ratio_worth_it)
             all.advice.push_back(
                 fmt::format("'{}' gets {:.2f}x smaller, which does not pay for decoding: "
@@ -85,7 +135,7 @@ void advise_on_codecs(const DatasetIndex& index, Inspection& all) {
                             rewriting(index)));
 }
 
-void advise_on_mixing(const DatasetIndex& index, Inspection& all) {
+void advise_on_mixing(const DatasetIndex& index, LayoutReport& all) {
     const bool is_packed = index.manifest().kind == ManifestKind::packed;
     for (const LabelMix& mix : all.labels)
         if (mix.mixing() < mixed_enough)
@@ -98,7 +148,56 @@ void advise_on_mixing(const DatasetIndex& index, Inspection& all) {
                 is_packed ? " --shuffle-seed 0" : ""));
 }
 
-void advise_on_job(const DatasetIndex& index, Inspection& all) {
+constexpr int most_ranks_looked_at = 64;
+
+// Without the short last step of an epoch, whose few samples say nothing about the rest.
+std::vector<RowBlock> whole_steps(const DatasetIndex& index, std::int64_t batch) {
+    const std::uint64_t rest = index.samples() % static_cast<std::uint64_t>(batch);
+    const std::uint64_t samples = index.samples() > rest ? index.samples() - rest : index.samples();
+    return row_blocks(samples, index.manifest().block_rows);
+}
+
+// Lanes that each rank looked at holds windows of.
+std::vector<std::size_t> lanes_of_ranks(const std::vector<RowBlock>& blocks,
+                                        StreamOptions options,
+                                        int ranks) {
+    std::vector<std::size_t> lanes;
+    const int looked_at = std::min(ranks, most_ranks_looked_at);
+    for (int i = 0; i < looked_at; ++i) {
+        const std::int64_t rank = std::int64_t{ranks} * i / looked_at;
+        options.first_leaf = static_cast<int>(options.virtual_ranks * rank / ranks);
+        options.last_leaf = static_cast<int>(options.virtual_ranks * (rank + 1) / ranks);
+        lanes.push_back(lanes_held(blocks, options, {}).size());
+    }
+    return lanes;
+}
+
+// Virtual ranks are the ranks, rounded up to a power of two: the fewest that a run has.
+JobFit fit_of(const DatasetIndex& index, const JobShape& job) {
+    StreamOptions options;
+    options.batch = job.batch;
+    options.lanes = job.lanes;
+    options.window_blocks = job.window_blocks;
+    options.virtual_ranks = static_cast<int>(std::bit_ceil(static_cast<unsigned>(job.ranks)));
+    const std::vector<RowBlock> blocks = whole_steps(index, job.batch);
+    const auto order = OrderCache(blocks, options).of_epoch(0);
+    const std::vector<std::size_t> held = lanes_of_ranks(blocks, options, job.ranks);
+    JobFit fit{.job = job, .lanes = order->lanes()};
+    fit.window_bytes = order->max_window_rows() * index.manifest().bytes_per_sample();
+    fit.lanes_of_rank = std::ranges::max(held);
+    const double mean = static_cast<double>(std::accumulate(held.begin(), held.end(), 0UL)) /
+                        static_cast<double>(held.size());
+    fit.read_amplification = mean * job.ranks / fit.lanes;
+    fit.rank_bytes = (fit.lanes_of_rank + 1) * fit.window_bytes;
+    fit.lanes_divide_evenly = fit.lanes % job.ranks == 0 && job.batch % fit.lanes == 0;
+    fit.shards_suffice = index.shards().size() >= static_cast<std::size_t>(job.nodes);
+    fit.resident_bytes = index.samples() * index.manifest().bytes_per_sample();
+    fit.fits_in_memory =
+        job.node_memory_bytes > 0 && fit.resident_bytes < job.node_memory_bytes / 2;
+    return fit;
+}
+
+void advise_on_job(const DatasetIndex& index, LayoutReport& all) {
     const JobFit& fit = *all.fit;
     if (fit.read_amplification > 1.05)
         all.advice.push_back(fmt::format(
@@ -125,12 +224,12 @@ void advise_on_job(const DatasetIndex& index, Inspection& all) {
 
 }  // namespace
 
-Inspection inspect_dataset(std::shared_ptr<const DatasetIndex> index,
+LayoutReport layout_report(const std::shared_ptr<const DatasetIndex>& index,
                            const std::optional<JobShape>& job) {
-    Inspection all;
+    LayoutReport all;
     for (std::size_t f = 0; f < index->fields().size(); ++f)
-        all.layouts.push_back(layout_of(*index, f));
-    all.labels = label_mixes(index, most_label_blocks);
+        all.fields.push_back(layout_of(*index, f));
+    all.labels = label_mixes(index);
     for (const std::string& cost : cut_costs(*index)) all.advice.push_back("The " + cost + ".");
     advise_on_blocks(*index, all);
     advise_on_codecs(*index, all);

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: Apache-2.0
+// Which command trains on the fields, with the model and the batch that suit them, or what to do
+// where none does.
+// Tested: data/check/inspect_files_test.cpp; data/foreign_matrix and e2e/data_advice_test.cpp run
+// the commands
+#include "lockstep/core/shell_word.hpp"
+#include "lockstep/data/axes.hpp"
+
+#include "format/labels.hpp"
+#include "inspection.hpp"
+#include "opening/contents.hpp"
+#include "opening/way_out.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <functional>
+#include <numeric>
+
+#include <fmt/format.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::uint64_t usual_batch = 128;
+constexpr std::uint64_t least_unet = 16;  // pixels of a side
+constexpr double most_segments = 1024;    // classes of masks that training tells apart
+
+// A field that training would have, and the values of it that were seen.
+struct TrainField {
+    std::string name;
+    std::vector<std::uint64_t> shape;  ///< of a sample; images as [C, H, W] or [H, W]
+    std::uint64_t samples = 0;
+    const InspectedData* data = nullptr;
+
+    std::uint64_t elements() const {
+        return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
+    }
+    std::uint64_t side(std::size_t from_end) const {
+        return shape.size() < from_end ? 1 : shape[shape.size() - from_end];
+    }
+    std::uint64_t pixels() const { return side(1) * side(2); }
+    bool is_damaged() const { return data && data->is_damaged; }
+    bool is_finite() const { return !values() || values()->not_finite == 0; }
+    bool has_classes(double most) const {
+        const bool are_counted = data && data->are_classes_numbered;
+        const bool are_several =
+            are_counted ? data->class_counts.size() > 1 : !values() || values()->most >= 1;
+        return is_within(most) && are_several;
+    }
+    bool is_within(double most) const {
+        return !values() || (values()->least >= 0 && values()->most <= most);
+    }
+
+  private:
+    const ValueSummary* values() const { return data && data->values ? &*data->values : nullptr; }
+};
+
+// What is learned, and what --task calls it.
+struct Learned {
+    const TrainField* field = nullptr;
+    std::string_view task;
+};
+
+std::vector<TrainField> fields_of(const Inspection& all) {
+    std::vector<TrainField> fields;
+    for (const Field& field : all.index->fields()) {
+        TrainField made{.name = field.name, .samples = all.index->samples()};
+        made.shape.assign(field.shape.begin(), field.shape.end());
+        if (has_channels_last(field))
+            std::rotate(made.shape.begin(), made.shape.end() - 1, made.shape.end());
+        made.data = all.data_of(field);
+        fields.push_back(std::move(made));
+    }
+    return fields;
+}
+
+const TrainField* find(const std::vector<TrainField>& fields, std::string_view name) {
+    const auto found = std::ranges::find(fields, name, &TrainField::name);
+    return found == fields.end() ? nullptr : &*found;
+}
+
+// The one that training takes by itself, or the largest other that it can be given.
+const TrainField* input_of(const std::vector<TrainField>& fields) {
+    const auto may_be_given = [](const TrainField& field) {
+        const bool is_learned =
+            is_label_name(field.name) || field.name == "masks" || field.name == "targets";
+        return !is_learned && field.shape.size() <= 3;
+    };
+    for (const char* name : {"images", "features", "tokens"})
+        if (const TrainField* field = find(fields, name); field && may_be_given(*field))
+            return field;
+    const TrainField* largest = nullptr;
+    for (const TrainField& field : fields)
+        if (may_be_given(field) && (!largest || field.elements() > largest->elements()))
+            largest = &field;
+    return largest;
+}
+
+Learned learned_of(const std::vector<TrainField>& fields, const TrainField& input) {
+    if (input.name == "tokens") {
+        const bool has_classes = input.shape.size() == 1 && input.shape[0] > 1 &&
+                                 input.has_classes(static_cast<double>(max_classes - 1));
+        return {has_classes ? &input : nullptr, "next-token"};
+    }
+    if (const TrainField* labels = find(fields, "labels"); labels && labels->shape.size() <= 1) {
+        const bool is_one = labels->shape.empty();
+        const bool fits = is_one ? labels->has_classes(static_cast<double>(max_classes - 1))
+                                 : labels->is_within(1);
+        if (fits) return {labels, is_one ? "classification" : "multi-label"};
+    }
+    if (const TrainField* masks = find(fields, "masks")) {
+        const bool fits = masks->shape.size() == 2 && input.shape.size() > 1 &&
+                          masks->side(1) == input.side(1) && masks->side(2) == input.side(2) &&
+                          masks->has_classes(most_segments - 1);
+        if (fits) return {masks, "segmentation"};
+    }
+    const TrainField* targets = find(fields, "targets");
+    return {targets && targets->shape.size() <= 1 ? targets : nullptr, "regression"};
+}
+
+// Of samples that there are, and not so many that they take much memory.
+std::string batch_option(const TrainField& input, std::uint64_t most = usual_batch) {
+    const std::uint64_t batch =
+        std::bit_floor(std::clamp<std::uint64_t>(std::min(most, input.samples), 1, usual_batch));
+    return batch == usual_batch ? "" : fmt::format(" --batch {}", batch);
+}
+
+// Batch norm has no statistics of the single sample that an epoch may end with. Where not all files
+// were opened nobody has counted the samples.
+std::string norm_options(const TrainField& input, bool are_all_counted) {
+    constexpr std::uint64_t most_pixels = 1 << 20;
+    const std::uint64_t most =
+        std::clamp<std::uint64_t>(std::bit_floor(most_pixels / input.pixels()), 2, usual_batch);
+    const std::uint64_t batch = std::bit_floor(std::min(most, input.samples));
+    const bool has_single = !are_all_counted || input.samples % batch == 1;
+    return batch_option(input, most) + (has_single ? " --drop-last" : "");
+}
+
+// Nothing where no built-in model takes such samples.
+std::optional<std::string> model_options(const TrainField& input,
+                                         const Learned& learned,
+                                         bool are_all_counted) {
+    constexpr std::uint64_t least_cnn = 4, most_cnn = 128 * 128;
+    constexpr std::uint64_t most_tokens = 1 << 14;
+    if (learned.task == "next-token")
+        return " --model gpt" + batch_option(input, most_tokens / input.shape[0]);
+    const std::uint64_t least = std::min(input.side(1), input.side(2));
+    const bool has_norm = input.samples > 1;
+    if (learned.task == "segmentation")
+        return least < least_unet || !has_norm
+                   ? std::nullopt
+                   : std::optional(" --model unet" + norm_options(input, are_all_counted));
+    const bool is_picture = input.name == "images" && least >= least_cnn;
+    if (is_picture && input.pixels() <= most_cnn) return batch_option(input);
+    return is_picture && has_norm ? " --model resnet18" + norm_options(input, are_all_counted)
+                                  : " --model mlp" + batch_option(input);
+}
+
+std::string task_option(const std::vector<TrainField>& fields, const Learned& learned) {
+    int tasks = 0;
+    for (const char* name : {"labels", "targets", "masks", "tokens"})
+        if (find(fields, name)) ++tasks;
+    return tasks > 1 ? fmt::format(" --task {}", learned.task) : "";
+}
+
+std::string inputs_option(const TrainField& input) {
+    const bool is_usual =
+        input.name == "images" || input.name == "features" || input.name == "tokens";
+    return is_usual ? "" : " --inputs " + input.name;
+}
+
+std::string run_option(const fs::path& place) {
+    const std::string name = place.stem().string();
+    const bool is_name = !name.empty() && name.find_first_of("*?[,") == name.npos;
+    return " --run " + shell_word("runs/" + (is_name ? name : "first"));
+}
+
+// Of the fields that are called so, the first one as data set `d` of Python's command.
+AskedFiles asked_for(const Inspection& all, const std::vector<std::string>& names) {
+    AskedFiles asked{.files = all.files};
+    for (const std::string& name : names)
+        asked.fields.push_back(*std::ranges::find(all.fields, name, &FieldMapping::name));
+    return asked;
+}
+
+// With the others as they are.
+AskedFiles asked_first(const Inspection& all, const std::string& name) {
+    AskedFiles asked{.files = all.files, .fields = all.fields};
+    std::ranges::stable_partition(asked.fields,
+                                  [&](const FieldMapping& field) { return field.name == name; });
+    return asked;
+}
+
+std::string way_to_write(const Inspection& all,
+                         const std::string& name,
+                         const std::string& numbers) {
+    if (all.files.empty())
+        return fmt::format(
+            "pack {} of NumPy's array x in place of '{}', where n is numpy", numbers, name);
+    return "let h5py write them so, in a folder NAME that you give instead: " +
+           rewrite_command(asked_first(all, name), 0, numbers);
+}
+
+// What a file lacks comes from a file of NumPy beside it.
+std::string way_to_add(const AskedFiles& asked, const std::string& what, const std::string& name) {
+    return fmt::format(
+        "save {} of each FILE with numpy as FILE.npy, one row for each sample; then let h5py write "
+        "both into a folder NAME that you give instead: {}",
+        what,
+        write_anew_command(asked, 0, fmt::format("{{d:x,\"{}\":n.load(f+\".npy\")}}", name)));
+}
+
+TrainCommand nothing_to_learn(const Inspection& all, const TrainField& input) {
+    if (input.name == "tokens")
+        return {"",
+                "a sample has fewer than two tokens, or their numbers are not 0 and more",
+                way_to_write(all, input.name, "n.clip(x,0,None)")};
+    const std::string obstacle =
+        "no labels, masks or targets with a row for each sample fit the input '" + input.name + "'";
+    if (all.files.empty())
+        return {"",
+                obstacle,
+                fmt::format("pack the source again, with labels: lockstep data pack --npy {}=X.npy "
+                            "--npy labels=Y.npy --out NAME",
+                            input.name)};
+    const AskedFiles asked = asked_for(all, {input.name});
+    const bool is_taken = asked.fields[0].hdf5_path == "/labels";
+    return {"", obstacle, way_to_add(asked, "the labels", is_taken ? "classes" : "labels")};
+}
+
+// Masks grow with their images.
+TrainCommand too_small(const Inspection& all, const TrainField& input) {
+    if (input.samples < 2)
+        return {"", "the built-in unet normalises over samples, and there is one", "add samples"};
+    const std::string obstacle =
+        fmt::format("the built-in unet takes images of at least {0} x {0} pixels", least_unet);
+    if (all.files.empty())
+        return {"", obstacle, "pack the source again, with larger images and masks"};
+    const std::uint64_t least = std::min(input.side(1), input.side(2));
+    const auto repeated = [&](const char* array, int from_end) {
+        return fmt::format("n.repeat(n.repeat({0},{1},-{2}),{1},-{3})",
+                           array,
+                           (least_unet + least - 1) / least,
+                           from_end,
+                           from_end + 1);
+    };
+    const AskedFiles asked = asked_for(all, {input.name, "masks"});
+    const bool is_last = asked.fields[0].layout == RowLayout::hwc;
+    return {"",
+            obstacle,
+            "let h5py repeat pixels, in a folder NAME that you give instead: " +
+                write_anew_command(asked,
+                                   0,
+                                   fmt::format("{{d:{},r[0]:{}}}",
+                                               repeated("x", is_last ? 2 : 1),
+                                               repeated("i[r.pop(0)][()]", 1)))};
+}
+
+// Of numbers that a model cannot take.
+std::optional<TrainCommand> unsound(const Inspection& all, const TrainField& field) {
+    if (field.is_damaged())
+        return TrainCommand{
+            "", "some numbers of '" + field.name + "' are damaged", "copy the data again"};
+    if (field.is_finite()) return {};
+    return TrainCommand{"",
+                        "some numbers of '" + field.name + "' are not finite",
+                        way_to_write(all, field.name, "n.nan_to_num(x,posinf=0,neginf=0)")};
+}
+
+}  // namespace
+
+TrainCommand no_input(AskedFiles asked, const std::vector<Candidate>& all) {
+    constexpr std::size_t most_dimensions = 4;
+    const auto columns = std::ranges::find_if(
+        all, [](const Candidate& each) { return each.facts.has_one_number_a_row(); });
+    for (const Candidate& each : all) {
+        if (!each.rows || each.facts.size.size() <= most_dimensions) continue;
+        asked.fields.push_back({"features", each.name});
+        for (const Candidate& other : all)
+            if (other.name != each.name && !other.facts.size.empty() &&
+                other.facts.size[0] == each.facts.size[0])
+                asked.fields.push_back({"field", other.name});
+        return {"",
+                fmt::format("samples of '{}' have more dimensions than a model's input", each.name),
+                "let h5py make rows of them, in a folder NAME that you give instead: " +
+                    rewrite_command(asked, 0, "x.reshape(len(x),-1)")};
+    }
+    if (columns == all.end())
+        return {"", "no data set has rows that can be a model's input", "give another file"};
+    asked.fields = {{"labels", columns->name}};
+    return {"",
+            fmt::format("'{}' has one value for each sample, and a model's input has several",
+                        columns->name),
+            way_to_add(asked, "the inputs", "features")};
+}
+
+TrainCommand train_command(const Inspection& all) {
+    const std::vector<TrainField> fields = fields_of(all);
+    const TrainField* input = input_of(fields);
+    if (!input)
+        return {"",
+                "none of the fields can be a model's input",
+                "name one with up to three dimensions for each sample 'images' or 'features'"};
+    const Learned learned = learned_of(fields, *input);
+    if (!learned.field) return nothing_to_learn(all, *input);
+    for (const TrainField* each : {input, learned.field})
+        if (auto obstacle = unsound(all, *each)) return *obstacle;
+    const auto model = model_options(*input, learned, all.others.opened == all.others.files);
+    if (!model) return too_small(all, *input);
+    std::string options;
+    for (const FieldMapping& mapping : all.fields)
+        options += " --field " + shell_word(mapping_text(mapping));
+    const bool follows_links = std::ranges::any_of(
+        all.fields, [](const FieldMapping& field) { return field.links == Links::followed; });
+    return {fmt::format("lockstep train --data {}{}{}{}{}{}{}",
+                        shell_word(all.data.string()),
+                        options,
+                        follows_links ? " --follow-links" : "",
+                        task_option(fields, learned),
+                        inputs_option(*input),
+                        *model,
+                        run_option(all.data)),
+            "",
+            ""};
+}
+
+}  // namespace lockstep
