@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/observe/text_table.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -180,27 +181,6 @@ void assign(const Option& option, const GivenValue& given) {
     }
 }
 
-std::string paragraph(const std::string& text, std::size_t indent, std::size_t width) {
-    std::string out;
-    std::size_t column = 0;
-    for (std::size_t at = 0; at < text.size();) {
-        const std::size_t end = std::min(text.find(' ', at), text.size());
-        const std::string word = text.substr(at, end - at);
-        if (column > 0 && column + 1 + word.size() > width) {
-            out += "\n" + std::string(indent, ' ');
-            column = 0;
-        }
-        if (column > 0) {
-            out += ' ';
-            ++column;
-        }
-        out += word;
-        column += word.size();
-        at = end + 1;
-    }
-    return out;
-}
-
 }  // namespace
 
 ParsedLine parse_line(const std::vector<std::string>& words, const OptionTable& table) {
@@ -258,7 +238,7 @@ std::string options_help(const OptionTable& table) {
             const std::string gap = head.size() + 1 < indent
                                         ? std::string(indent - head.size(), ' ')
                                         : "\n" + std::string(indent, ' ');
-            text += head + gap + paragraph(help, indent, width) + "\n";
+            text += head + gap + wrapped(help, indent, width) + "\n";
         }
     }
     return text;

@@ -3,11 +3,16 @@
 
 #include "lockstep/cluster/cpu_list.hpp"
 #include "lockstep/cluster/early_binding.hpp"
-#include "lockstep/cluster/memory_policy.hpp"
 #include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/cluster/placement.hpp"
+#include "lockstep/comm/gpu_selection.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/error_kind.hpp"
+#include "lockstep/launch/live_placement.hpp"
 
 #include <exception>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -16,6 +21,19 @@ EarlyBinding own_binding(const RankFacts& facts) {
     const Environment environment;
     if (!may_bind(facts.launch(), environment)) return {};
     return early_binding(facts.node(), facts.launch(), environment, launcher_cpus());
+}
+
+constexpr double deadline_s = 30;
+
+/// Collective. The rank's seat, or none where ranks cannot be placed: checks of their own say why.
+RankSeat planned_seat(const Communicator& ranks, const RankFacts& facts) {
+    try {
+        const LivePlacement live =
+            place_live(ranks, facts, {.gpus = SharingRule::allow, .cores = SharingRule::allow});
+        return live.plan.seats[static_cast<std::size_t>(ranks.rank())];
+    } catch (const Error&) {
+        return {};
+    }
 }
 
 }  // namespace
@@ -46,6 +64,21 @@ void release_first_thread() {
 
 std::string binding_note(const RankFacts& facts) {
     return own_binding(facts).why_not;
+}
+
+void select_own_gpu(const Communicator& ranks, const RankFacts& facts, DoctorFacts& mine) {
+    const RankSeat seat = planned_seat(ranks, facts);
+    const bool is_able = mine.plan.uses_gpus && mine.program.cuda_fault.empty() &&
+                         !seat.gpu.empty() && !seat.gpu_uuid.starts_with("MIG-");
+    const Communicator able = ranks.split(is_able ? 0 : 1);
+    if (!is_able) return;
+    const auto bootstrap = make_bootstrap(able);
+    try {
+        mine.gpu = try_gpu({seat.gpu, seat.gpu_uuid}, *bootstrap, deadline_s).pci;
+    } catch (const Error& error) {
+        const bool is_anothers = kind_of(error) == ErrorKind::peer_gave_up;
+        if (!is_anothers) mine.program.cuda_fault = error.what();
+    }
 }
 
 }  // namespace lockstep

@@ -1,10 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// An mpirun as a process: its state, and its certain end.
+// An mpirun as a process: its state, its stdout, and its certain end.
 #pragma once
 
+#include "lockstep/core/files.hpp"
+
 #include <optional>
+#include <string>
 #include <vector>
 
+#include <poll.h>
 #include <sys/types.h>
 
 namespace lockstep {
@@ -45,6 +49,31 @@ class OrphanWatch {
   private:
     std::vector<pid_t> before_;
     int subreaper_before_ = 0;
+};
+
+/// The read end of a launcher's stdout. What comes is passed on to this process's own, and dropped
+/// once nobody reads that: a launcher whose own stdout were closed would crash. Never waits. Wants
+/// a process that ignores SIGPIPE. One thread.
+class LauncherStdout {
+  public:
+    explicit LauncherStdout(UniqueFd pipe);
+
+    /// For poll(): what move() can do something about.
+    pollfd awaited() const;
+
+    /// Takes what has come and passes on what has room.
+    void move();
+
+    /// Whether there is something that move() has not done yet.
+    bool has_more() const;
+
+    /// True once: when nobody reads this process's stdout any more.
+    bool has_just_lost_reader();
+
+  private:
+    UniqueFd pipe_;
+    std::string unsent_;  // taken, and not passed on yet
+    bool is_unread_ = false, is_told_ = false;
 };
 
 }  // namespace lockstep

@@ -42,7 +42,6 @@
 #include "launcher_end.hpp"
 #include "launcher_output.hpp"
 #include "launcher_process.hpp"
-#include "launcher_stdout.hpp"
 
 #include <algorithm>
 #include <array>

@@ -46,8 +46,26 @@ Progress::Progress(std::string label,
       last_live_s_(-std::numeric_limits<double>::infinity()),
       last_plain_s_(start_s_) {}
 
+Progress::Progress(ProgressSink sink) : Progress("", 0, ProgressUnit::count, std::move(sink)) {}
+
 Progress::~Progress() {
     if (sink_.is_live) sink_.show("");
+}
+
+void Progress::update(std::string_view label,
+                      std::uint64_t done,
+                      std::uint64_t total,
+                      ProgressUnit unit) {
+    if (label != label_ || total != total_) {
+        finish();
+        label_ = label;
+        total_ = total;
+        unit_ = unit;
+        first_ = done_ = 0;
+        start_s_ = last_plain_s_ = sink_.now_s();
+        last_live_s_ = -std::numeric_limits<double>::infinity();
+    }
+    update(done);
 }
 
 bool Progress::is_due() const {
@@ -74,6 +92,7 @@ void Progress::update(std::uint64_t done, std::string_view line) {
 }
 
 void Progress::finish() {
+    if (label_.empty()) return;  // no stage has begun
     if (sink_.is_live) sink_.show("");
     if (!sink_.sums_up) return;
     const double seconds = sink_.now_s() - start_s_;

@@ -4,7 +4,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 
-#include "run_lines.hpp"
+#include "logs/rank_log.hpp"
 
 #include <algorithm>
 #include <deque>
@@ -50,7 +50,7 @@ void keep_newest(std::vector<T>& all) {
 void read_metrics(RunFigures& run) {
     constexpr std::int64_t most_bytes = 64 << 20;
     const fs::path path = RunPaths{run.root}.metrics();
-    RunLines lines(path);
+    LogLines lines(path);
     if (lines.size() > most_bytes)
         once(Level::warn,
              "'{}' has {}: only its newest {} are read",
@@ -68,12 +68,14 @@ void read_metrics(RunFigures& run) {
 // Among the first records of a rank's log.
 std::optional<PlaceEvent> place_in(const fs::path& log) {
     constexpr int most_records = 32;
-    RunLines lines(log);
-    lines.choose(0, RunLines::longest_line);
+    LogLines lines(log);
+    lines.choose(0, 1 << 20);
     for (int i = 0; i < most_records; ++i) {
         const auto line = lines.next();
         if (!line) break;
-        if (auto place = event_in<PlaceEvent>(try_parse_json(*line).value_or(Json()))) return place;
+        const auto entry = log_entry_in(*line);
+        if (const auto* const place = entry ? std::get_if<PlaceEvent>(&entry->event) : nullptr)
+            return *place;
     }
     return {};
 }
@@ -84,7 +86,7 @@ std::vector<StepsEvent> newest_reports(const fs::path& log) {
     constexpr std::int64_t end_bytes = 64 << 10;
     constexpr std::size_t most_reports = 4;
     std::vector<StepsEvent> reports;
-    RunLines lines(log);
+    LogLines lines(log);
     lines.choose_last(end_bytes);
     std::deque<std::string> newest;
     while (const auto line = lines.next()) {
@@ -93,8 +95,9 @@ std::vector<StepsEvent> newest_reports(const fs::path& log) {
         if (newest.size() > most_reports) newest.pop_front();
     }
     for (const std::string& report : newest)
-        if (auto event = event_in<StepsEvent>(try_parse_json(report).value_or(Json())))
-            reports.push_back(*std::move(event));
+        if (auto entry = log_entry_in(report))
+            if (auto* const event = std::get_if<StepsEvent>(&entry->event))
+                reports.push_back(std::move(*event));
     return reports;
 }
 

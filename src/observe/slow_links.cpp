@@ -13,7 +13,7 @@
 // between them, as is a slow way that nobody is suspected for.
 //
 // Tested: observe/slow_links_test.cpp.
-#include "lockstep/observe/slow_links.hpp"
+#include "lockstep/observe/stragglers.hpp"
 
 #include <algorithm>
 #include <map>

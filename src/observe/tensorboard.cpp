@@ -6,12 +6,17 @@
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/host_name.hpp"
 
-#include "protobuf.hpp"
-
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cerrno>
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <fcntl.h>
@@ -21,12 +26,73 @@
 namespace lockstep {
 namespace {
 
-using protobuf::put_bytes;
-using protobuf::put_double;
-using protobuf::put_doubles;
-using protobuf::put_float;
-using protobuf::put_integer;
-using protobuf::put_little_endian;
+// Protocol buffers, as much as is needed to write them:
+// https://protobuf.dev/programming-guides/encoding/
+enum class Wire : std::uint64_t { varint = 0, fixed64 = 1, bytes = 2, fixed32 = 5 };
+
+template <class T>
+void put_little_endian(std::string& out, T value) {
+    for (std::size_t i = 0; i < sizeof(T); ++i)
+        out += static_cast<char>(static_cast<unsigned char>(value >> (8 * i)));
+}
+
+void put_varint(std::string& out, std::uint64_t value) {
+    for (; value >= 0x80; value >>= 7) out += static_cast<char>(value | 0x80);
+    out += static_cast<char>(value);
+}
+
+void put_key(std::string& out, std::uint64_t field, Wire wire) {
+    put_varint(out, field << 3 | static_cast<std::uint64_t>(wire));
+}
+
+void put_integer(std::string& out, std::uint64_t field, std::int64_t value) {
+    put_key(out, field, Wire::varint);
+    put_varint(out, static_cast<std::uint64_t>(value));
+}
+
+void put_fixed64(std::string& out, std::uint64_t field, std::uint64_t value) {
+    put_key(out, field, Wire::fixed64);
+    put_little_endian(out, value);
+}
+
+void put_double(std::string& out, std::uint64_t field, double value) {
+    put_fixed64(out, field, std::bit_cast<std::uint64_t>(value));
+}
+
+void put_float(std::string& out, std::uint64_t field, float value) {
+    put_key(out, field, Wire::fixed32);
+    put_little_endian(out, std::bit_cast<std::uint32_t>(value));
+}
+
+/// Text, or a message.
+void put_bytes(std::string& out, std::uint64_t field, std::string_view value) {
+    put_key(out, field, Wire::bytes);
+    put_varint(out, value.size());
+    out += value;
+}
+
+/// A packed repeated field.
+void put_doubles(std::string& out, std::uint64_t field, std::span<const double> values) {
+    put_key(out, field, Wire::bytes);
+    put_varint(out, values.size() * sizeof(double));
+    for (const double value : values) put_little_endian(out, std::bit_cast<std::uint64_t>(value));
+}
+
+std::vector<double> make_limits() {
+    std::vector<double> positive;
+    for (double limit = 1e-12; limit < 1e20; limit *= 1.1) positive.push_back(limit);
+    positive.push_back(std::numeric_limits<double>::max());
+    std::vector<double> all;
+    for (auto limit = positive.rbegin(); limit != positive.rend(); ++limit) all.push_back(-*limit);
+    all.push_back(0);
+    all.insert(all.end(), positive.begin(), positive.end());
+    return all;
+}
+
+const std::vector<double>& limits() {
+    static const std::vector<double> all = make_limits();
+    return all;
+}
 
 constexpr std::array<std::uint32_t, 256> crc_table = [] {
     std::array<std::uint32_t, 256> table{};
@@ -131,6 +197,29 @@ fs::path new_path(const fs::path& directory) {
 }
 
 }  // namespace
+
+void Histogram::add(double value) {
+    if (!std::isfinite(value)) return;
+    const std::vector<double>& all = limits();
+    counts_.resize(all.size());
+    const auto limit = std::upper_bound(all.begin(), all.end() - 1, value);
+    ++counts_[static_cast<std::size_t>(limit - all.begin())];
+    min_ = count_ == 0 ? value : std::min(min_, value);
+    max_ = count_ == 0 ? value : std::max(max_, value);
+    ++count_;
+    sum_ += value;
+    sum_squares_ += value * value;
+}
+
+std::vector<Histogram::Bucket> Histogram::buckets() const {
+    std::vector<Bucket> found;
+    for (std::size_t i = 0; i < counts_.size(); ++i) {
+        const bool goes_on = counts_[i] == 0 && !found.empty() && found.back().count == 0;
+        if (!goes_on) found.push_back({});
+        found.back() = {limits()[i], static_cast<double>(counts_[i])};
+    }
+    return found;
+}
 
 std::uint32_t crc32c(std::string_view bytes) {
     std::uint32_t crc = ~0u;

@@ -55,6 +55,27 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
     return text;
 }
 
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t width) {
+    std::string out;
+    std::size_t column = 0;
+    for (std::size_t at = 0; at < text.size();) {
+        const std::size_t end = std::min(text.find(' ', at), text.size());
+        const std::string word = text.substr(at, end - at);
+        if (column > 0 && column + 1 + word.size() > width) {
+            out += "\n" + std::string(indent, ' ');
+            column = 0;
+        }
+        if (column > 0) {
+            out += ' ';
+            ++column;
+        }
+        out += word;
+        column += word.size();
+        at = end + 1;
+    }
+    return out;
+}
+
 std::string seconds_text(double seconds) {
     if (seconds == 0) return "0 s";
     const double size = std::abs(seconds);

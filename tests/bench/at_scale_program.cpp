@@ -21,7 +21,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/live_placement.hpp"
-#include "lockstep/launch/preflight.hpp"
 #include "lockstep/observe/events.hpp"
 #include "lockstep/observe/memory.hpp"
 #include "lockstep/observe/run_directory.hpp"

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/nvml.hpp"
 #include "lockstep/cluster/topology.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
+#include "topology/nvml.hpp"
 
 #include <algorithm>
 #include <cstdlib>

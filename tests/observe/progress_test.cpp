@@ -55,6 +55,20 @@ TEST(Progress, SaysNothingInAShortTime) {
     EXPECT_THAT(screen.said, IsEmpty());
 }
 
+TEST(Progress, SumsUpEachOfSeveralStages) {
+    Screen screen;
+    Progress progress(screen.sink(false));
+    progress.finish();  // none has begun
+    progress.update("pack", 0, 10, ProgressUnit::count);
+    screen.now += 1;
+    progress.update("pack", 10, 10, ProgressUnit::count);
+    progress.update("verify", 0, 2048, ProgressUnit::bytes);
+    screen.now += 2;
+    progress.update("verify", 2048, 2048, ProgressUnit::bytes);
+    progress.finish();
+    EXPECT_THAT(screen.said, ElementsAre("pack 10 in 1 s", "verify 2 KiB in 2 s"));
+}
+
 TEST(Progress, ShowsALiveLineAtMostTenTimesASecond) {
     Screen screen;
     Progress progress("training", 1000, ProgressUnit::count, screen.sink(true));

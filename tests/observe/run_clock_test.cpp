@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/observe/run_clock.hpp"
+#include "lockstep/observe/run_status.hpp"
 
 #include "log_lines.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/observe/slow_links.hpp"
+#include "lockstep/observe/stragglers.hpp"
 
 #include <functional>
 #include <set>

@@ -31,5 +31,12 @@ TEST(TextTable, WritesNumbersShort) {
     EXPECT_EQ(ranks_count_text(4), "4 ranks");
 }
 
+TEST(Wrapped, BreaksBetweenWordsAndNotWithinThem) {
+    EXPECT_EQ(wrapped("one two three", 2, 7), "one two\n  three");
+    EXPECT_EQ(wrapped("one two three", 2, 6), "one\n  two\n  three");
+    EXPECT_EQ(wrapped("eleventh on", 0, 4), "eleventh\non");
+    EXPECT_EQ(wrapped("", 2, 7), "");
+}
+
 }  // namespace
 }  // namespace lockstep

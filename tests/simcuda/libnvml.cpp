@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // libnvidia-ml.so.1: the simulated GPUs, healthy, without NVLink.
-#include "lockstep/cluster/nvml.hpp"
-
 #include "simcuda/gpus.hpp"
+#include "topology/nvml.hpp"
 
 #include <cstdint>
 #include <cstring>

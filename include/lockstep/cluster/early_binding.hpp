@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A rank's cores where its launcher bound none: chosen before MPI and OpenMP start.
+/// A rank's cores, where its launcher bound none, and the memory beside them: chosen before MPI and
+/// OpenMP start.
 #pragma once
 
 #include "lockstep/cluster/launch_facts.hpp"
@@ -13,6 +14,18 @@
 #include <vector>
 
 namespace lockstep {
+
+/// The NUMA node that all of `cpus` lie in; nothing where they lie in several, where the machine
+/// has only one with memory, or where nobody knows.
+std::optional<int> memory_node_of(const NodeTopology& node, const std::vector<int>& cpus);
+
+/// Memory that this thread and those it will make touch first comes from `numa_node` while there is
+/// some (set_mempolicy, MPOL_PREFERRED); kept over exec. False where the system refuses, as
+/// containers do, or where somebody (numactl) has chosen another policy, which is kept.
+bool prefer_memory_of(int numa_node);
+
+/// The NUMA node that this thread prefers (get_mempolicy); nothing where it prefers none.
+std::optional<int> preferred_memory_node();
 
 /// Set for a rank that was bound so, to its cores ("4-7"); "off" forbids it.
 inline constexpr const char* bound_variable = "LOCKSTEP_BOUND";

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Binding a rank of `train` before anything in it has threads.
+/// A rank's own cores and GPU: cores are bound before anything in it has threads.
 #pragma once
 
+#include "lockstep/cluster/doctor_facts.hpp"
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/launch/rank_facts.hpp"
 
 #include <map>
@@ -24,5 +26,10 @@ void release_first_thread();
 
 /// Why nothing is bound, where a setting of the user's forbids it; else "".
 std::string binding_note(const RankFacts& facts);
+
+/// Collective. Ranks that compute on GPUs select theirs by PCI address, ask CUDA what it selected,
+/// and compare with each other; what fails becomes a fact for check G1. Instances (MIG) are left
+/// out: the driver has started already, and they must be named before.
+void select_own_gpu(const Communicator& ranks, const RankFacts& facts, DoctorFacts& mine);
 
 }  // namespace lockstep

@@ -41,6 +41,9 @@ class Progress {
              ProgressUnit unit = ProgressUnit::count,
              ProgressSink sink = ProgressSink::log_sink(),
              double plain_every_s = 30);
+
+    /// Of work that comes in stages: a label and a total come with each update().
+    explicit Progress(ProgressSink sink = ProgressSink::log_sink());
     ~Progress();
     Progress(const Progress&) = delete;
     Progress& operator=(const Progress&) = delete;
@@ -51,6 +54,9 @@ class Progress {
     /// `done` of `total` are done; shows `line` when it is time. Without a line, progress writes
     /// its own: "packing 1.2 GiB of 4 GiB | 312 MiB/s".
     void update(std::uint64_t done, std::string_view line = {});
+
+    /// The same of the stage `label`. Another label or total ends the stage before.
+    void update(std::string_view label, std::uint64_t done, std::uint64_t total, ProgressUnit unit);
 
     /// Work done before this object was made (a resumed run): not counted in rate and ETA.
     void start_at(std::uint64_t done) { first_ = done; }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where a run stands, and where its time went, from its directory alone.
+/// Where a run stands, and where its time went, from its directory alone, by one clock.
 #pragma once
 
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/observe/control.hpp"
-#include "lockstep/observe/run_clock.hpp"
+#include "lockstep/observe/log_merge.hpp"
 
 #include <cstdint>
 #include <optional>
@@ -16,6 +16,43 @@
 #include <vector>
 
 namespace lockstep {
+
+/// How the clocks of a start's ranks, and of whoever reads about it, stand to rank 0's: by what the
+/// ranks measured when they began (ClockEvent). Without logs all clocks count as equal.
+class RunClock {
+  public:
+    RunClock() = default;
+
+    /// `ranks`: the start's, in order. `log`: of its rank 0.
+    explicit RunClock(std::vector<RankLogFacts> ranks, fs::path log = {});
+
+    /// Of `rank`; 0 where that was not measured.
+    double ahead_s(int rank) const;
+
+    /// Of `host`, by the ranks there; nothing where none was.
+    std::optional<double> ahead_on(std::string_view host) const;
+
+    /// Now on rank 0's clock, for a reader on `host` whose clock says `here_s`. `heard_s`: the
+    /// newest sign of life on rank 0's clock; 0: none. On a host without ranks the reader's clock
+    /// counts as right. If by it the sign of life is old or lies in the future, and by the time
+    /// that the file system gives the log's last line it is neither, the latter counts.
+    double present_s(double here_s, std::string_view host, double heard_s) const;
+
+  private:
+    std::vector<RankLogFacts> ranks_;
+    fs::path log_;
+};
+
+/// Of the start whose logs lie in `folder`, which need not be there.
+RunClock read_run_clock(const fs::path& folder);
+
+/// How far a sign of life may lie in the future: clocks that are measured or kept in time differ by
+/// less.
+inline constexpr double early_s = 2;
+
+/// So long after its newest sign of life a rank of another host may still be at work: file servers
+/// show late what it wrote.
+inline constexpr double server_silence_s = 120;
 
 /// state.json's phase, seen together with whether anybody is still there.
 enum class RunCondition {

@@ -3,6 +3,7 @@
 /// Columns of text, and numbers as tables have them.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,10 @@ std::string text_table(const std::vector<std::vector<std::string>>& rows,
                        Align first,
                        Align rest,
                        const std::string& indent = "  ");
+
+/// `text` in lines of at most `width` columns, broken between words. Those after the first begin
+/// with `indent` spaces besides.
+std::string wrapped(const std::string& text, std::size_t indent, std::size_t width);
 
 /// "707 s", "54.13 ms", "0.8 us": four digits.
 std::string seconds_text(double seconds);

@@ -15,6 +15,7 @@
 #include "bench/comm_options.hpp"
 #include "bench/comm_report.hpp"
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "rank_count.hpp"
 
 #include <algorithm>
@@ -124,35 +125,19 @@ CommReport make_report(const BenchOptions& options,
     return report;
 }
 
-/// Of the root, who alone is asked where ranks stand.
-class CommProgress {
-  public:
-    CommProgress(const BenchOptions& options, const Communicator& world, MeasurePlan& plan) {
-        if (!world.is_root()) return;
-        total_ = plan.sizes.size();
-        progress_.emplace("measuring",
-                          total_,
-                          ProgressUnit::count,
-                          options.json ? ProgressSink::beside_output() : ProgressSink::log_sink());
-        plan.on_size = [this](std::size_t bytes) {
-            progress_->update(done_++, fmt::format("measuring {}", bytes_text(bytes)));
-        };
-    }
-    CommProgress(const CommProgress&) = delete;
-    CommProgress& operator=(const CommProgress&) = delete;
-
-  private:
-    std::uint64_t done_ = 0, total_ = 0;
-    std::optional<Progress> progress_;
-};
-
 /// Collective over all ranks; those without a part in it wait without using their core.
 void measure_all(const BenchOptions& options,
                  const Communicator& world,
                  const Group& group,
                  CommReport& report) {
     constexpr double forever_s = 1e9;
-    CommProgress progress(options, world, report.plan);
+    std::uint64_t done = 0;
+    Progress progress(
+        "measuring", report.plan.sizes.size(), ProgressUnit::count, progress_sink(options.json));
+    if (world.is_root())  // it alone is asked where ranks stand
+        report.plan.on_size = [&](std::size_t bytes) {
+            progress.update(done++, fmt::format("measuring {}", bytes_text(bytes)));
+        };
     if (group.is_measured) report.measured = measure(group.ranks, report.plan);
     barrier_within(world, forever_s, "the end of measuring");
     if (options.split == RankSplit::intra) report.measured = worst_of(world, report.measured);

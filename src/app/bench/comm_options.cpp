@@ -5,6 +5,8 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/split.hpp"
 
+#include "option_groups.hpp"
+
 #include <algorithm>
 
 #include <fmt/format.h>
@@ -96,7 +98,7 @@ OptionSection how(BenchOptions& o) {
 
 OptionSection output(BenchOptions& o) {
     return {"Output",
-            {flag_option("json", o.json, "one JSON object instead of tables"),
+            {json_option(o.json),
              real_option("min-busbw",
                          o.min_busbw,
                          0,
@@ -105,10 +107,7 @@ OptionSection output(BenchOptions& o) {
 }
 
 OptionSection ranks(BenchOptions& o) {
-    return {"Ranks",
-            {whole_option(
-                 "np", o.np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
-             flag_option("oversubscribe", o.oversubscribe, "allow more ranks than cores")}};
+    return {"Ranks", rank_options(o.np, o.oversubscribe)};
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "lockstep/data/pack.hpp"
 
 #include "command.hpp"
-#include "data/staged_progress.hpp"
+#include "option_groups.hpp"
 #include "scratch_folder.hpp"
 
 #include <algorithm>
@@ -128,7 +128,7 @@ OptionTable table_of(BenchIoOptions& o) {
           bytes_option(
               "limit", o.plan.limit_bytes, "larger data sets: cold only, their first rows"),
           bytes_option("memory", o.plan.memory_bytes, "of the stream's buffers")}},
-        {"Output", {flag_option("json", o.json, "one JSON object instead of tables")}}};
+        {"Output", {json_option(o.json)}}};
 }
 
 std::vector<int> usual_threads() {
@@ -149,10 +149,6 @@ void go_on() {
     if (stop_requested() != StopRequest::none) throw Interrupted();
 }
 
-ProgressSink sink_of(const BenchIoOptions& options) {
-    return options.json ? ProgressSink::beside_output() : ProgressSink::log_sink();
-}
-
 DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Codec codec) {
     ScratchShape shape{.image = options.image};
     std::uint64_t row_bytes = 1;
@@ -162,7 +158,7 @@ DatasetIndex make_data(const BenchIoOptions& options, const fs::path& path, Code
     pack.output = path;
     pack.codec = codec;
     pack.shuffle_seed.reset();
-    StagedProgress progress(sink_of(options));
+    Progress progress(progress_sink(options.json));
     pack_dataset(*scratch_rows(shape), pack, [&](const PackProgress& at) {
         go_on();
         progress.update(at.stage,
@@ -257,7 +253,8 @@ void measure_one(const BenchIoOptions& options,
     std::optional<Progress> progress;
     plan.report = [&](std::uint64_t done, std::uint64_t total, const std::string& what) {
         go_on();
-        if (!progress) progress.emplace("measuring", total, ProgressUnit::count, sink_of(options));
+        if (!progress)
+            progress.emplace("measuring", total, ProgressUnit::count, progress_sink(options.json));
         progress->update(done, fmt::format("measuring {} of {}: {}", done + 1, total, what));
     };
     const IoMeasurements measured =

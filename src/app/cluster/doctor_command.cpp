@@ -7,14 +7,15 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/process.hpp"
+#include "lockstep/launch/bind_rank.hpp"
 #include "lockstep/launch/examine.hpp"
 #include "lockstep/launch/gpu_needs.hpp"
 #include "lockstep/launch/host_probe.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/launch/own_gpu.hpp"
 #include "lockstep/launch/supervise.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "rank_count.hpp"
 
 #include <algorithm>
@@ -71,11 +72,9 @@ OptionTable table_of(DoctorOptions& options) {
               "shared-memory", options.plan.shared_bytes, "needed in /dev/shm of a node", 0),
           bytes_option("memory", options.plan.memory_bytes, "needed by each rank", 0),
           duration_option("duration", options.plan.duration_s, "how long the run may take")}},
-        {"Ranks",
-         {whole_option("np", options.np, 0, 65536, "start so many ranks on this machine"),
-          flag_option("oversubscribe", options.oversubscribe, "allow more ranks than cores")}},
+        {"Ranks", rank_options(options.np, options.oversubscribe)},
         {"Output",
-         {flag_option("json", options.json, "one line of JSON, with findings that are mere facts"),
+         {json_option(options.json, "one JSON object with findings that are mere facts"),
           path_option("write-exclude",
                       "FILE",
                       options.exclude_file,

@@ -7,6 +7,7 @@
 #include "lockstep/observe/progress.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 
 #include <memory>
 
@@ -73,15 +74,14 @@ Command data_export_command() {
             "Example:\n"
             "  lockstep data export data/fashion/test --out fashion-test\n",
         .table = {{"Export",
-                   {path_option("out", "DIR", arguments->options.output, "new folder"),
-                    field_option("field",
-                                 arguments->fields,
-                                 "field in HDF5 files that others wrote, as for train"),
-                    links_option(arguments->follows_links),
-                    list_option("sample",
-                                "N|N-N",
-                                arguments->samples,
-                                "samples by number, in this order, once for each; unset: all")}}},
+                   joined(
+                       joined({path_option("out", "DIR", arguments->options.output, "new folder")},
+                              foreign_options(arguments->fields, arguments->follows_links)),
+                       {list_option(
+                           "sample",
+                           "N|N-N",
+                           arguments->samples,
+                           "samples by number, in this order, once for each; unset: all")})}},
         .positionals = 1,
         .optional_positionals = most_data_words,
         .run = [arguments](const Invocation& call) {

@@ -23,7 +23,7 @@ void pack(Arguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
     PackOptions& options = arguments.output.pack;
     options.classes = arguments.classes > 0 ? arguments.classes : arguments.inputs.usual_classes();
-    StagedProgress progress;
+    Progress progress;
     const auto source = together(team_of(ranks), [&] {
         return open_inputs(
             arguments.inputs, options.split, [&](std::uint64_t done, std::uint64_t total) {

@@ -12,40 +12,27 @@
 
 namespace lockstep {
 
-Option codec_option(Codec& codec) {
-    std::vector<Choice<Codec>> choices;
-    for (const Codec each : {Codec::none, Codec::deflate, Codec::lz4, Codec::zstd})
-        choices.emplace_back(codec_name(each), each);
-    return choice_option("codec", codec, choices, "compression");
-}
-
 OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name) {
     PackOptions& o = arguments.pack;
-    return {"Output",
-            {path_option("out", "DIR", o.output, "new folder of the data set"),
-             text_option("name", "NAME", o.name, "of the shards; unset: of DIR"),
-             text_option("split", "NAME", o.split, "train, test, ..."),
-             codec_option(o.codec),
-             whole_option("level", o.level, 0, 22, "of the codec; 0: its usual one"),
-             whole_option("shards", o.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
-             whole_option(
-                 "block-rows",
-                 o.block_rows,
-                 0,
-                 1 << 30,
-                 "rows hashed and compressed together; 0: at most 512 KiB. Decides the order in "
-                 "training, shards and codec do not"),
-             whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
-             flag_option("keep-order", arguments.keep_order, "do not shuffle")}};
+    std::vector<Option> layout = data_set_options(o);
+    layout.insert(layout.begin() + 2, text_option("split", "NAME", o.split, "train, test, ..."));
+    return {
+        "Output",
+        joined(std::move(layout),
+               {whole_option(
+                    "block-rows",
+                    o.block_rows,
+                    0,
+                    1 << 30,
+                    "rows hashed and compressed together; 0: at most 512 KiB. Decides the order in "
+                    "training, shards and codec do not"),
+                whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
+                flag_option("keep-order", arguments.keep_order, "do not shuffle")})};
 }
 
 OptionSection pack_how_section(PackArguments& arguments) {
     return {"How",
-            {whole_option("threads",
-                          arguments.pack.threads,
-                          0,
-                          1024,
-                          "that read and compress, in each rank; 0: one per core"),
+            {threads_option(arguments.pack.threads),
              flag_option("restart",
                          arguments.restart,
                          "discard what an unfinished pack left instead of going on")}};
@@ -60,7 +47,7 @@ void check_output_given(const PackArguments& arguments) {
 void pack_rows(const RowSource& source,
                PackArguments& arguments,
                const Communicator& ranks,
-               StagedProgress& progress) {
+               Progress& progress) {
     PackOptions& options = arguments.pack;
     options.shuffle_seed.reset();
     if (!arguments.keep_order) options.shuffle_seed = arguments.shuffle_seed;

@@ -5,8 +5,7 @@
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/data/pack.hpp"
 
-#include "data/staged_progress.hpp"
-#include "options.hpp"
+#include "option_groups.hpp"
 
 #include <cstdint>
 #include <string>
@@ -20,9 +19,6 @@ struct PackArguments {
 
     PackArguments() { pack.threads = 0; }
 };
-
-/// --codec of what is written.
-Option codec_option(Codec& codec);
 
 /// `seed_name` is what the seed of the shuffling is called.
 OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name);
@@ -39,6 +35,6 @@ void check_output_given(const PackArguments& arguments);
 void pack_rows(const RowSource& source,
                PackArguments& arguments,
                const Communicator& ranks,
-               StagedProgress& progress);
+               Progress& progress);
 
 }  // namespace lockstep

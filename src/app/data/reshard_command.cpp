@@ -10,8 +10,8 @@
 
 #include "command.hpp"
 #include "data/pack_output.hpp"
-#include "data/staged_progress.hpp"
 #include "data/team.hpp"
+#include "option_groups.hpp"
 
 #include <memory>
 
@@ -44,7 +44,7 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
         return std::make_shared<const DatasetIndex>(DatasetIndex::open(input));
     });
     const SignalGuard signals;
-    StagedProgress progress;
+    Progress progress;
     const auto report = [&](const PackProgress& at) {
         stop_if_asked("resharding");
         const bool bytes = at.stage == "verify";
@@ -64,35 +64,26 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
 
 OptionTable table_of(ReshardArguments& arguments) {
     PackOptions& options = arguments.pack;
-    return {
-        {"Output",
-         {path_option("out", "DIR", options.output, "new folder of the data set"),
-          text_option("name", "NAME", options.name, "of the shards; unset: of DIR"),
-          codec_option(options.codec),
-          whole_option("level", options.level, 0, 22, "of the codec; 0: its usual one"),
-          whole_option(
-              "shards", options.shards, 0, 100'000, "number of files; 0: about 512 MiB each"),
-          whole_option("block-rows",
-                       options.block_rows,
-                       0,
-                       1 << 30,
-                       "rows hashed and compressed together; 0: as in DIR. Training's order goes "
-                       "by blocks: another number gives a model of other bits"),
-          whole_option("shuffle-seed",
-                       arguments.seed,
-                       no_seed,
-                       1LL << 62,
-                       "shuffle rows again; -1: keep their order")}},
-        {"How",
-         {whole_option("threads",
-                       options.threads,
-                       0,
-                       1024,
-                       "that read and compress, in each rank; 0: one per core"),
-          bytes_option("memory", arguments.memory, "of each rank for shuffling"),
-          flag_option("restart",
-                      arguments.restart,
-                      "discard what an unfinished run left instead of going on")}}};
+    return {{"Output",
+             joined(data_set_options(options),
+                    {whole_option(
+                         "block-rows",
+                         options.block_rows,
+                         0,
+                         1 << 30,
+                         "rows hashed and compressed together; 0: as in DIR. Training's order goes "
+                         "by blocks: another number gives a model of other bits"),
+                     whole_option("shuffle-seed",
+                                  arguments.seed,
+                                  no_seed,
+                                  1LL << 62,
+                                  "shuffle rows again; -1: keep their order")})},
+            {"How",
+             {threads_option(options.threads),
+              bytes_option("memory", arguments.memory, "of each rank for shuffling"),
+              flag_option("restart",
+                          arguments.restart,
+                          "discard what an unfinished run left instead of going on")}}};
 }
 
 }  // namespace

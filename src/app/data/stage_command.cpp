@@ -9,7 +9,6 @@
 #include "lockstep/data/stage.hpp"
 
 #include "command.hpp"
-#include "data/staged_progress.hpp"
 #include "data/team.hpp"
 
 #include <algorithm>
@@ -78,7 +77,7 @@ void stage(StageArguments& arguments, const Communicator& all) {
     options.team = ranks.team();
     options.trust = arguments.checks_hashes ? StageTrust::hashes : StageTrust::sizes;
     const SignalGuard signals;
-    StagedProgress progress;
+    Progress progress;
     const StageResult result = stage_dataset(options, [&](const StageProgress& at) {
         stop_if_asked("staging");
         progress.update("stage", at.done, at.total, ProgressUnit::bytes);

@@ -20,7 +20,7 @@ void synthesize(SynthArguments& arguments, const Communicator& ranks) {
     check_output_given(arguments.output);
     const bool has_classes = arguments.synth.kind != SynthKind::regression;
     arguments.output.pack.classes = has_classes ? arguments.synth.classes : 0;
-    StagedProgress progress;
+    Progress progress;
     pack_rows(*make_synthetic(arguments.synth), arguments.output, ranks, progress);
 }
 

@@ -8,8 +8,8 @@
 #include "lockstep/data/verify.hpp"
 
 #include "command.hpp"
-#include "data/staged_progress.hpp"
 #include "data/team.hpp"
+#include "option_groups.hpp"
 
 #include <algorithm>
 #include <memory>
@@ -34,7 +34,7 @@ struct VerifyArguments {
 void verify(const std::filesystem::path& where,
             const VerifyArguments& arguments,
             const Communicator& ranks) {
-    StagedProgress progress;
+    Progress progress;
     const auto report = [&](const VerifyProgress& at) {
         progress.update("verify", at.done, at.total, ProgressUnit::bytes);
     };
@@ -73,15 +73,8 @@ Command data_verify_command() {
             "  lockstep data verify data/fashion/train\n"
             "  lockstep data verify scans/*.h5 --field images=/x/data --field labels=/y\n",
         .table = {{"How",
-                   {field_option("field",
-                                 arguments->fields,
-                                 "field in HDF5 files that others wrote, as for train"),
-                    links_option(arguments->follows_links),
-                    whole_option("threads",
-                                 arguments->threads,
-                                 0,
-                                 1024,
-                                 "that read and check, in each rank; 0: one per core")}}},
+                   joined(foreign_options(arguments->fields, arguments->follows_links),
+                          {threads_option(arguments->threads)})}},
         .positionals = 1,
         .optional_positionals = most_data_words,
         .run = [arguments](const Invocation& call) {

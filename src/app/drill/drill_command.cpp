@@ -10,6 +10,7 @@
 #include "command.hpp"
 #include "drill/drill_bed.hpp"
 #include "drill/faults.hpp"
+#include "option_groups.hpp"
 #include "output_place.hpp"
 #include "scratch_folder.hpp"
 #include "train/short_training.hpp"
@@ -91,7 +92,7 @@ OptionTable table_of(DrillOptions& options) {
                           "where they run, removed at the end; unset: $TMPDIR or /tmp")}},
             {"Output",
              {path_option("out", "FILE", options.out, "write the page there, too"),
-              flag_option("json", options.json, "one JSON object instead of the page")}}};
+              json_option(options.json)}}};
 }
 
 std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
@@ -102,28 +103,6 @@ std::vector<const Fault*> chosen_faults(const DrillOptions& options) {
         if (takes_all || options.chosen[i]) faults.push_back(&all_faults()[i]);
     return faults;
 }
-
-/// One live line for the whole drill.
-class DrillProgress {
-  public:
-    DrillProgress(const DrillOptions& options, std::size_t parts)
-        : parts_(parts),
-          progress_("drill",
-                    parts,
-                    ProgressUnit::count,
-                    options.json ? ProgressSink::beside_output() : ProgressSink::log_sink()) {}
-
-    void look(const std::string& what) {
-        give_up_if_asked("the drill");
-        if (progress_.is_due())
-            progress_.update(done_, fmt::format("drill {} of {}: {}", done_ + 1, parts_, what));
-    }
-    void finish_part() { ++done_; }
-
-  private:
-    std::uint64_t done_ = 0, parts_;
-    Progress progress_;
-};
 
 FaultReport rehearse(const Fault& fault, DrillBed& bed) {
     const double begin_s = now_s();
@@ -138,12 +117,18 @@ DrillPage drill(const DrillOptions& options, const std::vector<const Fault*>& fa
         options.scratch.empty() ? fs::temp_directory_path() : fs::absolute(options.scratch),
         "drill",
         "give another place by --scratch");
-    DrillProgress progress(options, faults.size() + 1);
+    const std::size_t parts = faults.size() + 1;
+    std::size_t done = 0;
+    Progress progress("drill", parts, ProgressUnit::count, progress_sink(options.json));
+    const auto look = [&](const std::string& what) {
+        give_up_if_asked("the drill");
+        progress.update(done, fmt::format("drill {} of {}: {}", done + 1, parts, what));
+    };
     DrillBed bed({.scratch = scratch.path(),
                   .ranks = options.np,
                   .steps = options.steps,
                   .hosts = options.hosts},
-                 [&](const std::string& what) { progress.look(what); });
+                 look);
     bed.prepare();
     DrillPage page{.host = host_name(),
                    .when = utc_text(unix_time_s()),
@@ -151,8 +136,8 @@ DrillPage drill(const DrillOptions& options, const std::vector<const Fault*>& fa
                    .steps = bed.settings().steps,
                    .parameters = bed.settings().parameters};
     for (const Fault* const fault : faults) {
-        progress.finish_part();
-        progress.look(fault->name);
+        ++done;
+        look(fault->name);
         page.faults.push_back(rehearse(*fault, bed));
     }
     return page;

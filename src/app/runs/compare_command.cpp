@@ -2,6 +2,7 @@
 #include "lockstep/core/log.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "runs/compare_report.hpp"
 
 #include <memory>
@@ -32,7 +33,7 @@ Command compare_command() {
             .summary = "put two runs side by side: speed, accuracy, settings, bits",
             .usage = "lockstep compare RUN RUN [--json]",
             .text = compare_help,
-            .table = {{"Options", {flag_option("json", *json, "for programs")}}},
+            .table = {{"Options", {json_option(*json)}}},
             .positionals = 2,
             .run = [json](const Invocation& call) {
                 const RunComparison comparison =

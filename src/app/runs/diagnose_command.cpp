@@ -7,6 +7,7 @@
 #include "lockstep/observe/run_directory.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "runs/run_clues.hpp"
 
 #include <algorithm>
@@ -197,12 +198,7 @@ Command diagnose_command() {
             .usage = "lockstep diagnose RUN [--incarnation N] [--json]",
             .text = diagnose_help,
             .table = {{"Options",
-                       {whole_option("incarnation",
-                                     options->incarnation,
-                                     0,
-                                     1'000'000'000,
-                                     "which start of the run; 0: the newest"),
-                        flag_option("json", options->json, "for programs")}}},
+                       {incarnation_option(options->incarnation), json_option(options->json)}}},
             .positionals = 1,
             .run = [options](const Invocation& call) { return run_diagnose(*options, call); }};
 }

@@ -6,25 +6,77 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/signals.hpp"
+#include "lockstep/observe/log_text.hpp"
 #include "lockstep/observe/run_directory.hpp"
+#include "lockstep/observe/run_status.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "runs/first_error.hpp"
-#include "runs/launcher_words.hpp"
 #include "runs/log_view.hpp"
 #include "runs/resume_command.hpp"
 #include "runs/run_clues.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <deque>
 #include <memory>
 #include <set>
+#include <string>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 namespace lockstep {
 namespace {
+
+std::deque<std::string> last_words(const fs::path& run, std::int64_t start) {
+    constexpr std::size_t most = 8;
+    std::deque<std::string> last;
+    std::error_code missing;
+    const fs::path folder = RunPaths{run}.logs(start);
+    if (!fs::is_directory(folder, missing)) return last;
+    LogText text{LogStyle{}};
+    LogFold fold({}, [&](const FoldedLine& line) {
+        text.append(last.emplace_back(), line, "    ");
+        if (last.size() > most) last.pop_front();
+    });
+    LogMerge merge(folder, {.ranks = std::vector<int>{}, .with_launcher = true});
+    while (const LogLine* const line = merge.next()) fold.add(*line);
+    merge.take_last_words();
+    while (const LogLine* const line = merge.next()) fold.add(*line);
+    fold.finish();
+    return last;
+}
+
+std::string under(const std::string& title, const std::deque<std::string>& lines) {
+    std::string text = lines.empty() ? "" : title + "\n";
+    for (const std::string& line : lines) text += line;
+    return text;
+}
+
+/// Whether any of that start were kept.
+bool has_launcher_words(const fs::path& run, std::int64_t start) {
+    return !last_words(run, start).empty();
+}
+
+/// The last lines of a launch after the newest start, `start`, whose ranks did not begin; "" where
+/// there was none.
+std::string words_of_launch_after(const RunStatus& status, std::int64_t start) {
+    if (start < status.incarnation) return {};
+    return under("a later launch, whose ranks did not begin, said last:",
+                 last_words(status.root, start + 1));
+}
+
+/// The same, and of `start` itself where none of its ranks has a log.
+std::string words_without_ranks(const RunStatus& status, std::int64_t start) {
+    const bool is_told_by_ranks = !read_log_facts(RunPaths{status.root}.logs(start)).empty();
+    const std::string own = is_told_by_ranks ? ""
+                                             : under("  no rank has a log; the launcher said last:",
+                                                     last_words(status.root, start));
+    return own + words_of_launch_after(status, start);
+}
 
 constexpr const char* logs_help =
     R"(Puts the logs of all ranks of a start together, from RUN/logs/iN/rank-NNNNN.jsonl: in order of time
@@ -289,11 +341,7 @@ OptionTable logs_table(LogsOptions& options) {
                           "TIME|AGO",
                           options.since,
                           "from then on: 2026-01-31T12:30 (UTC), or 10m, 2h"),
-              whole_option("incarnation",
-                           options.incarnation,
-                           0,
-                           1'000'000'000,
-                           "of which start of the run; 0: the newest"),
+              incarnation_option(options.incarnation),
               flag_option("all-starts", options.all_starts, "of all starts, one after the other")}},
             {"What to show",
              {flag_option("first-error",
@@ -305,7 +353,7 @@ OptionTable logs_table(LogsOptions& options) {
                            1'000'000'000,
                            "only lines by which this rank differs from the others; -1: all lines"),
               flag_option("follow", options.follow, "go on while the run does"),
-              flag_option("json", options.json, "for programs: an object a line")}}};
+              json_option(options.json, "one JSON object per line")}}};
 }
 
 }  // namespace

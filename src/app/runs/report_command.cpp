@@ -6,6 +6,7 @@
 #include "lockstep/observe/run_directory.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "output_place.hpp"
 #include "runs/resume_command.hpp"
 #include "runs/root_cause.hpp"
@@ -123,11 +124,7 @@ Command report_command() {
                                     "FILE",
                                     options->out,
                                     "where it goes; unset: the terminal, of html RUN/report.html"),
-                        whole_option("incarnation",
-                                     options->incarnation,
-                                     0,
-                                     1'000'000'000,
-                                     "which start of the run is looked at; 0: the newest")}}},
+                        incarnation_option(options->incarnation)}}},
             .positionals = 1,
             .run = [options](const Invocation& call) { return show(*options, call); }};
 }

@@ -8,6 +8,7 @@
 #include "lockstep/observe/run_status.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "runs/scale_report.hpp"
 
 #include <algorithm>
@@ -315,7 +316,7 @@ Command scale_command() {
                                     0,
                                     100,
                                     "percent, below which more ranks are not worth it"),
-                        flag_option("json", options->json, "for programs")}}},
+                        json_option(options->json)}}},
             .optional_positionals = most_runs,
             .run = [options](const Invocation& call) { return show(*options, call); }};
 }

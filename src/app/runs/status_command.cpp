@@ -3,6 +3,7 @@
 #include "lockstep/core/log.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "runs/run_clues.hpp"
 
 #include <memory>
@@ -80,7 +81,7 @@ Command status_command() {
             .text = status_help,
             .table = {{"Options",
                        {flag_option("all", options->all, "every run below DIR; 'runs' without one"),
-                        flag_option("json", options->json, "for programs")}}},
+                        json_option(options->json)}}},
             .optional_positionals = 1,
             .run = [options](const Invocation& call) { return show(*options, call); }};
 }

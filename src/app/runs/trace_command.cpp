@@ -5,6 +5,7 @@
 #include "lockstep/observe/trace.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "output_place.hpp"
 
 #include <memory>
@@ -76,11 +77,8 @@ Command trace_merge_command() {
         .table = {{"Options",
                    {path_option(
                         "out", "FILE", options->out, "file to write; none: RUN/trace-iN.json"),
-                    whole_option("incarnation",
-                                 options->incarnation,
-                                 0,
-                                 1'000'000'000,
-                                 "start whose traces are wanted; 0: the newest with any")}}},
+                    incarnation_option(options->incarnation,
+                                       "start whose traces are wanted; 0: the newest with any")}}},
         .positionals = 1,
         .run = [options](const Invocation& call) { return merge(*options, call.positionals[0]); }};
 }

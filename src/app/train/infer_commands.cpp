@@ -12,6 +12,7 @@
 #include "lockstep/train/infer.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "rank_count.hpp"
 
 #include <algorithm>
@@ -32,14 +33,12 @@ struct InferArguments {
 
 OptionSection common_options(InferArguments& arguments) {
     InferSettings& settings = arguments.settings;
-    return {
-        "What",
-        {data_option("data", settings.data, "data to look at, as for train"),
-         field_option("field",
-                      settings.fields,
-                      "field in HDF5 files that others wrote, as for train; unset: the run's"),
-         links_option(settings.follows_links),
-         choice_option<RunPart>(
+    std::vector<Option> options =
+        joined({data_option("data", settings.data, "data to look at, as for train")},
+               foreign_options(settings.fields, settings.follows_links, "; unset: the run's"));
+    options = joined(
+        std::move(options),
+        {choice_option<RunPart>(
              "part",
              settings.part,
              {{"all", RunPart::all}, {"train", RunPart::trained}, {"held-out", RunPart::held_out}},
@@ -53,9 +52,9 @@ OptionSection common_options(InferArguments& arguments) {
              "channels", "N[,N]", settings.channels, "of --weights that 'lockstep prune' wrote"),
          data_option("train-data",
                      settings.train_data,
-                     "where the run's training data are now, whose statistics normalise"),
-         whole_option("np", arguments.np, 1, 65536, "ranks to start"),
-         flag_option("oversubscribe", arguments.oversubscribe, "more ranks than cores")}};
+                     "where the run's training data are now, whose statistics normalise")});
+    return {"What",
+            joined(std::move(options), rank_options(arguments.np, arguments.oversubscribe, 1))};
 }
 
 /// Starts ranks, becomes one that carries LibTorch, or calls `show` with what was found.

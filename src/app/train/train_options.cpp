@@ -3,27 +3,28 @@
 
 #include "lockstep/core/log.hpp"
 
+#include "option_groups.hpp"
+
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
 
 std::vector<Option> ranks_options(TrainOptions& options) {
-    return {
-        whole_option(
-            "np", options.np, 0, 65536, "outside mpirun and srun: start N ranks on this machine"),
-        filled(text_option("hosts",
-                           "HOST:N[,HOST:N]",
-                           options.hosts,
-                           "outside mpirun and srun: start N ranks on each, over ssh")),
-        flag_option("oversubscribe", options.oversubscribe, "allow more ranks than cores"),
-        flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
-        path_option(
-            "plan", "FILE", options.plan, "stop unless ranks run as 'lockstep map' planned"),
-        list_option("skip-checks",
-                    "ID[,ID]",
-                    options.skip_checks,
-                    "checks of 'lockstep doctor' not to make at the start, or all")};
+    const auto ranks = rank_options(options.np, options.oversubscribe);
+    return {ranks[0],
+            filled(text_option("hosts",
+                               "HOST:N[,HOST:N]",
+                               options.hosts,
+                               "outside mpirun and srun: start N ranks on each, over ssh")),
+            ranks[1],
+            flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
+            path_option(
+                "plan", "FILE", options.plan, "stop unless ranks run as 'lockstep map' planned"),
+            list_option("skip-checks",
+                        "ID[,ID]",
+                        options.skip_checks,
+                        "checks of 'lockstep doctor' not to make at the start, or all")};
 }
 
 }  // namespace

@@ -94,26 +94,6 @@ std::vector<std::string> common_words(const Invocation& call,
     return words;
 }
 
-// Shows how far all trainings together are.
-class TrainingsProgress {
-  public:
-    TrainingsProgress(std::int64_t steps, std::size_t trainings)
-        : steps_(steps), progress_("training", static_cast<std::uint64_t>(steps) * trainings) {}
-
-    void look(const fs::path& run, int np, std::size_t trained) {
-        give_up_if_asked("the comparison");
-        if (!progress_.is_due()) return;
-        const std::int64_t step = steps_done(run);
-        const auto before = static_cast<std::uint64_t>(steps_) * trained;
-        progress_.update(before + static_cast<std::uint64_t>(step),
-                         fmt::format("training {} steps on {} rank(s)", steps_, np));
-    }
-
-  private:
-    std::int64_t steps_;
-    Progress progress_;
-};
-
 // A model of the user's may be what differs.
 Error different(const std::string& model) {
     if (find_built_in(model) == nullptr)
@@ -160,10 +140,16 @@ int run(VerifyOptions& options, const Invocation& call) {
     std::vector<std::string> hashes;
     print_once("ranks  parameters\n");
     const SignalGuard signals;
-    TrainingsProgress progress(options.steps, ranks.size());
+    const auto steps = static_cast<std::uint64_t>(options.steps);
+    Progress progress("training", steps * ranks.size());
     for (const int np : ranks) {
         const fs::path folder = scratch.path() / fmt::format("np{}", np);
-        const auto look = [&] { progress.look(folder, np, hashes.size()); };
+        const auto look = [&] {
+            give_up_if_asked("the comparison");
+            if (!progress.is_due()) return;
+            progress.update(steps * hashes.size() + static_cast<std::uint64_t>(steps_done(folder)),
+                            fmt::format("training {} steps on {} rank(s)", steps, np));
+        };
         hashes.push_back(train_shortly({program, words, np, folder}, look));
         print_once(fmt::format("{:5}  {}\n", np, hashes.back()));
     }

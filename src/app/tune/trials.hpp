@@ -1,21 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-// Short trainings that take turns, and what they show of time and bits.
+// The settings that `lockstep tune` tries, the short trainings that take turns with them, and what
+// these show of time and bits.
 #pragma once
 
 #include "lockstep/core/error.hpp"
 
 #include "train/short_training.hpp"
-#include "tune/knobs.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+/// Of times taken in turns: how many times as fast the second way is.
+struct SpeedUp {
+    double median = 1, least = 1, most = 1;  ///< of the rounds
+    double noise = 0;                        ///< how much of it the times' own spread can explain
+
+    /// Every round says so, and by more than the noise.
+    bool is_gain() const { return least > 1 && median - 1 > noise; }
+};
+
+/// Seconds of the two ways, round by round; at least one round. The noise is half of what each
+/// way's own times spread, by its median, both added.
+SpeedUp speed_up(std::span<const double> before, std::span<const double> after);
+
+/// The middle one, or the mean of the two in the middle.
+double median_of(std::vector<double> values);
+
+/// "1.42 times as fast (1.38 to 1.45)".
+std::string speed_up_text(const SpeedUp& found);
+
+/// The index in `ways` of the way that is the quickest beyond the noise; 0, the first, where none
+/// is. Each way's seconds, round by round; a way with fewer rounds was not possible.
+std::size_t quickest_way(std::span<const std::vector<double>> ways);
+
+/// Options of `train` with the values that a training has instead of the user's.
+using Variant = std::map<std::string, std::string>;
+
+/// Whether another value of a setting gives a run other bits.
+enum class KnobEffect { speed_only, decides_bits };
+
+/// A setting, and what is tried: the first is what the user has now.
+struct Knob {
+    std::string name{};
+    KnobEffect effect = KnobEffect::speed_only;
+    std::vector<Variant> variants{};
+};
+
+/// What choices depend on.
+struct KnobFacts {
+    int cores = 1;                  ///< that this process may use
+    int np = 1;                     ///< ranks now
+    int threads = 1;                ///< of each rank now
+    int virtual_ranks = 1;          ///< no more ranks than these
+    std::set<std::string> given{};  ///< options that the user has set: they stay
+};
+
+/// All names, in the order in which they are tried.
+std::vector<std::string> knob_names();
+
+/// The knob of that name as things stand, `current` being chosen already; fewer than two variants:
+/// there is nothing to try.
+Knob knob_of(const std::string& name, const KnobFacts& facts, const Variant& current);
+
+/// "--np 2 --transport mpi".
+std::string settings_text(const Variant& variant);
+
+/// The value that the variant has for the knob, or all of it; of threads "2 in each of 1 rank(s)".
+std::string variant_text(const Knob& knob, const Variant& variant);
 
 /// What one training showed.
 struct TrialResult {

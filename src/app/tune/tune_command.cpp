@@ -10,6 +10,7 @@
 #include "lockstep/observe/progress.hpp"
 
 #include "command.hpp"
+#include "option_groups.hpp"
 #include "output_place.hpp"
 #include "scratch_folder.hpp"
 #include "train/train_options.hpp"
@@ -143,26 +144,6 @@ KnobFacts facts_of(const TuneOptions& options, const Invocation& call) {
     return facts;
 }
 
-/// One live line for all trainings.
-class TuneProgress {
-  public:
-    TuneProgress(const TuneOptions& options, double budget_s)
-        : begin_s_(now_s()),
-          progress_("tune",
-                    static_cast<std::uint64_t>(std::ceil(budget_s)),
-                    ProgressUnit::count,
-                    options.json ? ProgressSink::beside_output() : ProgressSink::log_sink()) {}
-
-    void look(const std::string& what) {
-        give_up_if_asked("tuning");
-        progress_.update(static_cast<std::uint64_t>(now_s() - begin_s_), "trying " + what);
-    }
-
-  private:
-    double begin_s_;
-    Progress progress_;
-};
-
 /// The search, knob by knob.
 class Search {
   public:
@@ -283,11 +264,17 @@ int run(TuneOptions& options, const Invocation& call) {
     const ScratchFolder scratch(
         fs::temp_directory_path(), "tune", "set TMPDIR to a folder that can be written");
     const SignalGuard signals;
-    std::optional<TuneProgress> progress(
-        std::in_place, options, options.steps > 0 ? 0 : 60 * options.minutes);
+    const double begin_s = now_s();
+    const double budget_s = options.steps > 0 ? 0 : std::ceil(60 * options.minutes);
+    std::optional<Progress> progress(std::in_place,
+                                     "tune",
+                                     static_cast<std::uint64_t>(budget_s),
+                                     ProgressUnit::count,
+                                     progress_sink(options.json));
     Trials trials(
         program, scratch.path(), common_words(options, call), [&](const std::string& what) {
-            progress->look(what);
+            give_up_if_asked("tuning");
+            progress->update(static_cast<std::uint64_t>(now_s() - begin_s), "trying " + what);
         });
     const Tuning tuning = Search(options, facts_of(options, call), trials).run();
     progress.reset();
@@ -322,7 +309,7 @@ Command tune_command() {
           flag_option(
               "allow-bits", options->allow_bits, "also choose what gives another model: threads"),
           path_option("out", "FILE", options->out, "TOML file for train --config"),
-          flag_option("json", options->json, "one JSON object instead of lines")}}};
+          json_option(options->json)}}};
     for (OptionSection& section : train_option_table(options->train))
         table.push_back(std::move(section));
     return {.name = "tune",

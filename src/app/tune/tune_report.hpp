@@ -4,7 +4,6 @@
 
 #include "lockstep/core/json.hpp"
 
-#include "tune/comparison.hpp"
 #include "tune/trials.hpp"
 
 #include <cstdint>

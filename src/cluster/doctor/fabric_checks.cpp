@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/path_class.hpp"
-
 #include "doctor/families.hpp"
+#include "placement/path_class.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,14 +2,22 @@
 // GPUs and network ports for the ranks of one node.
 #pragma once
 
-#include "lockstep/cluster/path_class.hpp"
 #include "lockstep/cluster/placement.hpp"
 
+#include "placement/path_class.hpp"
+
+#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+/// Row r gets column result[r], each column at most once; `costs[row][column]` with no more rows
+/// than columns, none negative. Among equal sums, rows and columns keep their order as far as it
+/// goes. Up to 16 rows the least sum (Hungarian method, Kuhn 1955; shortest augmenting paths,
+/// O(rows^2 * columns)); beyond, row by row the cheapest column left.
+std::vector<int> cheapest_pairs(const std::vector<std::vector<std::int64_t>>& costs);
 
 /// What a rank can compute on: a GPU, or one instance of a GPU that is cut up.
 struct GpuUnit {

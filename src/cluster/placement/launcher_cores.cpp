@@ -2,19 +2,83 @@
 #include "launcher_cores.hpp"
 
 #include "lockstep/cluster/cpu_list.hpp"
+#include "lockstep/cluster/early_binding.hpp"
+#include "lockstep/cluster/placement.hpp"
+#include "lockstep/core/control_group.hpp"
 #include "lockstep/core/error.hpp"
 
 #include "core_split.hpp"
-#include "sharing.hpp"
+#include "fact_files.hpp"
 
 #include <algorithm>
+#include <array>
 #include <iterator>
+#include <map>
 #include <optional>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
+
+/// The OS's name for the host, or where there is none the plan's.
+const std::string& host_of(const RankSeat& seat) {
+    return seat.host_id.empty() ? seat.host : seat.host_id;
+}
+
+void check_gpus(std::span<const RankSeat> seats) {
+    std::map<std::pair<std::string, std::string>, int> owner;
+    for (const auto& seat : seats) {
+        const auto& name = seat.gpu_uuid.empty() ? seat.gpu : seat.gpu_uuid;
+        if (name.empty()) continue;
+        const auto [found, is_new] = owner.emplace(std::pair(host_of(seat), name), seat.rank);
+        check(is_new, [&] {
+            return Error("E608",
+                         fmt::format("ranks {} and {} are on one GPU of {}: {} ({})",
+                                     found->second,
+                                     seat.rank,
+                                     seat.host,
+                                     seat.gpu,
+                                     name),
+                         "each rank computes on a GPU of its own, and NCCL refuses two on one",
+                         "let every rank see all GPUs of its node (srun --gpus-per-node, not "
+                         "--gpus-per-task; unset CUDA_VISIBLE_DEVICES), and start no more ranks "
+                         "on a node than it has GPUs");
+        });
+    }
+}
+
+/// E609. `each`: cores that each rank could have, for the line that would be right.
+Error shared_core(const RankSeat& first, const RankSeat& second, int cpu, int each) {
+    const std::string variable = openmp_binding(Environment());
+    return Error("E609",
+                 fmt::format("ranks {} and {} share core {} of {} (cores {} and {})",
+                             first.rank,
+                             second.rank,
+                             cpu,
+                             second.host,
+                             cpu_list_text(first.cpus),
+                             cpu_list_text(second.cpus)),
+                 "each runs at a fraction of its speed, and all others wait for them",
+                 variable.empty()
+                     ? fmt::format("mpirun --bind-to core --map-by slot:PE={0}, or srun "
+                                   "--cpus-per-task={0} --cpu-bind=cores; --bind-to none lets "
+                                   "lockstep bind the ranks",
+                                   each)
+                     : fmt::format("unset {}, by which OpenMP put the ranks there", variable));
+}
+
+void check_cores(std::span<const RankSeat> seats) {
+    std::map<std::pair<std::string, int>, const RankSeat*> owner;
+    for (const auto& seat : seats) {
+        for (const int cpu : seat.cpus) {
+            const auto [found, is_new] = owner.emplace(std::pair(host_of(seat), cpu), &seat);
+            check(is_new, [&] {
+                return shared_core(*found->second, seat, cpu, std::max(1, seat.threads));
+            });
+        }
+    }
+}
 
 /// All that the ranks of this node can have had to share out.
 std::vector<int> available_to(const NodeTopology& node, std::span<const LaunchedRank> ranks) {
@@ -104,7 +168,44 @@ void warn_of_conflicts(const NodeTopology& node,
         warnings.push_back(fmt::format("{}; fix: {}", conflict.what(), conflict.fix()));
 }
 
+/// Names of the processes whose children ranks are, as the kernel cuts them.
+constexpr std::array launchers{"mpirun", "mpiexec", "orterun", "orted", "prterun", "prted"};
+
 }  // namespace
+
+void check_no_sharing(std::span<const RankSeat> seats, const PlacementRules& rules) {
+    if (rules.gpus == SharingRule::refuse) check_gpus(seats);
+    if (rules.cores == SharingRule::refuse) check_cores(seats);
+}
+
+void check_witnesses(std::span<const NodeWitness> witnesses) {
+    std::map<std::string, int> node_of_host, ranks_of_host;
+    std::map<int, std::string> host_of_node;
+    for (const auto& seen : witnesses) {
+        const int expected = ranks_of_host[seen.host_id]++;
+        const auto node = node_of_host.emplace(seen.host_id, seen.mpi_node).first->second;
+        const auto& host = host_of_node.emplace(seen.mpi_node, seen.host_id).first->second;
+        const bool agrees = node == seen.mpi_node && host == seen.host_id &&
+                            expected == seen.mpi_local_rank &&
+                            seen.launcher_local_rank.value_or(expected) == expected;
+        check(agrees, [&] {
+            return Error(
+                "E646",
+                fmt::format("rank {}: the system says {} and local rank {}, MPI says the node of "
+                            "rank {} and local rank {}, the launcher says local rank {}",
+                            seen.rank,
+                            seen.host_id,
+                            expected,
+                            seen.mpi_node,
+                            seen.mpi_local_rank,
+                            seen.launcher_local_rank ? std::to_string(*seen.launcher_local_rank)
+                                                     : "nothing"),
+                "ranks would take each other's cores and GPUs",
+                "start from a clean shell (unset ${!OMPI_COMM_WORLD_*} ${!SLURM_*}); give each "
+                "container its host's name (--uts=host) or a name of its own");
+        });
+    }
+}
 
 std::vector<int> available_cpus(const NodeTopology& node, const std::vector<int>& offered) {
     if (!offered.empty()) return offered;
@@ -130,6 +231,15 @@ std::vector<LaunchedSet> launched_sets(const NodeTopology& node,
     if (is_refused) throw *conflict;
     warn_of_conflicts(node, sets, *conflict, warnings);
     return sets;
+}
+
+std::vector<int> launcher_cpus(const std::filesystem::path& root) {
+    const auto parent = value_of(text_of(root / "proc/self/status"), "PPid");
+    if (parent.empty()) return {};
+    const auto above = root / "proc" / parent;
+    if (std::ranges::find(launchers, text_of(above / "comm")) == launchers.end()) return {};
+    const auto cpus = value_of(text_of(above / "status"), "Cpus_allowed_list");
+    return parse_cpu_list(cpus).value_or(std::vector<int>{});
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/path_class.hpp"
+#include "placement/path_class.hpp"
 
 #include <algorithm>
 #include <array>

@@ -7,6 +7,7 @@
 #include "slurm/text_parts.hpp"
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 
 #include <fmt/format.h>
@@ -79,6 +80,69 @@ std::vector<std::string> feature_names(const std::string& column) {
 std::optional<std::int64_t> count_of(std::string text) {
     if (text.ends_with('+')) text.pop_back();
     return parse_integer(text);
+}
+
+// A number of few digits: no sign, nothing that could overflow below.
+std::optional<std::int64_t> digits(const std::string& text) {
+    const bool fits = !text.empty() && text.size() <= 9 && std::ranges::all_of(text, [](char c) {
+        return std::isdigit(static_cast<unsigned char>(c));
+    });
+    return fits ? parse_integer(text) : std::nullopt;
+}
+
+constexpr std::size_t most_hosts = 65536;
+
+// Cut at commas that are in no brackets; nothing where brackets do not pair.
+std::optional<std::vector<std::string>> items_of(const std::string& text) {
+    std::vector<std::string> items(1);
+    int depth = 0;
+    for (const char c : text) {
+        depth += c == '[' ? 1 : c == ']' ? -1 : 0;
+        if (depth < 0 || depth > 1) return std::nullopt;
+        if (c == ',' && depth == 0)
+            items.emplace_back();
+        else
+            items.back() += c;
+    }
+    return depth == 0 ? std::optional(items) : std::nullopt;
+}
+
+bool is_number(const std::string& text) {
+    return !text.empty() && text.size() <= 9 && std::ranges::all_of(text, [](char c) {
+        return std::isdigit(static_cast<unsigned char>(c));
+    });
+}
+
+// "01-03" as 01, 02, 03 after `head`. Whether it is a range, and not too long.
+bool add_range(const std::string& head, const std::string& range, std::vector<std::string>& names) {
+    const auto ends = split_text(range, '-');
+    if (ends.size() > 2 || !std::ranges::all_of(ends, is_number)) return false;
+    const std::int64_t first = *parse_integer(ends.front()), last = *parse_integer(ends.back());
+    if (last < first || last - first >= static_cast<std::int64_t>(most_hosts)) return false;
+    for (std::int64_t i = first; i <= last; ++i)
+        names.push_back(fmt::format("{}{:0{}}", head, i, ends.front().size()));
+    return names.size() <= most_hosts;
+}
+
+// One item: a name, or one with brackets, after each of which more may follow.
+bool add_item(const std::string& item, std::vector<std::string>& names) {
+    std::vector<std::string> heads = {""};
+    std::string rest = item;
+    while (!rest.empty()) {
+        const auto open = rest.find('[');
+        for (std::string& head : heads) head += rest.substr(0, open);
+        if (open == rest.npos) break;
+        const auto close = rest.find(']', open);
+        std::vector<std::string> longer;
+        for (const std::string& head : heads)
+            for (const std::string& range :
+                 split_text(rest.substr(open + 1, close - open - 1), ','))
+                if (!add_range(head, range, longer)) return false;
+        heads = std::move(longer);
+        rest = rest.substr(close + 1);
+    }
+    names.insert(names.end(), heads.begin(), heads.end());
+    return !item.empty() && names.size() <= most_hosts;
 }
 
 }  // namespace
@@ -217,6 +281,38 @@ Error slurm_failure(const std::string& command, const std::string& output) {
                  fmt::format("SLURM does not answer '{}'", command),
                  printable(output),
                  "nothing was submitted: try again later, or tell the administrators");
+}
+
+std::optional<std::int64_t> parse_slurm_time(const std::string& text) {
+    const auto dash = text.find('-');
+    const bool has_days = dash != text.npos;
+    const auto days = has_days ? digits(text.substr(0, dash)) : 0;
+    const auto fields = split_text(has_days ? text.substr(dash + 1) : text, ':');
+    if (!days || fields.size() > 3) return std::nullopt;
+    // With days hours come first; without, two fields are minutes and seconds, one is minutes.
+    const std::size_t first = has_days || fields.size() == 3 ? 0 : 1;
+    std::int64_t parts[4] = {0, 0, 0, 0};
+    for (std::size_t i = 0; i < fields.size(); ++i) {
+        const auto part = digits(fields[i]);
+        if (!part) return std::nullopt;
+        parts[first + i] = *part;
+    }
+    return ((*days * 24 + parts[0]) * 60 + parts[1]) * 60 + parts[2];
+}
+
+std::string slurm_time_text(std::int64_t seconds) {
+    const std::string clock =
+        fmt::format("{:02}:{:02}:{:02}", seconds / 3600 % 24, seconds / 60 % 60, seconds % 60);
+    return seconds < 86'400 ? clock : fmt::format("{}-{}", seconds / 86'400, clock);
+}
+
+std::optional<std::vector<std::string>> expand_hosts(const std::string& text) {
+    const auto items = items_of(text);
+    if (!items) return std::nullopt;
+    std::vector<std::string> names;
+    for (const std::string& item : *items)
+        if (!add_item(item, names)) return std::nullopt;
+    return names;
 }
 
 }  // namespace lockstep

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Proof, by the compiler, that nvml.hpp and nvml_codes.hpp say the same as NVIDIA's nvml.h.
 // Compiled only where that header is found; it needs neither driver nor GPU.
-#include "lockstep/cluster/nvml.hpp"
-
 #include "nvml_codes.hpp"
+#include "topology/nvml.hpp"
 
 #include <cstddef>
 #include <type_traits>

@@ -2,7 +2,7 @@
 // NVML's numbers, as its documentation gives them; nvml_abi_check.cpp proves them against nvml.h.
 #pragma once
 
-#include "lockstep/cluster/nvml.hpp"
+#include "topology/nvml.hpp"
 
 namespace lockstep::nvml_codes {
 

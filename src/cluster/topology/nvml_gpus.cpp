@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/nvml.hpp"
-
 #include "nvml_codes.hpp"
+#include "topology/nvml.hpp"
 #include "topology_readers.hpp"
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/nvml.hpp"
+#include "topology/nvml.hpp"
 
 #include <dlfcn.h>
 #include <fmt/format.h>

@@ -7,10 +7,10 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/axes.hpp"
-#include "lockstep/data/filters.hpp"
+#include "lockstep/data/dataset_index.hpp"
 
 #include "contact_sheet.hpp"
-#include "hdf5/listing.hpp"
+#include "hdf5/look.hpp"
 #include "hdf5/stored_blocks.hpp"
 #include "inspection.hpp"
 #include "opening/contents.hpp"

@@ -3,11 +3,17 @@
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/link_probe.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/log.hpp"
+#include "lockstep/core/ranks_text.hpp"
 
 #include "doctor/reachability.hpp"
 #include "doctor/self_test.hpp"
 
+#include <algorithm>
 #include <optional>
+
+#include <fmt/format.h>
 
 namespace lockstep {
 namespace {
@@ -82,6 +88,32 @@ std::vector<DoctorFacts> gather_facts(const Communicator& ranks, const DoctorFac
     for (const std::string& text : ranks.gather(serialize(mine)))
         all.push_back(deserialize_doctor_facts(text));
     return all;
+}
+
+void judge_preflight(std::span<const DoctorFinding> findings) {
+    for (const DoctorFinding& finding : findings)
+        if (finding.severity == Severity::warning)
+            once(Level::warn, "{}: {}; fix: {}", finding.id, finding.what, finding.fix);
+    const auto errors = std::ranges::count(findings, Severity::error, &DoctorFinding::severity);
+    if (errors == 0) return;
+    const auto first = std::ranges::find(findings, Severity::error, &DoctorFinding::severity);
+    const auto others =
+        errors > 1 ? fmt::format("; and {} more, which 'lockstep doctor' shows", errors - 1) : "";
+    throw Error("E613",
+                fmt::format("check {}: {} ({})", first->id, first->what, ranks_text(first->ranks)),
+                first->why + others,
+                first->fix);
+}
+
+void run_preflight(const Communicator& ranks,
+                   const RankFacts& facts,
+                   const DoctorPlan& plan,
+                   const std::vector<std::string>& skip) {
+    const auto all = gather_facts(ranks, examine_rank(ranks, facts, plan));
+    from_root(ranks, [&] {
+        judge_preflight(run_checks(all, {.skip = skip, .slowest = Pace::fast}));
+        return std::string();
+    });
 }
 
 }  // namespace lockstep

@@ -7,7 +7,6 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/talking_process.hpp"
 
-#include "doctor/common_fabric.hpp"
 #include "doctor/reachability.hpp"
 
 #include <algorithm>
@@ -15,6 +14,9 @@
 #include <iostream>
 #include <map>
 #include <set>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -22,6 +24,72 @@
 
 namespace lockstep {
 namespace {
+
+/// The ports of one launch, for people; `is_there` only where each host has one that leads to all.
+struct CommonFabric {
+    bool is_there = false;
+    std::string note;  ///< "" where no host has a port
+};
+
+constexpr const char* ethernet = "Ethernet";
+
+bool is_reachable(const HostProbe& host,
+                  const ProbedPort& port,
+                  const std::string& layer,
+                  const std::string& network) {
+    if (port.link_layer != layer) return false;
+    if (layer != ethernet) return true;
+    return std::ranges::any_of(host.own.usable, [&](const HostAddress& each) {
+        return each.interface == port.interface && each.network == network;
+    });
+}
+
+/// "a mlx5_0:1", or "" where the host has none.
+std::string ports_text(const HostProbe& host,
+                       const std::string& layer,
+                       const std::string& network) {
+    std::vector<std::string> names;
+    for (const ProbedPort& port : host.rdma_ports)
+        if (is_reachable(host, port, layer, network)) names.push_back(port.name);
+    return names.empty() ? "" : fmt::format("{} {}", host.name, fmt::join(names, " "));
+}
+
+/// What all hosts have of it; nothing where one has none.
+std::vector<std::string> all_ports(std::span<const HostProbe> hosts,
+                                   const std::string& layer,
+                                   const std::string& network) {
+    std::vector<std::string> texts;
+    for (const HostProbe& host : hosts) {
+        texts.push_back(ports_text(host, layer, network));
+        if (texts.back().empty()) return {};
+    }
+    return texts;
+}
+
+CommonFabric found(const char* name, const std::vector<std::string>& ports) {
+    return {true, fmt::format("MPI may use {} ({})", name, fmt::join(ports, ", "))};
+}
+
+/// InfiniBand where each host has an active port of it. RoCE where each has an active port whose
+/// interface is in one of `joining`, networks in which all hosts were seen to reach each other:
+/// many servers have such a card that leads nowhere, and two kinds do not reach each other.
+CommonFabric common_fabric(std::span<const HostProbe> hosts, std::span<const std::string> joining) {
+    if (const auto ports = all_ports(hosts, "InfiniBand", ""); !ports.empty())
+        return found("InfiniBand", ports);
+    for (const std::string& network : joining)
+        if (const auto ports = all_ports(hosts, ethernet, network); !ports.empty())
+            return found("RoCE", ports);
+    const bool has_any =
+        std::ranges::any_of(hosts, [](const HostProbe& host) { return !host.rdma_ports.empty(); });
+    if (!has_any) return {};
+    std::vector<std::string> without;
+    for (const HostProbe& host : hosts)
+        if (host.rdma_ports.empty()) without.push_back(host.name);
+    if (without.empty())
+        return {false,
+                "RDMA is left out: no InfiniBand on all hosts, nor RoCE in a network of all"};
+    return {false, fmt::format("RDMA is left out: no active port on {}", fmt::join(without, ", "))};
+}
 
 /// Begins the lines of the talk: a login may print others.
 constexpr std::string_view mark = "lockstep-probe ";

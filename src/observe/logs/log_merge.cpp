@@ -77,12 +77,12 @@ struct LogMerge::Inside {
         });
         const std::size_t all = std::max<std::size_t>(logs.size() + files.size(), 1);
         for (const auto& [rank, path] : files) {
-            const RankLogSettings settings{
+            const LineLimits line_limits{
                 .piece_bytes = std::clamp<std::size_t>(
                     limits.buffer_bytes / all, 4 << 10, std::size_t{256} << 10),
                 .longest_line = limits.longest_line,
                 .stays_open = logs.size() < limits.most_open};
-            const auto [at, is_new] = logs.try_emplace(rank, path, rank, choice, settings);
+            const auto [at, is_new] = logs.try_emplace(rank, path, rank, choice, line_limits);
             empty.push_back(&at->second);
         }
         if (choice.with_launcher) open_launchers();
@@ -90,8 +90,8 @@ struct LogMerge::Inside {
 
     void open_launchers() {
         for (const fs::path& path : files_of_launchers(folder)) {
-            const auto [at, is_new] =
-                launchers.try_emplace(path, path, no_rank, choice, RankLogSettings{});
+            const auto [at, is_new] = launchers.try_emplace(
+                path, path, no_rank, choice, LineLimits{.longest_line = std::size_t{256} << 10});
             if (is_new) empty.push_back(&at->second);
         }
         for (auto& [path, launcher] : launchers)
@@ -167,10 +167,10 @@ std::uint64_t LogMerge::damaged() const {
 }
 
 std::vector<RankLogFacts> read_log_facts(const fs::path& folder) {
-    const RankLogSettings settings{.stays_open = false};
+    const LineLimits line_limits{.stays_open = false};
     std::vector<RankLogFacts> facts;
     for (const auto& [rank, path] : files_of_ranks(folder))
-        facts.push_back(RankLog(path, rank, {}, settings).facts());
+        facts.push_back(RankLog(path, rank, {}, line_limits).facts());
     return facts;
 }
 

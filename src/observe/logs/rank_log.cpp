@@ -1,16 +1,73 @@
 // SPDX-License-Identifier: Apache-2.0
+// Nearly all that people read are lines as write_log() makes them, without an escape, with keys in
+// one order: read_usual() takes these apart where they lie, in some 100 ns. What it does not know
+// it leaves to the JSON parser; records for programs, which are long, are told by their name alone.
 #include "logs/rank_log.hpp"
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/core/error_kind.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/numbers.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <charconv>
+#include <span>
 #include <utility>
 
 namespace lockstep {
 namespace {
+
+/// Goes through a line as long as it is as expected.
+class Cursor {
+  public:
+    explicit Cursor(std::string_view bytes) : rest_(bytes) {}
+
+    bool skip(std::string_view expected) {
+        if (!rest_.starts_with(expected)) return false;
+        rest_.remove_prefix(expected.size());
+        return true;
+    }
+
+    /// Up to and without the closing quote; not where an escape is in it.
+    bool text(std::string_view& found) {
+        const auto end = rest_.find('"');
+        if (end == rest_.npos) return false;
+        found = rest_.substr(0, end);
+        rest_.remove_prefix(end + 1);
+        return found.find('\\') == found.npos;
+    }
+
+    template <class Number>
+    bool number(Number& found) {
+        const auto [end, problem] =
+            std::from_chars(rest_.data(), rest_.data() + rest_.size(), found);
+        if (problem != std::errc{}) return false;
+        rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+        return true;
+    }
+
+    bool is_at_end() const { return rest_.empty(); }
+
+  private:
+    std::string_view rest_;
+};
+
+// No text has it: quotes in texts are escaped.
+std::string_view event_name(std::string_view bytes) {
+    constexpr std::string_view key = "\"event\":\"";
+    const auto at = bytes.find(key);
+    if (at == bytes.npos) return {};
+    bytes.remove_prefix(at + key.size());
+    return bytes.substr(0, bytes.find('"'));
+}
+
+// Up to the year 5138; also not where it is no number.
+bool is_time(double time_s) {
+    return time_s >= 0 && time_s < 1e11;
+}
+
+bool is_whole(std::string_view bytes) {
+    return bytes.size() >= 2 && bytes.front() == '{' && bytes.back() == '}';
+}
 
 // A rank's first lines tell what is known of its clock.
 constexpr std::size_t head_bytes = 4 << 10;
@@ -24,7 +81,114 @@ double time_in(std::string_view bytes, LogRecord& record) {
                                      : std::numeric_limits<double>::quiet_NaN();
 }
 
+std::string text_of(const Json& json, std::string_view key) {
+    const Json* const found = json.find(key);
+    return found && found->is_string() ? found->get<std::string>() : std::string();
+}
+
+template <class Event>
+bool take_event(const Json& json, LogEvent& found) {
+    auto event = event_in<Event>(json);
+    if (event) found = *std::move(event);
+    return event.has_value();
+}
+
+template <>
+bool take_event<SaidEvent>(const Json& json, LogEvent& found) {
+    const Json* const name = json.find("event");
+    if (!name || *name != SaidEvent::name || !json.contains("text")) return false;
+    found = SaidEvent{.text = text_of(json, "text"),
+                      .alike = text_of(json, "alike"),
+                      .level = level_named(text_of(json, "level")).value_or(Level::info),
+                      .is_for_all = json.contains("once")};
+    return true;
+}
+
+template <class... Events>
+LogEvent any_event_in(const Json& json, std::variant<std::monostate, Events...>) {
+    LogEvent found;
+    (take_event<Events>(json, found) || ...);
+    return found;
+}
+
 }  // namespace
+
+std::optional<LogEntry> log_entry_in(std::string_view line) {
+    const std::optional<Json> json = try_parse_json(line);
+    if (!json) return {};
+    LogEntry entry{.host = text_of(*json, "host"), .event = any_event_in(*json, LogEvent())};
+    const Json* const time = json->find("t");
+    if (time && time->is_number()) entry.time_s = time->get<double>();
+    return entry;
+}
+
+RecordFate LogRecord::read(std::string_view bytes) {
+    line = LogLine{};
+    if (read_usual(bytes)) return RecordFate::line;
+    if (!is_whole(bytes)) return RecordFate::damaged;
+    const std::string_view name = event_name(bytes);
+    const bool is_known = name == "log" || name == ErrorEvent::name || name == ClockEvent::name ||
+                          name == StderrEvent::name || name == LauncherEvent::name;
+    if (is_known) return read_any(bytes);
+    return name.empty() ? RecordFate::damaged : RecordFate::other;
+}
+
+bool LogRecord::read_usual(std::string_view bytes) {
+    Cursor at(bytes);
+    std::string_view level;
+    std::int64_t rank = 0, start = 0;
+    if (!at.skip("{")) return false;
+    if (at.skip("\"alike\":\"") && !(at.text(line.alike) && at.skip(","))) return false;
+    if (!at.skip("\"event\":\"log\",\"host\":\"") || !at.text(line.host)) return false;
+    if (!at.skip(",\"level\":\"") || !at.text(level)) return false;
+    line.is_for_all = at.skip(",\"once\":true");
+    if (!at.skip(",\"rank\":") || !at.number(rank)) return false;
+    if (!at.skip(",\"start\":") || !at.number(start)) return false;
+    if (!at.skip(",\"t\":") || !at.number(line.time_s)) return false;
+    if (!at.skip(",\"text\":\"") || !at.text(line.text)) return false;
+    if (!at.skip("}") || !at.is_at_end()) return false;
+    const auto known = level_named(level);
+    line.level = known.value_or(Level::info);
+    return known.has_value() && is_time(line.time_s);
+}
+
+RecordFate LogRecord::read_any(std::string_view bytes) {
+    line = LogLine{};
+    auto entry = log_entry_in(bytes);
+    if (!entry || !is_time(entry->time_s)) return RecordFate::damaged;
+    entry_ = *std::move(entry);
+    line.time_s = entry_.time_s;
+    line.host = entry_.host;
+    if (const auto* const measured = std::get_if<ClockEvent>(&entry_.event)) {
+        clock = *measured;
+        return RecordFate::clock;
+    }
+    if (const auto* const error = std::get_if<ErrorEvent>(&entry_.event)) {
+        line.kind = LogKind::error;
+        line.level = Level::error;
+        line.code = error->code;
+        line.text = error->what;
+        line.why = error->why;
+        line.fix = error->fix;
+        line.failed = error->ranks.value_or(std::vector<int>());
+    } else if (const auto* const captured = std::get_if<StderrEvent>(&entry_.event)) {
+        line.kind = LogKind::captured;
+        line.level = Level::warn;
+        line.text = captured->text;
+        stderr_end = captured->end;
+    } else if (const auto* const launcher = std::get_if<LauncherEvent>(&entry_.event)) {
+        line.kind = LogKind::launcher;
+        line.text = launcher->text;
+    } else if (const auto* const said = std::get_if<SaidEvent>(&entry_.event)) {
+        line.text = said->text;
+        line.alike = said->alike;
+        line.level = said->level;
+        line.is_for_all = said->is_for_all;
+    } else {
+        return RecordFate::damaged;
+    }
+    return RecordFate::line;
+}
 
 std::optional<int> rank_of_file(const fs::path& path, std::string_view extension) {
     const std::string name = path.filename().string();
@@ -41,28 +205,17 @@ bool is_launcher_file(const fs::path& path) {
     return path.filename().string().starts_with("launcher-") && path.extension() == ".jsonl";
 }
 
-RankLog::RankLog(fs::path path, int rank, const LogChoice& choice, const RankLogSettings& settings)
-    : path_(std::move(path)), choice_(choice), settings_(settings), facts_{.rank = rank} {
+RankLog::RankLog(fs::path path, int rank, const LogChoice& choice, LineLimits limits)
+    : lines_(std::move(path),
+             {limits.piece_bytes, limits.longest_line, limits.stays_open, UnendedLine::is_awaited}),
+      choice_(choice),
+      facts_{.rank = rank} {
     read_facts();
-}
-
-std::size_t RankLog::read_from(std::uint64_t offset, std::span<char> into) {
-    if (fd_) return read_at(fd_.value(), std::as_writable_bytes(into), offset, path_);
-    UniqueFd fd;
-    try {
-        fd = open_for_reading(path_);
-    } catch (const Error& error) {
-        if (kind_of(error) == ErrorKind::file_missing) return 0;  // it may come
-        throw;
-    }
-    const std::size_t got = read_at(fd.value(), std::as_writable_bytes(into), offset, path_);
-    if (settings_.stays_open) fd_ = std::move(fd);
-    return got;
 }
 
 void RankLog::read_facts() {
     std::string head(head_bytes, '\0');
-    head.resize(read_from(0, head));
+    head.resize(lines_.read_from(0, head));
     std::string_view rest(head);
     for (auto end = rest.find('\n'); end != rest.npos; end = rest.find('\n')) {
         const RecordFate fate = record_.read(rest.substr(0, end));
@@ -80,14 +233,15 @@ void RankLog::read_facts() {
 void RankLog::seek(double since_s) {
     constexpr std::uint64_t window = 64 << 10;
     std::error_code failed;
-    const auto size = fs::file_size(path_, failed);
+    const std::uint64_t size = fs::file_size(lines_.path(), failed);
     if (failed) return;
     std::uint64_t low = size - std::min(size, choice_.newest_bytes), high = size;
     if (since_s == -std::numeric_limits<double>::infinity()) high = low;
     std::string part(window, '\0');
     while (high - low > window) {
         const std::uint64_t middle = low + (high - low) / 2;
-        const std::string_view found(part.data(), read_from(middle, part));
+        const std::string_view found(part.data(),
+                                     lines_.read_from(static_cast<std::int64_t>(middle), part));
         const auto begin = found.find('\n');
         const auto end = begin == found.npos ? begin : found.find('\n', begin + 1);
         if (end == found.npos) break;
@@ -97,63 +251,7 @@ void RankLog::seek(double since_s) {
         else
             low = middle;
     }
-    offset_ = line_at_ = low;
-    skips_line_ = low > 0;  // it began before
-}
-
-bool RankLog::fill() {
-    if (begin_ > 0) {
-        std::memmove(buffer_.data(), buffer_.data() + begin_, end_ - begin_);
-        end_ -= begin_;
-        searched_ -= begin_;
-        begin_ = 0;
-    }
-    if (end_ == 0 && buffer_.size() > settings_.piece_bytes) {
-        buffer_.resize(settings_.piece_bytes);
-        buffer_.shrink_to_fit();
-    }
-    if (end_ == buffer_.size()) buffer_.resize(std::max(settings_.piece_bytes, 2 * buffer_.size()));
-    const std::size_t got = read_from(offset_, std::span(buffer_).subspan(end_));
-    end_ += got;
-    offset_ += got;
-    return got > 0;
-}
-
-// A file may be one line of a terabyte, which takes no room where it is zeros: its end may have
-// more.
-void RankLog::leave_endless_line() {
-    constexpr std::uint64_t most = 64 << 20, end_bytes = 64 << 10;
-    begin_ = end_;
-    if (offset_ - line_at_ < most) return;
-    std::error_code failed;
-    const std::uint64_t size = fs::file_size(path_, failed);
-    if (!failed && size > offset_ + end_bytes) offset_ = size - end_bytes;
-    line_at_ = offset_;
-}
-
-std::optional<std::string_view> RankLog::next_bytes() {
-    for (;;) {
-        const void* const found =
-            end_ > searched_ ? std::memchr(buffer_.data() + searched_, '\n', end_ - searched_)
-                             : nullptr;
-        if (found) {
-            const auto at =
-                static_cast<std::size_t>(static_cast<const char*>(found) - buffer_.data());
-            const std::string_view bytes(buffer_.data() + begin_, at - begin_);
-            begin_ = searched_ = at + 1;
-            const bool is_end_of_long = std::exchange(skips_line_, false);
-            if (!is_end_of_long && bytes.size() <= settings_.longest_line) return bytes;
-            damaged_ += is_end_of_long ? 0 : 1;
-            continue;
-        }
-        searched_ = end_;
-        if (end_ - begin_ > settings_.longest_line) {
-            damaged_ += skips_line_ ? 0 : 1;
-            if (!std::exchange(skips_line_, true)) line_at_ = offset_;
-        }
-        if (skips_line_) leave_endless_line();
-        if (!fill()) return {};
-    }
+    lines_.choose(static_cast<std::int64_t>(low));
 }
 
 bool RankLog::is_wanted() const {
@@ -199,7 +297,7 @@ bool RankLog::take_launcher_line() {
 bool RankLog::advance() {
     if (!std::exchange(has_begun_, true)) seek(choice_.since_s);
     if (take_launcher_line()) return true;
-    while (const auto bytes = next_bytes())
+    while (const auto bytes = lines_.next())
         if (take(*bytes)) return true;
     return word_ && take_words();
 }
@@ -210,7 +308,7 @@ void RankLog::take_last_words() {
     if (word_) return;
     word_ = 0;
     if (facts_.rank == no_rank) return launcher_.finish();
-    fs::path path = path_;
+    fs::path path = lines_.path();
     path.replace_extension(".stderr");
     std::error_code failed;
     const std::uint64_t size = fs::file_size(path, failed);

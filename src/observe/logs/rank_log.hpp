@@ -1,33 +1,82 @@
 // SPDX-License-Identifier: Apache-2.0
-// One rank's log, read piece by piece.
+// One rank's log, read piece by piece: its events for programs, its lines for people.
 #pragma once
 
+#include "lockstep/observe/events.hpp"
+#include "lockstep/observe/log_merge.hpp"
+
 #include "logs/launcher_fold.hpp"
-#include "logs/log_record.hpp"
+#include "logs/log_lines.hpp"
 
 #include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
-#include <vector>
+#include <variant>
 
 namespace lockstep {
 
-/// How a rank's log is read.
-struct RankLogSettings {
-    std::size_t piece_bytes = std::size_t{64} << 10;
-    std::size_t longest_line = std::size_t{256} << 10;
-    bool stays_open = true;  ///< else it is opened for each piece
+/// A line that the rank wrote for people.
+struct SaidEvent {
+    static constexpr std::string_view name = "log";
+    std::string text, alike;
+    Level level = Level::info;
+    bool is_for_all = false;
+};
+
+/// What one line of a rank's or launcher's log holds; monostate: what is not known here.
+using LogEvent = std::variant<std::monostate,
+                              SaidEvent,
+                              ClockEvent,
+                              PlaceEvent,
+                              FirstStepEvent,
+                              StepsEvent,
+                              EvaluationEvent,
+                              ErrorEvent,
+                              StderrEvent,
+                              LauncherEvent>;
+
+/// One line of a rank's or launcher's log.
+struct LogEntry {
+    double time_s = std::numeric_limits<double>::quiet_NaN();  ///< by its clock; NaN: it has none
+    std::string host{};                                        ///< "" in logs of older versions
+    LogEvent event{};
+};
+
+/// Nothing if `line` is no JSON.
+std::optional<LogEntry> log_entry_in(std::string_view line);
+
+/// What a line is to readers of merged logs.
+enum class RecordFate {
+    line,     ///< for people
+    clock,    ///< ClockEvent
+    other,    ///< for programs
+    damaged,  ///< not a whole record
+};
+
+/// One record, used for line after line.
+struct LogRecord {
+    LogLine line{};      ///< its time is by the rank's own clock; its rank is the caller's
+    ClockEvent clock{};  ///< with RecordFate::clock
+    std::uint64_t stderr_end = 0;  ///< StderrEvent::end
+
+    /// From `bytes` without line feed, which `line` may view.
+    RecordFate read(std::string_view bytes);
+
+  private:
+    bool read_usual(std::string_view bytes);
+    RecordFate read_any(std::string_view bytes);
+
+    LogEntry entry_{};  // what `line` views where not the file's bytes
 };
 
 /// The lines of a rank-NNNNN.jsonl, which may grow; with no_rank those of a launcher-HOST.jsonl.
 class RankLog {
   public:
     /// Reads no line yet, but the log's first ones for facts().
-    RankLog(fs::path path, int rank, const LogChoice& choice, const RankLogSettings& settings);
+    RankLog(fs::path path, int rank, const LogChoice& choice, LineLimits limits);
 
     RankLog(const RankLog&) = delete;
     RankLog& operator=(const RankLog&) = delete;
@@ -47,32 +96,20 @@ class RankLog {
 
     /// For a launcher, who has not measured its clock: by that of a rank of its host.
     void set_clock(double ahead_s) { facts_.clock_ahead_s = ahead_s; }
-    std::uint64_t damaged() const { return damaged_; }
+    std::uint64_t damaged() const { return damaged_ + lines_.passed_over(); }
 
   private:
-    std::size_t read_from(std::uint64_t offset, std::span<char> into);
     void read_facts();
     void seek(double since_s);
-    bool fill();
-    void leave_endless_line();
-    std::optional<std::string_view> next_bytes();
     bool take(std::string_view bytes);
     bool take_words();
     bool take_launcher_line();
     bool is_wanted() const;
 
-    fs::path path_;
+    LogLines lines_;
     LogChoice choice_;
-    RankLogSettings settings_;
     RankLogFacts facts_;
-    UniqueFd fd_;
     LogRecord record_;
-    std::vector<char> buffer_;
-    std::size_t begin_ = 0, end_ = 0;  // of what was read and not taken, in the buffer
-    std::size_t searched_ = 0;         // up to here no line ends
-    std::uint64_t offset_ = 0;         // in the file, of end_
-    std::uint64_t line_at_ = 0;        // in the file, of the line that is skipped
-    bool skips_line_ = false;          // until the end of one that is too long
     bool has_begun_ = false;
     LauncherFold launcher_;
     LauncherLine launcher_line_;       // what `line()` views

@@ -2,7 +2,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/core/split.hpp"
 #include "lockstep/observe/log_text.hpp"
 #include "lockstep/observe/text_table.hpp"
 
@@ -33,31 +32,15 @@ std::string cause_text(const Report& report) {
     return report.clues.cause ? facts_text("cause", cause_facts(*report.clues.cause)) : "";
 }
 
-/// `text` in lines of at most 100 columns, broken between words, those after the first indented.
-std::string wrapped(const std::string& text) {
-    constexpr std::size_t indent = 11, columns = 100;
-    std::string out;
-    std::size_t column = indent;
-    for (const std::string& word : split(text, ' ')) {
-        if (column > indent && column + word.size() >= columns) {
-            out += "\n" + std::string(indent, ' ');
-            column = indent;
-        } else if (column > indent) {
-            out += ' ';
-            ++column;
-        }
-        out += word;
-        column += word.size();
-    }
-    return out + "\n";
-}
-
 std::string findings_text(const Report& report) {
+    constexpr std::size_t indent = 11, width = 89;
     std::string text = heading("findings");
     for (const ReportFinding& finding : report.findings) {
-        text +=
-            fmt::format("  {:<8} {}", finding_weight_name(finding.weight), wrapped(finding.title));
-        if (!finding.advice.empty()) text += std::string(11, ' ') + wrapped(finding.advice);
+        text += fmt::format("  {:<8} {}\n",
+                            finding_weight_name(finding.weight),
+                            wrapped(finding.title, indent, width));
+        if (!finding.advice.empty())
+            text += std::string(indent, ' ') + wrapped(finding.advice, indent, width) + "\n";
         if (!finding.command.empty()) text += fmt::format("           $ {}\n", finding.command);
     }
     return text;

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "report/svg_axis.hpp"
 #include "report/svg_charts.hpp"
 #include "report/svg_parts.hpp"
 

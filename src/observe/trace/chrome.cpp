@@ -2,19 +2,41 @@
 #include "trace/chrome.hpp"
 
 #include "lockstep/core/json.hpp"
-
-#include "trace/lanes.hpp"
+#include "lockstep/observe/trace.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
+#include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
+
+/// See lane_of().
+struct Lane {
+    std::string name;
+    std::vector<const TraceSlice*> slices;  ///< in the trace's order
+};
+
+/// Steps first, then collectives by bucket, then the other collectives. They borrow from `trace`.
+std::vector<Lane> lanes_of(const StepTrace& trace) {
+    std::map<std::pair<std::int64_t, std::string>, std::vector<const TraceSlice*>> found;
+    for (const TraceSlice& slice : trace.slices) {
+        const std::int64_t place = slice.kind != SliceKind::collective ? -1
+                                   : slice.bucket >= 0                 ? slice.bucket
+                                                                       : std::int64_t{1} << 32;
+        found[{place, lane_of(slice)}].push_back(&slice);
+    }
+    std::vector<Lane> lanes;
+    for (auto& [place, slices] : found) lanes.push_back({place.second, std::move(slices)});
+    return lanes;
+}
 
 constexpr std::int64_t quarter_ns = 250;
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/comparison.hpp"
+#include "tune/trials.hpp"
 
 #include <gtest/gtest.h>
 

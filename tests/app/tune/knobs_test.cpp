@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tune/knobs.hpp"
+#include "tune/trials.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "placement/matching.hpp"
-
-#include "lockstep/cluster/path_class.hpp"
-
+#include "placement/gpu_choice.hpp"
+#include "placement/path_class.hpp"
 #include "placement_cases.hpp"
 
 #include <algorithm>

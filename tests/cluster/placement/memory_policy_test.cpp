@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/cluster/memory_policy.hpp"
+#include "lockstep/cluster/early_binding.hpp"
 
 #include "placement_cases.hpp"
 

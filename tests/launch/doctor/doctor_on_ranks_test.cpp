@@ -2,7 +2,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/launch/examine.hpp"
-#include "lockstep/launch/preflight.hpp"
 
 #include "doctor/reachability.hpp"
 #include "doctor/self_test.hpp"

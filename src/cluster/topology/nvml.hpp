@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// NVIDIA's management library as a table of functions: loaded where it is, made up by tests.
+// NVIDIA's management library as a table of functions: loaded where it is, made up by tests.
 #pragma once
 
 #include <array>
