@@ -8,10 +8,11 @@
 
 #include "format/codec.hpp"
 #include "request_plan.hpp"
-#include "scatter_read.hpp"
 #include "shard_files.hpp"
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <optional>
 #include <span>
@@ -19,7 +20,25 @@
 #include <utility>
 #include <vector>
 
+#include <sys/uio.h>
+
 namespace lockstep {
+
+/// A list of places that consecutive bytes of a file go to; reused. One thread.
+class ScatterRead {
+  public:
+    void clear() { places_.clear(); }
+    void add(std::span<std::byte> place) {
+        if (!place.empty()) places_.push_back({place.data(), place.size()});
+    }
+
+    /// Fills the places from `offset`, across short reads; uses them up. Returns the bytes read,
+    /// less only at the end of the file. Errors: E402.
+    std::uint64_t run(int fd, std::uint64_t offset, const std::filesystem::path& path);
+
+  private:
+    std::vector<iovec> places_;
+};
 
 /// What to do about a block whose bytes cannot be had.
 using OnBadBlock = std::function<void(const BlockPiece&, const Error&)>;

@@ -2,9 +2,9 @@
 #include "lockstep/core/error.hpp"
 
 #include "transform/bound.hpp"
-#include "transform/draw.hpp"
 #include "transform/image_runner.hpp"
 #include "transform/share.hpp"
+#include "transform/stages.hpp"
 
 #include <algorithm>
 

@@ -3,8 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "transform/draw.hpp"
 #include "transform/pixel.hpp"
+#include "transform/stages.hpp"
 
 #include <algorithm>
 #include <array>

@@ -5,6 +5,7 @@
 #include "lockstep/data/transform.hpp"
 
 #include <cstddef>
+#include <span>
 #include <vector>
 
 namespace lockstep {
@@ -27,5 +28,12 @@ ImageShape shape_after(const TransformOp& op, const ImageShape& input);
 
 /// At least one stage. Errors: E248.
 StagePlan plan_stages(const TransformPipeline& pipeline, const ImageShape& input);
+
+/// What images draw, from (seed, epoch, sample, step) to the numbers of each stage: writes the
+/// draws of image `id`, one for each stage of `plan`.
+void draw_image(const StagePlan& plan,
+                std::uint64_t id,
+                TransformKey key,
+                std::span<StageDraw> draws);
 
 }  // namespace lockstep
