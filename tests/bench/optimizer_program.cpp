@@ -5,7 +5,7 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/train/model.hpp"
 
-#include "replica/optimizer_step.hpp"
+#include "replica/optimizer.hpp"
 
 #include <ctime>
 #include <functional>

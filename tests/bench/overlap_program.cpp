@@ -5,7 +5,7 @@
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/core/clock.hpp"
 
-#include "replica/flat_replica.hpp"
+#include "replica/replica.hpp"
 #include "schedule/blank_step.hpp"
 #include "support/faulty.hpp"
 
@@ -70,7 +70,7 @@ struct Plain {
 struct Trainee {
     Plain plain;
     TreePlan plan;
-    FlatReplica replica;
+    Replica replica;
 
     static constexpr double no_limit = 0;
 
@@ -83,9 +83,7 @@ struct Trainee {
           replica(parts(ranks, limits, bytes_per_s)) {
         replica.start(replica.counters());
     }
-    FlatReplica::Parts parts(const Communicator& ranks,
-                             BucketLimits limits,
-                             double bytes_per_s) const {
+    Replica::Parts parts(const Communicator& ranks, BucketLimits limits, double bytes_per_s) const {
         auto model = model_of(plain.module);
         const std::vector<std::size_t> order = order_in(*model);
         auto layout = std::make_unique<const ModelLayout>(*model, order, limits);

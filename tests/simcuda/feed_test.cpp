@@ -8,7 +8,7 @@
 #include "replica/gpu.hpp"
 #include "simcuda/settings.hpp"
 #include "support/temp_dir.hpp"
-#include "task/class_loss.hpp"
+#include "task/classification.hpp"
 #include "task/sample_feed.hpp"
 
 #include <algorithm>

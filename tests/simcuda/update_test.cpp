@@ -5,8 +5,8 @@
 #include "lockstep/core/log.hpp"
 
 #include "model/device_model.hpp"
-#include "replica/flat_replica.hpp"
-#include "replica/gpu_loops.hpp"
+#include "replica/gpu.hpp"
+#include "replica/replica.hpp"
 #include "simcuda/machine.hpp"
 #include "simcuda/settings.hpp"
 #include "support/mpi_test.hpp"
@@ -95,7 +95,7 @@ Fault fault_of(int step, const UpdateRule& rule) {
 /// Of this process's leaves.
 class Trainee {
   public:
-    Trainee(const Options& options, FlatReplica::Parts parts)
+    Trainee(const Options& options, Replica::Parts parts)
         : rule_(options.rule),
           device_(parts.device),
           leaves_(leaves_of(parts.ranks.rank(), parts.ranks.size(), virtual_ranks)),
@@ -103,7 +103,7 @@ class Trainee {
         replica_.start(replica_.counters());
     }
 
-    FlatReplica& replica() { return replica_; }
+    Replica& replica() { return replica_; }
 
     void fill(int step, Fault fault) {
         replica_.begin_step(LeafNorms::ignore);
@@ -159,7 +159,7 @@ class Trainee {
     UpdateRule rule_;
     at::Device device_;
     LeafRange leaves_;
-    FlatReplica replica_;
+    Replica replica_;
     std::int64_t number_ = 1;
 };
 
@@ -241,7 +241,7 @@ class SimulatedUpdate : public testing::Test {
         loops_ = make_gpu_loops(runtime_, *exchange, device, nullptr);
         return std::make_unique<Trainee>(
             options,
-            FlatReplica::Parts{
+            Replica::Parts{
                 .model = std::move(model),
                 .layout = std::move(layout),
                 .plan = gpu_plan_,
@@ -259,13 +259,13 @@ class SimulatedUpdate : public testing::Test {
         auto exchange = make_exchange(Communicator(), layout->flat(), cpu_plan_);
         return std::make_unique<Trainee>(
             options,
-            FlatReplica::Parts{.model = std::move(model),
-                               .layout = std::move(layout),
-                               .plan = cpu_plan_,
-                               .exchange = std::move(exchange),
-                               .optimizer = make_optimizer(options.optimizer),
-                               .ranks = {},
-                               .progress = {}});
+            Replica::Parts{.model = std::move(model),
+                           .layout = std::move(layout),
+                           .plan = cpu_plan_,
+                           .exchange = std::move(exchange),
+                           .optimizer = make_optimizer(options.optimizer),
+                           .ranks = {},
+                           .progress = {}});
     }
 
     /// How often the host waited so far: for the exchange, and inside CUDA.

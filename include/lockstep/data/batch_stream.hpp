@@ -7,6 +7,7 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/data/order.hpp"
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -159,6 +160,7 @@ class BatchStream {
 
   private:
     std::unique_ptr<BatchSource> source_;
+    std::array<std::weak_ptr<void>, 4> lent_;  ///< leases of what the caller holds
 };
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -50,5 +51,11 @@ inline constexpr const char* stateful_why =
 inline constexpr const char* stateful_fix =
     "keep state in a buffer, such as register_buffer(\"calls\", torch::zeros({}, torch::kLong)), "
     "and draw by torch::rand() and the like without a generator";
+
+/// What a model comes from: whether --model names one or a file.
+enum class ModelSource { registered, plugin, script };
+
+/// By its ending: ".so" is a plug-in, ".pt" or ".pth" TorchScript.
+ModelSource source_of(const std::string& model);
 
 }  // namespace lockstep

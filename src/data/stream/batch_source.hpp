@@ -8,7 +8,6 @@
 #include "read_plan.hpp"
 #include "stream_memory.hpp"
 
-#include <array>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -23,15 +22,10 @@ class BatchSource {
     BatchSource& operator=(const BatchSource&) = delete;
     virtual ~BatchSource() = default;
 
-    Batch next();
+    virtual Batch next() = 0;
     virtual StreamStats stats() const = 0;
     virtual std::uint64_t memory_bytes() const = 0;
     virtual std::string memory_text() const = 0;
-
-  private:
-    virtual Batch next_batch() = 0;
-
-    std::array<std::weak_ptr<void>, lendable_batches> lent_;  // leases of what the caller holds
 };
 
 /// The batch of a step whose rows and sample ids are in the room that `lent` is.

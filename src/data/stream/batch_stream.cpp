@@ -43,6 +43,8 @@
 #include <mutex>
 #include <system_error>
 #include <thread>
+#include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -62,6 +64,17 @@ void check_options(const StreamOptions& options) {
     });
 }
 
+void fill_leaves(const Step& step, const StreamOptions& options, std::vector<LeafRows>& leaves) {
+    leaves.clear();
+    const std::uint64_t origin =
+        leaf_begin(step.samples, options.first_leaf, options.virtual_ranks);
+    for (int leaf = options.first_leaf; leaf < options.last_leaf; ++leaf) {
+        const std::uint64_t begin = leaf_begin(step.samples, leaf, options.virtual_ranks);
+        const std::uint64_t end = leaf_begin(step.samples, leaf + 1, options.virtual_ranks);
+        leaves.push_back({leaf, begin - origin, end - begin});
+    }
+}
+
 class WindowSource : public BatchSource {
   public:
     WindowSource(std::shared_ptr<const DatasetIndex> index,
@@ -70,12 +83,12 @@ class WindowSource : public BatchSource {
                  const StreamMemory& memory);
     ~WindowSource() override { stop(); }
 
+    Batch next() override;
     StreamStats stats() const override;
     std::uint64_t memory_bytes() const override { return memory_.bytes(); }
     std::string memory_text() const override { return memory_.text(); }
 
   private:
-    Batch next_batch() override;
     void start_threads();
     void add_io_thread();
     void run_guarded(void (WindowSource::*work)());
@@ -178,7 +191,7 @@ void WindowSource::deliver(Batch batch, Assembler& assembler) {
     changed_.notify_one();
 }
 
-Batch WindowSource::next_batch() {
+Batch WindowSource::next() {
     Batch batch = wait_for_batch();
     if (options_.io_threads == 0) adapt();
     return batch;
@@ -237,6 +250,26 @@ void WindowSource::stop() {
 
 }  // namespace
 
+Batch make_batch(const Step& step,
+                 const StreamOptions& options,
+                 const DatasetIndex& index,
+                 BatchBuffers::Lent lent) {
+    BatchRoom& room = *lent.room;
+    fill_leaves(step, options, room.leaves);
+    room.fields.clear();
+    for (std::size_t f = 0; f < room.places.size(); ++f)
+        room.fields.push_back(
+            room.places[f].first(room.sample_ids.size() * index.fields()[f].bytes_per_sample()));
+    return {.position = step.position,
+            .next = step.next,
+            .samples_in_step = static_cast<std::int64_t>(step.samples),
+            .leaves = room.leaves,
+            .sample_ids = room.sample_ids,
+            .valid = room.valid,
+            .fields = room.fields,
+            .lease = std::move(lent.lease)};
+}
+
 BatchStream::BatchStream(std::shared_ptr<const DatasetIndex> index,
                          const StreamOptions& options,
                          StreamPosition start,
@@ -256,7 +289,14 @@ BatchStream::~BatchStream() = default;
 BatchStream::BatchStream(BatchStream&&) noexcept = default;
 
 Batch BatchStream::next() {
-    return source_->next();
+    static_assert(std::tuple_size_v<decltype(lent_)> == lendable_batches);
+    const auto room = [&] {
+        return std::ranges::find_if(lent_, [](const auto& lease) { return lease.expired(); });
+    };
+    expect(room() != lent_.end(), "batches are given back before more are asked for");
+    Batch batch = source_->next();
+    *room() = batch.lease;
+    return batch;
 }
 
 StreamStats BatchStream::stats() const {

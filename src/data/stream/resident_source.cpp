@@ -68,12 +68,12 @@ class ResidentSource : public BatchSource {
                    StreamPosition start);
     ~ResidentSource() override { stop(); }
 
+    Batch next() override;
     StreamStats stats() const override;
     std::uint64_t memory_bytes() const override { return buffers_->memory_bytes() + walk_bytes_; }
     std::string memory_text() const override;
 
   private:
-    Batch next_batch() override;
     std::pair<std::uint64_t, StepSamples> claim_step();
     void add_assembler();
     void grow_if_late(double waited_s);
@@ -222,7 +222,7 @@ void ResidentSource::deliver(std::uint64_t number, Batch batch, double seconds) 
     changed_.notify_all();
 }
 
-Batch ResidentSource::next_batch() {
+Batch ResidentSource::next() {
     const double since = now_s();
     Batch batch = wait_or_help();
     const double waited_s = now_s() - since;

@@ -6,7 +6,7 @@
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/settings.hpp"
 
-#include "checkpoint/safetensors_file.hpp"
+#include "checkpoint/safetensors.hpp"
 
 #include <filesystem>
 #include <span>

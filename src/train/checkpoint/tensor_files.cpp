@@ -9,8 +9,11 @@
 #include "checkpoint/safetensors.hpp"
 
 #include <array>
+#include <cerrno>
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace lockstep {
 namespace {
@@ -100,6 +103,36 @@ void check_zip_fits(std::span<const ExportedTensor> tensors) {
 }
 
 }  // namespace
+
+NewFile::NewFile(const fs::path& path)
+    : path_(path),
+      partial_(path.parent_path() / fmt::format(".{}.partial", path.filename().string())) {
+    check(!fs::exists(path), [&] {
+        return Error("E407",
+                     fmt::format("'{}' exists", path.string()),
+                     "nothing is overwritten",
+                     "give another name, or remove it");
+    });
+    fd_ = open_for_writing(partial_, O_WRONLY | O_CREAT | O_TRUNC);
+    if (!fd_) throw system_error("create", partial_, errno);
+}
+
+NewFile::~NewFile() {
+    if (!is_finished_) ::unlink(partial_.c_str());
+}
+
+void NewFile::write(std::span<const std::byte> bytes) {
+    write_all(fd_.value(), bytes, partial_);
+    bytes_ += bytes.size();
+    if (wrote_) wrote_(bytes_);
+}
+
+void NewFile::finish() {
+    if (::fsync(fd_.value()) != 0) throw system_error("flush", partial_, errno);
+    if (::rename(partial_.c_str(), path_.c_str()) != 0) throw system_error("create", path_, errno);
+    is_finished_ = true;
+    sync_path(path_.parent_path().empty() ? fs::path(".") : path_.parent_path());
+}
 
 std::string npy_header(ExportedElement element, const std::vector<std::int64_t>& shape) {
     std::string sizes;

@@ -9,7 +9,6 @@
 
 #include "leaves/leaf_gradients.hpp"
 
-#include "leaves/leaf_columns.hpp"
 #include "leaves/leaf_product.hpp"
 
 #include <map>

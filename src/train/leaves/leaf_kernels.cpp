@@ -16,8 +16,6 @@
 // Tested: train/leaves/leaves_test.cpp, e2e/device_test.cpp (on threads of autograd, dropout and
 // batch norm of GPUs).
 
-#include "leaves/leaf_kernels.hpp"
-
 #include "leaves/leaf_scope.hpp"
 
 #include <initializer_list>

@@ -1,9 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Gradients of dense weights, leaf by leaf, without their way through memory.
+// Gradients of dense weights, leaf by leaf, without their way through memory; and images as rows,
+// so that those of convolutions are such, too.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
+
+#include <ATen/core/Tensor.h>
 
 namespace lockstep {
 
@@ -25,5 +29,15 @@ void leaf_product(const RowMatrix& left,
                   std::span<const std::size_t> leaf_ends,
                   std::span<const int> merges_after,
                   std::span<float* const> outputs);
+
+/// Of one dimension of a convolution.
+struct SlideRule {
+    std::int64_t kernel = 1, stride = 1, padding = 0, dilation = 1;
+    std::int64_t places = 1;  ///< of the output
+};
+
+/// f32 [n, C, H, W] -> [n * rows.places * columns.places, C * rows.kernel * columns.kernel]: a row
+/// for each place of the output, in the order of a weight's elements; zero beyond the edges.
+at::Tensor image_columns(const at::Tensor& images, const SlideRule& rows, const SlideRule& columns);
 
 }  // namespace lockstep

@@ -3,8 +3,6 @@
 
 #include "lockstep/core/error.hpp"
 
-#include "leaves/leaf_kernels.hpp"
-
 #include <cstring>
 
 #include <ATen/Context.h>

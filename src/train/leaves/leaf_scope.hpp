@@ -119,4 +119,7 @@ class LeafScope {
     c10::impl::IncludeDispatchKeyGuard included_{leaf_key};
 };
 
+/// Once in a process: LibTorch calls kernels of ours where leaf_key is among an operator's keys.
+void register_leaf_kernels();
+
 }  // namespace lockstep

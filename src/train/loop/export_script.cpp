@@ -2,12 +2,12 @@
 #include "lockstep/train/export_script.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include "checkpoint/exported_tensors.hpp"
-#include "checkpoint/safetensors_file.hpp"
-#include "loop/run_settings.hpp"
+#include "checkpoint/safetensors.hpp"
+#include "loop/run_facts.hpp"
 #include "model/model_file.hpp"
-#include "model/model_source.hpp"
 
 #include <fmt/format.h>
 #include <torch/types.h>

@@ -16,9 +16,7 @@
 #include "lockstep/train/checkpoint.hpp"
 
 #include "checkpoint/recorded_contract.hpp"
-#include "loop/agree_on_torch.hpp"
 #include "loop/best_evaluation.hpp"
-#include "loop/deciding_files.hpp"
 #include "loop/run_contract.hpp"
 #include "loop/run_data.hpp"
 #include "loop/run_facts.hpp"
@@ -28,8 +26,8 @@
 #include "model/model_file.hpp"
 #include "model/precision.hpp"
 #include "replica/arithmetic.hpp"
-#include "replica/flat_replica.hpp"
 #include "replica/numerics.hpp"
+#include "replica/replica.hpp"
 #include "schedule/blank_step.hpp"
 #include "schedule/canary.hpp"
 #include "settings/setting_effects.hpp"
@@ -447,30 +445,25 @@ void Job::build_replica() {
     auto layout = std::make_unique<const ModelLayout>(*model_, order_);
     std::unique_ptr<Exchange> sums = make_sums(*layout);
     UpdateLoops& loops = gpu_ ? gpu_->loops() : host_loops();
-    replica_ = std::make_unique<FlatReplica>(
-        FlatReplica::Parts{.model = std::move(model_),
-                           .layout = std::move(layout),
-                           .plan = *plan_,
-                           .exchange = std::move(sums),
-                           .optimizer = std::move(optimizer_),
-                           .ranks = mesh_.data,
-                           .progress = progress_of(settings_, cpus_, mesh_.data.size()),
-                           .device = device(),
-                           .loops = loops});
-    step_ = std::make_unique<TrainStep>(
-        TrainStep::Parts{
-            *replica_, input_->shape(), *task_, clock_, progress_.loss_scale, progress_.updates},
-        StepSettings{.seed = settings_.seed,
-                     .threads = settings_.threads,
-                     .micro_batches = settings_.micro_batches,
-                     .clip_norm = settings_.clip_norm,
-                     .scales_loss = settings_.precision == Precision::fp16,
-                     .norms_every = settings_.noise_scale_every,
-                     .batch = settings_.batch,
-                     .virtual_ranks = settings_.virtual_ranks,
-                     .leaves = leaves().size(),
-                     .sums_elsewhere = mesh_.data.size() > 1,
-                     .on_nonfinite = settings_.on_nonfinite});
+    replica_ = std::make_unique<Replica>(
+        Replica::Parts{.model = std::move(model_),
+                       .layout = std::move(layout),
+                       .plan = *plan_,
+                       .exchange = std::move(sums),
+                       .optimizer = std::move(optimizer_),
+                       .ranks = mesh_.data,
+                       .progress = progress_of(settings_, cpus_, mesh_.data.size()),
+                       .device = device(),
+                       .loops = loops});
+    step_ = std::make_unique<TrainStep>(TrainStep::Parts{.settings = settings_,
+                                                         .replica = *replica_,
+                                                         .shape = input_->shape(),
+                                                         .task = *task_,
+                                                         .clock = clock_,
+                                                         .scale = progress_.loss_scale,
+                                                         .updates = progress_.updates,
+                                                         .leaves = leaves().size(),
+                                                         .ranks = mesh_.data.size()});
     agree(mesh_.world, [&] {
         if (test_data_)
             evaluator_ = std::make_unique<Evaluator>(test_data_,

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lockstep/cluster/rank_row.hpp"
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
@@ -10,17 +11,17 @@
 #include "lockstep/data/ledger.hpp"
 #include "lockstep/observe/job_summary.hpp"
 #include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/optimizer.hpp"
 #include "lockstep/train/settings.hpp"
 
 #include "checkpoint/initial_weights.hpp"
 #include "loop/data_feed.hpp"
 #include "loop/evaluate.hpp"
 #include "loop/flight.hpp"
-#include "loop/loop_parts.hpp"
+#include "loop/loop.hpp"
+#include "model/known_errors.hpp"
 #include "replica/gpu.hpp"
-#include "replica/mesh.hpp"
 #include "replica/model_layout.hpp"
+#include "replica/optimizer.hpp"
 #include "replica/replica.hpp"
 #include "schedule/train_step.hpp"
 #include "settings/setting_effects.hpp"
@@ -30,6 +31,18 @@
 #include <optional>
 
 namespace lockstep {
+
+/// Groups that this rank is in.
+struct Mesh {
+    Communicator world;  ///< of the run: agreement, watchdog, run directory, checkpoints
+    Communicator data;   ///< that divides a batch: leaves, sums of gradients, norms, evaluation
+};
+
+/// Collective. agree() where LibTorch computes: what it throws has a name of ours.
+template <class Work>
+void agree_on_torch(const Communicator& ranks, Work&& work) {
+    agree(ranks, [&] { with_known_errors(work); });
+}
 
 /// Collective to make: checks everything that can be checked, then takes the run directory. Errors
 /// leave no half-made run behind.

@@ -6,7 +6,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 
-#include "loop/agree_on_torch.hpp"
 #include "loop/job.hpp"
 #include "replica/torch_cuda.hpp"
 

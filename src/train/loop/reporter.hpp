@@ -10,7 +10,7 @@
 #include "lockstep/observe/step_line.hpp"
 #include "lockstep/observe/tensorboard.hpp"
 
-#include "loop/loop_parts.hpp"
+#include "loop/loop.hpp"
 #include "loop/step_tracer.hpp"
 
 #include <memory>

@@ -1,17 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "loop/run_facts.hpp"
 
+#include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
+#include "lockstep/core/error.hpp"
+#include "lockstep/core/json.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/observe/run_directory.hpp"
 #include "lockstep/observe/tensorboard.hpp"
+#include "lockstep/train/model_table.hpp"
 
-#include "model/model_source.hpp"
+#include "checkpoint/safetensors.hpp"
 #include "replica/numerics.hpp"
 #include "settings/setting_effects.hpp"
 
 #include <algorithm>
+#include <array>
+#include <optional>
 #include <utility>
 
+#include <fmt/format.h>
 #include <torch/version.h>
 
 namespace lockstep {
@@ -52,6 +60,39 @@ void leave_out_unknown(Json& deciding, const Json& recorded, const std::vector<s
         if (recorded.contains(name) || !deciding.contains(name)) continue;
         if (deciding[name] == value || std::ranges::count(idle, name) > 0) deciding.erase(name);
     }
+}
+
+// All ranks but the first compare theirs with its own.
+std::string agreed_digest(const Communicator& ranks, const std::filesystem::path& path) {
+    const std::string mine = agree(ranks, [&] { return file_digest(path); });
+    const std::string root = ranks.broadcast(mine);
+    agree(ranks, [&] {
+        check(mine == root, [&] {
+            return Error("E605",
+                         fmt::format("ranks have different models: '{}' is another file here than "
+                                     "on rank 0",
+                                     path.string()),
+                         fmt::format("its hash is {} here and {} there", mine, root),
+                         "give all nodes the same file");
+        });
+    });
+    return root;
+}
+
+// They were settled after they had been given.
+constexpr std::array settled{"device", "isa", "task", "virtual-ranks"};
+
+std::string text_of(const Json& value) {
+    return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// As given, for the deciding value of a file is not its path.
+std::optional<std::string> recorded_text(const RunRecord& record, const std::string& name) {
+    const bool is_settled = std::ranges::find(settled, name) != settled.end();
+    if (!is_settled && record.config.contains(name))
+        return text_of(record.config.at(name).value("value", Json("")));
+    if (record.deciding.contains(name)) return text_of(record.deciding.at(name));
+    return std::nullopt;
 }
 
 }  // namespace
@@ -99,6 +140,26 @@ RunRecord run_facts(const TrainSettings& settings, const BitContract& contract) 
             .deciding = contract.deciding,
             .contract = numeric_contract(settings, contract),
             .versions = versions()};
+}
+
+Json agreed_digests(const Communicator& ranks, const TrainSettings& settings) {
+    Json digests = Json::object();
+    if (source_of(settings.model.name) != ModelSource::registered)
+        digests["model-digest"] = agreed_digest(ranks, settings.model.name);
+    return digests;
+}
+
+RunSettings read_run_settings(const std::filesystem::path& run) {
+    const RunRecord record = read_run_record(run);
+    RunSettings found;
+    for (const OptionSection& section : setting_table(found.settings))
+        for (const Option& option : section.options)
+            if (const auto text = recorded_text(record, option.name); text && !text->empty())
+                set_setting(found.settings, option.name, *text);
+    found.model_digest = text_of(record.deciding.value("model-digest", Json("")));
+    found.data_digest = text_of(record.deciding.value("data-digest", Json("")));
+    found.data_content = text_of(record.deciding.value("data-content", Json("")));
+    return found;
 }
 
 }  // namespace lockstep

@@ -2,11 +2,13 @@
 // What run.json and checkpoints say of a run's settings.
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/observe/run_directory.hpp"
 #include "lockstep/train/checkpoint.hpp"
 #include "lockstep/train/settings.hpp"
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -32,5 +34,20 @@ Json deciding_facts(const TrainSettings& settings, const Json& digests, const Js
 
 /// Of a new run, whose V and instruction set are settled.
 RunRecord run_facts(const TrainSettings& settings, const BitContract& contract);
+
+/// Collective. {"model-digest": XXH3-128 of the file} where --model names one; the same on all
+/// ranks. Errors: E201, E202 for a file that cannot be read; E605 if ranks have different ones.
+Json agreed_digests(const Communicator& ranks, const TrainSettings& settings);
+
+/// What run.json says, for those that use the run and do not go on with it.
+struct RunSettings {
+    TrainSettings settings;    ///< V, instruction set and task as they were settled
+    std::string data_digest;   ///< of the training data
+    std::string data_content;  ///< of its samples; "": the run does not have it
+    std::string model_digest;  ///< of the model's file; "": it is built in
+};
+
+/// Errors: E201, E202, E222 for run.json; those of set_setting().
+RunSettings read_run_settings(const std::filesystem::path& run);
 
 }  // namespace lockstep

@@ -3,8 +3,9 @@
 #pragma once
 
 #include "lockstep/core/error.hpp"
-#include "lockstep/train/learning_rate.hpp"
 #include "lockstep/train/settings.hpp"
+
+#include "settings/learning_rate.hpp"
 
 #include <cstdint>
 #include <optional>

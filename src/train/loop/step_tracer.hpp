@@ -5,7 +5,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/observe/trace.hpp"
 
-#include "loop/loop_parts.hpp"
+#include "loop/loop.hpp"
 
 #include <cstdint>
 #include <optional>

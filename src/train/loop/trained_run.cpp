@@ -8,12 +8,12 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/data_words.hpp"
 #include "lockstep/observe/run_directory.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include "loop/data_feed.hpp"
 #include "loop/run_data.hpp"
 #include "model/load_weights.hpp"
 #include "model/model_file.hpp"
-#include "model/model_source.hpp"
 #include "model/precision.hpp"
 #include "replica/numerics.hpp"
 #include "task/input.hpp"

@@ -6,7 +6,7 @@
 #include "lockstep/data/dataset_index.hpp"
 #include "lockstep/train/infer.hpp"
 
-#include "loop/run_settings.hpp"
+#include "loop/run_facts.hpp"
 #include "model/model.hpp"
 #include "task/task.hpp"
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include "checkpoint/initial_weights.hpp"
-#include "checkpoint/safetensors_file.hpp"
+#include "checkpoint/safetensors.hpp"
 #include "model/model.hpp"
 
 #include <filesystem>

@@ -6,7 +6,6 @@
 #include "lockstep/train/model_table.hpp"
 
 #include "model/known_errors.hpp"
-#include "model/model_source.hpp"
 
 #include <cstring>
 #include <map>

@@ -2,6 +2,7 @@
 #include "lockstep/train/model_table.hpp"
 
 #include <algorithm>
+#include <filesystem>
 
 namespace lockstep {
 namespace {
@@ -75,6 +76,13 @@ std::span<const ModelFacts> built_in_models() {
 const ModelFacts* find_built_in(std::string_view name) {
     const auto found = std::ranges::find(table, name, &ModelFacts::name);
     return found == std::end(table) ? nullptr : found;
+}
+
+ModelSource source_of(const std::string& model) {
+    const std::filesystem::path ending = std::filesystem::path(model).extension();
+    if (ending == ".so") return ModelSource::plugin;
+    if (ending == ".pt" || ending == ".pth") return ModelSource::script;
+    return ModelSource::registered;
 }
 
 }  // namespace lockstep

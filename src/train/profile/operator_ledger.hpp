@@ -18,9 +18,9 @@
 #include "lockstep/train/profile.hpp"
 
 #include "model/model.hpp"
-#include "profile/flops.hpp"
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <optional>
@@ -28,11 +28,15 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
 namespace lockstep {
+
+/// Arguments in the order of the operator's schema.
+using OperatorInputs = c10::ArrayRef<const c10::IValue>;
 
 /// Adds up what it is told of the steps of one model. One thread, which is also backward's where
 /// all is computed on the processor.

@@ -2,8 +2,7 @@
 #include "prune/channel_chain.hpp"
 
 #include "lockstep/core/error.hpp"
-
-#include "model/model_source.hpp"
+#include "lockstep/train/model_table.hpp"
 
 #include <algorithm>
 #include <cmath>

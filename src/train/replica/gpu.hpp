@@ -8,6 +8,7 @@
 #include "lockstep/comm/gpu_runtime.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/comm/nccl_communicator.hpp"
+#include "lockstep/comm/nccl_exchange.hpp"
 #include "lockstep/comm/nccl_network.hpp"
 #include "lockstep/train/settings.hpp"
 
@@ -21,12 +22,22 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
 namespace lockstep {
 
 /// Of libraries that are loaded. Errors: E670 if they lack one of the kernels.
 InputKernels make_input_kernels(const std::shared_ptr<const GpuRuntime>& runtime,
                                 at::Device device);
+
+/// Optimizers' loops as kernels of liblockstep_cuda.so. Work of `stream`, LibTorch's and the
+/// caller's of `exchange`, which adds sums over its ranks. The host waits for none of it.
+/// `exchange` outlives all calls. Errors of all: E670 a library that lacks a kernel, E681, and
+/// those of the exchange.
+std::unique_ptr<UpdateLoops> make_gpu_loops(const std::shared_ptr<const GpuRuntime>& runtime,
+                                            GpuExchange& exchange,
+                                            c10::Device device,
+                                            GpuStream stream);
 
 /// Outlives all that is made of it.
 class Gpu {

@@ -5,14 +5,25 @@
 #include "lockstep/comm/flat_layout.hpp"
 
 #include "model/model.hpp"
-#include "replica/replica.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep {
+
+/// Scalars that travel with the gradients, summed over leaves. Floats; exact for what they hold.
+enum class StepScalar : std::size_t {
+    loss_sum,          ///< sum of per-sample losses divided by the step's samples
+    requeue_wanted,    ///< > 0: some rank was asked to save and requeue
+    interrupt_wanted,  ///< > 0: some rank was interrupted
+    save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
+    discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
+    leaf_squares,      ///< of all leaves' gradients, each one's squared norm; see LeafNorms
+    count,
+};
 
 /// Where a named tensor of the model lies in the flat vector.
 struct FlatTensor {

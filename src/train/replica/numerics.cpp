@@ -34,14 +34,6 @@ void keep_freed_memory() {
     ::mallopt(M_TRIM_THRESHOLD, -1);
 }
 
-}  // namespace
-
-InstructionSet most_useful(const TrainSettings& settings) {
-    const bool is_full = settings.precision == Precision::fp32;
-    return settings.instruction_set.value_or(is_full ? InstructionSet::avx512
-                                                     : InstructionSet::amx);
-}
-
 InstructionSet agree_instruction_set(const Communicator& ranks,
                                      InstructionSet mine,
                                      const TrainSettings& settings) {
@@ -70,6 +62,7 @@ void set_instruction_set(InstructionSet level) {
     ::setenv("MKL_CBWR", mkl_branch(level), 1);
 }
 
+// Threads that one operator may use, and deterministic algorithms only.
 void set_compute_threads(int threads, InstructionSet level) {
     at::set_num_threads(threads);
     at::globalContext().setDeterministicAlgorithms(true, false);
@@ -86,6 +79,14 @@ void set_compute_threads(int threads, InstructionSet level) {
             "it was initialised before the ranks agreed",
             "please report this");
     });
+}
+
+}  // namespace
+
+InstructionSet most_useful(const TrainSettings& settings) {
+    const bool is_full = settings.precision == Precision::fp32;
+    return settings.instruction_set.value_or(is_full ? InstructionSet::avx512
+                                                     : InstructionSet::amx);
 }
 
 void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings) {

@@ -14,22 +14,12 @@ namespace lockstep {
 /// numbers of 16 bits are none that fp32 takes by itself.
 InstructionSet most_useful(const TrainSettings& settings);
 
-/// Collective. The instruction set to compute with: what `settings` want, or the least among the
-/// ranks, up to most_useful(). Errors: E702 naming the ranks whose processor lacks it.
-InstructionSet agree_instruction_set(const Communicator& ranks,
-                                     InstructionSet mine,
-                                     const TrainSettings& settings);
-
-/// Tells oneDNN, MKL and ATen before their first use. Only once in a process: they read it once.
-void set_instruction_set(InstructionSet level);
-
-/// Threads that one operator may use, and deterministic algorithms only. Errors: E700 if ATen
-/// chose another instruction set than set_instruction_set() said.
-void set_compute_threads(int threads, InstructionSet level);
-
-/// Collective. All of this; from here on LibTorch may compute, in memory that the process keeps.
-/// `mine`: this processor's level. Sets settings.instruction_set, and adds to its warnings. Errors:
-/// those above, and those of arithmetic.hpp.
+/// Collective. Settles the instruction set to compute with: what `settings` want, or the least
+/// among the ranks, up to most_useful(). Tells oneDNN, MKL and ATen before their first use, once in
+/// a process: they read it once. From here on LibTorch may compute, in memory that the process
+/// keeps. `mine`: this processor's level. Sets settings.instruction_set, and adds to its warnings.
+/// Errors: E702 naming the ranks whose processor lacks it, E700 if ATen chose another, and those of
+/// arithmetic.hpp.
 void settle_arithmetic(const Communicator& ranks, InstructionSet mine, TrainSettings& settings);
 
 }  // namespace lockstep

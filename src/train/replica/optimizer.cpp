@@ -1,20 +1,61 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/train/optimizer.hpp"
+#include "replica/optimizer.hpp"
 
 #include "lockstep/core/error.hpp"
 
-#include "replica/averaged_optimizer.hpp"
-#include "replica/layer_optimizers.hpp"
-#include "replica/update_loops.hpp"
-#include "replica/update_terms.hpp"
-
 #include <algorithm>
+#include <cmath>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
 namespace lockstep {
 namespace {
+
+// Updates that the moments of `piece` have taken with this one: t of the paper.
+double moment_number(const ParameterPiece& piece, const UpdateStep& step) {
+    return static_cast<double>(step.number - piece.missed);
+}
+
+// 1 - beta1^t: the first moment is divided by this.
+double first_correction(const OptimizerSettings& settings,
+                        const ParameterPiece& piece,
+                        const UpdateStep& step) {
+    return 1 - std::pow(settings.beta1, moment_number(piece, step));
+}
+
+// Factors of the moments, and of gradients.
+UpdateTerms moment_terms(const OptimizerSettings& settings,
+                         const ParameterPiece& piece,
+                         const UpdateStep& step) {
+    return {.scale = step.gradient_scale,
+            .beta1 = static_cast<float>(settings.beta1),
+            .beta2 = static_cast<float>(settings.beta2),
+            .keep1 = static_cast<float>(1 - settings.beta1),
+            .keep2 = static_cast<float>(1 - settings.beta2),
+            .epsilon = static_cast<float>(settings.epsilon),
+            .root2 = static_cast<float>(
+                std::sqrt(1 - std::pow(settings.beta2, moment_number(piece, step))))};
+}
+
+// All of `piece`; `first` and `second` are its first two state vectors, as far as there are any.
+UpdateLaunch launch_of(UpdateKind kind,
+                       const ParameterPiece& piece,
+                       const UpdateStep& step,
+                       const UpdateTerms& terms,
+                       const float* rate = nullptr) {
+    return {.kind = kind,
+            .values = piece.values,
+            .gradients = piece.gradients,
+            .first = piece.state.empty() ? nullptr : piece.state[0],
+            .second = piece.state.size() < 2 ? nullptr : piece.state[1],
+            .count = static_cast<std::int64_t>(piece.count),
+            .terms = terms,
+            .decided = step.decided,
+            .rate = rate,
+            .mark = piece.mark};
+}
 
 class Sgd : public Optimizer {
   public:
@@ -64,6 +105,147 @@ class Adam : public Optimizer {
     OptimizerSettings settings_;
 };
 
+bool is_spared(const OptimizerSettings& settings, const ParameterPiece& piece) {
+    return parameter_group(settings, piece.dimensions) == ParameterGroup::spared;
+}
+
+class Lars : public Optimizer {
+  public:
+    explicit Lars(const OptimizerSettings& settings) : settings_(settings) {}
+
+    std::vector<std::string> state_names() const override { return {"momentum"}; }
+    OwnRateRule own_rate() const override {
+        return {OwnRateRule::Kind::lars, settings_.trust, settings_.weight_decay};
+    }
+
+    void prepare(const ParameterPiece& piece,
+                 const UpdateStep&,
+                 const TensorSums& sums,
+                 UpdateLoops& loops) const override {
+        if (is_spared(settings_, piece)) return;
+        loops.add_squares(sums.weights, piece.values, piece.count);
+        loops.add_squares(sums.updates, piece.gradients, piece.count);
+    }
+
+    void update(const ParameterPiece& piece,
+                const float* rate,
+                const UpdateStep& step,
+                UpdateLoops& loops) const override {
+        const double decay = is_spared(settings_, piece) ? 0 : settings_.weight_decay;
+        loops.run(launch_of(UpdateKind::lars,
+                            piece,
+                            step,
+                            {.scale = step.gradient_scale,
+                             .momentum = static_cast<float>(settings_.momentum),
+                             .decay = static_cast<float>(decay)},
+                            rate));
+    }
+
+  private:
+    OptimizerSettings settings_;
+};
+
+// Elements [at, at + count) of `whole`.
+ParameterPiece part_of(const ParameterPiece& whole, std::size_t at, std::size_t count) {
+    ParameterPiece part = whole;
+    part.count = count;
+    part.values += at;
+    part.gradients += at;
+    for (float*& state : part.state) state += at;
+    return part;
+}
+
+// m / (1 - beta1^t) by sqrt(v / (1 - beta2^t)) + epsilon, and weight decay, are directions:
+// computed twice, once for their norm and once to go there, which is cheaper than a vector to keep
+// them in.
+class Lamb : public Optimizer {
+  public:
+    explicit Lamb(const OptimizerSettings& settings) : settings_(settings) {}
+
+    std::vector<std::string> state_names() const override { return {"m", "v"}; }
+    OwnRateRule own_rate() const override { return {.kind = OwnRateRule::Kind::lamb}; }
+
+    void prepare(const ParameterPiece& piece,
+                 const UpdateStep& step,
+                 const TensorSums& sums,
+                 UpdateLoops& loops) const override {
+        const std::span<float> directions = loops.room();
+        for (std::size_t at = 0; at < piece.count; at += directions.size()) {
+            const ParameterPiece part =
+                part_of(piece, at, std::min(directions.size(), piece.count - at));
+            UpdateLaunch launch =
+                launch_of(UpdateKind::lamb_moments, part, step, terms_of(part, step));
+            loops.run(launch);
+            if (is_spared(settings_, piece)) continue;
+            launch.kind = UpdateKind::lamb_directions;
+            launch.gradients = part.values;
+            launch.values = directions.data();
+            launch.mark = nullptr;  // what the sums get is a number in any case
+            loops.run(launch);
+            loops.add_squares(sums.updates, directions.data(), part.count);
+            loops.add_squares(sums.weights, part.values, part.count);
+        }
+    }
+
+    void update(const ParameterPiece& piece,
+                const float* rate,
+                const UpdateStep& step,
+                UpdateLoops& loops) const override {
+        loops.run(launch_of(UpdateKind::lamb, piece, step, terms_of(piece, step), rate));
+    }
+
+  private:
+    UpdateTerms terms_of(const ParameterPiece& piece, const UpdateStep& step) const {
+        UpdateTerms terms = moment_terms(settings_, piece, step);
+        terms.of_m = static_cast<float>(1 / first_correction(settings_, piece, step));
+        terms.decay = static_cast<float>(is_spared(settings_, piece) ? 0 : settings_.weight_decay);
+        return terms;
+    }
+
+    OptimizerSettings settings_;
+};
+
+/// Trains as `inner` does, to the bit. The average, the last of the state vectors, begins as the
+/// weights before the first step (Polyak and Juditsky, SIAM J. Control Optim. 30(4), 1992; with
+/// weights that fade by `decay` a step as in https://arxiv.org/abs/1703.01780).
+class Averaged : public Optimizer {
+  public:
+    Averaged(std::unique_ptr<Optimizer> inner, double decay)
+        : inner_(std::move(inner)), keep_(static_cast<float>(1 - decay)) {}
+
+    std::vector<std::string> state_names() const override {
+        std::vector<std::string> names = inner_->state_names();
+        names.emplace_back(average_state);
+        return names;
+    }
+
+    OwnRateRule own_rate() const override { return inner_->own_rate(); }
+
+    void prepare(const ParameterPiece& piece,
+                 const UpdateStep& step,
+                 const TensorSums& sums,
+                 UpdateLoops& loops) const override {
+        inner_->prepare(piece, step, sums, loops);
+    }
+
+    void update(const ParameterPiece& piece,
+                const float* rate,
+                const UpdateStep& step,
+                UpdateLoops& loops) const override {
+        inner_->update(piece, rate, step, loops);
+        loops.run({.kind = UpdateKind::average,
+                   .values = piece.values,
+                   .first = piece.state.back(),
+                   .count = static_cast<std::int64_t>(piece.count),
+                   .terms = {.keep = keep_},
+                   .decided = step.decided});
+    }
+
+  private:
+    std::unique_ptr<Optimizer> inner_;
+    float keep_;
+};
+
 // What becomes of the tensors that are not spared: "weight decay 0.01 and rates of their own".
 std::string treatment(const OptimizerSettings& settings) {
     const bool has_rates =
@@ -83,9 +265,9 @@ std::unique_ptr<Optimizer> make_bare(const OptimizerSettings& settings) {
         case OptimizerKind::adamw:
             return std::make_unique<Adam>(settings);
         case OptimizerKind::lars:
-            return make_lars(settings);
+            return std::make_unique<Lars>(settings);
         case OptimizerKind::lamb:
-            return make_lamb(settings);
+            return std::make_unique<Lamb>(settings);
     }
     throw Error("E103",
                 fmt::format("no optimizer has the number {}", static_cast<int>(settings.kind)),
@@ -127,7 +309,36 @@ void Optimizer::prepare(const ParameterPiece&,
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings) {
     auto bare = make_bare(settings);
     if (settings.average_decay == 0) return bare;
-    return make_averaged(std::move(bare), settings.average_decay);
+    return std::make_unique<Averaged>(std::move(bare), settings.average_decay);
+}
+
+void update_pieces(const Optimizer& optimizer,
+                   const Communicator& ranks,
+                   std::span<const ParameterPiece> pieces,
+                   ParameterCopy copy,
+                   std::size_t tensors,
+                   const UpdateStep& step,
+                   UpdateLoops& loops) {
+    // Other copies prepare as well, for that changes their state; but they are not counted again.
+    const auto own_rates = [&] {
+        std::int64_t* sums = loops.sums(2 * tensors);
+        for (const ParameterPiece& piece : pieces) {
+            std::int64_t* const own = sums + 2 * piece.tensor * exact::words;
+            optimizer.prepare(piece, step, {own, own + exact::words}, loops);
+        }
+        if (copy != ParameterCopy::first) sums = loops.sums(2 * tensors);
+        loops.sum_over(ranks, sums, 2 * tensors);
+        return loops.own_rates({.rule = optimizer.own_rate(),
+                                .sums = sums,
+                                .tensors = static_cast<std::int64_t>(tensors),
+                                .rate = step.rate,
+                                .scale = step.gradient_scale,
+                                .decided = step.decided});
+    };
+    const bool has_rates = optimizer.own_rate().kind != OwnRateRule::Kind::none;
+    const float* const rates = has_rates ? own_rates() : nullptr;
+    for (const ParameterPiece& piece : pieces)
+        optimizer.update(piece, has_rates ? rates + piece.tensor : nullptr, step, loops);
 }
 
 }  // namespace lockstep

@@ -1,37 +1,35 @@
 // SPDX-License-Identifier: Apache-2.0
 // What a rank holds of the model that all ranks train: weights, gradients, optimizer state, and
-// their way to the other ranks and back.
+// their way to the other ranks and back. They lie in flat vectors: in host memory, where ranks of a
+// node share one copy of parameters and optimizer state, or in a GPU's.
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
+#include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/progress.hpp"
+#include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/link_times.hpp"
 #include "lockstep/train/checkpoint.hpp"
-#include "lockstep/train/optimizer.hpp"
 
 #include "leaves/leaf_graph.hpp"
 #include "model/model.hpp"
 #include "replica/late_factors.hpp"
+#include "replica/model_layout.hpp"
+#include "replica/optimizer.hpp"
+#include "replica/update_loops.hpp"
 
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-namespace lockstep {
+#include <ATen/core/Tensor.h>
 
-/// Scalars that travel with the gradients, summed over leaves. Floats; exact for what they hold.
-enum class StepScalar : std::size_t {
-    loss_sum,          ///< sum of per-sample losses divided by the step's samples
-    requeue_wanted,    ///< > 0: some rank was asked to save and requeue
-    interrupt_wanted,  ///< > 0: some rank was interrupted
-    save_wanted,       ///< > 0: rank 0's clock or a user says that a checkpoint is due
-    discard_wanted,    ///< > 0: a user wants the run to end without a checkpoint
-    leaf_squares,      ///< of all leaves' gradients, each one's squared norm; see LeafNorms
-    count,
-};
+namespace lockstep {
 
 /// Whether the squared norm of each leaf's gradient is added to StepScalar::leaf_squares.
 enum class LeafNorms { ignore, measure };
@@ -62,103 +60,198 @@ struct ReplicaTensors {
 /// begin_together, backward, end_together for all leaves at once: the bits are the same.
 class Replica {
   public:
-    virtual ~Replica() = default;
+    struct Parts {
+        std::unique_ptr<Model> model;
+        std::unique_ptr<const ModelLayout> layout;
+        const TreePlan& plan;
+        std::unique_ptr<Exchange> exchange;  ///< of `layout` and `plan`
+        std::unique_ptr<Optimizer> optimizer;
+        Communicator ranks;  ///< those of the exchange
+        ProgressSettings progress;
+        at::Device device = at::kCPU;       ///< of model and exchange
+        UpdateLoops& loops = host_loops();  ///< of that device
+    };
+    explicit Replica(Parts parts);
 
-    virtual Model& model() = 0;
+    Model& model() { return *parts_.model; }
 
-    virtual void begin_step(LeafNorms norms) = 0;
+    void begin_step(LeafNorms norms);
 
     /// The next own leaf, of so many passes of backward, 0 if it has no samples: buffers are as at
     /// the step's start, and backward adds its gradients to the leaf's.
-    virtual void begin_leaf(int micro_batches) = 0;
+    void begin_leaf(int micro_batches);
 
     /// Between two passes of backward over one leaf.
-    virtual void next_micro_batch() = 0;
+    void next_micro_batch();
 
     /// Within a leaf.
-    virtual void add(StepScalar which, float value) = 0;
+    void add(StepScalar which, float value);
 
     /// The same of one number that may still be computed, where the model is.
-    virtual void add(StepScalar which, const at::Tensor& value) = 0;
+    void add(StepScalar which, const at::Tensor& value);
 
     /// A parameter that no pass has reached has no gradient; the user hears of it once.
-    virtual void end_leaf() = 0;
+    void end_leaf();
 
     /// All own leaves at once, each of which has samples: backward gives nothing to parameters by
     /// itself, see sums().
-    virtual void begin_together() = 0;
+    void begin_together();
 
     /// `scope`: what forward did to buffers. `results`: by own leaf.
-    virtual void end_together(const LeafScope& scope, std::span<const LeafResult> results) = 0;
+    void end_together(const LeafScope& scope, std::span<const LeafResult> results);
 
     /// Where gradients of the leaf, or leaves, that are computed now may go instead of to autograd.
-    virtual const LeafSums& sums() const = 0;
-    virtual ParameterPlaces places() = 0;
+    const LeafSums& sums() const { return *sums_; }
+    ParameterPlaces places();
 
     /// Backward tells nobody of gradients, but adds their parameters to `reached`, for who tells of
     /// them by places().ready later; nullptr: as always.
-    virtual void hold_gradients(std::vector<std::size_t>* reached) = 0;
+    void hold_gradients(std::vector<std::size_t>* reached) { held_ = reached; }
 
     /// In place of begin_step(): leaves are computed, and nothing leaves this rank. What they add
     /// up to is told by sums_hash(), and forgotten by end_rehearsal().
-    virtual void begin_rehearsal() = 0;
-    virtual std::string sums_hash() const = 0;
-    virtual void end_rehearsal() = 0;
+    void begin_rehearsal();
+    std::string sums_hash() const;
+    void end_rehearsal() { restore_buffers(); }
 
     /// Collective. Waits for the sums over all leaves.
-    virtual void finish() = 0;
+    void finish() { reducer_.finish(); }
 
     /// Collective. Updates what this rank owns, by gradients as `rule` scales them, and leaves
     /// alone what no leaf of the step has reached; or, where it says so, nothing: weights,
     /// optimizer state, buffers and counters stay as they are. `samples`: of the step; buffers
     /// become their mean over the leaves that had some. The host waits for nothing that a GPU
     /// decides.
-    virtual void update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) = 0;
+    void update(UpdateStep step, const UpdateRule& rule, std::int64_t samples);
 
     /// Collective. Afterwards every rank computes with all updates.
-    virtual void publish() = 0;
+    void publish();
 
     /// Collective, between steps. The model computes with the average of its weights from now on,
     /// or with the weights again: each call exchanges them. Nothing where no average is kept.
-    virtual void swap_average() = 0;
+    void swap_average();
 
     /// After publish(): the sum over all leaves, the same on all ranks.
-    virtual float scalar(StepScalar which) const = 0;
+    float scalar(StepScalar which) const;
 
     /// After publish(): about the last update, the same bits on any number of ranks.
-    virtual const UpdateDecision& decision() const = 0;
+    const UpdateDecision& decision() const { return decision_; }
 
     /// Of initial weights, or of the end of a step.
-    virtual ReplicaTensors tensors() = 0;
+    ReplicaTensors tensors();
 
     /// Collective. The model's, and by "optimizer.missed." and a parameter's name how many updates
     /// left it alone, if any did.
-    virtual Counters counters() const = 0;
+    Counters counters() const;
 
     /// XXH3-128 over all parameters, then float buffers, then the model's counters, then frozen
     /// parameters that no file has, each in the model's order with its name. Any rank; between
     /// steps.
-    virtual std::string hash() const = 0;
+    std::string hash() const;
 
     /// Collective, between steps and before the first: pieces of tensors() may have been filled.
     /// Errors: E304 if `counters` lack one.
-    virtual void start(const Counters& counters) = 0;
+    void start(const Counters& counters);
 
     /// For people: how large it is, and how its gradients travel.
-    virtual std::string description() const = 0;
+    std::string description() const;
 
     /// Seconds this rank waited for others, since the last call.
-    virtual double take_wait_s() = 0;
+    double take_wait_s() { return parts_.exchange->take_wait_s(); }
 
     /// As Exchange::take_links(); ranks are those of the exchange.
-    virtual std::vector<LinkTimes> take_links() = 0;
+    std::vector<LinkTimes> take_links() { return parts_.exchange->take_links(); }
 
     /// Seconds since the last call in which backward's hooks and the ends of leaves summed instead
     /// of a communication thread.
-    virtual double take_launch_s() = 0;
+    double take_launch_s() { return reducer_.take_launch_s(); }
 
     /// How long buckets travelled since the last call, and how much of that steps waited for.
-    virtual OverlapTimes take_overlap() = 0;
+    OverlapTimes take_overlap() { return reducer_.take_overlap(); }
+
+  private:
+    struct Counter {
+        at::Tensor tensor;
+        std::int64_t at_start = 0;  ///< of the step
+    };
+    /// This rank's part of a bucket of parameters, and where it begins in the optimizer's vectors.
+    struct OwnStripe {
+        FloatRange range;
+        std::size_t first = 0;
+    };
+
+    /// Where in a bucket's sums a piece's gradients begin.
+    struct GradientPlace {
+        std::size_t bucket = 0, offset = 0;
+    };
+
+    /// Flat vectors as the host reads and writes them.
+    struct HostVectors {
+        float* values = nullptr;
+        std::vector<float*> state;
+    };
+
+    bool is_on_host() const { return parts_.device.is_cpu(); }
+    at::Tensor view_of(float* flat, const FlatTensor& place) const;
+    at::Tensor scalar_view(float* at) const;
+    std::span<const float> on_host(const float* from, std::size_t count) const;
+    HostVectors host_vectors();
+    void take_host_vectors();
+    void read_told();
+    FloatRange told_state() const;
+    float told(std::size_t place) const;
+    void cut_pieces();
+    void take_initial_weights();
+    NamedTensors saved_frozen() const;
+    void begin_average();
+    bool keeps_average() const;
+    void install_hooks();
+    void ready(std::size_t parameter);
+    double squares_of(std::size_t parameter) const;
+    double leaf_squares() const;
+    const std::vector<at::Tensor>& gradient_views(float* slot);
+    FloatRange state() const { return parts_.layout->flat().state(); }
+    std::size_t averaged_end() const { return parts_.layout->averaged().end; }
+    void lend_slot();
+    void restore_buffers();
+    void take_buffers(const LeafScope& scope, std::int64_t leaf);
+    void store_buffers();
+    void mark_missing(std::span<float* const> slots, int leaves);
+    bool reaches(std::size_t parameter) const;
+    void set_marks();
+    void count_missed();
+    std::vector<std::int64_t> all_missed() const;
+    Counters model_counters() const;
+    const UpdateDecision* decide(const UpdateRule& rule);
+    void update_state(std::int64_t samples);
+
+    Parts parts_;
+    FlatMemory& memory_;
+    float* values_;  ///< what all ranks see; parameters are views of it
+    Reducer reducer_;
+    std::vector<at::Tensor> parameters_, buffers_;  ///< the model's own
+    std::vector<Counter> counters_;
+    std::vector<OwnStripe> stripes_;        ///< by bucket, but the state's
+    std::vector<at::Tensor> state_;         ///< the optimizer's, of the stripes one after another
+    std::vector<ParameterPiece> pieces_;    ///< of the stripes
+    std::vector<GradientPlace> gradients_;  ///< by piece
+    std::vector<int> missed_leaves_;        ///< by parameter: own leaves of this step without it
+    std::vector<std::int64_t> missed_;      ///< by parameter: see ParameterPiece, of own pieces
+    std::map<float*, std::vector<at::Tensor>> views_;  ///< by slot
+    float* slot_ = nullptr;                            ///< of the current leaf
+    std::optional<LeafSums> sums_;                     ///< of the current leaf, or of all
+    bool has_samples_ = false, reported_missing_ = false;
+    LeafNorms norms_ = LeafNorms::ignore;         ///< of the current step
+    int passes_left_ = 0;                         ///< of backward over the current leaf
+    std::vector<std::size_t>* held_ = nullptr;    ///< see hold_gradients()
+    std::vector<std::optional<double>> squares_;  ///< by parameter, of the current leaf's gradient
+    const UpdateDecision* decided_ = nullptr;     ///< in memory of the loops, if it was late
+    UpdateDecision decision_;                     ///< the same, after publish()
+    /// To the host, page-locked: *decided_, then told_state() as published, then marks of pieces.
+    at::Tensor told_;
+    std::vector<float> mirror_;        ///< of a GPU's vectors, while tensors() are lent
+    std::vector<at::Tensor> kept_;     ///< frozen parameters on the host, meanwhile
+    mutable std::vector<float> seen_;  ///< of a GPU's, by the host, for a moment
 };
 
 }  // namespace lockstep

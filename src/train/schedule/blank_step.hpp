@@ -3,9 +3,8 @@
 // parameters, which buckets are cut by, and a hash of all that was computed, the canary.
 #pragma once
 
-#include "lockstep/train/optimizer.hpp"
-
 #include "model/model.hpp"
+#include "replica/optimizer.hpp"
 #include "task/task.hpp"
 
 #include <cstddef>

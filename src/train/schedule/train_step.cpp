@@ -89,7 +89,7 @@ StepOutcome TrainStep::run(SampleFeed& feed,
     const StepOutcome done = outcome(feed.batch(), step);
     if (!done.is_skipped) ++parts_.updates;
     // A loss that is not finite by itself says nothing of the scale.
-    if (settings_.scales_loss && std::isfinite(done.loss))
+    if (scales_loss() && std::isfinite(done.loss))
         parts_.scale = next_scale(parts_.scale, done.is_skipped);
     return done;
 }
@@ -111,7 +111,7 @@ void TrainStep::compute(SampleFeed& feed, std::int64_t step, const StepWishes& w
 
 void TrainStep::update(const Batch& batch, std::int64_t step, double rate) {
     const PhaseScope scope(parts_.clock, Phase::update);
-    const bool skips = settings_.on_nonfinite != NonFinite::stop || settings_.scales_loss;
+    const bool skips = settings_.on_nonfinite != NonFinite::stop || scales_loss();
     parts_.replica.update({.number = parts_.updates + 1, .rate = rate},
                           {.loss_scale = parts_.scale.factor,
                            .clip_norm = settings_.clip_norm,
@@ -121,8 +121,9 @@ void TrainStep::update(const Batch& batch, std::int64_t step, double rate) {
 }
 
 bool TrainStep::measures(const Batch& batch, std::int64_t step) const {
-    return settings_.norms_every > 0 && settings_.virtual_ranks > 1 &&
-           (step + 1) % settings_.norms_every == 0 && batch.samples_in_step == settings_.batch;
+    return settings_.noise_scale_every > 0 && settings_.virtual_ranks > 1 &&
+           (step + 1) % settings_.noise_scale_every == 0 &&
+           batch.samples_in_step == settings_.batch;
 }
 
 // Leaves' losses were divided by the step's samples, V times too many for a mean over a leaf's.
@@ -158,7 +159,7 @@ void TrainStep::compute_leaves(SampleFeed& feed, std::int64_t step, const LeafSc
 
 // Sums of the last leaf's gradients run while its backward does, unless it is replayed.
 Capture TrainStep::capture_of(const Batch& batch, const LeafRows& leaf) const {
-    const bool is_waited_for = settings_.sums_elsewhere && &leaf == &batch.leaves.back();
+    const bool is_waited_for = parts_.ranks > 1 && &leaf == &batch.leaves.back();
     return is_waited_for && !captures_all_ ? Capture::no : Capture::yes;
 }
 
@@ -208,7 +209,7 @@ LeafSamples TrainStep::read(SampleFeed& feed, const LeafRows& leaf) {
 }
 
 LossTerms TrainStep::terms(std::int64_t samples) const {
-    return {.samples = samples, .scale = settings_.scales_loss ? parts_.scale.factor : 1};
+    return {.samples = samples, .scale = scales_loss() ? parts_.scale.factor : 1};
 }
 
 // A short leaf may have fewer samples than the run has micro-batches.

@@ -4,6 +4,7 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
+#include "lockstep/train/settings.hpp"
 
 #include "model/device_model.hpp"
 #include "replica/replica.hpp"
@@ -33,35 +34,23 @@ struct StepOutcome {
     std::optional<GradientNorms> norms{};  ///< where they are measured
 };
 
-/// What a step computes, the same on all ranks.
-struct StepSettings {
-    std::uint64_t seed = 0;
-    int threads = 1;               ///< of this rank
-    int micro_batches = 1;         ///< a leaf's gradient is accumulated over so many
-    double clip_norm = 0;          ///< the gradient's norm is scaled down to this; 0: never
-    bool scales_loss = false;      ///< by a factor that follows overflows
-    std::int64_t norms_every = 0;  ///< steps; 0: gradients' norms are not measured
-    std::int64_t batch = 0;        ///< samples of a whole step
-    int virtual_ranks = 1;
-    int leaves = 1;               ///< of this rank
-    bool sums_elsewhere = false;  ///< other ranks wait for this one's gradients
-    NonFinite on_nonfinite = NonFinite::stop;
-};
-
 /// Borrows everything; see run().
 class TrainStep {
   public:
     struct Parts {
+        const TrainSettings& settings;  ///< V is settled
         Replica& replica;
         const ModelShape& shape;  ///< that the model is given
         const Task& task;
         PhaseClock& clock;
         LossScale& scale;       ///< of the next step
         std::int64_t& updates;  ///< that the replica has taken
+        int leaves = 1;         ///< of this rank
+        int ranks = 1;
     };
-    TrainStep(Parts parts, const StepSettings& settings)
+    explicit TrainStep(Parts parts)
         : parts_(parts),
-          settings_(settings),
+          settings_(parts.settings),
           passes_(parts.replica, parts.task, parts.clock),
           device_phases_(parts.clock, device_of(parts.replica.model())) {}
 
@@ -92,8 +81,9 @@ class TrainStep {
     void compute_leaves(SampleFeed& feed, std::int64_t step, const LeafScalars& wished);
     bool compute_together(SampleFeed& feed, std::int64_t step, const LeafScalars& wished);
     LeafSamples read(SampleFeed& feed, const LeafRows& leaf);
+    bool scales_loss() const { return settings_.precision == Precision::fp16; }
     LossTerms terms(std::int64_t samples) const;
-    LeafCut cut() const { return {settings_.leaves, settings_.batch / settings_.virtual_ranks}; }
+    LeafCut cut() const { return {parts_.leaves, settings_.batch / settings_.virtual_ranks}; }
     int micro_batches(const LeafRows& leaf) const;
     Capture capture_of(const Batch& batch, const LeafRows& leaf) const;
     void tell_of_capture(std::int64_t step);
@@ -103,7 +93,7 @@ class TrainStep {
     StepOutcome outcome(const Batch& batch, std::int64_t step) const;
 
     Parts parts_;
-    StepSettings settings_;
+    const TrainSettings& settings_;
     LeafPasses passes_;
     DevicePhases device_phases_;
     bool is_together_ = false;

@@ -3,10 +3,9 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/train/learning_rate.hpp"
 #include "lockstep/train/model_table.hpp"
 
-#include "model/model_source.hpp"
+#include "settings/learning_rate.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -43,9 +43,4 @@ std::unique_ptr<SampleFeed> make_feed(BatchStream& stream,
                                       const InputReader& input,
                                       const InputKernels* kernels);
 
-/// The one on a GPU.
-std::unique_ptr<SampleFeed> make_device_feed(BatchStream& stream,
-                                             const InputReader& input,
-                                             const InputKernels& kernels);
-
 }  // namespace lockstep

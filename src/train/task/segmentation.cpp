@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 
-#include "task/class_loss.hpp"
+#include "task/classification.hpp"
 #include "task/field_task.hpp"
 
 #include <ATen/Functions.h>

@@ -2,7 +2,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/train/checkpoint.hpp"
 
-#include "checkpoint/safetensors_file.hpp"
+#include "checkpoint/safetensors.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

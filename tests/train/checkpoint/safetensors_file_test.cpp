@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "checkpoint/safetensors_file.hpp"
-
 #include "lockstep/core/hash.hpp"
 
 #include "checkpoint/initial_weights.hpp"
+#include "checkpoint/safetensors.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

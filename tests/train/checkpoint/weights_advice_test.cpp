@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "checkpoint/weights_advice.hpp"
 
-#include "checkpoint/safetensors_file.hpp"
+#include "checkpoint/safetensors.hpp"
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "leaves/leaf_scope.hpp"
-#include "replica/flat_replica.hpp"
+#include "replica/replica.hpp"
 #include "schedule/leaf_passes.hpp"
 
 #include <memory>
@@ -111,7 +111,7 @@ class Rehearsal {
     std::string hash() const { return replica_.hash(); }
 
   private:
-    FlatReplica::Parts parts(const std::shared_ptr<Classifier>& module) const {
+    Replica::Parts parts(const std::shared_ptr<Classifier>& module) const {
         auto model = model_of(module);
         auto layout = std::make_unique<const ModelLayout>(*model);
         auto exchange = make_exchange(Communicator(), layout->flat(), plan_);
@@ -126,7 +126,7 @@ class Rehearsal {
 
     ModelShape shape_;
     TreePlan plan_;
-    FlatReplica replica_;
+    Replica replica_;
     Field labels_;
     PhaseClock clock_;
 };

@@ -7,8 +7,7 @@
 #include "lockstep/train/model.hpp"
 
 #include "checkpoint/safetensors.hpp"
-#include "model/models/gpt.hpp"
-#include "model/models/unet.hpp"
+#include "model/models/built_in.hpp"
 
 #include <cstdio>
 #include <cstring>

@@ -3,9 +3,8 @@
 // torchvision's.
 #include "lockstep/train/model.hpp"
 
-#include "model/models/gpt.hpp"
+#include "model/models/built_in.hpp"
 #include "model/models/layers.hpp"
-#include "model/models/unet.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/train/optimizer.hpp"
+#include "replica/optimizer.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/random.hpp"
 
-#include "replica/optimizer_step.hpp"
 #include "support/caught.hpp"
 
 #include <algorithm>

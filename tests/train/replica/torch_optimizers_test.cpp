@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Our optimizers beside LibTorch's: the same weights, within rounding, after 200 steps.
-#include "lockstep/train/optimizer.hpp"
-
-#include "replica/optimizer_step.hpp"
+#include "replica/optimizer.hpp"
 
 #include <functional>
 #include <memory>

@@ -4,7 +4,7 @@
 
 #include "lockstep/core/random.hpp"
 
-#include "replica/optimizer_step.hpp"
+#include "replica/optimizer.hpp"
 #include "replica/update_loops.hpp"
 
 #include <array>

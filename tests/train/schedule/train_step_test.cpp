@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "schedule/train_step.hpp"
 
-#include "replica/flat_replica.hpp"
+#include "replica/replica.hpp"
 #include "train/made_up_index.hpp"
 
 #include <array>
@@ -76,7 +76,15 @@ class StepsOfALine : public testing::Test {
         return std::make_shared<Line>();
     }
 
-    FlatReplica::Parts parts() {
+    static TrainSettings settings() {
+        TrainSettings settings;
+        settings.batch = 4;
+        settings.virtual_ranks = 2;
+        settings.on_nonfinite = NonFinite::skip;
+        return settings;
+    }
+
+    Replica::Parts parts() {
         auto model = model_of(line_);
         auto layout = std::make_unique<const ModelLayout>(*model);
         auto exchange = make_exchange(Communicator(), layout->flat(), plan_);
@@ -92,7 +100,7 @@ class StepsOfALine : public testing::Test {
     const std::shared_ptr<Line> line_ = seeded_line(), peer_ = seeded_line();
     torch::optim::Adam torch_{peer_->parameters(), torch::optim::AdamOptions(rate)};
     const TreePlan plan_{2, 1};
-    FlatReplica replica_{parts()};
+    Replica replica_{parts()};
     const DatasetIndex data_ =
         test::made_up_index({numbers_field("features", {2}), numbers_field("targets", {})});
     const std::unique_ptr<Task> task_ = make_regression({}, data_.field("targets"));
@@ -100,8 +108,8 @@ class StepsOfALine : public testing::Test {
     PhaseClock clock_;
     LossScale scale_;
     std::int64_t updates_ = 0, number_ = 0;
-    TrainStep step_{{replica_, input_.shape(), *task_, clock_, scale_, updates_},
-                    {.batch = 4, .virtual_ranks = 2, .on_nonfinite = NonFinite::skip}};
+    const TrainSettings settings_ = settings();
+    TrainStep step_{{settings_, replica_, input_.shape(), *task_, clock_, scale_, updates_}};
 };
 
 // torch.amp.GradScaler leaves out optimizer.step(), so that moments and their correction agree.

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/models/gpt.hpp"
-
 #include "lockstep/core/error.hpp"
 
 #include "model/models/built_in.hpp"

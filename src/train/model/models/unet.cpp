@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "model/models/unet.hpp"
-
 #include "model/models/built_in.hpp"
 
 #include <ATen/Functions.h>

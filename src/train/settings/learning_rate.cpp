@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/train/learning_rate.hpp"
+#include "settings/learning_rate.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "replica/flat_replica.hpp"
+#include "replica/replica.hpp"
 
 #include "lockstep/core/error.hpp"
 
@@ -27,12 +27,12 @@ class TwoLeaves : public testing::Test {
 
     const std::shared_ptr<Classifier> module = small_cnn();
     const TreePlan plan{2, 1};
-    FlatReplica replica;
+    Replica replica;
     const at::Tensor images = torch::rand({4, 1, 8, 8}), labels = torch::tensor({0, 1, 2, 3});
 
     void SetUp() override { replica.start(replica.counters()); }
 
-    FlatReplica::Parts parts(const OptimizerSettings& optimizer) {
+    Replica::Parts parts(const OptimizerSettings& optimizer) {
         auto model = model_of(module);
         auto layout = std::make_unique<const ModelLayout>(*model);
         auto exchange = make_exchange(Communicator(), layout->flat(), plan);
@@ -276,14 +276,13 @@ std::shared_ptr<Classifier> trained_partly(const OptimizerSettings& optimizer) {
     auto model = model_of(module);
     auto layout = std::make_unique<const ModelLayout>(*model);
     auto exchange = make_exchange(Communicator(), layout->flat(), plan);
-    auto replica =
-        std::make_unique<FlatReplica>(FlatReplica::Parts{.model = std::move(model),
-                                                         .layout = std::move(layout),
-                                                         .plan = plan,
-                                                         .exchange = std::move(exchange),
-                                                         .optimizer = make_optimizer(optimizer),
-                                                         .ranks = {},
-                                                         .progress = {}});
+    auto replica = std::make_unique<Replica>(Replica::Parts{.model = std::move(model),
+                                                            .layout = std::move(layout),
+                                                            .plan = plan,
+                                                            .exchange = std::move(exchange),
+                                                            .optimizer = make_optimizer(optimizer),
+                                                            .ranks = {},
+                                                            .progress = {}});
     replica->start(replica->counters());
     for (int step = 0; step < 20; ++step) {
         replica->begin_step(LeafNorms::ignore);
@@ -314,7 +313,7 @@ std::shared_ptr<Classifier> trained_by_torch(torch::optim::Optimizer& optimizer,
     return module;
 }
 
-TEST(FlatReplica, LeavesParametersWithoutGradientsAloneAsLibTorchDoes) {
+TEST(Replica, LeavesParametersWithoutGradientsAloneAsLibTorchDoes) {
     constexpr double decay = 0.1, rate = 0.01;
     const auto compare = [&](const OptimizerSettings& settings, auto make) {
         const auto ours = trained_partly(settings);
@@ -343,7 +342,7 @@ TEST(FlatReplica, LeavesParametersWithoutGradientsAloneAsLibTorchDoes) {
     });
 }
 
-TEST(FlatReplica, LeavesParametersWithoutGradientsAloneWhereTensorsHaveRates) {
+TEST(Replica, LeavesParametersWithoutGradientsAloneWhereTensorsHaveRates) {
     for (const OptimizerKind kind : {OptimizerKind::lars, OptimizerKind::lamb}) {
         const auto ours = trained_partly({.kind = kind, .weight_decay = 0.1});
         const auto start = std::make_shared<Partly>()->named_parameters();

@@ -33,11 +33,11 @@
 // - Whether a parameter has a gradient depends on how leaves are spread over ranks, or costs a
 //   message.
 //
-// Tested: train/replica/flat_replica_test.cpp (views keep values, gradients equal autograd's own,
+// Tested: train/replica/replica_test.cpp (views keep values, gradients equal autograd's own,
 // buffers and counters of several leaves, tensors and hash), e2e/verify_test.cpp,
 // simcuda/update_test.cpp (updates on GPUs: one CPU's bits, no trace of a skipped step, waits).
 
-#include "replica/flat_replica.hpp"
+#include "replica/replica.hpp"
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/hash.hpp"
@@ -45,7 +45,7 @@
 #include "lockstep/core/numbers.hpp"
 
 #include "replica/gradient_hooks.hpp"
-#include "replica/optimizer_step.hpp"
+#include "replica/optimizer.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -110,7 +110,7 @@ void add_piece(ReplicaTensors& all, const FlatTensor& place, FloatRange stripe, 
 
 }  // namespace
 
-FlatReplica::FlatReplica(Parts parts)
+Replica::Replica(Parts parts)
     : parts_(std::move(parts)),
       memory_(parts_.exchange->memory()),
       values_(parts_.exchange->values()),
@@ -144,7 +144,7 @@ FlatReplica::FlatReplica(Parts parts)
 }
 
 // What this rank owns of each tensor.
-void FlatReplica::cut_pieces() {
+void Replica::cut_pieces() {
     for (std::size_t bucket = 0; bucket < stripes_.size(); ++bucket)
         for (std::size_t i = 0; i < parameters_.size(); ++i) {
             const FlatTensor& place = parts_.layout->parameters()[i];
@@ -164,7 +164,7 @@ void FlatReplica::cut_pieces() {
         }
 }
 
-void FlatReplica::take_initial_weights() {
+void Replica::take_initial_weights() {
     const ModelLayout& layout = *parts_.layout;
     for (std::size_t bucket = 0; bucket < layout.flat().bucket_count(); ++bucket) {
         const FloatRange stripe = parts_.exchange->own_stripe(bucket);
@@ -176,18 +176,18 @@ void FlatReplica::take_initial_weights() {
 }
 
 // Of the initial weights: the first step may be one that is skipped.
-void FlatReplica::begin_average() {
+void Replica::begin_average() {
     if (!keeps_average()) return;
     for (const ParameterPiece& piece : pieces_)
         memory_.copy(piece.state.back(), piece.values, piece.count);
 }
 
-bool FlatReplica::keeps_average() const {
+bool Replica::keeps_average() const {
     const std::vector<std::string> names = parts_.optimizer->state_names();
     return !names.empty() && names.back() == average_state;
 }
 
-void FlatReplica::install_hooks() {
+void Replica::install_hooks() {
     for (std::size_t i = 0; i < parameters_.size(); ++i)
         on_gradient(parameters_[i], [this, i](const at::Tensor& parameter) {
             const void* const place = slot_ + parts_.layout->parameters()[i].range.begin;
@@ -198,39 +198,39 @@ void FlatReplica::install_hooks() {
         });
 }
 
-void FlatReplica::ready(std::size_t parameter) {
+void Replica::ready(std::size_t parameter) {
     // Before anything is added to the leaf's gradient.
     if (norms_ == LeafNorms::measure && passes_left_ == 1)
         squares_[parameter] = squares_of(parameter);
     reducer_.add(parameter);
 }
 
-double FlatReplica::squares_of(std::size_t parameter) const {
+double Replica::squares_of(std::size_t parameter) const {
     const FloatRange range = parts_.layout->parameters()[parameter].range;
     return sum_of_squares(on_host(slot_ + range.begin, range.size()));
 }
 
 // What the last pass did not reach waits for the leaf's end, and so does the bucket it is in.
-double FlatReplica::leaf_squares() const {
+double Replica::leaf_squares() const {
     double sum = 0;
     for (std::size_t i = 0; i < squares_.size(); ++i)
         sum += squares_[i] ? *squares_[i] : squares_of(i);
     return sum;
 }
 
-at::Tensor FlatReplica::view_of(float* flat, const FlatTensor& place) const {
+at::Tensor Replica::view_of(float* flat, const FlatTensor& place) const {
     return at::for_blob(flat + place.range.begin, place.shape)
         .options(at::TensorOptions(at::kFloat).device(parts_.device))
         .target_device(parts_.device)
         .make_tensor();
 }
 
-at::Tensor FlatReplica::scalar_view(float* at) const {
+at::Tensor Replica::scalar_view(float* at) const {
     return view_of(at, {"", {1}, {0, 1}});
 }
 
 // As long as nothing else is looked at.
-std::span<const float> FlatReplica::on_host(const float* from, std::size_t count) const {
+std::span<const float> Replica::on_host(const float* from, std::size_t count) const {
     if (is_on_host()) return {from, count};
     seen_.resize(count);
     memory_.wait();
@@ -239,7 +239,7 @@ std::span<const float> FlatReplica::on_host(const float* from, std::size_t count
     return seen_;
 }
 
-const std::vector<at::Tensor>& FlatReplica::gradient_views(float* slot) {
+const std::vector<at::Tensor>& Replica::gradient_views(float* slot) {
     auto& views = views_[slot];
     if (views.empty())
         for (const FlatTensor& place : parts_.layout->parameters())
@@ -247,7 +247,7 @@ const std::vector<at::Tensor>& FlatReplica::gradient_views(float* slot) {
     return views;
 }
 
-void FlatReplica::begin_step(LeafNorms norms) {
+void Replica::begin_step(LeafNorms norms) {
     mirror_ = {};
     kept_ = {};
     norms_ = norms;
@@ -255,12 +255,12 @@ void FlatReplica::begin_step(LeafNorms norms) {
     reducer_.begin_step();
 }
 
-void FlatReplica::next_micro_batch() {
+void Replica::next_micro_batch() {
     --passes_left_;
     reducer_.next_micro_batch();
 }
 
-void FlatReplica::begin_leaf(int micro_batches) {
+void Replica::begin_leaf(int micro_batches) {
     slot_ = reducer_.begin_leaf(std::max(micro_batches, 1));
     sums_.emplace(std::vector<LeafPlace>(1), std::vector<float*>{slot_}, 1, memory_);
     has_samples_ = micro_batches > 0;
@@ -272,12 +272,12 @@ void FlatReplica::begin_leaf(int micro_batches) {
 }
 
 // To autograd.
-void FlatReplica::lend_slot() {
+void Replica::lend_slot() {
     const auto& views = gradient_views(slot_);
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = views[i];
 }
 
-void FlatReplica::add(StepScalar which, float value) {
+void Replica::add(StepScalar which, float value) {
     float& sum = slot_[parts_.layout->scalar(which)];
     if (is_on_host())
         sum += value;
@@ -285,19 +285,19 @@ void FlatReplica::add(StepScalar which, float value) {
         scalar_view(&sum).add_(value);
 }
 
-void FlatReplica::add(StepScalar which, const at::Tensor& value) {
+void Replica::add(StepScalar which, const at::Tensor& value) {
     if (is_on_host()) return add(which, value.item<float>());
     scalar_view(&slot_[parts_.layout->scalar(which)]).add_(value.detach());
 }
 
-void FlatReplica::end_leaf() {
+void Replica::end_leaf() {
     if (has_samples_) store_buffers();
     if (norms_ == LeafNorms::measure) add(StepScalar::leaf_squares, finite_float(leaf_squares()));
     mark_missing({&slot_, 1}, 1);
     reducer_.end_leaf();
 }
 
-void FlatReplica::begin_together() {
+void Replica::begin_together() {
     reducer_.begin_together();
     std::vector<float*> slots;
     for (int index = 0; index < reducer_.slots(); ++index) slots.push_back(reducer_.slot(index));
@@ -308,7 +308,7 @@ void FlatReplica::begin_together() {
                   memory_);
 }
 
-void FlatReplica::end_together(const LeafScope& scope, std::span<const LeafResult> results) {
+void Replica::end_together(const LeafScope& scope, std::span<const LeafResult> results) {
     for (std::size_t leaf = 0; leaf < sums_->leaves(); ++leaf) {
         slot_ = sums_->slot(leaf);
         memory_.clear(slot_ + state().begin, state().size());
@@ -328,19 +328,19 @@ void FlatReplica::end_together(const LeafScope& scope, std::span<const LeafResul
 }
 
 // As forward of this leaf left them.
-void FlatReplica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
+void Replica::take_buffers(const LeafScope& scope, std::int64_t leaf) {
     for (const at::Tensor& buffer : buffers_)
         if (const at::Tensor* const left = scope.buffer(buffer, leaf)) buffer.copy_(*left);
 }
 
-ParameterPlaces FlatReplica::places() {
+ParameterPlaces Replica::places() {
     return {.parameters = parameters_,
             .range = [this](std::size_t i) { return parts_.layout->parameters()[i].range; },
             .gradient = [this](float* slot, std::size_t i) { return gradient_views(slot)[i]; },
             .ready = [this](std::size_t i) { ready(i); }};
 }
 
-void FlatReplica::begin_rehearsal() {
+void Replica::begin_rehearsal() {
     norms_ = LeafNorms::ignore;
     reducer_.begin_rehearsal();
     for (int index = 0; index < reducer_.slots(); ++index)
@@ -350,7 +350,7 @@ void FlatReplica::begin_rehearsal() {
     restore_buffers();
 }
 
-std::string FlatReplica::sums_hash() const {
+std::string Replica::sums_hash() const {
     Hasher128 hasher;
     for (int index = 0; index < reducer_.partials(); ++index)
         hasher.add(std::as_bytes(on_host(reducer_.slot(index), parts_.layout->flat().size())));
@@ -358,7 +358,7 @@ std::string FlatReplica::sums_hash() const {
 }
 
 // What the leaf, or so many of them, whose sums go to `slots`, did not reach.
-void FlatReplica::mark_missing(std::span<float* const> slots, int leaves) {
+void Replica::mark_missing(std::span<float* const> slots, int leaves) {
     const bool is_new = has_samples_ && !reported_missing_;
     for (const std::size_t parameter : reducer_.missing()) {
         missed_leaves_[parameter] += leaves;
@@ -372,7 +372,7 @@ void FlatReplica::mark_missing(std::span<float* const> slots, int leaves) {
     }
 }
 
-void FlatReplica::restore_buffers() {
+void Replica::restore_buffers() {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
         const FloatRange place = parts_.layout->buffers()[i].range;
         memory_.copy(buffers_[i].mutable_data_ptr<float>(), values_ + place.begin, place.size());
@@ -380,7 +380,7 @@ void FlatReplica::restore_buffers() {
     for (Counter& counter : counters_) counter.tensor.fill_(counter.at_start);
 }
 
-void FlatReplica::store_buffers() {
+void Replica::store_buffers() {
     for (std::size_t i = 0; i < buffers_.size(); ++i) {
         const FloatRange place = parts_.layout->buffers()[i].range;
         memory_.copy(slot_ + place.begin, buffers_[i].const_data_ptr<float>(), place.size());
@@ -397,7 +397,7 @@ void FlatReplica::store_buffers() {
 
 // From exact sums, which have the same bits however the gradient is cut. The first copies of all
 // ranks have each of its elements once. Nothing to decide: null.
-const UpdateDecision* FlatReplica::decide(const UpdateRule& rule) {
+const UpdateDecision* Replica::decide(const UpdateRule& rule) {
     if (!rule.needs_sums()) return nullptr;
     UpdateLoops& loops = parts_.loops;
     std::int64_t* const squares = loops.sums(2);
@@ -417,12 +417,12 @@ const UpdateDecision* FlatReplica::decide(const UpdateRule& rule) {
 }
 
 // Whether a leaf of this rank does.
-bool FlatReplica::reaches(std::size_t parameter) const {
+bool Replica::reaches(std::size_t parameter) const {
     return missed_leaves_[parameter] < static_cast<int>(reducer_.places().size());
 }
 
 // Collective. By parameter: 1 where a leaf of any rank reaches it.
-void FlatReplica::set_marks() {
+void Replica::set_marks() {
     float* const told = told_.data_ptr<float>() + decision_floats + told_state().size();
     for (std::size_t i = 0; i < pieces_.size(); ++i) {
         ParameterPiece& piece = pieces_[i];
@@ -433,7 +433,7 @@ void FlatReplica::set_marks() {
 }
 
 // After the host has been told.
-void FlatReplica::count_missed() {
+void Replica::count_missed() {
     if (decision_.is_withheld != 0) return;
     const float* const told = told_.const_data_ptr<float>() + decision_floats + told_state().size();
     for (std::size_t i = 0; i < pieces_.size(); ++i)
@@ -442,13 +442,13 @@ void FlatReplica::count_missed() {
 }
 
 // Collective: each rank knows of its own pieces, and counts are zero at first.
-std::vector<std::int64_t> FlatReplica::all_missed() const {
+std::vector<std::int64_t> Replica::all_missed() const {
     std::vector<std::int64_t> missed = missed_;
     parts_.ranks.all_reduce_max(missed);
     return missed;
 }
 
-void FlatReplica::update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) {
+void Replica::update(UpdateStep step, const UpdateRule& rule, std::int64_t samples) {
     decided_ = decide(rule);
     step.gradient_scale = update::gradient_scale(rule, 0);
     step.decided = decided_;
@@ -467,7 +467,7 @@ void FlatReplica::update(UpdateStep step, const UpdateRule& rule, std::int64_t s
 
 // Buffers and counters become the mean over the leaves that had samples, or have no part in a step
 // that is skipped; scalars stay sums: what ranks wish is met then, too.
-void FlatReplica::update_state(std::int64_t samples) {
+void Replica::update_state(std::int64_t samples) {
     const std::size_t bucket = parts_.layout->flat().state_bucket();
     const FloatRange stripe = parts_.exchange->own_stripe(bucket);
     const float* sums = reducer_.reduced(bucket);
@@ -485,7 +485,7 @@ void FlatReplica::update_state(std::int64_t samples) {
     memory_.copy(values_ + scalars, sums + (scalars - stripe.begin), stripe.end - scalars);
 }
 
-void FlatReplica::publish() {
+void Replica::publish() {
     parts_.exchange->publish();
     read_told();
     count_missed();
@@ -495,7 +495,7 @@ void FlatReplica::publish() {
 }
 
 // All that a step tells the host, at once.
-void FlatReplica::read_told() {
+void Replica::read_told() {
     float* const told = told_.data_ptr<float>();
     if (decided_ != nullptr)
         memory_.copy(told, reinterpret_cast<const float*>(decided_), decision_floats);
@@ -506,17 +506,17 @@ void FlatReplica::read_told() {
 }
 
 // Counters and scalars.
-FloatRange FlatReplica::told_state() const {
+FloatRange Replica::told_state() const {
     const auto& counters = parts_.layout->counters();
     return {counters.empty() ? averaged_end() : counters.front().range.begin, state().end};
 }
 
-float FlatReplica::told(std::size_t place) const {
+float Replica::told(std::size_t place) const {
     return told_.const_data_ptr<float>()[decision_floats + place - told_state().begin];
 }
 
 // All meet before, too: nobody may still be computing with what is exchanged.
-void FlatReplica::swap_average() {
+void Replica::swap_average() {
     if (!keeps_average()) return;
     parts_.ranks.barrier();
     for (const ParameterPiece& piece : pieces_) {
@@ -530,11 +530,11 @@ void FlatReplica::swap_average() {
     parts_.exchange->publish();
 }
 
-float FlatReplica::scalar(StepScalar which) const {
+float Replica::scalar(StepScalar which) const {
     return told(parts_.layout->scalar(which));
 }
 
-ReplicaTensors FlatReplica::tensors() {
+ReplicaTensors Replica::tensors() {
     const HostVectors host = host_vectors();
     ReplicaTensors all{
         .metas = {}, .pieces = {}, .is_first_copy = parts_.exchange->is_first_copy()};
@@ -570,11 +570,11 @@ ReplicaTensors FlatReplica::tensors() {
 }
 
 // Each rank has all of them.
-NamedTensors FlatReplica::saved_frozen() const {
+NamedTensors Replica::saved_frozen() const {
     return parts_.model->has_frozen_in_file() ? NamedTensors() : parts_.model->frozen();
 }
 
-Counters FlatReplica::counters() const {
+Counters Replica::counters() const {
     Counters values = model_counters();
     const std::vector<std::int64_t> missed = all_missed();
     for (std::size_t i = 0; i < missed.size(); ++i)
@@ -582,14 +582,14 @@ Counters FlatReplica::counters() const {
     return values;
 }
 
-Counters FlatReplica::model_counters() const {
+Counters Replica::model_counters() const {
     Counters values;
     for (std::size_t i = 0; i < counters_.size(); ++i)
         values[parts_.layout->counters()[i].name] = counters_[i].at_start;
     return values;
 }
 
-std::string FlatReplica::hash() const {
+std::string Replica::hash() const {
     Hasher128 hasher;
     const std::span<const float> values = on_host(values_, parts_.layout->flat().size());
     for (const auto* places : {&parts_.layout->parameters(), &parts_.layout->buffers()})
@@ -610,7 +610,7 @@ std::string FlatReplica::hash() const {
     return hasher.value().hex();
 }
 
-void FlatReplica::start(const Counters& counters) {
+void Replica::start(const Counters& counters) {
     for (std::size_t i = 0; i < counters_.size(); ++i) {
         const std::string& name = parts_.layout->counters()[i].name;
         const auto found = counters.find(name);
@@ -630,7 +630,7 @@ void FlatReplica::start(const Counters& counters) {
 }
 
 // On a GPU a copy, for a checkpoint to be written from or read into.
-FlatReplica::HostVectors FlatReplica::host_vectors() {
+Replica::HostVectors Replica::host_vectors() {
     HostVectors host{.values = values_, .state = {}};
     if (is_on_host()) {
         for (const at::Tensor& vector : state_) host.state.push_back(vector.data_ptr<float>());
@@ -651,7 +651,7 @@ FlatReplica::HostVectors FlatReplica::host_vectors() {
 }
 
 // What a checkpoint was read into.
-void FlatReplica::take_host_vectors() {
+void Replica::take_host_vectors() {
     const NamedTensors frozen = saved_frozen();
     for (std::size_t i = 0; i < kept_.size(); ++i) frozen[i].tensor.copy_(kept_[i]);
     kept_ = {};
@@ -666,7 +666,7 @@ void FlatReplica::take_host_vectors() {
     mirror_ = {};
 }
 
-std::string FlatReplica::description() const {
+std::string Replica::description() const {
     std::int64_t frozen = 0;
     for (const NamedTensor& one : parts_.model->frozen()) frozen += one.tensor.numel();
     return fmt::format(

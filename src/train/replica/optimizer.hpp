@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-/// @file
-/// Optimizers on pieces of tensors: element-wise, and sums over a tensor are exact, so any cut of
-/// the vector over ranks gives equal bits.
+// Optimizers on pieces of tensors: element-wise, and sums over a tensor are exact, so any cut of
+// the vector over ranks gives equal bits.
 #pragma once
 
+#include "lockstep/comm/communicator.hpp"
 #include "lockstep/train/settings.hpp"
 
+#include "replica/update_loops.hpp"
+
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
@@ -13,10 +16,6 @@
 #include <vector>
 
 namespace lockstep {
-
-class UpdateLoops;
-struct OwnRateRule;
-struct UpdateDecision;
 
 /// What one update is told besides vectors.
 struct UpdateStep {
@@ -97,6 +96,20 @@ class Optimizer {
 /// updates are all zero has a rate of its own of 1. With `average_decay` any of them also keeps the
 /// average d a + (1 - d) p of the weights p after each step, which begins as the initial weights.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerSettings& settings);
+
+/// Which of several equal copies of the parameters a rank's pieces belong to.
+enum class ParameterCopy { first, other };
+
+/// Collective where tensors have rates of their own: one message for the sums of all `tensors`. The
+/// first copies of all `ranks` together have each element once. `pieces` are memory of who runs
+/// `loops`.
+void update_pieces(const Optimizer& optimizer,
+                   const Communicator& ranks,
+                   std::span<const ParameterPiece> pieces,
+                   ParameterCopy copy,
+                   std::size_t tensors,
+                   const UpdateStep& step,
+                   UpdateLoops& loops = host_loops());
 
 /// "weight decay 0.01 for 12 tensors, none for 20 biases and norms": what `settings` do to a model
 /// whose tensors have so many dimensions; "" where there is nothing to say.
