@@ -59,7 +59,7 @@ int explain_end(const LaunchedRun& run, const std::function<int()>& launch, cons
     // Before the ranks have a record, or of all of them at once.
     const std::string lack = killed ? lack_of_memory(kills_before, root) : "";
     if (!lack.empty())
-        throw Error("E612", "the ranks ended: memory ran out", lack, std::string(fix_of_memory));
+        throw Error("E612", "the ranks ended: memory ran out", lack, fix_of_memory());
     if (killed) std::rethrow_exception(killed);
     return code;
 }

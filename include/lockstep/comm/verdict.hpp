@@ -69,9 +69,8 @@ inline constexpr double unheard_s = 1.5;
 /// was `kills_before` at the start; "" if none.
 std::string lack_of_memory(std::uint64_t kills_before, const std::filesystem::path& root = "/");
 
-inline constexpr std::string_view fix_of_memory =
-    "ask for more memory (sbatch --mem), or need less: fewer ranks on the node, a smaller --batch "
-    "or --data-memory";
+/// What to do about it.
+std::string fix_of_memory();
 
 /// Says of ranks of this node that are gone without a word that memory ran out, if the control
 /// group's count of processes that the kernel ended for it was `kills_before` at the start.

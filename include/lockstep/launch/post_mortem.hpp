@@ -21,8 +21,8 @@ struct LaunchedRun {
 
 /// Runs `launch` and gives back its exit code; 76 where the ranks have given their verdict. Records
 /// of earlier starts are left alone.
-/// Errors: E660 naming the rank that is gone without a word; E612 where memory ran out (counted below
-/// `root`); what `launch` throws otherwise.
+/// Errors: E660 naming the rank that is gone without a word; E612 if memory ran out, as files below
+/// `root` count it; what `launch` throws otherwise.
 int explain_end(const LaunchedRun& run,
                 const std::function<int()>& launch,
                 const std::filesystem::path& root = "/");

@@ -452,10 +452,15 @@ std::string lack_of_memory(std::uint64_t kills_before, const fs::path& root) {
     const std::uint64_t kills = control_group_oom_kills(root);
     if (kills <= kills_before) return {};
     const auto limit = control_group_memory_limit(root);
-    return fmt::format("since the start the kernel has ended {} process(es) for it{}",
-                       kills - kills_before,
-                       limit ? fmt::format("; the control group allows {}", bytes_text(*limit))
-                             : "");
+    return fmt::format(
+        "since the start the kernel has ended {} process(es) for it{}",
+        kills - kills_before,
+        limit ? fmt::format("; the control group allows {}", bytes_text(*limit)) : "");
+}
+
+std::string fix_of_memory() {
+    return "ask for more memory (sbatch --mem), or need less: fewer ranks on the node, a smaller "
+           "--batch or --data-memory";
 }
 
 void blame_memory(Verdict& verdict,
@@ -470,7 +475,7 @@ void blame_memory(Verdict& verdict,
     if (verdict.trouble != Trouble::dead || !is_here || why.empty()) return;
     verdict.what += ": memory ran out";
     verdict.why = why;
-    verdict.fix = fix_of_memory;
+    verdict.fix = fix_of_memory();
 }
 
 Error error_of(const Verdict& verdict) {
