@@ -54,6 +54,8 @@ thread_local std::optional<RawRead>* noting = nullptr;
 // Addresses without memory behind them; a probe of larger chunks asks for the size of each first.
 constexpr std::uint64_t room_at_once = std::uint64_t{1} << 30;
 
+std::atomic<std::uint64_t> reads_done{0};
+
 // What writing_access() tells the driver through the library.
 struct WritingInfo {
     int* error = nullptr;
@@ -125,6 +127,7 @@ haddr_t size(const H5FD_t* file, H5FD_mem_t) {
 }
 
 herr_t read(H5FD_t* file, H5FD_mem_t kind, hid_t, haddr_t offset, std::size_t bytes, void* out) {
+    ++reads_done;
     if (kind == H5FD_MEM_DRAW && noting) {
         *noting = RawRead{offset, bytes};
         return 0;
@@ -257,6 +260,10 @@ std::optional<ChunkPlace> ChunkProbe::find(const std::vector<hsize_t>& start) {
     place.offset = seen->offset;
     place.bytes = seen->bytes;
     return place;
+}
+
+std::uint64_t reads() {
+    return reads_done;
 }
 
 }  // namespace lockstep::h5

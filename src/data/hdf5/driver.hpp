@@ -54,4 +54,8 @@ class ChunkProbe {
     std::uint64_t unused_bytes_ = 0;
 };
 
+/// How often the library read from files that were opened through probing_access(): tests look
+/// whether that grows with the number of chunks. A chunk that was found counts as one.
+std::uint64_t reads();
+
 }  // namespace lockstep::h5
