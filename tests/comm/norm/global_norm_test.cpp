@@ -20,14 +20,6 @@ using lockstep::test::ranks;
 
 const std::vector<std::size_t> counts = {9000, 40, 16, 20000, 1, 0, 700};
 
-/// Collective. The root of the squares' sum over all values of all ranks.
-double global_norm(std::span<const std::span<const float>> stripes) {
-    ExactSum sum;
-    for (const std::span<const float> stripe : stripes) sum.add_squares(stripe);
-    ranks().all_reduce_sum(sum.words());
-    return std::sqrt(sum.value());
-}
-
 /// The norm of the same gradients when `parts` ranks own them; this rank looks after every part
 /// whose number leaves its own as the remainder.
 double norm_cut_in(int parts, BucketLimits limits, float one_value) {
