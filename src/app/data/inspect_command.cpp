@@ -40,7 +40,7 @@ Command data_inspect_command() {
     JobShape& job = arguments->job;
     return {
         .name = "data inspect",
-        .summary = "show what data hold, what trains on them, and whether a job fits",
+        .summary = "show what data hold, which model suits them, and whether a job fits",
         .usage = "lockstep data inspect DIR|FILE... [options]",
         .text =
             "Shows the data sets of HDF5 files, or the fields of a packed data set, with type, "

@@ -267,7 +267,7 @@ void expect_train(const std::vector<std::pair<fs::path, std::string>>& commands)
     const test::TempDir scripts;
     for (const auto& [folder, command] : commands)
         scripts.file(std::to_string(std::hash<std::string>{}(folder.string() + command)),
-                     fmt::format("cd '{}' && {} --max-steps 1 --log-level error >train.out 2>&1 || "
+                     fmt::format("cd '{}' && {} --max-steps 1 >train.out 2>&1 || "
                                  "{{ echo '{}'; cat train.out; exit 1; }}",
                                  folder.string(),
                                  command,
@@ -340,7 +340,6 @@ TEST_F(ForeignMatrix, IsInspectedWithACommandThatTrainsOrAdviceThatHelps) {
         lines,
         kinds.size(),
         commands.size() - lines);
-    for (const auto& k : kinds) std::cout << k << '\n';
 }
 
 // The word that packing has, too; what is not put together of whole data sets is left to that.
