@@ -123,7 +123,7 @@ TEST(SeveralHosts, TrainToTheBitsOfOneRank) {
     const ProcessResult hosts = run_process(cluster + train("hosts"), {}, 120);
     if (hosts.exit_code == 77) GTEST_SKIP() << "needs root: " << hosts.output;
     EXPECT_EQ(hosts.exit_code, 0) << hosts.output;
-    EXPECT_THAT(hosts.output, testing::HasSubstr("buckets by hierarchical"));
+    EXPECT_THAT(hosts.output, testing::HasSubstr("buckets, summed by hierarchical"));
     const ProcessResult alone = run_lockstep(train("alone"));
     EXPECT_EQ(printed_hash(hosts.output), printed_hash(alone.output));
 }

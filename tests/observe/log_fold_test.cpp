@@ -134,6 +134,9 @@ TEST(LogText, LetsNoEscapeThrough) {
     EXPECT_EQ(plain_text("\033"), "?");
     EXPECT_EQ(plain_text("x\033["), "x");
     EXPECT_EQ(plain_text("gr\xC3\xBC\xC3\x9F"), "gr\xC3\xBC\xC3\x9F");
+    EXPECT_EQ(plain_text("vm\x9B"
+                         "2J\xE2\x80\xAE"),
+              "vm?2J?");
 }
 
 TEST(LogText, ColoursOnlyWhereAsked) {

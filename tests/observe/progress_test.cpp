@@ -66,7 +66,7 @@ TEST(Progress, SumsUpEachOfSeveralStages) {
     screen.now += 2;
     progress.update("verify", 2048, 2048, ProgressUnit::bytes);
     progress.finish();
-    EXPECT_THAT(screen.said, ElementsAre("pack 10 in 1 s", "verify 2 KiB in 2 s"));
+    EXPECT_THAT(screen.said, ElementsAre("pack 10 in 1.0s", "verify 2 KiB in 2.0s"));
 }
 
 TEST(Progress, ShowsALiveLineAtMostTenTimesASecond) {

@@ -116,7 +116,7 @@ std::string calm_text(const Diagnosis& found) {
         "makes it dead",
         ranks_text(unheard),
         duration_text(found.now_s - heard_s),
-        duration_text(silence_s));
+        duration_text(found.is_over ? silence_after_end_s : silence_s));
 }
 
 void show(const Diagnosis& found) {

@@ -20,8 +20,7 @@ bool needs_care(std::string_view text) {
     unsigned found = 0;
     for (const char c : text) {
         const auto byte = static_cast<unsigned char>(c);
-        found |= static_cast<unsigned>(byte < 0x20) | static_cast<unsigned>(byte == 0x7F) |
-                 static_cast<unsigned>(byte == 0xC2);
+        found |= static_cast<unsigned>(byte < 0x20) | static_cast<unsigned>(byte >= 0x7F);
     }
     return found != 0;
 }

@@ -147,7 +147,7 @@ std::string tiles_of(const Report& report) {
     if (status.times.elapsed > 0)
         tiles += tile("goodput",
                       share_of(status.times.training, status.times.elapsed),
-                      "of " + duration_text(status.times.elapsed));
+                      "of " + duration_text(status.times.elapsed) + ", spent on kept steps");
     if (report.mean.steps > 0)
         tiles += tile("a step",
                       step_length_text(report.mean.wall_s()),

@@ -670,7 +670,7 @@ std::string Replica::description() const {
     std::int64_t frozen = 0;
     for (const NamedTensor& one : parts_.model->frozen()) frozen += one.tensor.numel();
     return fmt::format(
-        "{} parameters{} | {} buckets by {}{}",
+        "{} parameters{} | gradients in {} buckets, summed by {}{}",
         grouped(static_cast<std::uint64_t>(parts_.layout->parameter_count())),
         frozen == 0 ? "" : fmt::format(", {} frozen", grouped(static_cast<std::uint64_t>(frozen))),
         stripes_.size() + 1,

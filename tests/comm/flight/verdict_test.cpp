@@ -264,9 +264,11 @@ TEST(Diagnose, SaysOfTheDeadWhatTheyDidWhenTheyWereLastHeard) {
     traces[1].life = Life::gone;
     traces[1].phase_since_s = traces[1].heartbeat_s;
     const Verdict verdict = verdict_on({traces[1]});
-    EXPECT_EQ(verdict.why,
-              "rank 1 last finished #812 and was in communication when it was last heard; likely "
-              "reasons: kill -9, out of memory (see dmesg), a crash");
+    EXPECT_EQ(
+        verdict.why,
+        "rank 1 last finished #812 and was in communication when it was last heard; likely "
+        "it was killed (kill -9, or by the kernel for want of memory: see dmesg), or a library "
+        "ended it");
 }
 
 TEST(Diagnose, TellsWhoWasEndedFromOutside) {
