@@ -36,14 +36,15 @@ using Words = std::vector<std::string>;
 
 // Ranks of this machine concern no resource manager. mpirun would take a job's tasks for slots, ask
 // its daemon for other nodes, and believe variables of a job that is over. A site's file of hosts
-// is for several machines, too. Names that an Open MPI does not have are skipped.
+// is for several machines, too. Open MPI 4.1's rsh ends mpirun where there is no ssh, as in many
+// containers. Names that an Open MPI does not have are skipped.
 Words words_for_this_machine() {
     return {"--mca",
             "ras",
             "^slurm,tm,gridengine,lsf,loadleveler,alps,pbs,flux,pals",
             "--mca",
             "plm",
-            "^slurm,tm,lsf,alps,pals",
+            "^rsh,slurm,tm,lsf,alps,pals",
             "--mca",
             "orte_default_hostfile",  // Open MPI 5: prte_...
             "none",

@@ -308,7 +308,8 @@ TEST_F(Launch, SaysThatTasksOfABatchScriptAreIdle) {
         HasSubstr("warn: D1: this process is 1 of the 4 tasks of the SLURM job; fix: srun"));
 }
 
-// A job or step of one task, and one that is over: its nodes and tasks are not asked for.
+// A job or step of one task, and one that is over: its nodes and tasks are not asked for. Nor is ssh
+// needed: a container may have none.
 TEST_F(Launch, StartsRanksOfThisMachineWhateverSlurmSays) {
     const ProcessResult result = run_lockstep(train(2, few_steps),
                                               {{"SLURM_JOBID", "1"},
@@ -318,7 +319,8 @@ TEST_F(Launch, StartsRanksOfThisMachineWhateverSlurmSays) {
                                                {"SLURM_NNODES", "1"},
                                                {"SLURM_TASKS_PER_NODE", "1"},
                                                {"SLURM_STEP_ID", "0"},
-                                               {"SLURM_STEP_NUM_TASKS", "1"}});
+                                               {"SLURM_STEP_NUM_TASKS", "1"},
+                                               {"OMPI_MCA_plm_rsh_agent", "no-such-agent"}});
     EXPECT_EQ(result.exit_code, 0) << result.output;
     EXPECT_THAT(result.output, testing::Not(HasSubstr("D3")));
 }
