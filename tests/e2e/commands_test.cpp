@@ -235,6 +235,8 @@ TEST(Commands, OfAGroupAreListed) {
     EXPECT_THAT(text, testing::Not(HasSubstr("train")));
     EXPECT_EQ(output_of({"data", "help"}), text);
     EXPECT_EQ(run_lockstep({"dato", "--help"}).exit_code, 64);
+    EXPECT_THAT(run_lockstep({"data", "look", "."}).output,
+                HasSubstr("fix: lockstep data inspect"));
 }
 
 // The commands that the program's own help lists.

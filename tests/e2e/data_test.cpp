@@ -114,8 +114,8 @@ TEST_F(ForeignTrainData, IsTheSameOnAnyNumberOfRanks) {
     EXPECT_EQ(hash("three", 3, fields + Words{"--data-mode", "stream"}), one);
 }
 
-TEST_F(ForeignTrainData, IsTrainedOnByTheLineThatALookShows) {
-    const ProcessResult look = run_lockstep({"data", "look", data_});
+TEST_F(ForeignTrainData, IsTrainedOnByTheLineThatInspectShows) {
+    const ProcessResult look = run_lockstep({"data", "inspect", data_});
     ASSERT_EQ(look.exit_code, 0) << look.output;
     const std::size_t begin = look.output.find(" train --data ");
     ASSERT_NE(begin, look.output.npos) << look.output;
