@@ -308,8 +308,8 @@ TEST_F(Launch, SaysThatTasksOfABatchScriptAreIdle) {
         HasSubstr("warn: D1: this process is 1 of the 4 tasks of the SLURM job; fix: srun"));
 }
 
-// A job or step of one task, and one that is over: its nodes and tasks are not asked for. Nor is ssh
-// needed: a container may have none.
+// A job or step of one task, and one that is over: its nodes and tasks are not asked for. Nor is
+// ssh needed: a container may have none.
 TEST_F(Launch, StartsRanksOfThisMachineWhateverSlurmSays) {
     const ProcessResult result = run_lockstep(train(2, few_steps),
                                               {{"SLURM_JOBID", "1"},
