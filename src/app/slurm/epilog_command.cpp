@@ -86,7 +86,23 @@ void requeue(const SlurmJob& job) {
     });
 }
 
+/// Removes the folder at its end, whatever ends it.
+class RemovedFolder {
+  public:
+    explicit RemovedFolder(fs::path folder) : folder_(std::move(folder)) {}
+    RemovedFolder(const RemovedFolder&) = delete;
+    RemovedFolder& operator=(const RemovedFolder&) = delete;
+    ~RemovedFolder() {
+        std::error_code left_behind;
+        if (!folder_.empty()) fs::remove_all(folder_, left_behind);
+    }
+
+  private:
+    fs::path folder_;
+};
+
 int epilog(const EpilogOptions& options) {
+    const RemovedFolder rank_ends(options.dry_run ? fs::path() : options.rank_ends);
     const SlurmJob job = read_slurm_job(Environment());
     JobEnd end{.launcher_exit = options.launcher_exit, .restarts = job.restarts};
     const auto state = read_run_state(options.run);
@@ -106,10 +122,6 @@ int epilog(const EpilogOptions& options) {
         job.restarts + 1,
         verdict.reason,
         verdict.requeues ? "requeued" : fmt::format("ends with exit code {}", verdict.exit_code)));
-    if (!options.rank_ends.empty() && !options.dry_run) {
-        std::error_code left_behind;
-        fs::remove_all(options.rank_ends, left_behind);
-    }
     if (verdict.requeues && !options.dry_run) requeue(job);
     return verdict.exit_code;
 }

@@ -162,10 +162,9 @@ Verdict crash_verdict(const Scene& scene, const Traces& crashed) {
         crashed,
         fmt::format(
             "{} crashed with signal {} ({})", placed_text(crashed), signal, ::strsignal(signal)));
-    verdict.fix = std::string(
-                      "'lockstep logs RUN --first-error' shows what it wrote last; under mpirun "
-                      "that is its stack, which names the library; ") +
-                  resume_fix;
+    verdict.fix =
+        std::string("its last lines are its stack under mpirun, which names the library; ") +
+        resume_fix;
     return verdict;
 }
 
