@@ -52,6 +52,7 @@ TEST(ParseJson, GuardsItsMemory) {
     std::string values = "[0";
     for (int i = 0; i < 1'500'000; ++i) values += ",0";
     EXPECT_THAT(error_of(values + "]"), HasSubstr("more than 1500000 values"));
+    EXPECT_THAT(error_of('"' + std::string(32 << 20, 'a') + '"'), HasSubstr("more than 32 MiB"));
     std::string keys = "{";
     for (int i = 0; i <= 100'000; ++i) keys += fmt::format("\"{}\":0,", i);
     EXPECT_THAT(error_of(keys + "\"a\":0}"), HasSubstr("an object of more than 100000 keys"));

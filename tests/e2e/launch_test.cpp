@@ -77,7 +77,7 @@ class Launch : public testing::Test {
         EXPECT_EQ(step > 0, fs::exists(run_ / "ckpt" / fmt::format("step-{:06}", step)));
         EXPECT_THAT(output(),
                     HasSubstr(step > 0 ? fmt::format("stopped after step {}; ", step)
-                                       : "stopped before this start saved anything; "));
+                                       : "stopped before anything was saved; "));
     }
 
     void expect_completes() const {

@@ -106,22 +106,21 @@ std::string next_start_text(const fs::path& run) {
 // Of ranks that a signal ended while they began, by what they left.
 int tell_early_end(const fs::path& run, ExitCode usual) {
     const RunStatus status = status_of_run(run, StatusDepth::now);
+    std::int64_t step = status.step;
     switch (status.condition) {
         case RunCondition::complete:
         case RunCondition::failed:  // and the ranks have said why
             return status.exit;
         case RunCondition::checkpointed:
-            once(Level::info,
-                 "stopped after step {}; the same command goes on from there",
-                 status.step);
             break;
-        default:
-            const auto saved = std::max<std::int64_t>(status.saved_step, 0);
-            write_stopped_state(run, status.incarnation, saved, usual);
-            once(Level::info,
-                 "stopped before this start saved anything; the same command goes on from step {}",
-                 saved);
+        default:  // they were ended before they said so
+            step = std::max<std::int64_t>(status.saved_step, 0);
+            write_stopped_state(run, status.incarnation, step, usual);
     }
+    if (step > 0)
+        once(Level::info, "stopped after step {}; the same command goes on from there", step);
+    else
+        once(Level::info, "stopped before anything was saved; the same command begins again");
     return static_cast<int>(usual);
 }
 

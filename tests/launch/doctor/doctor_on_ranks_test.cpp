@@ -109,32 +109,41 @@ TEST(DoctorOnRanks, ProbesAndTestsWithoutError) {
     EXPECT_LE(mine.load->computed_s, mine.load->watched_s);
 }
 
-/// A thread of this process stands for another one on its core.
-TEST(DoctorOnRanks, SeeWhoElseIsOnTheirCore) {
-    if (ranks().size() > 1) GTEST_SKIP() << "one rank on one core";
+/// Collective. A thread of the root's stands for another process on its core.
+DoctorFacts examined_beside_a_thread_of_the_root() {
+    DoctorFacts mine = examine_rank(ranks(), RankFacts(), {});
+    if (!ranks().is_root()) {
+        examine_load(ranks(), mine);
+        return mine;
+    }
     cpu_set_t before, one;
-    ASSERT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
+    EXPECT_EQ(::sched_getaffinity(0, sizeof before, &before), 0);
     int cpu = 0;
     while (!CPU_ISSET(cpu, &before)) ++cpu;
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
-    ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    EXPECT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+    mine.node.allowed_cpus = {cpu};
     {
         const std::jthread other([](const std::stop_token& stop) {
             while (!stop.stop_requested()) continue;
         });
-        DoctorFacts mine = examine_rank(ranks(), RankFacts(), {});
-        mine.node.allowed_cpus = {cpu};
         examine_load(ranks(), mine);
-        const auto findings = run_checks({&mine, 1}, {.only = {"C8"}});
-        ASSERT_EQ(findings.size(), 1u) << mine.load->computed_s << " of " << mine.load->watched_s;
-        EXPECT_EQ(findings[0].severity, Severity::warning);
-        EXPECT_THAT(findings[0].what, HasSubstr("other processes keep 0."));
     }
     EXPECT_EQ(::sched_setaffinity(0, sizeof before, &before), 0);
+    return mine;
 }
 
-/// Ranks of one machine stand for node leaders: each tries the others' addresses.
+TEST(DoctorOnRanks, SeeWhoElseIsOnTheirCore) {
+    const DoctorFacts mine = examined_beside_a_thread_of_the_root();
+    ASSERT_TRUE(mine.load.has_value());
+    if (!ranks().is_root()) return;
+    const auto findings = run_checks({&mine, 1}, {.only = {"C8"}});
+    ASSERT_EQ(findings.size(), 1u) << mine.load->computed_s << " of " << mine.load->watched_s;
+    EXPECT_EQ(findings[0].severity, Severity::warning);
+    EXPECT_THAT(findings[0].what, HasSubstr("other processes keep 0."));
+}
+
 TEST(DoctorOnRanks, TriesSharedAddresses) {
     LOCKSTEP_NEEDS_RANKS(2);
     NodeTopology node;
