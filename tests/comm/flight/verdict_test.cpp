@@ -170,7 +170,7 @@ TEST(Diagnose, TellsACrashFromAKill) {
     EXPECT_THAT(verdict.culprits, ElementsAre(2));
     EXPECT_EQ(verdict.what,
               "rank 2 (node00, pid 4002) crashed with signal 11 (Segmentation fault)");
-    EXPECT_THAT(verdict.fix, HasSubstr("lockstep logs RUN --first-error"));
+    EXPECT_THAT(verdict.fix, HasSubstr("its last lines are its stack under mpirun"));
 }
 
 // The count of both versions; of version 2 only up to the group that sets the limit.
