@@ -57,7 +57,7 @@ TEST(MpirunLine, PutsOpenMpisFilesIntoTheGivenFolder) {
 TEST(MpirunLine, AsksNoResourceManagerAboutThisMachine) {
     EXPECT_THAT(shell_text(mpirun_line(request_for(1, false), allowing())),
                 testing::AllOf(testing::HasSubstr(" --mca ras '^slurm,tm,"),
-                               testing::HasSubstr(" --mca plm '^slurm,tm,"),
+                               testing::HasSubstr(" --mca plm '^rsh,slurm,tm,"),
                                testing::HasSubstr(" --mca orte_default_hostfile none ")));
 }
 
