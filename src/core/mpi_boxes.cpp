@@ -34,6 +34,18 @@ std::string box_title(const std::vector<std::string>& box) {
     return title.substr(0, longest_title);
 }
 
+std::string rank_of_end(std::string_view title) {
+    const auto between = [title](std::string_view before) {
+        const auto begin = title.find(before);
+        if (begin == title.npos) return std::string_view();
+        const std::string_view rest = title.substr(begin + before.size());
+        return rest.substr(0, rest.find(' '));
+    };
+    const std::string_view rank = between("run noticed that process rank ");
+    if (rank.empty()) return "";
+    return "rank " + std::string(rank) + " on " + std::string(between(" on node "));
+}
+
 bool is_launcher_noise(std::string_view text) {
     constexpr std::array begins{"Primary job ",
                                 "mpirun detected that one or more",

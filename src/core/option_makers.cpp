@@ -239,6 +239,17 @@ template Option whole_option(
 template Option whole_option(
     const std::string&, std::uint32_t&, std::int64_t, std::int64_t, const std::string&);
 
+Option steps_option(const std::string& name, std::int64_t& target, const std::string& help) {
+    Option option = whole_option(name, target, 0, 1'000'000'000'000, help);
+    option.assign = [assign = option.assign](GivenValue given) {
+        const auto digits = given.text.find_first_not_of("0123456789");
+        const std::string unit = given.text.substr(std::min(digits, given.text.size()));
+        if (digits != 0 && (unit == "steps" || unit == "step")) given.text.resize(digits);
+        assign(given);
+    };
+    return option;
+}
+
 namespace {
 
 std::optional<Period> readable_period(const std::string& text) {
@@ -265,7 +276,10 @@ Period parse_period(const std::string& name, const GivenValue& given) {
     const auto period = readable_period(given.text);
     check(period.has_value(), [&] {
         return unreadable(
-            name, given, "it must be a count with a unit: steps, epochs, s, m or h", "500steps");
+            name,
+            given,
+            "it must be a count with a unit: steps, epochs, s, m or h",
+            parse_integer(given.text).value_or(0) > 0 ? given.text + "steps" : "500steps");
     });
     return *period;
 }

@@ -113,10 +113,12 @@ void LauncherBoxes::end_line(std::string& shown) {
         return;  // the first one was the last of a box that had no beginning
     } else {
         box_.push_back(line);
-        if (box_.size() > 1 && is_rule)
+        if (box_.size() > 1 && is_rule) {
+            if (ended_rank_.empty()) ended_rank_ = rank_of_end(box_title(box_));
             shown += shown_box(std::exchange(box_, {}));
-        else if (box_.size() >= longest_box)
+        } else if (box_.size() >= longest_box) {
             shown += rest();
+        }
     }
 }
 

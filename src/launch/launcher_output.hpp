@@ -27,13 +27,17 @@ class LauncherBoxes {
     /// What is kept back, if nothing more comes for a while: a box that has no end is none.
     std::string rest();
 
+    /// "rank 3 on n2", once mpirun has said how that rank ended; else "".
+    const std::string& ended_rank() const { return ended_rank_; }
+
   private:
     void take(char c, std::string& shown);
     void end_line(std::string& shown);
 
     std::string line_;              // a beginning that may be a box's or noise
     std::vector<std::string> box_;  // its lines so far, from its first rule on
-    bool is_shown_ = false;         // the beginning of the line that comes now
+    std::string ended_rank_;
+    bool is_shown_ = false;  // the beginning of the line that comes now
 };
 
 /// How much of it is kept.
@@ -69,6 +73,9 @@ class LauncherOutput {
 
     /// A line of our own: to stderr, if that has room, and among the records.
     void note(const std::string& line);
+
+    /// As LauncherBoxes has it.
+    const std::string& ended_rank() const { return boxes_.ended_rank(); }
 
   private:
     void take_lines(std::string_view bytes);

@@ -135,14 +135,17 @@ std::string next_start(const SupervisedRanks& ranks) {
     return ranks.tell_next_start ? ranks.tell_next_start() : "start the same command again";
 }
 
-Error killed(int signal, RanksStage stage, const SupervisedRanks& ranks) {
+// `rank` is the one whose end mpirun told, or "".
+Error killed(int signal, RanksStage stage, const SupervisedRanks& ranks, const std::string& rank) {
     const std::string_view fault = launch_fault(128 + signal);
-    if (stage == RanksStage::begun || fault.empty())
-        return Error(
-            "E612",
-            fmt::format("the ranks were ended by signal {} ({})", signal, ::strsignal(signal)),
-            meaning_of(signal),
-            next_start(ranks));
+    if (stage == RanksStage::begun || fault.empty() || !rank.empty())
+        return Error("E612",
+                     fmt::format("{} ended by signal {} ({})",
+                                 rank.empty() ? "the ranks were" : rank + " was",
+                                 signal,
+                                 ::strsignal(signal)),
+                     meaning_of(signal),
+                     next_start(ranks));
     return Error(
         "E612",
         fmt::format("mpirun ended with exit code {}, which has two meanings", 128 + signal),
@@ -155,7 +158,11 @@ Error killed(int signal, RanksStage stage, const SupervisedRanks& ranks) {
         next_start(ranks));
 }
 
-int exit_code_of(int status, bool interrupted, RanksStage stage, const SupervisedRanks& ranks) {
+int exit_code_of(int status,
+                 bool interrupted,
+                 RanksStage stage,
+                 const SupervisedRanks& ranks,
+                 const std::string& ended_rank) {
     constexpr int by_interrupt = static_cast<int>(ExitCode::interrupted);
     const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     const bool is_of_ranks = is_exit_code_of_ranks(code);
@@ -164,8 +171,8 @@ int exit_code_of(int status, bool interrupted, RanksStage stage, const Supervise
     if (interrupted && (is_killed || has_saved)) return by_interrupt;
     if (WIFSIGNALED(status) && is_crash(WTERMSIG(status)))
         throw launcher_crashed(WTERMSIG(status), stage, next_start(ranks));
-    if (is_killed && WIFSIGNALED(status)) throw killed(code - 128, RanksStage::begun, ranks);
-    if (is_killed) throw killed(code - 128, stage, ranks);
+    if (is_killed && WIFSIGNALED(status)) throw killed(code - 128, RanksStage::begun, ranks, "");
+    if (is_killed) throw killed(code - 128, stage, ranks, ended_rank);
     if (!is_of_ranks) throw launcher_failed(code, stage, next_start(ranks));
     return code;
 }
@@ -203,10 +210,12 @@ class Supervision {
 
     Haste haste() const { return interrupts_ > 1 ? Haste::great : Haste::none; }
 
-    int outcome() const {
+    /// `ended_rank`: the first one whose end the launcher told, or "".
+    int outcome(const std::string& ended_rank) const {
         if (fault_) throw *fault_;
         const int status = launcher_.status();
-        if (!is_ended_on_request_) return exit_code_of(status, interrupts_ > 0, stage(), ranks_);
+        if (!is_ended_on_request_)
+            return exit_code_of(status, interrupts_ > 0, stage(), ranks_, ended_rank);
         const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
         const auto usual = interrupts_ > 0 ? ExitCode::interrupted : ExitCode::saved_please_requeue;
         if (code == static_cast<int>(ExitCode::saved_please_requeue))
@@ -340,7 +349,7 @@ int supervise(const std::vector<std::string>& argv,
     }
     orphans.reset();  // whoever could still write
     pass_rest_on(words, output, signals, supervision.haste());
-    return supervision.outcome();
+    return supervision.outcome(output.ended_rank());
 }
 
 }  // namespace lockstep

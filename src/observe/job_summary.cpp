@@ -22,6 +22,7 @@ namespace {
 constexpr double busy_enough = 0.6;     // of the cores' time
 constexpr double least_told_s = 3;      // of steps: less has no phase worth a change
 constexpr double least_coreless = 0.1;  // of a rank's time
+constexpr double least_computed = 0.6;  // of the time in which a rank has something to compute
 
 /// What a phase beyond `most` of the time is a sign of.
 struct Sign {
@@ -192,6 +193,19 @@ void suggest_ranks(JobSummary& job, std::span<const RankUse> ranks) {
                   virtual_ranks);
 }
 
+/// Ranks that are stopped, short of memory or held by a quota seem to compute: their phases go on,
+/// and nobody else has their cores. A rank that computes uses one core at least.
+bool blames_pauses(JobSummary& job) {
+    const double computing_s = job.efficiency * total_of(job.phases) * job.ranks;
+    if (job.cpu_s >= least_computed * computing_s) return false;
+    job.why = fmt::format("ranks used a core for only {:.0f} % of the time in which they computed",
+                          100 * job.cpu_s / computing_s);
+    job.advice =
+        "lockstep doctor looks for quotas and memory; a rank that was stopped for a while or read "
+        "its memory from disk looks so, too";
+    return true;
+}
+
 void explain(JobSummary& job, std::span<const RankUse> ranks) {
     const double each_s = total_of(job.phases);
     if (each_s < least_told_s) return;
@@ -209,6 +223,7 @@ void explain(JobSummary& job, std::span<const RankUse> ranks) {
     const bool ranks_wait = stragglers.empty() && excess(sign) >= 1 && sign.phase == Phase::wait;
     const bool cores_wait = stragglers.empty() && excess(sign) < 1 && is_idle;
     if ((has_slow_cores || ranks_wait || cores_wait) && blames_others(job, ranks)) return;
+    if (cores_wait && blames_pauses(job)) return;
     if (!stragglers.empty()) {
         job.why = stragglers_text(stragglers);
         job.advice = advice(stragglers.front());
@@ -306,8 +321,9 @@ std::string summary_text(const JobSummary& job) {
                         job.largest_node,
                         bytes_text(job.node_limit_bytes),
                         job.node_limit_of);
-    text += fmt::format("efficiency    {:.0f} % of the ranks' time is computing\n",
-                        100 * job.efficiency);
+    text += fmt::format("efficiency    {:.0f} % of the ranks' time in steps ({}) is computing\n",
+                        100 * job.efficiency,
+                        duration_text(total_of(job.phases)));
     text += fmt::format("time          {}\n", phases_line(job));
     if (!job.why.empty()) text += fmt::format("why           {}\n", job.why);
     if (!job.advice.empty()) text += fmt::format("try           {}\n", job.advice);

@@ -101,6 +101,18 @@ TEST(BytesOption, TakesSizesOfAtLeastAMebibyte) {
         EXPECT_EQ(code_of(option, bad), "E103") << bad;
 }
 
+TEST(StepsOption, TakesACountWithItsUnitOrWithout) {
+    std::int64_t value = 0;
+    const Option option = steps_option("log-every", value, "");
+    for (const char* given : {"20", "20steps", "20step"}) {
+        value = 0;
+        option.assign({given, from});
+        EXPECT_EQ(value, 20) << given;
+    }
+    for (const char* bad : {"", "steps", "20epochs", "20 steps", "-1steps", "2.5steps"})
+        EXPECT_EQ(code_of(option, bad), "E103") << bad;
+}
+
 struct PeriodCase {
     std::string text;
     Period period;
@@ -137,6 +149,11 @@ TEST(ParsePeriod, WantsACountAndAUnit) {
                             "1000000000steps",
                             "5stepss"})
         EXPECT_EQ(caught_code([&] { parse_period("every", {bad, from}); }), "E103") << bad;
+    const auto fix = [](const std::string& given) {
+        return test::caught([&] { parse_period("every", {given, from}); })->fix();
+    };
+    EXPECT_EQ(fix("20"), "for example --every 20steps");
+    EXPECT_EQ(fix("0"), "for example --every 500steps");
 }
 
 }  // namespace

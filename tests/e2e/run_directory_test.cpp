@@ -198,7 +198,8 @@ TEST_F(RunDirectory, EndsWithWhatTheJobUsed) {
     EXPECT_THAT(output(),
                 number("cpu           [0-9]+ % of [0-9.]+ core.s. for .* \\(2 ranks on 1 node\\)"));
     EXPECT_THAT(output(), number("memory        .* at most \\(rank [01]\\), .* on .* of .*"));
-    EXPECT_THAT(output(), number("efficiency    [0-9]+ % of the ranks' time is computing"));
+    EXPECT_THAT(output(),
+                number("efficiency    [0-9]+ % of the ranks' time in steps \\(.*\\) is computing"));
     EXPECT_THAT(output(), number("time          .*(forward|backward|evaluate|update) [0-9]+ %.*"));
     EXPECT_THAT(content_of(log(0, "log")), HasSubstr("\nefficiency    "));
     std::vector<JobSummary> found;

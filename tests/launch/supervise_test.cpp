@@ -171,6 +171,22 @@ TEST(Supervise, SaysWhatASignalUsuallyMeans) {
                                testing::Not(testing::HasSubstr("memory"))));
 }
 
+TEST(Supervise, NamesTheRankWhoseEndMpirunTold) {
+    const auto error = test::caught([&] {
+        supervise(
+            {"bash",
+             "-c",
+             "rule=$(printf -- '-%.0s' {1..74})\n"
+             "printf '%s\n' \"$rule\" 'mpirun noticed that process rank 3 with PID 0 on node b "
+             "exited on signal 9 (Killed).' \"$rule\" >&2; exit 137"},
+            {},
+            at_work());
+    });
+    ASSERT_TRUE(error);
+    EXPECT_STREQ(error->what(), "rank 3 on b was ended by signal 9 (Killed)");
+    EXPECT_EQ(error->code(), "E612");
+}
+
 TEST(Supervise, TellsMpirunsOwnEndFromOneOfARank) {
     const auto code = [](const std::string& script, const SupervisedRanks& ranks) {
         const auto error = test::caught([&] { supervise({"bash", "-c", script}, {}, ranks); });

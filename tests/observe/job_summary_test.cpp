@@ -76,7 +76,7 @@ TEST(JobSummary, AddsNodesUp) {
     EXPECT_EQ(summary_text(job),
               "cpu           75 % of 6 core(s) for 2m00s (3 ranks on 2 nodes)\n"
               "memory        4 GiB at most (rank 2), 3 GiB on n1 of 8 GiB (control group)\n"
-              "efficiency    100 % of the ranks' time is computing\n"
+              "efficiency    100 % of the ranks' time in steps (1m40s) is computing\n"
               "time          backward 100 %\n");
     const JobSummary read = record_from_json<JobSummary>(json_of_record(job), "log");
     EXPECT_EQ(summary_text(read), summary_text(job));
@@ -168,6 +168,20 @@ TEST(JobSummary, NamesANodeWhoseLinkIsSlow) {
     EXPECT_THAT(summary_of(ranks).why,
                 HasSubstr("rank 3 on n3 holds the others up by 450ms a step (45 %): its node's "
                           "link is slow: 1.0 MB/s, others' 10 MB/s"));
+}
+
+TEST(JobSummary, SaysThatRanksSeemToComputeAndDoNot) {
+    RankUse rank = rank_of(0, "n1", 1);
+    rank.cores = 1;
+    rank.cpu_s = 12;
+    const JobSummary paused = summary_of(std::vector{rank});
+    EXPECT_THAT(paused.why, HasSubstr("used a core for only 12 % of the time in which they"));
+    EXPECT_THAT(paused.advice, HasSubstr("lockstep doctor"));
+    rank.cpu_s = 70;
+    EXPECT_EQ(summary_of(std::vector{rank}).why, "");
+    rank.cpu_s = 12;
+    rank.is_on_gpu = true;
+    EXPECT_EQ(summary_of(std::vector{rank}).why, "");
 }
 
 TEST(JobSummary, SaysThatCoresAreIdle) {

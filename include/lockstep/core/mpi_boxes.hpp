@@ -18,6 +18,9 @@ bool is_blank_line(std::string_view line);
 /// The first sentence of the box's first paragraph, in single spaces.
 std::string box_title(const std::vector<std::string>& box);
 
+/// "rank 3 on n2", if a box's title says that mpirun noticed how this rank ended; else "".
+std::string rank_of_end(std::string_view title);
+
 /// Whether a launcher's line, or the title of its box, only tells of an end that others explain.
 bool is_launcher_noise(std::string_view text);
 

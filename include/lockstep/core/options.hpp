@@ -104,6 +104,9 @@ Option whole_option(const std::string& name,
                     std::int64_t most,
                     const std::string& help);
 
+/// A number of steps, from 0: "20" or, as periods have it, "20steps".
+Option steps_option(const std::string& name, std::int64_t& target, const std::string& help);
+
 /// One of `words`. `index` tells which it is, words.size() if none; `choose` sets it.
 Option choice_option(const std::string& name,
                      const std::vector<std::string>& words,

@@ -16,14 +16,6 @@ namespace {
 constexpr std::size_t longest_box = 64;
 constexpr double longest_box_s = 5;
 
-/// What lies between `before` and `after`; "" where they are not there.
-std::string between(std::string_view text, std::string_view before, std::string_view after) {
-    const auto begin = text.find(before);
-    if (begin == text.npos) return {};
-    text.remove_prefix(begin + before.size());
-    return std::string(text.substr(0, text.find(after)));
-}
-
 // A rank's stderr has a box that the rank wrote line by line: by the first of them it is known.
 std::string first_of(const std::vector<std::string>& box) {
     const auto is_text = [](const std::string& line) {
@@ -35,11 +27,9 @@ std::string first_of(const std::vector<std::string>& box) {
 
 LauncherLine line_of_box(const std::vector<std::string>& box) {
     std::string title = box_title(box);
-    const std::string rank = between(title, "run noticed that process rank ", " ");
-    if (!rank.empty())
-        title = fmt::format("mpirun: process rank {} on {} {}",
+    if (const std::string rank = rank_of_end(title); !rank.empty())
+        title = fmt::format("mpirun: process {} {}",
                             rank,
-                            between(title, " on node ", " "),
                             title.substr(std::min(title.find("exited on "), title.size())));
     return {.level = is_launcher_noise(title) ? Level::info : Level::warn,
             .text = fmt::format("{} ({} lines)", title, box.size()),

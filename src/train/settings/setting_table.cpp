@@ -348,21 +348,14 @@ OptionSection how_long(TrainSettings& s) {
              "a loss that is not finite: stop; or skip such a step, or one whose gradient is not, "
              "100 in a row at most; or go back to the weights of the last --checkpoint-every, "
              "too")),
-         shared(whole_option("noise-scale-every",
+         shared(steps_option("noise-scale-every",
                              s.noise_scale_every,
-                             0,
-                             many,
                              "steps between estimates of the gradient noise scale, the largest "
                              "useful batch; 0: none")),
-         shared(whole_option("log-every",
-                             s.log_every,
-                             0,
-                             many,
-                             "steps between step lines; 0: every 30 s and each epoch")),
-         shared(whole_option("histograms-every",
+         shared(steps_option(
+             "log-every", s.log_every, "steps between step lines; 0: every 30 s and each epoch")),
+         shared(steps_option("histograms-every",
                              s.histograms_every,
-                             0,
-                             many,
                              "steps between TensorBoard histograms of each layer's weights; 0: "
                              "none")),
          shared(trace_option(s.trace))}};
