@@ -97,6 +97,14 @@ TEST(Verify, FindsAccumulatedAndClippedGradientsEqual) {
     EXPECT_NE(clipped.output, verify(Words{"--ranks", "1,2,4"} + options).output);
 }
 
+TEST(Verify, FindsFrozenAndSlowerParametersEqual) {
+    const Words words = {"--ranks", "1,2,3", "--virtual-ranks", "4", "--model", "mlp"};
+    const auto tuned =
+        verify(words + Words{"--freeze", "fc1.weight", "--lr-group", "fc2.*=0.1,*.bias=2"});
+    expect_equal_on({1, 2, 3}, tuned);
+    EXPECT_NE(tuned.output, verify(words).output);
+}
+
 TEST(Verify, FindsAThreadForCommunicationEqual) {
     const auto in_line = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "off"});
     const auto on_thread = verify({"--ranks", "1,2,4", "--model", "mlp", "--comm-thread", "on"});

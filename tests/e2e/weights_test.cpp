@@ -112,7 +112,7 @@ text = json.dumps(header).encode()
 open(sys.argv[2], 'wb').write(struct.pack('<Q', len(text)) + text + raw[8 + size:])
 )";
 
-TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedCommand) {
+TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedOptionOrCommand) {
     if (find_program("python3").empty()) GTEST_SKIP() << "no python3";
     const fs::path script = folder_.file("prefix.py", prefixing_script),
                    ddp = folder_ / "ddp.safetensors";
@@ -121,10 +121,19 @@ TEST_F(Weights, OfOtherNamesAreRenamedByThePrintedCommand) {
         run_lockstep(train(folder_ / "second", "0") + Words{"--load-weights", ddp});
     EXPECT_THAT(refused.output, HasSubstr("E304"));
     EXPECT_THAT(refused.output, HasSubstr("why: names begin with 'module.' in the file only"));
-    const std::size_t command = refused.output.find("python3 -c");
-    ASSERT_NE(command, refused.output.npos) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr("fix: give --load-prefix module., too"));
+    EXPECT_EQ(printed_hash(run_lockstep(train(folder_ / "third", "0") +
+                                        Words{"--load-weights", ddp, "--load-prefix", "module."})
+                               .output),
+              hash_);
+    const ProcessResult evaluation = run_lockstep(
+        {"eval", folder_ / "first", "--data", SmallData::get().test(), "--weights", ddp});
+    const std::size_t command = evaluation.output.find("python3 -c");
+    ASSERT_NE(command, evaluation.output.npos) << evaluation.output;
     const ProcessResult renamed = run_process(
-        {"sh", "-c", refused.output.substr(command, refused.output.find('\n', command) - command)});
+        {"sh",
+         "-c",
+         evaluation.output.substr(command, evaluation.output.find('\n', command) - command)});
     EXPECT_EQ(renamed.exit_code, 0) << renamed.output;
     const fs::path made = folder_ / "ddp.new.safetensors";
     EXPECT_EQ(

@@ -37,7 +37,8 @@ struct OptimizerSettings {
     double trust = 1e-3;                       ///< lars: a tensor's rate by its norms
     double weight_decay = 0;                   ///< adamw, lamb: decoupled; others: L2 penalty
     double average_decay = 0;                  ///< of the weights' moving average; 0: none is kept
-    bool decays_all = false;                   ///< biases and norms, too; see parameter_group()
+    std::string rate_factors;  ///< "fc.*=0.1": of the learning rate, for tensors of these names
+    bool decays_all = false;   ///< biases and norms, too; see parameter_group()
 };
 
 /// What the learning rate does after its warm-up; see learning_rate().
@@ -136,7 +137,9 @@ struct TrainSettings {
     std::string inputs;  ///< "images,age": fields that the model is given; "": the first; decides
     /// Safetensors that a new run begins with; "": random ones of the seed. Its digest decides.
     std::filesystem::path load_weights;
-    std::string load_skip;  ///< "fc.*,head.*": names that stay as the seed has them; decides
+    std::string load_skip;    ///< "fc.*,head.*": names that stay as the seed has them; decides
+    std::string load_prefix;  ///< "module.": taken off the file's names; decides
+    std::string freeze;       ///< "features.*": parameters that do not learn; decides
 
     ModelSettings model;          ///< decides
     OptimizerSettings optimizer;  ///< decides

@@ -7,42 +7,26 @@
 #include "lockstep/observe/run_directory.hpp"
 
 #include "checkpoint/weights_advice.hpp"
+#include "settings/name_patterns.hpp"
 
 #include <algorithm>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <fnmatch.h>
 
 namespace lockstep {
 namespace {
 
 constexpr const char* recorded_name = "load-weights";
-constexpr std::size_t most_named = 8;
-
-std::vector<std::string> patterns_of(const std::string& skip) {
-    std::vector<std::string> patterns;
-    for (const auto part : skip | std::views::split(','))
-        if (!part.empty()) patterns.emplace_back(part.begin(), part.end());
-    return patterns;
-}
-
-bool matches(const std::string& pattern, const std::string& name) {
-    return ::fnmatch(pattern.c_str(), name.c_str(), 0) == 0;
-}
-
-bool is_skipped(const std::string& name, const std::vector<std::string>& patterns) {
-    return std::ranges::any_of(patterns,
-                               [&](const std::string& pattern) { return matches(pattern, name); });
-}
 
 std::string fact_of(const TrainSettings& settings) {
     check_is_weights_file(settings.load_weights);
     const std::string digest = file_digest(settings.load_weights);
-    return settings.load_skip.empty() ? digest : digest + " without " + settings.load_skip;
+    const std::string without = settings.load_skip.empty() ? "" : " without " + settings.load_skip;
+    const std::string prefix = settings.load_prefix.empty() ? "" : " less " + settings.load_prefix;
+    return digest + without + prefix;
 }
 
 // On the root of a run that has a checkpoint: the recorded fact if nothing contradicts it.
@@ -58,36 +42,13 @@ void check_same_fact(const std::string& mine, const std::string& roots) {
                                  "here and {} on rank 0",
                                  mine,
                                  roots),
-                     "the file differs between nodes, or --load-skip does",
+                     "the file differs between nodes, or --load-skip or --load-prefix does",
                      "give a file on a file system that all nodes share, or copy it again");
     });
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
     return fmt::format("[{}]", fmt::join(shape, ", "));
-}
-
-std::string list_text(const std::vector<std::string>& names) {
-    const std::size_t shown = std::min(names.size(), most_named);
-    std::string text = fmt::format("{}", fmt::join(names | std::views::take(shown), ", "));
-    if (names.size() > shown) text += fmt::format(" and {} more", names.size() - shown);
-    return text;
-}
-
-// How many of `names` --load-skip leaves out. A pattern that matches none is a mistake.
-std::size_t count_skipped(const std::set<std::string>& names,
-                          const std::vector<std::string>& patterns) {
-    for (const std::string& pattern : patterns)
-        check(std::ranges::any_of(names, [&](const auto& name) { return matches(pattern, name); }),
-              [&] {
-                  return Error("E107",
-                               fmt::format("--load-skip '{}' has no effect", printable(pattern)),
-                               "neither the model nor the file has a tensor of such a name: " +
-                                   list_text({names.begin(), names.end()}),
-                               "drop it, or give one of these names or a pattern for them");
-              });
-    return static_cast<std::size_t>(std::ranges::count_if(
-        names, [&](const std::string& name) { return is_skipped(name, patterns); }));
 }
 
 // What does not fit, by kind.
@@ -100,9 +61,9 @@ struct Misfits {
     }
     std::string text() const {
         std::vector<std::string> parts;
-        if (!missing.empty()) parts.push_back("missing in the file: " + list_text(missing));
-        if (!unexpected.empty()) parts.push_back("not in the model: " + list_text(unexpected));
-        if (!other.empty()) parts.push_back(list_text(other));
+        if (!missing.empty()) parts.push_back("missing in the file: " + names_text(missing));
+        if (!unexpected.empty()) parts.push_back("not in the model: " + names_text(unexpected));
+        if (!other.empty()) parts.push_back(names_text(other));
         return fmt::format("{}", fmt::join(parts, "; "));
     }
 };
@@ -124,6 +85,9 @@ Error misfit(const Misfits& misfits, const fs::path& path, WeightsFor use) {
     const auto error = [&](const std::string& why, const std::string& fix) {
         return Error("E304", fmt::format("'{}' does not fit the model", path.string()), why, fix);
     };
+    if (renaming.is_in_the_file && !renaming.prefix.empty() && use == WeightsFor::training)
+        return error(fmt::format("names begin with '{}' in the file only", renaming.prefix),
+                     fmt::format("give --load-prefix {}, too", renaming.prefix));
     if (!renaming.prefix.empty())
         return error(fmt::format("names begin with '{}' in {} only",
                                  renaming.prefix,
@@ -177,20 +141,40 @@ WeightsMatch match_weights(const SafetensorsFile& file,
                            std::span<const TensorMeta> wanted,
                            std::span<const std::string> known,
                            const std::string& skip,
-                           WeightsFor use) {
-    const auto patterns = patterns_of(skip);
+                           WeightsFor use,
+                           const std::string& prefix) {
+    const auto patterns = name_patterns(skip);
     std::map<std::string, const StoredTensor*> stored;
     std::set<std::string> names(known.begin(), known.end());
     for (const TensorMeta& tensor : wanted) names.insert(tensor.name);
+    bool has_prefix = prefix.empty();
     for (const StoredTensor& tensor : file.tensors()) {
-        names.insert(printable(tensor.name));
-        if (!is_skipped(tensor.name, patterns)) stored[tensor.name] = &tensor;
+        const bool is_longer = tensor.name.starts_with(prefix);
+        const std::string name = is_longer ? tensor.name.substr(prefix.size()) : tensor.name;
+        has_prefix = has_prefix || is_longer;
+        names.insert(printable(name));
+        if (matches_any(patterns, name)) continue;
+        check(stored.try_emplace(name, &tensor).second, [&] {
+            return Error("E304",
+                         fmt::format("'{}' does not fit the model", file.path().string()),
+                         fmt::format("it has '{}' with --load-prefix and without", printable(name)),
+                         "leave one of them out of the file");
+        });
     }
-    WeightsMatch match{.skipped = count_skipped(names, patterns)};
+    check(has_prefix, [&] {
+        return Error("E107",
+                     fmt::format("--load-prefix '{}' has no effect", printable(prefix)),
+                     "no name in the file begins so: " + names_text({names.begin(), names.end()}),
+                     "drop it, or give the prefix that names in the file have");
+    });
+    check_patterns_match(
+        "load-skip", patterns, names, "neither the model nor the file has a tensor");
+    WeightsMatch match{.skipped = static_cast<std::size_t>(std::ranges::count_if(
+                           names, [&](const auto& name) { return matches_any(patterns, name); }))};
     for (const std::string& name : known) stored.erase(name);
     Misfits misfits;
     for (std::size_t i = 0; i < wanted.size(); ++i) {
-        if (is_skipped(wanted[i].name, patterns)) continue;
+        if (matches_any(patterns, wanted[i].name)) continue;
         const auto found = stored.find(wanted[i].name);
         if (found == stored.end()) {
             misfits.missing.push_back(wanted[i].name);

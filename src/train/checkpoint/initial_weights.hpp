@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Weights that a new run begins with instead of random ones: --load-weights and --load-skip.
+// Weights that a new run begins with instead of random ones: --load-weights, --load-skip,
+// --load-prefix.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -44,12 +45,14 @@ struct WeightsMatch {
 enum class WeightsFor { training, evaluation };
 
 /// The file's tensors for the model's `wanted`, but those that `skip`, the value of --load-skip,
-/// names. Names in `known` may be in the file, too. Errors: E107 a pattern that matches nothing, or
-/// all; E304 naming all that are missing, unexpected or of other shapes.
+/// names. `prefix`, that of --load-prefix, is taken off names in the file first. Names in `known`
+/// may be in the file, too. Errors: E107 a pattern that matches nothing, or all, or a prefix that
+/// no name has; E304 naming all that are missing, unexpected or of other shapes.
 WeightsMatch match_weights(const SafetensorsFile& file,
                            std::span<const TensorMeta> wanted,
                            std::span<const std::string> known,
                            const std::string& skip,
-                           WeightsFor use);
+                           WeightsFor use,
+                           const std::string& prefix = "");
 
 }  // namespace lockstep

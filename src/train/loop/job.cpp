@@ -64,6 +64,12 @@ std::vector<std::size_t> dimensions_of(const Model& model) {
     return dimensions;
 }
 
+std::vector<std::string> names_of(const NamedTensors& tensors) {
+    std::vector<std::string> names;
+    for (const NamedTensor& one : tensors) names.push_back(one.name);
+    return names;
+}
+
 constexpr double least_long_s = 1;  // a first pass of small models is slow by what it prepares
 
 // Ranks of a killed job need a moment to die; the other ranks wait for rank 0 meanwhile.
@@ -244,6 +250,8 @@ void Job::make_model() {
         if (test_data_) check_metric(settings_, task_->evaluation(task_->no_sums(), 1).metrics);
         if (test_data_) check_test_data(*test_data_, *data_, settings_, *task_);
         auto model = open_model(settings_.model, input_->shape(), settings_.seed);
+        freeze_named(*model, settings_.freeze);
+        rate_factors_ = rate_factors(settings_.optimizer, names_of(model->parameters()));
         check_input_count(model->input_names(), *data_, settings_.inputs);
         model_ = on_device(std::move(model), device());
         optimizer_ = make_optimizer(settings_.optimizer);
@@ -295,7 +303,8 @@ void Job::prove_model() {
             notes_.push_back(load_weights(*model_,
                                           SafetensorsFile(weights_.file),
                                           settings_.load_skip,
-                                          WeightsFor::training));
+                                          WeightsFor::training,
+                                          settings_.load_prefix));
     });
     // One rank's order for all; it decides how buckets are cut, never a bit.
     order_ = parse_json(mesh_.world.broadcast(Json(blank.order).dump()), "order of gradients")
@@ -453,6 +462,7 @@ void Job::build_replica() {
                        .optimizer = std::move(optimizer_),
                        .ranks = mesh_.data,
                        .progress = progress_of(settings_, cpus_, mesh_.data.size()),
+                       .rate_factors = rate_factors_,
                        .device = device(),
                        .loops = loops});
     step_ = std::make_unique<TrainStep>(TrainStep::Parts{.settings = settings_,

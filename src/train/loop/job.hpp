@@ -126,6 +126,7 @@ class Job {
     std::unique_ptr<InputReader> input_;
     std::unique_ptr<Optimizer> optimizer_;  ///< until the replica has it
     std::unique_ptr<Model> model_;          ///< likewise
+    std::vector<double> rate_factors_;      ///< of its parameters
     std::vector<std::size_t> order_;        ///< in which backward finishes its parameters
     std::unique_ptr<Flight> flight_;        ///< outlives the replica, whose exchange it records
     std::optional<EarlyFlight> early_;      ///< until `flight_` watches

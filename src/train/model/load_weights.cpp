@@ -82,19 +82,21 @@ void load_checkpointed(Model& model, const std::filesystem::path& checkpoints) {
 std::string load_weights(Model& model,
                          const SafetensorsFile& file,
                          const std::string& skip,
-                         WeightsFor use) {
+                         WeightsFor use,
+                         const std::string& prefix) {
     NamedTensors tensors = weights_of(model);
     const std::size_t loaded = tensors.size();
     if (model.has_frozen_in_file())
         for (const NamedTensor& frozen : model.frozen())
-            if (has_tensor(file, frozen.name)) tensors.push_back(frozen);
+            if (has_tensor(file, prefix + frozen.name) || has_tensor(file, frozen.name))
+                tensors.push_back(frozen);
     std::vector<std::string> counters;
     for (const NamedTensor& buffer : model.buffers())
         if (!buffer.tensor.is_floating_point()) counters.push_back(buffer.name);
     std::vector<TensorMeta> wanted;
     for (const auto& [name, tensor] : tensors) wanted.push_back({name, tensor.sizes().vec()});
     const torch::NoGradGuard no_gradients;
-    const WeightsMatch matched = match_weights(file, wanted, counters, skip, use);
+    const WeightsMatch matched = match_weights(file, wanted, counters, skip, use, prefix);
     for (const MatchedWeights& match : matched.tensors) {
         const NamedTensor& own = tensors[match.tensor];
         const at::Tensor values = torch::empty(own.tensor.sizes());

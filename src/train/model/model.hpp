@@ -5,6 +5,7 @@
 #include "lockstep/train/model.hpp"
 
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -41,9 +42,12 @@ class Model {
     virtual NamedTensors parameters() const = 0;
     virtual NamedTensors buffers() const = 0;
 
-    /// Parameters that do not learn: requires_grad was false when the model was made. parameters()
-    /// has none of them.
+    /// Parameters that do not learn: requires_grad was false when the model was made, or freeze()
+    /// named them. parameters() has none of them.
     virtual NamedTensors frozen() const { return {}; }
+
+    /// Parameters of these names learn no longer. Before anything is computed.
+    virtual void freeze(const std::set<std::string>& names) = 0;
 
     /// Whether the model's file has the values of frozen(), so that checkpoints need not.
     virtual bool has_frozen_in_file() const { return false; }
@@ -55,6 +59,10 @@ class Model {
     /// What forward() calls its inputs; empty where nobody can know.
     virtual std::vector<std::string> input_names() const { return {}; }
 };
+
+/// Freezes what `patterns`, "features.*,stem.*", name. Errors: E107 for a pattern that names no
+/// parameter that learns, and if they name all.
+void freeze_named(Model& model, const std::string& patterns);
 
 /// A module with one input and one output, called "output".
 std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module,

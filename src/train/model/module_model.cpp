@@ -2,6 +2,7 @@
 #include "lockstep/core/error.hpp"
 
 #include "model/model.hpp"
+#include "settings/name_patterns.hpp"
 
 #include <set>
 #include <string>
@@ -36,6 +37,11 @@ class ModuleModel : public Model {
     }
     NamedTensors parameters() const override { return those(Learning::yes); }
     NamedTensors frozen() const override { return those(Learning::no); }
+    void freeze(const std::set<std::string>& names) override {
+        for (auto& parameter : module_->named_parameters())
+            if (names.contains(parameter.key())) parameter.value().set_requires_grad(false);
+        frozen_.insert(names.begin(), names.end());
+    }
     NamedTensors buffers() const override { return tensors_in(module_->named_buffers()); }
     void set_mode(ModelMode mode) override { module_->train(mode == ModelMode::train); }
     ModelAuthor author() const override { return author_; }
@@ -83,6 +89,23 @@ torch::Tensor Classifier::forward_all(const std::vector<torch::Tensor>& inputs) 
 const at::Tensor& only(const NamedTensors& tensors) {
     expect(tensors.size() == 1, "there is one tensor");
     return tensors.front().tensor;
+}
+
+void freeze_named(Model& model, const std::string& patterns) {
+    const std::vector<std::string> wanted = name_patterns(patterns);
+    std::set<std::string> learning, frozen;
+    for (const NamedTensor& parameter : model.parameters()) {
+        learning.insert(parameter.name);
+        if (matches_any(wanted, parameter.name)) frozen.insert(parameter.name);
+    }
+    check_patterns_match("freeze", wanted, learning, "the model has no parameter that learns");
+    check(wanted.empty() || frozen.size() < learning.size(), [&] {
+        return Error("E107",
+                     fmt::format("--freeze '{}' leaves nothing to learn", printable(patterns)),
+                     fmt::format("it matches all {} parameters of the model", learning.size()),
+                     "freeze fewer of them");
+    });
+    model.freeze(frozen);
 }
 
 std::unique_ptr<Model> model_of(std::shared_ptr<Classifier> module, ModelAuthor author) {

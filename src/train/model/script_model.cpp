@@ -92,8 +92,11 @@ class ScriptModel : public Model {
         return {{"output", output.toTensor()}};
     }
     NamedTensors parameters() const override { return those(Learning::yes); }
-    // They were frozen before the file was saved.
     NamedTensors frozen() const override { return those(Learning::no); }
+    void freeze(const std::set<std::string>& names) override {
+        for (const NamedTensor& one : parameters())
+            if (names.contains(one.name)) one.tensor.set_requires_grad(false);
+    }
     bool has_frozen_in_file() const override { return true; }
     NamedTensors buffers() const override { return saved_tensors(module_.named_buffers()); }
     void set_mode(ModelMode mode) override { module_.train(mode == ModelMode::train); }

@@ -3,6 +3,8 @@
 
 #include "lockstep/core/error.hpp"
 
+#include "settings/name_patterns.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <span>
@@ -70,7 +72,7 @@ class Sgd : public Optimizer {
         loops.run(launch_of(settings_.nesterov ? UpdateKind::nesterov : UpdateKind::sgd,
                             piece,
                             step,
-                            {.rate = static_cast<float>(step.rate),
+                            {.rate = static_cast<float>(step.rate * piece.rate_factor),
                              .scale = step.gradient_scale,
                              .momentum = static_cast<float>(settings_.momentum),
                              .decay = static_cast<float>(settings_.weight_decay)}));
@@ -95,9 +97,10 @@ class Adam : public Optimizer {
         const double decay = is_decayed ? settings_.weight_decay : 0;
         const bool is_coupled = settings_.kind == OptimizerKind::adam;
         UpdateTerms terms = moment_terms(settings_, piece, step);
-        terms.rate = static_cast<float>(step.rate / first_correction(settings_, piece, step));
+        const double rate = step.rate * piece.rate_factor;
+        terms.rate = static_cast<float>(rate / first_correction(settings_, piece, step));
         terms.decay = static_cast<float>(is_coupled ? decay : 0);
-        terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - step.rate * decay);
+        terms.shrink = static_cast<float>(is_coupled ? 1 : 1 - rate * decay);
         loops.run(launch_of(UpdateKind::adam, piece, step, terms));
     }
 
@@ -295,6 +298,22 @@ std::string group_text(const OptimizerSettings& settings, std::span<const std::s
                        what,
                        decayed,
                        spared > 0 ? fmt::format(", none for {} biases and norms", spared) : "");
+}
+
+std::vector<double> rate_factors(const OptimizerSettings& settings,
+                                 const std::vector<std::string>& names) {
+    const auto factors = name_factors(settings.rate_factors);
+    std::vector<std::string> patterns;
+    for (const auto& [pattern, factor] : factors) patterns.push_back(pattern);
+    check_patterns_match("lr-group",
+                         patterns,
+                         {names.begin(), names.end()},
+                         "the model has no parameter that learns");
+    std::vector<double> found(names.size(), 1);
+    for (std::size_t i = 0; i < names.size(); ++i)
+        for (const auto& [pattern, factor] : factors)
+            if (matches(pattern, names[i])) found[i] = factor;
+    return found;
 }
 
 OwnRateRule Optimizer::own_rate() const {

@@ -42,6 +42,7 @@ ParameterGroup parameter_group(const OptimizerSettings& settings, std::size_t di
 struct ParameterPiece {
     std::size_t tensor = 0;            ///< index of the tensor among all
     std::size_t dimensions = 1;        ///< of the tensor
+    double rate_factor = 1;            ///< of the learning rate; not with rates of its own
     std::size_t count = 0;             ///< elements
     float* values = nullptr;           ///< to be updated
     const float* gradients = nullptr;  ///< as long
@@ -114,5 +115,10 @@ void update_pieces(const Optimizer& optimizer,
 /// "weight decay 0.01 for 12 tensors, none for 20 biases and norms": what `settings` do to a model
 /// whose tensors have so many dimensions; "" where there is nothing to say.
 std::string group_text(const OptimizerSettings& settings, std::span<const std::size_t> dimensions);
+
+/// By how much the learning rate of each tensor is multiplied. Errors: E103; E107 for a pattern of
+/// --lr-group that matches none of `names`.
+std::vector<double> rate_factors(const OptimizerSettings& settings,
+                                 const std::vector<std::string>& names);
 
 }  // namespace lockstep

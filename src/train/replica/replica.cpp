@@ -155,11 +155,13 @@ void Replica::cut_pieces() {
             std::vector<float*> state;
             for (const at::Tensor& vector : state_)
                 state.push_back(vector.data_ptr<float>() + first + offset);
-            pieces_.push_back({.tensor = i,
-                               .dimensions = place.shape.size(),
-                               .count = range.size(),
-                               .values = values_ + range.begin,
-                               .state = std::move(state)});
+            pieces_.push_back(
+                {.tensor = i,
+                 .dimensions = place.shape.size(),
+                 .rate_factor = parts_.rate_factors.empty() ? 1 : parts_.rate_factors[i],
+                 .count = range.size(),
+                 .values = values_ + range.begin,
+                 .state = std::move(state)});
             gradients_.push_back({bucket, offset});
         }
 }

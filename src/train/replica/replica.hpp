@@ -68,8 +68,9 @@ class Replica {
         std::unique_ptr<Optimizer> optimizer;
         Communicator ranks;  ///< those of the exchange
         ProgressSettings progress;
-        at::Device device = at::kCPU;       ///< of model and exchange
-        UpdateLoops& loops = host_loops();  ///< of that device
+        std::vector<double> rate_factors = {};  ///< of parameters; empty: 1
+        at::Device device = at::kCPU;           ///< of model and exchange
+        UpdateLoops& loops = host_loops();      ///< of that device
     };
     explicit Replica(Parts parts);
 

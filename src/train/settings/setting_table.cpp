@@ -70,7 +70,11 @@ OptionSection where(TrainSettings& s) {
              list_option("load-skip",
                          "GLOB",
                          s.load_skip,
-                         "tensors such as 'fc.*' that --load-weights leaves as they are")}};
+                         "tensors such as 'fc.*' that --load-weights leaves as they are"),
+             text_option("load-prefix",
+                         "PREFIX",
+                         s.load_prefix,
+                         "--load-weights takes this off the file's names: module.")}};
 }
 
 std::vector<Option> task(TrainSettings& s) {
@@ -141,6 +145,11 @@ std::vector<Option> update_rule(OptimizerSettings& s) {
                                           {"sgd", OptimizerKind::sgd}},
                                          "update rule"),
             real_option("lr", s.learning_rate, 0, 1e6, "learning rate"),
+            list_option("lr-group",
+                        "GLOB=FACTOR",
+                        s.rate_factors,
+                        "multiply the learning rate of tensors such as 'features.*' by FACTOR; if "
+                        "several match, the last one holds"),
             real_option("momentum", s.momentum, 0, 1, "of sgd and lars"),
             flag_option("nesterov", s.nesterov, "sgd looks ahead along its momentum"),
             real_option("beta1", s.beta1, 0, 0.999999, "of adam, adamw and lamb"),
@@ -206,6 +215,7 @@ std::vector<Option> step(TrainSettings& s) {
                     0,
                     1e30,
                     "scale the gradient down to this norm where it is larger; 0: never"),
+        list_option("freeze", "GLOB", s.freeze, "parameters such as 'features.*' do not learn"),
         whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples of a step, all ranks"),
         whole_option("seed", s.seed, 0, many, "of weights, order and dropout")};
 }

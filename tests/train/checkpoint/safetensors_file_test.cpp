@@ -183,6 +183,31 @@ TEST_F(MatchedTensors, AreSome) {
                           "the file has a tensor of such a name: b, bn.count, fc.bias, fc.weight"));
 }
 
+TEST_F(MatchedTensors, LoseThePrefixThatIsGiven) {
+    const auto given = [&](const std::vector<TensorMeta>& wanted, const std::string& prefix) {
+        return match_weights(file_, wanted, known_, "", WeightsFor::training, prefix);
+    };
+    const WeightsMatch match = given({{"weight", {3}}, {"b", {2}}}, "fc.");
+    ASSERT_EQ(match.tensors.size(), 2u);
+    EXPECT_EQ(match.tensors[0].stored->name, "fc.weight");
+    EXPECT_THAT(caught_text([&] {
+                    given({{"b", {2}}}, "net.");
+                }),
+                HasSubstr("E107: --load-prefix 'net.' has no effect\n  why: no name in the file "
+                          "begins so: b, bn.count, fc.weight"));
+    const SafetensorsFile both(
+        folder_.file("both",
+                     container(R"({"a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]},)"
+                               R"("m.a":{"dtype":"F32","shape":[0],"data_offsets":[0,0]}})",
+                               "")));
+    EXPECT_THAT(
+        caught_text([&] {
+            match_weights(
+                both, std::vector<TensorMeta>{{"a", {0}}}, {}, "", WeightsFor::training, "m.");
+        }),
+        HasSubstr("it has 'a' with --load-prefix and without"));
+}
+
 TEST_F(MatchedTensors, OfNamesThatDifferByAPrefixAreRenamedByACommand) {
     const std::string longer = error({{"net.fc.weight", {3}}, {"net.b", {2}}});
     EXPECT_THAT(longer, HasSubstr("E304"));
@@ -190,7 +215,11 @@ TEST_F(MatchedTensors, OfNamesThatDifferByAPrefixAreRenamedByACommand) {
     EXPECT_THAT(longer, HasSubstr("else 'net.' + k: v for k, v"));
     const std::string shorter = error({{"weight", {3}}});
     EXPECT_THAT(shorter, HasSubstr("why: names begin with 'fc.' in the file only\n"));
-    EXPECT_THAT(shorter, HasSubstr("k.removeprefix('fc.'): v for k, v"));
+    EXPECT_THAT(shorter, HasSubstr("fix: give --load-prefix fc., too"));
+    EXPECT_THAT(caught_text([&] {
+                    matched({{"weight", {3}}}, "", WeightsFor::evaluation);
+                }),
+                HasSubstr("k.removeprefix('fc.'): v for k, v"));
     EXPECT_THAT(error({{"weight", {3}}, {"a", {1}}, {"c", {1}}}), HasSubstr("missing in the file"))
         << "most names have no such prefix";
 }

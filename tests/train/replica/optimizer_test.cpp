@@ -121,6 +121,47 @@ TEST_P(EveryOptimizer, ScalesGradientsBeforeAnythingElse) {
     EXPECT_NE(update(4, 0.25F), update(4, 1));
 }
 
+TEST(RateFactor, MultipliesTheRateOfItsPieceAlone) {
+    for (const OptimizerKind kind :
+         {OptimizerKind::sgd, OptimizerKind::adam, OptimizerKind::adamw}) {
+        const auto update = [&](double rate, double factor) {
+            const auto optimizer = make_optimizer(settings_of(kind, 0.1));
+            std::array values{-2.0F, -2.0F}, m{0.5F, 0.5F}, v{0.25F, 0.25F};
+            const float gradient = 4;
+            std::array<ParameterPiece, 2> pieces;
+            for (std::size_t i = 0; i < 2; ++i)
+                pieces[i] = {.tensor = i,
+                             .dimensions = 2,
+                             .rate_factor = i == 0 ? factor : 1,
+                             .count = 1,
+                             .values = &values[i],
+                             .gradients = &gradient,
+                             .state = {&m[i], &v[i]}};
+            update_pieces(*optimizer, {}, pieces, ParameterCopy::first, 2, {3, rate, 1});
+            return values;
+        };
+        EXPECT_EQ(update(0.1, 0.25)[0], update(0.025, 1)[0]);
+        EXPECT_EQ(update(0.1, 0.25)[1], update(0.1, 1)[1]);
+        EXPECT_NE(update(0.1, 0.25)[0], update(0.1, 1)[0]);
+        EXPECT_EQ(update(0.1, 0)[0], -2) << "a factor of 0 changes nothing, weight decay included";
+    }
+}
+
+TEST(RateFactor, IsThatOfTheLastPatternThatMatches) {
+    const std::vector<std::string> names{"fc1.weight", "fc1.bias", "fc2.weight"};
+    const auto factors = [&](const std::string& list) {
+        return rate_factors({.rate_factors = list}, names);
+    };
+    EXPECT_THAT(factors("fc1.*=0.1,*.bias=2"), ElementsAre(0.1, 2, 1));
+    EXPECT_THAT(factors(""), ElementsAre(1, 1, 1));
+    EXPECT_THAT(
+        test::caught_text([&] { factors("fc3.*=0.1"); }),
+        testing::HasSubstr("E107: --lr-group 'fc3.*' has no effect\n  why: the model has no "
+                           "parameter that learns of such a name: fc1.bias, fc1.weight"));
+    for (const char* bad : {"fc1.*", "=0.1", "fc1.*=", "fc1.*=x", "fc1.*=-1", "fc1.*=inf", "a=nan"})
+        EXPECT_EQ(test::caught_code([&] { factors(bad); }), "E103") << bad;
+}
+
 TEST_P(EveryOptimizer, GivesEqualBitsHoweverTheVectorIsCut) {
     OptimizerSettings settings = settings_of(GetParam());
     for (const bool nesterov : {false, true}) {
