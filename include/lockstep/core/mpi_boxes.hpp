@@ -18,7 +18,7 @@ bool is_blank_line(std::string_view line);
 /// The first sentence of the box's first paragraph, in single spaces.
 std::string box_title(const std::vector<std::string>& box);
 
-/// Whether a launcher's line, or the title of its box, only tells of an end that others explain.
+/// Whether a launcher's line, or its box's title, only reports an end that other lines explain.
 bool is_launcher_noise(std::string_view text);
 
 }  // namespace lockstep
