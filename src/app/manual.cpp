@@ -217,7 +217,7 @@ void check_holds_no_files(const std::filesystem::path& folder) {
                                      entry.path().filename().string()),
                          "'lockstep generate' writes Lockstep's own manual page, completions and "
                          "reference",
-                         "name a folder that is new or holds folders alone");
+                         "name a folder that is new or has only folders in it");
         });
 }
 

@@ -45,9 +45,9 @@ std::vector<Option> data_set_options(PackOptions& pack) {
         codecs.emplace_back(codec_name(each), each);
     return {
         path_option("out", "DIR", pack.output, "new folder of the data set"),
-        text_option("name", "NAME", pack.name, "name of the shards; unset: of DIR"),
-        choice_option("codec", pack.codec, codecs, "compression"),
-        whole_option("level", pack.level, 0, 22, "level of the codec; 0: its usual one"),
+        text_option("name", "NAME", pack.name, "name of the shards; unset: the name of DIR"),
+        choice_option("codec", pack.codec, codecs, "compression of the blocks"),
+        whole_option("level", pack.level, 0, 22, "compression level; 0: the codec's default"),
         whole_option("shards", pack.shards, 0, 100'000, "number of files; 0: about 512 MiB each")};
 }
 

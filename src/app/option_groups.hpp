@@ -20,7 +20,7 @@ ProgressSink progress_sink(bool is_json);
 
 /// --incarnation. `which`: the start that it names.
 Option incarnation_option(std::int64_t& target,
-                          const std::string& which = "start of the run to look at; 0: the newest");
+                          const std::string& which = "start of the run to read; 0: the newest");
 
 /// --np and --oversubscribe. `least`: the smallest --np.
 std::vector<Option> rank_options(int& np, bool& oversubscribe, int least = 0);

@@ -132,7 +132,7 @@ Error unknown_command(const std::vector<Command>& commands, const std::vector<st
         gone != gone_commands.end())
         return Error("E101",
                      fmt::format("unknown command '{}'", word),
-                     fmt::format("'lockstep {}' shows what it showed", gone->instead),
+                     fmt::format("'lockstep {}' replaces it", gone->instead),
                      fmt::format("lockstep {}", gone->instead));
     const std::string nearest = did_you_mean(word, names);
     return Error("E101",

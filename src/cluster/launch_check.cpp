@@ -128,7 +128,7 @@ void check_asked_ranks(const LaunchFacts& facts, std::int64_t asked, int mpi_siz
         const std::string_view name = is_step ? "srun" : "mpirun";
         return Error(
             "E604",
-            fmt::format("{} started {} rank(s), but {} are asked for", name, mpi_size, asked),
+            fmt::format("{} started {} rank(s), but {} are requested", name, mpi_size, asked),
             fmt::format("--np and --hosts start ranks of their own only where no launcher started "
                         "this process; {} is set",
                         is_step ? "SLURM_STEP_ID" : "OMPI_COMM_WORLD_SIZE or PMIX_RANK"),

@@ -117,8 +117,8 @@ std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
     check(transport != Transport::shared_memory || nodes.count() == 1, [&] {
         return Error("E631",
                      fmt::format("{} ranks on several nodes cannot share memory", ranks.size()),
-                     "shared memory was asked for by name",
-                     "leave the choice to Lockstep, or ask for what crosses nodes");
+                     "--transport shared-memory is given",
+                     "let Lockstep choose the transport, or choose one that works across nodes");
     });
     check_room_everywhere(nodes, node_window_bytes(nodes, layout, plan));
     return make_node_exchange(std::move(nodes), layout, plan);

@@ -51,7 +51,7 @@ TreePlan::TreePlan(int virtual_ranks, int ranks, Summation summation)
     const auto above = std::bit_ceil(static_cast<unsigned>(std::max({virtual_ranks, ranks, 1})));
     check(virtual_ranks > 0 && std::has_single_bit(static_cast<unsigned>(virtual_ranks)), [&] {
         return Error("E640",
-                     fmt::format("{} virtual ranks are no power of two", virtual_ranks),
+                     fmt::format("{} virtual ranks are not a power of two", virtual_ranks),
                      "they are the leaves of a binary tree, in whose order gradients are summed",
                      fmt::format("use --virtual-ranks {}", above));
     });

@@ -42,7 +42,7 @@ void check_shared_room(std::size_t bytes) {
                                  "free",
                                  bytes_text(bytes),
                                  bytes_text(room)),
-                     "gradients, parameters and resident data lie where all of them see them",
+                     "they share gradients, parameters and resident data there",
                      "make /dev/shm larger (in a container: --shm-size), or use --transport mpi "
                      "and --data-mode stream");
     });

@@ -128,7 +128,7 @@ void flatten(const toml::table& table,
             return Error("E111",
                          fmt::format("{}: a key of {} bytes is unknown", origin, key.size()),
                          fmt::format("it begins with '{}'", key.substr(0, 40)),
-                         "take it out");
+                         "remove it");
         });
         if (const auto* inner = node.as_table()) {
             flatten(*inner, key + ".", file, out);

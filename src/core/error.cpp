@@ -134,11 +134,11 @@ std::string limits_text(Refused refused) {
 
 Error out_of_memory(std::string_view asked, Refused refused = Refused::memory) {
     return Error("E225",
-                 fmt::format("the system gives this process no more memory{}{}",
+                 fmt::format("the system refuses this process memory{}{}",
                              refused == Refused::thread ? " or threads" : "",
                              asked),
                  limits_text(refused),
-                 fmt::format("raise the limit ('ulimit -v unlimited'{}, Slurm: --mem), or need "
+                 fmt::format("raise the limit ('ulimit -v unlimited'{}, Slurm: --mem), or use "
                              "less: a smaller --batch or --data-memory, fewer --threads or ranks "
                              "on a node",
                              refused == Refused::thread ? ", 'ulimit -u'" : ""));
@@ -170,7 +170,7 @@ Error system_error(std::string_view doing, const std::string& path, int errno_va
         case EPERM:
             return Error("E202", what, denial_of(path), "ask its owner, or use your own copy");
         case EIO:
-            return Error("E409", what, "", "the device or the network to it fails: look at dmesg");
+            return Error("E409", what, "", "the device or the network to it fails: see dmesg");
         case ENXIO:
             return Error("E206",
                          fmt::format("cannot {} '{}': it is a pipe or a device", doing, path),

@@ -30,7 +30,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E104",
      usage,
      "an option is given twice",
-     "Two values were given for an option that takes one. Lockstep does not guess which is meant."},
+     "Two values were given for an option that takes one. Lockstep does not choose between them."},
     {"E105",
      usage,
      "an argument is missing",
@@ -43,11 +43,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E107",
      usage,
      "a setting has no effect where it stands",
-     "Another setting, or the data, leaves it nothing to change: --momentum with --optimizer "
-     "adam,\n"
-     "--evaluate-every without --test-data, a batch of more samples than there are. What comes\n"
-     "from a configuration file or a variable may serve other runs, and a run that exists goes on\n"
-     "with what it was made with: there it is a warning."},
+     "Another setting, or the data, makes it useless: --momentum with --optimizer adam,\n"
+     "--evaluate-every without --test-data, a batch of more samples than there are. It is only a\n"
+     "warning if the setting comes from a configuration file or a variable, which may serve\n"
+     "other runs, or if the run exists, as a run keeps its settings."},
     {"E110",
      config,
      "a configuration file has a syntax error",
@@ -97,9 +96,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E206",
      usage,
      "a path is no file",
-     "It is a pipe (FIFO), a socket or a device, or a folder in place of weights. Data, models "
-     "and\n"
-     "configuration files are read at any place and more than once, which only files allow."},
+     "It is a pipe (FIFO), a socket or a device, or a folder in place of weights. Data, models\n"
+     "and configuration files are read at any place and more than once, which only files allow."},
     {"E207",
      bad_data,
      "a data set field is missing",
@@ -115,15 +113,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E210",
      bad_data,
      "a label is out of range",
-     "A label is negative or not below the number of classes; as a text it is empty or too long, "
-     "or\n"
-     "a row that should be one-hot has not one 1 and 0 elsewhere."},
+     "A label is negative or not below the number of classes; as a text it is empty or too long,\n"
+     "or a row that should be one-hot has not one 1 and 0 elsewhere."},
     {"E212",
      bad_data,
      "a filter is not known",
-     "Lockstep reads contiguous data and chunks compressed with deflate, lz4, zstd or, where it "
-     "was\n"
-     "built with it, blosc."},
+     "Lockstep reads contiguous data and chunks compressed with deflate, lz4, zstd or, where it\n"
+     "was built with it, blosc."},
     {"E213",
      bad_data,
      "stored bytes do not match their hash",
@@ -151,10 +147,9 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E220",
      bad_data,
      "a path leaves its folder",
-     "Paths in manifests are names inside the folder of the manifest: no '..', no absolute paths,\n"
-     "no links out, no devices. The folders in a run directory are no links either, since files "
-     "are\n"
-     "written and deleted in them."},
+     "Paths in manifests are names inside the folder of the manifest: no '..', no absolute\n"
+     "paths, no links out, no devices. The folders in a run directory are no links either, since\n"
+     "files are written and deleted in them."},
     {"E222",
      bad_data,
      "a manifest makes no sense",
@@ -172,24 +167,20 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E225",
      config,
      "out of memory",
-     "The system refused memory, or a thread, which needs some for its stack. 'ulimit -v', "
-     "'ulimit\n"
-     "-u' and the job's control group limit both. 'lockstep submit' and 'lockstep doctor' say "
-     "what\n"
-     "a job needs; --skip-checks leaves such checks out."},
+     "The system refused memory, or a thread, which needs some for its stack. 'ulimit -v',\n"
+     "'ulimit -u' and the job's control group limit both. 'lockstep submit' and 'lockstep\n"
+     "doctor' say what a job needs; --skip-checks leaves such checks out."},
     {"E227",
      usage,
      "data do not fit in memory",
-     "All rows of the data set were to be kept in memory ('resident'), but they do not fit into "
-     "what\n"
-     "is allowed for data, what the node has free, or the room for shared memory. Stream them\n"
-     "instead, with the order 'lanes' in a new run."},
+     "All rows of the data set were to be kept in memory ('resident'), but they do not fit into\n"
+     "what is allowed for data, what the node has free, or the room for shared memory. Stream\n"
+     "them instead, with the order 'lanes' in a new run."},
     {"E228",
      missing_input,
      "no ledger here",
-     "The run has no ledger, or none of its files can be read. A run has one if it is trained "
-     "with\n"
-     "--ledger from its first step on."},
+     "The run has no ledger, or none of its files can be read. A run has one if it is trained\n"
+     "with --ledger from its first step on."},
     {"E229",
      bad_data,
      "samples were not seen exactly once",
@@ -199,62 +190,54 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E230",
      bad_data,
      "an index did not arrive as it was sent",
-     "Rank 0 opens a data set and sends the other ranks where its blocks are. What arrived is not\n"
-     "what was sent, or makes no sense: different versions of Lockstep, or a memory or network "
-     "error."},
+     "Rank 0 opens a data set and sends the other ranks where its blocks are. What arrived is\n"
+     "not what was sent, or makes no sense: different versions of Lockstep, or a memory or\n"
+     "network error."},
     {"E231",
      bad_data,
      "the HDF5 library crashed on a file",
-     "The structures of a file that nobody vouches for are looked at by libhdf5 in a process of "
-     "its\n"
-     "own, 'lockstep-h5probe'. It crashed or ran out of memory there: the file is damaged or made "
-     "to\n"
-     "do harm. The job itself is unharmed."},
+     "libhdf5 reads the structures of an untrusted file in a separate process,\n"
+     "'lockstep-h5probe'. This process crashed or ran out of memory: the file is damaged or\n"
+     "malicious. The job itself is not affected."},
     {"E232",
      bad_data,
      "the HDF5 library took too long over a file",
-     "'lockstep-h5probe' looks at a file's structures under limits of CPU and wall time. A "
-     "damaged\n"
-     "file can make libhdf5 go round in circles. A file system that hangs looks the same."},
+     "'lockstep-h5probe' reads a file's structures under limits of CPU and wall time. A damaged\n"
+     "file can cause an endless loop in libhdf5. A file system that hangs looks the same."},
     {"E233",
      service_away,
      "the HDF5 helper cannot be used",
-     "'lockstep-h5probe' lies beside the program, or where LOCKSTEP_H5PROBE says. It is missing,\n"
-     "cannot be started, is of another version, or answered nonsense about a file."},
+     "'lockstep-h5probe' is in the program's folder, or at the path in LOCKSTEP_H5PROBE. It is\n"
+     "missing, cannot be started, has another version, or gave an invalid answer about a file."},
     {"E234",
      bad_data,
      "a data set of a foreign file cannot be streamed",
-     "HDF5 files that others wrote are streamed as they are if the first dimension of each chosen\n"
-     "data set is the sample, its type is a whole number of 8 to 64 bits (u64: labels only) or a\n"
-     "float of 16, 32 or 64, and it is contiguous or in chunks. Labels may be texts or "
-     "enumerations,\n"
-     "too. 'lockstep data pack --hdf5' makes shards of others."},
+     "HDF5 files that others wrote are streamed as they are if the first dimension of each\n"
+     "chosen data set is the sample, its type is a whole number of 8 to 64 bits (u64: labels\n"
+     "only) or a float of 16, 32 or 64, and it is contiguous or in chunks. Labels may be texts\n"
+     "or enumerations, too. 'lockstep data pack --hdf5' makes shards of others."},
     {"E235",
      usage,
      "a field is not described well",
-     "--field NAME=PATH or --field NAME=PATH:LAYOUT: NAME is what training calls it, PATH is a "
-     "data\n"
-     "set in the HDF5 files, LAYOUT says what it is: CHW, HWC, HW, label, onehot or value. Images "
-     "whose\n"
-     "sizes may be height, width, channels as well as channels, height, width need one. ':cf' "
-     "behind\n"
-     "them takes numbers for what attributes of the CF conventions say they stand for."},
+     "--field NAME=PATH or --field NAME=PATH:LAYOUT: NAME is what training calls it, PATH is a\n"
+     "data set in the HDF5 files, LAYOUT says what it is: CHW, HWC, HW, label, onehot or value.\n"
+     "Images whose sizes may be height, width, channels as well as channels, height, width need\n"
+     "one. ':cf' behind them unpacks numbers by the attributes of the CF conventions."},
     {"E236",
      bad_data,
      "a value is missing",
-     "A field of ':cf' has a value that _FillValue, missing_value or valid_range calls missing. "
-     "Nothing\n"
-     "is guessed in its place: ':cf=NUMBER' says what stands there ('nan' among them)."},
+     "A field of ':cf' has a value that is missing by _FillValue, missing_value or valid_range.\n"
+     "':cf=NUMBER' names the number that replaces it, which may be 'nan'."},
     {"E237",
      bad_data,
      "an image cannot be decoded",
-     "A picture that is to be packed is cut short, damaged, larger than 67 million pixels, or of\n"
-     "a kind that is not taken: CMYK, several pages, PNM of 16 bits. The message says why."},
+     "An image to pack is cut short, damaged, larger than 67 million pixels, or of an unsupported\n"
+     "kind: CMYK, several pages, PNM of 16 bits. The message says why."},
     {"E238",
      bad_data,
      "images do not fit together",
      "All images of a data set have one size and the same channels. --resize HEIGHTxWIDTH and\n"
-     "--color rgb|gray make them so."},
+     "--color rgb|gray convert them."},
     {"E239",
      bad_data,
      "a cell is no number",
@@ -263,12 +246,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "--label."},
     {"E240",
      usage,
-     "an unfinished pack of something else is in the way",
-     "An interrupted pack leaves its finished shards in '.NAME.partial' beside the output, so that "
-     "the\n"
-     "same command can go on with them. This command has other options or another input. Give "
-     "those\n"
-     "of the unfinished pack, or --restart to remove what it left and begin anew."},
+     "an unfinished pack of something else exists",
+     "An interrupted pack leaves its finished shards in '.NAME.partial' next to the output, so\n"
+     "that the same command can continue. This command has other options or another input. Give\n"
+     "those of the unfinished pack, or --restart to remove its shards and begin again."},
     {"E241",
      usage,
      "ranks do not see the same folder",
@@ -276,15 +257,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E242",
      interrupted,
      "interrupted",
-     "A signal ended the command. Packing, staging and writing data anew keep what is finished: "
-     "the\n"
-     "same command goes on from there. 'verify', 'drill' and 'tune' begin anew."},
+     "A signal ended the command. Packing, staging and resharding keep what is finished: the\n"
+     "same command continues from there. 'verify', 'drill' and 'tune' begin again."},
     {"E243",
      usage,
      "not the staged copy it should be",
-     "'lockstep data stage' only uses, repairs and removes copies that it made of the same data "
-     "set:\n"
-     "folders with a staged.json of that digest."},
+     "'lockstep data stage' only uses, repairs and removes copies that it made of the same data\n"
+     "set: folders with a staged.json of that digest."},
     {"E247",
      usage,
      "transforms cannot be read",
@@ -306,19 +285,18 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E250",
      config,
      "a model cannot be trained by this program",
-     "--model names a plug-in (.so) or a TorchScript file (.pt). A plug-in must have been built "
-     "with\n"
-     "this program's headers and LibTorch, and end with LOCKSTEP_MODEL_PLUGIN; a TorchScript file\n"
-     "is what torch.jit.save() writes. Parameters must be f32, and buffers f32 or single whole\n"
-     "numbers: ranks sum and average them. Gradients must be dense, and reach some parameter.\n"
-     "Or the code of your own model failed: its exception is shown, and where it was thrown."},
+     "--model names a plug-in (.so) or a TorchScript file (.pt). A plug-in must have been built\n"
+     "with this program's headers and LibTorch, and end with LOCKSTEP_MODEL_PLUGIN; a\n"
+     "TorchScript file is what torch.jit.save() writes. Parameters must be f32, and buffers f32\n"
+     "or single whole numbers: ranks sum and average them. Gradients must be dense, and reach\n"
+     "some parameter. Or the code of your own model failed: its exception is shown, and where it\n"
+     "was thrown."},
     {"E251",
      bad_data,
      "a data file changed while it was in use",
-     "HDF5 files that others wrote have no hashes. Training looks at their size, time and inode "
-     "at\n"
-     "the end of each epoch, and before each evaluation and checkpoint; a file that differs ends\n"
-     "it. The last checkpoint is of the data as they were."},
+     "HDF5 files that others wrote have no hashes. Training checks their size, time\n"
+     "and inode at the end of each epoch, and before each evaluation and checkpoint. A file that\n"
+     "differs ends it. The last checkpoint was trained on the original data."},
     {"E301", missing_input, "no checkpoint here", "The folder has no checkpoint to work with."},
     {"E303",
      bad_data,
@@ -337,15 +315,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "the run was made with other settings",
      "A run directory keeps the settings that decide its result. They cannot change on resume;\n"
-     "use another run directory for another experiment. Of data it keeps a digest; where that of\n"
-     "foreign files differs, the message says whether their samples do: --accept-data goes on\n"
-     "with the same ones."},
+     "use another run directory for another experiment. It also keeps a digest of the data. If\n"
+     "that of foreign files differs, the message says whether their samples differ, too. If they\n"
+     "do not, --accept-data continues."},
     {"E309",
      bad_data,
      "a safetensors file is malformed",
-     "Header, offsets and file size must agree without holes or overlaps. If the file is of "
-     "another\n"
-     "kind, the message says which, and names the command that converts it."},
+     "Header, offsets and file size must agree without holes or overlaps. If the file is of\n"
+     "another kind, the message says which, and names the command that converts it."},
     {"E310",
      bad_data,
      "a checkpoint is damaged",
@@ -387,36 +364,34 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E410",
      io,
      "the run's folder is gone",
-     "While the run was at work, its folder was moved, renamed or deleted, or its file server "
-     "lost\n"
-     "it. Nothing more is written: not at the old place, and not at the new one."},
+     "While the run was at work, its folder was moved, renamed or deleted, or its file server\n"
+     "lost it. Nothing more is written: not at the old place, and not at the new one."},
     {"E420",
      missing_input,
      "the run kept no steps",
-     "Each rank of a run keeps what its steps took in logs/iN/rank-NNNNN.steps. Without them "
-     "nothing\n"
-     "can be said about the run's speed."},
+     "Each rank of a run records the times of its steps in logs/iN/rank-NNNNN.steps. Without them\n"
+     "the run's speed is unknown."},
     {"E421",
      usage,
      "the runs do different work",
-     "What more ranks bring shows where nothing but their number changes. Model, data, batch and\n"
-     "what else decides how much work a step is must be the same: 'lockstep compare' says what\n"
-     "differs."},
+     "Scaling can only be measured if nothing but the number of ranks changes. Model, data, batch\n"
+     "and all settings that decide the work of a step must be the same. 'lockstep compare' says\n"
+     "what differs."},
     {"E511",
      service_away,
      "SLURM does not answer",
-     "squeue failed three times: the controller is away, or this host may not talk to it. The\n"
-     "message carries SLURM's own words."},
+     "squeue failed three times: the controller is down, or this host may not connect to it. The\n"
+     "message has SLURM's output."},
     {"E520",
      usage,
      "not in a SLURM job",
-     "'lockstep slurm' commands are lines of a batch script: SLURM tells them which job they are "
+     "'lockstep slurm' commands are lines of a batch script: SLURM tells them which job they are\n"
      "in."},
     {"E522",
      saved_please_requeue,
      "a job could not be requeued",
      "'scontrol requeue' failed three times. The site may not allow it (JobRequeue=0), or the\n"
-     "controller is away. The run is saved: submitting the same job again goes on."},
+     "controller is down. The run is saved: submit the same job again to resume it."},
     {"E523",
      usage,
      "no such partition",
@@ -426,12 +401,12 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      usage,
      "a number of nodes that no job can get",
      "The partition has fewer nodes that could hold the job, or rules for how many one may have.\n"
-     "SLURM takes such a job and lets it wait for ever."},
+     "SLURM accepts such a job and lets it wait for ever."},
     {"E525",
      usage,
      "a time limit above the partition's",
-     "SLURM takes such a job and lets it wait for ever. A run that needs longer saves before its\n"
-     "limit, requeues itself and goes on; or see --chain."},
+     "SLURM accepts such a job and lets it wait for ever. A run that needs longer saves before\n"
+     "its limit, requeues itself and continues; or see --chain."},
     {"E526",
      usage,
      "a time cannot be read",
@@ -447,9 +422,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E529",
      service_away,
      "SLURM is not installed here",
-     "'lockstep submit' needs sbatch, sinfo, scontrol and squeue on PATH: call it on a login "
-     "node.\n"
-     "Without SLURM there is 'lockstep train --np N'."},
+     "'lockstep submit' needs sbatch, sinfo, scontrol and squeue on PATH: call it on a login\n"
+     "node. Without SLURM there is 'lockstep train --np N'."},
     {"E530",
      service_away,
      "SLURM cannot authenticate",
@@ -461,10 +435,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "ranks by a line 'run_ranks mpirun lockstep ...', which --launcher and --container change."},
     {"E532",
      usage,
-     "characters that a batch script cannot carry",
-     "Names and options of SLURM stand in comment lines of the script and in file names: letters,\n"
-     "digits and . _ - only. Paths and words after -- may have any characters but control\n"
-     "characters: they are carried quoted."},
+     "characters that a batch script cannot contain",
+     "Names and options of SLURM stand in comment lines of the script and in file names. They may\n"
+     "have only letters, digits and . _ -. Paths and words after -- are quoted, so they may have\n"
+     "any characters but control characters."},
     {"E533",
      usage,
      "an account that may not be used",
@@ -472,10 +446,10 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "user=$USER' lists yours."},
     {"E534",
      usage,
-     "a dependency that waits for nothing, or for ever",
-     "SLURM starts a job at once that waits for one it does not know, and forgets jobs some "
-     "minutes\n"
-     "after their end. One that waits for the success of a job that failed waits for ever."},
+     "a dependency that is met at once, or never",
+     "SLURM starts a job at once that waits for one it does not know, and forgets jobs some\n"
+     "minutes after their end. One that waits for the success of a job that failed waits for\n"
+     "ever."},
     {"E535",
      usage,
      "a partition that starts no jobs",
@@ -487,9 +461,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E537",
      usage,
      "a launcher that cannot do this",
-     "srun needs SLURM's PMIx plug-in to start MPI ranks ('srun --mpi=list'); mpirun sees only "
-     "the\n"
-     "first part of a heterogeneous job, and pyxis belongs to srun."},
+     "srun needs SLURM's PMIx plug-in to start MPI ranks ('srun --mpi=list'); mpirun sees only\n"
+     "the first part of a heterogeneous job, and pyxis belongs to srun."},
     {"E538", usage, "an array's task number is too high", "SLURM's MaxArraySize bounds them."},
     {"E539",
      missing_input,
@@ -499,14 +472,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E540",
      service_away,
      "SLURM refused the job",
-     "sbatch said no although the request looked possible. The message carries its words; nothing\n"
-     "more was submitted."},
+     "sbatch refused a request that looked possible. The message has its output. Nothing more was\n"
+     "submitted."},
     {"E541",
      do_not_requeue,
-     "a job is started again and again and gets nowhere",
-     "'lockstep slurm prolog' saw it before the ranks were started: SLURM requeues a job whose "
-     "node\n"
-     "is lost by itself, and its script never comes to 'lockstep slurm epilog'."},
+     "a job is restarted again and again without progress",
+     "'lockstep slurm prolog' found this before it started the ranks. SLURM itself requeues a job\n"
+     "that lost a node, so that its script never runs 'lockstep slurm epilog'."},
     {"E542",
      usage,
      "a feature that no node has",
@@ -523,30 +495,27 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E545",
      usage,
      "a QOS that may not be used",
-     "'sacctmgr show associations user=$USER format=account,qos' lists yours; a partition may "
-     "allow\n"
-     "some only ('scontrol show partition')."},
+     "'sacctmgr show associations user=$USER format=account,qos' lists yours; a partition may\n"
+     "allow some only ('scontrol show partition')."},
     {"E546",
      usage,
-     "licences that the cluster has not",
+     "licences that the cluster does not have",
      "'scontrol show license' lists those that SLURM counts."},
     {"E547",
      missing_input,
-     "the run of a job that goes on is gone",
+     "the run of a restarted job is gone",
      "SLURM has started the job again, and its run directory was deleted, moved or renamed in\n"
      "between, or is not mounted here. A new run in its place would begin at step 0."},
     {"E548",
      usage,
      "GPUs that the job would not use, or must have",
-     "GPUs that a job has are kept from others, and those that it has not asked for are hidden "
-     "from\n"
-     "it: --gpus-per-node goes with --device cuda or auto, and not with --device cpu."},
+     "Other jobs cannot use the GPUs of a job, and SLURM hides GPUs that a job did not request.\n"
+     "Give --gpus-per-node with --device cuda or auto, but not with --device cpu."},
     {"E601",
      usage,
      "more ranks or threads than cores",
-     "Each rank computes with at least one thread, and with 16 threads a core a step takes "
-     "minutes.\n"
-     "--oversubscribe allows more of both, which is right for tests only."},
+     "Each rank computes with at least one thread, and with 16 threads a core a step takes\n"
+     "minutes. --oversubscribe allows more of both, which is right for tests only."},
     {"E603",
      permission,
      "Open MPI refuses to run as root",
@@ -581,8 +550,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      config,
      "two ranks on the same cores",
      "The launcher bound two ranks to sets of cores that overlap: each runs at a fraction of its\n"
-     "speed and waits for the other in every step. The message has the line that binds them "
-     "right."},
+     "speed and waits for the other in every step. The message has a line that binds them\n"
+     "correctly."},
     {"E610",
      missing_input,
      "a program cannot be started",
@@ -591,15 +560,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E612",
      peer_lost,
      "the ranks were killed",
-     "mpirun or one of its ranks was ended by a signal that nobody here sent; the message says "
-     "what\n"
-     "that signal usually means. Nothing is lost but the steps since the newest checkpoint."},
+     "A signal from outside ended mpirun or one of its ranks. The message says what that signal\n"
+     "usually means. Only the steps since the newest checkpoint are lost."},
     {"E613",
      config,
      "the doctor found errors",
-     "'lockstep doctor' names each with its cause and remedy; 'train' looks at the fast ones "
-     "before it\n"
-     "starts. docs/doctor.md has a paragraph on each check."},
+     "'lockstep doctor' names each error with its cause and fix. 'train' runs the fast checks\n"
+     "before it starts. docs/doctor.md has a paragraph on each check."},
     {"E614",
      usage,
      "no such check",
@@ -617,9 +584,8 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E632",
      cannot_create,
      "no room for shared memory",
-     "Open MPI backs shared windows by files in its session directory or /dev/shm. It and PMIx "
-     "keep\n"
-     "files in TMPDIR or /tmp of each host besides."},
+     "Open MPI backs shared windows by files in its session directory or /dev/shm. It and PMIx\n"
+     "keep files in TMPDIR or /tmp of each host besides."},
     {"E640",
      usage,
      "more ranks than virtual ranks",
@@ -636,37 +602,35 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "(--smt), or ask the launcher for more cores."},
     {"E644",
      config,
-     "reality differs from the plan",
+     "the job differs from the plan",
      "Ranks do not run where the plan has them. The message names each difference; start the job\n"
      "with the line that 'lockstep map --format mpirun' or '--format srun' gives."},
     {"E645",
      usage,
      "a plan cannot be written in this form",
-     "mpirun and srun can say less than a table: srun binds every node alike. Another --format\n"
-     "(rankfile, json, table) can say it."},
+     "mpirun and srun cannot express every plan: srun binds all nodes in the same way. Use\n"
+     "another --format (rankfile, json, table)."},
     {"E646",
      config,
-     "the witnesses disagree about who shares a node",
+     "sources disagree about which ranks share a node",
      "MPI, the launcher's variables and the operating system each say which ranks share a node.\n"
-     "They must agree: otherwise ranks would take each other's cores and GPUs. Containers that "
-     "hide\n"
-     "the host's name or share one, and variables left over from another launch, make them "
+     "They must agree: otherwise ranks would take each other's cores and GPUs. Containers that\n"
+     "hide the host's name or share one, and variables left over from another launch, make them\n"
      "differ."},
     {"E647",
      config,
      "a host cannot be reached",
-     "A name given with --hosts means nothing here, its host does not answer over ssh, or there is "
-     "no\n"
-     "network in which all hosts reach each other; the message says what is wrong with each."},
+     "A name in --hosts is unknown here, its host does not answer over ssh, or no network\n"
+     "connects all hosts. The message says what is wrong with each host."},
     {"E648",
      config,
      "no such GPU",
-     "CUDA_VISIBLE_DEVICES names GPUs by index or by UUID. One of its words names none that this\n"
-     "node has, or mixes GPUs with MIG instances."},
+     "CUDA_VISIBLE_DEVICES names GPUs by index or by UUID. One of them is not\n"
+     "on this node, or the list mixes GPUs with MIG instances."},
     {"E650",
      usage,
      "buffers larger than memory",
-     "'lockstep bench comm' holds two buffers of --max-bytes for each rank, and one for each "
+     "'lockstep bench comm' holds two buffers of --max-bytes for each rank, and one for each\n"
      "node."},
     {"E651",
      bug,
@@ -684,14 +648,11 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E660",
      peer_lost,
      "a rank hangs or is lost",
-     "The ranks work in step: when one stops, all wait. The message names the rank that the "
-     "others\n"
-     "wait for and what it was doing last; its own log and, in logs/iN/flight, the list of its\n"
-     "threads say more. --comm-timeout sets how long ranks wait. 'lockstep diagnose RUN' tells "
-     "the\n"
-     "same while a job runs and after it ended; 'lockstep logs RUN --first-error' adds what the "
-     "rank\n"
-     "wrote last."},
+     "All ranks wait for each other in every step. The message names the rank that the others\n"
+     "wait for and its last action. Its log and, in logs/iN/flight, the list of its threads say\n"
+     "more. --comm-timeout sets how long ranks wait. 'lockstep diagnose RUN' shows the same\n"
+     "while a job runs and after it ended; 'lockstep logs RUN --first-error' adds the rank's\n"
+     "last lines."},
     {"E661",
      bug,
      "ranks call different collectives",
@@ -730,13 +691,13 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E675",
      config,
      "ranks have different NCCL settings",
-     "Variables such as NCCL_ALGO decide what goes over the wire; where they differ, NCCL hangs.\n"
+     "Variables such as NCCL_ALGO decide the messages between ranks. If they differ, NCCL hangs.\n"
      "They come from the environment, ~/.nccl.conf and /etc/nccl.conf."},
     {"E676",
      peer_lost,
      "NCCL did not start in time",
-     "The message names the phase and what was heard of each rank. Most often the nodes do not\n"
-     "reach each other over the interface that NCCL chose (NCCL_SOCKET_IFNAME)."},
+     "The message names the phase and the last state of each rank. The most frequent cause: the\n"
+     "nodes do not reach each other over the interface that NCCL chose (NCCL_SOCKET_IFNAME)."},
     {"E677",
      peer_lost,
      "NCCL reported an error",
@@ -753,7 +714,7 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E680",
      peer_lost,
      "a communicator was aborted",
-     "Another thread or rank gave up first; its message says why."},
+     "Another thread or rank failed first; its message says why."},
     {"E681",
      io,
      "CUDA reported an error",
@@ -761,37 +722,36 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      "is well."},
     {"E682",
      peer_lost,
-     "another rank gave up",
+     "another rank failed",
      "The message repeats its error; its own log has all of it."},
     {"E683",
      service_away,
      "nothing runs there",
-     "'lockstep stop' and 'lockstep save' ask a run that is at work. This one has ended, or its\n"
-     "process is gone; 'lockstep status RUN' says which. The same 'lockstep train' goes on with "
-     "it."},
+     "'lockstep stop' and 'lockstep save' send a request to a run in progress. This one has\n"
+     "ended, or its process is gone; 'lockstep status RUN' says which. The same 'lockstep train'\n"
+     "resumes it."},
     {"E684",
      peer_lost,
-     "the run ended otherwise",
+     "the run ended for another reason",
      "While 'lockstep stop' or 'lockstep save' waited, the run failed, was killed or was started\n"
      "anew. Its own message and logs say why; its checkpoints are whole."},
     {"E685",
      service_away,
      "the run has not answered yet",
-     "A run looks for requests once a second, between two steps, and not while it sets up or\n"
-     "evaluates. The request stays: it will be met when the run gets to it. 'lockstep diagnose "
-     "RUN'\n"
-     "says whether a rank hangs."},
+     "A run reads requests once a second, between two steps, but not during setup or evaluation.\n"
+     "The request stays until the run reads it. 'lockstep diagnose RUN' says whether a rank\n"
+     "hangs."},
     {"E686",
      usage,
-     "another request took the place of this one",
-     "A run meets one request at a time, and the newest counts. Somebody else asked after you."},
+     "another request replaced this one",
+     "A run carries out one request at a time, the newest. Somebody sent another one after yours."},
     {"E688",
      missing_input,
      "this is no run",
      "A run directory has a run.json and a run.lock in it; 'lockstep train --run DIR' makes them."},
     {"E689",
      config,
-     "CUDA does not show a rank the GPU that is planned for it",
+     "the GPU that is planned for a rank is hidden from it",
      "Each rank selects its GPU by PCI address. A control group (srun --gpus-per-task) or\n"
      "CUDA_VISIBLE_DEVICES hides it; the message lists what CUDA shows instead."},
     {"E690",
@@ -802,30 +762,26 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E691",
      peer_lost,
      "the launcher had to be ended",
-     "mpirun stayed although none of its ranks lived any more, or its ranks did not begin to "
-     "train\n"
-     "within ten minutes. It was sent TERM, then KILL. What it said before tells more; a full\n"
-     "/dev/shm, a limit or a network that leads nowhere are usual."},
+     "mpirun did not end although all its ranks had ended, or its ranks did not begin to train\n"
+     "within ten minutes. It was sent TERM, then KILL. Its output says more. Usual causes are a\n"
+     "full /dev/shm, a limit, or a network without a route to the other hosts."},
     {"E692",
      peer_lost,
-     "ranks do not hear each other",
-     "MPI has started them, but their first exchange does not end: Open MPI tries a network that "
-     "leads\n"
-     "nowhere, or a host is silent. The message names the networks of a host and, where it could "
-     "be\n"
-     "tried, those in which mpirun's host answers. LOCKSTEP_START_TIMEOUT sets the seconds (300 "
-     "in\n"
-     "MPI_Init, 45 after it)."},
+     "ranks do not reach each other",
+     "MPI has started them, but their first exchange does not end: Open MPI uses a network that\n"
+     "does not connect the hosts, or a host does not answer. The message names the networks of a\n"
+     "host and, if they could be tested, those in which mpirun's host answers.\n"
+     "LOCKSTEP_START_TIMEOUT sets the seconds (300 in MPI_Init, 45 after it)."},
     {"E693",
      config,
      "a limit is too low for ranks",
-     "Under it mpirun starts no ranks, says nothing and does not end. The message has both "
-     "numbers."},
+     "With this limit mpirun starts no ranks, prints nothing and does not end. The message has\n"
+     "both numbers."},
     {"E694",
      missing_input,
      "LibTorch cannot compute on GPUs here",
-     "--device cuda loads libtorch_cuda.so, which needs libraries of its own (cuDNN, cuBLAS, NCCL\n"
-     "...). The message carries the loader's words. LOCKSTEP_TORCH_CUDA_LIB names another file."},
+     "--device cuda loads libtorch_cuda.so, which needs other libraries (cuDNN, cuBLAS, NCCL\n"
+     "...). The message has the loader's error. LOCKSTEP_TORCH_CUDA_LIB names another file."},
     {"E695",
      config,
      "an operator may give other bits each time",
@@ -834,15 +790,14 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E696",
      config,
      "a GPU has no memory left",
-     "Weights, gradients and optimizer state take three to five times the model's size; what a "
-     "leaf\n"
-     "computes grows with its samples. --micro-batches, more ranks or --precision fp16 need less."},
+     "Weights, gradients and optimizer state take three to five times the model's size; what a\n"
+     "leaf computes grows with its samples. --micro-batches, more ranks or --precision fp16 need\n"
+     "less."},
     {"E697",
      config,
      "mpirun started no rank",
-     "mpirun ended by itself before the ranks did, with words of its own, which are shown. Usual "
-     "reasons\n"
-     "are settings in OMPI_MCA_* variables or in mca-params.conf, another MPI's mpirun that comes\n"
+     "mpirun ended before it started the ranks, with an error that is shown. Usual reasons are\n"
+     "settings in OMPI_MCA_* variables or in mca-params.conf, another MPI's mpirun that comes\n"
      "first in PATH, and a name of the host that is too long for Open MPI 4."},
     {"E700",
      bug,
@@ -851,12 +806,12 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E701",
      bad_data,
      "the loss is not finite",
-     "The loss became infinite or not a number. Checkpoints written before are good. In the run's\n"
-     "first step nothing is learned yet: then it is a sample, the model's initial weights, or an\n"
-     "operation that goes wrong with several threads (--threads 1 tells). Later lower the "
-     "learning\n"
-     "rate or check the data. --on-nonfinite skip leaves such steps out, 100 in a row at most;\n"
-     "--on-nonfinite rollback, in a new run, goes back to the last checkpoint's weights, too."},
+     "The loss became infinite or not a number. Checkpoints written before are good. In the\n"
+     "run's first step nothing is learned yet: then it is a sample, the model's initial weights,\n"
+     "or an operation that goes wrong with several threads (--threads 1 tells). Later lower the\n"
+     "learning rate or check the data. --on-nonfinite skip leaves such steps out, 100 in a row\n"
+     "at most; --on-nonfinite rollback, in a new run, goes back to the last checkpoint's\n"
+     "weights, too."},
     {"E702",
      config,
      "the processor lacks the run's instruction set",
@@ -874,23 +829,21 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
      bug,
      "a training that was to be compared failed",
      "'lockstep verify' runs 'lockstep train' on each number of ranks, 'lockstep tune' with each\n"
-     "setting, 'lockstep drill' without a fault. One of them ended with an error of its own, which "
-     "is\n"
-     "shown, and whose exit code the command has."},
+     "setting, 'lockstep drill' without a fault. One of them ended with an error of its own,\n"
+     "which is shown, and whose exit code the command has."},
     {"E706",
      config,
      "OpenMP gives fewer threads than were asked for",
-     "With --threads N each operator is split among N threads. Where OpenMP gives fewer, kernels "
-     "may\n"
-     "leave a part of their result unwritten. Unset OMP_THREAD_LIMIT and OMP_MAX_ACTIVE_LEVELS; a\n"
-     "program that calls Lockstep must not do so from a parallel region."},
+     "With --threads N each operator is split among N threads. Where OpenMP gives fewer, kernels\n"
+     "may leave a part of their result unwritten. Unset OMP_THREAD_LIMIT and\n"
+     "OMP_MAX_ACTIVE_LEVELS; a program that calls Lockstep must not do so from a parallel\n"
+     "region."},
     {"E707",
      config,
      "ranks compute different results from the same samples",
-     "Before a run all ranks compute one step of made-up samples and compare a hash of everything "
-     "in\n"
-     "it. They must be equal, or the model would depend on which rank computes which sample.\n"
-     "Usual reasons are processors of several makes, and libraries or variables of the\n"
+     "Before a run all ranks compute one step of made-up samples and compare a hash of the\n"
+     "results. The hashes must be equal, or the model would depend on which rank computes which\n"
+     "sample. Usual reasons are processors of several makes, and libraries or variables of the\n"
      "environment that are not the same on all nodes; or a model of your own that keeps state\n"
      "between calls, draws from a generator of its own or reads a clock. 'lockstep verify' finds\n"
      "such a model by the parameters after a few steps."},
@@ -902,47 +855,40 @@ constexpr auto catalog = std::to_array<ErrorEntry>({
     {"E709",
      config,
      "a variable of the environment decides the bits",
-     "It was obeyed before Lockstep could take it back. Without it, runs are comparable."},
+     "It took effect before Lockstep could unset it. Without it, runs are comparable."},
     {"E710",
      config,
      "the run cannot go on here with the same bits",
-     "A step of made-up samples gives other bits than on the nodes that the run was computed on "
-     "before.\n"
-     "Go on there, or accept it with --accept-other-bits: then the log says so, and later "
-     "checkpoints\n"
-     "hold what these nodes compute."},
+     "A step of made-up samples gives other bits than on the nodes that computed the run before.\n"
+     "Resume it there, or accept it with --accept-other-bits. Then the log says so, and later\n"
+     "checkpoints have the bits of these nodes."},
     {"E713",
      bug,
      "the model ended the process",
-     "The model's code, or a library that it uses, called exit(), _exit() or quick_exit(). A rank "
-     "that\n"
-     "ends so, even with code 0, has not trained: the run is marked as failed. Let the model throw "
-     "an\n"
-     "exception instead."},
+     "The model's code, or a library that it uses, called exit(), _exit() or quick_exit(). A\n"
+     "rank that ends so, even with code 0, has not trained: the run is marked as failed. Let the\n"
+     "model throw an exception instead."},
     {"E740",
      config,
-     "a rehearsed fault did not end as it should",
-     "'lockstep drill' hurt a small training, and something that has to follow did not: the exit "
-     "code,\n"
-     "the rank and cause that are named, nothing left behind, or the same parameters when the "
-     "same\n"
-     "command goes on. Its page says which; docs/drill.md says what each fault should lead to."},
+     "a fault of the drill did not end as it should",
+     "'lockstep drill' caused a fault in a small training, and a check failed: the exit code, the\n"
+     "named rank and cause, nothing left behind, or the same parameters after a resume. Its page\n"
+     "says which check; docs/drill.md says how each fault should end."},
     {"E741",
      config,
-     "no fault was rehearsed",
-     "All that 'lockstep drill' was asked for needs what is not here, such as a second node."},
+     "no fault was tried",
+     "All faults that 'lockstep drill' was asked for need something that is missing, such as a\n"
+     "second node."},
     {"E742",
      usage,
      "there is too little time to tune",
-     "'lockstep tune' compares trainings in turns, each of some seconds. --minutes must leave room "
-     "for\n"
-     "at least one setting's, or --knobs and --rounds ask for fewer."},
+     "'lockstep tune' compares trainings in turns, each of some seconds. --minutes must leave\n"
+     "room for at least one setting's, or --knobs and --rounds ask for fewer."},
     {"E743",
      bug,
      "a setting that should only change speed changed bits",
-     "'lockstep tune' compares the parameters of all its trainings. Settings that are free to "
-     "change\n"
-     "on resume must not change them."},
+     "'lockstep tune' compares the parameters of all its trainings. Settings that are free to\n"
+     "change on resume must not change them."},
 });
 
 }  // namespace

@@ -36,7 +36,7 @@ void check_has_content(const struct stat& facts, const fs::path& path) {
     check(S_ISREG(mode) || S_ISDIR(mode), [&] {
         return Error("E206",
                      fmt::format("'{}' is no file, but {}", path.string(), kind_name(mode)),
-                     "what is read here is read at any place, and more than once",
+                     "it is read at any offset, and more than once",
                      "give a regular file, or put one in its place");
     });
 }
@@ -193,8 +193,8 @@ void check_no_link(const fs::path& path) {
         "E220",
         fmt::format(
             "'{}' is a link to '{}'", path.string(), fs::read_symlink(path, unseen).string()),
-        "files are written and deleted in this folder; those of its target could be "
-        "somebody else's",
+        "files in this folder are written and deleted, and those of the link's target could belong "
+        "to others",
         "remove the link, and move the folder that it leads to into its place; the run "
         "directory itself may be a link");
 }

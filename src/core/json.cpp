@@ -21,7 +21,7 @@ Error malformed(const std::string& origin, const std::string& why) {
 
 Error unfit(const Json& value, std::string_view wanted) {
     return Error("E222",
-                 fmt::format("{} is there where {} belongs", value.dump().substr(0, 200), wanted),
+                 fmt::format("{} stands in place of {}", value.dump().substr(0, 200), wanted),
                  "it came from a file or another process, which wrote something else",
                  "restore it from its source; do not edit it");
 }

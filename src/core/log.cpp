@@ -144,8 +144,7 @@ class Sink {
         if (reason == EPIPE && text_ && !std::exchange(is_unread_, true))
             add_line(Level::warn,
                      Audience::here,
-                     "nobody reads stdout any more: the training goes on, and what it prints is in "
-                     "its log",
+                     "stdout is closed: the training continues, and its output is in its log",
                      {});
         return reason;
     }

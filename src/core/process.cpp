@@ -73,7 +73,7 @@ ProcessResult run_process(const std::vector<std::string>& argv,
         return Error("E611",
                      fmt::format("'{}' took longer than {}", argv[0], duration_text(timeout_s)),
                      "it was ended",
-                     "look at its output, or allow more time");
+                     "check its output, or allow more time");
     });
     return result;
 }

@@ -33,7 +33,7 @@ Error Record::senseless(std::string why) const {
                  fmt::format("'{}' makes no sense as JSON", origin_),
                  std::move(why),
                  unknown_keys_ == UnknownKeys::refused
-                     ? "correct it, or write it anew"
+                     ? "correct it, or write it again"
                      : "restore it from its source; do not edit it");
 }
 

@@ -45,11 +45,11 @@ std::uint64_t room_for(int ranks) {
 Error no_room(int ranks, const std::string& found) {
     return Error(
         "E632",
-        fmt::format("{} rank(s) need {} for Open MPI's own files, and no place has it{}",
+        fmt::format("{} rank(s) need {} for Open MPI's own files, and no folder has so much room{}",
                     ranks,
                     bytes_text(room_for(ranks)),
                     found),
-        "they lie in /dev/shm or, where that is too small, below TMPDIR",
+        "they are in /dev/shm or, if that is too small, below TMPDIR",
         "make /dev/shm larger (in a container: --shm-size), or set TMPDIR to a folder with "
         "room");
 }

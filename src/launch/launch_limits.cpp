@@ -34,13 +34,15 @@ void settle_open_files(int ranks) {
     rlimit limit{};
     if (::getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= files_for(ranks)) return;
     check(limit.rlim_max >= files_for(ranks), [&] {
-        return Error("E693",
-                     fmt::format("this process may open {} files, mpirun needs {} for {} rank(s)",
-                                 limit.rlim_max,
-                                 files_for(ranks),
-                                 ranks),
-                     "the limit of this shell or job (ulimit -n) is too low",
-                     fmt::format("ulimit -n {} or more, or ask who set it", files_for(ranks)));
+        return Error(
+            "E693",
+            fmt::format("this process may open {} files, mpirun needs {} for {} rank(s)",
+                        limit.rlim_max,
+                        files_for(ranks),
+                        ranks),
+            "the limit of this shell or job (ulimit -n) is too low",
+            fmt::format("ulimit -n {} or more; or ask the administrators to raise the limit",
+                        files_for(ranks)));
     });
     limit.rlim_cur = files_for(ranks);
     ::setrlimit(RLIMIT_NOFILE, &limit);
@@ -50,13 +52,14 @@ void check_file_size() {
     rlimit limit{};
     if (::getrlimit(RLIMIT_FSIZE, &limit) != 0) return;
     check(limit.rlim_cur >= largest_file_of_mpi, [&] {
-        return Error("E693",
-                     fmt::format("files of this process may have {}, Open MPI's have up to {}",
-                                 bytes_text(limit.rlim_cur),
-                                 bytes_text(largest_file_of_mpi)),
-                     "the limit of this shell or job (ulimit -f) is too low; checkpoints can be "
-                     "larger still",
-                     "ulimit -f unlimited");
+        return Error(
+            "E693",
+            fmt::format("files of this process may have at most {}, but Open MPI's have up to {}",
+                        bytes_text(limit.rlim_cur),
+                        bytes_text(largest_file_of_mpi)),
+            "the limit of this shell or job (ulimit -f) is too low; checkpoints can be "
+            "larger still",
+            "ulimit -f unlimited");
     });
 }
 

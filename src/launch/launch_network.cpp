@@ -35,7 +35,7 @@ Resolved resolve(const std::string& host) {
         ::freeaddrinfo(found);
         throw Error("E647",
                     fmt::format("host '{}' has no IPv4 address", host),
-                    "'getent ahostsv4' knows none, and Open MPI joins hosts by IPv4",
+                    "'getent ahostsv4' knows none, and Open MPI connects hosts by IPv4",
                     "give a name or address in an IPv4 network of the hosts");
     }
     throw Error("E647",

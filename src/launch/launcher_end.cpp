@@ -36,7 +36,7 @@ struct OwnCode {
 constexpr OwnCode own_codes[] = {
     {1, "mpirun gives this code for most of its own errors"},
     {205, "mpirun lost a daemon: another host, or the network to it (Open MPI's error -51)"},
-    {213, "mpirun gives this code where its words say why (Open MPI's error -43)"},
+    {213, "mpirun gives this code after an error message of its own (Open MPI's error -43)"},
     {255, "mpirun could not start its daemon on another host, or failed without saying why"}};
 
 // 4.1's numbers below -100 leave codes that look like signals. A rank has not been started then.
@@ -46,7 +46,7 @@ constexpr OwnCode faults_before_ranks[] = {
     {132, "a host has no such program, or may not execute it"},
     {134, "a host has no such program"},
     {135, "a host has no folder of this name, or cannot enter it"},
-    {137, "a host starts no more processes (ulimit -u)"},
+    {137, "a host cannot start more processes (ulimit -u)"},
     {138, "a host gives no more pipes (ulimit -n)"},
     {139, "a host gives no more pipes (ulimit -n)"}};
 
@@ -105,20 +105,19 @@ Error no_rank(std::string what, std::string_view meaning) {
     if (found.empty())
         return {"E697",
                 std::move(what),
-                why_alone(meaning, "what it wrote above, if anything, says more"),
+                why_alone(meaning, "its output above, if any, says more"),
                 "try the launcher alone: mpirun -np 2 true"};
-    return {"E697",
-            std::move(what),
-            why_alone(meaning, "what it wrote above says more") +
-                "; settings that it was given: " + found,
-            "if its words are about one of them: " + fix};
+    return {
+        "E697",
+        std::move(what),
+        why_alone(meaning, "its output above says more") + "; settings that it was given: " + found,
+        "if its error is about one of them: " + fix};
 }
 
 Error ended_with_ranks(std::string what, std::string_view meaning, std::string next_start) {
     return {"E612",
             std::move(what),
-            why_alone(meaning,
-                      "mpirun failed by itself and took the ranks along; what it wrote is above"),
+            why_alone(meaning, "mpirun failed and ended the ranks; its output is above"),
             std::move(next_start)};
 }
 

@@ -26,7 +26,7 @@ void check_root(const Environment& environment) {
     check(::geteuid() != 0 || allowed, [] {
         return Error("E603",
                      "Open MPI refuses to run as root",
-                     "a mistake of root's can damage the whole system",
+                     "a mistake as root can damage the whole system",
                      "use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
                      "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1");
     });
@@ -114,9 +114,9 @@ void check_addresses(const std::filesystem::path& program) {
     const ProcessResult tried = run_process(argv, {}, 60);
     if (tried.exit_code == 0) return;
     throw Error("E225",
-                fmt::format("'{}' has no room to start", program.string()),
-                fmt::format("'ulimit -v' leaves a process {} of addresses; LibTorch's libraries "
-                            "alone take some 440 MiB or more. It said: {}",
+                fmt::format("'{}' has too little memory to start", program.string()),
+                fmt::format("'ulimit -v' allows a process {} of addresses, and LibTorch's "
+                            "libraries alone need 440 MiB or more. Its error: {}",
                             bytes_text(addresses.rlim_cur),
                             printable(tried.output.substr(0, tried.output.find('\n')))),
                 "raise the limit: ulimit -v unlimited (Slurm: --mem)");
@@ -152,7 +152,7 @@ void check_rank_program(const std::filesystem::path& program) {
     check(!find_program(program.string()).empty(), [&] {
         return Error("E610",
                      fmt::format("cannot start '{}'", program.string()),
-                     "it belongs beside lockstep, but is not there",
+                     "it must be in the folder of lockstep, but is not there",
                      "build or install both programs into one folder");
     });
     check_addresses(program);

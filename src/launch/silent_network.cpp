@@ -108,10 +108,8 @@ Error no_contact(const std::string& host,
     const std::string network = network_to_use(own, sight);
     return Error(
         "E692",
-        fmt::format("on host {} other ranks have not been heard for {:.0f} s, in {}",
-                    host,
-                    waited_s,
-                    phase),
+        fmt::format(
+            "on host {} other ranks have not answered for {:.0f} s, in {}", host, waited_s, phase),
         why_silent(own, sight),
         fmt::format("mpirun --mca btl_tcp_if_include {0} --mca oob_tcp_if_include {0} ...{1}, or "
                     "'lockstep train --hosts', which tries them all",

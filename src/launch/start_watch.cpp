@@ -120,7 +120,7 @@ Error init_failed(int status, const Environment& environment) {
                 fmt::format("make room in '{}' of {}", folder, host)};
     return {"E604",
             what,
-            "MPI's words above say why",
+            "MPI's output above says why",
             fmt::format("'lockstep doctor' on {}, without mpirun or srun, looks for causes", host)};
 }
 

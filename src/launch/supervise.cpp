@@ -113,8 +113,9 @@ class LookPace {
 std::string meaning_of(int signal) {
     switch (signal) {
         case SIGKILL:
-            return "a rank or mpirun was killed: by a person, the job's limits, the kernel for "
-                   "want of memory (dmesg says so), or mpirun after another rank's error above";
+            return "a rank or mpirun was killed: by a person, by the job's limits, by the kernel "
+                   "because memory ran out (see dmesg), or by mpirun after another rank's error "
+                   "above";
         case SIGXFSZ:
             return "a file grew beyond the limit of this shell or job (ulimit -f)";
         case SIGXCPU:
@@ -125,9 +126,9 @@ std::string meaning_of(int signal) {
         case SIGABRT:
         case SIGILL:
         case SIGFPE:
-            return "a rank crashed; 'lockstep logs RUN --first-error' shows its last words";
+            return "a rank crashed; 'lockstep logs RUN --first-error' shows its last output";
         default:
-            return "somebody sent it to mpirun or a rank, which had no handler for it";
+            return "somebody sent it to mpirun or to a rank, which does not handle it";
     }
 }
 
@@ -149,8 +150,8 @@ Error killed(int signal, RanksStage stage, const SupervisedRanks& ranks, const s
     return Error(
         "E612",
         fmt::format("mpirun ended with exit code {}, which has two meanings", 128 + signal),
-        fmt::format("a rank was ended by signal {} ({}): {}; or, by Open MPI 4.1, {}: "
-                    "what mpirun wrote above tells which",
+        fmt::format("a rank was ended by signal {} ({}): {}; or, by Open MPI 4.1, {}: mpirun's "
+                    "output above shows which",
                     signal,
                     ::strsignal(signal),
                     meaning_of(signal),
@@ -268,7 +269,7 @@ class Supervision {
         fault_.emplace(
             "E691",
             what + ": it was ended",
-            "its own words above, if any, say more; a full /dev/shm and limits are usual",
+            "its output above, if any, says more; usual causes are a full /dev/shm and limits",
             "'lockstep doctor --np N' looks for causes; " + next_start(ranks_));
         end();
     }
@@ -293,8 +294,8 @@ void meet_lost_reader(LauncherOutput& output,
                       const SupervisedRanks& ranks) {
     if (!ranks.have_begun) return supervision.take(SIGPIPE);
     output.note(
-        "warn: nobody reads stdout any more: the training goes on, and what it prints is in "
-        "its log ('lockstep logs RUN')");
+        "warn: stdout is closed: the training continues, and its output is in its log ('lockstep "
+        "logs RUN')");
 }
 
 // All, however long a reader takes, but for somebody who does not want to wait for that.

@@ -38,7 +38,7 @@ std::vector<Sign> signs_of(const JobSummary& job, std::span<const RankUse> ranks
         Sign{Phase::copy,
              0.1,
              "samples reach GPUs too slowly",
-             "docs/gpu.md says what is copied when"},
+             "docs/gpu.md says what is copied, and when"},
         Sign{Phase::comm,
              0.15,
              "sums of gradients are not hidden",
@@ -163,8 +163,8 @@ bool blames_others(JobSummary& job, std::span<const RankUse> ranks) {
     const RankUse& rank = *std::ranges::max_element(ranks, {}, coreless_share);
     if (coreless_share(rank) < least_coreless) return false;
     job.why = fmt::format(
-        "others used the cores of rank {} on {}: it was ready for {:.0f} % of the "
-        "time, but had no core",
+        "other processes used the cores of rank {} on {}: it was ready for {:.0f} % of the time, "
+        "but had no core",
         rank.rank,
         rank.host,
         100 * coreless_share(rank));
@@ -181,7 +181,7 @@ void suggest_ranks(JobSummary& job, std::span<const RankUse> ranks) {
     for (const RankUse& rank : ranks) virtual_ranks += rank.leaves;
     const double room = job.cores / ranks.front().threads;
     if (room < job.ranks + 1) return;
-    job.why = "cores have nothing to do";
+    job.why = "some cores are idle";
     const int more = std::min(static_cast<int>(room), virtual_ranks);
     job.advice =
         more > job.ranks

@@ -89,7 +89,7 @@ std::int64_t incarnation_on_disk(const fs::path& path) {
             "E222",
             fmt::format(
                 "'{}' is '{}', no number from 0 to {}", path.string(), printable(text), most),
-            "it counts the starts of the run",
+            "the file counts the starts of the run",
             fmt::format("write a number into it that is larger than those in '{}'",
                         (path.parent_path() / "logs").string()));
     });
@@ -102,16 +102,16 @@ void check_newest(const RunPaths& paths, std::int64_t ours) {
         return Error(
             "E410",
             fmt::format("run '{}' is no longer there", paths.root.string()),
-            fmt::format("'{}', which its starts write, is gone: the folder was moved, "
-                        "renamed or deleted while the run was at work",
+            fmt::format("'{}', which its starts write, is gone: the folder was moved, renamed or "
+                        "deleted during the run",
                         paths.incarnation().string()),
-            "give --run the folder's new place: the run goes on from its newest checkpoint");
+            "give the folder's new path with --run: the run resumes from its newest checkpoint");
     });
     check(ours > 0 && newest == ours, [&] {
         return Error("E408",
                      fmt::format("run '{}' was taken over", paths.root.string()),
                      fmt::format("this is start {} of the run, start {} has begun", ours, newest),
-                     "nothing to do: the newer start goes on with the run");
+                     "nothing to do: the newer start continues the run");
     });
 }
 
@@ -253,7 +253,7 @@ void check_same_deciding(const fs::path& root,
     throw Error("E306",
                 fmt::format("run '{}' was made with other settings", root.string()),
                 text,
-                options.empty() ? "bring back what differs, or use another run directory"
+                options.empty() ? "restore the old settings, or use another run directory"
                                 : fmt::format("go on{}, or {}", options, other));
 }
 

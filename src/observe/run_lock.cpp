@@ -115,7 +115,7 @@ std::optional<Lease> read_lease(const fs::path& path) {
 /// What the lease says, in words. It is a stranger's text: shown only in its known parts.
 std::string holder_text(const fs::path& path) {
     const auto lease = read_lease(path);
-    if (!lease) return "a process that has not said who it is yet";
+    if (!lease) return "a process that has not written its name yet";
     return printable(fmt::format(
         "process {} on {} ({}) since {}", lease->pid, lease->host, lease->by, lease->since));
 }
@@ -144,13 +144,12 @@ bool try_lock(const UniqueFd& file, const fs::path& path) {
 
 Error in_use(const fs::path& path, double wait_s) {
     const auto waited = wait_s > 0 ? fmt::format(" (waited {})", duration_text(wait_s)) : "";
-    return {
-        "E404",
-        fmt::format("run '{}' is in use{}", path.parent_path().string(), waited),
-        "its lock is held by " + holder_text(path),
-        fmt::format("'lockstep stop {}' lets it save and end; or wait for it, or use another run "
-                    "directory",
-                    shell_word(path.parent_path().string()))};
+    return {"E404",
+            fmt::format("run '{}' is in use{}", path.parent_path().string(), waited),
+            "its lock is held by " + holder_text(path),
+            fmt::format("'lockstep stop {}' makes it save and end; or wait for it, or use another "
+                        "run directory",
+                        shell_word(path.parent_path().string()))};
 }
 
 // A lock that was taken over lies no longer where others look for it.

@@ -39,11 +39,11 @@ std::string row(std::string_view name, const std::string& text) {
 std::string loss_text(const RunStatus& status) {
     if (status.condition != RunCondition::lost) return "";
     const auto who = status.holder.empty() ? "its process" : status.holder;
-    return fmt::format("nobody is there: {} has ended without a word; the same command {}",
-                       who,
-                       status.saved_step < 0
-                           ? "begins again: there is no checkpoint"
-                           : fmt::format("goes on from step {}", status.saved_step));
+    return fmt::format(
+        "no process works on it: {} has ended without a message; the same command {}",
+        who,
+        status.saved_step < 0 ? "begins again: there is no checkpoint"
+                              : fmt::format("goes on from step {}", status.saved_step));
 }
 
 std::string start_text(const StartRecord& start) {
@@ -124,7 +124,7 @@ bool RunStatus::fails_again() const {
 }
 
 std::string_view going_on_label(const RunStatus& status) {
-    return status.fails_again() ? "to go on, once that is mended" : "to go on";
+    return status.fails_again() ? "to resume, after that is fixed" : "to go on";
 }
 
 std::string status_text(const RunStatus& status) {

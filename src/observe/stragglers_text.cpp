@@ -93,7 +93,7 @@ std::string cause_text(const Straggler& straggler) {
         case StragglerCause::other:
             break;
     }
-    return "it does something besides training";
+    return "it spends time outside of training";
 }
 
 std::string stragglers_text(std::span<const Straggler> stragglers) {
@@ -116,8 +116,8 @@ std::string stragglers_text(std::span<const Straggler> stragglers) {
 std::string advice(const Straggler& straggler) {
     switch (straggler.cause) {
         case StragglerCause::data:
-            return "lockstep bench io on that node says what its storage gives; where data are "
-                   "streamed, --data-mode resident reads them once";
+            return "lockstep bench io on that node measures its storage; if data are streamed, "
+                   "--data-mode resident reads them once";
         case StragglerCause::copy:
             return "see 'copy' in docs/gpu.md";
         case StragglerCause::cores:
@@ -127,9 +127,8 @@ std::string advice(const Straggler& straggler) {
         case StragglerCause::link:
             return straggler.link
                        ? fmt::format(
-                             "lockstep bench comm on the same nodes measures "
-                             "their links; lockstep doctor on {} looks at its "
-                             "network",
+                             "lockstep bench comm on the same nodes measures their links; lockstep "
+                             "doctor on {} checks its network",
                              straggler.host)
                        : "lockstep bench comm, with the same ranks, measures their links";
         case StragglerCause::files:

@@ -161,7 +161,7 @@ TEST(CheckAskedRanks, NamesBothNumbersUnlessTheyAgree) {
     EXPECT_NO_THROW(check_asked_ranks(facts_of(mpirun), 0, 4));
     EXPECT_NO_THROW(check_asked_ranks(facts_of(mpirun), 4, 4));
     const auto text = caught_text([] { check_asked_ranks(facts_of(mpirun), 2, 4); });
-    EXPECT_THAT(text, HasSubstr("E604: mpirun started 4 rank(s), but 2 are asked for"));
+    EXPECT_THAT(text, HasSubstr("E604: mpirun started 4 rank(s), but 2 are requested"));
     EXPECT_THAT(text, HasSubstr("start it as: mpirun -np 2 lockstep"));
     EXPECT_THAT(text, HasSubstr("unset ${!OMPI_COMM_WORLD_*} ${!PMIX_*}"));
     EXPECT_THAT(caught_text([] { check_asked_ranks(facts_of(srun), 2, 9); }),

@@ -112,7 +112,7 @@ TEST(SystemError, ChoosesTheCodeByErrno) {
     EXPECT_EQ(system_error("read", "x", EIO).exit_code(), ExitCode::io);
     EXPECT_EQ(system_error("map", "x", ENOMEM).code(), "E225");
     EXPECT_STREQ(system_error("map", "x", ENOMEM).what(),
-                 "the system gives this process no more memory: it cannot map 'x'");
+                 "the system refuses this process memory: it cannot map 'x'");
     EXPECT_STREQ(system_error("open", "a/b", ENOENT).what(),
                  "cannot open 'a/b': No such file or directory");
 }
@@ -132,7 +132,7 @@ TEST(AsError, KnowsRefusedMemory) {
     EXPECT_NE(as_error(from_torch).text().find(": 8294400 bytes were asked for"),
               std::string::npos);
     EXPECT_STREQ(as_error(RefusedMemory(3 << 20)).what(),
-                 "the system gives this process no more memory: 3 MiB were asked for");
+                 "the system refuses this process memory: 3 MiB were asked for");
     EXPECT_EQ(as_error(std::runtime_error("x")).code(), "E700");
 }
 

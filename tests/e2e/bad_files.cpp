@@ -133,7 +133,7 @@ std::vector<BadInput> bad_files_to_pack() {
          65,
          "lockstep: error E210: label 5 of input sample 5 is out of range\n"
          "  why: 5 classes are numbered 0 to 4\n"
-         "  fix: leave --classes away: then the largest decides how many there are\n",
+         "  fix: drop --classes: then the largest label decides the number of classes\n",
          Finder::command_line,
          [=](const TempDir& folder) {
              fs::copy_file(images(), folder / "images");

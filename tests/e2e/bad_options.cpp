@@ -263,7 +263,7 @@ std::vector<BadInput> bad_combinations() {
         {"VirtualRanksThatAreNoPowerOfTwo",
          train({"--virtual-ranks", "3"}),
          64,
-         "lockstep: error E640: 3 virtual ranks are no power of two<same>\n"
+         "lockstep: error E640: 3 virtual ranks are not a power of two<same>\n"
          "  why: they are the leaves of a binary tree, in whose order gradients are summed\n"
          "  fix: use --virtual-ranks 4\n",
          Finder::every_rank},

@@ -82,7 +82,7 @@ TEST_F(BadRuns, BelongToOneJobAtATime) {
                   "  why: its lock is held by process 812 on n01 (ada@n01) since "
                   "2026-01-01T00:00:00.000Z\n"
                   "  fix: 'lockstep stop " +
-                  run_ + "' lets it save and end; or wait for it, or use another run directory\n");
+                  run_ + "' makes it save and end; or wait for it, or use another run directory\n");
 }
 
 TEST_F(BadRuns, AreNotStartedOnMoreRanksThanCores) {
@@ -108,7 +108,7 @@ TEST_F(BadRuns, AreNotStartedByRootUnlessOpenMpiMay) {
     EXPECT_EQ(result.exit_code, 77);
     EXPECT_EQ(result.output,
               "lockstep: error E603: Open MPI refuses to run as root\n"
-              "  why: a mistake of root's can damage the whole system\n"
+              "  why: a mistake as root can damage the whole system\n"
               "  fix: use your own account; in a container: export OMPI_ALLOW_RUN_AS_ROOT=1 "
               "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1\n");
 }
@@ -127,7 +127,7 @@ TEST_F(BadRuns, NeedTheTrainerBesideTheProgram) {
     fs::copy_file(program(), alone);
     const std::string message = "lockstep: error E610: cannot start '" + alone.string() +
                                 "-train'\n"
-                                "  why: it belongs beside lockstep, but is not there\n"
+                                "  why: it must be in the folder of lockstep, but is not there\n"
                                 "  fix: build or install both programs into one folder\n";
     for (const char* ranks : {"1", "2"}) {
         const Words launch = {alone, "train", "--np", ranks, "--oversubscribe"};

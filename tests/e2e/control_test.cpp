@@ -168,7 +168,8 @@ TEST_F(Control, KnowsARunThatWasKilled) {
     // A process without a command line may hold its lock for a moment yet.
     EXPECT_TRUE(eventually([&] { return phase() == "lost"; }, 60)) << phase();
     EXPECT_EQ(status().at("seconds").at("training"), 0.0);
-    EXPECT_THAT(expect_done({"status", run_}).output, HasSubstr("nobody is there: process "));
+    EXPECT_THAT(expect_done({"status", run_}).output,
+                HasSubstr("no process works on it: process "));
     const auto refused = run_lockstep({"stop", run_});
     EXPECT_EQ(refused.exit_code, 69);
     EXPECT_THAT(refused.output, HasSubstr("lockstep: error E683: nothing runs in '"));

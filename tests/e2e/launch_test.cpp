@@ -140,10 +140,10 @@ TEST_F(Launch, GoesOnAndSavesWithoutAReader) {
         EXPECT_THAT(result.output, testing::EndsWith("\n0\n")) << ranks;
         EXPECT_EQ(state_of(run_), fmt::format("complete, step {}, exit 0", usual_steps));
         const std::string errors = content_of(folder_ / "errors");
-        const std::string said = "warn: nobody reads stdout any more: the training goes on";
+        const std::string said = "warn: stdout is closed: the training continues";
         EXPECT_THAT(errors, HasSubstr(said));
         EXPECT_EQ(errors.find(said), errors.rfind(said));
-        EXPECT_THAT(run_lockstep({"logs", run_}).output, HasSubstr("nobody reads stdout any more"));
+        EXPECT_THAT(run_lockstep({"logs", run_}).output, HasSubstr("stdout is closed"));
         fs::remove_all(run_);
     }
 }
@@ -272,7 +272,7 @@ TEST_F(Launch, NamesBothNumbersIfALauncherStartedOtherRanksThanAsked) {
     const ProcessResult other = run_under_mpirun(1, train(2, few_steps));
     EXPECT_EQ(other.exit_code, 78) << other.output;
     EXPECT_THAT(other.output,
-                HasSubstr("error E604: mpirun started 1 rank(s), but 2 are asked for"));
+                HasSubstr("error E604: mpirun started 1 rank(s), but 2 are requested"));
     EXPECT_FALSE(fs::exists(run_));
     const ProcessResult same = run_under_mpirun(2, train(2, few_steps));
     EXPECT_EQ(same.exit_code, 0) << same.output;

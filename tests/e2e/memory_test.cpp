@@ -118,9 +118,8 @@ TEST_F(FewAddresses, OfTheHelperAreToldAsSuch) {
                     helper.string(),
                     SmallData::shard(SmallData::get().train()).string()));
     EXPECT_EQ(result.exit_code, 78) << result.output;
-    EXPECT_THAT(result.output,
-                HasSubstr("error E225: the system gives 'lockstep-h5probe' no more"));
-    EXPECT_THAT(result.output, HasSubstr("'ulimit -v' leaves it 390.6 MiB"));
+    EXPECT_THAT(result.output, HasSubstr("error E225: the system refuses 'lockstep-h5probe'"));
+    EXPECT_THAT(result.output, HasSubstr("'ulimit -v' allows it 390.6 MiB"));
 }
 
 // LibTorch takes some 440 MiB before its program can say anything: it is tried before.
@@ -133,7 +132,7 @@ TEST_F(FewAddresses, AreTrainedWithinOrRefused) {
     EXPECT_GT(refusals(line, 450'000, 500'000, 4'000), 0u);
     EXPECT_EQ(refusals(line, 3'000'000, 3'000'000, 1), 0u);
     EXPECT_THAT(limited("-v 300000", line).output,
-                HasSubstr("lockstep-train' has no room to start"));
+                HasSubstr("lockstep-train' has too little memory to start"));
 }
 
 // Between what LibTorch takes and what MPI takes besides, ranks were said to have crashed.

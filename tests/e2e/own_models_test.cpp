@@ -48,7 +48,7 @@ Mistake throws(const std::string& model, const std::string& where, const std::st
             config_code,
             "E250: the model's " + where + " failed",
             reason,
-            "mend the model's " + where};
+            "fix the model's " + where};
 }
 
 std::vector<Mistake> mistakes() {
@@ -84,17 +84,17 @@ std::vector<Mistake> mistakes() {
          bad_data_code,
          "E217: the model cannot take these data",
          "first line",
-         "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
+         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
         {"ThrowsNumber",
          bad_data_code,
          "E217: the model cannot take these data",
          "it threw what is no std::exception",
-         "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
+         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
         {"WrongInput",
          bad_data_code,
          "E217: the model cannot take these data",
          "mat1 and mat2 shapes cannot be multiplied (4x784 and 3x10)",
-         "mend the model's forward(), which is given f32 [4, 1, 28, 28] here"},
+         "fix the model's forward(), which is given f32 [4, 1, 28, 28] here"},
         {"WrongShape",
          bad_data_code,
          "E217: the model is not for this task",

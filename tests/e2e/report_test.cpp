@@ -139,7 +139,8 @@ TEST_F(ReportOfRun, PassesOverWhatIsDamaged) {
     EXPECT_EQ(json.at("ranks").at(1).at("steps"), 0);
     EXPECT_THAT(json.at("findings").dump(), HasSubstr("the steps of rank 1 are not known"));
     fs::remove_all(copy / "logs");
-    EXPECT_THAT(report_as_json(copy).at("findings").dump(), HasSubstr("no rank kept its steps"));
+    EXPECT_THAT(report_as_json(copy).at("findings").dump(),
+                HasSubstr("no rank recorded its steps"));
 }
 
 }  // namespace

@@ -211,8 +211,8 @@ TEST_F(LauncherOutputs, OfATrainingGoOnWithoutAReader) {
     const SupervisedRanks training{.have_begun = [] { return true; }, .log = log()};
     const std::string talk = "for i in {1..40}; do echo line $i || exit 1; sleep 0.01; done";
     EXPECT_EQ(supervise({"bash", "-c", talk}, {}, training), 0);
-    EXPECT_THAT(kept(), ElementsAre(testing::HasSubstr("nobody reads stdout any more")));
-    EXPECT_THAT(seen.read(), testing::StartsWith("warn: nobody reads stdout any more"));
+    EXPECT_THAT(kept(), ElementsAre(testing::HasSubstr("stdout is closed")));
+    EXPECT_THAT(seen.read(), testing::StartsWith("warn: stdout is closed"));
     EXPECT_EQ(supervise({"bash", "-c", talk + "; sleep 60"}, {}), 128 + SIGPIPE)
         << "others have nothing to save";
     EXPECT_EQ(seen.read(), "");

@@ -188,7 +188,7 @@ TEST(JobSummary, SaysThatCoresAreIdle) {
     RankUse rank = rank_of(0, "n1", 1);
     rank.cores = 16;
     rank.leaves = 8;
-    EXPECT_EQ(summary_of(std::vector{rank}).why, "cores have nothing to do");
+    EXPECT_EQ(summary_of(std::vector{rank}).why, "some cores are idle");
     EXPECT_EQ(summary_of(std::vector{rank}).advice,
               "more ranks: --np 8; the bits stay the same, for V is 8");
     rank.threads = 4;
@@ -210,10 +210,9 @@ TEST(JobSummary, AdvisesNoRanksThatCannotBe) {
 TEST(JobSummary, SaysThatOthersUseTheCores) {
     std::vector ranks{rank_of(0, "n1", 0.5), rank_of(1, "n1", 0.5), rank_of(2, "n2", 1)};
     ranks[2].coreless_s = 60;
-    EXPECT_EQ(
-        summary_of(ranks).why,
-        "others used the cores of rank 2 on n2: it was ready for 50 % of the time, but had no "
-        "core");
+    EXPECT_EQ(summary_of(ranks).why,
+              "other processes used the cores of rank 2 on n2: it was ready for 50 % of the time, "
+              "but had no core");
     EXPECT_THAT(summary_of(ranks).advice, HasSubstr("'top' on n2"));
     ranks[2].coreless_s = 3;
     EXPECT_THAT(summary_of(ranks).why, HasSubstr("rank 2 on n2 holds the others up"));

@@ -159,7 +159,7 @@ TEST_F(RunDirectoryTest, IsFreeAgainWhenClosed) {
 TEST_F(RunDirectoryTest, NamesAHolderWhoseLeaseIsGarbage) {
     const auto first = open();
     folder_.file("runs/a/run.lock", "\033[31m{");
-    EXPECT_THAT(caught([&] { open(); })->why(), HasSubstr("has not said who it is"));
+    EXPECT_THAT(caught([&] { open(); })->why(), HasSubstr("has not written its name"));
 }
 
 TEST_F(RunDirectoryTest, WaitsForAHolderThatIsKilled) {

@@ -203,7 +203,7 @@ TEST_F(Status, DoesNotSayThatWhatFailedForAReasonGoesOn) {
         failed.exit = static_cast<int>(exit);
         EXPECT_TRUE(failed.fails_again()) << failed.exit;
     }
-    EXPECT_EQ(going_on_label(failed), "to go on, once that is mended");
+    EXPECT_EQ(going_on_label(failed), "to resume, after that is fixed");
     for (const ExitCode exit : {ExitCode::peer_lost, ExitCode::saved_please_requeue}) {
         failed.exit = static_cast<int>(exit);
         EXPECT_FALSE(failed.fails_again()) << failed.exit;

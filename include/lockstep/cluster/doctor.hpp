@@ -36,7 +36,7 @@ using NodeRanks = std::vector<const DoctorFacts*>;
 /// All ranks of the job, in order.
 using JobRanks = std::span<const DoctorFacts>;
 
-/// What a check looks at: one rank, the ranks of one node, or all.
+/// What a check examines: one rank, the ranks of one node, or all ranks.
 using RankLook = Ailments (*)(const DoctorFacts&);
 
 /// Called once for each node.
@@ -61,7 +61,7 @@ struct DoctorCheck {
 /// All checks, by family: D launch, C CPU, G GPU, F fabric, L limits and storage, T self-test.
 std::span<const DoctorCheck> doctor_checks();
 
-/// One ailment, told once for all ranks that have it.
+/// One problem, reported once for all ranks that have it.
 struct DoctorFinding {
     std::string id;
     Severity severity = Severity::warning;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What one rank knows of itself, its node and its launch, for checks that look at all ranks at
-/// once.
+/// Facts of one rank about itself, its node and its launch, for checks over all ranks.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
@@ -42,7 +41,7 @@ struct ProgramFacts {
     int thread_level = 3;                    ///< MPI's, 0 (single) to 3 (multiple)
     std::vector<std::string> mpi_libraries;  ///< files mapped as libmpi
     std::vector<std::string> ancestors;      ///< programs that started this one, nearest first
-    std::string nccl_version;                ///< "2.28.9", "" where none is loaded
+    std::string nccl_version;                ///< "2.28.9", "" if none is loaded
     std::optional<int> cuda_driver, cuda_runtime;  ///< as CUDA counts: 13000 is 13.0
     std::string cuda_fault;                        ///< why libcuda does not start, "" if it does
     std::vector<MissingPart> missing_for_gpus;     ///< but for the driver; of a node's first rank
@@ -62,7 +61,7 @@ struct FolderFacts {
     bool operator==(const FolderFacts&) const = default;
 };
 
-/// What the system's files say that is no topology.
+/// Facts of the system's files other than topology.
 struct SystemFacts {
     std::optional<std::uint64_t> frequency_khz, max_frequency_khz;  ///< of the first allowed CPU
     std::string frequency_driver;                                   ///< "intel_pstate"
@@ -113,7 +112,8 @@ struct PairSpeed {
 /// A link that is slower than this share of the median one is slow.
 constexpr double slow_link_share = 0.7;
 
-/// Bytes a second, half of 10 Gbit/s: a link below it is told to rank 0 even if no other is faster.
+/// Bytes a second, half of 10 Gbit/s: a slower link is reported to rank 0 even if no other is
+/// faster.
 constexpr double doubtful_link = 625e6;
 
 /// What the collective self-test measured; nothing in the fast subset.
@@ -135,7 +135,7 @@ struct LoadFacts {
     double watched_s = 0;   ///< how long the moment was
     double computed_s = 0;  ///< for how long of it the rank had a CPU
     double busy_s = 0;      ///< CPU time of everybody on the CPUs that the rank may use
-    double stolen_s = 0;    ///< of that, what the host of this virtual machine took
+    double stolen_s = 0;    ///< of that, taken by the host of this virtual machine
     bool operator==(const LoadFacts&) const = default;
 };
 
@@ -144,7 +144,7 @@ struct DoctorFacts {
     int rank = 0, size = 1;              ///< as MPI says
     int local_rank = 0, local_size = 1;  ///< as MPI says: ranks that share memory
     DoctorPlan plan;
-    std::map<std::string, std::string> environment;  ///< only variables that checks look at
+    std::map<std::string, std::string> environment;  ///< only variables that checks read
     ProgramFacts program;
     NodeTopology node;
     SystemFacts system;
@@ -154,12 +154,12 @@ struct DoctorFacts {
     NetworkProbe network;
     std::optional<LoadFacts> load;
     std::optional<SelfTestFacts> self_test;
-    std::string gpu;   ///< PCI address of the GPU this rank uses, "" where none was selected
+    std::string gpu;   ///< PCI address of the GPU this rank uses, "" if none was selected
     double now_s = 0;  ///< Unix time
     bool operator==(const DoctorFacts&) const = default;
 };
 
-/// Who asks, and where to look.
+/// The rank that asks, and the place to read from.
 struct FactSource {
     std::filesystem::path root = "/";  ///< a test puts a copy of /proc, /sys, /etc there
     Environment environment = {};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a job may use of its nodes, for what it says at its end.
+/// What a job may use of its nodes, for the summary at its end.
 #pragma once
 
 #include "lockstep/cluster/rank_row.hpp"

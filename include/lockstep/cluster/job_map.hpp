@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where the ranks of a job that is only planned would be, from what SLURM tells of its nodes.
+/// The placement of the ranks of a planned job, by SLURM's data about its nodes.
 #pragma once
 
 #include "lockstep/cluster/job_request.hpp"
@@ -21,7 +21,7 @@ NodeTopology planned_node(const NodeGroup& group, const JobPart& part);
 /// of plan_job(), where the nodes have too few cores or GPUs for the ranks.
 Placement plan_job_map(const JobRequest& request, const SlurmFacts& facts, int threads);
 
-/// The plan for --dry-run, as comments of a script; where there is none, why.
+/// The plan for --dry-run, as comments of a script; if there is none, the reason.
 std::string job_map_text(const JobRequest& request, const SlurmFacts& facts, int threads);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ inline constexpr std::int64_t endless_s = 60 * (std::int64_t{1} << 32);
 struct JobPart {
     std::vector<std::string> partitions;      ///< any of them will do; empty: the default one
     std::optional<std::int64_t> least_nodes;  ///< nothing: as many as the tasks need
-    std::optional<std::int64_t> most_nodes;   ///< as `least_nodes` where one number is given
+    std::optional<std::int64_t> most_nodes;   ///< as `least_nodes` if one number is given
     std::optional<std::int64_t> tasks;        ///< of the whole part
     std::optional<std::int64_t> node_tasks;   ///< of each node
     std::int64_t task_cpus = 1;
@@ -64,7 +64,7 @@ JobRequest read_request(const std::vector<SbatchOptions>& parts);
 /// Refuses what SLURM would take and never start, with the nearest request that it could start.
 /// Errors: E523 partition, E524 nodes, E525 time, E527 GPUs, E528 memory, E533 account, E534
 /// dependency, E535 closed partition, E536 CPUs, E538 array, E542 constraint, E543 names of nodes,
-/// E544 reservation, E545 QOS, E546 licences. Returns what the user should know.
+/// E544 reservation, E545 QOS, E546 licences. Returns notes for the user.
 std::vector<std::string> check_request(const JobRequest& request, const SlurmFacts& facts);
 
 }  // namespace lockstep

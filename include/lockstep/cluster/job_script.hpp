@@ -50,7 +50,7 @@ struct ScriptSettings {
 };
 
 /// `text` as one word that bash reads back unchanged. Errors: E532 naming `what` where `text` has
-/// control characters, which would hide lines from who reads the script.
+/// control characters, which would hide lines from readers of the script.
 std::string bash_word(const std::string& what, const std::string& text);
 
 /// Whether a line of the body runs `lockstep train`: words after -- are that command's then.

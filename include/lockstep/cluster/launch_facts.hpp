@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the launcher says about this process, and whether MPI agrees.
+/// The launcher's data about this process, and whether MPI agrees with them.
 #pragma once
 
 #include "lockstep/core/environment.hpp"
@@ -15,9 +15,9 @@ namespace lockstep {
 
 /// Who started this process as one of several ranks; pmi: MPICH's or Intel's mpiexec.
 enum class Launcher { none, mpirun, srun, torchrun, pmi };
-std::string_view launcher_name(Launcher launcher);  ///< as messages say it
+std::string_view launcher_name(Launcher launcher);  ///< as messages name it
 
-/// The environment's claim. Numbers are the launcher's own; absent where it does not say.
+/// The environment's claim. Numbers are the launcher's own; absent if it does not say.
 struct LaunchFacts {
     Launcher launcher = Launcher::none;
     std::optional<std::int64_t> rank, size, local_rank, local_size;
@@ -29,7 +29,7 @@ struct LaunchFacts {
     std::map<std::string, std::string> found;  ///< the variables all this was read from
 };
 
-/// Reads the launcher's variables. Where one launcher started another (mpirun inside a SLURM step),
+/// Reads the launcher's variables. If one launcher started another (mpirun inside a SLURM step),
 /// the inner one counts. Errors: E113.
 LaunchFacts read_launch_facts(const Environment& environment);
 

@@ -26,7 +26,7 @@ std::vector<HostSlots> parse_hosts(std::string_view text);
 /// See lay_out().
 enum class MapBy { slot, node };
 
-/// Where a rank goes: mpirun's and srun's rule.
+/// The host of a rank: mpirun's and srun's rule.
 struct RankOnHost {
     int rank = 0;
     int host = 0;  ///< index into the hosts
@@ -57,11 +57,11 @@ void check_against_plan(const Placement& plan, std::span<const RankSeat> reality
 std::string placement_table(const Placement& placement);
 
 /// mpirun's --rankfile: CPUs as the kernel numbers them, for mpirun --mca
-/// rmaps_rank_file_physical 1. Errors: E645 where no topology tells cores.
+/// rmaps_rank_file_physical 1. Errors: E645 if no topology tells cores.
 std::string rankfile_text(const Placement& placement);
 
-/// The command line that starts this plan; where mpirun has no words for it, the way with a
-/// rankfile. srun: E645 where nodes differ. sbatch: a whole script.
+/// The command line that starts this plan; if mpirun cannot express it, the way with a
+/// rankfile. srun: E645 if nodes differ. sbatch: a whole script.
 std::string mpirun_text(const Placement& placement, const NodeTopology* node);
 
 /// As mpirun_text(), for srun.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What the operating system says about this node and about this process's place on it.
+/// The operating system's data about this node and this process's place on it.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ struct ControlGroupFacts {
 /// NodeTopology is this and all the rest.
 struct NodeFacts {
     std::string host;                       ///< host name
-    std::string boot_id;                    ///< tells two nodes of one name, and two boots, apart
+    std::string boot_id;                    ///< distinguishes nodes of the same name, and boots
     std::vector<int> allowed_cpus;          ///< of this process
     std::vector<int> allowed_memory_nodes;  ///< of this process
     std::string cpu_model;
@@ -58,7 +58,7 @@ struct NodeFacts {
     /// Equal for processes of one booted node, and for no others.
     std::string host_id() const { return boot_id + "/" + host; }
 
-    /// The control group's, if that is below what the node has.
+    /// The control group's limit, if that is below the node's memory.
     std::optional<std::uint64_t> memory_limit_bytes() const;
 
     /// The smaller of the node's memory and the limit.

@@ -21,7 +21,7 @@ struct LaunchedRank {
     int local_rank = 0;
     std::vector<int> cpus;                         ///< it may run on
     std::optional<std::vector<std::string>> gpus;  ///< UUIDs or PCI addresses; nothing: sees all
-    std::vector<int> offered;   ///< what the launcher itself may use; empty: nobody knows
+    std::vector<int> offered;   ///< what the launcher itself may use; empty: unknown
     bool binds_itself = false;  ///< `cpus` are not the launcher's choice, but this rank's own
     bool operator==(const LaunchedRank&) const = default;
 };
@@ -32,10 +32,10 @@ enum class SiblingUse { first_thread, all_threads };
 /// Whether two ranks may have one GPU, or one core.
 enum class SharingRule {
     refuse,
-    unless_needed,  ///< refuse, but where a node has fewer of them than ranks
+    unless_needed,  ///< refuse, unless a node has fewer of them than ranks
     allow
 };
-/// What ranks compute on. gpus: where a node has any.
+/// What ranks compute on. gpus: if a node has any.
 enum class ComputeOn { gpus, cpus };
 
 /// Whether a rank keeps its last core for communication.
@@ -46,7 +46,7 @@ struct PlacementRules {
     SiblingUse siblings = SiblingUse::first_thread;
     SharingRule gpus = SharingRule::refuse;
     SharingRule cores = SharingRule::refuse;
-    CommCore comm_core = CommCore::automatic;  ///< automatic: where a rank has a GPU and 2 cores
+    CommCore comm_core = CommCore::automatic;  ///< automatic: if a rank has a GPU and 2 cores
     int threads = 0;                           ///< compute threads a rank; 0: one a core
     ComputeOn compute_on = ComputeOn::gpus;    ///< cpus: ranks get no GPU, and need none
 };
@@ -58,11 +58,11 @@ struct RankSeat {
     std::string host_id;  ///< "" in a plan made without that host
     int local_rank = 0;
     std::vector<int> cpus;        ///< with the communication thread's
-    std::optional<int> comm_cpu;  ///< the last of them, where it is kept free of computing
+    std::optional<int> comm_cpu;  ///< the last of them, if it is reserved for communication
     int threads = 1;              ///< that compute
     std::vector<int> numa_nodes;  ///< of `cpus`
     std::string gpu;              ///< PCI address, "" for none
-    std::string gpu_uuid;         ///< of the GPU or its MIG instance; "" where unknown
+    std::string gpu_uuid;         ///< of the GPU or its MIG instance; "" if unknown
     std::string gpu_model;
     std::string nic;        ///< "mlx5_0:1", "" for none
     std::string nic_path;   ///< path class from GPU (or cores) to it
@@ -70,11 +70,11 @@ struct RankSeat {
     bool operator==(const RankSeat&) const = default;
 };
 
-/// Seats by rank, and what is worth knowing about them.
+/// Seats by rank, and facts about them.
 struct Placement {
     std::vector<RankSeat> seats;
     std::vector<std::string> warnings;  ///< each with its remedy
-    bool names_hosts = true;            ///< false: made for nodes whose names nobody knew
+    bool names_hosts = true;            ///< false: made for nodes of unknown names
     bool operator==(const Placement&) const = default;
 };
 
@@ -93,7 +93,7 @@ Placement place_on_node(const NodeTopology& node,
 RankSeat seat_as_it_is(const NodeTopology& node, const LaunchedRank& rank, RankSeat planned);
 
 /// CPUs that this process's mpirun (or its daemon on this node) may use: what it can give to
-/// ranks. Empty where the process above is no such launcher.
+/// ranks. Empty if the process above is no such launcher.
 std::vector<int> launcher_cpus(const std::filesystem::path& root = "/");
 
 /// One node as all its ranks together see it: the first one's view, with the GPUs that control
@@ -103,15 +103,15 @@ NodeTopology merge_views(std::span<const NodeTopology> views);
 /// What CUDA_VISIBLE_DEVICES leaves of this node's GPUs, as LaunchedRank::gpus has them; nothing if
 /// it is not set. Indices are CUDA's: by PCI address, which is true for
 /// CUDA_DEVICE_ORDER=PCI_BUS_ID and for GPUs of one model. Errors: E648 a word that names no GPU,
-/// or indices where order is unknown.
+/// or indices if order is unknown.
 std::optional<std::vector<std::string>> visible_gpus(const NodeTopology& node,
                                                      const Environment& environment);
 
-/// Errors: E608 where two seats of one host have the same GPU, E609 where two that the launcher
+/// Errors: E608 if two seats of one host have the same GPU, E609 if two that the launcher
 /// bound have a core in common; named are both ranks. The last check before a job starts.
 void check_no_sharing(std::span<const RankSeat> seats, const PlacementRules& rules);
 
-/// Who says which ranks share a node.
+/// Sources that say which ranks share a node.
 struct NodeWitness {
     int rank = 0;
     std::string host_id;  ///< the operating system's word

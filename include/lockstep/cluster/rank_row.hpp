@@ -18,7 +18,7 @@ namespace lockstep {
 struct RankRow {
     int rank = 0;
     std::string host;
-    std::string host_id;  ///< NodeFacts::host_id(); tells nodes apart
+    std::string host_id;  ///< NodeFacts::host_id(); distinguishes nodes
     std::vector<int> cpus;
     InstructionSet instruction_set = InstructionSet::basic;
     std::uint64_t memory_bytes = 0;  ///< what this rank's node or control group has
@@ -35,14 +35,14 @@ std::string serialize(const RankRow& row);
 /// What serialize() wrote. Errors: E222 naming `origin`.
 RankRow deserialize_rank_row(std::string_view text, const std::string& origin = "rank row");
 
-/// Ranks of the same node that may use some of the CPUs of `rank`, itself included; 0 where it has
+/// Ranks of the same node that may use some of the CPUs of `rank`, itself included; 0 if it has
 /// none.
 int ranks_sharing_cpus(std::span<const RankRow> rows, int rank);
 
 /// How many CPUs a rank can count on, and which of them it may give to a helper thread.
 struct CpuShare {
     int cpus = 0;             ///< its own, divided by the ranks of its node that may use them too
-    std::optional<int> last;  ///< the last of them, if nobody else may use it
+    std::optional<int> last;  ///< the last of them, if no other process may use it
     bool operator==(const CpuShare&) const = default;
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a SLURM job does when its ranks have ended: done, once more, or never again.
+/// What a SLURM job does when its ranks have ended: end, requeue, or give up.
 #pragma once
 
 #include "lockstep/core/environment.hpp"
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// What the run's own state file says; the launcher's exit code is not to be trusted.
+/// The content of the run's state file, as the launcher's exit code is not reliable.
 enum class RunEnd {
     unknown,    ///< no state: no start has begun it
     not_begun,  ///< that of an earlier start: this one never held the run
@@ -36,14 +36,14 @@ struct SlurmJob {
     std::int64_t restarts = 0;  ///< how often SLURM has started it again
 };
 
-/// Errors: E520 outside a job; E113 where a variable is no number.
+/// Errors: E520 outside a job; E113 if a variable is no number.
 SlurmJob read_slurm_job(const Environment& environment);
 
 /// Everything that the decision rests on.
 struct JobEnd {
     int launcher_exit = 0;              ///< of mpirun or srun; 128 + signal when killed
     RunEnd run = RunEnd::unknown;       ///< of this start
-    int failure_exit = 0;               ///< the state file's, where it says failed
+    int failure_exit = 0;               ///< the state file's, if it says failed
     std::vector<RankEnd> rank_ends{};   ///< of this start, in the order of ranks
     std::int64_t restarts = 0;          ///< of the job so far
     std::int64_t idle_starts = 0;       ///< starts in a row, this one too, without a new checkpoint
@@ -64,14 +64,14 @@ struct RequeueVerdict {
     std::string reason;
 };
 
-/// Pure. Requeues what a lost node, a limit or a preemption ended, also before the run began, and
-/// never what would fail again: exit codes 64 to 74, 77, 78 and 130 stay; 93 where starts bring no
-/// progress. A start that SLURM has lost sight of decides nothing: the job is a later start's.
+/// Pure. Requeues a job that a lost node, a limit or a preemption ended, also before the run began,
+/// but not if it would fail again: exit codes 64 to 74, 77, 78 and 130 stay; 93 without progress.
+/// A start that SLURM no longer knows decides nothing: the job belongs to a later start.
 RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits);
 
 /// Before the ranks of a job are started: a job that SLURM itself starts again and again, after
 /// lost nodes, never comes to judge_job_end(). `idle_starts`: those before this one. One that was
-/// submitted anew is always started. Errors: E541 (exit code 93).
+/// submitted again is always started. Errors: E541 (exit code 93).
 void check_start(std::int64_t restarts, std::int64_t idle_starts, const RequeueLimits& limits);
 
 }  // namespace lockstep

@@ -56,7 +56,7 @@ struct SlurmReservation {
     std::string name, state;  ///< "ACTIVE", "INACTIVE": its time has not come
     std::string start;        ///< as SLURM writes it
     std::int64_t nodes = 0;
-    std::vector<std::string> users, accounts;  ///< that may use it; both empty: nobody is named
+    std::vector<std::string> users, accounts;  ///< that may use it; both empty: no limit is named
 };
 
 /// All that a request is checked against.
@@ -65,16 +65,16 @@ struct SlurmFacts {
     std::vector<NodeGroup> groups;
     std::int64_t most_array_index = 1000;
     bool has_accounts = false;                   ///< the cluster keeps accounts (slurmdbd)
-    std::string user;                            ///< who asks
+    std::string user;                            ///< the user who submits
     std::vector<std::string> accounts;           ///< the user's, if it does
     std::vector<std::string> qos;                ///< that one of these accounts may use
     std::vector<std::string> mpi_types;          ///< of srun; empty: not asked
     std::map<std::string, std::string> jobs;     ///< of a dependency, those that SLURM knows: state
-    std::vector<SlurmReservation> reservations;  ///< asked for only where one is wanted
+    std::vector<SlurmReservation> reservations;  ///< asked for only if one is wanted
     std::map<std::string, std::int64_t> licences;  ///< all of each; as reservations
 };
 
-/// Errors: E511 where `text` is not what SLURM prints.
+/// Errors: E511 if `text` is not what SLURM prints.
 std::vector<SlurmPartition> parse_partitions(const std::string& text);
 
 /// What sinfo prints by node_group_format. Errors: E511.
@@ -94,7 +94,7 @@ struct SlurmAssociations {
 /// Errors: E511.
 SlurmAssociations parse_associations(const std::string& text);
 
-/// "node[01-03,7],head" as names; nothing where it is no list of hosts, or one of more than 65536.
+/// "node[01-03,7],head" as names; nothing if it is no list of hosts, or one of more than 65536.
 std::optional<std::vector<std::string>> expand_hosts(const std::string& text);
 
 /// "Name = value" lines of `scontrol show config`.

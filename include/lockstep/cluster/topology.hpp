@@ -22,7 +22,7 @@ struct NumaNode {
     bool operator==(const NumaNode&) const = default;
 };
 
-/// A PCI link as it runs now and as it could; 0 where the kernel does not say. Idle GPUs lower
+/// A PCI link as it runs now and as it could; 0 if the kernel does not say. Idle GPUs lower
 /// their speed, never their width.
 struct PciLink {
     double speed_gts = 0, max_speed_gts = 0;  ///< GT/s
@@ -46,11 +46,11 @@ struct PciPlace {
 struct GpuPeer {
     std::string address;      ///< PCI address of the other
     int nvlinks = 0;          ///< active links to it, straight or through switches
-    std::string peer_access;  ///< "ok", "not supported", ...; "" where NVML does not say
+    std::string peer_access;  ///< "ok", "not supported", ...; "" if NVML does not say
     bool operator==(const GpuPeer&) const = default;
 };
 
-/// What NVML says of a GPU's state; nothing where it does not.
+/// NVML's state of a GPU; nothing if NVML does not report it.
 struct GpuHealth {
     std::optional<std::uint64_t> memory_bytes, memory_used_bytes;
     std::optional<int> processes;                  ///< compute processes of anyone
@@ -152,7 +152,7 @@ std::string nvidia_driver_version(const std::filesystem::path& root = "/");
 /// One node as one process sees it: what NodeFacts has, and what takes longer to read.
 struct NodeTopology : NodeFacts {
     bool is_container = false;
-    std::string governor;  ///< of the first allowed CPU; "" where there is none
+    std::string governor;  ///< of the first allowed CPU; "" if there is none
 
     std::vector<int> cpus;                    ///< online
     std::vector<std::vector<int>> cores;      ///< each core's hardware threads
@@ -173,7 +173,7 @@ struct NodeTopology : NodeFacts {
 /// The NUMA node of `cpu`; -1 if none has it.
 int numa_node_of(const NodeTopology& node, int cpu);
 
-/// The GPUs that this process can compute on: NVIDIA's with a driver or, where none has one, with a
+/// The GPUs that this process can compute on: NVIDIA's with a driver or, if none has one, with a
 /// render node. A management controller's display is none, nor a GPU that a control group hides.
 std::vector<const GpuFacts*> usable_gpus(const NodeTopology& node);
 
@@ -193,7 +193,7 @@ struct TopologySource {
 /// kernel. Addresses of interfaces are the live system's, and only where root is "/".
 NodeTopology read_topology(const TopologySource& source);
 
-/// This node, with NVML where its library is.
+/// This node, with NVML if its library is there.
 NodeTopology read_topology();
 
 /// JSON on one line; empty and unknown things are left out.

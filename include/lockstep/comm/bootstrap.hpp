@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What ranks must agree on before they have a fast network: small texts, with deadlines.
+/// Exchange of small texts between ranks, with deadlines, before they have a fast network.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -48,7 +48,7 @@ std::vector<std::string> gather_all(Bootstrap& bootstrap,
                                     double deadline_s,
                                     const std::string& purpose);
 
-/// Collective. gather_all() of what `mine` makes on each rank. Where it throws Error on one, all
+/// Collective. gather_all() of the result of `mine` on each rank. If it throws Error on one, all
 /// end: that rank with its error, the others with E682, which repeats it.
 std::vector<std::string> gather_or_fail(Bootstrap& bootstrap,
                                         const std::function<std::string()>& mine,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How the clocks of nodes differ.
+/// The offsets between the clocks of nodes.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

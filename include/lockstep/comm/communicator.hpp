@@ -79,7 +79,7 @@ class Communicator {
     void all_reduce_sum(std::span<double> values) const;
 
     /// Notes the calls of this and its copies, during set-up and in phases that may_be_long():
-    /// there nothing else tells whom a rank waits for. All ranks at the same place. `recorder`
+    /// only this shows which rank it waits for. All ranks at the same place. `recorder`
     /// outlives its use; nullptr ends it.
     void record_in(FlightRecorder* recorder) const;
 

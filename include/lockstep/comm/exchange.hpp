@@ -61,7 +61,7 @@ class Exchange {
     /// Ranks that this one waits for at this moment. Any thread.
     virtual std::vector<int> awaited_ranks() const { return {}; }
 
-    /// Of an exchange between GPUs: `listener` hears where this rank's GPU is while a call waits
+    /// Of an exchange between GPUs: `listener` gets the state of this rank's GPU while a call waits
     /// long, on the thread that waits.
     virtual void on_long_wait(StandListener listener) { static_cast<void>(listener); }
 
@@ -81,7 +81,7 @@ enum class Transport {
 };
 
 /// Collective. One rank: no transport at all. Errors: E631 shared memory asked for across nodes,
-/// E632 no room in /dev/shm where it was asked for by name, E662 ranks with another layout or plan.
+/// E632 no room in /dev/shm if shared memory is required, E662 ranks with another layout or plan.
 std::unique_ptr<Exchange> make_exchange(const Communicator& ranks,
                                         const FlatLayout& layout,
                                         const TreePlan& plan,

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// What those do with it who fill slots and read sums. On a GPU this is work of the caller's
-/// stream, in order with all other of that stream's, and has been done after wait() only.
+/// The operations that fill slots and read sums. On a GPU they are work of the caller's stream, in
+/// the order of that stream, and are finished only after wait().
 class FlatMemory {
   public:
     virtual ~FlatMemory() = default;

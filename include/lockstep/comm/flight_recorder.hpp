@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a rank is doing, in a file that outlives it: one ring of collectives, phase, heartbeat,
+/// Records what a rank does in a file that outlives it: a ring of collectives, phase, heartbeat,
 /// end.
 #pragma once
 
@@ -44,7 +44,7 @@ struct FlightEntry {
     std::uint32_t channel = 0;  ///< number that add_channel() gave
     std::uint64_t seq = 0;      ///< n, from 1
     FlightCall call;            ///< what was called
-    /// Seconds of now_s() of the rank's machine; 0 where it has not happened. enqueued: others may
+    /// Seconds of now_s() of the rank's machine; 0 if it has not happened. enqueued: others may
     /// count on this rank; started: it waits or works in it; ended: it has the result.
     double enqueued_s = 0, started_s = 0, ended_s = 0;
     bool operator==(const FlightEntry&) const = default;
@@ -96,7 +96,7 @@ class FlightRecorder {
     /// Notes where this rank's GPU is, in the first collective that it has not finished, whose
     /// `ticket` this is. Of `missing` only ranks below 28,672 are kept. One thread at a time.
     void note_gpu(Ticket ticket, const GpuStand& stand);
-    void forget_gpu();  ///< nothing is known any more of where it is
+    void forget_gpu();  ///< its position is no longer known
 
     /// The oldest entry that has no end.
     std::optional<FlightEntry> oldest_pending() const;

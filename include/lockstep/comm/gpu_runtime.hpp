@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The GPU libraries of this process, and the emergency brake of all that runs on them.
+/// The GPU libraries of this process, and the abort of all work on them.
 #pragma once
 
 #include "lockstep/core/page_lock.hpp"
@@ -59,7 +59,7 @@ class GpuRuntime : public std::enable_shared_from_this<GpuRuntime> {
     /// them would wait for a kernel that never ends.
     bool is_wedged() const { return is_wedged_; }
 
-    /// The same where work on a stream does not end after an abort. Any thread.
+    /// The same if work on a stream does not end after an abort. Any thread.
     void leave_resources() { is_wedged_ = true; }
 
     /// Puts a communicator under abort_all(). It is forgotten when it dies.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Takes the GPU that a plan gives a rank, and proves that it is that one and no other rank's.
+/// Selects the GPU that a plan gives a rank, and checks that no other rank has it.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"
@@ -15,7 +15,7 @@ struct CudaApi;
 /// A GPU as a plan names it, never by index: CUDA counts fastest first, others do not.
 struct PlannedGpu {
     std::string pci;   ///< "0000:3b:00.0"
-    std::string uuid;  ///< "GPU-..."; "MIG-..." of an instance; "" where nobody knows it
+    std::string uuid;  ///< "GPU-..."; "MIG-..." of an instance; "" if it is not known
 };
 
 /// What CUDA says of the device that is selected.
@@ -33,7 +33,7 @@ struct SelectedGpu {
 /// E690 it selected another one, E681.
 SelectedGpu select_gpu(const CudaApi& cuda, const PlannedGpu& planned);
 
-/// Collective. select_gpu(), then all ranks tell each other what they have. Errors on all ranks:
+/// Collective. select_gpu(), then all ranks exchange their selections. Errors on all ranks:
 /// E673 two of them have one GPU, E682 another rank could not select its own, E630.
 SelectedGpu claim_gpu(const CudaApi& cuda,
                       const PlannedGpu& planned,
@@ -48,7 +48,7 @@ enum class SharingReach { one_node, several_nodes };
 /// hosts it goes through sockets. Right, and slow.
 std::map<std::string, std::string> nccl_variables_of_sharing(int rank, SharingReach reach);
 
-/// Collective. The same where a process uses CUDA for nothing else: with a liblockstep_cuda.so of
+/// Collective. The same if a process uses CUDA for nothing else: with a liblockstep_cuda.so of
 /// its own. Errors: E670 too.
 SelectedGpu try_gpu(const PlannedGpu& planned, Bootstrap& bootstrap, double deadline_s);
 

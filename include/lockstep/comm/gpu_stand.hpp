@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How far a rank's GPU has come, as its host sees it from outside while it waits long.
+/// The progress of a rank's GPU, as its host sees it during a long wait.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lockstep {
 enum class GpuPlace : std::uint8_t {
     before = 1,  ///< in work that comes before the collective
     inside = 2,  ///< in the collective
-    silent = 3,  ///< in the collective, and it does not even copy some bytes beside it
+    silent = 3,  ///< in the collective, and does not even copy some bytes on another stream
 };
 
 /// The first collective of an Exchange that a GPU has not finished.

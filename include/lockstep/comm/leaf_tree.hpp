@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The one order of summation: a balanced binary tree over V leaves, whoever computes them.
+/// The one order of summation: a balanced binary tree over V leaves, on any ranks.
 #pragma once
 
 #include <cstddef>

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What lies between ranks: MPI as it was started, how far apart clocks are, how fast pairs
-/// exchange.
+/// Measures the links between ranks: the state of MPI, clock offsets, and the speed of each pair.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -28,7 +27,7 @@ struct LinkSpeed {
 /// of three. By round of the tournament; empty for one rank.
 std::vector<LinkSpeed> measure_link_speeds(const Communicator& ranks, std::size_t bytes);
 
-/// The rank that `rank` meets in `round` (0 to rounds - 1) where every pair meets once: the circle
+/// The rank that `rank` meets in `round` (0 to rounds - 1) if every pair meets once: the circle
 /// method. -1: it rests. There are ranks - 1 rounds, or `ranks` of them if that is odd.
 int tournament_peer(int rank, int round, int ranks);
 

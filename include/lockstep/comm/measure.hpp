@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How fast the exchange that training uses is here, beside other all-reduces, and whether sums are
-/// exact.
+/// Measures the speed of training's exchange, compared with other all-reduces, and checks its sums.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -63,7 +62,7 @@ struct MemoryLimit {
 
 /// What measure() found.
 struct Measurements {
-    std::string transport;            ///< Exchange::name(); "" where it was not measured
+    std::string transport;            ///< Exchange::name(); "" if it was not measured
     std::vector<Measurement> rows;    ///< by size, then method
     std::vector<MemoryLimit> limits;  ///< where the exchange went over shared memory alone
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A group of ranks, each with a GPU of its own, that is ready, or has said why not.
+/// A group of ranks, each with its own GPU, that is ready or has failed with an error.
 #pragma once
 
 #include "lockstep/comm/bootstrap.hpp"
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Where a communicator is in its life.
+/// The state of a communicator.
 enum class NcclState {
     unset,
     initializing,
@@ -30,7 +30,7 @@ enum class NcclState {
 /// As in messages: the enumerator's word.
 std::string_view name_of(NcclState state);
 
-/// What a communicator is told.
+/// Settings of a communicator.
 struct NcclOptions {
     int device = 0;                      ///< as CUDA counts them in this process
     std::string name = "gradients";      ///< in messages

@@ -19,7 +19,7 @@ class GpuExchange : public Exchange {
   public:
     /// Until the GPU has done all that was asked of it and of the caller's stream so far; then the
     /// host may look, and knows that no rank was stuck. Call it before anything that waits inside
-    /// CUDA, which would never come back where a rank is stuck. Errors: E677 NCCL failed, E678 it
+    /// CUDA, which would never return if a rank is stuck. Errors: E677 NCCL failed, E678 it
     /// took too long, E680 another thread aborted, E682 another rank gave up. Each aborts all
     /// communicators.
     virtual void wait() = 0;
@@ -32,9 +32,9 @@ class GpuExchange : public Exchange {
 
 /// Collective. Sums in the order of `plan`'s tree, or with Summation::plain in NCCL's own. `caller`
 /// is the stream whose work fills slots, reads sums and values, and writes own stripes of values.
-/// It outlives the exchange, as do `communicator`, which nobody else may use meanwhile, and, of the
+/// It outlives the exchange, as do `communicator`, for exclusive use, and, of the
 /// caller's work, none that uses this memory. One thread at a time, whose device is the
-/// communicator's; all calls throw as wait() does, and E681 where CUDA fails. Errors:
+/// communicator's; all calls throw as wait() does, and E681 if CUDA fails. Errors:
 /// E662 ranks with another layout or plan, E681 no memory on a GPU.
 std::unique_ptr<GpuExchange> make_nccl_exchange(NcclCommunicator& communicator,
                                                 const FlatLayout& layout,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The ways that NCCL takes between all ranks, folded for people, and hardware that it leaves
-/// unused.
+/// The paths that NCCL uses between all ranks, as short text, and hardware that it does not use.
 #pragma once
 
 #include "lockstep/comm/nccl_report.hpp"
@@ -15,9 +14,9 @@ namespace lockstep {
 /// What a rank knows of its own part of the network.
 struct RankNetwork {
     std::string host;                     ///< for people
-    std::string node;                     ///< as NCCL tells hosts apart
+    std::string node;                     ///< NCCL's name of the host
     std::vector<std::string> rdma_ports;  ///< "mlx5_0:1", active ones of its node
-    std::string forbids_rdma;             ///< "NCCL_IB_DISABLE=1", "" where nothing does
+    std::string forbids_rdma;             ///< "NCCL_IB_DISABLE=1", "" if nothing does
     NcclReport report;
     std::string why_none;  ///< there is no report
     bool operator==(const RankNetwork&) const = default;
@@ -58,7 +57,7 @@ void describe(Record& record, NetworkSummary& summary);    ///< as logs have it
 /// Of all ranks, by rank. Pure. Nothing to say of one rank: an empty text.
 NetworkSummary summarize_network(std::span<const RankNetwork> ranks);
 
-/// "rank 1 by shared memory, ranks 2-3 by NVLink": whom `rank` sends to. "" where nothing was said.
+/// "rank 1 by shared memory, ranks 2-3 by NVLink": whom `rank` sends to. "" if nothing was said.
 std::string links_text(const NcclReport& report, int rank);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which way NCCL takes between two ranks, by its own report: what it writes with NCCL_DEBUG=INFO.
+/// The path that NCCL uses between two ranks, by its own report with NCCL_DEBUG=INFO.
 #pragma once
 
 #include "lockstep/core/environment.hpp"
@@ -25,7 +25,7 @@ enum class NcclTransportKind {
     roce,
     rdma,  ///< InfiniBand or RoCE: NCCL does not say which
     sockets,
-    plugin,  ///< a network of others, by its own name
+    plugin,  ///< a network plug-in, by its own name
 };
 
 /// A way, and what it goes through.
@@ -56,13 +56,13 @@ struct NcclReport {
 };
 
 void describe(Record& record, NcclTransport& transport);  ///< as logs have it
-void describe(Record& record, NcclReport& report);        ///< as ranks tell each other
+void describe(Record& record, NcclReport& report);        ///< as ranks exchange it
 
 /// Of the lines that NCCL 2.14 to 2.30 write. What is not known is passed over: a pair of which
 /// nothing else is said has no link.
 NcclReport parse_nccl_report(std::string_view text);
 
-/// Where a rank's report is to be found.
+/// The place of a rank's report.
 struct NcclReportPlan {
     std::map<std::string, std::string> variables;  ///< to be set before NCCL's first call
     std::filesystem::path file;                    ///< "": there will be none
@@ -71,7 +71,7 @@ struct NcclReportPlan {
 
 /// Has NCCL write to `own`, which must be a file of this rank's alone, unless the user has chosen
 /// otherwise by NCCL_DEBUG or NCCL_DEBUG_FILE (also in NCCL's own files below `root`): what they
-/// set stays as it is, and their file is read where it holds enough.
+/// set stays as it is, and their file is read if it has enough.
 NcclReportPlan plan_nccl_report(const Environment& environment,
                                 const std::filesystem::path& own,
                                 const std::string& root = "");

@@ -56,7 +56,7 @@ class NodeWatch {
 };
 
 /// Collective. A watch over the nodes of `ranks` in the folder that `make_folder` makes on rank 0;
-/// nothing where there is one node only, where it gives "", or where a node cannot write there.
+/// nothing if there is one node only, if it gives "", or if a node cannot write there.
 std::unique_ptr<NodeWatch> watch_nodes(const Communicator& ranks,
                                        const std::function<fs::path()>& make_folder,
                                        NodeWatchSettings settings);

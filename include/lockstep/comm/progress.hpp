@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who moves buckets between ranks while backward runs, and how much of that the step notices.
+/// Which thread moves buckets between ranks during backward, and how much time that costs a step.
 #pragma once
 
 #include <optional>

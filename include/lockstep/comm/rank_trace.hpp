@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What one rank's ring file says, read by somebody else, alive or long after.
+/// Reads the ring file of a rank from another process, while the rank runs or afterwards.
 #pragma once
 
 #include "lockstep/comm/flight_recorder.hpp"
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// What the kernel says about a process. elsewhere: it runs where this process cannot look; silent:
+/// The kernel's state of a process. elsewhere: it runs where this process cannot see it; silent:
 /// there, and its node beats no more; cut_off: there, and its node has no network; unanswering:
 /// there, and alive, but what is sent to its node does not arrive (NodeWatch).
 enum class Life { running, stopped, gone, elsewhere, silent, cut_off, unanswering };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Memory that all ranks of a node see.
+/// Memory that all ranks of a node share.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who keeps all others waiting: a pure function of what the ranks' flight recorders say.
+/// Which rank keeps all others waiting: a pure function of the ranks' flight records.
 #pragma once
 
 #include "lockstep/comm/rank_trace.hpp"
@@ -30,7 +30,7 @@ enum class Trouble {
     slow_rank,       ///< it lives, but does not come to the collective that others wait in
     network_slow,    ///< all are in the same collective, and it does not end
     no_progress,     ///< all compute, and no rank's phase ends
-    ended,           ///< all ranks were told to end from outside
+    ended,           ///< all ranks were ended from outside
 };
 
 /// "rank dead", "slow rank", ... as tables and JSON show it.
@@ -39,7 +39,7 @@ std::string_view name_of(Trouble trouble);
 /// Who keeps the others waiting, and what to say about it.
 struct Verdict {
     Trouble trouble = Trouble::none;  ///< the kind
-    std::vector<int> culprits;        ///< in order; empty where nobody is to blame more than others
+    std::vector<int> culprits;        ///< in order; empty if no rank is more likely than others
     std::string what;                 ///< one sentence: who, where, how
     std::string why;                  ///< what the others do
     std::string fix;                  ///< what to do
@@ -56,13 +56,13 @@ inline constexpr double silence_s = 30;
 inline constexpr double silence_after_end_s = 5;
 
 /// `traces` in order of rank, at `now_s` (seconds since 1970). A wait shorter than `patience_s` is
-/// none; problems that no patience cures are told at once. `silent_s`: see silence_s.
+/// none; problems that waiting cannot solve are reported at once. `silent_s`: see silence_s.
 Verdict diagnose(std::span<const RankTrace> traces,
                  double now_s,
                  double patience_s,
                  double silent_s = silence_s);
 
-/// Where a rank elsewhere was heard of so lately, all is well.
+/// All is well if a rank elsewhere was heard of so recently.
 inline constexpr double unheard_s = 1.5;
 
 /// How many processes of this control group the kernel has ended for want of memory, if its count
@@ -80,7 +80,7 @@ void blame_memory(Verdict& verdict,
                   const std::filesystem::path& root = "/");
 
 /// Ranks elsewhere that count as alive only because it is too early to call them dead: no heartbeat
-/// of theirs is younger than `unheard_s`. One that lies in the future tells nothing, either.
+/// of theirs is younger than `unheard_s`. One in the future is ignored, too.
 std::vector<int> unheard_ranks(std::span<const RankTrace> traces, double now_s);
 
 /// The last seq of `channel` that the rank finished, and the one that it is in; 0: none.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The verdict of a run that was given up: written once, by whoever speaks for all.
+/// The verdict of a run that was aborted: written once, by one rank for all.
 #pragma once
 
 #include "lockstep/comm/verdict.hpp"
@@ -17,13 +17,13 @@ fs::path verdict_path(const fs::path& folder);
 Json json_of(const Verdict& verdict);
 
 /// Whether the caller is the first to give a verdict on the ranks that record in `folder`, and so
-/// the one to show it. Also true where nothing can be written: better twice than never.
+/// the one to show it. Also true if nothing can be written: better twice than never.
 bool claim_verdict(const fs::path& folder, const Verdict& verdict);
 
 /// A launcher that hears a verdict has ended all ranks so long after.
 inline constexpr double heard_within_s = 3;
 
-/// Whether a verdict has ended nobody within `patience_s` and was said on another node than this:
+/// Whether a verdict has ended no rank within `patience_s` and was printed on another node:
 /// that has lost the launcher, or the network, and somebody else must say it.
 bool is_unheard_verdict(const fs::path& folder, double patience_s);
 

@@ -30,10 +30,10 @@ struct WatchdogSettings {
 /// How far a wait has gone.
 enum class Stage { none, warn, dump, abort };
 
-/// What the watchdog tells its owner: from a thread of its own, while others may be stuck.
+/// The watchdog's messages to its owner, from its own thread, while others may hang.
 struct WatchReport {
     Stage stage = Stage::none;  ///< that the wait has come to
-    bool speaks = false;        ///< this rank is the one to tell the user
+    bool speaks = false;        ///< this rank reports to the user
     Verdict verdict;            ///< who keeps the others waiting
 };
 

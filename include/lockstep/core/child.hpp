@@ -28,7 +28,7 @@ struct Child {
 };
 
 /// argv[0] is found on PATH; `environment` is added to this process's own. The child leads a
-/// process group of its own and dies with this process. It has `blocked` signals where they are
+/// process group of its own and dies with this process. It has `blocked` signals if they are
 /// given, else this thread's, but those of hold_stop_signals() reach it. Errors: E610.
 Child start_child(const std::vector<std::string>& argv,
                   const std::map<std::string, std::string>& environment,

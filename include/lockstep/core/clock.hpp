@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Seconds, and where they went.
+/// Time in seconds, and its division into phases.
 #pragma once
 
 #include <array>
@@ -66,7 +66,7 @@ struct PhaseMark {
 };
 
 /// Both in one word, so that another thread or process never sees half of it: the phase in the
-/// upper 8 bits, microseconds below. A word that nobody packed reads as Phase::other.
+/// upper 8 bits, microseconds below. A word that was never packed reads as Phase::other.
 std::uint64_t packed(const PhaseMark& mark);
 
 /// What packed() made; see there.
@@ -88,7 +88,7 @@ class PhaseClock {
     /// Moves up to `seconds` from one phase to another: a part that only the callee could measure.
     void reassign(Phase from, Phase to, double seconds);
 
-    /// Seconds in each phase since construction or the last call; starts anew.
+    /// Seconds in each phase since construction or the last call; starts again.
     PhaseSeconds take();
 
     /// When, by now_s(), the current phase began or the last take() was. What take() gave sums to
@@ -99,7 +99,7 @@ class PhaseClock {
     PhaseSeconds seconds();
 
     /// Puts `measured` in place of what was counted since seconds() gave `before`. What that was
-    /// more is `rest`'s; where it was less, all of `measured` is scaled down.
+    /// more is `rest`'s; if it was less, all of `measured` is scaled down.
     void correct(const PhaseSeconds& before, PhaseSeconds measured, Phase rest);
 
     /// From now on `word` always holds the packed current phase. It outlives the clock or the next
@@ -116,7 +116,7 @@ class PhaseClock {
     double since_;
 };
 
-/// Is told of each phase that a clock begins, as long as it lives; any number of them.
+/// Is notified of each phase that a clock begins, as long as it lives; any number of them.
 class PhaseListener {
   public:
     using Told = std::function<void(const PhaseMark&)>;  ///< the phase, and since when

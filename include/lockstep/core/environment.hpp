@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Environment variables, read with types, and remembered so that a run can say what it looked at.
+/// Environment variables, read with types, and remembered so that a run can list them.
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@ class Environment {
 
     /// Every variable asked for so far, with the value found ("" and false when unset).
     struct Reading {
-        std::string value;    ///< "" where it is not set
+        std::string value;    ///< "" if it is not set
         bool is_set = false;  ///< a variable may be set to ""
     };
     const std::map<std::string, Reading>& readings() const { return readings_; }  ///< by name

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Exit codes of every Lockstep process (sysexits.h where it has a word for it).
+/// Exit codes of every Lockstep process (of sysexits.h if it has one).
 enum class ExitCode : int {
     complete = 0,
     usage = 64,
@@ -43,7 +43,7 @@ std::span<const ErrorEntry> error_catalog();
 /// The entry of `code`, or nullptr.
 const ErrorEntry* find_error(std::string_view code);
 
-/// What went wrong, with the actual value and where it came from; why; and what to do.
+/// What went wrong, with the actual value and its origin; why; and what to do.
 /// The exit code comes from the catalogue, or from a child; an unknown code is a bug and exits 70.
 class Error : public std::exception {
   public:
@@ -53,8 +53,8 @@ class Error : public std::exception {
     /// What happened, without code, why and fix.
     const char* what() const noexcept override { return what_.c_str(); }
     const std::string& code() const { return code_; }  ///< "E204"
-    const std::string& why() const { return why_; }    ///< "" where nothing is known
-    const std::string& fix() const { return fix_; }    ///< what to do; "" where nothing helps
+    const std::string& why() const { return why_; }    ///< "" if nothing is known
+    const std::string& fix() const { return fix_; }    ///< what to do; "" if nothing helps
     ExitCode exit_code() const { return exit_code_; }  ///< what the process exits with
 
     /// The same error, which exits as the child process did that caused it: with `child_exit` if

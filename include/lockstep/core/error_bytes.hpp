@@ -13,7 +13,7 @@ namespace lockstep {
 /// Code, what, why and fix, each ended by a zero byte.
 std::string error_bytes(const Error& error);
 
-/// The error that error_bytes() wrote. Errors: E700 where it did not.
+/// The error that error_bytes() wrote. Errors: E700 if it did not.
 Error error_from_bytes(std::string_view bytes);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What callers do something about: errors by meaning, where their codes are for people.
+/// Errors by meaning, for callers that handle them; codes are for users.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// A kind may be several codes. `other`: nobody tells it from the rest.
+/// A kind may be several codes. `other`: no caller distinguishes it.
 enum class ErrorKind {
     other,
     file_missing,      ///< a file or folder does not exist
@@ -17,7 +17,7 @@ enum class ErrorKind {
     data_damaged,      ///< what was read is not what was written
     value_missing,     ///< it is as it was written, and says of itself that it is no value
     device_failed,     ///< it could not be read at all
-    helper_missing,    ///< nothing is said about the file that it was to look at
+    helper_missing,    ///< says nothing about the file that it should read
     interrupted,       ///< a signal asked to stop
     format_newer,      ///< written by a newer version: nothing older will do instead
     no_authorization,  ///< SLURM does not know us: asking again helps nothing
@@ -43,7 +43,7 @@ ErrorKind kind_of_code(std::string_view code);
 enum class Blame {
     own,     ///< of the rank that reports it
     unsure,  ///< of that rank or of another
-    peer,    ///< of another rank, whose end or silence it tells of
+    peer,    ///< another rank ended or is silent
 };
 
 /// Of an error with that code.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a file is by its first bytes, for messages about files of another kind than expected.
+/// The kind of a file by its first bytes, for messages about files of an unexpected kind.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// Kinds of files that people give in place of data sets and weights.
+/// Kinds of files that users give instead of data sets and weights.
 enum class FileKind {
     unknown,
     empty,
@@ -34,7 +34,7 @@ enum class FileKind {
     text,  ///< of no kind above
 };
 
-/// So many first bytes tell all kinds apart.
+/// Number of first bytes that identify every kind.
 constexpr std::size_t file_start_bytes = 512;
 
 /// The kind of a file that begins with `start`; with fewer bytes than `file_start_bytes` of a

@@ -42,7 +42,7 @@ class UniqueFd {
 UniqueFd open_for_reading(const fs::path& path);
 
 /// Opens a regular file with `flags` of open(2), one that is made for its owner alone (0600). It
-/// follows no link at `path`, and waits at no pipe. Null and errno where that fails.
+/// follows no link at `path`, and waits at no pipe. Null and errno if that fails.
 UniqueFd open_for_writing(const fs::path& path, int flags);
 
 /// How a file looks from outside: one that was written again or replaced looks otherwise.
@@ -65,7 +65,7 @@ std::size_t read_at(int fd, std::span<std::byte> out, std::uint64_t offset, cons
 /// Writes all bytes at the current position. Errors: E405 (disk full), E402.
 void write_all(int fd, std::span<const std::byte> bytes, const fs::path& path);
 
-/// Replaces `path` by `content`: temporary file beside it, fsync, rename, fsync of the folder.
+/// Replaces `path` by `content`: temporary file next to it, fsync, rename, fsync of the folder.
 /// Mode 0600. After a crash at any point the old or the new content is there, whole.
 void write_file_atomically(const fs::path& path, std::string_view content);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The end of a process by somebody else's exit(): a model's, or that of a library below it.
+/// The end of a process by exit() of foreign code: a model, or a library that it uses.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -10,7 +10,7 @@
 namespace lockstep {
 
 /// While one lives, only this program ends its process. If other code calls exit(), _exit(),
-/// _Exit() or quick_exit(), whatever the code, each guard's function is told what it means by the
+/// _Exit() or quick_exit(), with any code, each guard's function is called with its meaning by the
 /// innermost guard, that one's first, and the process exits with that error's code. A child that
 /// was forked may end as it likes. One thread makes and destroys them.
 class ForeignEnd {
@@ -20,7 +20,7 @@ class ForeignEnd {
     /// What an end with this exit code means.
     using Meaning = Error (*)(int status);
 
-    /// E713, which a model's code is told.
+    /// E713, for a model's code.
     static Error model_ended(int status);
 
     /// Both must be safe to call while the process ends.
@@ -37,7 +37,7 @@ class ForeignEnd {
     ForeignEnd* outer_;
 };
 
-/// As _exit(), by our own decision: no guard is told. Async-signal-safe.
+/// As _exit(), by our own decision: no guard is called. Async-signal-safe.
 [[noreturn]] void end_process(int exit_code);
 
 }  // namespace lockstep

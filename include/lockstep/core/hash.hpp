@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// XXH3 hashes (https://github.com/Cyan4973/xxHash, BSD-2): for damage, not for enemies.
+/// XXH3 hashes (https://github.com/Cyan4973/xxHash, BSD-2): they detect damage, not attacks.
 #pragma once
 
 #include <cstddef>

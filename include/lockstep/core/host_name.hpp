@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What this node calls itself.
+/// The name of this node.
 #pragma once
 
 #include <string>

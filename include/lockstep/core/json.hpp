@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// JSON as a value, and its text: from files that nobody vouches for, with bounded depth and clear
-/// errors. The library that knows the grammar is seen by src/core/json_text.cpp alone: this header
-/// costs a tenth of it in each file that reads or writes JSON.
+/// JSON as a value, and its text: from untrusted files, with bounded depth and clear errors. The
+/// library that knows the grammar is seen by src/core/json_text.cpp alone: this header costs a
+/// tenth of it in each file that reads or writes JSON.
 #pragma once
 
 #include <array>
@@ -119,11 +119,11 @@ class Json {
     /// Nothing within: also null.
     bool empty() const { return size() == 0; }
 
-    /// Member `key`, or nullptr; also where this is no object.
+    /// Member `key`, or nullptr; also if this is not an object.
     const Json* find(std::string_view key) const;
     /// Whether this is an object with `key`.
     bool contains(std::string_view key) const { return find(key) != nullptr; }
-    /// Errors: E222 where it is not there.
+    /// Errors: E222 if it is not there.
     const Json& at(std::string_view key) const;
     /// \copydoc at(std::string_view) const
     const Json& at(std::size_t index) const;
@@ -133,14 +133,14 @@ class Json {
     const Json& operator[](std::size_t index) const { return at(index); }
     /// Makes the member, of an object or of null.
     Json& operator[](std::string_view key);
-    /// Errors: E222 where it is not there.
+    /// Errors: E222 if it is not there.
     Json& operator[](std::size_t index);
     /// The last item of an array that is not empty.
     Json& back();
 
     /// The members of an object, in order. Errors: E222.
     const Object& items() const;
-    /// Of an array; none of null. Errors: E222 where it is something else.
+    /// Of an array; none of null. Errors: E222 if it is something else.
     const Json* begin() const;
     /// Behind the last.
     const Json* end() const;
@@ -155,7 +155,7 @@ class Json {
     void update(const Json& other);
     /// Removes a member; whether it was there.
     bool erase(std::string_view key);
-    /// A new last member of an object, without a look at the others.
+    /// A new last member of an object; the others are not checked.
     Json& add_member(std::string key);
     /// Members by name, here and in all that is within.
     void sort_keys();
@@ -179,7 +179,7 @@ class Json {
             return collected(std::type_identity<T>());
         }
     }
-    /// Member `key` as T, or `fallback` where it is not there. Errors: E222.
+    /// Member `key` as T, or `fallback` if it is missing. Errors: E222.
     template <class T>
     T value(std::string_view key, T fallback) const {
         const Json* const found = find(key);
@@ -255,7 +255,7 @@ std::map<std::string, T> Json::collected(std::type_identity<std::map<std::string
 }
 
 /// Parses `text`, at most `max_depth` nested arrays and objects, unique keys.
-/// Errors: E222 naming `origin` and where it stops making sense.
+/// Errors: E222 with `origin` and the place of the first mistake.
 Json parse_json(std::string_view text, const std::string& origin, int max_depth = 64);
 
 /// The same, or nothing: for lines of logs, of which the last may be cut.

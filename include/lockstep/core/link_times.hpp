@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Messages from one rank to another that were timed: on their way alone, whoever was late.
+/// Messages from one rank to another that were timed: the time on the network alone.
 struct LinkTimes {
     int from = 0;  ///< the sender
     std::int64_t messages = 0;

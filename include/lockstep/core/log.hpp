@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// One log per rank, whole lines only; rank 0 alone talks to the terminal.
+/// One log per rank, whole lines only; only rank 0 writes to the terminal.
 #pragma once
 
 #include <cstddef>
@@ -31,7 +31,7 @@ struct LogTarget {
     std::string host;                    ///< named in `here` lines that reach the terminal
     std::filesystem::path directory;     ///< rank-NNNNN.log and .jsonl are appended here; "" = none
     Level terminal_level = Level::info;  ///< lines below it stay away from the terminal
-    bool shows_live = true;  ///< false where stdout only looks like a terminal, as below mpirun
+    bool shows_live = true;  ///< false if stdout only looks like a terminal, as below mpirun
 
     /// What others write to this process's stderr goes into rank-NNNNN.stderr, from there into the
     /// log as records "stderr", and where it would have gone.
@@ -70,7 +70,7 @@ void log_event(std::string_view name, Json fields);
 /// Any rank: printable_lines(text) to where stderr led before it was kept, behind what is there.
 void write_error(std::string_view text);
 
-/// For who must not wait for others that write: where stderr led before it was kept, or leads.
+/// For callers that must not wait for other writers: where stderr led before it was kept, or leads.
 int error_descriptor();
 
 /// Rank 0: printable_lines(text) on stdout (tables, results), and in its log. Others: nothing.
@@ -87,7 +87,7 @@ struct Character {
     std::size_t bytes = 1;  ///< its length; 1 for a byte that is not UTF-8
     char32_t letter = 0;    ///< its code point, or that byte
     /// What a terminal obeys instead of showing it: a control character but tab and line feed, or
-    /// one that changes the order of others. It can hide what was done, or act as the user.
+    /// one that changes the order of others. It can hide actions, or act as the user.
     bool is_control = false;
 };
 

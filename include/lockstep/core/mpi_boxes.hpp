@@ -21,7 +21,7 @@ std::string box_title(const std::vector<std::string>& box);
 /// "rank 3 on n2", if a box's title says that mpirun noticed how this rank ended; else "".
 std::string rank_of_end(std::string_view title);
 
-/// Whether a launcher's line, or the title of its box, only tells of an end that others explain.
+/// Whether a launcher's line, or its box's title, only reports an end that other lines explain.
 bool is_launcher_noise(std::string_view text);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Numbers as people write them: strict parsing in, short text out.
+/// Numbers as users write them: strict parsing, and short text.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A table of options: one row says how a value is read, shown, compared between ranks, kept with a
-/// run and explained, so that none of this is written a second time.
+/// A table of options: one row defines how a value is read, shown, compared between ranks, kept
+/// with a run and explained.
 #pragma once
 
 #include "lockstep/core/config.hpp"
@@ -39,7 +39,7 @@ enum class OptionScope {
     own,             ///< each rank may have another
     shared,          ///< all ranks must have the same
     decides,         ///< and another value gives a run other bits: fixed when the run is created
-    decides_length,  ///< how long a run is: that decides bits where its schedule has an end
+    decides_length,  ///< how long a run is: that decides bits if its schedule has an end
 };
 
 /// One option. `assign` reads a text into its target and throws E102 or E103; `current` is what the
@@ -53,7 +53,7 @@ struct Option {
     std::function<void(const GivenValue&)> assign;  ///< reads a text into the target
     std::function<ConfigValue()> current;           ///< what the target holds
     std::string range = {};                         ///< "1 to 1,000" of numbers
-    std::vector<std::string> words = {};   ///< all that it can be, where it is one of a few words
+    std::vector<std::string> words = {};   ///< all possible values, if it is one of a few words
     std::string letter = {};               ///< "b" where -b is short for it
     OptionScope scope = OptionScope::own;  ///< whom the value concerns
 };
@@ -67,9 +67,9 @@ struct OptionSection {
 /// All options of a command, or all settings.
 using OptionTable = std::vector<OptionSection>;
 
-/// Makers: the present value of `target` is the default. This one is true where it is given.
+/// Makers: the present value of `target` is the default. This one is true if it is given.
 Option flag_option(const std::string& name, bool& target, const std::string& help);
-/// False where it is given.
+/// False if it is given.
 Option unset_flag_option(const std::string& name, bool& target, const std::string& help);
 /// Any text.
 Option text_option(const std::string& name,
@@ -107,7 +107,7 @@ Option whole_option(const std::string& name,
 /// A number of steps, from 0: "20" or, as periods have it, "20steps".
 Option steps_option(const std::string& name, std::int64_t& target, const std::string& help);
 
-/// One of `words`. `index` tells which it is, words.size() if none; `choose` sets it.
+/// One of `words`. `index` is its index, words.size() if none; `choose` sets it.
 Option choice_option(const std::string& name,
                      const std::vector<std::string>& words,
                      const std::function<std::size_t()>& index,

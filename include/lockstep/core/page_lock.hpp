@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Host memory that stays where it physically is, so that a device copies from it by itself.
+/// Page-locked host memory, from which a device copies by itself.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// How a device's library locks pages; any thread. Empty: nothing is locked.
 struct PageLock {
-    std::function<void(std::span<std::byte>)> lock;    ///< throws where it cannot
+    std::function<void(std::span<std::byte>)> lock;    ///< throws if it cannot
     std::function<void(std::span<std::byte>)> unlock;  ///< what lock() was given; does not throw
 
     explicit operator bool() const { return static_cast<bool>(lock); }  ///< pages are locked

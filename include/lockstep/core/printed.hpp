@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// For the end of a command whose result is what it printed. Errors: E405, E402 if print_once()
-/// could not write all; a reader that went away, as `head`, is no error.
+/// could not write all; a reader that closed the pipe, as `head`, is no error.
 void check_printed();
 
 }  // namespace lockstep

@@ -47,13 +47,13 @@ class Record {
   public:
     /// Writes.
     Record() : made_(Json::object()) {}
-    /// Reads from `object`, which outlives this and came from `origin`. Errors: E222 where it is no
+    /// Reads from `object`, which outlives this and came from `origin`. Errors: E222 if it is no
     /// object.
     Record(const Json& object, std::string origin, UnknownKeys unknown_keys = UnknownKeys::ignored);
 
     /// Whether values come from a file.
     bool is_reading() const { return read_ != nullptr; }
-    /// The file, where one is read.
+    /// The file, if one is read.
     const std::string& origin() const { return origin_; }
 
     /// Member `key`. Errors, when read: E222 naming origin, key and what is there.
@@ -88,7 +88,7 @@ class Record {
     }
 
     /// A value that stands there as text: print(value) gives it, and parse(text) an optional value.
-    /// Errors, when read: E222 where that is none, saying that it is not `wanted`.
+    /// Errors, when read: E222 if that is none, saying that it is not `wanted`.
     template <class T, class Print, class Parse>
     void text(const char* key, T& value, Print&& print, Parse&& parse, std::string_view wanted) {
         std::string text = is_reading() ? std::string() : std::string(print(value));
@@ -102,7 +102,7 @@ class Record {
     /// A number of things or bytes below 2^62, so that sums of two do not overflow. Errors: E222.
     void count(const char* key, std::uint64_t& value);
 
-    /// A measured number, which is null where it is not finite; kept where the file has none.
+    /// A measured number, which is null if it is not finite; kept if the file has none.
     /// Errors, when read: E222.
     void measured(const char* key, double& value);
 
@@ -110,13 +110,13 @@ class Record {
     /// was read, or `newest`. Errors: E305 for others.
     std::int64_t version(const char* key, std::int64_t newest);
 
-    /// Text that is written for people and programs of others, and not looked at when read.
+    /// Text that is written for users and other programs, and ignored when read.
     void mark(const char* key, std::string_view text);
 
     /// Whether `key` is shown to field(): where written, `is_worth_it`; else whether it is there.
     bool wants(const char* key, bool is_worth_it);
 
-    /// Errors: E222 for keys that nobody asked for, where they are refused.
+    /// Errors: E222 for unknown keys, if they are refused.
     void finish() const;
 
     /// What was written.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A refusal of memory that knows of how much.
+/// A refusal of memory with the number of bytes.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// In single quotes where a shell would take it apart or change it; control characters, which may
+/// In single quotes if a shell would split or change it; control characters, which may
 /// be escapes of terminals, as bash's $'\\033' has them.
 std::string shell_word(std::string_view text);
 

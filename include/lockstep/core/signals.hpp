@@ -22,7 +22,7 @@ enum class StopRequest : int {
 /// becomes, before somebody takes them. A HUP that is ignored (nohup) stays so.
 void hold_stop_signals();
 
-/// From now on a write to a pipe that nobody reads any more fails with EPIPE and does not end this
+/// From now on a write to a pipe without a reader fails with EPIPE and does not end this
 /// process. Programs that it starts or becomes are ended as usual.
 void outlive_readers();
 

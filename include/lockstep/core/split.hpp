@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// What lies between the separators, also where that is nothing: "a,,b" is three, "" is one.
+/// The parts between the separators, also if they are empty: "a,,b" is three, "" is one.
 inline std::vector<std::string> split(std::string_view text, char separator) {
     std::vector<std::string> parts;
     for (std::size_t begin = 0; begin <= text.size();) {

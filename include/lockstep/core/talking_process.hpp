@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A child process that is talked to line by line.
+/// A child process that answers line by line.
 #pragma once
 
 #include <memory>
@@ -24,7 +24,7 @@ class TalkingProcess {
     /// Writes a line to its stdin. A child that is gone takes it as well as any.
     void say(const std::string& line);
 
-    /// The next line of its stdout or stderr without line feed; nothing where none comes before
+    /// The next line of its stdout or stderr without line feed; nothing if none comes before
     /// `deadline_s` (of now_s()) or the child has closed both.
     std::optional<std::string> hear(double deadline_s);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which Lockstep this is.
+/// The version of Lockstep.
 #pragma once
 
 #include <string_view>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What to tell people whose data do not suit a training.
+/// Advice for users whose data do not suit a training.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -12,7 +12,7 @@
 namespace lockstep {
 
 /// How field number `field` becomes `numbers`, a Python expression of its array `x` and of NumPy,
-/// `n`, without single quotes: of files of others a command that writes them anew.
+/// `n`, without single quotes: of foreign files a command that writes them again.
 std::string way_to_rewrite(const DatasetIndex& data, std::size_t field, const std::string& numbers);
 
 /// How field number `field` gets another name, and `layout` behind it (":label" or "").

@@ -18,7 +18,7 @@ bool has_channels_last(const Field& field);
 /// of a field without such axes.
 std::string axes_text(const Field& field);
 
-/// Whether `shape`, of three dimensions, may be [H, W, C] as well as [C, H, W]: nobody should guess
+/// Whether `shape`, of three dimensions, may be [H, W, C] as well as [C, H, W]: never guess
 /// then. Its last number is at most 4, or at most half of the others, or they alone are equal.
 bool may_have_channels_last(const std::vector<std::int64_t>& shape);
 

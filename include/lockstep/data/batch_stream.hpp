@@ -59,11 +59,11 @@ struct StreamOptions {
     BadData on_bad_data = BadData::fail;      ///< what becomes of samples that cannot be read
     int memory_sharers = 1;  ///< processes like this one under the same memory limit
     std::filesystem::path system_root = "/";  ///< where proc/ and sys/ are found
-    /// Batches in page-locked memory (gpu_page_lock() gives it): a GPU copies them beside its work.
+    /// Batches in page-locked memory (gpu_page_lock() gives it): a GPU copies them during its work.
     PageLock page_lock = {};
 };
 
-/// Where in the job's sample sequence a step begins. All that a checkpoint needs.
+/// The position in the job's sample sequence at which a step begins. All that a checkpoint needs.
 struct StreamPosition {
     std::uint64_t epoch = 0;     ///< from 0
     std::uint64_t consumed = 0;  ///< samples of this epoch before this step, over all ranks
@@ -93,7 +93,7 @@ struct Batch {
     std::int64_t samples_in_step = 0;  ///< over all ranks
     std::span<const LeafRows> leaves;  ///< this rank's, in their order
     std::span<const std::uint64_t> sample_ids;  ///< global, by row
-    /// By row: 1, or 0 where the sample could not be read and its bytes are zero in all fields.
+    /// By row: 1, or 0 if the sample could not be read and its bytes are zero in all fields.
     /// Empty when all are valid.
     std::span<const std::uint8_t> valid;
     /// By field of the index: rows x bytes_per_sample bytes.
@@ -101,7 +101,7 @@ struct Batch {
     std::shared_ptr<void> lease;  ///< keeps what the spans show
 };
 
-/// Where a stream's time went, in seconds summed over its threads, and what it did.
+/// The use of a stream's time, in seconds summed over its threads, and its work.
 struct StreamStats {
     double read_s = 0;                 ///< of the I/O threads, reading files
     double verify_s = 0;               ///< of the I/O threads, hashing
@@ -119,7 +119,7 @@ struct StreamStats {
 /// What several threads did together; `total.io_threads` stays.
 StreamStats& operator+=(StreamStats& total, const StreamStats& part);
 
-/// What happened between two looks at the same stream.
+/// The difference between two readings of the same stream.
 StreamStats operator-(const StreamStats& later, const StreamStats& earlier);
 
 /// Whether a caller that was served for `elapsed_s` seconds waited for more than 1 % of them.

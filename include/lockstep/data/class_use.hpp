@@ -11,10 +11,10 @@
 namespace lockstep {
 
 /// One line about the classes of `field` that do not occur, and how numpy numbers the others;
-/// "" where all occur, and for tokens, whose vocabulary is not of one data set.
+/// "" if all occur, and for tokens, whose vocabulary is not of one data set.
 std::string unused_classes_text(const Field& field);
 
-/// Errors: E210 where so many classes do not occur that their weights would be most of a model.
+/// Errors: E210 if so many classes do not occur that their weights would be most of a model.
 void check_class_numbers(const Field& field);
 
 }  // namespace lockstep

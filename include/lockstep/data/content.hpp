@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A digest of samples as such: that of a manifest of foreign files knows them only by their times.
+/// A digest of the samples themselves: the manifest of foreign files only has the files' times.
 #pragma once
 
 #include "lockstep/data/dataset_index.hpp"
@@ -16,8 +16,8 @@ namespace lockstep {
 /// Of all rows, decoded: what content_hashes() of one part reads.
 std::uint64_t content_bytes(const DatasetIndex& index);
 
-/// Of memory that one thread needs to read, besides where rows go: a block is expanded whole.
-/// Errors: E106 where that is more than `allowed`.
+/// Memory that one thread needs to read, without the target rows: a block is expanded whole.
+/// Errors: E106 if that is more than `allowed`.
 void check_reading_memory(const DatasetIndex& index, std::uint64_t allowed);
 
 /// XXH3-64 of the decoded rows of each stored block, field after field, of those that are in part

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How a command names data: the same words wherever it reads some.
+/// How a command line names data, the same for all commands.
 ///
 ///     DIR                                        a packed data set
 ///     FILE, FILE,FILE, DIR or 'PATTERN'          HDF5 files that others wrote, with

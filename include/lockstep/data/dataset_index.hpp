@@ -100,7 +100,7 @@ std::string filter_fault(const FilterChain& chain);
 /// In the place of a file's number: the block's bytes are kept in the index.
 inline constexpr std::uint32_t kept_in_index = 0xffffffff;
 
-/// A field's rows as they lie in a file; where chunks cut samples, one tile of them.
+/// A field's rows as they lie in a file; if chunks cut samples, one tile of them.
 struct StoredBlock {
     std::uint64_t first_row = 0;      ///< global sample number
     std::uint64_t offset = 0;         ///< in the file
@@ -110,7 +110,7 @@ struct StoredBlock {
     std::uint32_t rows = 0;           ///< samples in it
     std::uint32_t shard = 0;          ///< number of its file, or kept_in_index
     Codec codec = Codec::none;        ///< by which it is stored
-    bool is_hashed = false;           ///< false: nobody wrote down its hash
+    bool is_hashed = false;           ///< false: the file has no hash of it
     std::uint16_t chain = 0;          ///< if `codec` is `filters`: which of BlockForms::chains
     std::uint16_t cut = 0;            ///< of tiles: which of BlockForms::cuts, counted from 1
     std::uint32_t tile = 0;           ///< its number; blocks of a band are in this order
@@ -158,7 +158,7 @@ class DatasetIndex {
                                   const std::vector<FieldMapping>& own);
 
     /// An index of blocks that are known already, by field; `manifest_text` is what
-    /// parse_manifest() takes. For tools that look at part of a data set.
+    /// parse_manifest() takes. For tools that read part of a data set.
     static DatasetIndex of_blocks(const std::filesystem::path& folder,
                                   const std::string& manifest_text,
                                   std::vector<std::vector<StoredBlock>> blocks,
@@ -172,8 +172,8 @@ class DatasetIndex {
     static DatasetIndex deserialize(std::span<const std::byte> bytes);
 
     const std::filesystem::path& path() const { return path_; }  ///< its folder, or what was named
-    std::string place() const;  ///< for people: path(), or the file where others wrote only one
-    const Manifest& manifest() const { return manifest_; }        ///< made up for files of others
+    std::string place() const;  ///< for users: path(), or the only foreign file
+    const Manifest& manifest() const { return manifest_; }        ///< made up for foreign files
     const std::string& name() const { return manifest_.name; }    ///< of the data set
     const std::string& split() const { return manifest_.split; }  ///< "train", "test", ...
     const std::string& uuid() const { return manifest_.uuid; }    ///< made when it was packed

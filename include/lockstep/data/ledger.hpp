@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which samples a run's model has seen: written step by step, checked across restarts.
+/// Which samples a run's model was trained on: written step by step, checked across restarts.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// Who writes a ledger file, and from where on.
+/// The writer of a ledger file, and its first step.
 struct LedgerHead {
     std::uint64_t samples = 0;  ///< of an epoch
     std::string data_digest;    ///< of the data set, 32 hexadecimal digits

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a data set says about itself: manifest.json, sealed by its own digest.
+/// The description of a data set: manifest.json, protected by its own digest.
 #pragma once
 
 #include "lockstep/core/hash.hpp"
@@ -53,12 +53,12 @@ struct Field {
 
     std::size_t bytes_per_sample() const;  ///< decoded; the product of `shape` and the type's size
     /// Number of classes: of samples (labels), of pixels (masks [H, W]), or the vocabulary (tokens
-    /// [T]); 0 for a field of anything else, and for masks and tokens whose classes nobody counted.
+    /// [T]); 0 for a field of anything else, and for masks and tokens of unknown classes.
     std::int64_t classes() const { return static_cast<std::int64_t>(class_counts.size()); }
     bool operator==(const Field&) const = default;
 };
 
-/// Where a shard keeps the block index of one field, and what it hashes to.
+/// The place of a field's block index in a shard, and its hash.
 struct IndexPlace {
     std::uint64_t offset = 0;  ///< of /index/FIELD in the file
     std::uint64_t blocks = 0;  ///< rows of 32 bytes

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// How fast a data set can be read here, beside what the machine can do.
+/// Measures how fast a data set is read, compared with the limit of the machine.
 #pragma once
 
 #include "lockstep/core/json.hpp"
@@ -41,7 +41,7 @@ struct IoPlan {
     std::int64_t batch = 256;                 ///< samples
     std::uint64_t least_bytes = 256u << 20;   ///< decoded, of a hot pass: data sets are read again
     std::uint64_t limit_bytes = 4ull << 30;   ///< larger data sets: cold only, their first rows
-    std::uint64_t ring_bytes = 64u << 20;     ///< where what is read goes, over all threads
+    std::uint64_t ring_bytes = 64u << 20;     ///< buffers for data that are read, over all threads
     std::uint64_t memory_bytes = 512u << 20;  ///< of the stream
     /// Called before each pass with the number of passes done and to do.
     std::function<void(std::uint64_t done, std::uint64_t total, const std::string& what)> report;
@@ -98,7 +98,7 @@ Json io_json(const IoMeasurements& measured);
 /// share of pages still there (of memory file systems: all).
 double drop_page_cache(const DatasetIndex& index);
 
-/// Images that nobody needs but that compress as real ones do: what to make up.
+/// Made-up images that compress as real ones do.
 struct ScratchShape {
     std::uint64_t samples = 0;                      ///< how many
     std::vector<std::int64_t> image = {3, 64, 64};  ///< C, H, W

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A new HDF5 file of one data set, whose values are written by others than the HDF5 library.
+/// A new HDF5 file of one data set, whose values are written without the HDF5 library.
 #pragma once
 
 #include "lockstep/data/manifest.hpp"

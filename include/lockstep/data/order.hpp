@@ -32,7 +32,7 @@ struct RowBlock {
 };
 
 /// Which samples an order has: all, or those on one side of a split by XXH3-64 of a sample's number
-/// (8 bytes, little-endian). So a sample's side depends on nothing but its number and the share.
+/// (8 bytes, little-endian). So a sample's part depends only on its number and the share.
 struct SamplePart {
     /// Below the bound, or not.
     enum class Side { all, first, second };

@@ -88,7 +88,7 @@ std::unique_ptr<RowSource> open_packed(std::shared_ptr<const DatasetIndex> index
 
 /// Collective. Packs `input` into options.output, streaming: memory is for some blocks per thread.
 /// Samples and their order stay, unless options.shuffle_seed is given: then they are first
-/// distributed to files beside the output, of which each fits into `memory_bytes`, so that nothing
+/// distributed to files next to the output, of which each fits into `memory_bytes`, so that nothing
 /// is read at random. Blocks keep their rows, by which training's order goes, where
 /// options.block_rows is 0. Everything else is as in pack_dataset(): parallel, resumable, verified,
 /// atomic; options.images, labels, classes and class_names are ignored.

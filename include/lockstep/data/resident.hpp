@@ -84,7 +84,7 @@ class ResidentRows {
     bool is_sealed_ = false;
 };
 
-/// Where a run's batches come from.
+/// The source of a run's batches.
 enum class DataMode {
     resident,  ///< gathered from memory that the ranks of a node share
     stream,    ///< read ahead from files, epoch after epoch
@@ -107,7 +107,7 @@ struct ModeChoice {
     std::string why;  ///< one sentence with the numbers that decided
 };
 
-/// Resident where everything fits into the budget, into nine tenths of the free memory, and into
+/// Resident if everything fits into the budget, into nine tenths of the free memory, and into
 /// the room for shared memory; else stream.
 ModeChoice choose_mode(const MemoryFacts& facts);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where `pack` takes rows from: one small interface per input format.
+/// Sources of rows for `pack`: one small class per input format.
 #pragma once
 
 #include "lockstep/core/hash.hpp"

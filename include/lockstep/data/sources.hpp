@@ -53,7 +53,7 @@ std::unique_ptr<RowSource> open_idx(const std::filesystem::path& images,
 /// One NPY file (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html, versions
 /// 1 to 3) per field: whole numbers, floats of 16 to 64 bits and truth values, in either byte
 /// order, converted as HDF5's are; C order; the first dimension is the sample. `images` become
-/// [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106; E235 where images of two
+/// [C,H,W]; `labels` become i64. Errors: E201, E202, E214, E209, E106; E235 if images of two
 /// dimensions are said to have a layout of three.
 std::unique_ptr<RowSource> open_npy(const std::vector<NamedInput>& inputs,
                                     ImageLayout layout = ImageLayout::unstated);
@@ -66,7 +66,7 @@ std::unique_ptr<RowSource> open_images(const std::filesystem::path& images,
 
 /// CIFAR-10's binary version (https://www.cs.toronto.edu/~kriz/cifar.html): files, or the folder
 /// with data_batch_*.bin (any split but "test") and test_batch.bin. Names of classes come from
-/// batches.meta.txt beside them. Errors: E201, E202, E214.
+/// batches.meta.txt next to them. Errors: E201, E202, E214.
 std::unique_ptr<RowSource> open_cifar10(const std::vector<std::filesystem::path>& inputs,
                                         const std::string& split);
 

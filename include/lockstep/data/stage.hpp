@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A copy of a data set on every node's own disk, of which the shared file system is read once.
+/// A copy of a data set on every node's own disk, which reads the shared file system only once.
 #pragma once
 
 #include "lockstep/data/team.hpp"
@@ -51,7 +51,7 @@ struct StageProgress {
 /// Called now and then, on each process. See stage_dataset() for what throwing does.
 using StageReport = std::function<void(const StageProgress&)>;
 
-/// What staging did; the sums are the job's where nothing else is said.
+/// What staging did; the sums are the job's unless stated otherwise.
 struct StageResult {
     std::string digest;               ///< the data set's
     std::uint64_t dataset_bytes = 0;  ///< of all shards

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Made-up data that can be learned: for trying things out where no data may leave its place.
+/// Synthetic data that can be learned, for trials without real data.
 #pragma once
 
 #include "lockstep/data/row_source.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The processes that work on one data set together, whatever carries their messages.
+/// The processes that work on one data set together, with any kind of messages.
 #pragma once
 
 #include "lockstep/core/error.hpp"

@@ -54,7 +54,7 @@ struct TransformOp {
 };
 
 /// A list of steps as the user wrote it. `normalise` is always the last that is done to an image by
-/// itself; mixup or cutmix, where there is one, mixes normalised images.
+/// itself; mixup or cutmix, if there is one, mixes normalised images.
 class TransformPipeline {
   public:
     TransformPipeline() = default;  ///< "normalise"
@@ -149,7 +149,7 @@ class ImageTransform {
     std::span<const float> mean() const;   ///< f32 [C], in units of u8
     std::span<const float> scale() const;  ///< f32 [C], in units of u8
 
-    /// What apply() draws: [n, stages().size()], to be sent to a GPU beside the images.
+    /// What apply() draws: [n, stages().size()], to be sent to a GPU with the images.
     std::vector<StageDraw> draw(std::span<const std::uint64_t> ids, TransformKey key) const;
 
     /// Floats of each of the two scratch buffers that a GPU needs for `images` images.
@@ -162,7 +162,7 @@ class ImageTransform {
 /// Labels of a leaf after mixing. `labels` i64 [n], `rows` from mix_rows().
 MixedLabels mix_labels(std::span<const std::int64_t> labels, std::span<const MixRow> rows);
 
-/// Where a device keeps a batch; all of it allocated by the caller.
+/// A device's memory for a batch; all of it allocated by the caller.
 struct DeviceBatch {
     const std::uint8_t* images = nullptr;  ///< u8 [n, C, H, W]
     const StageDraw* draws = nullptr;      ///< as draw() returned them

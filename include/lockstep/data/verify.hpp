@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Reads every byte of a data set and says what is not as it was written.
+/// Reads every byte of a data set and reports damage.
 #pragma once
 
 #include "lockstep/data/foreign.hpp"

@@ -13,7 +13,7 @@
 namespace lockstep {
 
 /// Binds this process as early_binding() says and returns what the program that it becomes must
-/// find in its environment; empty where nothing is bound. Call before MPI starts.
+/// find in its environment; empty if nothing is bound. Call before MPI starts.
 std::map<std::string, std::string> bind_rank(const RankFacts& facts);
 
 /// For a process that starts no other ranks and becomes a program with OpenMP: what must be in its
@@ -24,7 +24,7 @@ std::map<std::string, std::string> kept_cores();
 /// that it makes (readers, communication) would all be there. Gives it the rank's cores back.
 void release_first_thread();
 
-/// Why nothing is bound, where a setting of the user's forbids it; else "".
+/// Why nothing is bound, if a setting of the user forbids it; else "".
 std::string binding_note(const RankFacts& facts);
 
 /// Collective. Ranks that compute on GPUs select theirs by PCI address, ask CUDA what it selected,

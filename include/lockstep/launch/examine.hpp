@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// The doctor over all ranks: what its checks look at, and its fast checks before a job costs
-/// anything.
+/// The doctor over all ranks: gathers facts for its checks, and runs the fast checks before a job.
 #pragma once
 
 #include "lockstep/cluster/doctor.hpp"
@@ -21,7 +20,7 @@ DoctorFacts examine_rank(const Communicator& ranks, const RankFacts& facts, cons
 /// Collective. Adds what else happens on this rank's CPUs, in a quarter of a second.
 void examine_load(const Communicator& ranks, DoctorFacts& mine);
 
-/// Collective. Adds what only probes can tell: load, clocks, reachable addresses, links, sums,
+/// Collective. Adds facts that need probes: load, clocks, reachable addresses, links, sums,
 /// steps, errors counted meanwhile. Takes seconds.
 void examine_slowly(const Communicator& ranks, DoctorFacts& mine);
 

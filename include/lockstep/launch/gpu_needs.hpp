@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What training on GPUs needs of this node, what of it is here, and the command that gets the
-/// rest.
+/// The needs of training on GPUs: which are met on this node, and the commands that install the
+/// others.
 #pragma once
 
 #include "lockstep/cluster/topology.hpp"
@@ -17,7 +17,7 @@ namespace lockstep {
 /// A library as the loader sees it.
 struct ListedLibrary {
     std::string name;  ///< "libcudnn.so.9"
-    std::string path;  ///< "" where the loader finds none
+    std::string path;  ///< "" if the loader finds none
     bool operator==(const ListedLibrary&) const = default;
 };
 
@@ -46,13 +46,13 @@ enum class GpuNeedKind { driver, own_library, torch_library, nccl };
 struct GpuNeed {
     GpuNeedKind kind = GpuNeedKind::driver;
     std::string what;   ///< "driver", "libtorch_cuda.so"
-    std::string found;  ///< version or place; "" where `fault` says why not
+    std::string found;  ///< version or place; "" if `fault` says why not
     std::string fault, fix;
     bool operator==(const GpuNeed&) const = default;
 };
 
 /// Looks without loading anything of LibTorch or of what it needs: the loader is asked (`ldd`) in a
-/// process of its own. Where there is a GPU or `is_wanted`, our GPU library, libcuda and NCCL are
+/// process of its own. If there is a GPU or `is_wanted`, our GPU library, libcuda and NCCL are
 /// loaded; elsewhere nothing of CUDA is. `ranks` is the program that trains. Never throws Error.
 GpuNeedFacts read_gpu_needs(const NodeTopology& node,
                             const std::filesystem::path& ranks,

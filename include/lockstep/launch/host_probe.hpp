@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which network joins hosts before MPI is there, and whether RDMA does: each is asked over ssh for
-/// its addresses and ports, and then to try everyone else's.
+/// Finds a network that connects hosts before MPI starts, and whether RDMA does: asks each host
+/// over ssh for its addresses and ports, and then to try those of the others.
 #pragma once
 
 #include "lockstep/cluster/doctor_facts.hpp"
@@ -33,7 +33,7 @@ struct HostProbe {
 struct JoiningNetwork {
     std::string network;    ///< "10.0.0.0/24"
     std::string note;       ///< for people: what it joins, and what is left out, and why
-    bool has_rdma = false;  ///< beside it all hosts have a fabric in common
+    bool has_rdma = false;  ///< all hosts also have a common fabric
 };
 
 /// Talks over stdin and stdout with ask_hosts(): offers this host's addresses, hears everyone's,
@@ -48,7 +48,7 @@ std::vector<HostProbe> ask_hosts(std::span<const std::string> names,
                                  double limit_s = 30);
 
 /// A network in which every host has an address and reached all the others: `preferred` if it is
-/// one, else the first. Errors: E647 where there is none, with the reason for each.
+/// one, else the first. Errors: E647 if there is none, with the reason for each.
 JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::string& preferred);
 
 }  // namespace lockstep

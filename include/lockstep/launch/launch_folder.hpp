@@ -10,17 +10,17 @@
 namespace lockstep {
 
 /// For Open MPI's session and segments, which survive a killed mpirun otherwise. In /dev/shm, or
-/// among temporary files where that has too little room. Gone at the end; folders of launchers that
+/// among temporary files if that has too little room. Gone at the end; folders of launchers that
 /// were killed are removed by the next.
 class LaunchFolder {
   public:
-    /// For `ranks` on this node. Errors: E632 where neither place has room.
+    /// For `ranks` on this node. Errors: E632 if neither place has room.
     explicit LaunchFolder(int ranks);
     ~LaunchFolder();
     LaunchFolder(const LaunchFolder&) = delete;
     LaunchFolder& operator=(const LaunchFolder&) = delete;
 
-    /// Empty at first; mpirun is told of it.
+    /// Empty at first; mpirun gets its path.
     const std::filesystem::path& path() const { return path_; }
 
   private:

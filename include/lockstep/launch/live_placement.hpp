@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Who sits where in the job that runs: read on every rank, decided alike on all of them.
+/// The placement of the ranks of this job: read on every rank, with the same result on all.
 #pragma once
 
 #include "lockstep/cluster/placement.hpp"
@@ -14,7 +14,7 @@ namespace lockstep {
 
 /// The job's ranks, in order.
 struct LivePlacement {
-    Placement plan;                 ///< where each rank is to compute
+    Placement plan;                 ///< the place of each rank
     std::vector<RankSeat> reality;  ///< with the cores that each may use now
     NodeTopology node;              ///< this rank's, with what all its ranks see
 };
@@ -25,7 +25,7 @@ LivePlacement place_live(const Communicator& ranks,
                          const PlacementRules& rules);
 
 /// Collective. Errors: E644 on all ranks unless the job runs as the plan in `path` (map --format
-/// json); those of place_live, where ranks that share cores or GPUs are no error of their own.
+/// json); those of place_live, but ranks that share cores or GPUs are not an error.
 void check_plan(const Communicator& ranks,
                 const RankFacts& facts,
                 const std::filesystem::path& path);

@@ -34,7 +34,7 @@ struct LaunchRequest {
 /// slots), E647 (hosts that are not reached).
 std::vector<std::string> mpirun_line(const LaunchRequest& request, const Environment& environment);
 
-/// Errors: E610 if `program` is not there, which mpirun would tell only by a strange exit code;
+/// Errors: E610 if `program` is not there, which mpirun would report only by an unusual exit code;
 /// E225 if 'ulimit -v' is low and it does not start within, which it could not say itself.
 void check_rank_program(const std::filesystem::path& program);
 
@@ -43,7 +43,7 @@ void check_rank_program(const std::filesystem::path& program);
                               const std::vector<std::string>& words,
                               const std::map<std::string, std::string>& environment = {});
 
-/// "mpirun -np 2 ..." with quotes where a shell needs them.
+/// "mpirun -np 2 ..." with quotes if a shell needs them.
 std::string shell_text(const std::vector<std::string>& argv);
 
 }  // namespace lockstep

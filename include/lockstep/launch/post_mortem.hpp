@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Says which rank was lost, when ranks that this process launched ended without saying so.
+/// Finds the lost rank when ranks that this process launched ended without an error.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -10,12 +10,12 @@
 
 namespace lockstep {
 
-/// Where the ranks of a launch leave their records, and who is told of their end.
+/// The records of a launch's ranks, and the callback for their end.
 struct LaunchedRun {
-    /// The folder of the newest start's flight records; "" where nothing has started.
+    /// The folder of the newest start's flight records; "" if nothing has started.
     std::function<std::filesystem::path()> newest_flight;
 
-    /// Told why the run has failed, if nobody else could.
+    /// Called with the reason why the run failed, if no rank could report it.
     std::function<void(const Error&)> mark_failed;
 };
 

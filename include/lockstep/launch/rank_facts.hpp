@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What this process knows of its launch and its node before it asks others: read once.
+/// Facts of this process about its launch and its node, without communication: read once.
 #pragma once
 
 #include "lockstep/cluster/launch_facts.hpp"
@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-/// Each part is read when it is first asked for, and kept: whoever places, checks or binds this
-/// rank looks at the same facts. Made after the first thread has the cores that it is to keep. One
+/// Each part is read when it is first asked for, and kept: all code that places, checks or binds
+/// this rank uses the same facts. Made after the first thread has the cores that it is to keep. One
 /// thread.
 class RankFacts {
   public:

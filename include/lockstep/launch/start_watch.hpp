@@ -17,7 +17,7 @@ struct StartLimits {
     double contact_s = 45;  ///< from then on: all have arrived
 };
 
-/// The limits, with LOCKSTEP_START_TIMEOUT (seconds) for each of them where it is set. Errors:
+/// The limits, with LOCKSTEP_START_TIMEOUT (seconds) for each of them if it is set. Errors:
 /// E102.
 StartLimits start_limits(const Environment& environment);
 

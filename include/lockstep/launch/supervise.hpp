@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Watching over an mpirun of our own: signals reach all ranks, it always ends, nothing is left
-/// behind.
+/// Supervises an mpirun that this process starts: forwards signals to all ranks, and always ends
+/// and cleans up.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -22,7 +22,7 @@ namespace lockstep {
 std::string_view launcher_code(int code);
 
 /// What else a code above 128 means that Open MPI 4.1 gives before ranks begin: "a host has no such
-/// program". "" if it stands for nothing but a signal.
+/// program". "" if it only stands for a signal.
 std::string_view launch_fault(int code);
 
 /// After how long a launcher that does not get on by itself is ended.
@@ -36,11 +36,11 @@ struct SupervisionLimits {
 /// When a place for a launcher's words is asked for.
 enum class LaunchState { going_on, over };
 
-/// Where what a launcher and its ranks write to stderr is kept besides.
+/// The place where stderr of a launcher and its ranks is also kept.
 struct LauncherLog {
     std::int64_t start = 0;  ///< which start of the run its ranks begin
 
-    /// The folder of that start's logs; "" where there is none (yet). Without it nothing is kept.
+    /// The folder of that start's logs; "" if there is none (yet). Without it nothing is kept.
     std::function<std::filesystem::path(LaunchState)> folder;
 };
 
@@ -72,9 +72,9 @@ struct SupervisedRanks {
 
 /// Runs `argv` (an mpirun) with this process's output, through pipes, and waits. USR1, USR2, TERM
 /// and HUP are passed on as USR2, which mpirun gives to every rank at once (its own way with TERM
-/// leaves them a second); INT as well, and a second INT ends all. If nobody reads this process's
+/// leaves them a second); INT as well, and a second INT ends all. If nothing reads this process's
 /// stdout any more, ranks that save go on, and others are ended: 128 + SIGPIPE. Before the ranks
-/// have begun there is nothing to save: the launcher is ended. So it is where its ranks are gone,
+/// have begun there is nothing to save: the launcher is ended. The same if its ranks are gone,
 /// or do not begin. The child and whatever it leaves behind die with this process, and with this
 /// call. Returns the ranks' exit code; 75 (or what `tell_early_end` says) after a signal before
 /// they began, 128 + signal for those that save nothing, 130 after INT. Errors: E612 if they were

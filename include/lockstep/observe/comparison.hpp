@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Two runs side by side: which settings differ, how far apart speed and accuracy are, and whether
-/// that is more than steps scatter anyway.
+/// Compares two runs: which settings differ, how far apart speed and accuracy are, and whether that
+/// is more than the noise of their steps.
 #pragma once
 
 #include "lockstep/observe/run_figures.hpp"
@@ -21,7 +21,7 @@ enum class SettingKind {
     free,      ///< speed and habits
 };
 
-/// A setting with its values in two runs; "" where it has none there.
+/// A setting with its values in two runs; "" if it has none there.
 struct SettingDifference {
     std::string name;
     SettingKind kind = SettingKind::free;
@@ -67,7 +67,7 @@ std::vector<CurvePoint> evaluation_curve(const RunFigures& run,
                                          const std::string& name,
                                          double samples_each);
 
-/// The value at `at`, on a straight line between the points beside it. A point not more than a
+/// The value at `at`, on a straight line between the points next to it. A point not more than a
 /// hundredth away stands for it. Nothing beyond the curve's ends.
 std::optional<double> value_at(std::span<const CurvePoint> curve, double at);
 
@@ -78,7 +78,7 @@ struct CurveGap {
     double difference() const { return second - first; }  ///< above 0: the second is higher
 };
 
-/// Nothing where there is no place that both reach.
+/// Nothing if there is no place that both reach.
 std::optional<CurveGap> curve_gap(std::span<const CurvePoint> first,
                                   std::span<const CurvePoint> second);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a user asks of a run from outside: to save or to stop, by a file in its directory.
+/// Requests of a user to a run, to save or to stop, by a file in its directory.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -44,7 +44,7 @@ struct ControlPaths {
 /// Errors: E402, E405, those of system_error().
 ControlRequest ask_run(const fs::path& root, ControlAction action, std::int64_t incarnation);
 
-/// The request in `path`; nothing where there is none. Errors: E222, E406, E202.
+/// The request in `path`; nothing if there is none. Errors: E222, E406, E202.
 std::optional<ControlRequest> read_control_request(const fs::path& path);
 
 /// The run's side, on rank 0. Takes requests by rename, so that none is lost between reading and

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
 /// What a rank's log (rank-NNNNN.jsonl) and metrics.jsonl say, event by event: Lockstep writes them
-/// and reads them back by these structs. Readers pass over fields and events that they do not know.
+/// and reads them back by these structs. Readers skip fields and events that they do not know.
 #pragma once
 
 #include "lockstep/core/link_times.hpp"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Which of many ranks' errors came first, and is no consequence of another's end.
+/// Finds the first error of all ranks that is not a consequence of another rank's end.
 #pragma once
 
 #include "lockstep/core/error_kind.hpp"
@@ -16,7 +16,7 @@ namespace lockstep {
 /// An error that ranks met.
 struct RankError {
     std::vector<int> ranks{};  ///< in order; never empty
-    std::string host{};        ///< of the first of them; "" where its log does not tell
+    std::string host{};        ///< of the first of them; "" if its log does not tell
     std::string code{}, what{}, why{}, fix{};
     double time_s = 0;         ///< on rank 0's clock
     Blame blame = Blame::own;  ///< whose doing it is, by its code

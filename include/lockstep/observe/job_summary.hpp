@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a job made of what it was given, said at its end: as seff does, but right for several nodes
-/// and with the reason.
+/// The summary of a job's use of its resources, as seff prints it, but correct for several nodes
+/// and with reasons.
 #pragma once
 
 #include "lockstep/core/clock.hpp"

@@ -57,7 +57,7 @@ struct LogChoice {
 /// What is known of a rank's log without reading all of it.
 struct RankLogFacts {
     int rank = 0;
-    std::string host{};  ///< "" where nothing was written yet, and in logs of older versions
+    std::string host{};  ///< "" if nothing was written yet, and in logs of older versions
     double clock_ahead_s = 0, clock_error_s = 0;  ///< ClockEvent
 };
 
@@ -86,7 +86,7 @@ class LogMerge {
     LogMerge(LogMerge&&) noexcept;
     ~LogMerge();
 
-    /// The next line that is not later than `until_s`; nullptr where there is none (yet).
+    /// The next line that is not later than `until_s`; nullptr if there is none (yet).
     const LogLine* next(double until_s = std::numeric_limits<double>::infinity());
 
     /// For starts that are over: goes on with what ranks left in rank-NNNNN.stderr and had no time

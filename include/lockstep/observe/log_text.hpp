@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Lines of merged logs as people read them.
+/// Lines of merged logs as text for users.
 #pragma once
 
 #include "lockstep/observe/log_fold.hpp"

@@ -11,7 +11,7 @@ namespace lockstep {
 
 /// RFC 4180, lines ended by "\n": a row for each report and each evaluation, by step; a column for
 /// each figure that any of them has ("kind" and "step" first, "phases.comm" for what is within
-/// another), empty where a row lacks it.
+/// another), empty if a row lacks it.
 std::string metrics_csv(const RunFigures& run);
 
 /// The same rows, each a JSON object in a line, as metrics.jsonl has them, with "kind".

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Progress of something long: a live line on a terminal, a plain line every now and then
-/// elsewhere.
+/// Progress of a long operation: a live line on a terminal, elsewhere a plain line from time to
+/// time.
 #pragma once
 
 #include <cstdint>

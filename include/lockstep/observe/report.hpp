@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What became of a run, on one page: made once from its directory, shown as text, JSON, Markdown
-/// or HTML.
+/// The report of a run, on one page: made once from its directory, shown as text, JSON, Markdown or
+/// HTML.
 #pragma once
 
 #include "lockstep/observe/first_error.hpp"
@@ -22,7 +22,7 @@ namespace lockstep {
 /// Why a start failed, as `lockstep logs --first-error` says it.
 struct ReportCause {
     RankError error{};             ///< ranks, node, code, what, why and fix
-    std::string trouble{};         ///< "rank dead", ... where flight records tell it, else ""
+    std::string trouble{};         ///< "rank dead", ... if flight records show it, else ""
     std::vector<int> followers{};  ///< ranks that ended for it
 };
 
@@ -33,11 +33,11 @@ using ChangedSettings = std::vector<std::pair<std::string, std::string>>;
 struct ReportClues {
     RunStatus status{};
     std::int64_t start = 0;              ///< the one whose end `cause` is; 0: none has begun
-    std::optional<ReportCause> cause{};  ///< nothing where all is well, or nobody says
+    std::optional<ReportCause> cause{};  ///< nothing if all is well, or if it is not known
     std::string next{};                  ///< the command to type next
-    std::string resume{};                ///< what goes on with the run; "": nothing does
+    std::string resume{};                ///< the command that resumes the run; "": none does
 
-    /// The command that made the run, with some settings changed; "" where that is not known.
+    /// The command that made the run, with some settings changed; "" if that is not known.
     std::function<std::string(const ChangedSettings&)> train_line{};
 };
 
@@ -152,7 +152,7 @@ struct ReportFinding {
     FindingWeight weight = FindingWeight::note;
     std::string title;      ///< one sentence, with the number
     std::string advice;     ///< what to try, or what it means
-    std::string command{};  ///< to type; "" where there is none
+    std::string command{};  ///< to type; "" if there is none
 };
 
 /// How much of a run a report holds, however long it was.
@@ -168,7 +168,7 @@ struct Report {
     std::int64_t incarnation = 0;     ///< the start that ranks and steps are of; 0: none
     std::string outcome;              ///< one sentence
     std::vector<ReportFact> facts;    ///< what ran
-    PlacementTable placement;         ///< empty where the log has none
+    PlacementTable placement;         ///< empty if the log has none
     std::int64_t batch = 0;           ///< samples of a step; 0: not known
     std::vector<ReportChart> charts;  ///< of all starts
     MeanStep mean;                    ///< over all ranks

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A run's directory: who it belongs to, which start of it this is, and how far it got.
+/// A run's directory: its owner, the number of its starts, and its progress.
 #pragma once
 
 #include "lockstep/core/error.hpp"
@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-/// Where things are. A plain value: ranks other than 0 make it from the path and the incarnation.
+/// Paths in a run's directory. A plain value: other ranks make it from path and incarnation.
 struct RunPaths {
     fs::path root;
 
@@ -64,7 +64,7 @@ RunRecord read_run_record(const fs::path& root);
 enum class RunPhase { running, checkpointed, complete, failed };
 std::string_view run_phase_name(RunPhase phase);  ///< the enumerator's word, as in state.json
 
-/// How far a run got; decides success, where mpirun's exit code cannot.
+/// How far a run got; decides success, as mpirun's exit code cannot.
 struct RunState {
     RunPhase phase = RunPhase::running;
     std::int64_t step = 0;
@@ -77,10 +77,10 @@ struct RunState {
     std::string answered{};        ///< id of the newest control request that was met
 };
 
-/// state.json of the run in `root`, or nothing where there is none yet. Errors: E222.
+/// state.json of the run in `root`, or nothing if there is none yet. Errors: E222.
 std::optional<RunState> read_run_state(const fs::path& root);
 
-/// The number of the newest incarnation of the run in `root`, 0 where none has begun. Errors: E222.
+/// The number of the newest incarnation of the run in `root`, 0 if none has begun. Errors: E222.
 std::int64_t read_incarnation(const fs::path& root);
 
 /// Marks the run as failed in place of rank 0, which may be stuck or gone; step and epoch stay as

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a run's files say of its speed and its curves: what `report`, `compare` and `scale` stand
-/// on.
+/// A run's speed and curves, read from its files, for `report`, `compare` and `scale`.
 #pragma once
 
 #include "lockstep/observe/events.hpp"
@@ -47,7 +46,7 @@ RunFigures read_rank_figures(const fs::path& root, std::int64_t incarnation = 0)
 /// What batches waited for longest, as DataReport::bound has it; "" if they did not wait.
 std::string what_bound(std::span<const StepsEvent> reports);
 
-/// What steps took on average, the first of a start (which warms caches up) left out where there
+/// The average times of steps, the first of a start (which warms caches up) left out where there
 /// are others.
 struct MeanStep {
     std::int64_t steps = 0;  ///< averaged over; 0: nothing is known

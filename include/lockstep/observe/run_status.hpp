@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where a run stands, and where its time went, from its directory alone, by one clock.
+/// The state of a run and the use of its time, from its directory alone, by one clock.
 #pragma once
 
 #include "lockstep/core/files.hpp"
@@ -26,10 +26,10 @@ class RunClock {
     /// `ranks`: the start's, in order. `log`: of its rank 0.
     explicit RunClock(std::vector<RankLogFacts> ranks, fs::path log = {});
 
-    /// Of `rank`; 0 where that was not measured.
+    /// Of `rank`; 0 if that was not measured.
     double ahead_s(int rank) const;
 
-    /// Of `host`, by the ranks there; nothing where none was.
+    /// Of `host`, by the ranks there; nothing if none was.
     std::optional<double> ahead_on(std::string_view host) const;
 
     /// Now on rank 0's clock, for a reader on `host` whose clock says `here_s`. `heard_s`: the
@@ -62,7 +62,7 @@ enum class RunCondition {
     checkpointed,  ///< ended, to be continued
     complete,
     failed,
-    lost,  ///< it was never said that the newest start ended, and nobody is there
+    lost,  ///< the newest start is not marked as ended, but its process is gone
 };
 std::string_view run_condition_name(RunCondition condition);  ///< the enumerator's word
 
@@ -117,7 +117,7 @@ struct RunStatus {
     std::int64_t incarnation = 0;
     std::int64_t step = 0, steps_total = 0, epoch = 0;  ///< steps_total 0: not known
     std::int64_t saved_step = -1;
-    double eta_s = -1;  ///< negative: not known, or nobody is at work
+    double eta_s = -1;  ///< negative: not known, or no process is at work
     double reported_s =
         -1;  ///< seconds since the newest report where one is overdue; else negative
     std::string
@@ -125,7 +125,7 @@ struct RunStatus {
     std::string reason{};
     int exit = 0;
     bool is_held = false;        ///< this host sees the lock of a start that still is there
-    std::string holder{};        ///< "process 71 on n1 since ..."; "" where nobody holds it
+    std::string holder{};        ///< "process 71 on n1 since ..."; "" if no process holds it
     double sign_of_life_s = -1;  ///< seconds since the newest; negative: none was seen
     std::string answered{};      ///< RunState::answered
     std::optional<ControlRequest> asked{};  ///< what has not been met yet
@@ -162,7 +162,7 @@ void check_is_there(const fs::path& root);
 /// not look is listed as well: asking for its status says so. Errors: E201, E202.
 std::vector<fs::path> find_runs(const fs::path& folder);
 
-/// "to go on"; of a run that would fail again: once what it failed with is mended.
+/// "to go on"; of a run that would fail again: after its error is fixed.
 std::string_view going_on_label(const RunStatus& status);
 
 /// Several lines about one run.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What more ranks bring: how efficient they are, where the rest went, what still more would
-/// bring, and how many are worth it. Pure arithmetic on measured times; docs/scaling.md derives it.
+/// How the speed grows with the number of ranks: efficiency, the causes of losses, a forecast, and
+/// how many ranks are worth it. Pure arithmetic on measured times; docs/scaling.md derives it.
 #pragma once
 
 #include "lockstep/observe/run_figures.hpp"

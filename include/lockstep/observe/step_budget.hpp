@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where each step of each rank went, phase by phase: rank-NNNNN.steps beside the rank's log.
+/// The time of each step of each rank, by phase: rank-NNNNN.steps next to the rank's log.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -61,7 +61,7 @@ class StepBudgetFile {
 };
 
 /// The steps that `path` holds, oldest first, those of another version of the format left out, and
-/// those that damage made senseless: all times are finite. Empty where the file is missing. A step
+/// those that damage made senseless: all times are finite. Empty if the file is missing. A step
 /// that was done again after a rollback is there again. Errors: E202, E222 if it is no such file.
 std::vector<StepBudget> read_step_budgets(const fs::path& path);
 

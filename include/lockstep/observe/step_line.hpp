@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What one step (or a stretch of them) did, as one line.
+/// The results of one step (or of several) as one line.
 #pragma once
 
 #include "lockstep/core/clock.hpp"
@@ -39,7 +39,7 @@ std::string cut_to_columns(const std::string& line, std::size_t columns);
 std::string rate_text(double per_second);
 
 /// Width of the terminal on stdout, or of the one that controls this process where that has none;
-/// 80 where stdout is no terminal. Asked anew at each call, for it may have been resized.
+/// 80 if stdout is no terminal. Asked again at each call, for it may have been resized.
 std::size_t terminal_columns();
 
 }  // namespace lockstep

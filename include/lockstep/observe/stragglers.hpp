@@ -40,7 +40,7 @@ struct SlowLink {
 
 /// Compares what came from node to node: slow is less than 0.4 of what is usual, between two nodes
 /// less than a quarter. As few nodes as explain all that is slow, and as two what one alone does
-/// not; the one with the most to explain first. Nothing where nothing is to be compared.
+/// not; the one with the most to explain first. Nothing if nothing is to be compared.
 std::vector<SlowLink> find_slow_links(std::span<const RankLinks> ranks);
 
 /// "; from node to node a rank gets 48 MB/s"; "" without figures.

@@ -74,7 +74,7 @@ class EventFile {
     /// Markdown, in TensorBoard's TEXT tab.
     void add_text(std::int64_t step, std::string_view tag, std::string_view markdown);
 
-    /// How values were spread. Nothing where `values` is empty.
+    /// How values were spread. Nothing if `values` is empty.
     void add_histogram(std::int64_t step, std::string_view tag, const Histogram& values);
 
     const fs::path& path() const { return path_; }  ///< of the file

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What a rank did in a few steps, moment by moment: rank-NNNNN.trace.json.gz beside its log, in
+/// The trace of a rank in a few steps: rank-NNNNN.trace.json.gz next to its log, in
 /// Chrome's format as Kineto, PyTorch's profiler, writes it.
 #pragma once
 
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// What a slice tells of: a step, a phase within one, or a collective, which goes on beside phases.
+/// The kind of a slice: a step, a phase within one, or a collective, which overlaps phases.
 enum class SliceKind { step, phase, collective };
 
 /// A stretch of a rank's time. Times are nanoseconds since 1970 by the rank's own clock.

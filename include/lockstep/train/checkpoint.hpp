@@ -46,7 +46,7 @@ struct OrderState {
     std::uint64_t consumed = 0;         ///< samples of that epoch
 };
 
-/// What a run's bits depend on, as its checkpoints keep it beside run.json.
+/// The conditions of a run's bits, as its checkpoints keep them next to run.json.
 struct BitContract {
     Json deciding = Json::object();  ///< {key: value}: settings that decide the bits
     std::string canary;     ///< hash of a blank step on the nodes that computed; "": not known
@@ -69,17 +69,17 @@ struct BestEvaluation {
 
 /// What the loss is multiplied by before backward.
 struct LossScale {
-    double factor = 1;            ///< 1 where nothing is scaled
+    double factor = 1;            ///< 1 if nothing is scaled
     std::int64_t good_steps = 0;  ///< since it changed
     bool operator==(const LossScale&) const = default;
 };
 
-/// The state of a job beside its tensors, between two steps.
+/// The state of a job besides its tensors, between two steps.
 struct CheckpointState {
     std::int64_t step = 0;                         ///< done
     std::int64_t epoch = 0;                        ///< done
     std::int64_t updates = 0;                      ///< in the optimizer's state: see UpdateStep
-    OrderState order;                              ///< where the data go on
+    OrderState order;                              ///< the position in the data
     BitContract contract;                          ///< empty in those of earlier versions
     EvaluationRecord evaluated;                    ///< the last one
     BestEvaluation best;                           ///< with --keep-best or --early-stop
@@ -90,7 +90,7 @@ struct CheckpointState {
     std::map<std::string, std::int64_t> counters;  ///< of the model, by name
 };
 
-/// Where checkpoints go and who may write them.
+/// The place of checkpoints, and the rank that may write them.
 struct CheckpointPlace {
     std::filesystem::path root;              ///< run/ckpt
     std::int64_t incarnation = 1;            ///< names temporary folders
@@ -114,7 +114,7 @@ void save_checkpoint(const Communicator& ranks,
 
 /// Collective. Finds the newest whole checkpoint below `root`, or that of `step` alone, fills
 /// `pieces` from it and returns its state; nothing if there is none. Damaged ones are passed over
-/// with a warning. Errors: E303 all damaged, where no `step` is given; E304 other tensors than
+/// with a warning. Errors: E303 all damaged, if no `step` is given; E304 other tensors than
 /// `tensors`, E305 format.
 std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
                                                const std::filesystem::path& root,
@@ -172,7 +172,7 @@ ExportSummary export_checkpoint(const std::filesystem::path& checkpoint,
                                 const WeightsExport& options = {});
 
 /// Removes what a killed save left below `root`. Only while no one else writes there. Errors: E220
-/// if `root` is a link: what is called so at its target is somebody else's.
+/// if `root` is a link: files of these names at its target belong to others.
 void remove_unfinished_checkpoints(const std::filesystem::path& root);
 
 }  // namespace lockstep

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A trained run at work: its metrics on any data set, or its outputs for one.
+/// Inference with a trained run: its metrics on any data set, or its outputs for one.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -16,12 +16,12 @@ namespace lockstep {
 /// Which samples of the data: all, or one side of the run's --split.
 enum class RunPart { all, trained, held_out };
 
-/// What infer() is told. Model, task and transform are those of the run.
+/// Settings of infer(). Model, task and transform are those of the run.
 struct InferSettings {
     std::filesystem::path run;      ///< a run's folder, whose newest whole checkpoint is used
     std::filesystem::path weights;  ///< safetensors to use in its place; "": none
     std::string channels;  ///< of `weights` that were pruned, see ModelSettings; "": the run's
-    std::filesystem::path data;        ///< what to look at
+    std::filesystem::path data;        ///< data to read
     std::string fields;                ///< of foreign HDF5, as TrainSettings::fields; "": the run's
     bool follows_links = false;        ///< of foreign HDF5; as the run, too
     RunPart part = RunPart::all;       ///< of `data`, which for a part are the run's own
@@ -43,7 +43,7 @@ struct InferResult {
 /// any number of ranks up to these. Where the run keeps a moving average of its weights, that is
 /// used. For outputs the data set needs no targets. Errors: those of reading runs, checkpoints and
 /// data sets; E103 another ending of `outputs`, E106 a part of a run without --split or of other
-/// data than it was trained on, E217 where the data do not fit, E301 no checkpoint, E304 other
+/// data than it was trained on, E217 if the data do not fit, E301 no checkpoint, E304 other
 /// weights, E306 other training data, E407 `outputs` exist.
 InferResult infer(const InferSettings& settings, const Communicator& ranks);
 

@@ -29,7 +29,7 @@ class Classifier : public torch::nn::Module {
     virtual torch::Tensor forward(const torch::Tensor& input) = 0;
 
     /// The same of several inputs, as --inputs names them, each as forward() takes one. Errors:
-    /// E217 where the model takes one only.
+    /// E217 if the model takes one only.
     virtual torch::Tensor forward_all(const std::vector<torch::Tensor>& inputs);
 };
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// What is known of the built-in models without building them, and without LibTorch.
+/// Facts about the built-in models, without building them and without LibTorch.
 #pragma once
 
 #include <cstdint>

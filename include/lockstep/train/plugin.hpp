@@ -14,8 +14,8 @@
 
 namespace lockstep {
 
-/// What a plug-in tells the program that opens it. The first three must be the program's own:
-/// objects of LibTorch and of the standard library cross between the two.
+/// The data that a plug-in passes to the program that opens it. The first three must be the
+/// program's own: objects of LibTorch and of the standard library cross between the two.
 struct ModelPlugin {
     int version;              ///< of this struct
     const char* libtorch;     ///< "2.11.0", which it was compiled with

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Where the time and the memory of a model's training step go, before any data are there.
+/// The time and memory of a model's training step, without any data.
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// What profile_model() is told.
+/// Settings of profile_model().
 struct ProfileSettings {
     ModelSettings model;                            ///< a name or a file, as of training
     ModelShape shape;                               ///< of one sample, and of what is predicted
@@ -33,7 +33,7 @@ struct OperatorCost {
     std::string name;                    ///< LibTorch's, "aten::addmm"
     double calls = 0;                    ///< a step
     double self_s = 0;                   ///< a step, without what it called that is listed itself
-    std::optional<std::uint64_t> flops;  ///< a step, where a formula is known
+    std::optional<std::uint64_t> flops;  ///< a step, if a formula is known
 };
 
 /// A module that has parameters of its own.
@@ -57,10 +57,10 @@ struct ModelProfile {
     std::uint64_t peak_bytes = 0;  ///< of activations, gradients and what operators need meanwhile
 };
 
-/// Trains the model on samples that are made up, by this process alone, and looks at LibTorch's
+/// Trains the model on samples that are made up, by this process alone, and measures LibTorch's
 /// operators and at the memory that they take. Backward begins at the outputs: there is no loss,
 /// and no update. Once in a process, which must not have computed with LibTorch before. Errors:
-/// E103, E250 of the model, E217 where it cannot take such samples; those of the arithmetic.
+/// E103, E250 of the model, E217 if it cannot take such samples; those of the arithmetic.
 ModelProfile profile_model(const ProfileSettings& settings);
 
 }  // namespace lockstep

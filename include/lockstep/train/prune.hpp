@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// A trained model with fewer channels: smaller and faster, and trained on from where it is.
+/// A trained model with fewer channels: smaller and faster, and ready for more training.
 #pragma once
 
 #include "lockstep/train/settings.hpp"
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// What prune_run() is told.
+/// Settings of prune_run().
 struct PruneSettings {
     std::filesystem::path run;         ///< a run's folder, whose newest whole checkpoint is used
     std::filesystem::path weights;     ///< safetensors to use in its place; "": none

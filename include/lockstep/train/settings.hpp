@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Everything a training run can be told, as plain values.
+/// All settings of a training run, as plain values.
 #pragma once
 
 #include "lockstep/cluster/node_facts.hpp"
@@ -25,7 +25,7 @@ namespace lockstep {
 /// The update rule; see make_optimizer().
 enum class OptimizerKind { adam, adamw, lamb, lars, sgd };
 
-/// What make_optimizer() is told.
+/// Settings of make_optimizer().
 struct OptimizerSettings {
     OptimizerKind kind = OptimizerKind::adam;  ///< the update rule
     double learning_rate = 1e-3;               ///< before the schedule changes it
@@ -54,7 +54,7 @@ struct ScheduleSettings {
     Period every{Period::Unit::epochs, 30};      ///< step: multiplies by gamma
     double gamma = 0.1;                          ///< step
     double power = 2;                            ///< polynomial
-    double end = 0;                              ///< the rate at the end, where there is one
+    double end = 0;                              ///< the rate at the end, if there is one
     RateScale scale = RateScale::none;           ///< from the reference batch to the run's
     std::int64_t reference_batch = 256;          ///< that the given rate is for
 };
@@ -62,7 +62,7 @@ struct ScheduleSettings {
 /// Whether the rate depends on how long the run is.
 bool has_end(ScheduleKind kind);
 
-/// What make_model() is told.
+/// Settings of make_model().
 struct ModelSettings {
     std::string name = "cnn";  ///< one of model_names()
     bool bias = true;          ///< whether layers have one
@@ -73,7 +73,7 @@ struct ModelSettings {
     std::int64_t width = 0;   ///< of gpt, or of unet's first level; 0: the model's own
 };
 
-/// What a model's outputs mean; see make_task(). automatic: what the data's fields say.
+/// The meaning of a model's outputs; see make_task(). automatic: by the data's fields.
 enum class TaskKind {
     automatic,
     classification,
@@ -86,20 +86,20 @@ enum class TaskKind {
 /// How far a predicted number is from the true one; see make_task().
 enum class RegressionLoss { mse, mae, huber };
 
-/// What make_task() is told.
+/// Settings of make_task().
 struct TaskSettings {
-    TaskKind kind = TaskKind::automatic;        ///< what is learned
+    TaskKind kind = TaskKind::automatic;        ///< what the model learns
     RegressionLoss loss = RegressionLoss::mse;  ///< of regression
     double huber_delta = 1;                     ///< where Huber's loss becomes linear
     double label_smoothing = 0;                 ///< of classes, 0 to 1
     std::string class_weights = "none";         ///< "none", "balanced" or "W0,W1,..."
 };
 
-/// What becomes of a step whose loss or gradient is not finite.
+/// How a step is handled whose loss or gradient is not finite.
 enum class NonFinite {
     stop,  ///< a loss that is not ends the run
     skip,  ///< the step changes nothing
-    /// Nor does it, and training goes on from the weights of the last checkpoint that was due.
+    /// Skipped, too, and training continues from the weights of the last checkpoint that was due.
     rollback,
 };
 
@@ -107,14 +107,14 @@ enum class NonFinite {
 /// torch.autocast chooses them. Parameters, gradients, sums and optimizers are fp32 always.
 enum class Precision { fp32, bf16, fp16 };
 
-/// What ranks compute on; automatic: GPUs, where every rank has one of its own that LibTorch can
+/// The device of the ranks; automatic: GPUs, if every rank has its own that LibTorch can
 /// use.
 enum class DeviceKind { automatic, cpu, cuda };
 
 /// Whether gradients are summed on a thread of their own; automatic: if the rank has a core for it.
 enum class CommThread { automatic, on, off };
 
-/// How a rank computes the leaves that it has; automatic: together, where a rehearsal shows that no
+/// How a rank computes the leaves that it has; automatic: together, if a trial shows that no
 /// bit differs, or else one by one; together: an error then.
 enum class LeafMode { automatic, together, one_by_one };
 
@@ -122,7 +122,7 @@ enum class LeafMode { automatic, together, one_by_one };
 /// rank waits for, where a rehearsal shows that no bit differs and that they take less time.
 enum class GraphMode { automatic, on, off };
 
-/// Settings of `lockstep train`. Where a comment says "decides", another value gives other bits.
+/// Settings of `lockstep train`. If a comment says "decides", another value gives other bits.
 /// What each may be is said once, in setting_table().
 struct TrainSettings {
     std::filesystem::path data;       ///< training data set; its digest decides
@@ -178,7 +178,7 @@ struct TrainSettings {
     TraceSteps trace;                          ///< of which each rank keeps a trace; none: no trace
     int io_threads = 0;                        ///< 0: as many as the data needs
     std::uint64_t data_memory = 256u << 20;    ///< bytes of each rank
-    std::optional<DataMode> data_mode;         ///< nothing: resident where it fits
+    std::optional<DataMode> data_mode;         ///< nothing: resident if it fits
     PageCache page_cache = PageCache::keep;    ///< whether the system may keep what was read
     BadData on_bad_data = BadData::fail;       ///< what becomes of damaged samples
     bool accepts_data = false;                 ///< foreign files of other times, if the same
@@ -186,7 +186,7 @@ struct TrainSettings {
     bool accepts_other_bits = false;           ///< of a resume on other processors
     bool ledger = false;                       ///< keep a record of every sample trained on
     Transport transport = Transport::automatic;      ///< how gradients travel
-    CommThread comm_thread = CommThread::automatic;  ///< who sums them
+    CommThread comm_thread = CommThread::automatic;  ///< the thread that sums them
     LeafMode leaves = LeafMode::automatic;           ///< of this rank
     GraphMode graph = GraphMode::automatic;          ///< of this rank
     bool shares_gpus = false;                        ///< with --device cuda, for trials
@@ -194,15 +194,15 @@ struct TrainSettings {
     double comm_timeout_s = 600;          ///< a collective that lasts longer ends the job; 0: never
     std::uint32_t flight_entries = 4096;  ///< collectives that each rank's flight record keeps
 
-    bool shows_live = true;     ///< whether stdout is a terminal that a person looks at
+    bool shows_live = true;     ///< whether stdout is a terminal with a user
     bool keeps_stderr = false;  ///< LogTarget::keeps_stderr
 
     PlannedGpu gpu;                       ///< of this rank, by the placement; empty: none
     std::vector<std::string> rdma_ports;  ///< "mlx5_0:1", active ones of this rank's node
-    std::string rank_table;               ///< who runs where, shown at the start
+    std::string rank_table;               ///< placement of the ranks, shown at the start
     std::vector<std::string> warnings;    ///< about that, logged at the start
 
-    std::map<std::string, ConfigEntry> origins;  ///< what was given for each option, and where
+    std::map<std::string, ConfigEntry> origins;  ///< the value of each option, and its origin
 };
 
 /// Whether a run with these is evaluated.

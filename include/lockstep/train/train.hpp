@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Trains a model on all ranks of a communicator: the same bits however many they are.
+/// Trains a model on all ranks of a communicator: the same bits for any number of ranks.
 #pragma once
 
 #include "lockstep/comm/communicator.hpp"
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// What a training call leaves behind; the same on all ranks, where nothing else is said.
+/// The results of a training call; the same on all ranks, unless stated otherwise.
 struct TrainResult {
     TrainEnd end = TrainEnd::complete;  ///< why it stopped
     std::int64_t step = 0;              ///< steps done, with those before a resume

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Into how many leaves a step is cut where nobody said it.
+/// The number of leaves of a step if --virtual-ranks does not set it.
 #pragma once
 
 #include "lockstep/train/settings.hpp"
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What of a model bears on how finely its steps are cut.
+/// Facts of a model that decide into how many leaves its steps are cut.
 struct ModelTraits {
     std::int64_t parameters = 0;
     /// Multiplications of products and convolutions in one sample's forward pass; 0: not known.

@@ -47,7 +47,7 @@ Option beside_option(std::vector<SumMethod>& target) {
     return {"beside",
             "NAME[,NAME]",
             "open-mpi",
-            fmt::format("what takes turns with Lockstep: all, none, or some of {}",
+            fmt::format("all-reduces to compare with: all, none, or some of {}",
                         fmt::join(names_beside(), ", ")),
             OptionKind::text,
             [&target](auto& given) { target = parse_beside(given); }};
@@ -61,10 +61,12 @@ std::vector<Choice<RankSplit>> split_choices() {
 }
 
 OptionSection sizes(BenchOptions& o) {
-    return {"Sizes",
-            {with_letter("b", bytes_option("min-bytes", o.min_bytes, "smallest buffer", 8)),
-             with_letter("e", bytes_option("max-bytes", o.max_bytes, "largest buffer", 8)),
-             with_letter("f", real_option("factor", o.factor, 1.01, 1e6, "from size to size"))}};
+    return {
+        "Sizes",
+        {with_letter("b", bytes_option("min-bytes", o.min_bytes, "smallest buffer", 8)),
+         with_letter("e", bytes_option("max-bytes", o.max_bytes, "largest buffer", 8)),
+         with_letter(
+             "f", real_option("factor", o.factor, 1.01, 1e6, "factor from one size to the next"))}};
 }
 
 OptionSection what(BenchOptions& o) {
@@ -73,8 +75,8 @@ OptionSection what(BenchOptions& o) {
              choice_option("split",
                            o.split,
                            split_choices(),
-                           "all ranks together; those of each node, all nodes at once; or one rank "
-                           "of each node")}};
+                           "which ranks sum together: all; intra, those of each node; inter, one "
+                           "rank of each node")}};
 }
 
 OptionSection how(BenchOptions& o) {
@@ -87,13 +89,13 @@ OptionSection how(BenchOptions& o) {
                                   1'000'000,
                                   "sums in a timed block; 0: as many as fill 5 ms")),
          with_letter("w",
-                     whole_option("warmup", o.warmup, 0, 1'000'000, "untimed ones of each size")),
+                     whole_option("warmup", o.warmup, 0, 1'000'000, "untimed sums of each size")),
          whole_option(
-             "rounds", o.rounds, 1, 1000, "timed blocks of each size; what is measured alternates"),
+             "rounds", o.rounds, 1, 1000, "timed blocks of each size; the all-reduces take turns"),
          with_letter(
              "c",
              whole_option(
-                 "check", o.checks, 0, 1000, "sums of each size that are compared exactly"))}};
+                 "check", o.checks, 0, 1000, "sums of each size that are checked exactly"))}};
 }
 
 OptionSection output(BenchOptions& o) {
@@ -103,7 +105,7 @@ OptionSection output(BenchOptions& o) {
                          o.min_busbw,
                          0,
                          1e6,
-                         "fail unless Lockstep's best bus bandwidth is so many GB/s")}};
+                         "fail if Lockstep's best bus bandwidth is below this, in GB/s")}};
 }
 
 OptionSection ranks(BenchOptions& o) {

@@ -252,7 +252,7 @@ void judge(const CommReport& report, double min_gb_per_s) {
     const std::uint64_t wrong = wrong_elements(report);
     check(wrong == 0, [&] {
         return Error("E651",
-                     fmt::format("{} elements are not the sum", grouped(wrong)),
+                     fmt::format("{} elements of the sums are wrong", grouped(wrong)),
                      "the tables above say which method and size",
                      "please report them with the versions in the first line");
     });
@@ -261,13 +261,14 @@ void judge(const CommReport& report, double min_gb_per_s) {
         if (row.method == SumMethod::lockstep)
             best = std::max(best, bus_gb_per_s(row.bytes, row.best_s, report.ranks));
     check(best >= min_gb_per_s, [&] {
-        return Error("E652",
-                     fmt::format("lockstep reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks "
-                                 "for {}",
-                                 best,
-                                 min_gb_per_s),
-                     "no size was faster",
-                     "look for other work on these cores, or for slower memory than expected");
+        return Error(
+            "E652",
+            fmt::format("lockstep reaches {:.2f} GB/s of bus bandwidth, --min-busbw asks "
+                        "for {}",
+                        best,
+                        min_gb_per_s),
+            "no size was faster",
+            "check for other work on these cores, and whether memory is slower than expected");
     });
 }
 

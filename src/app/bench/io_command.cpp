@@ -33,11 +33,11 @@ Without --data it makes one of photograph-like images for each codec, and remove
   pread   the limit of files: requests of 1 MiB into a ring of buffers
   blocks  the block reader: pread, every hash checked, decode
   stream  shuffled batches, as training gets them; threads are I/O threads
-Ways take turns, so that what disturbs one disturbs all; compare their shares, not their MB/s.
+Ways take turns, so that a disturbance affects all of them; compare their shares, not their MB/s.
 
-hot is read from the operating system's page cache. cold drops the data set's own pages from it
-before each pass; what caches lie below it (a disk's, a virtual machine's host's) stay. The verdict
-says which stage binds the stream: I/O, verify, decode or assemble, and what would help.
+hot reads from the operating system's page cache. cold drops the data set's pages from it before
+each pass; lower caches (of a disk, of a virtual machine's host) stay. The verdict names the stage
+that limits the stream (I/O, verify, decode or assemble), and what would help.
 
 Examples:
   lockstep bench io
@@ -88,7 +88,7 @@ Option codecs_option(std::vector<Codec>& target) {
     return {"codec",
             "NAME[,NAME]",
             "none,deflate,lz4,zstd",
-            "of the data that is made",
+            "codecs of the data that is made",
             OptionKind::text,
             [&target](auto& given) {
                 target.clear();
@@ -100,16 +100,19 @@ Option codecs_option(std::vector<Codec>& target) {
 OptionTable table_of(BenchIoOptions& o) {
     return {
         {"Data",
-         {data_option("data", o.data, "data, as for train; unset: some are made for each codec"),
-          field_option("field", o.fields, "of HDF5 files that were not packed, as for train")}},
+         {data_option("data",
+                      o.data,
+                      "data to read, as for train; unset: a data set is made for each codec"),
+          field_option("field", o.fields, "field in HDF5 files that others wrote, as for train")}},
         {"Data that is made",
          {codecs_option(o.codecs),
-          bytes_option("size", o.size, "of the images, uncompressed"),
-          numbers_option("image", o.image, 1 << 16, "3,64,64", "channels, height, width"),
+          bytes_option("size", o.size, "uncompressed size of the images"),
+          numbers_option(
+              "image", o.image, 1 << 16, "3,64,64", "channels, height and width of the images"),
           path_option("scratch",
                       "DIR",
                       o.scratch,
-                      "where it is made, and removed at the end; unset: $TMPDIR or /tmp")}},
+                      "folder for data that is made, removed at the end; unset: $TMPDIR or /tmp")}},
         {"How",
          {numbers_option("threads",
                          o.threads,
@@ -121,13 +124,14 @@ OptionTable table_of(BenchIoOptions& o) {
                                                  {{"hot", {CacheState::hot}},
                                                   {"cold", {CacheState::cold}},
                                                   {"both", {CacheState::hot, CacheState::cold}}},
-                                                 "the page cache's state"),
-          whole_option("rounds", o.plan.rounds, 1, 1000, "passes of each way, by turns"),
-          whole_option("batch", o.plan.batch, 1, 1 << 20, "samples of a batch"),
-          bytes_option("pass", o.plan.least_bytes, "a hot pass reads at least so much, decoded"),
-          bytes_option(
-              "limit", o.plan.limit_bytes, "larger data sets: cold only, their first rows"),
-          bytes_option("memory", o.plan.memory_bytes, "of the stream's buffers")}},
+                                                 "state of the page cache"),
+          whole_option("rounds", o.plan.rounds, 1, 1000, "passes of each way; the ways take turns"),
+          whole_option("batch", o.plan.batch, 1, 1 << 20, "samples per batch"),
+          bytes_option("pass", o.plan.least_bytes, "least size that a hot pass reads, decoded"),
+          bytes_option("limit",
+                       o.plan.limit_bytes,
+                       "size above which only the first rows are read, and cold only"),
+          bytes_option("memory", o.plan.memory_bytes, "memory for the stream's buffers")}},
         {"Output", {json_option(o.json)}}};
 }
 
@@ -311,7 +315,7 @@ int run(const BenchIoOptions& options) {
 Command bench_io_command() {
     auto options = std::make_shared<BenchIoOptions>();
     return {.name = "bench io",
-            .summary = "measure reading data, and which stage binds",
+            .summary = "measure how fast data are read, and what limits it",
             .usage = "lockstep bench io [--data DIR] [--codec NAME,..] [--threads N,..] [options]",
             .text = bench_io_help,
             .table = table_of(*options),

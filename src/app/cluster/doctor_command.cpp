@@ -28,11 +28,11 @@ namespace lockstep {
 namespace {
 
 constexpr const char* doctor_help =
-    R"(Looks for what makes jobs fail, hang or crawl, on every rank and over all of them, and says for
-each finding what, why, and what to do. Errors stop training, warnings cost speed or safety.
-Without a launcher it looks at this node; --np N starts N ranks here; under mpirun or srun it looks
-at the whole job, sums, measures links, and tries whether nodes reach each other.
-Exit code: 0 if there is no error, 78 if there is.
+    R"(Checks each rank and the whole job for causes of failures, hangs and low speed. Each finding says
+what, why, and what to do. Errors stop training, warnings cost speed or safety.
+Without a launcher it checks this node; --np N starts N ranks here. Under mpirun or srun it checks
+the whole job: it sums, measures links, and tests whether nodes reach each other.
+Exit code: 78 if there is an error, otherwise 0.
 
 Examples:
   lockstep doctor
@@ -54,9 +54,11 @@ struct DoctorOptions {
 OptionTable table_of(DoctorOptions& options) {
     return {
         {"What to look for",
-         {list_option("only", "ID", options.only, "only these checks (G2) or families (G)"),
-          list_option("skip", "ID", options.skip, "all but these"),
-          flag_option("preflight", options.preflight, "only what is known within two seconds"),
+         {list_option(
+              "only", "ID", options.only, "make only these checks (G2) or families of checks (G)"),
+          list_option("skip", "ID", options.skip, "leave out these checks or families"),
+          flag_option(
+              "preflight", options.preflight, "make only checks that take less than two seconds"),
           flag_option("list", options.list, "list the checks and end")}},
         {"What the run will be",
          {whole_option("threads", options.plan.threads, 1, 4096, "threads of each rank"),
@@ -64,17 +66,17 @@ OptionTable table_of(DoctorOptions& options) {
               "device",
               options.device,
               {{"auto", {}}, {"cpu", ComputeOn::cpus}, {"gpu", ComputeOn::gpus}},
-              "what ranks compute on; auto: GPUs where there are any"),
+              "device that ranks compute on; auto: GPUs if there are any"),
           flag_option(
-              "expect-rdma", options.plan.expects_rdma, "nodes should have InfiniBand or RoCE"),
-          text_option("run", "DIR", options.plan.run_folder, "the run's folder, to be looked at"),
+              "expect-rdma", options.plan.expects_rdma, "report nodes without InfiniBand or RoCE"),
+          text_option("run", "DIR", options.plan.run_folder, "the run's folder, which is checked"),
           bytes_option(
-              "shared-memory", options.plan.shared_bytes, "needed in /dev/shm of a node", 0),
-          bytes_option("memory", options.plan.memory_bytes, "needed by each rank", 0),
-          duration_option("duration", options.plan.duration_s, "how long the run may take")}},
+              "shared-memory", options.plan.shared_bytes, "room needed in /dev/shm of a node", 0),
+          bytes_option("memory", options.plan.memory_bytes, "memory needed by each rank", 0),
+          duration_option("duration", options.plan.duration_s, "expected duration of the run")}},
         {"Ranks", rank_options(options.np, options.oversubscribe)},
         {"Output",
-         {json_option(options.json, "one JSON object with findings that are mere facts"),
+         {json_option(options.json, "one JSON object, with the facts that were found"),
           path_option("write-exclude",
                       "FILE",
                       options.exclude_file,
@@ -82,10 +84,10 @@ OptionTable table_of(DoctorOptions& options) {
           path_option("launcher-log",
                       "FILE",
                       options.launcher_log,
-                      "what mpirun or srun wrote, searched for PMIx errors"),
+                      "file with the output of mpirun or srun, which is searched for PMIx errors"),
           flag_option("answer-probe",
                       options.answers_probe,
-                      "for 'train --hosts': say and try addresses over stdin and stdout")}}};
+                      "for 'train --hosts': report and try addresses over stdin and stdout")}}};
 }
 
 std::string list_text() {

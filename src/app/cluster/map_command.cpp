@@ -29,11 +29,10 @@ struct MapOptions {
 };
 
 constexpr const char* map_help =
-    R"(Shows which rank runs on which node, cores and GPU and which network port is near it: of the job
-that runs (under mpirun or srun), of this node (-np), or of a job that is only planned. Nothing is
-started and nothing is bound.
+    R"(Shows the node, cores, GPU and nearest network port of each rank: of the current job (under mpirun or
+srun), of this node (-np), or of a planned job. It starts and binds nothing.
 
-Cores are split evenly next to the GPUs, without SMT siblings; what a launcher bound is kept. A '*'
+Cores are split evenly next to the GPUs, without SMT siblings. Bindings of a launcher are kept; a '*'
 marks such cores. The path class is nvidia-smi's: PIX, PXB, PHB, NODE, SYS, from near to far.
 
 Examples:
@@ -130,7 +129,7 @@ void refuse_both(const MapOptions& options) {
     check(!names_both, [] {
         return Error("E106",
                      "--hosts together with --nodes or --ntasks-per-node",
-                     "both say where ranks go",
+                     "both decide where ranks run",
                      "--hosts NAME:SLOTS,... alone");
     });
     check(options.check.empty() || !is_planned(options), [] {
@@ -154,31 +153,34 @@ int run_map(const MapOptions& options, const ProcessContext& process) {
 OptionTable map_table(MapOptions& o) {
     return {
         {"What to plan; without any of these, the job that runs",
-         {path_option("topology", "FILE", o.topology, "nodes are like the one of this file"),
-          whole_option("nodes", o.nodes, 0, 1 << 16, "how many; 0: one"),
+         {path_option("topology", "FILE", o.topology, "plan for nodes like the one in this file"),
+          whole_option("nodes", o.nodes, 0, 1 << 16, "number of nodes; 0: one"),
           whole_option("ntasks-per-node", o.tasks_per_node, 0, 1 << 16, "ranks of each node"),
           filled(list_option(
-              "hosts", "NAME:SLOTS,...", o.hosts, "names, and how many ranks each takes")),
+              "hosts", "NAME:SLOTS,...", o.hosts, "hosts, and how many ranks each takes")),
           whole_option("np", o.np, 0, 1 << 20, "ranks, also -np; 0: one for each slot"),
           choice_option<MapBy>("map-by",
                                o.map_by,
                                {{"slot", MapBy::slot}, {"node", MapBy::node}},
-                               "fill hosts, or take turns")}},
+                               "slot: fill one host after the other; node: hosts take turns")}},
         {"Rules",
-         {whole_option(
-              "threads", o.rules.threads, 0, 4096, "that compute in each rank; 0: one a core"),
+         {whole_option("threads",
+                       o.rules.threads,
+                       0,
+                       4096,
+                       "threads that compute in each rank; 0: one per core"),
           choice_option<CommCore>(
               "comm-core",
               o.rules.comm_core,
               {{"auto", CommCore::automatic}, {"on", CommCore::reserve}, {"off", CommCore::none}},
-              "keep a core for communication; auto: where ranks have GPUs"),
+              "reserve a core for communication; auto: if ranks have GPUs"),
           choice_option<ComputeOn>("device",
                                    o.rules.compute_on,
                                    {{"auto", ComputeOn::gpus}, {"cpu", ComputeOn::cpus}},
-                                   "what ranks compute on; auto: GPUs where there are any"),
+                                   "device that ranks compute on; auto: GPUs if there are any"),
           flag_option("smt", o.smt, "use all hardware threads of a core"),
-          flag_option("share-gpu", o.share_gpu, "more ranks than GPUs, for tests"),
-          flag_option("oversubscribe", o.oversubscribe, "more ranks than cores, for tests")}},
+          flag_option("share-gpu", o.share_gpu, "allow more ranks than GPUs, for tests"),
+          flag_option("oversubscribe", o.oversubscribe, "allow more ranks than cores, for tests")}},
         {"Output",
          {choice_option<PlanFormat>("format",
                                     o.format,
@@ -188,9 +190,13 @@ OptionTable map_table(MapOptions& o) {
                                      {"mpirun", PlanFormat::mpirun},
                                      {"srun", PlanFormat::srun},
                                      {"sbatch", PlanFormat::sbatch}},
-                                    "of the plan"),
-          path_option("save-topology", "FILE", o.save_topology, "write what this node is made of"),
-          path_option("check", "FILE", o.check, "fail unless the job runs as this plan (json)")}}};
+                                    "format of the plan"),
+          path_option(
+              "save-topology", "FILE", o.save_topology, "write a file with this node's topology"),
+          path_option("check",
+                      "FILE",
+                      o.check,
+                      "fail unless the job runs as this plan says (a file of --format json)")}}};
 }
 
 }  // namespace

@@ -57,12 +57,12 @@ constexpr const char* data_pack_help =
 Command data_pack_command() {
     auto arguments = std::make_shared<Arguments>();
     OptionTable table = pack_input_sections(arguments->inputs);
-    table[1].options.push_back(
-        whole_option("classes",
-                     arguments->classes,
-                     0,
-                     max_classes,
-                     "of labels, masks and tokens (the vocabulary); 0: the largest + 1"));
+    table[1].options.push_back(whole_option("classes",
+                                            arguments->classes,
+                                            0,
+                                            max_classes,
+                                            "number of classes of labels and masks, or of tokens "
+                                            "(the vocabulary); 0: the largest + 1"));
     table.push_back(pack_output_section(arguments->output, "seed"));
     table.push_back(pack_how_section(arguments->output));
     return {.name = "data pack",

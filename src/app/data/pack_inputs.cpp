@@ -47,7 +47,7 @@ std::string_view only_input(const PackInputs& in) {
     check(given.size() == 1, [&] {
         return Error("E106",
                      fmt::format("several inputs are given: --{}", fmt::join(given, ", --")),
-                     "a data set is packed from one",
+                     "a data set is packed from one input",
                      "drop all but one");
     });
     return given[0];
@@ -123,17 +123,15 @@ std::unique_ptr<RowSource> open_language(const PackInputs& in, std::string_view 
 OptionSection kinds(PackInputs& in) {
     return {
         "Input, one of",
-        {path_option("images", "FILE", in.images, "images (u8), as IDX (gzip or not) or NPY"),
-         path_option("labels", "FILE", in.labels, "their classes, in the same format"),
-         list_option("npy", "NAME=FILE", in.npy, "field NAME from an NPY file; once for each"),
-         list_option(
-             "cifar10", "DIR|FILE", in.cifar10, "CIFAR-10's binary version; once for each file"),
-         list_option(
-             "cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version; once for each file"),
-         path_option("csv", "FILE", in.csv, "a table: one sample per line"),
-         data_option("hdf5",
-                     in.hdf5,
-                     "HDF5 file, folder of them, or pattern, with --field; several may follow"),
+        {path_option(
+             "images", "FILE", in.images, "images (u8) in an IDX (gzip or not) or NPY file"),
+         path_option("labels", "FILE", in.labels, "classes of --images, in the same format"),
+         list_option("npy", "NAME=FILE", in.npy, "field NAME from an NPY file"),
+         list_option("cifar10", "DIR|FILE", in.cifar10, "CIFAR-10's binary version"),
+         list_option("cifar100", "DIR|FILE", in.cifar100, "CIFAR-100's binary version"),
+         path_option("csv", "FILE", in.csv, "table with one sample per line"),
+         data_option(
+             "hdf5", in.hdf5, "HDF5 file, folder or pattern, with --field; several may follow"),
          path_option("folder",
                      "DIR",
                      in.folder,
@@ -175,34 +173,33 @@ OptionSection table_details(CsvOptions& csv) {
 OptionSection details(PackInputs& in) {
     return {
         "About the input",
-        {field_option("field",
-                      in.fields,
-                      "with --hdf5: a data set, its name and layout, as for train; once for each"),
+        {field_option(
+             "field", in.fields, "with --hdf5: a data set, its name and layout, as for train"),
          flag_option(
              "follow-links",
              in.follows_links,
-             "with --hdf5: read what a file names in others, too: links, virtual data sets, "
-             "external storage"),
-         bytes_option("memory",
-                      in.memory,
-                      "with --hdf5: most that reading takes at a time; a chunk is expanded whole"),
-         choice_option<ImageLayout>(
-             "layout",
-             in.layout,
-             {{"auto", ImageLayout::unstated},
-              {"chw", ImageLayout::chw},
-              {"hwc", ImageLayout::hwc}},
-             "of images with --images, --npy and --hdf5; auto: chw, unless it looks "
-             "like hwc, which is an error"),
+             "with --hdf5: follow links, virtual data sets and external storage to other files"),
+         bytes_option(
+             "memory",
+             in.memory,
+             "with --hdf5: most memory that reading takes; a whole chunk is expanded at a time"),
+         choice_option<ImageLayout>("layout",
+                                    in.layout,
+                                    {{"auto", ImageLayout::unstated},
+                                     {"chw", ImageLayout::chw},
+                                     {"hwc", ImageLayout::hwc}},
+                                    "layout of images with --images, --npy and --hdf5; auto: chw; "
+                                    "shapes that may be hwc are an error"),
          choice_option<Color>(
              "color",
              in.color,
              {{"auto", Color::as_first}, {"rgb", Color::rgb}, {"gray", Color::gray}},
-             "with --folder: what images become; auto: what the first one is"),
-         text_option("resize",
-                     "HxW",
-                     in.resize,
-                     "with --folder: size of all images; unset: they must have one"),
+             "with --folder: channels of all images; auto: those of the first image"),
+         text_option(
+             "resize",
+             "HxW",
+             in.resize,
+             "with --folder: size that images are resized to; unset: all must have the same size"),
          whole_option("length",
                       in.length,
                       0,
@@ -236,7 +233,7 @@ void add_files(PackInputs& inputs, const std::vector<std::string>& files) {
     throw Error("E101",
                 fmt::format("unexpected argument '{}'", printable(files.front())),
                 "only --text, --tokens, --hdf5 and --cifar take several files",
-                "say before the file what it is: 'lockstep data pack --help'");
+                "put the option of its kind before the file: 'lockstep data pack --help'");
 }
 
 std::unique_ptr<RowSource> open_inputs(const PackInputs& in,

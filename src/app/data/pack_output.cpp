@@ -15,19 +15,19 @@ namespace lockstep {
 OptionSection pack_output_section(PackArguments& arguments, const std::string& seed_name) {
     PackOptions& o = arguments.pack;
     std::vector<Option> layout = data_set_options(o);
-    layout.insert(layout.begin() + 2, text_option("split", "NAME", o.split, "train, test, ..."));
-    return {
-        "Output",
-        joined(std::move(layout),
-               {whole_option(
-                    "block-rows",
-                    o.block_rows,
-                    0,
-                    1 << 30,
-                    "rows hashed and compressed together; 0: at most 512 KiB. Decides the order in "
-                    "training, shards and codec do not"),
-                whole_option(seed_name, arguments.shuffle_seed, 0, 1LL << 62, "of the shuffling"),
-                flag_option("keep-order", arguments.keep_order, "do not shuffle")})};
+    layout.insert(layout.begin() + 2,
+                  text_option("split", "NAME", o.split, "part of the data: train, test, ..."));
+    return {"Output",
+            joined(std::move(layout),
+                   {whole_option("block-rows",
+                                 o.block_rows,
+                                 0,
+                                 1 << 30,
+                                 "rows per block; 0: at most 512 KiB. It decides the order in "
+                                 "training; shards and codec do not"),
+                    whole_option(
+                        seed_name, arguments.shuffle_seed, 0, 1LL << 62, "seed of the shuffling"),
+                    flag_option("keep-order", arguments.keep_order, "do not shuffle the rows")})};
 }
 
 OptionSection pack_how_section(PackArguments& arguments) {
@@ -35,7 +35,7 @@ OptionSection pack_how_section(PackArguments& arguments) {
             {threads_option(arguments.pack.threads),
              flag_option("restart",
                          arguments.restart,
-                         "discard what an unfinished pack left instead of going on")}};
+                         "discard the shards of an unfinished pack instead of continuing it")}};
 }
 
 void check_output_given(const PackArguments& arguments) {

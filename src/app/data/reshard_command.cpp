@@ -64,26 +64,26 @@ void reshard(const std::string& input, ReshardArguments& arguments, const Commun
 
 OptionTable table_of(ReshardArguments& arguments) {
     PackOptions& options = arguments.pack;
-    return {{"Output",
-             joined(data_set_options(options),
-                    {whole_option(
-                         "block-rows",
-                         options.block_rows,
-                         0,
-                         1 << 30,
-                         "rows hashed and compressed together; 0: as in DIR. Training's order goes "
-                         "by blocks: another number gives a model of other bits"),
-                     whole_option("shuffle-seed",
-                                  arguments.seed,
-                                  no_seed,
-                                  1LL << 62,
-                                  "shuffle rows again; -1: keep their order")})},
-            {"How",
-             {threads_option(options.threads),
-              bytes_option("memory", arguments.memory, "of each rank for shuffling"),
-              flag_option("restart",
-                          arguments.restart,
-                          "discard what an unfinished run left instead of going on")}}};
+    return {
+        {"Output",
+         joined(data_set_options(options),
+                {whole_option("block-rows",
+                              options.block_rows,
+                              0,
+                              1 << 30,
+                              "rows per block; 0: as in DIR. Another number changes the order in "
+                              "training, and so the bits of a model"),
+                 whole_option("shuffle-seed",
+                              arguments.seed,
+                              no_seed,
+                              1LL << 62,
+                              "shuffle rows again; -1: keep their order")})},
+        {"How",
+         {threads_option(options.threads),
+          bytes_option("memory", arguments.memory, "memory of each rank for shuffling"),
+          flag_option("restart",
+                      arguments.restart,
+                      "discard the shards of an unfinished reshard instead of continuing it")}}};
 }
 
 }  // namespace

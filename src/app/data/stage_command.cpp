@@ -135,10 +135,11 @@ Command data_stage_command() {
             "  mpirun -np 8 --map-by node lockstep data stage /shared/train --to /local/train\n"
             "  mpirun -np 8 --map-by node lockstep data stage /local/train --unstage\n",
         .table = {{"Copy",
-                   {path_option("to", "DIR", arguments->stage.target, "folder on each node's disk"),
+                   {path_option(
+                        "to", "DIR", arguments->stage.target, "target folder on each node's disk"),
                     flag_option("check",
                                 arguments->checks_hashes,
-                                "read a copy that is there already, and compare its hashes"),
+                                "read an existing copy and compare its hashes"),
                     flag_option(
                         "unstage", arguments->removes, "remove the copy, DIR, from every node")}}},
         .positionals = 1,

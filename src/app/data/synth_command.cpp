@@ -40,43 +40,46 @@ constexpr const char* data_synth_help =
 Command data_synth_command() {
     auto arguments = std::make_shared<SynthArguments>();
     SynthOptions& synth = arguments->synth;
-    return {
-        .name = "data synth",
-        .summary = "make up a data set that can be learned",
-        .usage = "lockstep data synth --out DIR [options]",
-        .text = data_synth_help,
-        .table = {{"Samples",
-                   {choice_option<SynthKind>("kind",
-                                             synth.kind,
-                                             {{"cifar", SynthKind::classes},
-                                              {"segmentation", SynthKind::segmentation},
-                                              {"regression", SynthKind::regression},
-                                              {"text", SynthKind::text}},
-                                             "what they are"),
-                    whole_option("samples", synth.samples, 1, std::int64_t{1} << 40, "how many"),
-                    whole_option("first",
-                                 synth.first,
-                                 0,
-                                 std::int64_t{1} << 60,
-                                 "number of the first: a test set goes on where training data end"),
-                    whole_option("seed", synth.seed, 0, 1LL << 62, "other seeds, other data"),
-                    whole_option("size",
-                                 synth.size,
-                                 1,
-                                 65536,
-                                 "height and width; of regression: features; of text: tokens"),
-                    whole_option("classes",
-                                 synth.classes,
-                                 2,
-                                 255,
-                                 "of labels or masks; of text: the vocabulary")}},
-                  pack_output_section(arguments->output, "shuffle-seed"),
-                  pack_how_section(arguments->output)},
-        .run = [arguments](const Invocation& call) {
-            const Communicator& ranks = call.process.ranks;
-            agree(ranks, [&] { synthesize(*arguments, ranks); });
-            return 0;
-        }};
+    return {.name = "data synth",
+            .summary = "generate a data set that can be learned",
+            .usage = "lockstep data synth --out DIR [options]",
+            .text = data_synth_help,
+            .table =
+                {{"Samples",
+                  {choice_option<SynthKind>("kind",
+                                            synth.kind,
+                                            {{"cifar", SynthKind::classes},
+                                             {"segmentation", SynthKind::segmentation},
+                                             {"regression", SynthKind::regression},
+                                             {"text", SynthKind::text}},
+                                            "kind of samples"),
+                   whole_option(
+                       "samples", synth.samples, 1, std::int64_t{1} << 40, "number of samples"),
+                   whole_option(
+                       "first",
+                       synth.first,
+                       0,
+                       std::int64_t{1} << 60,
+                       "number of the first sample; a test set begins where the training data end"),
+                   whole_option("seed", synth.seed, 0, 1LL << 62, "seed of the data"),
+                   whole_option(
+                       "size",
+                       synth.size,
+                       1,
+                       65536,
+                       "height and width of images, features of regression, or tokens of text"),
+                   whole_option("classes",
+                                synth.classes,
+                                2,
+                                255,
+                                "classes of labels or masks; vocabulary of text")}},
+                 pack_output_section(arguments->output, "shuffle-seed"),
+                 pack_how_section(arguments->output)},
+            .run = [arguments](const Invocation& call) {
+                const Communicator& ranks = call.process.ranks;
+                agree(ranks, [&] { synthesize(*arguments, ranks); });
+                return 0;
+            }};
 }
 
 }  // namespace lockstep

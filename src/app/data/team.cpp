@@ -18,8 +18,8 @@ void stop_if_asked(const std::string& doing) {
     check(stop_requested() == StopRequest::none, [&] {
         return Error("E242",
                      fmt::format("{} was interrupted", doing),
-                     "a signal asked for it; what is finished is kept",
-                     "give the same command again to go on");
+                     "a signal ended it; finished parts are kept",
+                     "give the same command again to continue");
     });
 }
 

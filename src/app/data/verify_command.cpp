@@ -22,7 +22,7 @@ namespace {
 
 std::string sound(const std::vector<FieldMapping>& fields) {
     return fields.empty() ? "is whole"
-                          : "can be read, every block; it has no hashes that tell more";
+                          : "every block can be read; it has no hashes to compare with";
 }
 
 struct VerifyArguments {

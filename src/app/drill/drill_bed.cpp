@@ -85,8 +85,8 @@ void check_trained(const Struck& trained) {
                          ? std::string("the training without a fault did not end in time")
                          : fmt::format("the training without a fault ended with exit code {}",
                                        trained.exit_code),
-                     "what it said is above",
-                     "mend that first")
+                     "its output is above",
+                     "fix that first")
             .exiting_as(trained.exit_code);
     });
 }
@@ -220,7 +220,7 @@ Expectation DrillBed::expect_same_parameters(const Attack& attack) {
     again.strike = {};
     const Struck struck = train(again);
     const std::string what = "the same command again";
-    const std::string expected = "the parameters of the undisturbed run";
+    const std::string expected = "the parameters of the run without a fault";
     if (struck.exit_code != 0)
         return {what,
                 expected,

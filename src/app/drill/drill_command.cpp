@@ -24,15 +24,15 @@ namespace lockstep {
 namespace {
 
 constexpr const char* drill_help =
-    R"(Rehearses what goes wrong on a machine, before it does: a small training of its own is hurt in a
-known way, and has to end as docs/drill.md says: by the right exit code, with rank, node and cause
-named, with nothing left behind; then the same command again must come to the very parameters of
-a training that nobody hurt. Without a choice of faults all are rehearsed. One page is the result.
+    R"(Causes known faults in a small training, and checks that each ends as docs/drill.md says: with the
+right exit code, with rank, node and cause named, and with nothing left behind. Then the same
+command must resume, and give the same parameters as a training without a fault. Without a choice
+all faults are tried. The result is one page.
 
-It acts on processes that it started and on folders that it made, and removes them, also after
-Ctrl-C. What cannot be rehearsed here is skipped, and the page says why.
+It touches only processes and folders that it made, and removes them, also after Ctrl-C. A fault
+that is impossible here is skipped, and the page says why.
 
-Exit code 0: all that was rehearsed ended as it should.
+Exit code 0: every fault that was tried ended as it should.
 
 Examples:
   lockstep drill
@@ -69,29 +69,30 @@ OptionSection faults_section(DrillOptions& options) {
     OptionSection section{"Faults", {}};
     for (std::size_t i = 0; i < all_faults().size(); ++i)
         section.options.push_back(fault_option(all_faults()[i], options.chosen, i));
-    section.options.push_back(flag_option("all", options.all, "all of them, as without a choice"));
+    section.options.push_back(flag_option("all", options.all, "all faults, as without a choice"));
     return section;
 }
 
 OptionTable table_of(DrillOptions& options) {
     return {faults_section(options),
             {"Trainings",
-             {whole_option("np", options.np, 2, 8, "ranks of each, on this machine"),
+             {whole_option("np", options.np, 2, 8, "ranks of each training, on this machine"),
               filled(text_option("hosts",
                                  "HOST:N[,HOST:N]",
                                  options.hosts,
-                                 "for --node-loss: ranks on each, over ssh")),
+                                 "for --node-loss: start N ranks on each host, over ssh")),
               whole_option("steps",
                            options.steps,
                            0,
                            10'000'000,
-                           "of each, faults come after a tenth; 0: as many as take some seconds"),
+                           "steps of each training; the fault comes after a tenth; 0: as many as "
+                           "take some seconds"),
               path_option("scratch",
                           "DIR",
                           options.scratch,
-                          "where they run, removed at the end; unset: $TMPDIR or /tmp")}},
+                          "folder of the trainings, removed at the end; unset: $TMPDIR or /tmp")}},
             {"Output",
-             {path_option("out", "FILE", options.out, "write the page there, too"),
+             {path_option("out", "FILE", options.out, "also write the page to this file"),
               json_option(options.json)}}};
 }
 
@@ -160,7 +161,7 @@ int run(const DrillOptions& options, const Invocation& call) {
 Command drill_command() {
     auto options = std::make_shared<DrillOptions>();
     return {.name = "drill",
-            .summary = "rehearse faults, and see them end as they should",
+            .summary = "cause faults, and check that they end as they should",
             .usage = "lockstep drill [--killed-rank] [--preempt] ... [--np N] [--out FILE]",
             .text = drill_help,
             .table = table_of(*options),

@@ -142,18 +142,18 @@ void check_drill(const DrillPage& page) {
         if (fault.end() == FaultEnd::failed) failed.push_back(fault.name);
     check(failed.empty(), [&] {
         return Error("E740",
-                     fmt::format("{} of {} rehearsed faults did not end as they should: {}",
+                     fmt::format("{} of {} faults did not end as they should: {}",
                                  failed.size(),
                                  page.faults.size() - page.count(FaultEnd::skipped),
                                  fmt::join(failed, ", ")),
-                     "the page above says what was expected, and what was found",
-                     fmt::format("look at it alone: lockstep drill --{}", failed.front()));
+                     "the page above shows what was expected and what was found",
+                     fmt::format("try it alone: lockstep drill --{}", failed.front()));
     });
     check(page.count(FaultEnd::passed) > 0, [] {
         return Error("E741",
-                     "no fault was rehearsed",
+                     "no fault was tried",
                      "all were skipped; the page above says why",
-                     "choose others, or give what they need");
+                     "choose other faults, or provide what these need");
     });
 }
 

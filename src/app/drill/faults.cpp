@@ -19,14 +19,14 @@ namespace lockstep {
 namespace {
 
 constexpr std::array faults{
-    Fault{"killed-rank", "a rank is killed (kill -9), as for want of memory", kill_rank},
-    Fault{"stuck-rank", "a rank stands still (kill -STOP)", stop_rank},
-    Fault{"killed-launcher", "the command itself is killed, and all below it", kill_launcher},
-    Fault{"preempt", "TERM, as SLURM sends it before it takes nodes away", preempt},
+    Fault{"killed-rank", "a rank is killed (kill -9), as when memory runs out", kill_rank},
+    Fault{"stuck-rank", "a rank is stopped (kill -STOP)", stop_rank},
+    Fault{"killed-launcher", "the command and its child processes are killed", kill_launcher},
+    Fault{"preempt", "the job gets TERM, as SLURM sends it before a preemption", preempt},
     Fault{"damaged-data", "some bytes of the data are damaged", damage_data},
-    Fault{"full-disk", "the run's file system becomes full, in a small one of its own", fill_disk},
-    Fault{"full-shm", "/dev/shm has no room for Open MPI's files, in one of its own", fill_shm},
-    Fault{"node-loss", "all ranks of the last of --hosts fall silent", lose_node},
+    Fault{"full-disk", "the run's file system, a small one made for this, becomes full", fill_disk},
+    Fault{"full-shm", "a /dev/shm made for this has no room for Open MPI's files", fill_shm},
+    Fault{"node-loss", "all ranks of the last host in --hosts stop answering", lose_node},
 };
 
 /// What ends every rehearsal: nothing is left, and the run goes on as if nothing had happened. What

@@ -55,7 +55,7 @@ void leave_mounts() {
     const gid_t group = ::getegid();
     if (::unshare(CLONE_NEWNS) != 0) {
         if (::unshare(CLONE_NEWUSER | CLONE_NEWNS) != 0)
-            throw refused("this user may not have mounts of its own here");
+            throw refused("this user may not mount file systems here");
         map_this_user(user, group);
     }
     if (::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)

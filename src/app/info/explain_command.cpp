@@ -43,8 +43,8 @@ int explain_exit(const std::string& word, std::int64_t code) {
     const int signal = number - 128;
     check(signal > 0 && signal <= SIGRTMAX, [&] {
         return Error("E101",
-                     fmt::format("exit code {} is none of Lockstep's", printable(word)),
-                     "a shell gives 127 where it finds no program, and 126 if it may not start it",
+                     fmt::format("exit code {} is not one of Lockstep's", printable(word)),
+                     "a shell gives 127 if it finds no program, and 126 if it may not start it",
                      "the lines before it say more, or 'lockstep diagnose RUN'");
     });
     const std::string_view fault = launch_fault(number);

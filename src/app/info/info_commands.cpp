@@ -104,9 +104,9 @@ Command config_check_command() {
             .summary = "check a configuration file",
             .usage = "lockstep config check FILE",
             .text =
-                "Reports the first mistake with file, line and column. A file for --config of "
-                "train, or\n"
-                "a user's or site's, where options stand in tables such as [train].\n",
+                "Reports the first mistake with file, line and column. FILE is one for train "
+                "--config,\n"
+                "or a user's or site's file, which has a table such as [train] for each command.\n",
             .positionals = 1,
             .run = [](const Invocation& call) { return check_file(call.positionals[0]); }};
 }
@@ -131,8 +131,8 @@ Command version_command() {
             .summary = "show versions",
             .usage = "lockstep version",
             .text =
-                "Of Lockstep and of what it stands on; on a node with GPUs also what training on "
-                "them needs and\nlacks, with the command that gets it.\n",
+                "Shows the versions of Lockstep and its libraries. On a node with GPUs it also "
+                "names what\ntraining on them lacks, with the command that installs it.\n",
             .run = show_versions};
 }
 

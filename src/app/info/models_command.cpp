@@ -12,10 +12,10 @@ namespace lockstep {
 namespace {
 
 constexpr const char* models_help =
-    R"(What --model of train can be. Parameters are counted for inputs and classes as shown; the table's
-last columns say which other inputs a model takes, and what its outputs mean. A model for
-classification is one for multi-label and regression, too. docs/models.md says how to choose, and how
-weights travel to and from torchvision.
+    R"(Lists the models that train --model can name. Parameters are counted for the inputs and classes shown.
+The last columns show which other inputs a model takes, and what its outputs mean. A model for
+classification also serves for multi-label and regression. docs/models.md explains how to choose one,
+and how to exchange weights with torchvision.
 
 Examples:
   lockstep models

@@ -89,11 +89,10 @@ int verify(const fs::path& run) {
                 "step {:<10} {} {}: {}\n", info.step, error.code(), error.what(), error.why()));
         }
     check(damaged == 0, [&] {
-        return Error(
-            "E310",
-            fmt::format("{} of {} checkpoints are damaged", damaged, found.size()),
-            "they are listed above",
-            "nothing needs to be done if a newer one is whole: a resumed run passes over them");
+        return Error("E310",
+                     fmt::format("{} of {} checkpoints are damaged", damaged, found.size()),
+                     "they are listed above",
+                     "nothing needs to be done if a newer one is whole: a resumed run skips them");
     });
     return 0;
 }
@@ -130,13 +129,13 @@ void check_together(const ExportArguments& arguments) {
     check(!arguments.takes_all || !arguments.takes_average, [] {
         return Error("E106",
                      "--all and --average are both given",
-                     "the average is among all, under a name of its own",
+                     "--all includes the average, under its own name",
                      "drop one of them");
     });
     check(!arguments.takes_all || arguments.format != ExportFormat::torchscript, [] {
         return Error("E106",
                      "--all does not go with --format torchscript",
-                     "a model's file has no place for what the optimizer keeps",
+                     "a model's file cannot hold the optimizer's state",
                      "use --format safetensors");
     });
 }
@@ -184,10 +183,10 @@ Command export_command() {
         .summary = "write a run's weights into one file for other programs",
         .usage = "lockstep export RUN --out FILE [options]",
         .text =
-            "Parameters and buffers of the newest checkpoint, f32 under the model's names:\n"
-            "what 'lockstep train --load-weights', Python's safetensors and numpy.load() read.\n"
-            "--format torchscript, for runs of --model FILE.pt, writes that file anew with the\n"
-            "weights in it: what Python's torch.jit.load() and --model take.\n\n"
+            "Writes parameters and buffers of the newest checkpoint, f32 under the model's names,\n"
+            "for 'lockstep train --load-weights', Python's safetensors and numpy.load().\n"
+            "--format torchscript, for runs of --model FILE.pt, writes that file with the new\n"
+            "weights, for Python's torch.jit.load() and --model.\n\n"
             "Examples:\n"
             "  lockstep export runs/a --out a.safetensors\n"
             "  lockstep export runs/b --out b.pt --format torchscript\n",
@@ -198,18 +197,18 @@ Command export_command() {
                                                 {{"safetensors", ExportFormat::safetensors},
                                                  {"npz", ExportFormat::npz},
                                                  {"torchscript", ExportFormat::torchscript}},
-                                                "of the file"),
+                                                "format of the file"),
                     whole_option("step",
                                  arguments->step,
                                  0,
                                  std::int64_t{1} << 62,
-                                 "of the checkpoint; 0: the newest"),
+                                 "step of the checkpoint; 0: the newest"),
                     flag_option("average",
                                 arguments->takes_average,
-                                "the moving average of --ema in place of the parameters"),
+                                "write the moving average of --ema instead of the parameters"),
                     flag_option("all",
                                 arguments->takes_all,
-                                "what the optimizer keeps, too: optimizer.STATE.NAME")}}},
+                                "also write the optimizer's state, as optimizer.STATE.NAME")}}},
         .positionals = 1,
         .run = [arguments](const Invocation& call) { return export_weights(*arguments, call); }};
 }

@@ -11,14 +11,14 @@ namespace lockstep {
 namespace {
 
 constexpr const char* compare_help =
-    R"(Puts two runs side by side: speed, phase by phase; figures of the test data; goodput; which settings
-differ, where their values came from, and which of them decide bits; and whether the parameters are
-the same, bit for bit, after the newest step whose checkpoints both have.
+    R"(Compares two runs: speed of each phase, metrics on the test data, goodput, and settings that differ,
+with their origin and whether they decide bits. It also compares the parameters, bit for bit, after
+the newest step of which both runs have a checkpoint.
 
-A difference in speed counts where it is more than twice what the steps' own scatter makes of it
-(+- in the table; the first step of a start, which warms caches up, is left out). Figures are compared
-after as many samples and after as many updates: with other batches these are not the same, and
-what is left of a gap after as many updates is not for want of updates.
+A difference in speed counts if it is more than twice the noise of the steps (+- in the table). The
+first step of a start is left out, as it warms caches up. Metrics are compared after equally many
+samples and after equally many updates, which differ between batch sizes. A gap after equally many
+updates has another cause than the number of updates.
 
 Examples:
   lockstep compare runs/a runs/b
@@ -30,7 +30,7 @@ Examples:
 Command compare_command() {
     auto json = std::make_shared<bool>(false);
     return {.name = "compare",
-            .summary = "put two runs side by side: speed, accuracy, settings, bits",
+            .summary = "compare two runs: speed, accuracy, settings, bits",
             .usage = "lockstep compare RUN RUN [--json]",
             .text = compare_help,
             .table = {{"Options", {json_option(*json)}}},

@@ -47,26 +47,27 @@ bool differs_in_speed(const RunComparison& runs) {
 }
 
 std::string speed_verdict(const RunComparison& runs) {
-    if (!have_steps(runs)) return "speed cannot be compared: no steps were kept of one of them";
+    if (!have_steps(runs))
+        return "speed cannot be compared: one of them has no record of its steps";
     const double ratio = rate_of(runs.second, runs) / rate_of(runs.first, runs);
     const std::string name = root_text(runs.second);
     if (!differs_in_speed(runs))
         return fmt::format(
-            "{} is {:.2f} times as fast as {}, which is no difference beyond the scatter of their "
-            "steps",
+            "{} is {:.2f} times as fast as {}, which is within the noise of their steps",
             name,
             ratio,
             root_text(runs.first));
     return fmt::format(
-        "{} is {:.2f} times as fast as {}; two runs of one command may differ by more "
-        "than their steps scatter",
+        "{} is {:.2f} times as fast as {}; two runs of one command may differ by more than the "
+        "noise of their steps",
         name,
         ratio,
         root_text(runs.first));
 }
 
 std::string bits_verdict(const RunComparison& runs) {
-    if (!runs.bits) return "no checkpoint of one step tells of their bits";
+    if (!runs.bits)
+        return "their bits cannot be compared: they have no checkpoint of the same step";
     return fmt::format("after step {} their parameters are {}",
                        runs.bits->step,
                        runs.bits->are_equal() ? "equal, bit for bit" : "not the same");
@@ -197,7 +198,8 @@ void add_gap(std::vector<Cells>& rows,
 }
 
 std::string figures_text(const RunComparison& runs) {
-    if (runs.figures.empty()) return "no evaluation of both tells of accuracy\n";
+    if (runs.figures.empty())
+        return "accuracy cannot be compared: they have no evaluation in common\n";
     std::vector<Cells> rows{
         {"test data", "", root_text(runs.first), root_text(runs.second), "difference"}};
     rows.front()[1] = " ";

@@ -61,27 +61,26 @@ bool is_stop(const Request& request) {
 
 void check_at_work(const RunStatus& status) {
     check(status.is_alive(), [&] {
-        return Error("E683",
-                     fmt::format("nothing runs in '{}'", status.root.string()),
-                     status.condition == RunCondition::lost
-                         ? fmt::format("it says that it is running, but {} is gone",
-                                       status.holder.empty() ? "its process" : status.holder)
-                         : fmt::format("the run is {} at step {}",
-                                       run_condition_name(status.condition),
-                                       status.step),
-                     status.condition == RunCondition::complete
-                         ? "nothing to do: all its steps are done"
-                     : status.fails_again()
-                         ? fmt::format("nothing to do; 'lockstep logs {} --first-error' says what "
-                                       "to mend before it goes on",
-                                       shell_text({status.root.string()}))
-                         : "nothing to do; the same 'lockstep train' command goes on with it");
+        return Error(
+            "E683",
+            fmt::format("nothing runs in '{}'", status.root.string()),
+            status.condition == RunCondition::lost
+                ? fmt::format("it is marked as running, but {} is gone",
+                              status.holder.empty() ? "its process" : status.holder)
+                : fmt::format("the run is {} at step {}",
+                              run_condition_name(status.condition),
+                              status.step),
+            status.condition == RunCondition::complete ? "nothing to do: all its steps are done"
+            : status.fails_again() ? fmt::format("nothing to do; 'lockstep logs {} --first-error' "
+                                                 "says what to fix before it can resume",
+                                                 shell_text({status.root.string()}))
+                                   : "nothing to do; the same 'lockstep train' command resumes it");
     });
 }
 
 Error ended_otherwise(const Request& request, const std::string& why) {
     return Error("E684",
-                 fmt::format("run '{}' did not live to do it", request.run.string()),
+                 fmt::format("run '{}' ended before it did that", request.run.string()),
                  why,
                  fmt::format("see 'lockstep status {}'", shell_text({request.run.string()})));
 }
@@ -103,7 +102,7 @@ bool is_met(const Request& request, const RunStatus& status) {
         throw ended_otherwise(request, "another start of the run has begun since");
     if (status.condition == RunCondition::failed) throw ended_otherwise(request, status.reason);
     if (status.condition == RunCondition::lost)
-        throw ended_otherwise(request, "its process is gone without a word");
+        throw ended_otherwise(request, "its process is gone without a message");
     if (!status.is_alive()) return !(is_stop(request) && status.is_held);
     return !is_stop(request) && status.answered == request.asked.id;
 }
@@ -116,7 +115,7 @@ std::optional<RunStatus> met_status(const Request& request) {
     check(was_pending || status.answered == request.asked.id || !status.is_alive(), [&] {
         return Error("E686",
                      fmt::format("the request to run '{}' is gone", request.run.string()),
-                     "another request took its place, or it could not be read by the run",
+                     "another request replaced it, or the run could not read it",
                      fmt::format("see 'lockstep status {}', and ask again",
                                  shell_text({request.run.string()})));
     });
@@ -136,8 +135,8 @@ RunStatus wait_for(const Request& request) {
                                      request.run.string(),
                                      duration_text(request.timeout_s)),
                          "a step, an evaluation or setting up takes long, or a rank hangs",
-                         fmt::format("the request stays and will be met; 'lockstep diagnose {}' "
-                                     "tells a hang",
+                         fmt::format("the request stays and will be carried out; 'lockstep "
+                                     "diagnose {}' finds a hang",
                                      shell_text({request.run.string()})));
         });
         if (progress.is_due())
@@ -201,7 +200,7 @@ Command stop_command() {
                        {flag_option("now", options->now, "end without a checkpoint"),
                         flag_option("after-checkpoint",
                                     options->after_checkpoint,
-                                    "end with the next checkpoint that is due anyway"),
+                                    "end with the next regular checkpoint"),
                         timeout_option(*options, ", which is the default of --after-checkpoint")}}},
             .positionals = 1,
             .run = [options](const Invocation& call) { return stop(*options, call); }};

@@ -19,9 +19,9 @@ namespace lockstep {
 namespace {
 
 constexpr const char* diagnose_help =
-    R"(Every rank records its collectives in RUN/logs/iN/flight; this command puts the records of all
-ranks together and says which rank keeps the others waiting, and what it was doing last. It works
-while a job runs, after it ended, and after a rank was killed. Exit code 76 if something is wrong.
+    R"(Every rank records its collectives in RUN/logs/iN/flight. This command compares the records of all
+ranks and names the rank that keeps the others waiting, and its last action. It works while a job
+runs, after it ended, and after a rank was killed. Exit code 76 if something is wrong.
 
 Examples:
   lockstep diagnose runs/a
@@ -112,8 +112,8 @@ std::string calm_text(const Diagnosis& found) {
             duration_text(heard_s - found.now_s),
             ranks_text(unheard));
     return fmt::format(
-        "nothing is known to be wrong, but {} on another host gave no sign of life for {}; {} "
-        "makes it dead",
+        "nothing is known to be wrong, but {} on another host has not answered for {}; after {} it "
+        "counts as dead",
         ranks_text(unheard),
         duration_text(found.now_s - heard_s),
         duration_text(found.is_over ? silence_after_end_s : silence_s));
@@ -194,7 +194,7 @@ int run_diagnose(const DiagnoseOptions& options, const Invocation& call) {
 Command diagnose_command() {
     auto options = std::make_shared<DiagnoseOptions>();
     return {.name = "diagnose",
-            .summary = "say which rank keeps a run waiting, or was lost",
+            .summary = "show which rank keeps a run waiting, or was lost",
             .usage = "lockstep diagnose RUN [--incarnation N] [--json]",
             .text = diagnose_help,
             .table = {{"Options",

@@ -30,7 +30,7 @@ std::string next_about_slow(const RunStatus& status, std::int64_t incarnation) {
 // "the run is failed: REASON"
 std::string standing_text(const RunStatus& status) {
     if (status.condition == RunCondition::lost)
-        return fmt::format("the run ended without a word, {}",
+        return fmt::format("the run ended without a message, {}",
                            status.saved_step < 0
                                ? "and there is no checkpoint"
                                : fmt::format("after the checkpoint of step {}", status.saved_step));

@@ -79,18 +79,18 @@ std::string words_without_ranks(const RunStatus& status, std::int64_t start) {
 }
 
 constexpr const char* logs_help =
-    R"(Puts the logs of all ranks of a start together, from RUN/logs/iN/rank-NNNNN.jsonl: in order of time
-by rank 0's clock (how the nodes' clocks differ is measured when a run starts), and lines that
-several ranks wrote alike as one, with the ranks in front: [0-7]. [all]: rank 0 said it for all.
-[launcher]: mpirun or srun said it, or a rank before its log was open (RUN/logs/iN/launcher-HOST.jsonl).
+    R"(Merges the logs of all ranks of a start, RUN/logs/iN/rank-NNNNN.jsonl, in order of time. Times are
+those of rank 0's clock; a run measures the offsets of the nodes' clocks when it starts. A line that
+several ranks wrote is shown once, with the ranks in front: [0-7]. [all]: rank 0 wrote it for all.
+[launcher]: mpirun, srun or a rank without an open log wrote it (RUN/logs/iN/launcher-HOST.jsonl).
 It needs no rights in SLURM and no connection to the job, works while ranks write and after they
-were killed, and needs little memory however long the logs are.
+were killed, and needs little memory for logs of any length.
 
-What went wrong: --first-error names the rank, its node and the cause, which is the first error that
-only tells of no other rank's end; where the ranks' own errors say nothing, as after kill -9, their
-flight records do. Where nothing went wrong, it names the rank that the others wait for, and why, as
-`lockstep report` does. --diff-rank 3 shows only where rank 3 differs: '+' what it alone wrote, '-'
-what most of the others wrote and it did not. --follow goes on until the run ends, or Ctrl-C.
+--first-error names the rank, its node and the cause: the first error that is not a consequence of
+another rank's end. If the ranks wrote no error, as after kill -9, their flight records are used. In
+a run without errors it names the rank that the others wait for, and why, as `lockstep report` does.
+--diff-rank 3 shows only differences of rank 3: '+' lines that it alone wrote, '-' lines that most
+others wrote and it did not. --follow prints new lines until the run ends, or until Ctrl-C.
 
 Examples:
   lockstep logs runs/a
@@ -178,8 +178,8 @@ std::vector<std::int64_t> chosen_starts(const fs::path& run,
     check(newest > 0, [&] {
         return Error("E201",
                      fmt::format("run '{}' has no logs yet", printable(run.string())),
-                     "none of its starts has got as far",
-                     "what its ranks or their launcher printed says more");
+                     "none of its starts has begun a log",
+                     "see the output of its ranks or their launcher");
     });
     check(options.incarnation <= newest, [&] {
         return Error("E102",
@@ -204,16 +204,16 @@ void check_together(const LogsOptions& options) {
     };
     refuse(options.all_starts && options.incarnation > 0,
            "--all-starts and --incarnation",
-           "one asks for all starts, the other for one");
+           "one selects all starts, the other one start");
     refuse(options.follow && options.all_starts,
            "--follow and --all-starts",
-           "only the newest start can go on");
+           "only the newest start can write more");
     refuse(options.follow && options.diff_rank >= 0,
            "--follow and --diff-rank",
            "what a rank lacks is known only once it can no longer come");
     refuse(options.first_error && (options.follow || options.diff_rank >= 0 || options.all_starts),
            "--first-error and --follow, --diff-rank or --all-starts",
-           "a cause is that of one start as it stands");
+           "a cause is searched in one finished or current start");
     refuse(options.diff_rank >= 0 && !options.ranks.empty(),
            "--diff-rank and --rank",
            "a rank is compared with all others");
@@ -270,7 +270,7 @@ void show_start(const fs::path& run, std::int64_t start, const LogsOptions& opti
     const std::uint64_t damaged =
         options.follow ? follow_logs(folder, view, is_over, out) : show_logs(folder, view, out);
     if (damaged > 0 && !options.json)
-        out.text() += fmt::format("{} damaged line(s) were passed over\n", damaged);
+        out.text() += fmt::format("{} damaged line(s) were skipped\n", damaged);
 }
 
 std::string next_lines(const RunStatus& status,
@@ -333,27 +333,34 @@ std::vector<Choice<Level>> level_choices() {
 }
 
 OptionTable logs_table(LogsOptions& options) {
-    return {{"Which lines",
-             {text_option("rank", "LIST", options.ranks, "of these ranks, as 3,5-7; unset: of all"),
-              text_option("node", "HOST", options.node, "of the ranks on this host"),
-              choice_option("level", options.level, level_choices(), "that matter as much or more"),
-              text_option("since",
-                          "TIME|AGO",
-                          options.since,
-                          "from then on: 2026-01-31T12:30 (UTC), or 10m, 2h"),
-              incarnation_option(options.incarnation),
-              flag_option("all-starts", options.all_starts, "of all starts, one after the other")}},
-            {"What to show",
-             {flag_option("first-error",
-                          options.first_error,
-                          "what failed, else what is slow: rank, node, why"),
-              whole_option("diff-rank",
-                           options.diff_rank,
-                           -1,
-                           1'000'000'000,
-                           "only lines by which this rank differs from the others; -1: all lines"),
-              flag_option("follow", options.follow, "go on while the run does"),
-              json_option(options.json, "one JSON object per line")}}};
+    return {
+        {"Which lines",
+         {text_option("rank",
+                      "LIST",
+                      options.ranks,
+                      "ranks whose lines are shown, such as 3,5-7; unset: all"),
+          text_option("node", "HOST", options.node, "show only lines of ranks on this host"),
+          choice_option(
+              "level", options.level, level_choices(), "lowest level of lines that are shown"),
+          text_option("since",
+                      "TIME|AGO",
+                      options.since,
+                      "show lines since then: 2026-01-31T12:30 (UTC), or 10m, 2h"),
+          incarnation_option(options.incarnation),
+          flag_option("all-starts",
+                      options.all_starts,
+                      "show the lines of all starts, one after the other")}},
+        {"What to show",
+         {flag_option("first-error",
+                      options.first_error,
+                      "show the first error, or else the slowest rank, with node and reason"),
+          whole_option("diff-rank",
+                       options.diff_rank,
+                       -1,
+                       1'000'000'000,
+                       "show only lines in which this rank differs from the others; -1: all lines"),
+          flag_option("follow", options.follow, "keep printing new lines until the run ends"),
+          json_option(options.json, "one JSON object per line")}}};
 }
 
 }  // namespace

@@ -12,12 +12,12 @@ namespace lockstep {
 namespace {
 
 constexpr const char* metrics_help =
-    R"(Prints what a run reported of itself, of all its starts, each step once: loss, rates, phases, and its
-evaluations. csv has a row for each report and each evaluation, and a column for each figure; jsonl has
-the same as lines of JSON; prometheus has the newest figures for node_exporter's textfile collector.
+    R"(Prints the metrics of a run over all its starts, each step once: loss, rates, phases and evaluations.
+csv has a row for each report and each evaluation, and a column for each metric. jsonl has the same as
+lines of JSON. prometheus has the newest metrics for node_exporter's textfile collector.
 
-It reads the run directory alone, while the run goes on and afterwards. --out replaces the file at once,
-readable by its owner alone; the shell's > makes one that follows your umask.
+It reads the run directory alone, during the run and afterwards. --out replaces the file atomically,
+readable by its owner alone; a file made by the shell's > follows your umask.
 
 Examples:
   lockstep metrics runs/a --out a.csv
@@ -53,7 +53,7 @@ int export_metrics(const MetricsOptions& options, const fs::path& run) {
 Command metrics_command() {
     auto options = std::make_shared<MetricsOptions>();
     return {.name = "metrics",
-            .summary = "a run's figures as CSV, JSON lines or for Prometheus",
+            .summary = "print a run's metrics as CSV, JSON lines or for Prometheus",
             .usage = "lockstep metrics RUN [--format csv|jsonl|prometheus] [--out FILE]",
             .text = metrics_help,
             .table = {{"Options",
@@ -62,8 +62,8 @@ Command metrics_command() {
                                                      {{"csv", MetricsFormat::csv},
                                                       {"jsonl", MetricsFormat::jsonl},
                                                       {"prometheus", MetricsFormat::prometheus}},
-                                                     "of the output"),
-                        path_option("out", "FILE", options->out, "file to write; none: stdout")}}},
+                                                     "format of the output"),
+                        path_option("out", "FILE", options->out, "file to write; unset: stdout")}}},
             .positionals = 1,
             .run = [options](const Invocation& call) {
                 return export_metrics(*options, call.positionals[0]);

@@ -20,12 +20,12 @@ namespace lockstep {
 namespace {
 
 constexpr const char* report_help =
-    R"(One page about a run, from its directory alone, while it trains or afterwards: how it ended and why,
-what to try, the curves of loss and tests, where a step goes on each rank, which rank was slow and
-when, starts and goodput, and what ran where. Every finding has its number and a command to type.
+    R"(Shows one page about a run, from its directory alone, during training or afterwards: how it ended and
+why, what to try, loss and test curves, the time of each phase on each rank, slow ranks, starts,
+goodput, and the nodes. Every finding has a number and a command to type.
 
-text and json go to the terminal, markdown too; html is one file with drawings that needs no network
-and runs no script, RUN/report.html unless --out says otherwise.
+text, json and markdown go to the terminal. html is one file with drawings, RUN/report.html unless
+--out names another; it needs no network and runs no script.
 
 Examples:
   lockstep report runs/a
@@ -109,22 +109,24 @@ int show(const ReportOptions& options, const Invocation& call) {
 Command report_command() {
     auto options = std::make_shared<ReportOptions>();
     return {.name = "report",
-            .summary = "show how a run went, and what to try, on one page",
+            .summary = "show on one page how a run went, and what to try",
             .usage = "lockstep report RUN [--format FORMAT] [--out FILE] [--incarnation N]",
             .text = report_help,
-            .table = {{"Options",
-                       {choice_option<ReportFormat>("format",
-                                                    options->format,
-                                                    {{"text", ReportFormat::text},
-                                                     {"json", ReportFormat::json},
-                                                     {"markdown", ReportFormat::markdown},
-                                                     {"html", ReportFormat::html}},
-                                                    "of the page"),
-                        path_option("out",
-                                    "FILE",
-                                    options->out,
-                                    "where it goes; unset: the terminal, of html RUN/report.html"),
-                        incarnation_option(options->incarnation)}}},
+            .table =
+                {{"Options",
+                  {choice_option<ReportFormat>("format",
+                                               options->format,
+                                               {{"text", ReportFormat::text},
+                                                {"json", ReportFormat::json},
+                                                {"markdown", ReportFormat::markdown},
+                                                {"html", ReportFormat::html}},
+                                               "format of the page"),
+                   path_option(
+                       "out",
+                       "FILE",
+                       options->out,
+                       "file to write; unset: the terminal, or RUN/report.html with --format html"),
+                   incarnation_option(options->incarnation)}}},
             .positionals = 1,
             .run = [options](const Invocation& call) { return show(*options, call); }};
 }

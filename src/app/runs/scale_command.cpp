@@ -21,19 +21,18 @@ namespace lockstep {
 namespace {
 
 constexpr const char* scale_help =
-    R"(Says what more ranks bring: whether to distribute at all, over how many, and why. Give one run for
-each number of ranks, of the same model, data and --batch (that of all ranks together), such as
-'lockstep train --np 1', '--np 2', '--np 4' with --max-steps 300; or times that you took yourself.
+    R"(Reports how the speed grows with the number of ranks, how many ranks are worth it, and why. Give one
+run for each number of ranks, with the same model, data and --batch (of all ranks together), such as
+'lockstep train --np 1', '--np 2', '--np 4' with --max-steps 300; or times that you measured yourself.
 
-Efficiency is the speed-up divided by the ranks. What is missing to 100 % is told part by part, from the
-phases of each step on each rank: a rank's share of what the fewest ranks did counts as due, and
-what is beyond it as lost, so that the parts sum to the loss; '+' is a gain.
+Efficiency is the speed-up divided by the ranks. The part missing to 100 % is split by the phases of
+each step on each rank. A rank's share of the work of the fewest ranks counts as due, and the rest as
+lost. The parts sum to the loss; '+' is a gain.
 
-The forecast fits few terms to the times (a share for each rank, what each does whole, messages,
-bytes, the slowest of many) and says how far off it may be. It is for ranks with cores of their own:
-runs whose ranks shared cores are left out of it, and there is none for more ranks than there are
-cores for. --cores says how many cores there will be. The first step of a start, which warms caches
-up, is left out everywhere.
+The forecast fits few terms to the times (divided work, work that each rank repeats, messages, bytes,
+the slowest of many ranks) and states its uncertainty. It is for ranks with cores of their own: runs
+whose ranks shared cores are left out, and there is no forecast for more ranks than cores. --cores
+sets the number of cores. The first step of a start is left out, as it warms caches up.
 
 Examples:
   lockstep scale runs/p1 runs/p2 runs/p4
@@ -110,9 +109,9 @@ void check_several(std::size_t points) {
     check(points >= 2, [&] {
         return Error("E105",
                      points == 0 ? "neither runs nor --times are given"
-                                 : "one number of ranks tells nothing about others",
-                     "efficiency is what more ranks bring, beside fewer",
-                     "give a run for each of several numbers of ranks, or --times 1=707,2=393");
+                                 : "one number of ranks is not enough",
+                     "efficiency compares the speed with different numbers of ranks",
+                     "give runs with several numbers of ranks, or --times 1=707,2=393");
     });
 }
 
@@ -131,7 +130,7 @@ std::vector<RunFigures> read_runs(const std::vector<std::string>& places) {
                                                printable(run.root.string()),
                                                printable(other.root.string()),
                                                run.ranks.size()),
-                                   "one run stands for each number of ranks",
+                                   "each number of ranks needs exactly one run",
                                    "drop one; 'lockstep compare A B' is for two such runs");
                   });
     return runs;
@@ -251,7 +250,7 @@ void add_forecasts(ScaleReport& report, std::vector<ScalePoint> points, std::vec
     if (!without.empty())
         report.notes.push_back(
             fmt::format("no forecast of {}: they would share cores, and be no faster; --cores N "
-                        "foretells them for N cores",
+                        "makes a forecast for N cores",
                         numbers_text(without)));
 }
 
@@ -278,7 +277,7 @@ int show(const ScaleOptions& options, const Invocation& call) {
     check(options.times.empty() || call.positionals.empty(), [] {
         return Error("E106",
                      "runs and --times are both given",
-                     "times of runs are read from them",
+                     "the times of runs are read from the runs",
                      "drop one of them");
     });
     const ScaleReport report = report_of(options, call.positionals);
@@ -290,35 +289,35 @@ int show(const ScaleOptions& options, const Invocation& call) {
 
 Command scale_command() {
     auto options = std::make_shared<ScaleOptions>();
-    return {.name = "scale",
-            .summary = "say what more ranks bring, where the rest goes, and how many are worth it",
-            .usage = "lockstep scale RUN RUN...|--times P=SECONDS,... [options]",
-            .text = scale_help,
-            .table = {{"Options",
-                       {list_option(
-                            "times",
-                            "P=SECONDS",
-                            options->times,
-                            "times of the same work, each rank with its cores, instead of runs"),
-                        list_option("forecast",
-                                    "P,...",
-                                    options->forecast,
-                                    "numbers of ranks to foretell; unset: twice and four times the "
-                                    "most that were measured"),
-                        whole_option("cores",
-                                     options->cores,
-                                     0,
-                                     most_ranks,
-                                     "cores that the forecast's ranks have together; 0: as many as "
-                                     "the runs had"),
-                        real_option("least-efficiency",
-                                    options->least_efficiency,
-                                    0,
-                                    100,
-                                    "percent, below which more ranks are not worth it"),
-                        json_option(options->json)}}},
-            .optional_positionals = most_runs,
-            .run = [options](const Invocation& call) { return show(*options, call); }};
+    return {
+        .name = "scale",
+        .summary = "show how the speed grows with the ranks, and how many are worth it",
+        .usage = "lockstep scale RUN RUN...|--times P=SECONDS,... [options]",
+        .text = scale_help,
+        .table = {{"Options",
+                   {list_option(
+                        "times",
+                        "P=SECONDS",
+                        options->times,
+                        "times of the same work instead of runs, each rank with its own cores"),
+                    list_option("forecast",
+                                "P,...",
+                                options->forecast,
+                                "numbers of ranks to forecast; unset: two and four times the "
+                                "largest that was measured"),
+                    whole_option("cores",
+                                 options->cores,
+                                 0,
+                                 most_ranks,
+                                 "cores of all ranks in the forecast; 0: as many as the runs had"),
+                    real_option("least-efficiency",
+                                options->least_efficiency,
+                                0,
+                                100,
+                                "efficiency in percent below which more ranks are not worth it"),
+                    json_option(options->json)}}},
+        .optional_positionals = most_runs,
+        .run = [options](const Invocation& call) { return show(*options, call); }};
 }
 
 }  // namespace lockstep

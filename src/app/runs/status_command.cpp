@@ -14,11 +14,11 @@ namespace lockstep {
 namespace {
 
 constexpr const char* status_help =
-    R"(Reads the run directory alone: no rights in SLURM, no connection to the job, from any host that sees
-the files. Phases: starting, running, stuck (a row says which rank is in trouble), checkpointed (to be
-continued), complete, failed, and lost: the run says that it is running, but its process is gone.
+    R"(Reads only the run directory, on any host that sees the files. It needs no rights in SLURM and no
+connection to the job. Phases: starting, running, stuck (a row names the rank), checkpointed (can be
+resumed), complete, failed, and lost: the run is marked as running, but its process is gone.
 
-Goodput is the share of the time since the first start that went into steps that count; what is left
+Goodput is the share of the time since the first start that was spent on steps that count. The rest
 is lost: steps done again, saving, evaluating, starting, waiting between starts.
 
 Examples:
@@ -37,7 +37,7 @@ std::vector<RunStatus> all_runs(const fs::path& folder) {
     for (const fs::path& run : find_runs(folder)) try {
             found.push_back(status_of_run(run, StatusDepth::history));
         } catch (const Error& error) {
-            once(Level::warn, "'{}' is passed over: {}", run.string(), error.what());
+            once(Level::warn, "'{}' is skipped: {}", run.string(), error.what());
         }
     return found;
 }
@@ -75,15 +75,17 @@ int show(const StatusOptions& options, const Invocation& call) {
 
 Command status_command() {
     auto options = std::make_shared<StatusOptions>();
-    return {.name = "status",
-            .summary = "say where runs stand, and where their time went",
-            .usage = "lockstep status RUN|--all [DIR] [--json]",
-            .text = status_help,
-            .table = {{"Options",
-                       {flag_option("all", options->all, "every run below DIR; 'runs' without one"),
-                        json_option(options->json)}}},
-            .optional_positionals = 1,
-            .run = [options](const Invocation& call) { return show(*options, call); }};
+    return {
+        .name = "status",
+        .summary = "show the state of runs, and where their time went",
+        .usage = "lockstep status RUN|--all [DIR] [--json]",
+        .text = status_help,
+        .table = {{"Options",
+                   {flag_option(
+                        "all", options->all, "show every run below DIR; without DIR: below 'runs'"),
+                    json_option(options->json)}}},
+        .optional_positionals = 1,
+        .run = [options](const Invocation& call) { return show(*options, call); }};
 }
 
 }  // namespace lockstep

@@ -16,9 +16,9 @@ namespace lockstep {
 namespace {
 
 constexpr const char* merge_help =
-    R"(Puts the traces that 'train --trace' made each rank leave on one clock (rank 0's; how the nodes' clocks
-differ is measured when a run starts) and into one JSON file, which https://ui.perfetto.dev and
-chrome://tracing open. It has a process for each rank, a track for its steps and their phases, and one
+    R"(Merges the traces of all ranks, which 'train --trace' wrote, into one JSON file for
+https://ui.perfetto.dev and chrome://tracing. Times are those of rank 0's clock; a run measures the
+offsets of the nodes' clocks when it starts. It has a process for each rank, a track for its steps and their phases, and one
 for each bucket of gradients. Arrows lead from each sum to the same sum on the next rank.
 
 It reads the run directory alone, one rank at a time.
@@ -71,14 +71,15 @@ Command trace_merge_command() {
     auto options = std::make_shared<MergeOptions>();
     return {
         .name = "trace merge",
-        .summary = "all ranks' traces on one clock in one file for Perfetto",
+        .summary = "merge the traces of all ranks into one file for Perfetto",
         .usage = "lockstep trace merge RUN [--out FILE] [--incarnation N]",
         .text = merge_help,
         .table = {{"Options",
                    {path_option(
-                        "out", "FILE", options->out, "file to write; none: RUN/trace-iN.json"),
-                    incarnation_option(options->incarnation,
-                                       "start whose traces are wanted; 0: the newest with any")}}},
+                        "out", "FILE", options->out, "file to write; unset: RUN/trace-iN.json"),
+                    incarnation_option(
+                        options->incarnation,
+                        "start whose traces are merged; 0: the newest that has traces")}}},
         .positionals = 1,
         .run = [options](const Invocation& call) { return merge(*options, call.positionals[0]); }};
 }

@@ -134,15 +134,16 @@ OptionTable epilog_table(EpilogOptions& options) {
           path_option("rank-ends",
                       "DIR",
                       options.rank_ends,
-                      "where failed ranks of this start left a word; removed")}},
+                      "folder with the errors of this start's failed ranks; it is removed")}},
         {"When to give up (exit code 93)",
-         {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "of this job"),
+         {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "restarts of this job"),
           whole_option("max-idle-starts",
                        options.limits.idle_starts,
                        1,
                        100'000,
                        "starts in a row that bring no new checkpoint"),
-          flag_option("dry-run", options.dry_run, "say what would be done, and change nothing")}}};
+          flag_option(
+              "dry-run", options.dry_run, "print what would be done, and change nothing")}}};
 }
 
 }  // namespace
@@ -154,13 +155,12 @@ Command slurm_epilog_command() {
         .summary = "end a batch script: done, requeue, or give up",
         .usage = "lockstep slurm epilog --run DIR --rc N [options]",
         .text =
-            "The last line of a batch script, after mpirun or srun has ended. Decides from the\n"
-            "run's own state, for mpirun returns 0 also when it lost a node, and only where this\n"
-            "start wrote it; else from what its ranks said as they failed ($LOCKSTEP_RANK_ENDS,\n"
-            "which job.sh sets). Requeues the job as its last act where the run is saved or was "
-            "hit\n"
-            "from outside; ends with the run's or the rank's exit code where another start would\n"
-            "fail the same way. See docs/slurm.md.\n",
+            "The last line of a batch script, after mpirun or srun has ended. It decides by the\n"
+            "run's state if this start wrote it, because mpirun returns 0 even if it lost a node.\n"
+            "Otherwise it decides by the errors of the failed ranks ($LOCKSTEP_RANK_ENDS, which\n"
+            "job.sh sets). It requeues the job if the run is saved or was stopped from outside.\n"
+            "It ends with the exit code of the run or of the rank if another start would fail\n"
+            "the same way. See docs/slurm.md.\n",
         .table = epilog_table(*options),
         .run = [options](const Invocation&) {
             check(!options->run.empty(),

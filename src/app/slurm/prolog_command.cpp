@@ -45,7 +45,8 @@ std::optional<std::int64_t> seconds_left(const SlurmJob& job, const Environment&
     const std::string text = answer.output.substr(0, answer.output.find('\n'));
     if (answer.exit_code != 0)
         once(Level::warn,
-             "the job's end is not known, and only its signal will tell the run to save: {}",
+             "the job's end is not known, so that the run saves only when SLURM sends its signal: "
+             "{}",
              text);
     return answer.exit_code == 0 ? parse_slurm_time(text) : std::nullopt;
 }
@@ -169,17 +170,19 @@ int prolog(const PrologOptions& options) {
 }
 
 OptionTable prolog_table(PrologOptions& options) {
-    return {{"The run",
-             {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
-              duration_option(
-                  "lock-wait", options.lock_wait_s, "for ranks of an earlier start to die")}},
-            {"When to give up (exit code 93)",
-             {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "of this job"),
-              whole_option("max-idle-starts",
-                           options.limits.idle_starts,
-                           1,
-                           100'000,
-                           "starts in a row that brought no new checkpoint")}}};
+    return {
+        {"The run",
+         {path_option("run", "DIR", options.run, "the run directory given to 'train --run'"),
+          duration_option("lock-wait",
+                          options.lock_wait_s,
+                          "longest wait until the ranks of an earlier start have ended")}},
+        {"When to give up (exit code 93)",
+         {whole_option("max-restarts", options.limits.restarts, 0, 100'000, "restarts of this job"),
+          whole_option("max-idle-starts",
+                       options.limits.idle_starts,
+                       1,
+                       100'000,
+                       "starts in a row that bring no new checkpoint")}}};
 }
 
 }  // namespace
@@ -188,14 +191,14 @@ Command slurm_prolog_command() {
     const auto options = std::make_shared<PrologOptions>();
     return {
         .name = "slurm prolog",
-        .summary = "begin a batch script: is there a point in starting the ranks?",
+        .summary = "begin a batch script: check whether to start the ranks",
         .usage = "lockstep slurm prolog --run DIR [options]",
         .text =
-            "The line of a batch script before mpirun or srun. Says what job this is, sees that\n"
-            "the run directory can be used and that no other job has it, removes what dead\n"
-            "starts left half-written, and ends with 93 where SLURM starts a job again and\n"
-            "again that gets nowhere, also after lost nodes, when no epilog was run. Prints the\n"
-            "Unix time of the job's end for 'train --deadline', 0 where there is none:\n"
+            "Stands in a batch script before mpirun or srun. It prints what job this is, checks\n"
+            "that the run directory can be used and that no other job uses it, and removes\n"
+            "unfinished files of dead starts. It ends with 93 if SLURM restarts a job that makes\n"
+            "no progress, also after lost nodes, when no epilog ran. It prints the Unix time of\n"
+            "the job's end for 'train --deadline', or 0 if there is none:\n"
             "  LOCKSTEP_DEADLINE=$(lockstep slurm prolog --run \"$run\") || exit\n"
             "  export LOCKSTEP_DEADLINE\n",
         .table = prolog_table(*options),

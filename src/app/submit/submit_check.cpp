@@ -92,10 +92,11 @@ void check_virtual_ranks(const SubmitOptions& options,
     }
     const std::int64_t ranks = least_ranks(request);
     check(most <= 0 || ranks <= most, [&] {
-        return Error("E640",
-                     fmt::format("{} ranks are asked for {} virtual ranks", ranks, most),
-                     "every rank needs a virtual rank of its own",
-                     fmt::format("--ntasks {}, or a new run with more --virtual-ranks", most));
+        return Error(
+            "E640",
+            fmt::format("{} ranks are requested, but the run has {} virtual ranks", ranks, most),
+            "every rank needs a virtual rank of its own",
+            fmt::format("--ntasks {}, or a new run with more --virtual-ranks", most));
     });
 }
 
@@ -108,7 +109,7 @@ void check_memory(const SubmitOptions& options,
         const auto asked = static_cast<std::uint64_t>(part.node_memory_mb);
         check(asked == 0 || asked >= needed, [&] {
             return Error("E528",
-                         fmt::format("{} MB of memory per node are asked", asked),
+                         fmt::format("{} MB of memory per node are requested", asked),
                          fmt::format("{} rank(s) of a node take about {} MB (--dry-run shows why)",
                                      part.ranks_per_node(),
                                      needed),
@@ -122,14 +123,14 @@ void check_gpus(const JobRequest& request, const TrainSettings& settings) {
     for (const JobPart& part : request.parts) {
         check(part.node_gpus == 0 || settings.device != DeviceKind::cpu, [&] {
             return Error("E548",
-                         fmt::format("{} GPUs per node are asked", part.node_gpus),
-                         "--device cpu is given: the GPUs would stand idle",
+                         fmt::format("{} GPUs per node are requested", part.node_gpus),
+                         "--device cpu is given: the GPUs would not be used",
                          "drop --gpus-per-node and --gres, or give --device cuda");
         });
         check(part.node_gpus > 0 || settings.device != DeviceKind::cuda, [&] {
             return Error("E548",
-                         "--device cuda is given, and no GPUs are asked",
-                         "SLURM hides the GPUs that a job has not asked for",
+                         "--device cuda is given, but no GPUs are requested",
+                         "SLURM hides GPUs that a job did not request",
                          fmt::format("--gpus-per-node {} before --, or drop --device cuda",
                                      part.ranks_per_node()));
         });

@@ -212,7 +212,7 @@ void say_notes(const SubmitPlan& plan, const std::vector<std::string>& notes) {
     const auto& seconds = plan.request.parts.front().seconds;
     if (lead_s && seconds && *seconds <= *lead_s + 60)
         once(Level::warn,
-             "the job is told of its limit {} s before it, up to a minute early: hardly anything "
+             "SLURM sends its signal {} s before the limit, up to a minute early: hardly anything "
              "is left of --time {}",
              *lead_s,
              slurm_time_text(*seconds));
@@ -251,7 +251,7 @@ std::string expected_start(const std::string& script, Submission submission) {
         const bool is_of_controller = answer.output.find("allocation failure") != std::string::npos;
         check(is_of_controller, [&] { return refused(answer.output); });
         once(Level::warn,
-             "SLURM refuses it now, for good or while nodes are down: {}",
+             "SLURM refuses it, permanently or while nodes are down: {}",
              printable(answer.output));
     }
     constexpr std::string_view mark = " to start at ";
@@ -327,12 +327,12 @@ Command submit_command() {
     const auto options = std::make_shared<SubmitOptions>();
     return {
         .name = "submit",
-        .summary = "submit a job to SLURM, or say why it could never start",
+        .summary = "submit a job to SLURM, or explain why it could never start",
         .usage = "lockstep submit [options] [-- options of train]",
         .text =
-            "Fills in a template of slurm/ and hands it to sbatch. First asks SLURM what there\n"
-            "is, and refuses what would wait for ever, with the nearest request that would\n"
-            "not. Words after -- replace the template's settings. See docs/slurm.md.\n"
+            "Fills in a template of slurm/ and passes it to sbatch. First it asks SLURM for its\n"
+            "resources, and refuses a job that would wait for ever, with the nearest request\n"
+            "that would not. Words after -- replace the template's settings. See docs/slurm.md.\n"
             "  lockstep submit -N 2 --ntasks-per-node 4 -t 4:00:00 --data D -- --epochs 20\n"
             "  lockstep submit -p gpu,debug --dry-run\n"
             "  lockstep submit --array 1-5 -- --seed %a\n",

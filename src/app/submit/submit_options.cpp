@@ -9,32 +9,32 @@ struct SlurmOption {
 };
 
 constexpr SlurmOption slurm_options[] = {
-    {"partition", "p", "A,B", "any of these will do"},
-    {"nodes", "N", "N", "2, or a range such as 1-4"},
+    {"partition", "p", "A,B", "partitions, of which SLURM takes one"},
+    {"nodes", "N", "N", "number of nodes, such as 2, or a range such as 1-4"},
     {"ntasks", "n", "N", "ranks of the whole job"},
     {"ntasks-per-node", "", "N", "ranks of each node"},
     {"cpus-per-task", "c", "N", "cores of each rank"},
-    {"gpus-per-node", "", "N", "4, or h100:4"},
-    {"mem", "", "SIZE", "of each node, such as 32G"},
-    {"time", "t", "TIME", "MM, HH:MM:SS or D-HH:MM:SS"},
-    {"account", "A", "NAME", "that pays"},
+    {"gpus-per-node", "", "N", "GPUs of each node, such as 4 or h100:4"},
+    {"mem", "", "SIZE", "memory of each node, such as 32G"},
+    {"time", "t", "TIME", "time limit: MM, HH:MM:SS or D-HH:MM:SS"},
+    {"account", "A", "NAME", "account that pays for the job"},
     {"qos", "q", "NAME", "quality of service"},
     {"constraint", "C", "A&B", "features that nodes must have"},
-    {"exclude", "x", "NODES", "that it must not get, such as node[3,7]"},
-    {"nodelist", "w", "NODES", "that it must get"},
-    {"reservation", "", "NAME", "nodes that are kept for you"},
-    {"licenses", "L", "NAME:N", "that it needs"},
-    {"job-name", "J", "NAME", "letters, digits and . _ -"},
-    {"array", "a", "LIST", "one job for each, such as 0-7%2; words after -- may use %a"},
-    {"dependency", "d", "LIST", "afterok:4711, singleton"},
-    {"gres", "", "LIST", "other things of each node"},
-    {"mem-per-cpu", "", "SIZE", "of each core, such as 4G"},
-    {"begin", "b", "TIME", "not before it"},
-    {"comment", "", "TEXT", "letters, digits and . _ -"},
-    {"mail-type", "", "LIST", "END, FAIL, ..."},
+    {"exclude", "x", "NODES", "nodes that the job must not get, such as node[3,7]"},
+    {"nodelist", "w", "NODES", "nodes that the job must get"},
+    {"reservation", "", "NAME", "reservation to use"},
+    {"licenses", "L", "NAME:N", "licences that the job needs"},
+    {"job-name", "J", "NAME", "name of the job: letters, digits and . _ -"},
+    {"array", "a", "LIST", "task numbers of a job array, such as 0-7%2; words after -- may use %a"},
+    {"dependency", "d", "LIST", "jobs to wait for: afterok:4711, singleton"},
+    {"gres", "", "LIST", "generic resources of each node"},
+    {"mem-per-cpu", "", "SIZE", "memory of each core, such as 4G"},
+    {"begin", "b", "TIME", "earliest time of the start"},
+    {"comment", "", "TEXT", "comment: letters, digits and . _ -"},
+    {"mail-type", "", "LIST", "events that send a mail: END, FAIL, ..."},
     {"mail-user", "", "NAME", "who gets the mail"},
-    {"output", "o", "FILE", "%x and %j stand for name and number"},
-    {"error", "e", "FILE", "stderr, apart from --output"}};
+    {"output", "o", "FILE", "output file; %x and %j stand for the job's name and number"},
+    {"error", "e", "FILE", "file for stderr; unset: the one of --output"}};
 
 Option slurm_option(const SlurmOption& known, std::string& target) {
     Option option = text_option(known.name, known.value, target, known.help);
@@ -48,7 +48,7 @@ std::vector<Option> slurm_section(SubmitOptions& options) {
     for (std::size_t i = 0; i < values.size(); ++i)
         section.push_back(slurm_option(slurm_options[i], values[i]));
     section.push_back(
-        flag_option("exclusive", options.exclusive, "whole nodes, for this job alone"));
+        flag_option("exclusive", options.exclusive, "use whole nodes for this job alone"));
     return section;
 }
 
@@ -67,28 +67,41 @@ OptionTable submit_option_table(SubmitOptions& o) {
     return {
         {"Options of SLURM, over those of the template", slurm_section(o)},
         {"A second part on other nodes (heterogeneous job)",
-         {text_option("het-partition", "NAME", o.het_partition, "its partition"),
-          text_option("het-nodes", "N", o.het_nodes, "its nodes"),
-          text_option("het-ntasks-per-node", "N", o.het_node_tasks, "its ranks of each node")}},
+         {text_option("het-partition", "NAME", o.het_partition, "partition of the second part"),
+          text_option("het-nodes", "N", o.het_nodes, "nodes of the second part"),
+          text_option("het-ntasks-per-node",
+                      "N",
+                      o.het_node_tasks,
+                      "ranks on each node of the second part")}},
         {"The job",
-         {text_option("template", "NAME", o.template_name, "of slurm/, or the path of your own"),
-          text_option("site", "NAME", o.site, "of slurm/sites, or the path of your own"),
+         {text_option(
+              "template", "NAME", o.template_name, "template in slurm/, or the path of your own"),
+          text_option("site", "NAME", o.site, "site file in slurm/sites, or the path of your own"),
           choice_option<Launcher>(
               "launcher",
               o.launcher,
               {{"auto", Launcher::none}, {"mpirun", Launcher::mpirun}, {"srun", Launcher::srun}},
-              "starts the ranks"),
-          path_option("data", "DIR", o.data, "with train/ and test/"),
+              "program that starts the ranks"),
+          path_option("data", "DIR", o.data, "folder with the data sets train/ and test/"),
           path_option("run", "DIR", o.run, "run directory"),
-          whole_option("chain", o.chain, 1, 1000, "so many jobs, one after the other, on one run"),
-          text_option("container", "IMAGE", o.image, "start the ranks in it"),
-          choice_option<ContainerRuntime>("container-runtime",
-                                          o.runtime,
-                                          {{"auto", ContainerRuntime::none},
-                                           {"apptainer", ContainerRuntime::apptainer},
-                                           {"pyxis", ContainerRuntime::pyxis}},
-                                          "what starts it; auto: the site's, or apptainer"),
-          whole_option("parameters", o.parameters, 0, 1LL << 50, "of your model, for the estimate"),
+          whole_option("chain",
+                       o.chain,
+                       1,
+                       1000,
+                       "number of jobs that continue one run, one after the other"),
+          text_option("container", "IMAGE", o.image, "container image to start the ranks in"),
+          choice_option<ContainerRuntime>(
+              "container-runtime",
+              o.runtime,
+              {{"auto", ContainerRuntime::none},
+               {"apptainer", ContainerRuntime::apptainer},
+               {"pyxis", ContainerRuntime::pyxis}},
+              "program that starts the container; auto: the site's, or apptainer"),
+          whole_option("parameters",
+                       o.parameters,
+                       0,
+                       1LL << 50,
+                       "parameters of your model, for the estimate"),
           flag_option("dry-run", o.dry_run, "print script, map and estimate, submit nothing")}}};
 }
 

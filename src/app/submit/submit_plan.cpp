@@ -134,7 +134,7 @@ void settle_requeue(JobTemplate& script, const SubmitOptions& options) {
     check(!awaited || awaited->find('?') == awaited->npos, [] {
         return Error("E106",
                      "--chain does not go with '?' in --dependency",
-                     "a chain waits for its own last job besides, and SLURM takes '?' or ',' only",
+                     "a chain also waits for its own last job, and SLURM accepts either '?' or ','",
                      "wait for all of them, with ','");
     });
     set_option(first, "dependency", awaited ? *awaited + ",singleton" : "singleton");
@@ -173,7 +173,7 @@ void check_image(const SubmitOptions& options, ContainerRuntime runtime) {
     check(!options.image.starts_with('-'), [&] {
         return Error("E532",
                      fmt::format("--container is '{}'", printable(options.image)),
-                     "it would be taken for an option",
+                     "it looks like an option",
                      "write ./ before it");
     });
 }
@@ -259,7 +259,7 @@ fs::path find_root(const Environment& environment) {
     for (const fs::path& folder : candidates)
         if (fs::exists(folder / "slurm/job.sh", missing)) return fs::canonical(folder);
     throw Error("E539",
-                "the templates are not to be found",
+                "the templates were not found",
                 fmt::format("'{}' has no slurm/job.sh", candidates.front().string()),
                 "LOCKSTEP_ROOT=DIR, the checkout or the installation's share/lockstep");
 }

@@ -34,7 +34,7 @@ struct InferArguments {
 OptionSection common_options(InferArguments& arguments) {
     InferSettings& settings = arguments.settings;
     std::vector<Option> options =
-        joined({data_option("data", settings.data, "data to look at, as for train")},
+        joined({data_option("data", settings.data, "data to read, as for train")},
                foreign_options(settings.fields, settings.follows_links, "; unset: the run's"));
     options = joined(
         std::move(options),
@@ -42,17 +42,20 @@ OptionSection common_options(InferArguments& arguments) {
              "part",
              settings.part,
              {{"all", RunPart::all}, {"train", RunPart::trained}, {"held-out", RunPart::held_out}},
-             "of a run with --split, whose training data --data then names: "
-             "samples that it was trained on, or those that it was tested on"),
+             "samples to use of a run with --split, whose training data --data names: train, those "
+             "it was trained on; held-out, those it was tested on"),
          path_option("weights",
                      "FILE",
                      settings.weights,
-                     "safetensors to use; unset: the run's newest checkpoint"),
-         list_option(
-             "channels", "N[,N]", settings.channels, "of --weights that 'lockstep prune' wrote"),
-         data_option("train-data",
-                     settings.train_data,
-                     "where the run's training data are now, whose statistics normalise")});
+                     "safetensors file to use; unset: the run's newest checkpoint"),
+         list_option("channels",
+                     "N[,N]",
+                     settings.channels,
+                     "channels of --weights that 'lockstep prune' wrote"),
+         data_option(
+             "train-data",
+             settings.train_data,
+             "new place of the run's training data, whose statistics are used to normalise")});
     return {"What",
             joined(std::move(options), rank_options(arguments.np, arguments.oversubscribe, 1))};
 }
@@ -96,13 +99,13 @@ Command eval_command() {
     auto arguments = std::make_shared<InferArguments>();
     OptionSection options = common_options(*arguments);
     options.options.push_back(path_option(
-        "confusion", "FILE", arguments->confusion, "CSV: which class was taken for which"));
+        "confusion", "FILE", arguments->confusion, "CSV file to write the confusion matrix to"));
     return {.name = "eval",
             .summary = "measure a trained run on a data set",
             .usage = "lockstep eval RUN --data DIR [options]",
             .text =
-                "The metrics of the run's task over every sample, with its newest checkpoint (the\n"
-                "moving average of --ema where the run keeps one), model and transform: the same\n"
+                "Prints the metrics of the run's task over all samples, with its model, transform\n"
+                "and newest checkpoint (or the moving average, if the run has --ema): the same\n"
                 "bits on any number of ranks.\n\n"
                 "Examples:\n"
                 "  lockstep eval runs/a --data D/test\n"
@@ -128,11 +131,11 @@ Command predict_command() {
         .summary = "write a trained model's outputs for a data set",
         .usage = "lockstep predict RUN --data DIR --out FILE.npy|FILE.h5 [options]",
         .text =
-            "What the model gives for every sample, f32 in the order of the data set (or of its\n"
-            "--part): logits of\n"
-            "classes [n, K], of pixels [n, K, H, W] or of next tokens [n, T, K], or the numbers\n"
-            "of a regression [n, K]. The data set needs no labels. The file is NPY, or HDF5 with\n"
-            "one data set, predictions: the same values, on any number of ranks.\n\n"
+            "Writes the model's output for each sample, f32 in the order of the data set (or of\n"
+            "its --part): logits of classes [n, K], of pixels [n, K, H, W] or of next tokens\n"
+            "[n, T, K], or the numbers of a regression [n, K]. The data set needs no labels. The\n"
+            "file is NPY, or HDF5 with one data set, predictions. The values are the same on any\n"
+            "number of ranks.\n\n"
             "Examples:\n"
             "  lockstep predict runs/a --data D/new --out new.npy\n"
             "  lockstep predict runs/a --data D/new --out new.h5 --np 4\n"

@@ -234,7 +234,7 @@ int run(ProfileArguments& arguments, const Invocation& call) {
         check(call.process.ranks.size() == 1, [] {
             return Error("E106",
                          "'lockstep profile' under a launcher of several ranks",
-                         "it looks at one process",
+                         "it measures one process",
                          "call it without mpirun or srun");
         });
     });
@@ -256,24 +256,34 @@ OptionTable options_of(ProfileArguments& arguments) {
     for (const char* name : {"no-bias", "channels", "layers", "heads", "width"})
         model.push_back(find_option(train, name));
     ProfileSettings& settings = arguments.settings;
-    return {{"Samples",
-             {text_option("input",
-                          "CxHxW",
-                          arguments.input,
-                          "of a sample: an image, or one number, of features or of tokens"),
-              whole_option("classes", arguments.classes, 0, 1 << 24, "to predict; 0: the usual"),
-              whole_option("vocabulary",
-                           arguments.vocabulary,
-                           0,
-                           1 << 24,
-                           "different tokens; 0: the usual of gpt, and no tokens for others"),
-              whole_option("batch", settings.batch, 1, 1 << 24, "samples of a step")}},
-            {"Model", model},
-            {"Measuring",
-             {whole_option("threads", settings.threads, 1, 1024, "of one operator"),
-              whole_option("steps", settings.steps, 1, 1'000'000, "to watch, after two to warm up"),
-              whole_option("top", arguments.most, 0, 1'000'000, "operators to list; 0: all"),
-              json_option(arguments.json)}}};
+    return {
+        {"Samples",
+         {text_option("input",
+                      "CxHxW",
+                      arguments.input,
+                      "shape of a sample: that of an image, or the number of features or tokens"),
+          whole_option("classes",
+                       arguments.classes,
+                       0,
+                       1 << 24,
+                       "classes to predict; 0: the model's default"),
+          whole_option(
+              "vocabulary",
+              arguments.vocabulary,
+              0,
+              1 << 24,
+              "size of the vocabulary; 0: the default of gpt, and no tokens for other models"),
+          whole_option("batch", settings.batch, 1, 1 << 24, "samples per step")}},
+        {"Model", model},
+        {"Measuring",
+         {whole_option("threads", settings.threads, 1, 1024, "threads that one operator uses"),
+          whole_option("steps",
+                       settings.steps,
+                       1,
+                       1'000'000,
+                       "steps to measure, after two steps of warm-up"),
+          whole_option("top", arguments.most, 0, 1'000'000, "operators to list; 0: all"),
+          json_option(arguments.json)}}};
 }
 
 }  // namespace

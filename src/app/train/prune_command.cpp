@@ -49,7 +49,7 @@ int run(PruneSettings& settings, const Invocation& call) {
         check(call.process.ranks.size() == 1, [] {
             return Error("E106",
                          "'lockstep prune' under a launcher of several ranks",
-                         "it is the work of one process",
+                         "it runs in one process",
                          "call it without mpirun or srun");
         });
     });
@@ -65,26 +65,27 @@ Command prune_command() {
     auto settings = std::make_shared<PruneSettings>();
     return {
         .name = "prune",
-        .summary = "take the weakest channels out of a trained model",
+        .summary = "remove the weakest channels of a trained model",
         .usage = "lockstep prune RUN --out FILE [options]",
         .text =
-            "Each layer but the last keeps a share of its channels, those whose weights have the\n"
-            "greatest L1 norm; what reads the others loses these inputs. The new file has fewer\n"
-            "parameters, not zeros: a model with these --channels takes it, and is best trained\n"
-            "on for some epochs. For cnn, cnn-bn and mlp. Forward of both is measured.\n\n"
+            "Each layer but the last keeps the channels whose weights have the greatest L1 norm.\n"
+            "The next layer loses the inputs of the others. The new file has fewer parameters,\n"
+            "not zeros: load it into a model with these --channels, and train it for some\n"
+            "epochs. For cnn, cnn-bn and mlp. The forward pass of both is timed.\n\n"
             "Examples:\n"
             "  lockstep prune runs/a --keep 0.5 --out small.safetensors\n"
             "  lockstep train --channels 16,32,256 --load-weights small.safetensors ...\n",
         .table = {{"What",
-                   {path_option("out", "FILE", settings->output, "new safetensors"),
-                    real_option("keep", settings->keep, 1e-3, 1, "share of each layer's channels"),
+                   {path_option("out", "FILE", settings->output, "new safetensors file"),
+                    real_option(
+                        "keep", settings->keep, 1e-3, 1, "share of each layer's channels to keep"),
                     path_option("weights",
                                 "FILE",
                                 settings->weights,
-                                "safetensors to use; unset: the run's newest checkpoint"),
+                                "safetensors file to use; unset: the run's newest checkpoint"),
                     data_option("train-data",
                                 settings->train_data,
-                                "where the run's training data are now")}}},
+                                "new place of the run's training data")}}},
         .positionals = 1,
         .run = [settings](const Invocation& call) { return run(*settings, call); }};
 }

@@ -63,7 +63,7 @@ std::string train_shortly(const ShortTraining& training, const std::function<voi
                                  training.np,
                                  end.exit_code),
                      "its own message is above",
-                     "mend that first")
+                     "fix that first")
             .exiting_as(end.exit_code);
     });
     return end.parameters;
@@ -82,8 +82,8 @@ void give_up_if_asked(const std::string& doing) {
     check(stop_requested() == StopRequest::none, [&] {
         return Error("E242",
                      fmt::format("{} was interrupted", doing),
-                     "a signal asked for it; its trainings are ended and its files removed",
-                     "give the same command again to begin anew");
+                     "a signal ended it; its trainings are ended and its files removed",
+                     "give the same command to begin again");
     });
 }
 

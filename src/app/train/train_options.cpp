@@ -16,15 +16,17 @@ std::vector<Option> ranks_options(TrainOptions& options) {
             filled(text_option("hosts",
                                "HOST:N[,HOST:N]",
                                options.hosts,
-                               "outside mpirun and srun: start N ranks on each, over ssh")),
+                               "outside mpirun and srun: start N ranks on each host, over ssh")),
             ranks[1],
             flag_option("dry-run", options.dry_run, "print the mpirun line of --np and stop"),
-            path_option(
-                "plan", "FILE", options.plan, "stop unless ranks run as 'lockstep map' planned"),
+            path_option("plan",
+                        "FILE",
+                        options.plan,
+                        "stop unless ranks run as this plan of 'lockstep map' says"),
             list_option("skip-checks",
                         "ID[,ID]",
                         options.skip_checks,
-                        "checks of 'lockstep doctor' not to make at the start, or all")};
+                        "checks of 'lockstep doctor' to leave out at the start, or all")};
 }
 
 }  // namespace

@@ -26,11 +26,11 @@ namespace {
 
 constexpr const char* verify_help =
     R"(Runs the same training under mpirun on each of the given numbers of ranks, for a few steps, and
-compares the hashes of all parameters. Equal hashes mean equal bits. V is that of --virtual-ranks,
+compares the hashes of all parameters. Equal hashes mean equal bits. V is --virtual-ranks,
 or the largest of --ranks, rounded up to a power of two.
 
-With --plain, gradients are summed as ranks come, as ordinary data-parallel training does: at
-least one hash must differ, or else the comparison has no power.
+With --plain, gradients are summed as in ordinary data-parallel training. Then at least one hash
+must differ; otherwise the comparison could not detect a difference.
 
 Examples:
   lockstep verify --data D/train --ranks 1,2,4 --steps 50
@@ -59,7 +59,7 @@ std::vector<int> parse_ranks(const std::string& list) {
     check(std::set(ranks.begin(), ranks.end()).size() > 1, [&] {
         return Error("E106",
                      fmt::format("--ranks is '{}'", list),
-                     "one number of ranks has nothing to be compared with",
+                     "a comparison needs at least two numbers of ranks",
                      "for example --ranks 1,2,4");
     });
     return ranks;
@@ -118,7 +118,7 @@ int judge(const std::vector<std::string>& hashes,
     }
     throw plain ? Error("E704",
                         "ordinary summation gave equal bits",
-                        "this comparison has no power: it would not notice a difference",
+                        "this comparison could not detect a difference",
                         "compare more ranks: for example --ranks 1,2,4")
                 : different(settings.model.name);
 }

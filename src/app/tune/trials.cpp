@@ -209,9 +209,9 @@ std::optional<TrialResult> Trials::train(const Variant& variant, std::int64_t st
 
 Error Trials::failure() const {
     return Error("E705",
-                 "the training does not run as it is now",
+                 "the training fails with its current settings",
                  why_not_,
-                 "mend that first; 'lockstep train' with the same options shows all of it")
+                 "fix that first; 'lockstep train' with the same options shows the whole error")
         .exiting_as(exit_code_);
 }
 
@@ -223,7 +223,7 @@ void add_round(KnobResult& result, std::size_t variant, const TrialResult& trial
             fmt::format("--{} {} gave other parameters than before",
                         result.knob.name,
                         variant_text(result.knob, result.knob.variants[variant])),
-            fmt::format("{} in place of {}, by the same training", trial.parameters, before),
+            fmt::format("{} instead of {}, by the same training", trial.parameters, before),
             "please report this with the command");
     });
     before = trial.parameters;

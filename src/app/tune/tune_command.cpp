@@ -27,15 +27,15 @@ namespace lockstep {
 namespace {
 
 constexpr const char* tune_help =
-    R"(Tries settings of 'train' that change its speed and nothing else, on this machine, with your model
-and data: short trainings take turns (A B A B), so that what disturbs one disturbs all. What is
-quicker beyond the noise is chosen, setting by setting, and confirmed at the end against what there
-was, in turns of their own. Options of train that you give stay as they are.
+    R"(Tries settings of 'train' that change only its speed, on this machine, with your model and data.
+Short trainings take turns (A B A B), so that a disturbance affects all of them. A value is chosen if
+it is faster beyond the noise. At the end the chosen settings are compared with the original ones.
+Options of train that you give are not changed.
 
-All trainings must come to the same parameters, which proves that no bit changes. Threads decide
-bits: ranks x threads are tried and told, too, but left, unless --allow-bits is given.
+All trainings must give the same parameters, which proves that no bit changes. Threads decide
+bits: ranks x threads are tried and reported, but they are only chosen with --allow-bits.
 
-The file that it writes goes to 'lockstep train --config FILE'.
+Use the file that it writes with 'lockstep train --config FILE'.
 
 Examples:
   lockstep tune D/train --model cnn
@@ -89,7 +89,7 @@ void check_tune(TuneOptions& options, const Invocation& call) {
     check(options.train.hosts.empty(), [] {
         return Error("E106",
                      "--hosts is given",
-                     "what is quicker is found on this machine",
+                     "tune measures on this machine only",
                      "drop it, and start tune on one of the nodes");
     });
     check_output_place(options.out);
@@ -241,7 +241,8 @@ class Search {
         const Knob both{.name = "confirmed", .variants = {original_, tuning_.chosen}};
         const KnobResult result = try_knob(trials_, both, tuning_.steps, turns());
         check(result.why_not[1].empty(), [&] {
-            return Error("E705", "what was chosen does not run together", result.why_not[1]);
+            return Error(
+                "E705", "the training fails with the chosen settings together", result.why_not[1]);
         });
         tuning_.turns = turns();
         tuning_.confirmed = speed_up(result.step_s[0], result.step_s[1]);
@@ -294,26 +295,32 @@ Command tune_command() {
     auto options = std::make_shared<TuneOptions>();
     OptionTable table = {
         {"Tuning",
-         {real_option("minutes", options->minutes, 0.01, 10'000, "for all of it, about"),
+         {real_option("minutes",
+                      options->minutes,
+                      0.01,
+                      10'000,
+                      "approximate time of the whole command, in minutes"),
           whole_option("steps",
                        options->steps,
                        0,
                        1'000'000,
-                       "of each training; 0: as many as --minutes has time for"),
-          whole_option("rounds", options->rounds, 2, 100, "trainings of each value, in turns"),
+                       "steps of each training; 0: as many as --minutes allows"),
+          whole_option(
+              "rounds", options->rounds, 2, 100, "trainings of each value; values take turns"),
           text_option("knobs",
                       "NAME[,NAME]",
                       options->knobs,
                       "settings to try; unset: np, transport, comm-thread, io-threads, leaves, "
                       "data-mode, threads"),
-          flag_option(
-              "allow-bits", options->allow_bits, "also choose what gives another model: threads"),
+          flag_option("allow-bits",
+                      options->allow_bits,
+                      "also choose settings that change the bits of the model: threads"),
           path_option("out", "FILE", options->out, "TOML file for train --config"),
           json_option(options->json)}}};
     for (OptionSection& section : train_option_table(options->train))
         table.push_back(std::move(section));
     return {.name = "tune",
-            .summary = "find the settings that make a training quicker here",
+            .summary = "find settings that make a training faster on this machine",
             .usage = "lockstep tune DATA [--minutes M] [--out FILE] [options of train]",
             .text = tune_help,
             .table = std::move(table),

@@ -32,10 +32,10 @@ std::string toml_value(const std::string& text) {
 }
 
 std::string gain_text(const Tuning& tuning) {
-    if (tuning.turns == 0) return "nothing tried is quicker beyond the noise\n";
+    if (tuning.turns == 0) return "no setting is faster beyond the noise\n";
     const std::string settings = settings_text(tuning.chosen);
     if (!tuning.confirmed.is_gain())
-        return fmt::format("no gain beyond the noise: {} looked quicker, but in {} turns was {}\n",
+        return fmt::format("no gain beyond the noise: {} looked faster, but in {} turns was {}\n",
                            settings,
                            tuning.turns,
                            speed_up_text(tuning.confirmed));
@@ -45,10 +45,10 @@ std::string gain_text(const Tuning& tuning) {
 
 std::string bits_text(const Tuning& tuning) {
     if (tuning.changes_bits)
-        return "bits: what is chosen decides them, as --allow-bits allowed: it is another model\n";
+        return "bits: the chosen settings change them, as --allow-bits allowed: it is another "
+               "model\n";
     return fmt::format(
-        "bits: all trainings whose settings change speed alone came to the same parameters, after "
-        "{} "
+        "bits: all trainings whose settings only change speed gave the same parameters, after {} "
         "steps {}\n",
         grouped(static_cast<std::uint64_t>(tuning.steps)),
         tuning.parameters);
@@ -60,7 +60,7 @@ std::string knob_text(const KnobResult& result) {
     const bool decides = result.knob.effect == KnobEffect::decides_bits;
     auto text = fmt::format("{}{}\n",
                             result.knob.name,
-                            decides ? " (decides bits: told, and left unless --allow-bits)" : "");
+                            decides ? " (decides bits: only chosen with --allow-bits)" : "");
     for (std::size_t i = 0; i < result.knob.variants.size(); ++i) {
         const std::string value = variant_text(result.knob, result.knob.variants[i]);
         if (!result.why_not[i].empty())
@@ -134,7 +134,7 @@ std::string common_parameters(const std::vector<KnobResult>& knobs, const std::s
                              fmt::format("--{} {} gave other parameters",
                                          result.knob.name,
                                          variant_text(result.knob, result.knob.variants[i])),
-                             fmt::format("{} in place of {}", result.parameters[i], first),
+                             fmt::format("{} instead of {}", result.parameters[i], first),
                              "please report this with the command");
             });
     }

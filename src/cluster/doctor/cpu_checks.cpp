@@ -152,7 +152,7 @@ Ailments spans_numa_nodes(const NodeRanks& ranks) {
                                       });
         if (!has_local_memory)
             found.push_back({.what = "memory of the cores' own NUMA node is not allowed",
-                             .fix = "ask for whole sockets, or have cpuset.mems looked at",
+                             .fix = "ask for whole sockets, or ask the staff to check cpuset.mems",
                              .ranks = {facts->rank}});
         else if (nodes.size() > 1)
             found.push_back({.what = fmt::format("cores lie in {} NUMA nodes", nodes.size()),

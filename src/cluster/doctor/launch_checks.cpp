@@ -148,11 +148,12 @@ Ailments uneven_nodes(JobRanks ranks) {
     for (const NodeRanks& node : nodes) {
         const auto count = static_cast<int>(node.size());
         if (node.back()->rank - node.front()->rank != count - 1)
-            return {{fmt::format("{} has {} ranks between {} and {}: ranks take turns among nodes",
-                                 node.front()->node.host,
-                                 count,
-                                 node.front()->rank,
-                                 node.back()->rank)}};
+            return {{fmt::format(
+                "{} has {} ranks between {} and {}: neighbouring ranks are on different nodes",
+                node.front()->node.host,
+                count,
+                node.front()->rank,
+                node.back()->rank)}};
         for (const DoctorFacts* facts : node)
             counts[fmt::format("{} a node", count)].push_back(facts->rank);
     }
@@ -189,7 +190,7 @@ const std::array launch_table{
                 singletons},
     DoctorCheck{"D2",
                 Severity::error,
-                "launcher and MPI count differently",
+                "launcher and MPI number ranks differently",
                 "Variables of another launch are exported, or were inherited by a nested start.",
                 "start from a clean shell: unset ${!OMPI_*} ${!PMIX_*} ${!SLURM_*}",
                 stale_environment},
@@ -221,7 +222,7 @@ const std::array launch_table{
     DoctorCheck{"D7",
                 Severity::warning,
                 "ranks do not fill nodes in order",
-                "Neighbouring ranks sum first; where they sit on different nodes, more crosses the "
+                "Neighbouring ranks sum first. If they are on different nodes, more data cross the "
                 "network.",
                 "mpirun --map-by slot, or srun/sbatch -m block with --ntasks-per-node",
                 uneven_nodes},
@@ -234,8 +235,8 @@ const std::array launch_table{
     DoctorCheck{"D9",
                 Severity::warning,
                 "clocks differ",
-                "Logs of different nodes do not line up, and files seem to come from the future.",
-                "have the node's time service looked at (chronyc tracking)",
+                "Logs of different nodes are out of order, and files seem to come from the future.",
+                "ask the staff to check the node's time service (chronyc tracking)",
                 clock_skew,
                 Pace::slow},
 };

@@ -62,7 +62,7 @@ Ailments small_shared_memory(const DoctorFacts& facts) {
     return {{.what = fmt::format("/dev/shm holds {} file(s) of processes that are gone: {}",
                                  facts.system.stale_shared_files.size(),
                                  fmt::join(facts.system.stale_shared_files, " ")),
-             .why = "They take memory until somebody removes them.",
+             .why = "They use memory until somebody removes them.",
              .fix = "rm them below /dev/shm"}};
 }
 
@@ -147,7 +147,7 @@ Ailments unshared_run_folder(JobRanks ranks, const std::vector<NodeRanks>& nodes
                                      places_text(with),
                                      places_text(without)),
                  .severity = Severity::error}};
-    return {{.what = fmt::format("the run's folder '{}' is not one and the same: {}",
+    return {{.what = fmt::format("the run's folder '{}' is not the same on all nodes: {}",
                                  ranks.front().run_folder.path,
                                  values_text(seen)),
              .severity = Severity::error}};
@@ -253,16 +253,15 @@ const std::array limit_table{
                 "Processes may not read each other's memory; Open MPI then goes through a buffer.",
                 "sysctl kernel.yama.ptrace_scope=0, if the site allows it",
                 no_single_copy},
-    DoctorCheck{
-        "L6",
-        Severity::warning,
-        "TMPDIR is not fit",
-        "MPI keeps its session files there; on a shared disk nodes are in each other's way.",
-        "export TMPDIR=/tmp",
-        bad_temporary_folder},
+    DoctorCheck{"L6",
+                Severity::warning,
+                "TMPDIR is not fit",
+                "MPI keeps its session files there; on a shared disk nodes disturb each other.",
+                "export TMPDIR=/tmp",
+                bad_temporary_folder},
     DoctorCheck{"L7",
                 Severity::warning,
-                "the run's folder is not fit",
+                "the run's folder cannot be used",
                 "All ranks write logs and checkpoints into one folder that all nodes must see.",
                 "give --run on a file system that all nodes share",
                 bad_run_folder},

@@ -133,8 +133,8 @@ Ailments wrong_interface(JobRanks ranks) {
         if (others.empty() || shared.empty() || chooses_interface(*node.front())) continue;
         const auto name = interface_in(node.front()->node, shared.front());
         found.push_back({.what = fmt::format("{}", fmt::join(others, "; ")),
-                         .why = "MPI and NCCL try such interfaces too, and hang where they lead "
-                                "nowhere.",
+                         .why = "MPI and NCCL also try such interfaces, and hang if these do not "
+                                "reach the other nodes.",
                          .fix = fmt::format("export OMPI_MCA_btl_tcp_if_include={} "
                                             "OMPI_MCA_oob_tcp_if_include={} NCCL_SOCKET_IFNAME=={}",
                                             name,
@@ -254,8 +254,8 @@ const std::array network_table{
     DoctorCheck{"F10",
                 Severity::warning,
                 "the host's own name is a loopback address",
-                "Programs that tell others their own name's address tell them to talk to "
-                "themselves.",
+                "Programs that send the address of their host's name to others make these connect "
+                "to themselves.",
                 "remove the 127.0.1.1 line from /etc/hosts, or give the host its real address "
                 "there",
                 name_is_loopback},
@@ -271,12 +271,12 @@ const std::array network_table{
     DoctorCheck{"F12",
                 Severity::warning,
                 "nodes have different MTUs",
-                "Large packets get lost where the smaller MTU is, and connections hang.",
+                "Large packets get lost at the smaller MTU, and connections hang.",
                 "have the same MTU set on the interface of all nodes (ip link set dev eth0 mtu N)",
                 mixed_mtu},
     DoctorCheck{"F15",
                 Severity::warning,
-                "NCCL is told how to work",
+                "variables fix NCCL's algorithms or paths",
                 "NCCL chooses algorithms and paths by itself; fixed ones are slow or hang "
                 "elsewhere.",
                 "unset it, unless it was measured on this cluster",
@@ -284,7 +284,7 @@ const std::array network_table{
     DoctorCheck{"F16",
                 Severity::info,
                 "NCCL's status port is taken",
-                "Another user's job on this node listens there; NCCL goes on without it.",
+                "Another user's job on this node listens there; NCCL continues without it.",
                 "export NCCL_RAS_ADDR=localhost:28029",
                 ras_port},
 };

@@ -223,15 +223,14 @@ const std::array self_test_table{
                 "use other nodes (sbatch --exclude), and tell the system's staff",
                 slow_links,
                 Pace::slow},
-    DoctorCheck{
-        "T3",
-        Severity::warning,
-        "sums are much slower than memory",
-        "Ranks that wait for each other lose time where other processes take their cores, or "
-        "cores are shared (C2) or under quotas (C6).",
-        "mend the findings above first; 'lockstep bench comm' shows all sizes",
-        below_memory,
-        Pace::slow},
+    DoctorCheck{"T3",
+                Severity::warning,
+                "sums are much slower than memory",
+                "Ranks that wait for each other lose time if other processes use their cores, or "
+                "if cores are shared (C2) or under quotas (C6).",
+                "fix the findings above first; 'lockstep bench comm' shows all sizes",
+                below_memory,
+                Pace::slow},
     DoctorCheck{"T4",
                 Severity::error,
                 "ranks compute different bits",

@@ -94,7 +94,7 @@ void check_against_plan(const Placement& plan, std::span<const RankSeat> reality
                                  more == 0 ? "" : fmt::format("; and {} more", more)),
                      "another launch line, other nodes, or another allocation than planned",
                      "start it with the line of 'lockstep map --format mpirun' or '--format srun', "
-                     "or plan anew");
+                     "or make a new plan");
     });
 }
 

@@ -16,7 +16,7 @@ constexpr std::int64_t most_slots = 1 << 16;
 
 Error bad_hosts(std::string_view text, const std::string& why) {
     return Error("E607",
-                 fmt::format("hosts '{}' make no sense", text),
+                 fmt::format("hosts '{}' cannot be read", text),
                  why,
                  "write them as mpirun does: --hosts n1:4,n2:4");
 }

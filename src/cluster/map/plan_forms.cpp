@@ -82,13 +82,13 @@ void check_form(const std::vector<HostSeats>& hosts, const char* form) {
     check(!hosts.empty() && !hosts.front().seats.front().cpus.empty(), [&] {
         return Error("E645",
                      fmt::format("a plan without cores has no form '{}'", form),
-                     "nothing is known of the nodes",
+                     "the nodes are not known",
                      "give --topology FILE, made on such a node by 'lockstep map --save-topology'");
     });
     check(are_hosts_alike(hosts), [&] {
         return Error("E645",
                      fmt::format("this plan has no form '{}'", form),
-                     "srun binds every node alike, and here nodes have different ranks",
+                     "srun binds all nodes in the same way, but these nodes have different ranks",
                      "the same number of ranks on every node, or --format rankfile with mpirun");
     });
 }
@@ -212,7 +212,7 @@ std::string rankfile_text(const Placement& placement) {
     check(has_cores, [] {
         return Error("E645",
                      "a plan without cores has no form 'rankfile'",
-                     "nothing is known of the nodes",
+                     "the nodes are not known",
                      "give --topology FILE, made on such a node by 'lockstep map --save-topology'");
     });
     // Open MPI would else read its own numbers of cores, which depend on how it orders them.

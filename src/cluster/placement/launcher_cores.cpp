@@ -65,7 +65,7 @@ Error shared_core(const RankSeat& first, const RankSeat& second, int cpu, int ea
                                    "--cpus-per-task={0} --cpu-bind=cores; --bind-to none lets "
                                    "lockstep bind the ranks",
                                    each)
-                     : fmt::format("unset {}, by which OpenMP put the ranks there", variable));
+                     : fmt::format("unset {}, which makes OpenMP bind the ranks", variable));
 }
 
 void check_cores(std::span<const RankSeat> seats) {

@@ -83,7 +83,7 @@ Placement deserialize_placement(std::string_view text, const std::string& origin
                 "E222",
                 fmt::format("'{}': seat {} is of rank {}", origin, i, placement.seats[i].rank),
                 "a plan has one seat for each rank, in order",
-                "write it anew with 'lockstep map --format json'");
+                "write it again with 'lockstep map --format json'");
         });
     return placement;
 }

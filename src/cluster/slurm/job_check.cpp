@@ -76,14 +76,14 @@ void check_dependency(const JobRequest& request, const SlurmFacts& facts) {
         check(job != facts.jobs.end(), [&] {
             return Error("E534",
                          fmt::format("SLURM does not know job {}", awaited.job),
-                         "it never was, or ended some time ago; SLURM would wait for nothing, and "
+                         "it never existed, or ended some time ago; SLURM would not wait, and "
                          "start the new job at once",
                          "squeue --me lists your jobs; drop --dependency if it has ended");
         });
         check(!never_holds(awaited, job->second), [&] {
             return Error(
                 "E534",
-                fmt::format("'{}' of job {} will never be", awaited.condition, awaited.job),
+                fmt::format("'{}' of job {} will never be met", awaited.condition, awaited.job),
                 fmt::format("it has ended as {}; SLURM would let the new job wait for ever",
                             job->second),
                 fmt::format("--dependency afterany:{}, or none", awaited.job));
@@ -109,7 +109,7 @@ void check_licences(const JobRequest& request, const SlurmFacts& facts) {
             for (const auto& [other, number] : facts.licences)
                 offers.push_back(fmt::format("{}:{}", other, number));
             return Error("E546",
-                         fmt::format("{} of licence '{}' are asked", count, name),
+                         fmt::format("{} of licence '{}' are requested", count, name),
                          offers.empty()
                              ? "this cluster has no licences"
                              : fmt::format("this cluster has {}", fmt::join(offers, ", ")),
@@ -149,7 +149,7 @@ void check_reservation(const JobRequest& request,
     check(found != facts.reservations.end(), [&] {
         return Error("E544",
                      fmt::format("there is no reservation '{}'", request.reservation),
-                     names.empty() ? "there is none, or it has ended"
+                     names.empty() ? "there are no reservations, or they have ended"
                                    : fmt::format("there are {}", fmt::join(names, ", ")),
                      names.empty() ? "drop --reservation"
                                    : offer("reservation", request.reservation, names));
@@ -158,7 +158,7 @@ void check_reservation(const JobRequest& request,
     const std::int64_t asked = request.parts.front().node_count();
     check(asked <= found->nodes, [&] {
         return Error("E544",
-                     fmt::format("{} nodes of reservation '{}' are asked", asked, found->name),
+                     fmt::format("{} nodes of reservation '{}' are requested", asked, found->name),
                      fmt::format("it has {}", found->nodes),
                      fmt::format("--nodes {}", found->nodes));
     });
@@ -200,7 +200,7 @@ void check_node_names(const JobPart& part, const SlurmFacts& facts) {
         check(std::ranges::count(part.excluded, name) == 0, [&] {
             return Error("E543",
                          fmt::format("node '{}' is in --nodelist and in --exclude", name),
-                         "no job can have and not have it",
+                         "a job cannot both use and avoid it",
                          "drop it from one of them");
         });
 }

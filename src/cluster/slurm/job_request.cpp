@@ -46,8 +46,9 @@ void check_characters(const SbatchOption& option) {
     check(strange.empty() && (!option.value || !text.empty()), [&] {
         return Error("E532",
                      fmt::format("--{} is '{}'", option.name, printable(text)),
-                     text.empty() ? "it is empty"
-                                  : fmt::format("a batch script cannot carry '{}' safely", strange),
+                     text.empty()
+                         ? "it is empty"
+                         : fmt::format("a batch script cannot contain '{}' safely", strange),
                      "use letters, digits and . _ -");
     });
 }
@@ -58,7 +59,7 @@ std::string name_in(const SbatchOptions& options, const std::string& name) {
     check(matches(*text, name_pattern), [&] {
         return Error("E532",
                      fmt::format("--{} is '{}'", name, printable(*text)),
-                     "a batch script and file names cannot carry all of its characters",
+                     "a batch script and file names cannot contain all of its characters",
                      "letters, digits and . _ -, a letter or digit first, at most 128");
     });
     return *text;
@@ -128,7 +129,7 @@ std::optional<std::int64_t> time_in(const SbatchOptions& options) {
     check(seconds.has_value(), [&] {
         return Error("E526",
                      fmt::format("--time is '{}'", printable(*text)),
-                     "it is no time that SLURM knows",
+                     "SLURM does not know this form of time",
                      "write MINUTES, HH:MM:SS, D-HH:MM:SS or UNLIMITED");
     });
     return seconds;

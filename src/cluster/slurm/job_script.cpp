@@ -197,7 +197,7 @@ std::string bash_word(const std::string& what, const std::string& text) {
     check(bad == text.end(), [&] {
         return Error("E532",
                      fmt::format("{} has a control character: '{}'", what, printable(text)),
-                     fmt::format("byte {} is 0x{:02x}; a script with it is not what it looks like",
+                     fmt::format("byte {} is 0x{:02x}, which is not visible in a script",
                                  bad - text.begin(),
                                  static_cast<unsigned char>(*bad)),
                      "leave out line ends and other control characters");

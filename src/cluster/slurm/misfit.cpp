@@ -78,7 +78,7 @@ void check_choice(const JobPart& part,
     if (part.most_nodes && required > *part.most_nodes)
         found.push_back(
             {.code = "E543",
-             .what = fmt::format("{} nodes are asked", *part.most_nodes),
+             .what = fmt::format("{} nodes are requested", *part.most_nodes),
              .why = fmt::format("--nodelist names {}, and a job gets them all", required),
              .fix = fmt::format("--nodes {}", required)});
 }
@@ -131,7 +131,7 @@ void check_gpus_of_node(const JobPart& part,
         fix = "--gpus-per-node " + there.front();
     found.push_back({.code = "E527",
                      .what = fmt::format(
-                         "{} GPUs per node are asked{}",
+                         "{} GPUs per node are requested{}",
                          part.node_gpus,
                          part.gpu_type.empty() ? "" : fmt::format(" of type '{}'", part.gpu_type)),
                      .why = there.empty() ? fmt::format("nodes of '{}' have none", partition.name)
@@ -149,7 +149,7 @@ void check_node_shape(const JobPart& part,
     if (node_cpus(part) > cpus)
         found.push_back(
             {.code = "E536",
-             .what = fmt::format("{} CPUs of a node are asked: {} tasks of {}",
+             .what = fmt::format("{} CPUs of a node are requested: {} tasks of {}",
                                  node_cpus(part),
                                  part.node_tasks.value_or(1),
                                  part.task_cpus),
@@ -162,7 +162,7 @@ void check_node_shape(const JobPart& part,
     if (part.node_memory_mb > memory)
         found.push_back(
             {.code = "E528",
-             .what = fmt::format("{} MB of memory per node are asked", part.node_memory_mb),
+             .what = fmt::format("{} MB of memory per node are requested", part.node_memory_mb),
              .why = fmt::format("the largest node of '{}' has {} MB", partition.name, memory),
              .fix = fmt::format("--mem {}M", memory)});
 }
@@ -187,14 +187,14 @@ void check_node_count(const JobPart& part,
     // Each is there, but not on one node.
     if (nodes == 0 && found.empty())
         found.push_back({.code = "E524",
-                         .what = "CPUs, GPUs and memory of different nodes are asked",
+                         .what = "CPUs, GPUs and memory of different nodes are requested",
                          .why = fmt::format("no node of '{}' has all of them", partition.name),
                          .fix = "less of --ntasks-per-node, --gpus-per-node or --mem"});
     const std::int64_t most = std::min(nodes, partition.most_nodes.value_or(nodes));
     if (part.node_count() > most && most > 0)
         found.push_back(
             {.code = "E524",
-             .what = fmt::format("{} nodes are asked", part.node_count()),
+             .what = fmt::format("{} nodes are requested", part.node_count()),
              .why =
                  most < nodes
                      ? fmt::format("'{}' gives a job at most {}", partition.name, most)
@@ -204,7 +204,7 @@ void check_node_count(const JobPart& part,
     const std::int64_t asked = part.most_nodes.value_or(partition.least_nodes);
     if (asked < partition.least_nodes)
         found.push_back({.code = "E524",
-                         .what = fmt::format("{} nodes are asked", asked),
+                         .what = fmt::format("{} nodes are requested", asked),
                          .why = fmt::format(
                              "'{}' gives a job at least {}", partition.name, partition.least_nodes),
                          .fix = fmt::format("--nodes {}", partition.least_nodes)});
@@ -229,7 +229,7 @@ void check_tasks(const JobPart& part,
     if (room > 0 && *part.tasks > room)
         found.push_back(
             {.code = "E536",
-             .what = fmt::format("{} tasks are asked", *part.tasks),
+             .what = fmt::format("{} tasks are requested", *part.tasks),
              .why = fmt::format("'{}' has room for {} tasks with {} CPU(s) each on {} node(s)",
                                 partition.name,
                                 room,
@@ -254,8 +254,8 @@ void check_time(const JobPart& part, const SlurmPartition& partition, std::vecto
     found.push_back(
         {.code = "E525",
          .what = *part.seconds == endless_s
-                     ? "no limit of time is asked"
-                     : fmt::format("a time of {} is asked", slurm_time_text(*part.seconds)),
+                     ? "no limit of time is requested"
+                     : fmt::format("a time of {} is requested", slurm_time_text(*part.seconds)),
          .why = fmt::format("'{}' allows {}", partition.name, most),
          .fix = fmt::format("--time {} (a run that is longer requeues itself and goes on)", most)});
 }

@@ -132,7 +132,7 @@ SlurmJob read_slurm_job(const Environment& environment) {
     const auto job = environment.integer("SLURM_JOB_ID");
     check(job.has_value(), [] {
         return Error("E520",
-                     "this is no SLURM job",
+                     "this is not a SLURM job",
                      "SLURM_JOB_ID is not set",
                      "call it in a batch script, after mpirun or srun; see slurm/README.md");
     });
@@ -148,7 +148,7 @@ SlurmJob read_slurm_job(const Environment& environment) {
 
 RequeueVerdict judge_job_end(const JobEnd& end, const RequeueLimits& limits) {
     if (!end.is_newest_start)
-        return stop(lost, "SLURM has begun a later start of this job, which goes on with the run");
+        return stop(lost, "SLURM has begun a later start of this job, which continues the run");
     switch (end.run) {
         case RunEnd::complete:
             return stop(0, "the run is complete");

@@ -19,7 +19,7 @@ Error strange(const std::string& command, const std::string& line) {
     return Error("E511",
                  fmt::format("cannot read what '{}' says", command),
                  printable(line),
-                 "tell us the version of SLURM ('sinfo --version') and this line");
+                 "please report the version of SLURM ('sinfo --version') and this line");
 }
 
 // A limit as scontrol writes it. "UNLIMITED" and others that are no number: none.

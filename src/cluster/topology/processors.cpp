@@ -69,8 +69,8 @@ struct HwlocEnvironment {
 
 Error unreadable(const fs::path& xml) {
     return Error("E222",
-                 fmt::format("'{}': hwloc does not read it", xml.string()),
-                 "it is missing, or no topology of hwloc's",
+                 fmt::format("'{}': hwloc cannot read it", xml.string()),
+                 "it is missing, or not a topology of hwloc",
                  "write it on the node: lstopo node.xml");
 }
 

@@ -19,7 +19,7 @@ Error contradiction(const std::string& origin, const std::string& what) {
     return Error("E606",
                  fmt::format("'{}': {}", origin, what),
                  "a plan made from it would not fit any node",
-                 "correct the file, or write it anew with 'lockstep map --save-topology FILE'");
+                 "correct the file, or write it again with 'lockstep map --save-topology FILE'");
 }
 
 void lower(std::string& text) {

@@ -28,9 +28,9 @@ namespace lockstep {
 namespace {
 
 constexpr const char* nccl_fix =
-    "look at these nodes' links, and for Xid in dmesg; logs/iN/rank-NNNNN.log says which way NCCL "
-    "sends between them; start the same command again: it goes on from the newest checkpoint, if "
-    "there is one";
+    "check these nodes' links, and dmesg for Xid; logs/iN/rank-NNNNN.log says which path NCCL uses "
+    "between them; start the same command again: it resumes from the newest checkpoint, if there "
+    "is one";
 
 /// The part of `from` has not arrived at `at`.
 struct Missing {
@@ -181,7 +181,7 @@ Verdict Stall::between() const {
 Verdict Stall::verdict() const {
     if (behind_.empty()) return {};
     if (const Traces silent = at(GpuPlace::silent); !silent.empty())
-        return blaming(silent, "silent, even to a copy beside its work, in");
+        return blaming(silent, "without an answer, even to a copy on another stream, in");
     const Traces before = at(GpuPlace::before);
     if (!before.empty() && (before.size() < behind_.size() || !further_.empty()))
         return blaming(before, "still in other work before");

@@ -274,7 +274,7 @@ std::vector<RankTrace> read_rank_traces(const fs::path& folder) {
                      fmt::format("no flight records in '{}'", folder.string()),
                      "ranks write them once they have joined; a run that failed earlier, or was "
                      "made by an older version, has none",
-                     "look into the log of each rank");
+                     "read the log of each rank");
     });
     std::ranges::sort(traces, {}, &RankTrace::rank);
     add_node_beats(folder, traces);

@@ -67,7 +67,7 @@ constexpr std::string_view trouble_names[] = {"none",
                                               "ended from outside"};
 
 constexpr const char* resume_fix =
-    "start the same command again: it goes on from the newest checkpoint, if there is one";
+    "start the same command again: it resumes from the newest checkpoint, if there is one";
 
 bool gave_up(const RankTrace& trace) {
     return trace.end == FlightEnd::failed &&
@@ -190,12 +190,12 @@ Verdict dead(const Scene& scene, double) {
                            duration_text(scene.heartbeat_age_s(*gone.front())));
     Verdict verdict = blaming(scene, Trouble::dead, gone, what);
     if (is_cut_off) {
-        verdict.fix = "look at that node's cable, port and switch; " + std::string(resume_fix);
+        verdict.fix = "check that node's cable, port and switch; " + std::string(resume_fix);
         return verdict;
     }
     verdict.why += fmt::format(
-        "{}likely it was killed (kill -9, or by the kernel for want of memory: see dmesg){}, or a "
-        "library ended it",
+        "{}likely it was killed (kill -9, or by the kernel because memory ran out: see dmesg){}, "
+        "or a library ended it",
         verdict.why.empty() ? "" : "; ",
         is_known ? "" : ", was stopped, or its node is down");
     return verdict;
@@ -231,7 +231,7 @@ Verdict unanswering(const Scene& scene, double) {
                                 ranks_text(numbers_of(found)),
                                 duration_text(first.unanswered_s)),
             .why = scene.waiting_text() + "; both nodes are alive",
-            .fix = "look at firewalls, switches and cables between these nodes; " +
+            .fix = "check firewalls, switches and cables between these nodes; " +
                    std::string(resume_fix)};
 }
 
@@ -245,7 +245,7 @@ Verdict did_not_join(const Scene& scene, double patience_s) {
             .what = fmt::format("{} did not join", ranks_text(scene.missing())),
             .why = scene.waiting_text(),
             .fix =
-                "look at the output of the launcher: was it started, does its node see the run "
+                "check the launcher's output: was the rank started, and does its node see the run "
                 "directory?"};
 }
 
@@ -269,11 +269,10 @@ Verdict exited_early(const Scene& scene, double) {
     const Traces found = scene.where(
         [&](const RankTrace& t) { return t.end == FlightEnd::finished && is_late(scene, t); });
     if (found.empty()) return {};
-    return blaming(
-        scene,
-        Trouble::exited_early,
-        found,
-        fmt::format("{} ended before the others, as if all were well", ranks_text(found)));
+    return blaming(scene,
+                   Trouble::exited_early,
+                   found,
+                   fmt::format("{} ended before the others, without an error", ranks_text(found)));
 }
 
 Traces late_ranks(const Scene& scene) {
@@ -388,8 +387,8 @@ Verdict no_progress(const Scene& scene, double patience_s) {
                     duration_text(least_s));
     Verdict verdict = blaming(scene, Trouble::no_progress, all, what);
     verdict.fix =
-        "the model, or a library that it uses, loops or waits for ever: look there; if it may "
-        "take so long, give --comm-timeout more time";
+        "the model, or a library that it uses, loops or waits for ever: check it; if it may take "
+        "so long, give --comm-timeout more time";
     return verdict;
 }
 
@@ -400,7 +399,7 @@ Verdict ended(const Scene& scene, double) {
     const int signal = found.front()->signal;
     return {.trouble = Trouble::ended,
             .culprits = {},
-            .what = fmt::format("all ranks were told to end by signal {}", signal),
+            .what = fmt::format("all ranks were ended by signal {}", signal),
             .why = "the launcher, the batch system or somebody sent it",
             .fix = resume_fix};
 }
@@ -458,7 +457,7 @@ std::string lack_of_memory(std::uint64_t kills_before, const fs::path& root) {
 }
 
 std::string fix_of_memory() {
-    return "ask for more memory (sbatch --mem), or need less: fewer ranks on the node, a smaller "
+    return "ask for more memory (sbatch --mem), or use less: fewer ranks on the node, a smaller "
            "--batch or --data-memory";
 }
 

@@ -31,11 +31,12 @@ void check_same_version(const std::string& path, const std::string& theirs) {
 
 void check_cuda(const CudaApi& api, CudaApi::Status status, const char* call) {
     check(status != CudaApi::out_of_memory, [&] {
-        return Error("E696",
-                     fmt::format("{} failed: {}", call, api.error_text(status)),
-                     "weights, gradients and optimizer state of this model do not fit beside what "
-                     "other processes have there",
-                     "nvidia-smi shows who has what; use more ranks, or a GPU with more memory");
+        return Error(
+            "E696",
+            fmt::format("{} failed: {}", call, api.error_text(status)),
+            "weights, gradients and optimizer state of this model do not fit into the memory that "
+            "other processes leave",
+            "nvidia-smi shows which processes use it; use more ranks, or a GPU with more memory");
     });
     check(status == CudaApi::success, [&] {
         return Error("E681",

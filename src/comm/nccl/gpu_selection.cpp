@@ -98,8 +98,8 @@ SelectedGpu select_gpu(const CudaApi& cuda, const PlannedGpu& planned) {
             "E690",
             fmt::format(
                 "CUDA selected GPU {} ({}) instead of {}", found.pci, found.uuid, text_of(planned)),
-            "something selected a device before, or the plan is of another node or boot",
-            "plan anew on these nodes: lockstep map --save-topology FILE");
+            "a library selected a device before, or the plan is of another node or boot",
+            "make a new plan on these nodes: lockstep map --save-topology FILE");
     });
     return {device, found.pci, is_instance(planned) ? planned.uuid : found.uuid, found.name};
 }

@@ -69,7 +69,7 @@ std::string advice_for(nccl::Result result) {
     switch (result) {
         case nccl::unhandled_cuda_error:
             return "nvidia-smi must show the GPU and a driver at least as new as NCCL's CUDA; "
-                   "dmesg ('NVRM: Xid') tells of broken ones";
+                   "dmesg ('NVRM: Xid') shows broken ones";
         case nccl::system_error:
             return "often the network: name the interface (NCCL_SOCKET_IFNAME), check 'ulimit -l' "
                    "for InfiniBand and the space in /dev/shm; NCCL_DEBUG=INFO says more";

@@ -39,7 +39,7 @@ class Filler {
         check(missing_.empty(), [&] {
             return Error("E671",
                          fmt::format("'{}' lacks {}", library_.path(), missing_),
-                         "it is no NCCL, or one before 2.14",
+                         "it is not NCCL, or older than 2.14",
                          "name another with LOCKSTEP_NCCL_LIB");
         });
     }
@@ -146,7 +146,7 @@ NcclLibrary load_nccl(const std::string& path, const Environment& environment) {
     check(result.version >= oldest_version, [&] {
         return Error("E671",
                      fmt::format("{} is too old", result.text()),
-                     "communicators that can be aborted came with 2.14",
+                     "communicators can be aborted since NCCL 2.14",
                      "name a newer one with LOCKSTEP_NCCL_LIB");
     });
     return result;

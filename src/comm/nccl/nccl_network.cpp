@@ -150,8 +150,8 @@ std::pair<std::string, std::string> cause_of(const RankNetwork& rank) {
                 "in a container pass /dev/infiniband; NCCL_IB_HCA must not leave all out; "
                 "'lockstep doctor --only F' says more"};
     return {"NCCL does not say why",
-            "'lockstep doctor --only F' looks at ports and limits; a network plug-in in "
-            "LD_LIBRARY_PATH may be in the way"};
+            "'lockstep doctor --only F' checks ports and limits; a network plug-in in "
+            "LD_LIBRARY_PATH may be the cause"};
 }
 
 /// Whether `rank` sends or receives between nodes so.

@@ -75,7 +75,7 @@ NcclReportPlan plan_of_users(const std::string& level, const std::string& file) 
             level);
     else
         plan.why_none =
-            fmt::format("NCCL_DEBUG={} is set; NCCL reports it where that is unset or INFO", level);
+            fmt::format("NCCL_DEBUG={} is set; NCCL reports it if that is unset or INFO", level);
     return plan;
 }
 

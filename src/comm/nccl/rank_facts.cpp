@@ -106,7 +106,7 @@ void check_versions(const std::vector<NcclRankFacts>& facts) {
     check(all_equal(versions), [&] {
         return Error("E674",
                      fmt::format("ranks have different NCCLs: {}", who_has_what(versions)),
-                     "they would not understand each other",
+                     "different versions cannot communicate",
                      "name the same file on all nodes with LOCKSTEP_NCCL_LIB");
     });
 }
@@ -130,7 +130,7 @@ void check_settings(const std::vector<NcclRankFacts>& facts) {
     check(differ.empty(), [&] {
         return Error("E675",
                      fmt::format("ranks have different NCCL settings: {}", differ),
-                     "NCCL would choose different ways on different ranks and hang",
+                     "NCCL would choose different algorithms on different ranks and hang",
                      "set them in the job script and pass them on (mpirun -x NAME, srun "
                      "--export=ALL), or in /etc/nccl.conf of all nodes");
     });

@@ -260,7 +260,7 @@ std::string inspect_data(const std::filesystem::path& where, const InspectOption
     check(options.sheet.empty() || !fs::exists(options.sheet), [&] {
         return Error("E407",
                      fmt::format("'{}' exists already", options.sheet.string()),
-                     "it would be overwritten",
+                     "'lockstep data inspect' does not overwrite files",
                      "give another name, or remove it first");
     });
     const Inspecting inspecting(where, options);

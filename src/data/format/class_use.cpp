@@ -113,15 +113,15 @@ void check_class_numbers(const Field& field) {
     if (classes <= many || field.name == "tokens") return;
     const std::vector<std::size_t> used = classes_that(field, true);
     check(used.size() * least_share >= classes, [&] {
-        return Error("E210",
-                     fmt::format("'{}' has {} classes, of which {} occur",
-                                 field.name,
-                                 grouped(classes),
-                                 grouped(used.size())),
-                     fmt::format("classes are all numbers from 0 to the largest, {}, and a model "
-                                 "has weights for each",
-                                 grouped(classes - 1)),
-                     numbering(field, used));
+        return Error(
+            "E210",
+            fmt::format("'{}' has {} classes, of which {} occur",
+                        field.name,
+                        grouped(classes),
+                        grouped(used.size())),
+            fmt::format("a model has weights for every number from 0 to the largest class, {}",
+                        grouped(classes - 1)),
+            numbering(field, used));
     });
 }
 

@@ -28,11 +28,11 @@ std::vector<std::uint64_t> widened(std::span<const std::byte> bytes) {
 }  // namespace
 
 Error damaged_index(std::string why) {
-    return Error(
-        "E230",
-        "the index of a data set is not as it was sent",
-        std::move(why),
-        "use one version of Lockstep on all nodes; if it is one, check memory and network");
+    return Error("E230",
+                 "the index of a data set did not arrive as it was sent",
+                 std::move(why),
+                 "use the same version of Lockstep on all nodes; if it is the same, check memory "
+                 "and network");
 }
 
 void ByteWriter::add(std::string_view text) {

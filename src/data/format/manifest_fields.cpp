@@ -27,7 +27,7 @@ constexpr std::uint64_t max_sample_bytes = std::uint64_t{1} << 40;
 
 Error nonsense(const std::string& origin, const std::string& why) {
     return Error("E222",
-                 fmt::format("'{}' makes no sense as a data set's manifest", origin),
+                 fmt::format("'{}' is not a valid manifest of a data set", origin),
                  why,
                  "restore it from its source; do not edit it");
 }

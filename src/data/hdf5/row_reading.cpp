@@ -204,7 +204,7 @@ std::vector<std::byte> RowReading::read(const RowsRequest& request) {
     const h5::QuietErrors quiet;
     open(request);
     if (request.bytes == 0 || bytes_of_rows(request, size_, request.bytes) != request.bytes)
-        throw unreadable(request, "it is not what it was a moment ago");
+        throw unreadable(request, "it has changed since it was opened");
     const auto [there, here] = select(request);
     const h5::Handle stored(H5Dget_type(dataset_.id()), H5Tclose);
     // The library does not convert enumerations to numbers; they are read as they are first. So is
@@ -232,7 +232,7 @@ Texts RowReading::read_texts(const RowsRequest& request) {
     check(has_rows && H5Tget_class(type.id()) == H5T_STRING, [&] {
         return Error("E213",
                      fmt::format("cannot read '{}:{}'", request.path.string(), request.dataset),
-                     "it is not what it was a moment ago");
+                     "it has changed since it was opened");
     });
     const auto [there, here] = select(request);
     const TextRows selected{dataset_, type, there, here, request.rows};

@@ -62,15 +62,15 @@ Error unusable(const std::string& what, const std::string& why) {
     return Error("E233",
                  what,
                  why,
-                 fmt::format("install it beside the program, or set LOCKSTEP_H5PROBE=/path/{}",
+                 fmt::format("install it in the program's folder, or set LOCKSTEP_H5PROBE=/path/{}",
                              program_name));
 }
 
 Error crashed(const fs::path& path, const std::string& how) {
     return Error("E231",
                  fmt::format("the HDF5 library crashed on '{}'", path.string()),
-                 fmt::format("{} while it read the file; this job is unharmed", how),
-                 "the file is damaged or made to do harm: restore it from its source");
+                 fmt::format("{} while it read the file; this job is not affected", how),
+                 "the file is damaged or malicious: restore it from its source");
 }
 
 // The child may have less than its own limit where this process may.
@@ -81,20 +81,20 @@ Error out_of_memory(const fs::path& path) {
         return Error(
             "E225",
             fmt::format(
-                "the system gives '{}' no more memory to read '{}'", program_name, path.string()),
-            fmt::format("'ulimit -v' leaves it {} of addresses", bytes_text(addresses.rlim_max)),
+                "the system refuses '{}' the memory to read '{}'", program_name, path.string()),
+            fmt::format("'ulimit -v' allows it {} of addresses", bytes_text(addresses.rlim_max)),
             "raise the limit: ulimit -v unlimited");
     return Error("E231",
                  fmt::format("the HDF5 library ran out of memory on '{}'", path.string()),
-                 fmt::format("it may have {} of addresses", bytes_text(most_child_addresses)),
-                 "the file has chunks of gigabytes, or is made to do harm");
+                 fmt::format("its limit is {} of addresses", bytes_text(most_child_addresses)),
+                 "the file has chunks of gigabytes, or is malicious");
 }
 
 Error took_too_long(const fs::path& path) {
     return Error("E232",
                  fmt::format("the HDF5 library took too long over '{}'", path.string()),
-                 "the file leads it in circles, or its file system does not answer",
-                 "restore the file from its source, or look at the file system");
+                 "the file causes an endless loop, or its file system does not answer",
+                 "restore the file from its source, or check the file system");
 }
 
 // Only the library knows what it reads: a file's version is looked at where it did not.
@@ -117,8 +117,8 @@ Error unreadable_file(const fs::path& path, const std::string& reason) {
                              *newer,
                              ours,
                              reason),
-                 "let the program that wrote it write it anew with libver='earliest', or build "
-                 "Lockstep with a newer HDF5");
+                 "write the file again with libver='earliest' in the program that made it, or "
+                 "build Lockstep with a newer HDF5");
 }
 
 // Starts `program` with one end of a pair of sockets as its standard input, nothing else.
@@ -186,9 +186,9 @@ std::filesystem::path find_h5probe() {
     if (is_program(beside)) return beside;
     const std::string found = find_program(program_name);
     check(!found.empty(), [&] {
-        return unusable(
-            fmt::format("the helper '{}' is missing", program_name),
-            fmt::format("it is neither beside the program ('{}') nor on PATH", beside.string()));
+        return unusable(fmt::format("the helper '{}' is missing", program_name),
+                        fmt::format("it is neither in the program's folder ('{}') nor on PATH",
+                                    beside.string()));
     });
     return found;
 }
@@ -358,8 +358,8 @@ Frame Sandbox::rows_head(FrameKind wanted, double deadline_s) {
         throw Error("E213",
                     fmt::format("cannot read '{}:{}'", asked_.path.string(), asked_.datasets[0]),
                     text_of(receive_body(frame, deadline_s)),
-                    "where a filter is missing, name the folder of its plug-in in "
-                    "$HDF5_PLUGIN_PATH; else copy the file again from its source");
+                    "if a filter is missing, name the folder of its plug-in in $HDF5_PLUGIN_PATH; "
+                    "otherwise copy the file again from its source");
     if (frame.kind != static_cast<std::uint64_t>(wanted))
         throw nonsense("these are not the rows that were asked for");
     return frame;

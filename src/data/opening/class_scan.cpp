@@ -36,7 +36,7 @@ std::vector<std::uint64_t> counted_classes(const DatasetIndex& index, std::size_
                 (described.shape.empty()
                      ? "to predict these numbers: " + way_to_rename(index, field, "targets") + "; "
                      : "") +
-                    "to number what occurs from 0 on, as it sorts, " +
+                    "to number the values that occur from 0, in sorted order, " +
                     way_to_rewrite(
                         index, field, "n.unique(x,return_inverse=True)[1].reshape(x.shape)"));
         });

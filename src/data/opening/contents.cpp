@@ -75,8 +75,8 @@ std::optional<Error> lies_in_another_file(const std::string& what,
     const bool is_one_group = files.size() == asked.files.size();
     return Error("E207",
                  what,
-                 fmt::format("'{}' has it; each file must have all fields, because Lockstep does "
-                             "not join fields from several files yet",
+                 fmt::format("'{}' has it, but each file must have all fields: Lockstep cannot "
+                             "join fields of several files yet",
                              (*places)[field].file.string()),
                  fmt::format("{} in a file NAME.h5 with h5py, and give NAME.h5 instead: {}",
                              is_one_group ? "join them"
@@ -255,23 +255,23 @@ void check_is_one(const fs::path& where) {
     const bool has_packed = places.size() > 1 && std::ranges::any_of(places, is_packed);
     std::error_code failed;
     check(!has_packed || fs::exists(where, failed), [&] {
-        return Error(
-            "E216",
-            fmt::format(
-                "'{}' are {} places, and a packed data set is one", where.string(), places.size()),
-            "Lockstep does not join packed data sets yet",
-            way_to_join(places));
+        return Error("E216",
+                     fmt::format("'{}' names {} places, but a packed data set is one",
+                                 where.string(),
+                                 places.size()),
+                     "Lockstep does not join packed data sets yet",
+                     way_to_join(places));
     });
 }
 
 Error no_packed_dataset(const fs::path& where, const ForeignPlace& found, const std::string& fix) {
     return Error("E216",
                  fmt::format("'{}' is no packed data set", where.string()),
-                 fmt::format("'{}' is HDF5 that somebody else wrote; {}",
+                 fmt::format("'{}' is an HDF5 file that others wrote; {}",
                              found.files[0].string(),
                              list_text(found.all)),
                  fix.empty()
-                     ? "give another file: this one has no data set that can be a model's input"
+                     ? "give another file: no data set of this one can be the input of a model"
                      : fix);
 }
 

@@ -25,10 +25,10 @@ Option field_option(const std::string& name, std::string& target, const std::str
 }
 
 Option links_option(bool& target) {
-    return flag_option(
-        "follow-links",
-        target,
-        "read data sets of --field that lie in other files, where links lead, if you trust these");
+    return flag_option("follow-links",
+                       target,
+                       "follow links of --field to data sets in other files; use it only for files "
+                       "that you trust");
 }
 
 Links links_of(bool follows_links) {

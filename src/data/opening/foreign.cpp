@@ -381,14 +381,13 @@ void ForeignOpening::describe(DatasetIndex& index) const {
 
 void ForeignOpening::warn(DatasetIndex& index) const {
     index.warnings_.push_back(fmt::format(
-        "{} HDF5 file(s) of others are streamed as they are, without what packed shards have: no "
-        "hashes (damage goes unnoticed unless the files have checksums), rows not shuffled when "
-        "they "
-        "were stored (sorted ones mix only within windows), no mean and deviation, and changes are "
-        "noticed by size, time and layout only; 'lockstep data pack --hdf5' makes shards of them",
+        "{} HDF5 file(s) that others wrote are streamed. They have no hashes, so that damage goes "
+        "unnoticed unless the files have checksums. Their rows are not shuffled: sorted rows mix "
+        "only within windows. They have no mean and deviation, and only size, time and layout show "
+        "changes; 'lockstep data pack --hdf5' makes shards of them",
         grouped(files_.size())));
     for (const auto& [file, stamp] : linked_)
-        once(Level::info, "links lead to '{}', which is read, too", file.string());
+        once(Level::info, "links lead to '{}', which is also read", file.string());
     for (const auto& [option, warning] : unasked_) index.warnings_.push_back(warning);
     for (const std::string& warning : index.warnings_) once(Level::warn, "{}", warning);
     for (const std::string& cost : cut_costs(index)) once(Level::info, "{}", cost);

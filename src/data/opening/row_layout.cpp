@@ -63,7 +63,7 @@ Error open_question(const FieldMapping& mapping,
                     mapping.name,
                     file.string(),
                     fmt::join(field.shape, " x ")),
-        "training takes the first number for channels unless it is told",
+        "without a layout, training takes the first number for channels",
         fmt::format("write {0}:HWC, or {0}:CHW if the first number counts channels", option));
 }
 

@@ -42,7 +42,7 @@ void check_unpacks(const DatasetFacts& facts,
         return Error("E235",
                      fmt::format("'{}' of '{}' cannot be unpacked", field.hdf5_path, file.string()),
                      fault,
-                     fmt::format("its numbers as they are stored: --field {}",
+                     fmt::format("to read the stored numbers: --field {}",
                                  shell_word(mapping_text(without))));
     });
 }

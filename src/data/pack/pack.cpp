@@ -47,10 +47,11 @@ std::string name_of(const PackOptions& options) {
                               return std::isalnum(c) != 0 || c == '.' || c == '_' || c == '-';
                           });
     check(is_plain, [&] {
-        return Error("E102",
-                     fmt::format("'{}' cannot be the name of a data set", name),
-                     "a name has letters, digits, '.', '_' and '-', and begins with none of '.-'",
-                     "give one with --name");
+        return Error(
+            "E102",
+            fmt::format("'{}' cannot be the name of a data set", name),
+            "a name has letters, digits, '.', '_' and '-', and does not begin with '.' or '-'",
+            "give one with --name");
     });
     return name;
 }
@@ -235,7 +236,7 @@ void Packing::prepare(PackSpace& space) {
     }
     if (written_ > 0)
         once(Level::info,
-             "going on with an interrupted pack: {} of {} shards are finished",
+             "continuing an interrupted pack: {} of {} shards are finished",
              finished.size() - unfinished_.size(),
              finished.size());
     together(team_, [&] { check_room(space); });
@@ -310,7 +311,7 @@ void Packing::check_written(const PackSpace& space) const {
     const auto findings = verify_dataset(space.folder(), report, {options_.threads, team_});
     check(findings.empty(), [&] {
         return Error("E213",
-                     "what was written reads back differently",
+                     "the written data read back differently",
                      findings[0].text,
                      "check this machine's memory and file system, then pack again with --restart");
     });

@@ -111,7 +111,7 @@ void PackSpace::refuse(const Json& other) {
                             workspace_->path().string(),
                             Journal(workspace_->path()).finished_count()),
                 differences(other, identity_),
-                "give the same input and options to go on with it, or --restart to begin anew");
+                "give the same input and options to continue it, or --restart to begin again");
 }
 
 PackSpace::~PackSpace() {

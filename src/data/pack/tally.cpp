@@ -33,7 +33,7 @@ class LabelTally : public Tally {
                                     grouped(row)),
                         fmt::format("{} classes are numbered 0 to {}", limit, limit - 1),
                         limits_.expected > 0 && bad->label >= limit
-                            ? "leave --classes away: then the largest decides how many there are"
+                            ? "drop --classes: then the largest label decides the number of classes"
                             : "call the field 'targets' to predict its numbers, or number its "
                               "classes from 0 on");
         count_labels(field_, bytes, counts_);
@@ -58,8 +58,8 @@ class LabelTally : public Tally {
         const bool is_learned = field.name == "labels" || field.name == "masks";
         if (is_learned && field.classes() == 1)
             once(Level::warn,
-                 "{}: one class only, from which 'lockstep train' can learn nothing; if training "
-                 "data have more, all is well",
+                 "{}: only one class, from which 'lockstep train' can learn nothing; this is fine "
+                 "if the training data have more",
                  field.name);
     }
 

@@ -158,7 +158,7 @@ class CsvImport {
         check(columns_.count > others, [&] {
             return malformed_input(file_.path(),
                                    "a CSV file that can be packed",
-                                   "it has no column besides the one to be predicted",
+                                   "its only column is the one to predict",
                                    columns_.separator.empty()
                                        ? "give a file with features, too"
                                        : fmt::format("give --separator {}", columns_.separator));
@@ -172,12 +172,12 @@ class CsvImport {
             const auto [met, is_new] = first.emplace(columns_.names[c], c);
             check(is_new, [&] {
                 return Error("E214",
-                             fmt::format("'{}' has two columns of one name, '{}': {} and {}",
+                             fmt::format("'{}' has two columns with the same name, '{}': {} and {}",
                                          file_.path().string(),
                                          printable(columns_.names[c]),
                                          met->second + 1,
                                          c + 1),
-                             "columns are known by their names where a trained model is used",
+                             "a trained model finds its columns by their names",
                              "give one of them another name, in the first line of the file");
             });
         }
@@ -194,8 +194,8 @@ class CsvImport {
         }
         if (bytes <= most_column_bytes) return names;
         once(Level::warn,
-             "the names of the columns are {} long, more than {}: they are not kept, and nobody "
-             "will notice columns in another order",
+             "the names of the columns are {} long, more than {}: they are not kept, so that "
+             "columns in another order go unnoticed",
              bytes_text(bytes),
              bytes_text(most_column_bytes));
         return {};
@@ -308,7 +308,7 @@ class CsvImport {
                                  cell.substr(0, 60),
                                  wanted),
                      csv_.label.empty() && csv_.target.empty()
-                         ? "all columns are features: none was given with --label or --target"
+                         ? "all columns are features, as neither --label nor --target is given"
                          : "",
                      way_past(column, cell));
     }

@@ -88,7 +88,7 @@ FieldPlan plan_images(Field field,
                                  "channels",
                                  origin.string(),
                                  fmt::join(shape, " x ")),
-                     "data sets have channels first; they are converted if you say so",
+                     "data sets have channels first; images are only converted with --layout hwc",
                      "give --layout hwc, or --layout chw if the first number counts channels");
     });
     if (is_flat || layout != ImageLayout::hwc) return {std::move(field), {}};
@@ -203,8 +203,8 @@ void check_has_images(const std::vector<NamedInput>& inputs, ImageLayout layout)
     check(has_images || layout == ImageLayout::unstated, [] {
         return Error("E106",
                      "--layout is given, and no field is called 'images'",
-                     "it says how images lie, and others stay as they are",
-                     "drop it, or call the field of images so");
+                     "it is the layout of images, and other fields are not converted",
+                     "drop it, or name the field of images 'images'");
     });
 }
 

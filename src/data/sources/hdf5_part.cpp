@@ -212,9 +212,9 @@ void check_pack_memory(const Part& part, std::uint64_t allowed) {
                                  part.path.string(),
                                  bytes_text(needed),
                                  bytes_text(allowed)),
-                     "a chunk is expanded whole, however few samples are in it",
-                     fmt::format("allow more: --memory {}MiB; or write the file anew in smaller "
-                                 "chunks, as h5repack does",
+                     "a chunk is always expanded as a whole",
+                     fmt::format("allow more: --memory {}MiB; or rewrite the file with smaller "
+                                 "chunks, for example by h5repack",
                                  (needed >> 20) + 1));
     });
 }

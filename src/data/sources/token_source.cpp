@@ -232,13 +232,13 @@ TokenRun token_run(const fs::path& path, RawTokens raw) {
     check(has_header || raw != RawTokens::none, [&] {
         return Error("E105",
                      fmt::format("the type of tokens in '{}' is not given", path.string()),
-                     "it is no NPY file, which would say it",
+                     "it is not an NPY file, which contains the type",
                      "give --token-type u16 or u32 (nanoGPT's .bin files have u16)");
     });
     check(!has_header || raw == RawTokens::none, [&] {
         return Error("E106",
                      fmt::format("--token-type does not go with '{}'", path.string()),
-                     "it is an NPY file, which says its type itself",
+                     "it is an NPY file, which contains its type",
                      "drop --token-type, or pack raw files alone");
     });
     if (has_header) return npy_run(file);

@@ -284,7 +284,7 @@ void unstage_dataset(const fs::path& target) {
         return Error("E243",
                      fmt::format("'{}' is not a staged copy", target.string()),
                      fmt::format("it has no {}", staged_marker),
-                     "remove it by other means if you do not need it");
+                     "remove it yourself if you do not need it");
     });
     // What is half removed must not look like a data set.
     fs::remove(target / manifest_name);

@@ -293,8 +293,8 @@ void BlockReader::check_labels(std::size_t number,
                     files_.path(block.shard).string(),
                     field.classes()),
         index_.manifest().kind == ManifestKind::packed
-            ? "pack the data again from sound labels"
-            : "it was another when the file was opened: restore the file, and begin anew");
+            ? "pack the data again from correct labels"
+            : "it has changed since the file was opened: restore the file, and begin again");
 }
 
 // Padding of chunks is not looked at: it may be anything.

@@ -28,8 +28,8 @@ Error changed(const fs::path& path, const std::string& how) {
         "E251",
         fmt::format("'{}' changed while it was in use", path.string()),
         how + "; its blocks have no hashes, so what was read of it since is anybody's guess",
-        "bring it back as it was and go on from the last checkpoint, with --accept-data if "
-        "it has another time now; or make a new run of the new data");
+        "restore the old file and resume from the last checkpoint, with --accept-data if it has "
+        "another time now; or begin a new run with the new data");
 }
 
 }  // namespace

@@ -240,7 +240,7 @@ const Form& form_named(const Words& words, std::string_view name) {
         const std::string near = did_you_mean(name, names);
         return Error("E247",
                      fmt::format("there is no transform '{}' (in '{}')", name, words.text()),
-                     near.empty() ? "no step and no preset has a name like that" : near,
+                     near.empty() ? "no step or preset has a similar name" : near,
                      fmt::format("the steps and presets are: {}", fmt::join(names, ", ")));
     });
     return *found;
@@ -289,7 +289,7 @@ void append_item(std::vector<TransformOp>& ops, std::string_view item, std::stri
     check(!item.empty(), [&] {
         return Error("E247",
                      fmt::format("a step is missing in the transforms '{}'", all),
-                     "there is nothing between two commas, or nothing at all",
+                     "a part between two commas, or the whole list, is empty",
                      "write 'none' for no transforms but normalise");
     });
     const auto preset = std::ranges::find(presets, item, &Preset::name);

@@ -150,10 +150,10 @@ struct Conversation {
             if (!line->empty()) last_words = printable(*line);
         }
         throw Error("E647",
-                    fmt::format("host '{}' does not say what addresses it has", name),
-                    fmt::format("it was asked over ssh; its last words: {}", last_words),
-                    fmt::format("'ssh {} true' must work without a password, and this program "
-                                "must be there under the same path",
+                    fmt::format("host '{}' does not report its addresses", name),
+                    fmt::format("it was asked over ssh; its last output: {}", last_words),
+                    fmt::format("'ssh {} true' must work without a password, and this program must "
+                                "exist there under the same path",
                                 name));
     }
 };
@@ -267,7 +267,7 @@ JoiningNetwork choose_network(std::span<const HostProbe> hosts, const std::strin
     const auto left_out = left_out_text(hosts, reasons);
     check(!chosen.empty(), [&] {
         return Error("E647",
-                     fmt::format("no network joins the hosts {}", names_of(hosts)),
+                     fmt::format("no network connects the hosts {}", names_of(hosts)),
                      left_out.empty() ? "they have no addresses" : "left out: " + left_out,
                      "open the ports of `sysctl net.ipv4.ip_local_port_range` between them, or "
                      "choose yourself: export OMPI_MCA_btl_tcp_if_include=NETWORK "

@@ -29,8 +29,7 @@ Found failure(const Evidence& seen) {
         FindingKind::failure,
         FindingWeight::problem,
         fmt::format("the run is {}, and no rank says why", run_condition_name(status.condition)),
-        status.reason.empty() ? "what its launcher printed may say more"
-                              : plain_text(status.reason),
+        status.reason.empty() ? "the launcher's output may say more" : plain_text(status.reason),
         seen.report.clues.next};
 }
 
@@ -41,7 +40,7 @@ Found no_steps(const Evidence& seen) {
     if (has_any) return {};
     return ReportFinding{FindingKind::no_steps,
                          FindingWeight::note,
-                         "no rank kept its steps, so nothing is said of where they went",
+                         "no rank recorded its steps, so the time of a step is not known",
                          "no step was done yet, or an earlier version of Lockstep made the run",
                          fmt::format("lockstep status {}", seen.folder())};
 }
@@ -56,7 +55,7 @@ Found damaged_steps(const Evidence& seen) {
         fmt::format("the steps of rank {} are not known: {}",
                     damaged->facts.rank,
                     plain_text(damaged->damage)),
-        "its row is empty here; everything else is as it was",
+        "its row is empty here; the rest is not affected",
         fmt::format("lockstep logs {} --rank {}", seen.folder(), damaged->facts.rank)};
 }
 

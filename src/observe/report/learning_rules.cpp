@@ -46,8 +46,8 @@ Found find_skipped_steps(const Evidence& seen) {
         FindingKind::skipped_steps,
         is_usual ? FindingWeight::note : FindingWeight::warning,
         fmt::format("{} step(s) were skipped: loss or gradient was not finite", most),
-        is_usual ? "with fp16 a few are usual, while the scale of the loss finds its place"
-                 : "they taught the model nothing: a lower --lr or --clip-norm 1",
+        is_usual ? "with fp16 a few are usual, until the loss scale fits"
+                 : "the model did not learn from them: a lower --lr or --clip-norm 1",
         fmt::format("lockstep logs {} --level warn", seen.folder())};
 }
 
@@ -65,7 +65,7 @@ Found find_overfitting(const Evidence& seen) {
                             curve.low_step,
                             figure_text(curve.last),
                             share_text(curve.last / curve.best_low - 1)),
-                "the model learns its samples by heart: keep the best checkpoint, and stop sooner",
+                "the model overfits: keep the best checkpoint, and stop sooner",
                 seen.train_anew({{"keep-best", "loss"}, {"early-stop", "5"}})};
         }
     return {};

@@ -80,8 +80,8 @@ Found find_waiting(const Evidence& seen) {
         FindingKind::waiting,
         FindingWeight::warning,
         title + link_clause(seen.run),
-        "the slowest rank sets the pace: look whether something else runs on its cores or node, "
-        "and what its log says that the others' do not",
+        "all ranks wait for the slowest: check whether something else runs on its cores or node, "
+        "and how its log differs from the others",
         slowest == rows.end()
             ? ""
             : fmt::format("lockstep logs {} --rank {}", seen.folder(), slowest->first)};
@@ -112,7 +112,7 @@ Found find_communication(const Evidence& seen) {
     return ReportFinding{
         FindingKind::communication,
         FindingWeight::warning,
-        fmt::format("a step stands still {} of its time for sums of gradients ({}){}",
+        fmt::format("a step waits {} of its time for sums of gradients ({}){}",
                     share_text(share),
                     step_length_text(seen.seconds(Phase::comm)),
                     link_clause(seen.run)),
@@ -129,7 +129,7 @@ Found find_other_time(const Evidence& seen) {
     return ReportFinding{
         FindingKind::other_time,
         FindingWeight::note,
-        fmt::format("{} of a step is none of training's phases ({})",
+        fmt::format("{} of a step is in no phase of training ({})",
                     share_text(share),
                     step_length_text(seen.seconds(Phase::other))),
         "reports are made here: --log-every with a larger number, or 0 for one every 30 s",

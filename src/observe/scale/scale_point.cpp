@@ -87,9 +87,9 @@ ScalePoint scale_point(const RunFigures& run) {
     const MeanStep mean = mean_step(run);
     check(mean.steps > 0 && mean.wall_s() > 0, [&] {
         return Error("E420",
-                     fmt::format("'{}' has no steps to look at", printable(run.root.string())),
-                     "its ranks keep what each step took in logs/iN/rank-NNNNN.steps; none of its "
-                     "starts has got as far, or an earlier version made it",
+                     fmt::format("'{}' has no recorded steps", printable(run.root.string())),
+                     "ranks record the time of each step in logs/iN/rank-NNNNN.steps; none of its "
+                     "starts did a step, or an earlier version made it",
                      "train some steps with this version");
     });
     return {.ranks = static_cast<int>(run.ranks.size()),
@@ -111,10 +111,10 @@ void check_same_work(std::span<const RunFigures> runs) {
                                          printable(runs.front().root.string()),
                                          value_text(run, name),
                                          printable(run.root.string())),
-                             "what more ranks bring shows where nothing else changes; --batch is "
+                             "scaling can be measured only if nothing else changes; --batch is "
                              "that of all ranks together",
-                             "train with the same settings on each number of ranks; 'lockstep "
-                             "compare A B' is for others");
+                             "train with the same settings on each number of ranks; use 'lockstep "
+                             "compare A B' for other runs");
             });
 }
 

@@ -97,8 +97,8 @@ MergedTraces merge_traces(const fs::path& root, std::int64_t incarnation, const 
                                  incarnation > 0 ? fmt::format("no rank of start {}", incarnation)
                                                  : "no start",
                                  root.string()),
-                     "ranks leave them where the run was started with --trace",
-                     "go on with lockstep train ... --trace steps=FIRST-LAST");
+                     "ranks write traces if the run is started with --trace",
+                     "resume with lockstep train ... --trace steps=FIRST-LAST");
     });
     const fs::path logs = RunPaths{root}.logs(merged.incarnation);
     merged.file = out.empty() ? root / fmt::format("trace-i{}.json", merged.incarnation) : out;

@@ -93,7 +93,7 @@ StepTrace trace_in(std::string_view text, const std::string& file) {
     text.remove_prefix(head + events_key.size());
     while (!text.starts_with("]}")) {
         const std::size_t end = text.find('\n');
-        check(end < most_line, [&] { return Error("E222", "its lines are no events"); });
+        check(end < most_line, [&] { return Error("E222", "its lines are not events"); });
         std::string_view event = text.substr(0, end);
         if (event.ends_with(',')) event.remove_suffix(1);
         const Json json = parse_json(std::string(event), file);

@@ -64,8 +64,8 @@ void check_finite(std::span<const TensorMeta> tensors, std::span<const TensorPie
                              fmt::format("'{}' has a value that is not finite at element {}",
                                          tensors[piece.tensor].name,
                                          piece.start + i),
-                             "it is not saved, so that the last good checkpoint stays the newest",
-                             "lower --lr, or look at the data with 'lockstep data verify'");
+                             "no checkpoint is written, so that the last good one stays the newest",
+                             "lower --lr, or check the data with 'lockstep data verify'");
             });
 }
 
@@ -86,12 +86,13 @@ void check_space(const fs::path& root, std::span<const TensorMeta> tensors) {
     for (const TensorMeta& tensor : tensors) bytes += tensor.count() * sizeof(float);
     const std::uint64_t free = free_bytes(root);
     check(free >= bytes, [&] {
-        return Error("E403",
-                     fmt::format("a checkpoint needs {} in '{}'", bytes_text(bytes), root.string()),
-                     fmt::format("{} are free, and the last checkpoint stays until the new one is "
-                                 "there",
-                                 bytes_text(free)),
-                     way_to_room(root));
+        return Error(
+            "E403",
+            fmt::format("a checkpoint needs {} in '{}'", bytes_text(bytes), root.string()),
+            fmt::format(
+                "{} are free, and the last checkpoint is kept until the new one is complete",
+                bytes_text(free)),
+            way_to_room(root));
     });
 }
 
@@ -130,7 +131,7 @@ Error damaged(const fs::path& file, const std::string& why) {
     return Error("E310",
                  fmt::format("'{}' is damaged", file.string()),
                  why,
-                 "use another checkpoint; a resumed run passes over this one");
+                 "use another checkpoint; a resumed run skips this one");
 }
 
 std::vector<StoredPiece> gather_pieces(const Communicator& ranks,
@@ -256,10 +257,7 @@ bool is_whole(const Communicator& ranks, const fs::path& path) {
         return true;
     } catch (const AgreedError& error) {
         if (kind_of(error) == ErrorKind::format_newer) throw;
-        once(Level::warn,
-             "checkpoint {} is passed over: {}",
-             path.filename().string(),
-             error.what());
+        once(Level::warn, "checkpoint {} is skipped: {}", path.filename().string(), error.what());
         return false;
     }
 }
@@ -321,7 +319,7 @@ std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
         return Error(
             "E303",
             fmt::format("none of {} checkpoints in '{}' is whole", names.size(), root.string()),
-            "each was passed over above",
+            "the warnings above give the reasons",
             "restore one from a copy, or start a new run");
     });
     return std::nullopt;

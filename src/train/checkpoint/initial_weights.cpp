@@ -123,12 +123,12 @@ InitialWeights settle_initial_weights(const Communicator& ranks,
     if (!resumed.empty()) return {.fact = resumed.substr(1), .file = {}};
     const std::string mine = agree(ranks, [&] {
         check(then.empty() || !settings.load_weights.empty(), [&] {
-            return Error("E105",
-                         "--load-weights is missing",
-                         fmt::format("run '{}' begins with weights of a file, and has no "
-                                     "checkpoint yet that would have them",
-                                     settings.run.string()),
-                         "give the file with which it was created");
+            return Error(
+                "E105",
+                "--load-weights is missing",
+                fmt::format("run '{}' begins with the weights of a file, and has no checkpoint yet",
+                            settings.run.string()),
+                "give the file with which it was created");
         });
         return settings.load_weights.empty() ? "" : fact_of(settings);
     });

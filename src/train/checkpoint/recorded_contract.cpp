@@ -48,16 +48,15 @@ Json without_wire(const fs::path& run, Json deciding) {
 }
 
 Error other_bits(const fs::path& run, const BitContract& then, const BitContract& now) {
-    return Error(
-        "E710",
-        fmt::format("run '{}' cannot go on here with the same bits", run.string()),
-        fmt::format("a step before the run gives {} on {}, and gave {} on {}",
-                    now.canary.substr(0, 8),
-                    now.processor,
-                    then.canary.substr(0, 8),
-                    then.processor),
-        "use nodes as before (sbatch --constraint), or --accept-other-bits: the model will "
-        "be as good, but not the one that those would make");
+    return Error("E710",
+                 fmt::format("run '{}' cannot continue here with the same bits", run.string()),
+                 fmt::format("a step before the run gives {} on {}, and gave {} on {}",
+                             now.canary.substr(0, 8),
+                             now.processor,
+                             then.canary.substr(0, 8),
+                             then.processor),
+                 "use the same kind of nodes as before (sbatch --constraint), or "
+                 "--accept-other-bits: the model will be as good, but its bits will differ");
 }
 
 }  // namespace

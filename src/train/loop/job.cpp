@@ -204,7 +204,7 @@ void Job::split_data() {
                                      settings_.split,
                                      grouped(samples_),
                                      grouped(tested)),
-                         "which side a sample is on is told by a hash of its number",
+                         "a hash of its number decides which part a sample belongs to",
                          "use another share, or give --test-data");
         });
     });

@@ -155,7 +155,7 @@ void Reporter::check_still_ours() {
     const fs::path logs = parts_.run.paths.logs(parts_.run.incarnation);
     if (fs::exists(logs, failed) || failed || std::exchange(has_lost_logs_, true)) return;
     once(Level::warn,
-         "'{}' is gone: the training goes on without logs; checkpoints are not affected",
+         "'{}' is gone: the training continues without logs; checkpoints are not affected",
          logs.string());
 }
 
@@ -260,9 +260,9 @@ void Reporter::report_noise_scale() {
     const auto samples = noise_scale_.samples();
     once(Level::info,
          "gradient noise scale: {}",
-         samples
-             ? fmt::format("{:.3g} samples, beside {} in a step", *samples, parts_.settings.batch)
-             : "not known yet, noise hides the gradient");
+         samples ? fmt::format(
+                       "{:.3g} samples, compared with {} per step", *samples, parts_.settings.batch)
+                 : "not known yet, as noise hides the gradient");
 }
 
 void Reporter::after_evaluation(const Evaluation& evaluation) {

@@ -37,7 +37,7 @@ Error other_files(const TrainSettings& settings, Content content) {
             return {"E306",
                     what,
                     outside + "; all samples were compared and are the same",
-                    "--accept-data goes on with them"};
+                    "--accept-data continues with them"};
         case Content::other:
             return {"E306",
                     what,
@@ -47,14 +47,14 @@ Error other_files(const TrainSettings& settings, Content content) {
             return {"E306",
                     what,
                     outside + "; samples were not compared",
-                    "--accept-data reads all of them, and goes on if they are the same"};
+                    "--accept-data reads all of them, and continues if they are the same"};
         case Content::unknown:
             break;
     }
     return {
         "E306",
         what,
-        outside + "; the run has no hash of their content that would tell more",
+        outside + "; the run has no hash of their content to compare with",
         "bring the files back with their times (cp -p, rsync -t), or use another run directory; "
         "one that is made with --accept-data keeps such a hash"};
 }

@@ -71,10 +71,11 @@ void check_has_model_file(const TrainSettings& settings) {
     const std::string& name = settings.model.name;
     if (source_of(name) == ModelSource::registered || fs::path(name).is_absolute()) return;
     check(fs::exists(name), [&] {
-        return Error("E201",
-                     fmt::format("cannot open '{}': there is no such file", name),
-                     "the run was made with this --model, in the folder where 'train' ran",
-                     "give the command in that folder");
+        return Error(
+            "E201",
+            fmt::format("cannot open '{}': there is no such file", name),
+            "the run was created with this --model, relative to the folder where 'train' ran",
+            "give the command in that folder");
     });
 }
 
@@ -99,11 +100,11 @@ SamplePart part_of_run(RunPart part, const TrainedRun& trained) {
             "drop it");
     });
     check(is_own, [&] {
-        return Error("E106",
-                     fmt::format("--part {} is of the data that the run was trained on", name),
-                     fmt::format("'{}' are others, or other fields of them", trained.data->place()),
-                     "give these data without --field, and where they are now with --train-data, "
-                     "too; or drop --part");
+        return Error(
+            "E106",
+            fmt::format("--part {} is of the data that the run was trained on", name),
+            fmt::format("'{}' are other data, or other fields", trained.data->place()),
+            "give the training data without --field, and also with --train-data; or drop --part");
     });
     return part == RunPart::trained ? trained_part(settings) : tested_part(settings);
 }

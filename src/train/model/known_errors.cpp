@@ -22,7 +22,7 @@ const char* place_text(ModelPlace place) {
 
 Error failure(ModelPlace place, const std::string& reason) {
     const std::string where = place_text(place);
-    return Error("E250", "the model's " + where + " failed", reason, "mend the model's " + where);
+    return Error("E250", "the model's " + where + " failed", reason, "fix the model's " + where);
 }
 
 }  // namespace

@@ -92,7 +92,7 @@ void check_rounding() {
                                 : "numbers below 1.2e-38 are flushed to zero",
                      "a library in this process changed how the processor computes; those compiled "
                      "with -ffast-math do when they are loaded",
-                     "look at LD_PRELOAD and the libraries that the program was linked with");
+                     "check LD_PRELOAD and the libraries that the program was linked with");
     });
 }
 

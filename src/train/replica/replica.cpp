@@ -367,8 +367,8 @@ void Replica::mark_missing(std::span<float* const> slots, int leaves) {
         for (float* const slot : slots) gradient_views(slot)[parameter].fill_(-0.0);
         if (!is_new) continue;
         once(Level::warn,
-             "parameter '{}' got no gradient; a step in which no sample reaches it leaves it and "
-             "its optimizer state as they are",
+             "parameter '{}' got no gradient; a step in which no sample reaches it does not change "
+             "it or its optimizer state",
              parts_.layout->parameters()[parameter].name);
         reported_missing_ = true;
     }

@@ -74,7 +74,7 @@ std::string shapes_text(const NamedTensors& tensors) {
 std::string fix_of_forward(ModelAuthor author, const NamedTensors& inputs) {
     if (author == ModelAuthor::lockstep) return see_models;
     const std::string given =
-        "mend the model's forward(), which is given " + shapes_text(inputs) + " here";
+        "fix the model's forward(), which is given " + shapes_text(inputs) + " here";
     if (author == ModelAuthor::user_class) return given;
     return given +
            "; a file that was traced keeps the sizes of its example, the number of samples, too: "

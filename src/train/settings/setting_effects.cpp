@@ -151,7 +151,7 @@ std::vector<Idle> idle_rows(const TrainSettings& s) {
                                "drop it",
                                s.fields.empty()},
                               {"follow-links",
-                               "packed data have no links, and there is no --field of others",
+                               "packed data have no links, and no --field is given",
                                "drop it",
                                s.fields.empty() && s.test_fields.empty()},
                               {"transport",
@@ -226,7 +226,7 @@ std::vector<Misfit> contradictions(const TrainSettings& s) {
         {"--on-nonfinite rollback does not go with --checkpoint-every " +
              period_text(s.checkpoint_every),
          "which weights it goes back to must not depend on a clock",
-         "use --checkpoint-every 1epoch, or so many steps",
+         "use --checkpoint-every 1epoch, or a number of steps",
          s.on_nonfinite == NonFinite::rollback && s.checkpoint_every.unit != Period::Unit::steps &&
              s.checkpoint_every.unit != Period::Unit::epochs,
          false},
@@ -277,11 +277,10 @@ void check_lr_every(const Period& every) {
 // Nor may what is tested: it tells which checkpoint is the best, and when to stop.
 void check_evaluate_every(const Period& every) {
     check(every.unit != Period::Unit::seconds, [&] {
-        return Error(
-            "E103",
-            fmt::format("--evaluate-every is '{}'", period_text(every)),
-            "evaluations come after steps or epochs, so that they do not depend on a clock",
-            "for example --evaluate-every 500steps");
+        return Error("E103",
+                     fmt::format("--evaluate-every is '{}'", period_text(every)),
+                     "evaluations come after steps or epochs, so that they do not depend on time",
+                     "for example --evaluate-every 500steps");
     });
 }
 

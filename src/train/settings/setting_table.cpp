@@ -32,8 +32,8 @@ Option split_option(double& share) {
     option.value = "SHARE";
     option.default_value = share_text(share);
     option.help =
-        "train on about this share of the samples, as 0.9, and test on the others, by a hash of a "
-        "sample's number; none: there are no others";
+        "share of the samples to train on, such as 0.9; the others are test data; a hash of a "
+        "sample's number decides; none: train on all";
     option.assign = [&share](const GivenValue& given) {
         const auto number = parse_real(given.text);
         check(given.text == "none" || (number && *number > 0 && *number < 1), [&] {
@@ -49,32 +49,34 @@ Option split_option(double& share) {
 }
 
 OptionSection where(TrainSettings& s) {
-    return {"Where",
-            {data_option("data",
-                         s.data,
-                         "training data: a data set made by 'lockstep data pack', or a file, a "
-                         "folder or a pattern of HDF5 files that others wrote, with --field"),
-             shared(field_option(
-                 "field", s.fields, "field in HDF5 files that others wrote: images=/x/data:CHW")),
-             shared(links_option(s.follows_links)),
-             shared(data_option("test-data", s.test_data, "data to evaluate on, like --data")),
-             shared(field_option("test-field",
-                                 s.test_fields,
-                                 "field of --test-data, where it is not that of --field; without "
-                                 "--test-data: of --data")),
-             shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed")),
-             path_option("load-weights",
-                         "FILE",
-                         s.load_weights,
-                         "safetensors with the weights that a new run begins with"),
-             list_option("load-skip",
-                         "GLOB",
-                         s.load_skip,
-                         "tensors such as 'fc.*' that --load-weights leaves as they are"),
-             text_option("load-prefix",
-                         "PREFIX",
-                         s.load_prefix,
-                         "--load-weights takes this off the file's names: module.")}};
+    return {
+        "Where",
+        {data_option("data",
+                     s.data,
+                     "training data: a data set made by 'lockstep data pack', or, with "
+                     "--field, a file, folder or pattern of other HDF5 files"),
+         shared(field_option("field",
+                             s.fields,
+                             "field in HDF5 files that others wrote, such as images=/x/data:CHW")),
+         shared(links_option(s.follows_links)),
+         shared(data_option("test-data", s.test_data, "data to evaluate on, like --data")),
+         shared(field_option("test-field",
+                             s.test_fields,
+                             "field of --test-data; unset: the one of --field; without "
+                             "--test-data: field of --data")),
+         shared(path_option("run", "DIR", s.run, "run directory; an existing run is resumed")),
+         path_option("load-weights",
+                     "FILE",
+                     s.load_weights,
+                     "safetensors file with the initial weights of a new run"),
+         list_option("load-skip",
+                     "GLOB",
+                     s.load_skip,
+                     "tensors that --load-weights does not load, such as 'fc.*'"),
+         text_option("load-prefix",
+                     "PREFIX",
+                     s.load_prefix,
+                     "prefix that --load-weights removes from the file's names, such as module.")}};
 }
 
 std::vector<Option> task(TrainSettings& s) {
@@ -86,90 +88,92 @@ std::vector<Option> task(TrainSettings& s) {
                                      {"regression", TaskKind::regression},
                                      {"segmentation", TaskKind::segmentation},
                                      {"next-token", TaskKind::next_token}},
-                                    "what is learned; auto: what the data's fields say"),
+                                    "task to train; auto: chosen by the data's fields"),
             list_option("inputs",
                         "FIELD",
                         s.inputs,
-                        "field that the model is given, of several in this order; unset: images, "
-                        "features or tokens, the first that is there"),
+                        "input field of the model; several are passed in this order; unset: the "
+                        "first one found of images, features and tokens"),
             choice_option<RegressionLoss>("loss",
                                           s.task.loss,
                                           {{"mse", RegressionLoss::mse},
                                            {"mae", RegressionLoss::mae},
                                            {"huber", RegressionLoss::huber}},
-                                          "of regression"),
+                                          "loss function of regression"),
             real_option("huber-delta",
                         s.task.huber_delta,
                         1e-30,
                         1e30,
-                        "distance from which --loss huber grows linearly"),
+                        "error above which --loss huber is linear"),
             real_option("label-smoothing",
                         s.task.label_smoothing,
                         0,
                         1,
-                        "share of a class's probability that all classes get"),
+                        "share of the target probability that is spread over all classes"),
             text_option("class-weights",
                         "W0,W1,...",
                         s.task.class_weights,
-                        "of each class in the loss; balanced: the rarer the more; or none")};
+                        "weight of each class in the loss; balanced: rare classes weigh more; "
+                        "none: all equal")};
 }
 
 std::vector<Option> model(TrainSettings& s) {
-    return {text_option("model",
-                        "NAME",
-                        s.model.name,
-                        "one that 'lockstep models' lists, a plug-in (FILE.so) or TorchScript "
-                        "(FILE.pt)"),
-            unset_flag_option("no-bias", s.model.bias, "layers without bias"),
-            list_option("channels",
-                        "N[,N]",
-                        s.model.channels,
-                        "of each layer but the last: of cnn and cnn-bn, unset 32,64,512; of mlp, "
-                        "unset 256"),
-            whole_option("layers", s.model.layers, 0, 1024, "of gpt; 0: 6"),
-            whole_option("heads", s.model.heads, 0, 1024, "of gpt's attentions; 0: 6"),
-            whole_option("width",
-                         s.model.width,
-                         0,
-                         1 << 20,
-                         "of gpt, 0: 384; or channels of unet's first level, 0: 64")};
+    return {
+        text_option("model",
+                    "NAME",
+                    s.model.name,
+                    "built-in ('lockstep models'), plug-in (FILE.so) or TorchScript (FILE.pt)"),
+        unset_flag_option("no-bias", s.model.bias, "use layers without bias"),
+        list_option("channels",
+                    "N[,N]",
+                    s.model.channels,
+                    "channels of each layer but the last; unset: 32,64,512 for cnn and cnn-bn, 256 "
+                    "for mlp"),
+        whole_option("layers", s.model.layers, 0, 1024, "number of gpt layers; 0: 6"),
+        whole_option("heads", s.model.heads, 0, 1024, "attention heads of each gpt layer; 0: 6"),
+        whole_option("width",
+                     s.model.width,
+                     0,
+                     1 << 20,
+                     "width of gpt, 0: 384; or channels of the first level of unet, 0: 64")};
 }
 
 std::vector<Option> update_rule(OptimizerSettings& s) {
-    return {choice_option<OptimizerKind>("optimizer",
-                                         s.kind,
-                                         {{"adam", OptimizerKind::adam},
-                                          {"adamw", OptimizerKind::adamw},
-                                          {"lamb", OptimizerKind::lamb},
-                                          {"lars", OptimizerKind::lars},
-                                          {"sgd", OptimizerKind::sgd}},
-                                         "update rule"),
-            real_option("lr", s.learning_rate, 0, 1e6, "learning rate"),
-            list_option("lr-group",
-                        "GLOB=FACTOR",
-                        s.rate_factors,
-                        "multiply the learning rate of tensors such as 'features.*' by FACTOR; if "
-                        "several match, the last one holds"),
-            real_option("momentum", s.momentum, 0, 1, "of sgd and lars"),
-            flag_option("nesterov", s.nesterov, "sgd looks ahead along its momentum"),
-            real_option("beta1", s.beta1, 0, 0.999999, "of adam, adamw and lamb"),
-            real_option("beta2", s.beta2, 0, 0.9999999, "of adam, adamw and lamb"),
-            real_option("epsilon", s.epsilon, 1e-30, 1, "of adam, adamw and lamb"),
-            real_option("trust", s.trust, 0, 1e6, "coefficient of lars: a tensor's own rate"),
-            real_option("weight-decay",
-                        s.weight_decay,
-                        0,
-                        1e6,
-                        "L2 penalty of adam, lars and sgd; of adamw and lamb decoupled"),
-            real_option("ema",
-                        s.average_decay,
-                        0,
-                        0.9999999,
-                        "decay of a moving average of the weights, which evaluation uses; 0: none"),
-            flag_option("decay-all",
-                        s.decays_all,
-                        "adamw, lamb and lars treat biases and norms, tensors of one dimension, "
-                        "like all others: with weight decay and with rates of their own")};
+    return {
+        choice_option<OptimizerKind>("optimizer",
+                                     s.kind,
+                                     {{"adam", OptimizerKind::adam},
+                                      {"adamw", OptimizerKind::adamw},
+                                      {"lamb", OptimizerKind::lamb},
+                                      {"lars", OptimizerKind::lars},
+                                      {"sgd", OptimizerKind::sgd}},
+                                     "update rule"),
+        real_option("lr", s.learning_rate, 0, 1e6, "learning rate"),
+        list_option("lr-group",
+                    "GLOB=FACTOR",
+                    s.rate_factors,
+                    "factor of the learning rate of tensors such as 'features.*'; if several "
+                    "match, the last one holds"),
+        real_option("momentum", s.momentum, 0, 1, "momentum of sgd and lars"),
+        flag_option("nesterov", s.nesterov, "use Nesterov momentum with sgd"),
+        real_option("beta1", s.beta1, 0, 0.999999, "beta1 of adam, adamw and lamb"),
+        real_option("beta2", s.beta2, 0, 0.9999999, "beta2 of adam, adamw and lamb"),
+        real_option("epsilon", s.epsilon, 1e-30, 1, "epsilon of adam, adamw and lamb"),
+        real_option("trust", s.trust, 0, 1e6, "trust coefficient of lars"),
+        real_option("weight-decay",
+                    s.weight_decay,
+                    0,
+                    1e6,
+                    "L2 penalty with adam, lars and sgd; decoupled decay with adamw and lamb"),
+        real_option("ema",
+                    s.average_decay,
+                    0,
+                    0.9999999,
+                    "decay of the weights' moving average, which evaluation uses; 0: none"),
+        flag_option("decay-all",
+                    s.decays_all,
+                    "with adamw, lamb and lars: apply weight decay and rates per tensor also to "
+                    "biases and norms (tensors of one dimension)")};
 }
 
 std::vector<Option> schedule(ScheduleSettings& s) {
@@ -181,31 +185,31 @@ std::vector<Option> schedule(ScheduleSettings& s) {
                                          {"linear", ScheduleKind::linear},
                                          {"polynomial", ScheduleKind::polynomial},
                                          {"one-cycle", ScheduleKind::one_cycle}},
-                                        "of the learning rate, after the warm-up"),
+                                        "learning rate schedule after the warm-up"),
             whole_option("warmup-steps", s.warmup_steps, 0, 1 << 30, "steps of linear warm-up"),
             period_option("lr-every",
                           s.every,
-                          "--schedule step multiplies the rate by --lr-gamma so often: 30epochs, "
-                          "5000steps"),
-            real_option("lr-gamma", s.gamma, 0, 1, "of --schedule step"),
-            real_option("lr-power", s.power, 0.01, 100, "of --schedule polynomial"),
-            choice_option<RateScale>("lr-scale",
-                                     s.scale,
-                                     {{"none", RateScale::none},
-                                      {"linear", RateScale::linear},
-                                      {"sqrt", RateScale::square_root}},
-                                     "multiply --lr by --batch over --reference-batch, or by its "
-                                     "root"),
+                          "period after which --schedule step multiplies the rate by --lr-gamma: "
+                          "30epochs, 5000steps"),
+            real_option("lr-gamma", s.gamma, 0, 1, "factor of --schedule step"),
+            real_option("lr-power", s.power, 0.01, 100, "exponent of --schedule polynomial"),
+            choice_option<RateScale>(
+                "lr-scale",
+                s.scale,
+                {{"none", RateScale::none},
+                 {"linear", RateScale::linear},
+                 {"sqrt", RateScale::square_root}},
+                "multiply --lr by --batch / --reference-batch, or by its square root"),
             whole_option("reference-batch",
                          s.reference_batch,
                          1,
                          1 << 24,
-                         "batch that --lr is for, with --lr-scale"),
+                         "batch that --lr is meant for; --lr-scale uses it"),
             real_option("lr-end",
                         s.end,
                         0,
                         1e6,
-                        "learning rate at the end of cosine, linear, polynomial and one-cycle")};
+                        "final learning rate of cosine, linear, polynomial and one-cycle")};
 }
 
 std::vector<Option> step(TrainSettings& s) {
@@ -214,10 +218,11 @@ std::vector<Option> step(TrainSettings& s) {
                     s.clip_norm,
                     0,
                     1e30,
-                    "scale the gradient down to this norm where it is larger; 0: never"),
-        list_option("freeze", "GLOB", s.freeze, "parameters such as 'features.*' do not learn"),
-        whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples of a step, all ranks"),
-        whole_option("seed", s.seed, 0, many, "of weights, order and dropout")};
+                    "largest norm of the gradient; larger gradients are scaled down; 0: no limit"),
+        list_option(
+            "freeze", "GLOB", s.freeze, "parameters that do not learn, such as 'features.*'"),
+        whole_option("batch", s.batch, 1, 1 << 24, "global batch: samples per step over all ranks"),
+        whole_option("seed", s.seed, 0, many, "seed of initial weights, sample order and dropout")};
 }
 
 OptionSection section_of(const std::string& title, const std::vector<std::vector<Option>>& parts) {
@@ -238,35 +243,35 @@ std::vector<Option> numerics(TrainSettings& s) {
                      s.virtual_ranks,
                      0,
                      65536,
-                     "V, a power of two: the run gives the same bits on 1 to V ranks; "
-                     "0: up to 64 where that costs little, and no fewer than the ranks at "
-                     "creation"),
-        whole_option("threads", s.threads, 1, 1024, "threads that one operator may use"),
-        choice_option<std::optional<InstructionSet>>("isa",
-                                                     s.instruction_set,
-                                                     {{"default", InstructionSet::basic},
-                                                      {"avx2", InstructionSet::avx2},
-                                                      {"avx512", InstructionSet::avx512},
-                                                      {"avx512-bf16", InstructionSet::avx512_bf16},
-                                                      {"amx", InstructionSet::amx}},
-                                                     "instructions; unset: the least among the "
-                                                     "ranks, for fp32 avx512 at most"),
+                     "V, a power of two: the run gives the same bits on 1 to V ranks; 0: at least "
+                     "the ranks at creation, up to 64 if that costs little"),
+        whole_option("threads", s.threads, 1, 1024, "threads that one operator uses in each rank"),
+        choice_option<std::optional<InstructionSet>>(
+            "isa",
+            s.instruction_set,
+            {{"default", InstructionSet::basic},
+             {"avx2", InstructionSet::avx2},
+             {"avx512", InstructionSet::avx512},
+             {"avx512-bf16", InstructionSet::avx512_bf16},
+             {"amx", InstructionSet::amx}},
+            "instruction set; unset: the best that all ranks have, at most avx512 for fp32"),
         choice_option<DeviceKind>(
             "device",
             s.device,
             {{"auto", DeviceKind::automatic}, {"cpu", DeviceKind::cpu}, {"cuda", DeviceKind::cuda}},
-            "what ranks compute on; auto: cuda where each has a GPU that LibTorch can use"),
+            "device of the ranks; auto: cuda if each has a GPU that LibTorch can use"),
         choice_option<Precision>(
             "precision",
             s.precision,
             {{"fp32", Precision::fp32}, {"bf16", Precision::bf16}, {"fp16", Precision::fp16}},
-            "of matrix products and convolutions; weights, gradients and updates are fp32"),
+            "precision of matrix products and convolutions; weights, gradients and updates are "
+            "fp32"),
         real_option("loss-scale",
                     s.loss_scale,
                     1,
                     1 << 30,
-                    "factor of fp16's loss at the start, a power of two; halved at overflow, "
-                    "doubled after 2,000 steps without")};
+                    "initial loss scale of fp16, a power of two; halved after an overflow, doubled "
+                    "after 2,000 steps without one")};
 }
 
 std::vector<Option> sample_order(TrainSettings& s) {
@@ -274,17 +279,18 @@ std::vector<Option> sample_order(TrainSettings& s) {
         choice_option<OrderKind>("order",
                                  s.order,
                                  {{"lanes", OrderKind::lanes}, {"uniform", OrderKind::uniform}},
-                                 "of samples; uniform: one permutation of all, for data in memory"),
+                                 "order of samples; lanes: permuted blocks; uniform: one "
+                                 "permutation of all samples, for data in memory"),
         text_option("transform",
                     "LIST",
                     s.transform,
-                    "of images: 'crop 32 pad 4, flip', ... or none, cifar, book; see "
-                    "docs/data.md"),
+                    "image transforms, such as 'crop 32 pad 4, flip', or a preset: none, cifar, "
+                    "book; see docs/data.md"),
         flag_option("drop-last",
                     s.drops_last,
-                    "an epoch's samples that do not fill a step of --batch are left out"),
+                    "leave out the samples of an epoch that do not fill its last batch"),
         split_option(s.split),
-        whole_option("lanes", s.lanes, 1, 65536, "of the shuffled order"),
+        whole_option("lanes", s.lanes, 1, 65536, "lanes of the shuffled order"),
         whole_option("window-blocks", s.window_blocks, 1, 65536, "blocks shuffled together")};
 }
 
@@ -293,11 +299,12 @@ std::vector<Option> summation(TrainSettings& s) {
                          s.micro_batches,
                          1,
                          65536,
-                         "compute each virtual rank's samples in N parts and accumulate: less "
-                         "memory"),
+                         "accumulate the gradient of each virtual rank over N parts of its "
+                         "samples, to save memory"),
             flag_option("plain",
                         s.plain_summation,
-                        "sum gradients as ranks come: ordinary training, NOT invariant")};
+                        "sum gradients in an order that depends on the number of ranks: ordinary "
+                        "training, bits are NOT invariant")};
 }
 
 OptionSection bits(TrainSettings& s) {
@@ -311,9 +318,7 @@ Option trace_option(TraceSteps& steps) {
     option.name = "trace";
     option.value = "steps=A-B";
     option.default_value = trace_steps_text(steps);
-    option.help =
-        "steps of which each rank keeps a trace, moment by moment, see 'trace merge'; none: no "
-        "trace";
+    option.help = "steps that each rank records for 'trace merge'; none: no trace";
     option.assign = [&steps](const GivenValue& given) { steps = parse_trace_steps(given); };
     option.current = [&steps]() -> ConfigValue { return trace_steps_text(steps); };
     return option;
@@ -324,40 +329,44 @@ OptionSection how_long(TrainSettings& s) {
         "How long, how often",
         {with_scope(OptionScope::decides_length,
                     whole_option("epochs", s.epochs, 1, 1'000'000, "passes over the data")),
-         with_scope(OptionScope::decides_length,
-                    whole_option(
-                        "max-steps", s.max_steps, 0, many, "stop after N steps; 0: epochs decide")),
+         with_scope(
+             OptionScope::decides_length,
+             whole_option(
+                 "max-steps", s.max_steps, 0, many, "stop after N steps; 0: --epochs decides")),
          whole_option("deadline",
                       s.deadline,
                       0,
                       many,
-                      "Unix time before which to save and stop (exit code 75), as "
-                      "'lockstep slurm prolog' tells it; 0: none"),
+                      "Unix time before which to save and stop (exit code 75); 'lockstep slurm "
+                      "prolog' prints it; 0: none"),
          shared(period_option("checkpoint-every",
                               s.checkpoint_every,
-                              "500steps, 1epoch, 10m or never; one is always written at the end")),
-         whole_option("keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest ones to keep"),
-         shared(period_option("evaluate-every", s.evaluate_every, "500steps, 1epoch or never")),
+                              "period between checkpoints: 500steps, 1epoch, 10m or never; the end "
+                              "of the run always writes one")),
+         whole_option(
+             "keep-checkpoints", s.keep_checkpoints, 1, 1000, "newest checkpoints to keep"),
+         shared(period_option("evaluate-every",
+                              s.evaluate_every,
+                              "period between evaluations: 500steps, 1epoch or never")),
          shared(text_option("keep-best",
                             "METRIC",
                             s.keep_best,
-                            "keep the checkpoint of the best evaluation, too: loss, accuracy, r2, "
-                            "...")),
+                            "also keep the checkpoint with the best value of this metric: loss, "
+                            "accuracy, r2, ...")),
          shared(whole_option("early-stop",
                              s.early_stop,
                              0,
                              1'000'000,
-                             "stop after N evaluations without a better --keep-best, or loss; 0: "
-                             "never")),
+                             "stop after N evaluations without a better --keep-best metric (unset: "
+                             "loss); 0: never")),
          shared(choice_option<NonFinite>(
              "on-nonfinite",
              s.on_nonfinite,
              {{"stop", NonFinite::stop},
               {"skip", NonFinite::skip},
               {"rollback", NonFinite::rollback}},
-             "a loss that is not finite: stop; or skip such a step, or one whose gradient is not, "
-             "100 in a row at most; or go back to the weights of the last --checkpoint-every, "
-             "too")),
+             "if loss or gradient is not finite: stop (loss only); skip such steps, at most 100 in "
+             "a row; or rollback: skip, and return to the weights of the last --checkpoint-every")),
          shared(steps_option("noise-scale-every",
                              s.noise_scale_every,
                              "steps between estimates of the gradient noise scale, the largest "
@@ -372,48 +381,48 @@ OptionSection how_long(TrainSettings& s) {
 }
 
 std::vector<Option> communication(TrainSettings& s) {
-    return {shared(choice_option<Transport>("transport",
-                                            s.transport,
-                                            {{"auto", Transport::automatic},
-                                             {"shared-memory", Transport::shared_memory},
-                                             {"hierarchical", Transport::hierarchical},
-                                             {"mpi", Transport::mpi}},
-                                            "how gradients travel")),
+    return {shared(choice_option<Transport>(
+                "transport",
+                s.transport,
+                {{"auto", Transport::automatic},
+                 {"shared-memory", Transport::shared_memory},
+                 {"hierarchical", Transport::hierarchical},
+                 {"mpi", Transport::mpi}},
+                "how ranks exchange gradients; auto: the best for the nodes and devices")),
             choice_option<CommThread>(
                 "comm-thread",
                 s.comm_thread,
                 {{"auto", CommThread::automatic}, {"on", CommThread::on}, {"off", CommThread::off}},
-                "sum gradients on a thread of its own; auto: if the rank has a core for it"),
-            choice_option<LeafMode>(
-                "leaves",
-                s.leaves,
-                {{"auto", LeafMode::automatic},
-                 {"together", LeafMode::together},
-                 {"one-by-one", LeafMode::one_by_one}},
-                "compute a rank's leaves in one pass, with the same bits; auto: where a rehearsal "
-                "shows them"),
+                "sum gradients on a separate thread; auto: if the rank has a core for it"),
+            choice_option<LeafMode>("leaves",
+                                    s.leaves,
+                                    {{"auto", LeafMode::automatic},
+                                     {"together", LeafMode::together},
+                                     {"one-by-one", LeafMode::one_by_one}},
+                                    "compute a rank's leaves in one pass; auto: if a test before "
+                                    "training shows the same bits"),
             choice_option<GraphMode>(
                 "graph",
                 s.graph,
                 {{"auto", GraphMode::automatic}, {"on", GraphMode::on}, {"off", GraphMode::off}},
-                "record a leaf's work for a GPU once and replay it (CUDA graphs), with the same "
-                "bits; auto: where that is quicker and no other rank waits for its gradients"),
+                "replay a leaf's GPU work as a CUDA graph, with the same bits; auto: if that is "
+                "faster and no other rank waits for its gradients"),
             shared(flag_option("share-gpu",
                                s.shares_gpus,
-                               "with --device cuda: ranks of a node may have one GPU, as a trial "
-                               "of bits; slow, for NCCL then goes through sockets")),
+                               "with --device cuda: let ranks of a node share a GPU, to test bits; "
+                               "slow, as NCCL then uses sockets")),
             shared(flag_option("accept-other-bits",
                                s.accepts_other_bits,
-                               "resume where the processors compute other last bits than before")),
+                               "resume although these processors compute other bits than before")),
             shared(duration_option("comm-timeout",
                                    s.comm_timeout_s,
-                                   "a rank that waits longer for others ends the job and names "
-                                   "them; warns after a tenth of it; 0: never")),
+                                   "longest time that a rank waits for others before it ends the "
+                                   "job and names them; it warns after a tenth; 0: no limit")),
             whole_option("flight-entries",
                          s.flight_entries,
                          64,
                          1 << 20,
-                         "collectives that each rank's flight record keeps, see 'diagnose'")};
+                         "collectives that each rank's flight record keeps for 'diagnose'")};
 }
 
 std::vector<Option> reading(TrainSettings& s) {
@@ -422,30 +431,34 @@ std::vector<Option> reading(TrainSettings& s) {
                      s.io_threads,
                      0,
                      256,
-                     "threads that read data, for each rank; 0: as many as it takes"),
-        bytes_option("data-memory",
-                     s.data_memory,
-                     "for data, each rank; what fits its node's ranks together is kept in memory"),
+                     "threads of each rank that read data; 0: as many as needed"),
+        bytes_option(
+            "data-memory",
+            s.data_memory,
+            "memory of each rank for data; data that fit the node's ranks together stay in memory"),
         choice_option<std::optional<DataMode>>(
             "data-mode",
             s.data_mode,
             {{"auto", {}}, {"stream", DataMode::stream}, {"resident", DataMode::resident}},
-            "read as needed, or keep all of it in memory that the node shares"),
-        choice_option<PageCache>("page-cache",
-                                 s.page_cache,
-                                 {{"keep", PageCache::keep}, {"drop", PageCache::drop}},
-                                 "whether the system may keep what was read"),
-        shared(choice_option<BadData>("on-bad-data",
-                                      s.on_bad_data,
-                                      {{"fail", BadData::fail}, {"mask", BadData::mask}},
-                                      "damaged samples: stop, or count them as nothing")),
+            "stream data from files, or keep them resident in memory that the node shares; auto: "
+            "resident if they fit"),
+        choice_option<PageCache>(
+            "page-cache",
+            s.page_cache,
+            {{"keep", PageCache::keep}, {"drop", PageCache::drop}},
+            "keep or drop pages of data that were read in the system's page cache"),
+        shared(choice_option<BadData>(
+            "on-bad-data",
+            s.on_bad_data,
+            {{"fail", BadData::fail}, {"mask", BadData::mask}},
+            "with damaged samples: fail, or mask them, so that they do not count")),
         shared(flag_option("accept-data",
                            s.accepts_data,
-                           "foreign files with other names or times than the run was made with: "
-                           "compare all samples, go on if they are the same; of a new run: keep "
-                           "what that takes, also for more than 1 GiB")),
-        shared(
-            flag_option("ledger", s.ledger, "record every sample trained on, see 'data ledger'"))};
+                           "if files of --field have other names or times than in the run: compare "
+                           "all samples and continue if they are equal; a new run keeps the hashes "
+                           "for that, also above 1 GiB")),
+        shared(flag_option(
+            "ledger", s.ledger, "record every sample that is trained on, for 'data ledger'"))};
 }
 
 OptionSection on_what(TrainSettings& s) {

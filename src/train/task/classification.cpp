@@ -55,7 +55,7 @@ std::vector<float> given_weights(const std::string& text, const Field& field) {
         return Error("E103",
                      fmt::format("--class-weights is '{}'", printable(text)),
                      "all classes that occur have the weight 0: nothing would be learned",
-                     "give those that count a weight above 0");
+                     "give the classes that count a weight above 0");
     });
     return weights;
 }

@@ -159,12 +159,11 @@ std::string FieldTask::classes_text() const {
 std::string FieldTask::class_warning() const {
     if (rule_.holds != Holds::classes) return "";
     check(field_.classes() > 1, [&] {
-        return Error(
-            "E217",
-            fmt::format("'{}' has one class only, 0", field_.name),
-            "there is nothing to tell apart: each output is right, and the loss is 0",
-            "give data of two classes at least; 'lockstep data pack --classes N' says that "
-            "there are others, which these data do not have");
+        return Error("E217",
+                     fmt::format("'{}' has one class only, 0", field_.name),
+                     "there is nothing to learn: each output is right, and the loss is 0",
+                     "give data of at least two classes; 'lockstep data pack --classes N' declares "
+                     "classes that these data do not have");
     });
     check_class_numbers(field_);
     return unused_classes_text(field_);

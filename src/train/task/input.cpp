@@ -76,8 +76,7 @@ void check_several(const DatasetIndex& index,
     const bool has_images = std::ranges::any_of(
         places, [&](std::size_t place) { return is_image(index.fields()[place]); });
     check(has_images || pipeline == TransformPipeline(), [&] {
-        return fail("images alone are transformed, and none of these is one",
-                    "leave --transform away");
+        return fail("images alone are transformed, and none of these is one", "drop --transform");
     });
 }
 
@@ -207,13 +206,13 @@ void check_normalises(const std::string& transform,
     const auto has_mean = [&](std::size_t place) { return !index.fields()[place].mean.empty(); };
     check(std::ranges::any_of(places, has_mean), [&] {
         const Field& field = index.fields()[places.front()];
-        return Error("E248",
-                     fmt::format("'normalise' would do nothing to '{}'", field.name),
-                     fmt::format("data set '{}' has no mean and deviation of it", index.place()),
-                     field.name == "tokens"
-                         ? "leave it away: tokens are numbers of words"
-                         : fmt::format("leave it away; or: {}",
-                                       normalising_advice(field, index.manifest().kind)));
+        return Error(
+            "E248",
+            fmt::format("'normalise' would do nothing to '{}'", field.name),
+            fmt::format("data set '{}' has no mean and deviation of it", index.place()),
+            field.name == "tokens"
+                ? "drop it: tokens are numbers of words"
+                : fmt::format("drop it; or: {}", normalising_advice(field, index.manifest().kind)));
     });
 }
 

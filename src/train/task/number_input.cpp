@@ -104,7 +104,7 @@ std::unique_ptr<FieldInput> make_number_input(const Field& field,
                                  field.name,
                                  element_name(field.type),
                                  field.shape.size()),
-                     "leave --transform away, or store images of whole numbers 0 to 255 as u8");
+                     "drop --transform, or store images of whole numbers 0 to 255 as u8");
     });
     return std::make_unique<NumberInput>(field, statistics);
 }

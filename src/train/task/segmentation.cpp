@@ -34,7 +34,7 @@ class Segmentation : public FieldTask {
         check(masks.classes() <= most_classes, [&] {
             return Error("E217",
                          fmt::format("masks have {} classes", masks.classes()),
-                         fmt::format("segmentation tells at most {} apart", most_classes),
+                         fmt::format("segmentation supports at most {}", most_classes),
                          "number the classes of the masks from 0 on");
         });
     }

@@ -43,9 +43,9 @@ void check_transform(TaskKind kind, const TransformPipeline& pipeline) {
         return Error(
             "E248",
             fmt::format("'{}' does not go with {}", pipeline.text(), target_rule(kind).task),
-            moves_masks ? "images would move, and their masks stay"
+            moves_masks ? "images would move, but not their masks"
                         : "samples are mixed by their classes",
-            "leave --transform, or its mixing, away");
+            "drop --transform, or its mixing");
     });
 }
 
@@ -84,7 +84,7 @@ TaskKind choose_task(const TaskSettings& settings, const DatasetIndex& data) {
                      fmt::format("data set '{}' has fields for several tasks: {}",
                                  data.place(),
                                  fmt::join(names, ", ")),
-                     "which one is to be learned is not said",
+                     "--task does not name one of them",
                      fmt::format("use --task {}", names.front()));
     });
     return kinds.empty() ? TaskKind::classification : kinds.front();

@@ -52,7 +52,7 @@ std::unique_ptr<FieldInput> make_token_input(const Field& field,
         return Error("E248",
                      fmt::format("'{}' is for images", pipeline.text()),
                      fmt::format("field '{}' holds tokens", field.name),
-                     "leave --transform away");
+                     "drop --transform");
     });
     return std::make_unique<TokenInput>(field);
 }

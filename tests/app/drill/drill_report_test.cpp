@@ -77,11 +77,10 @@ TEST(Drill, IsWellWhereAllThatWasRehearsedPassed) {
 }
 
 TEST(Drill, FailsByTheNameOfWhatFailed) {
-    EXPECT_THAT(
-        test::caught_text([] {
-            check_drill(page_of({passed(), failed()}));
-        }),
-        HasSubstr("error E740: 1 of 2 rehearsed faults did not end as they should: preempt"));
+    EXPECT_THAT(test::caught_text([] {
+                    check_drill(page_of({passed(), failed()}));
+                }),
+                HasSubstr("error E740: 1 of 2 faults did not end as they should: preempt"));
 }
 
 TEST(Drill, FailsWhereNothingWasRehearsed) {

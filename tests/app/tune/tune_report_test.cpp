@@ -49,7 +49,7 @@ TEST(KnobText, SaysWhatGivesOtherBits) {
     KnobResult result = transports();
     result.knob.effect = KnobEffect::decides_bits;
     result.parameters[1] = "def";
-    EXPECT_THAT(knob_text(result), HasSubstr("transport (decides bits: told, and left unless"));
+    EXPECT_THAT(knob_text(result), HasSubstr("transport (decides bits: only chosen with"));
     EXPECT_THAT(knob_text(result), HasSubstr("as fast (2.00 to 2.00), other bits"));
 }
 
@@ -69,14 +69,14 @@ TEST(ConfigOf, HoldsNothingThatWasNotConfirmed) {
     EXPECT_THAT(config_of(tuning, "2026-01-31"), Not(HasSubstr("\nnp = ")));
     EXPECT_THAT(verdict_text(tuning), HasSubstr("no gain beyond the noise: --np 2"));
     tuning.turns = 0;
-    EXPECT_THAT(verdict_text(tuning), HasSubstr("nothing tried is quicker beyond the noise"));
+    EXPECT_THAT(verdict_text(tuning), HasSubstr("no setting is faster beyond the noise"));
 }
 
 TEST(VerdictText, SaysTheGainAndThatNoBitChanged) {
     const std::string text = verdict_text(tuned());
     EXPECT_THAT(text,
                 HasSubstr("gain: --np 2 --transport mpi is 2.00 times as fast (1.90 to 2.10)"));
-    EXPECT_THAT(text, HasSubstr("came to the same parameters, after 120 steps abc\n"));
+    EXPECT_THAT(text, HasSubstr("gave the same parameters, after 120 steps abc\n"));
 }
 
 TEST(AddRound, RefusesOtherBitsThanThoseOfTheRoundsBefore) {

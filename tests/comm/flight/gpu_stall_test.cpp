@@ -144,7 +144,8 @@ TEST(GpuStall, NamesAGpuThatDoesNotEvenCopy) {
     for (const int rank : {0, 1}) misses(traces[static_cast<std::size_t>(rank)], {2});
     traces[1].gpu.place = GpuPlace::silent;
     EXPECT_THAT(verdict_of(traces).culprits, ElementsAre(1));
-    EXPECT_THAT(verdict_of(traces).what, HasSubstr("is silent, even to a copy beside its work"));
+    EXPECT_THAT(verdict_of(traces).what,
+                HasSubstr("is without an answer, even to a copy on another stream"));
 }
 
 TEST(GpuStall, NamesNobodyWhereNothingIsKnownOfParts) {

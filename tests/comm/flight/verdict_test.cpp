@@ -267,7 +267,7 @@ TEST(Diagnose, SaysOfTheDeadWhatTheyDidWhenTheyWereLastHeard) {
     EXPECT_EQ(
         verdict.why,
         "rank 1 last finished #812 and was in communication when it was last heard; likely "
-        "it was killed (kill -9, or by the kernel for want of memory: see dmesg), or a library "
+        "it was killed (kill -9, or by the kernel because memory ran out: see dmesg), or a library "
         "ended it");
 }
 
@@ -279,7 +279,7 @@ TEST(Diagnose, TellsWhoWasEndedFromOutside) {
     }
     const Verdict verdict = verdict_on(traces);
     EXPECT_EQ(verdict.trouble, Trouble::ended);
-    EXPECT_EQ(verdict.what, "all ranks were told to end by signal 15");
+    EXPECT_EQ(verdict.what, "all ranks were ended by signal 15");
 }
 
 TEST(Diagnose, NamesTheRankThatFailedNotThoseThatGaveUp) {

@@ -89,7 +89,7 @@ TEST_F(Contents, ThatLieInAnotherFileAreJoined) {
     const auto error = caught([&] { DatasetIndex::open_foreign({file_, other}, fields); });
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E207");
-    EXPECT_THAT(error->why(), HasSubstr("labels.h5' has it; each file must have all fields"));
+    EXPECT_THAT(error->why(), HasSubstr("labels.h5' has it, but each file must have all fields"));
     EXPECT_THAT(error->fix(), HasSubstr(" /x/data "));
     EXPECT_THAT(error->fix(), testing::EndsWith("labels.h5 /z"));
 }

@@ -197,7 +197,7 @@ TEST_F(Sandboxed, AChildWithoutMemorySaysSo) {
     const auto error = error_with(fmt::format("exit {}", exit_out_of_memory));
     ASSERT_TRUE(error);
     EXPECT_EQ(error->code(), "E231");
-    EXPECT_THAT(error->text(), HasSubstr("it may have 4 GiB of addresses"));
+    EXPECT_THAT(error->text(), HasSubstr("its limit is 4 GiB of addresses"));
 }
 
 TEST_F(Sandboxed, HangsEnd) {

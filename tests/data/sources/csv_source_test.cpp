@@ -43,7 +43,7 @@ TEST_F(CsvSource, KeepsTheNamesOfColumns) {
     EXPECT_TRUE(open("1,2\n3,4\n")->fields()[0].columns.empty());
     const Error twice = error("mass,kind,mass\n1,2,3\n", {.label = "kind"});
     EXPECT_EQ(twice.code(), "E214");
-    EXPECT_THAT(twice.what(), HasSubstr("two columns of one name, 'mass': 1 and 3"));
+    EXPECT_THAT(twice.what(), HasSubstr("two columns with the same name, 'mass': 1 and 3"));
     EXPECT_EQ(error("1,1\n2,2\n").code(), "none") << "that is no header";
     const std::string wide(most_column_bytes, 'w');
     EXPECT_TRUE(open(wide + ",x\n1,2\n")->fields()[0].columns.empty()) << "too long to be kept";

@@ -122,7 +122,7 @@ TEST_F(Tokens, NameWhatIsWrong) {
     EXPECT_THAT(error("abcdef").fix(), HasSubstr("--token-type u16 or u32"));
     const std::string npy = tokens_npy("<u2", "(3,)", "aabbcc");
     EXPECT_EQ(error(npy).code(), "none");
-    EXPECT_THAT(error(npy, RawTokens::u16).why(), HasSubstr("says its type itself"));
+    EXPECT_THAT(error(npy, RawTokens::u16).why(), HasSubstr("contains its type"));
     EXPECT_THAT(error(npy + "d").why(), HasSubstr("need 6 bytes; it has 7"));
     EXPECT_THAT(error(tokens_npy("<u2", "(3, 1)", "aabbcc")).why(), HasSubstr("2 dimensions"));
     EXPECT_THAT(error(tokens_npy(">u2", "(3,)", "aabbcc")).why(), HasSubstr("its type is '>u2'"));

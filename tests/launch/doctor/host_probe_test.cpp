@@ -48,7 +48,7 @@ TEST(ChooseNetwork, RefusesHostsThatNothingJoins) {
     std::vector hosts{host("1", {one}), host("2", {two})};
     hosts[1].own.left_out.push_back({"wg0", "a tunnel"});
     EXPECT_THAT(caught_text([&] { choose_network(hosts, one); }),
-                AllOf(HasSubstr("E647: no network joins the hosts 1, 2"),
+                AllOf(HasSubstr("E647: no network connects the hosts 1, 2"),
                       HasSubstr("10.0.1.0/24 (2 is not in it)"),
                       HasSubstr("wg0 (a tunnel)"),
                       HasSubstr("export OMPI_MCA_btl_tcp_if_include=NETWORK")));
@@ -137,7 +137,7 @@ TEST(AskHosts, NamesTheOneThatDoesNotAnswerWithItsLastWords) {
     const std::vector<std::string> names{"n7"};
     const std::vector<std::vector<std::string>> commands{{"echo", "no route to n7"}};
     EXPECT_THAT(caught_text([&] { ask_hosts(names, commands, 20); }),
-                AllOf(HasSubstr("E647: host 'n7' does not say"), HasSubstr("no route to n7")));
+                AllOf(HasSubstr("E647: host 'n7' does not report"), HasSubstr("no route to n7")));
     const std::vector<std::vector<std::string>> silent{{"sleep", "30"}};
     EXPECT_THAT(caught_text([&] { ask_hosts(names, silent, 0.1); }),
                 HasSubstr("its last words: nothing"));

@@ -106,11 +106,10 @@ TEST_F(Findings, NameSlowDataAndWhatBindsThem) {
 TEST_F(Findings, NameCommunicationAndTimeBesideTraining) {
     add_to_all(Phase::comm, 0.002);
     add_to_all(Phase::other, 0.002);
-    EXPECT_THAT(said(FindingKind::communication),
-                HasSubstr("a step stands still 14 % of its time"));
+    EXPECT_THAT(said(FindingKind::communication), HasSubstr("a step waits 14 % of its time"));
     EXPECT_THAT(said(FindingKind::communication), HasSubstr("lockstep bench comm --np 4"));
     EXPECT_THAT(said(FindingKind::other_time),
-                HasSubstr("14 % of a step is none of training's phases"));
+                HasSubstr("14 % of a step is in no phase of training"));
     EXPECT_THAT(said(FindingKind::other_time), HasSubstr("--log-every 0"));
 }
 
@@ -193,7 +192,7 @@ TEST_F(Findings, TellWhereStepsAreNotKnown) {
     EXPECT_THAT(said(FindingKind::damaged_steps),
                 HasSubstr("the steps of rank 3 are not known: it holds no steps"));
     for (RankFigures& rank : run_.ranks) rank = {.facts = rank.facts};
-    EXPECT_THAT(said(FindingKind::no_steps), HasSubstr("no rank kept its steps"));
+    EXPECT_THAT(said(FindingKind::no_steps), HasSubstr("no rank recorded its steps"));
 }
 
 }  // namespace

@@ -205,7 +205,7 @@ TEST(ScriptModel, IsItsAuthorsToMendWhereItIsForOneBatchSize) {
                     testing::HasSubstr("shape '[8, 3]' is invalid for input of size 12"));
         EXPECT_THAT(
             error.fix(),
-            testing::StartsWith("mend the model's forward(), which is given f32 [4, 3, 1, 1] "
+            testing::StartsWith("fix the model's forward(), which is given f32 [4, 3, 1, 1] "
                                 "here; a file that was traced keeps"));
     }
 }

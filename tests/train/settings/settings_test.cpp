@@ -421,8 +421,7 @@ std::vector<NoEffect> misfit_cases() {
          },
          "E103",
          "--evaluate-every is '10m'\n  why: evaluations come after steps or epochs, so that they "
-         "do "
-         "not depend on a clock\n  fix: for example --evaluate-every 500steps"},
+         "do not depend on time\n  fix: for example --evaluate-every 500steps"},
         {"RollbackByTheClock",
          [](auto& s) {
              s.on_nonfinite = NonFinite::rollback;
