@@ -17,21 +17,21 @@ fail() {
     exit "$1"
 }
 
-# Seconds of processors that this shell's ended children took, by user and system.
+# children_cpu_s SHELL: seconds of processors that its ended children took, by user and system.
 children_cpu_s() {
-    awk -v ticks="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.0f\n", ($14 + $15) / ticks }' "/proc/$$/stat"
+    awk -v ticks="$(getconf CLK_TCK)" '{ sub(/.*\) /, ""); printf "%.0f\n", ($14 + $15) / ticks }' "/proc/$1/stat"
 }
 
 # stage WORDS COMMAND...: runs the command, says how long it took and notes that for stage_table.
 stages=()
 stage() {
-    local words=$1 began=$EPOCHREALTIME cpu wall
-    cpu=$(children_cpu_s)
+    local words=$1 began=$EPOCHREALTIME shell=$BASHPID cpu wall
+    cpu=$(children_cpu_s "$shell")
     shift
     say "== $words"
     "$@"
     wall=$(awk "BEGIN { printf \"%.0f\", $EPOCHREALTIME - $began }")
-    stages+=("$wall"$'\t'"$(($(children_cpu_s) - cpu))"$'\t'"$words")
+    stages+=("$wall"$'\t'"$(($(children_cpu_s "$shell") - cpu))"$'\t'"$words")
     say "== $words: $wall s"
 }
 
