@@ -4,7 +4,7 @@
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/flight_recorder.hpp"
+#include "lockstep/run/flight_recorder.hpp"
 
 #include <memory>
 #include <string_view>

@@ -3,7 +3,7 @@
 /// A trained model with fewer channels: smaller and faster, and trained on from where it is.
 #pragma once
 
-#include "lockstep/train/settings.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <cstdint>
 #include <filesystem>

@@ -4,12 +4,12 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/observe/control.hpp"
-#include "lockstep/observe/progress.hpp"
-#include "lockstep/observe/run_directory.hpp"
+#include "lockstep/run/control.hpp"
+#include "lockstep/run/progress.hpp"
+#include "lockstep/run/run_clues.hpp"
+#include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"
-#include "runs/run_clues.hpp"
 
 #include <algorithm>
 #include <chrono>

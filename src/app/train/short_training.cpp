@@ -7,9 +7,9 @@
 #include "lockstep/core/signals.hpp"
 #include "lockstep/launch/launch_folder.hpp"
 #include "lockstep/launch/mpirun.hpp"
-#include "lockstep/observe/run_directory.hpp"
-#include "lockstep/observe/step_budget.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/step_budget.hpp"
 
 #include <algorithm>
 

@@ -4,9 +4,8 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/observe/run_directory.hpp"
-
-#include "checkpoint/weights_advice.hpp"
+#include "lockstep/run/run_directory.hpp"
+#include "lockstep/run/weights_advice.hpp"
 
 #include <algorithm>
 #include <map>

@@ -2,11 +2,11 @@
 // What of a job goes into a checkpoint, and back.
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/plan/best_evaluation.hpp"
+#include "lockstep/plan/loss_error.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
-#include "loop/best_evaluation.hpp"
 #include "loop/job.hpp"
-#include "loop/loss_error.hpp"
 
 namespace lockstep {
 

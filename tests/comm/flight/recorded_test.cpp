@@ -2,7 +2,7 @@
 #include "lockstep/comm/recorded.hpp"
 
 #include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/rank_trace.hpp"
+#include "lockstep/run/rank_trace.hpp"
 
 #include "support/caught.hpp"
 #include "support/mpi_test.hpp"

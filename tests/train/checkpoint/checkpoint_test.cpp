@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/train/checkpoint.hpp"
+#include "lockstep/run/checkpoint.hpp"
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/files.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
 
-#include "checkpoint/checkpoint_manifest.hpp"
 #include "support/temp_dir.hpp"
 
 #include <cmath>

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+// Whether another process of this machine is still the one that it was.
+#pragma once
+
+#include "lockstep/run/rank_trace.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// Enough to know a process again: process ids are reused, machines restart.
+struct ProcessIdentity {
+    std::string boot_id;              ///< of the machine's present uptime
+    std::uint64_t pid_namespace = 0;  ///< inside which `pid` means something
+    std::int64_t pid = 0;
+    std::uint64_t start_ticks = 0;  ///< since boot: /proc/PID/stat, field 22
+    bool operator==(const ProcessIdentity&) const = default;
+};
+
+ProcessIdentity this_process();
+
+/// Never throws; what cannot be read is `elsewhere`.
+Life life_of(const ProcessIdentity& process);
+
+/// State letter and start time from the text of /proc/PID/stat, whose second field, the program's
+/// name, may hold anything.
+struct ProcessStat {
+    char state = '?';
+    std::uint64_t start_ticks = 0;
+};
+std::optional<ProcessStat> parse_process_stat(const std::string& text);
+
+/// The process that writes the ring file, or nothing while there is none.
+std::optional<ProcessIdentity> read_ring_process(const fs::path& ring);
+
+/// What the writer of a ring file said of its end; nothing where there is no ring.
+struct LastWords {
+    bool has_end_mark = false;
+    int signal = 0;  ///< the last one from outside that a handler saw
+};
+LastWords read_last_words(const fs::path& ring);
+
+}  // namespace lockstep
