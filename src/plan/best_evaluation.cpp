@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/best_evaluation.hpp"
-
 #include "lockstep/core/error.hpp"
+#include "lockstep/plan/losses.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/learning_rate.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
+#include "lockstep/plan/run_length.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/loss_error.hpp"
+#include "lockstep/plan/losses.hpp"
 
 #include <fmt/format.h>
 

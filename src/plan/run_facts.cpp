@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/run_facts.hpp"
-
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/version.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/model_table.hpp"
-#include "lockstep/plan/setting_effects.hpp"
+#include "lockstep/plan/settings.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/safetensors.hpp"
 #include "lockstep/run/tensorboard.hpp"
-
-#include "replica/numerics.hpp"
 
 #include <algorithm>
 #include <array>
@@ -20,7 +17,6 @@
 #include <utility>
 
 #include <fmt/format.h>
-#include <torch/version.h>
 
 namespace lockstep {
 namespace {
@@ -36,9 +32,9 @@ Json numeric_contract(const TrainSettings& settings, const BitContract& contract
             {"processor", contract.processor}};
 }
 
-Json versions() {
+Json versions(const std::string& libtorch) {
     return {{"lockstep", version_text()},
-            {"libtorch", TORCH_VERSION},
+            {"libtorch", libtorch},
             {"mpi", MpiSession::library_version()}};
 }
 
@@ -123,23 +119,28 @@ bool decayed_all(const Json& recorded) {
            recorded.value("weight-decay", 0.0) > 0;
 }
 
-Json deciding_facts(const TrainSettings& settings, const Json& digests, const Json& recorded) {
+Json deciding_facts(const TrainSettings& settings,
+                    const Json& digests,
+                    const std::string& libtorch,
+                    const Json& recorded) {
     Json deciding = digests;
     deciding.update(json_of(deciding_settings(settings)));
     if (source_of(settings.model.name) != ModelSource::registered)  // wherever it lies
         deciding["model"] = std::filesystem::path(settings.model.name).filename().string();
-    deciding["libtorch"] = TORCH_VERSION;
+    deciding["libtorch"] = libtorch;
     for (const std::string& idle : idle_settings(settings))
         if (deciding.contains(idle) && recorded.contains(idle)) deciding[idle] = recorded[idle];
     if (!recorded.empty()) leave_out_unknown(deciding, recorded, idle_settings(settings));
     return deciding;
 }
 
-RunRecord run_facts(const TrainSettings& settings, const BitContract& contract) {
+RunRecord run_facts(const TrainSettings& settings,
+                    const BitContract& contract,
+                    const std::string& libtorch) {
     return {.config = given_config(settings),
             .deciding = contract.deciding,
             .contract = numeric_contract(settings, contract),
-            .versions = versions()};
+            .versions = versions(libtorch)};
 }
 
 Json agreed_digests(const Communicator& ranks, const TrainSettings& settings) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/setting_effects.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/plan/learning_rate.hpp"
 #include "lockstep/plan/model_table.hpp"
+#include "lockstep/plan/run_length.hpp"
+#include "lockstep/plan/settings.hpp"
 
 #include <algorithm>
 #include <cmath>

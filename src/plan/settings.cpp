@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/settings.hpp"
 
-#include "lockstep/train/train.hpp"
-
-#include <torch/version.h>
-
 namespace lockstep {
 namespace {
 
@@ -55,10 +51,6 @@ std::vector<NamedValue> shared_settings(const TrainSettings& settings) {
     auto values = all_values(settings);
     std::erase_if(values, [](const NamedValue& value) { return value.scope == OptionScope::own; });
     return values;
-}
-
-std::string torch_version_text() {
-    return TORCH_VERSION;
 }
 
 }  // namespace lockstep

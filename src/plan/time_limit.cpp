@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/time_limit.hpp"
+#include "lockstep/plan/run_length.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/plan/virtual_ranks.hpp"
-
 #include "lockstep/plan/run_length.hpp"
 
 #include <algorithm>

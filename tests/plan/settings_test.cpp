@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/plan/settings.hpp"
 
-#include "lockstep/plan/run_facts.hpp"
-#include "lockstep/plan/setting_effects.hpp"
+#include "lockstep/plan/contract.hpp"
 
 #include "support/caught.hpp"
 
@@ -183,16 +182,16 @@ TEST(DecidingFacts, LeaveOutWhatAnEarlierVersionDidNotKnow) {
     const Json digests = {{"data-digest", "digest"}};
     TrainSettings settings;
     settings.task.kind = TaskKind::classification;  // as settled before facts are made
-    Json recorded = deciding_facts(settings, digests, Json::object());
+    Json recorded = deciding_facts(settings, digests, "2.11.0", Json::object());
     for (const char* name : {"decay-all", "lr", "task"}) {
         EXPECT_TRUE(recorded.contains(name)) << name;
         recorded.erase(name);
     }
-    EXPECT_EQ(deciding_facts(settings, digests, recorded), recorded);
+    EXPECT_EQ(deciding_facts(settings, digests, "2.11.0", recorded), recorded);
     settings.optimizer.learning_rate = 0.5;
-    EXPECT_EQ(deciding_facts(settings, digests, recorded).value("lr", Json()), Json(0.5));
+    EXPECT_EQ(deciding_facts(settings, digests, "2.11.0", recorded).value("lr", Json()), Json(0.5));
     settings.task.kind = TaskKind::regression;  // which no earlier version had
-    EXPECT_TRUE(deciding_facts(settings, digests, recorded).contains("task"));
+    EXPECT_TRUE(deciding_facts(settings, digests, "2.11.0", recorded).contains("task"));
 }
 
 // adamw decayed biases and norms, too, before there was a choice of it: such a run has equal facts
@@ -201,13 +200,13 @@ TEST(DecidingFacts, OfAnEarlierRunOfAdamwHaveDecayForAll) {
     TrainSettings settings;
     settings.optimizer.kind = OptimizerKind::adamw;
     settings.optimizer.weight_decay = 0.01;
-    Json recorded = deciding_facts(settings, Json::object(), Json::object());
+    Json recorded = deciding_facts(settings, Json::object(), "2.11.0", Json::object());
     EXPECT_FALSE(decayed_all(recorded));
     recorded.erase("decay-all");
     EXPECT_TRUE(decayed_all(recorded));
-    EXPECT_NE(deciding_facts(settings, Json::object(), recorded), recorded);
+    EXPECT_NE(deciding_facts(settings, Json::object(), "2.11.0", recorded), recorded);
     settings.optimizer.decays_all = true;
-    EXPECT_EQ(deciding_facts(settings, Json::object(), recorded), recorded);
+    EXPECT_EQ(deciding_facts(settings, Json::object(), "2.11.0", recorded), recorded);
     for (const auto& [name, value] :
          std::vector<std::pair<std::string, Json>>{{"optimizer", "adam"}, {"weight-decay", 0.0}}) {
         Json other = recorded;

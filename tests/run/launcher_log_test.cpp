@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A launcher's lines among those of ranks: src/run/logs/launcher_fold.cpp, and what LogMerge
 // and LogFold do with them.
-#include "lockstep/run/log_fold.hpp"
 #include "lockstep/run/log_text.hpp"
 
 #include "log_lines.hpp"

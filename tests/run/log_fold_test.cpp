@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/log_fold.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/run/log_text.hpp"
 

@@ -4,7 +4,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/run/log_fold.hpp"
 #include "lockstep/run/log_text.hpp"
 
 #include "log_lines.hpp"

@@ -3,7 +3,7 @@
 // tests/soak/hang.
 #include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
 #include "support/faulty.hpp"

@@ -52,6 +52,9 @@ inline constexpr const char* stateful_fix =
     "keep state in a buffer, such as register_buffer(\"calls\", torch::zeros({}, torch::kLong)), "
     "and draw by torch::rand() and the like without a generator";
 
+/// Whose code a model is: what goes wrong in it is a bug of ours, or the user's to mend.
+enum class ModelAuthor { lockstep, user_class, user_script };
+
 /// What a model comes from: whether --model names one or a file.
 enum class ModelSource { registered, plugin, script };
 

@@ -3,15 +3,15 @@
 /// Everything a training run can be told, as plain values.
 #pragma once
 
-#include "lockstep/cluster/node_facts.hpp"
 #include "lockstep/comm/exchange.hpp"
 #include "lockstep/comm/gpu_selection.hpp"
 #include "lockstep/core/config.hpp"
+#include "lockstep/core/instruction_set.hpp"
 #include "lockstep/core/options.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/order.hpp"
 #include "lockstep/data/resident.hpp"
-#include "lockstep/run/trace_steps.hpp"
+#include "lockstep/run/trace.hpp"
 
 #include <cstdint>
 #include <filesystem>
@@ -224,5 +224,24 @@ std::vector<NamedValue> shared_settings(const TrainSettings& settings);
 
 /// How a call of train_model ended.
 enum class TrainEnd { complete, saved_for_requeue, interrupted };
+
+/// Whether a run began with this start.
+enum class RunAge { created, resumed };
+
+/// What the effect of a setting depends on besides other settings.
+struct EffectFacts {
+    std::uint64_t samples = 0;
+    std::int64_t total_steps = 0;
+    RunAge age = RunAge::created;
+};
+
+/// Names of settings that others leave without an effect, given or not.
+std::vector<std::string> idle_settings(const TrainSettings& settings);
+
+/// Virtual ranks are settled. One sentence for each given setting without an effect that might be
+/// meant so: it came from a file or a variable, which serve other runs, too; or the run exists and
+/// must go on with what it was made with. Errors: E107 for any other; E102 a deadline that is no
+/// Unix time.
+std::vector<std::string> check_effects(const TrainSettings& settings, const EffectFacts& facts);
 
 }  // namespace lockstep

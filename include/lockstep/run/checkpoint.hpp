@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /// @file
-/// Checkpoints: safetensors shards and a JSON manifest, written by any number of ranks and read by
-/// any other number, whole or not at all.
+/// Checkpoints: safetensors shards and a JSON manifest, whole or not at all.
 #pragma once
 
-#include "lockstep/comm/communicator.hpp"
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/json.hpp"
-#include "lockstep/data/order.hpp"
+#include "lockstep/core/order_kind.hpp"
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -102,26 +99,6 @@ struct CheckpointPlace {
     PhaseClock* clock = nullptr;  ///< counts waiting for other ranks' shards as Phase::wait
 };
 
-/// Collective. Writes root/step-NNNNNN from everybody's `pieces`, which together cover `tensors`
-/// exactly once. `state` comes back from load_checkpoint(). Commit order:
-/// temporary shards, hashes, fsync, all ranks well, fencing, manifest, fsync, rename, fsync,
-/// `latest`, retention. Errors (on all ranks): E701 non-finite values, E403, E405, E402, E408.
-void save_checkpoint(const Communicator& ranks,
-                     const CheckpointPlace& place,
-                     const CheckpointState& state,
-                     std::span<const TensorMeta> tensors,
-                     std::span<const TensorPiece> pieces);
-
-/// Collective. Finds the newest whole checkpoint below `root`, or that of `step` alone, fills
-/// `pieces` from it and returns its state; nothing if there is none. Damaged ones are passed over
-/// with a warning. Errors: E303 all damaged, where no `step` is given; E304 other tensors than
-/// `tensors`, E305 format.
-std::optional<CheckpointState> load_checkpoint(const Communicator& ranks,
-                                               const std::filesystem::path& root,
-                                               std::span<const TensorMeta> tensors,
-                                               std::span<const TensorPiece> pieces,
-                                               std::optional<std::int64_t> step = {});
-
 /// One committed checkpoint, for listings.
 struct CheckpointInfo {
     std::filesystem::path path;  ///< its folder
@@ -174,5 +151,25 @@ ExportSummary export_checkpoint(const std::filesystem::path& checkpoint,
 /// Removes what a killed save left below `root`. Only while no one else writes there. Errors: E220
 /// if `root` is a link: what is called so at its target is somebody else's.
 void remove_unfinished_checkpoints(const std::filesystem::path& root);
+
+/// What to do where a run would go on with other bits.
+enum class OtherBits { refuse, accept };
+
+/// run.json's contract, and that of the newest checkpoint that can be read; either may be missing,
+/// and both are for a new run. Errors: E222 of run.json; E306 for a run of an earlier version that
+/// rounded gradients between ranks.
+std::vector<BitContract> recorded_contracts(const std::filesystem::path& run);
+
+/// The settings of the first of `recorded` that has some; an empty object where none has.
+Json recorded_settings(const std::vector<BitContract>& recorded);
+
+/// Compares `now` with each of `recorded`, and its canary with that of the last: what the run goes
+/// on from. Returns a warning about a canary that is accepted. Errors: E306 naming settings and
+/// their `origins`; E710 naming both processors.
+std::optional<std::string> check_recorded(const std::filesystem::path& run,
+                                          const std::vector<BitContract>& recorded,
+                                          const BitContract& now,
+                                          const Json& origins,
+                                          OtherBits other);
 
 }  // namespace lockstep

@@ -6,16 +6,37 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/files.hpp"
-#include "lockstep/run/gpu_stand.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
+
+/// Where a GPU is. The numbers are part of the format of ring files.
+enum class GpuPlace : std::uint8_t {
+    before = 1,  ///< in work that comes before the collective
+    inside = 2,  ///< in the collective
+    silent = 3,  ///< in the collective, and it does not even copy some bytes beside it
+};
+
+/// The first collective of an Exchange that a GPU has not finished.
+struct GpuStand {
+    std::int64_t step = 0;              ///< publish() calls before it
+    int bucket = -1;                    ///< of reduce(); -1: publish()
+    int round = 0;                      ///< of the collective's groups, one behind the other
+    GpuPlace place = GpuPlace::before;  ///< where the GPU is
+    std::vector<int> missing = {};      ///< ranks whose part has not arrived, where that is known
+    int arrived = 0;                    ///< how many others' parts have
+};
+
+/// Told again and again while a wait lasts; nothing: it is over.
+using StandListener = std::function<void(const std::optional<GpuStand>&)>;
 
 /// What a collective does. The numbers are part of the file format; 2 is not used.
 enum class FlightOp : std::uint8_t {

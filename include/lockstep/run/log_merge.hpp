@@ -3,6 +3,7 @@
 /// The logs of all ranks of one start as one: by the clock of rank 0, in little memory.
 #pragma once
 
+#include "lockstep/core/error_kind.hpp"
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 
@@ -11,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -103,5 +105,24 @@ class LogMerge {
     struct Inside;
     std::unique_ptr<Inside> inside_;
 };
+
+/// An error that ranks met.
+struct RankError {
+    std::vector<int> ranks{};  ///< in order; never empty
+    std::string host{};        ///< of the first of them; "" where its log does not tell
+    std::string code{}, what{}, why{}, fix{};
+    double time_s = 0;         ///< on rank 0's clock
+    Blame blame = Blame::own;  ///< whose doing it is, by its code
+};
+
+/// The errors in a start's logs.
+struct RankErrors {
+    std::optional<RankError> first{};  ///< of a rank's own; where there is none, of those in doubt
+    std::optional<RankError> told{};   ///< the first that tells of another rank's end
+    std::vector<int> followers{};      ///< ranks, in order, whose only errors tell of others' ends
+};
+
+/// Reads `logs` to their end. `facts`: read_log_facts() of the same folder.
+RankErrors read_errors(LogMerge& logs, std::span<const RankLogFacts> facts);
 
 }  // namespace lockstep

@@ -15,6 +15,15 @@
 
 namespace lockstep {
 
+/// Enough to know a process again: process ids are reused, machines restart.
+struct ProcessIdentity {
+    std::string boot_id;              ///< of the machine's present uptime
+    std::uint64_t pid_namespace = 0;  ///< inside which `pid` means something
+    std::int64_t pid = 0;             ///< of the process
+    std::uint64_t start_ticks = 0;    ///< since boot: /proc/PID/stat, field 22
+    bool operator==(const ProcessIdentity&) const = default;
+};
+
 /// What the kernel says about a process. elsewhere: it runs where this process cannot look; silent:
 /// there, and its node beats no more; cut_off: there, and its node has no network; unanswering:
 /// there, and alive, but what is sent to its node does not arrive (NodeWatch).

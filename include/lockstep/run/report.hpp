@@ -4,7 +4,7 @@
 /// or HTML.
 #pragma once
 
-#include "lockstep/run/first_error.hpp"
+#include "lockstep/run/log_merge.hpp"
 #include "lockstep/run/run_figures.hpp"
 #include "lockstep/run/run_status.hpp"
 #include "lockstep/run/stragglers.hpp"

@@ -13,6 +13,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lockstep {
@@ -59,7 +60,7 @@ class SafetensorsFile {
     /// Errors: E201, E202, E309.
     explicit SafetensorsFile(const std::filesystem::path& path);
 
-    const std::filesystem::path& path() const { return path_; }
+    const std::filesystem::path& path() const { return path_; }            ///< as it was given
     const std::vector<StoredTensor>& tensors() const { return tensors_; }  ///< as they lie
 
     /// Fills `out`, of tensor.count(), rounding f64 to nearest. Errors: E309 if the file ends.
@@ -75,5 +76,30 @@ class SafetensorsFile {
 
 /// XXH3-128 of the file's bytes, hexadecimal. Errors: E201, E202, E402.
 std::string file_digest(const std::filesystem::path& path);
+
+/// A command that makes safetensors of the file at `path`, which begins with `start`; "" where none
+/// is known.
+std::string way_to_safetensors(std::string_view start, const std::filesystem::path& path);
+
+/// The command that exports the run which `path`, one of its files or folders, belongs to: with
+/// RUN in place of a name where no folder above `path` is a run.
+std::string export_command(const std::filesystem::path& path);
+
+/// Errors: E206 where `path` is a folder, naming the command that makes a file of a run.
+void check_is_weights_file(const std::filesystem::path& path);
+
+/// How the file's names differ from the model's.
+struct Renaming {
+    std::string prefix;          ///< "module."; "": they do not differ by one
+    bool is_in_the_file = true;  ///< else in the model
+};
+
+/// The prefix that makes names of `unexpected`, which only the file has, of most of `missing`,
+/// which only the model has, or the other way round.
+Renaming renaming_between(std::span<const std::string> missing,
+                          std::span<const std::string> unexpected);
+
+/// A command for Python alone that writes the file at `path` with the model's names.
+std::string rename_command(const Renaming& renaming, const std::filesystem::path& path);
 
 }  // namespace lockstep

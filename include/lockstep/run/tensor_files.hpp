@@ -26,7 +26,7 @@ struct ExportedTensor {
     std::vector<std::int64_t> shape;
     std::function<std::vector<std::byte>()> values;
 
-    std::uint64_t bytes() const;
+    std::uint64_t bytes() const;  ///< of its values
 };
 
 /// A large file that appears under its name when it is whole. Written beside `path` as
@@ -39,8 +39,8 @@ class NewFile {
     NewFile(const NewFile&) = delete;
     NewFile& operator=(const NewFile&) = delete;
 
-    void write(std::span<const std::byte> bytes);  ///< Errors: E402, E405
-    std::uint64_t bytes() const { return bytes_; }
+    void write(std::span<const std::byte> bytes);   ///< Errors: E402, E405
+    std::uint64_t bytes() const { return bytes_; }  ///< written so far
 
     /// `wrote` hears bytes() after each write.
     void tell(std::function<void(std::uint64_t)> wrote) { wrote_ = std::move(wrote); }

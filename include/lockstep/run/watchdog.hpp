@@ -4,15 +4,85 @@
 #pragma once
 
 #include "lockstep/run/flight_recorder.hpp"
-#include "lockstep/run/node_watch.hpp"
+#include "lockstep/run/rank_trace.hpp"
 #include "lockstep/run/verdict.hpp"
 
+#include <cstddef>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep {
+
+/// A rank and its process.
+struct RankPlace {
+    int rank = 0;  ///< of the job
+    ProcessIdentity process;
+};
+
+/// The ranks of a node.
+struct NodeRanks {
+    std::string host;                         ///< its name
+    std::vector<RankPlace> ranks;             ///< by rank
+    std::vector<std::string> addresses = {};  ///< of its network, without loopback
+};
+
+/// Which processes of a job are on which node: nodes in order of their lowest ranks.
+struct NodeMap {
+    int rank = 0;                  ///< of this process
+    std::size_t own = 0;           ///< its node
+    std::vector<NodeRanks> nodes;  ///< in that order
+};
+
+/// What a rank of node `node`, which is named by its lowest rank, tells the others about its place.
+std::string own_place(int node);
+
+/// What all ranks told, in their order, as rank `rank` of node `node` sees it.
+NodeMap node_map(const std::vector<std::string>& places, int rank, int node);
+
+/// Whether the node can write its beat into `folder`. For its first rank.
+bool can_beat(const NodeMap& map, const fs::path& folder);
+
+/// How often nodes beat, and when one that does not is given up.
+struct NodeWatchSettings {
+    double beat_s = 3;     ///< from one beat to the next
+    double silent_s = 18;  ///< a node that others wait for may be silent so long; 0: for ever
+    /// What is sent to a node that others wait for may be unanswered so long. TCP sends again after
+    /// 25 s, and after 51 s; some seconds are for the next beat, and to say so.
+    double unanswered_s = 53;
+    /// By address, for how long it has not answered; without: the kernel is asked.
+    std::function<std::map<std::string, double>()> unanswered = {};
+};
+
+/// A thread that calls no MPI: its node beats, in a small file that other nodes read, and it reads
+/// theirs. Until stand_by() a loss ends this process with 76, one rank of all telling whom and
+/// where; afterwards it is the Watchdog's to do so. src/run/flight/node_watch.cpp says why files.
+class NodeWatch {
+  public:
+    /// Beats in `folder`, which `map`'s nodes share.
+    NodeWatch(NodeMap map, fs::path folder, NodeWatchSettings settings);
+    ~NodeWatch();
+    NodeWatch(const NodeWatch&) = delete;
+    NodeWatch& operator=(const NodeWatch&) = delete;
+
+    /// Goes on in the folder of `recorder`, whose owner asks lost() from now on. `recorder`
+    /// outlives this.
+    void stand_by(const FlightRecorder& recorder);
+
+    /// Ranks of other nodes that are gone, silent or do not answer, as far as this one watches
+    /// them: host, pid, life and last heartbeat.
+    std::vector<RankTrace> lost() const;
+
+    /// Where the nodes beat now.
+    fs::path folder() const;
+
+  private:
+    class Impl;
+    std::unique_ptr<Impl> impl_;
+};
 
 /// How long a collective may last, from when this rank announced it; four times as long while it
 /// saves or evaluates, and during set-up.

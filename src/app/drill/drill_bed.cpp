@@ -7,7 +7,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/core/process.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/run_clues.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_figures.hpp"
 

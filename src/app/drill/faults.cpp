@@ -4,7 +4,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/run/root_cause.hpp"
-#include "lockstep/run/run_clues.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_status.hpp"
 

@@ -5,7 +5,7 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/run/checkpoint.hpp"
-#include "lockstep/run/run_clues.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/text_table.hpp"
 
 #include <algorithm>

@@ -3,10 +3,11 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/launch/mpirun.hpp"
 #include "lockstep/run/control.hpp"
 #include "lockstep/run/progress.hpp"
-#include "lockstep/run/run_clues.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"

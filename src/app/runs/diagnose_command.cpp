@@ -3,9 +3,9 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/ranks_text.hpp"
-#include "lockstep/run/run_clues.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

@@ -2,7 +2,6 @@
 // Showing merged logs, to their end or as they grow.
 #pragma once
 
-#include "lockstep/run/log_fold.hpp"
 #include "lockstep/run/log_text.hpp"
 #include "lockstep/run/run_status.hpp"
 

@@ -7,10 +7,9 @@
 #include "lockstep/core/ranks_text.hpp"
 #include "lockstep/core/signals.hpp"
 #include "lockstep/run/log_text.hpp"
-#include "lockstep/run/run_clues.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/run_status.hpp"
-#include "lockstep/run/start_error.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

@@ -4,7 +4,6 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/run/report.hpp"
 #include "lockstep/run/root_cause.hpp"
-#include "lockstep/run/run_clues.hpp"
 #include "lockstep/run/run_directory.hpp"
 
 #include "command.hpp"

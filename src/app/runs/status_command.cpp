@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/run/run_clues.hpp"
+#include "lockstep/run/root_cause.hpp"
 
 #include "command.hpp"
 #include "option_groups.hpp"

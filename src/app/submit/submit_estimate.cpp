@@ -7,7 +7,7 @@
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/manifest.hpp"
 #include "lockstep/plan/model_table.hpp"
-#include "lockstep/plan/virtual_ranks.hpp"
+#include "lockstep/plan/run_length.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -17,7 +17,7 @@
 #pragma once
 
 #include "lockstep/core/page_lock.hpp"
-#include "lockstep/run/gpu_stand.hpp"
+#include "lockstep/run/flight_recorder.hpp"
 
 #include "nccl/nccl_inside.hpp"
 #include "nccl/stripe_moves.hpp"

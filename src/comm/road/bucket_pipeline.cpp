@@ -16,8 +16,8 @@
 // in index order, because other ranks' calls are paired with these by nothing but their order; and
 // reduce(Wait::no) that finds a bucket unfinished must not look at the next.
 //
-// Tested: comm/overlap/progress_test.cpp (both movers, order, failures, ending in mid-step),
-// comm/overlap/overlap_test.cpp (a slow link hides behind backward).
+// Tested: comm/road/progress_test.cpp (both movers, order, failures, ending in mid-step),
+// comm/road/overlap_test.cpp (a slow link hides behind backward).
 
 #include "road/bucket_pipeline.hpp"
 

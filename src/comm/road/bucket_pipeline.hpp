@@ -3,7 +3,7 @@
 #pragma once
 
 #include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/progress.hpp"
+#include "lockstep/comm/reducer.hpp"
 
 #include <cstddef>
 #include <memory>

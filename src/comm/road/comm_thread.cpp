@@ -14,7 +14,7 @@
 // - The thread blocks in a sum while the step may still fail: the destructor would wait for other
 //   ranks. So it polls until finish() has been called.
 //
-// Tested: comm/overlap/progress_test.cpp.
+// Tested: comm/road/progress_test.cpp.
 
 #include "lockstep/core/error.hpp"
 

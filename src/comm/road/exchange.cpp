@@ -16,7 +16,7 @@
 // would be sums of unlike things, or a hang, long after the mistake.
 //
 // Tested: comm/exchange_test.cpp (each transport, too small a /dev/shm),
-// comm/road/node_exchange_test.cpp, and comm/flight/recorded_test.cpp (another layout on
+// comm/road/node_exchange_test.cpp, and comm/road/recorded_test.cpp (another layout on
 // one rank).
 
 #include "lockstep/comm/exchange.hpp"

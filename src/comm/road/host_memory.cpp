@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/flat_memory.hpp"
+#include "lockstep/comm/flat_layout.hpp"
 #include "lockstep/comm/leaf_tree.hpp"
 
 #include <cstring>

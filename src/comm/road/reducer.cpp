@@ -24,7 +24,7 @@
 //   ranks would wait for ever.
 //
 // Tested: comm/reducer_test.cpp (bits of the whole tree for any transport, bucket size and order of
-// tensors; missing tensors; micro-batches), comm/overlap/progress_test.cpp (order of launches).
+// tensors; missing tensors; micro-batches), comm/road/progress_test.cpp (order of launches).
 
 #include "lockstep/comm/reducer.hpp"
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "lockstep/data/row_block.hpp"
+
 #include "lockstep/core/hash.hpp"
-#include "lockstep/data/order.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 
 namespace lockstep {
 namespace {
@@ -46,6 +48,16 @@ std::uint64_t samples_in(const std::vector<RowBlock>& blocks, const SamplePart& 
     std::uint64_t samples = 0;
     for (const RowBlock& block : blocks_in(blocks, part)) samples += block.used();
     return samples;
+}
+
+std::vector<RowBlock> row_blocks(std::uint64_t samples, std::uint32_t block_rows) {
+    std::vector<RowBlock> blocks;
+    blocks.reserve((samples + block_rows - 1) / block_rows);
+    for (std::uint64_t first = 0; first < samples; first += block_rows) {
+        const auto rows = std::min<std::uint64_t>(block_rows, samples - first);
+        blocks.push_back({first, static_cast<std::uint32_t>(rows)});
+    }
+    return blocks;
 }
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/control_group.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include <algorithm>
 

@@ -4,9 +4,8 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/ranks_text.hpp"
-#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/log_text.hpp"
-#include "lockstep/run/run_clues.hpp"
 #include "lockstep/run/run_directory.hpp"
 
 #include <algorithm>

@@ -6,9 +6,7 @@
 // - A time of another host is compared with this host's clock as it stands: see RunClock.
 // - A run "ended without a word" though a rank's log, or the verdict of its ranks, has that word.
 //
-// Tested: run/cause/run_clues_test.cpp.
-#include "lockstep/run/run_clues.hpp"
-
+// Tested: app/runs/run_clues_test.cpp.
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/host_name.hpp"
@@ -16,7 +14,7 @@
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include <algorithm>
 #include <string>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/start_error.hpp"
-
 #include "lockstep/core/error.hpp"
-#include "lockstep/launch/mpirun.hpp"
+#include "lockstep/core/shell_word.hpp"
 #include "lockstep/run/log_text.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_figures.hpp"
 
 #include <fmt/format.h>

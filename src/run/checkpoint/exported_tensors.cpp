@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/exported_tensors.hpp"
-
 #include "lockstep/core/error.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
 
 #include <algorithm>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/recorded_contract.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/shell_word.hpp"
+#include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
 
 #include <ranges>

@@ -8,7 +8,6 @@
 #include "lockstep/core/json.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/run/weights_advice.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/weights_advice.hpp"
-
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/file_start.hpp"
 #include "lockstep/core/shell_word.hpp"
+#include "lockstep/run/safetensors.hpp"
 
 #include <algorithm>
 #include <map>

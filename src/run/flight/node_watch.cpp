@@ -42,17 +42,15 @@
 // Tested: run/flight/node_watch_test.cpp (processes as nodes), cluster/lost_node_test (nodes
 // stopped, killed and cut off under a real launcher).
 
-#include "lockstep/run/node_watch.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
+#include "lockstep/run/watchdog.hpp"
 
 #include "flight/link_watch.hpp"
 #include "flight/node_beat.hpp"
-#include "flight/node_map.hpp"
 #include "flight/unanswered.hpp"
 
 #include <algorithm>

@@ -10,15 +10,6 @@
 
 namespace lockstep {
 
-/// Enough to know a process again: process ids are reused, machines restart.
-struct ProcessIdentity {
-    std::string boot_id;              ///< of the machine's present uptime
-    std::uint64_t pid_namespace = 0;  ///< inside which `pid` means something
-    std::int64_t pid = 0;
-    std::uint64_t start_ticks = 0;  ///< since boot: /proc/PID/stat, field 22
-    bool operator==(const ProcessIdentity&) const = default;
-};
-
 ProcessIdentity this_process();
 
 /// Never throws; what cannot be read is `elsewhere`.

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/verdict_file.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/hash.hpp"
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/record.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include <cerrno>
 #include <chrono>

@@ -41,7 +41,7 @@
 #include "lockstep/core/foreign_end.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include "flight/node_beat.hpp"
 #include "flight/peers.hpp"

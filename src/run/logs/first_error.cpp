@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/first_error.hpp"
+#include "lockstep/run/log_merge.hpp"
 
 #include <algorithm>
 #include <set>

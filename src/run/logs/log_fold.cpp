@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Waiting lines lie in a ring in order of time. A table of hashes leads to the newest of each text;
 // a slot whose line has left the ring is free, so that nothing is ever removed from the table.
-#include "lockstep/run/log_fold.hpp"
-
 #include "lockstep/core/hash.hpp"
+#include "lockstep/run/log_text.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -5,7 +5,7 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/weights_advice.hpp"
+#include "lockstep/run/safetensors.hpp"
 
 #include <algorithm>
 #include <map>

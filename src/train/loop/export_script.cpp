@@ -2,9 +2,9 @@
 #include "lockstep/train/export_script.hpp"
 
 #include "lockstep/core/error.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/plan/model_table.hpp"
-#include "lockstep/plan/run_facts.hpp"
-#include "lockstep/run/exported_tensors.hpp"
+#include "lockstep/run/checkpoint_manifest.hpp"
 #include "lockstep/run/safetensors.hpp"
 
 #include "model/model_file.hpp"

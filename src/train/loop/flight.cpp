@@ -2,6 +2,7 @@
 #include "loop/flight.hpp"
 
 #include "lockstep/comm/agree.hpp"
+#include "lockstep/comm/recorded.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"

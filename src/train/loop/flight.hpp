@@ -6,7 +6,6 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/flight_recorder.hpp"
-#include "lockstep/run/node_watch.hpp"
 #include "lockstep/run/run_directory.hpp"
 #include "lockstep/run/watchdog.hpp"
 

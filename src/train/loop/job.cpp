@@ -12,14 +12,13 @@
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
 #include "lockstep/data/data_words.hpp"
-#include "lockstep/plan/best_evaluation.hpp"
-#include "lockstep/plan/canary.hpp"
-#include "lockstep/plan/run_facts.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/run_length.hpp"
-#include "lockstep/plan/setting_effects.hpp"
+#include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/events.hpp"
-#include "lockstep/run/recorded_contract.hpp"
+#include "lockstep/train/train.hpp"
 
 #include "loop/run_contract.hpp"
 #include "loop/run_data.hpp"
@@ -342,7 +341,8 @@ void Job::open_run() {
         run_.directory.emplace(RunDirectory::open(settings_.run, lock_wait_s(settings_)));
         RunDirectory& directory = *run_.directory;
         const std::vector<BitContract> recorded = recorded_contracts(settings_.run);
-        contract_.deciding = deciding_facts(settings_, digests_, recorded_settings(recorded));
+        contract_.deciding =
+            deciding_facts(settings_, digests_, torch_version_text(), recorded_settings(recorded));
         const auto warning =
             check_recorded(settings_.run,
                            recorded,
@@ -350,7 +350,8 @@ void Job::open_run() {
                            origins_of(settings_),
                            settings_.accepts_other_bits ? OtherBits::accept : OtherBits::refuse);
         if (warning) settings_.warnings.push_back(*warning);
-        if (directory.is_new()) directory.create(run_facts(settings_, contract_));
+        if (directory.is_new())
+            directory.create(run_facts(settings_, contract_, torch_version_text()));
         remove_unfinished_checkpoints(directory.paths().checkpoints());
         return Json(directory.begin_incarnation()).dump();
     });

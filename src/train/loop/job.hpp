@@ -9,7 +9,6 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
-#include "lockstep/plan/setting_effects.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/job_summary.hpp"

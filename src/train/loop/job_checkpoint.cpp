@@ -2,9 +2,8 @@
 // What of a job goes into a checkpoint, and back.
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/log.hpp"
-#include "lockstep/plan/best_evaluation.hpp"
-#include "lockstep/plan/loss_error.hpp"
-#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/plan/losses.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include "loop/job.hpp"
 

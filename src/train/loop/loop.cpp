@@ -35,9 +35,8 @@
 #include "lockstep/core/error.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/signals.hpp"
-#include "lockstep/plan/best_evaluation.hpp"
-#include "lockstep/plan/loss_error.hpp"
-#include "lockstep/plan/time_limit.hpp"
+#include "lockstep/plan/losses.hpp"
+#include "lockstep/plan/run_length.hpp"
 
 #include "loop/reporter.hpp"
 #include "loop/sample_error.hpp"

@@ -6,7 +6,7 @@
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
 #include "lockstep/data/ledger.hpp"
-#include "lockstep/plan/learning_rate.hpp"
+#include "lockstep/plan/run_length.hpp"
 #include "lockstep/plan/settings.hpp"
 #include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/flight_recorder.hpp"

@@ -4,7 +4,7 @@
 #include "lockstep/core/files.hpp"
 #include "lockstep/core/log.hpp"
 #include "lockstep/core/numbers.hpp"
-#include "lockstep/plan/run_facts.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/run/memory.hpp"
 
 #include <algorithm>

@@ -4,8 +4,8 @@
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"
 #include "lockstep/data/transform.hpp"
-#include "lockstep/plan/run_facts.hpp"
-#include "lockstep/plan/virtual_ranks.hpp"
+#include "lockstep/plan/contract.hpp"
+#include "lockstep/plan/run_length.hpp"
 
 #include "profile/operator_ledger.hpp"
 #include "schedule/blank_step.hpp"

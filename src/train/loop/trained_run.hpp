@@ -4,7 +4,7 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/data/dataset_index.hpp"
-#include "lockstep/plan/run_facts.hpp"
+#include "lockstep/plan/contract.hpp"
 #include "lockstep/train/infer.hpp"
 
 #include "model/model.hpp"

@@ -3,6 +3,7 @@
 
 #include "lockstep/core/error.hpp"
 #include "lockstep/run/checkpoint_manifest.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include <algorithm>
 

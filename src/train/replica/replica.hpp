@@ -6,7 +6,6 @@
 
 #include "lockstep/comm/communicator.hpp"
 #include "lockstep/comm/exchange.hpp"
-#include "lockstep/comm/progress.hpp"
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/link_times.hpp"
 #include "lockstep/run/checkpoint.hpp"

@@ -4,8 +4,7 @@
 
 #include "lockstep/core/clock.hpp"
 #include "lockstep/data/batch_stream.hpp"
-#include "lockstep/plan/loss_scale.hpp"
-#include "lockstep/plan/noise_scale.hpp"
+#include "lockstep/plan/losses.hpp"
 #include "lockstep/plan/settings.hpp"
 
 #include "model/device_model.hpp"

@@ -3,7 +3,7 @@
 
 #include "lockstep/core/json.hpp"
 #include "lockstep/run/flight_recorder.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/recorded_contract.hpp"
-
+#include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/run_directory.hpp"
 
 #include "support/caught.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/weights_advice.hpp"
-
 #include "lockstep/run/safetensors.hpp"
 
 #include "support/caught.hpp"

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Processes of this machine stand for nodes: each watches in a map in which it has a node of its
 // own.
-#include "lockstep/run/node_watch.hpp"
-
 #include "lockstep/core/host_name.hpp"
 #include "lockstep/core/process.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 #include "lockstep/run/watchdog.hpp"
 
 #include "flight/link_watch.hpp"
 #include "flight/node_beat.hpp"
-#include "flight/node_map.hpp"
+#include "flight/process_facts.hpp"
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/verdict.hpp"
 
-#include "lockstep/run/verdict_file.hpp"
-
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"
 

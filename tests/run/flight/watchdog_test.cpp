@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/run/watchdog.hpp"
 
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include "flight_children.hpp"
 #include "support/temp_dir.hpp"

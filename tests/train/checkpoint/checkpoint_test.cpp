@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/run/checkpoint.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include "lockstep/comm/agree.hpp"
 #include "lockstep/core/error.hpp"

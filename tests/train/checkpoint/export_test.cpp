@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lockstep/core/error.hpp"
-#include "lockstep/run/checkpoint.hpp"
 #include "lockstep/run/safetensors.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

@@ -2,6 +2,7 @@
 #include "checkpoint/initial_weights.hpp"
 
 #include "lockstep/run/safetensors.hpp"
+#include "lockstep/train/checkpoint.hpp"
 
 #include "support/caught.hpp"
 #include "support/temp_dir.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "lockstep/comm/progress.hpp"
-
 #include "lockstep/comm/reducer.hpp"
 #include "lockstep/core/clock.hpp"
 

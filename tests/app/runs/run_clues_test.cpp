@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Runs that are made up: their ranks were on other hosts, and are gone.
-#include "lockstep/run/run_clues.hpp"
-
 #include "lockstep/core/clock.hpp"
 #include "lockstep/core/host_name.hpp"
+#include "lockstep/run/root_cause.hpp"
 #include "lockstep/run/run_directory.hpp"
-#include "lockstep/run/start_error.hpp"
-#include "lockstep/run/verdict_file.hpp"
+#include "lockstep/run/verdict.hpp"
 
 #include "runs/resume_command.hpp"
 #include "support/temp_dir.hpp"
